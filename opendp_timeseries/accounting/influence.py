@@ -1,0 +1,173 @@
+"""How far individuals can move a signal: the distance that amplification by subsampling needs.
+
+One ℓ2 number does not say whether a person sits in one step or is spread over many, and subsampling
+protects the second far better. :class:`Influence` carries what is known of one individual (number of
+steps, ℓ2, ℓ∞ and, where it is known, the magnitude majorant of theory 3) and the number of individuals.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_timeseries.accounting.rounding import up_fraction, up_sqrt
+
+__all__ = ["Influence", "Majorant", "count_influence", "count_l1", "count_l2"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Majorant:
+    """A magnitude majorant: non-negative numbers in descending order.
+
+    ``a`` majorises a difference ``v`` when, for every ``k``, the sum of the ``k`` largest ``|v_t|`` is at
+    most ``a[0] + … + a[k-1]`` (weak majorisation; theory 3, "Magnitude majorant and block law").
+
+    :param values: float64 array, positive and descending; zeros beyond its end are understood.
+    """
+
+    values: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        values = np.array(self.values, dtype=np.float64)
+        if values.ndim != 1 or not np.all(np.isfinite(values)) or np.any(values < 0):
+            raise ValueError("a majorant must be one row of finite, non-negative numbers")
+        if np.any(np.diff(values) > 0):
+            raise ValueError("a majorant must be in descending order; sort it first")
+        values = values[values > 0]
+        values.flags.writeable = False
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "_hash", hash(values.tobytes()))
+
+    def __hash__(self) -> int:
+        return int(self._hash)  # type: ignore[attr-defined]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Majorant) and np.array_equal(self.values, other.values)
+
+    def __le__(self, other: Majorant) -> bool:
+        """Entry by entry, which implies weak majorisation and needs no rounding."""
+        n = len(self.values)
+        return n <= len(other.values) and bool(np.all(self.values <= other.values[:n]))
+
+    def __repr__(self) -> str:
+        return f"Majorant(<{len(self.values)} values>)"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Influence:
+    """The influence of individuals on a signal of ``T`` steps: a distance between two signals.
+
+    Two signals are within this distance when their difference is a sum of ``individuals`` vectors, each
+    with at most ``l0`` non-zero entries, Euclidean norm at most ``l2``, largest magnitude at most
+    ``linf``, and, when ``majorant`` is given, weakly majorised by it.
+
+    Comparison is a partial order over all fields, and incomparable distances compare as False both ways,
+    so a compositor that was built for one never lets the other pass.
+
+    :param l0: steps that one individual can change.
+    :param l2: Euclidean norm of one individual's change, in the signal's unit.
+    :param linf: largest change of one step by one individual, in the signal's unit.
+    :param individuals: number of individuals that differ.
+    :param majorant: magnitude majorant of one individual's change, if one is known.
+    """
+
+    l0: int
+    l2: float
+    linf: float
+    individuals: int = 1
+    majorant: Majorant | None = None
+
+    def __post_init__(self) -> None:
+        if self.individuals < 0 or self.l0 < 0 or not self.l2 >= 0 or not self.linf >= 0:
+            raise ValueError(f"an influence has no negative or undefined part: {self!r}")
+
+    # The four comparisons are written out: a dataclass's own `order=True` compares like tuples, under which
+    # (5, 100, 100) passes for less than (10, 3, 1).
+    def __le__(self, other: Any) -> bool:
+        if not isinstance(other, Influence):
+            return NotImplemented
+        return (
+            self.individuals <= other.individuals
+            and self.l0 <= other.l0
+            and self.l2 <= other.l2
+            and self.linf <= other.linf
+            and (other.majorant is None or (self.majorant is not None and self.majorant <= other.majorant))
+        )
+
+    def __ge__(self, other: Any) -> bool:
+        return NotImplemented if not isinstance(other, Influence) else other <= self
+
+    def __lt__(self, other: Any) -> bool:
+        return NotImplemented if not isinstance(other, Influence) else self <= other and self != other
+
+    def __gt__(self, other: Any) -> bool:
+        return NotImplemented if not isinstance(other, Influence) else other < self
+
+    def _key(self) -> tuple[int, float, float, int, Majorant | None]:
+        return (self.l0, self.l2, self.linf, self.individuals, self.majorant)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Influence) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        many = "" if self.individuals == 1 else f", individuals={self.individuals}"
+        return f"Influence(l0={self.l0}, l2={self.l2:.6g}, linf={self.linf:.6g}{many})"
+
+
+class _Individual(NamedTuple):
+    """The largest change that one individual can make to a count signal (theory 1)."""
+
+    steps: int
+    per_step: int
+
+
+def _individual(participation_cap: int, step_cap: int, size: int, *, replaced: bool) -> _Individual:
+    # Theory 1, the table: a replaced individual leaves up to I steps and enters up to I others, each entry
+    # of the difference staying within ±M as both are within [0, M].
+    cap = min(participation_cap, size)
+    return _Individual(min(2 * cap, size) if replaced else cap, step_cap)
+
+
+def count_influence(
+    individuals: int, *, participation_cap: int, step_cap: int, size: int, replaced: bool
+) -> Influence:
+    """Influence of ``individuals`` on a count with caps (theory 1).
+
+    :param individuals: individuals added or removed, or replaced.
+    :param participation_cap: ``I``, steps per individual.
+    :param step_cap: ``M``, events per individual and step.
+    :param size: ``T``, steps of the grid.
+    :param replaced: True for the change-one distance, False for the symmetric distance.
+    """
+    steps, per_step = _individual(participation_cap, step_cap, size, replaced=replaced)
+    linf = up_fraction(per_step)
+    return Influence(
+        l0=steps,
+        l2=up_sqrt(per_step**2 * steps),
+        linf=linf,
+        individuals=individuals,
+        majorant=Majorant(np.full(steps, linf)) if math.isfinite(linf) else None,
+    )
+
+
+def count_l1(
+    individuals: int, *, participation_cap: int, step_cap: int, size: int, replaced: bool
+) -> float:
+    """ℓ1 distance of two counts that differ in ``individuals``, rounded up (theory 1)."""
+    steps, per_step = _individual(participation_cap, step_cap, size, replaced=replaced)
+    return up_fraction(individuals * steps * per_step)
+
+
+def count_l2(
+    individuals: int, *, participation_cap: int, step_cap: int, size: int, replaced: bool
+) -> float:
+    """ℓ2 distance of two counts that differ in ``individuals``, rounded up (theory 1)."""
+    steps, per_step = _individual(participation_cap, step_cap, size, replaced=replaced)
+    return up_sqrt((individuals * per_step) ** 2 * steps)

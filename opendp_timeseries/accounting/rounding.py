@@ -1,0 +1,52 @@
+"""Outward rounding: a bound computed in floating point stays a bound.
+
+Every function rounds towards the safe side: ``up`` for upper bounds, ``down`` for lower ones.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["LEAST_POSITIVE", "up", "up_array", "up_fraction", "up_sqrt"]
+
+#: The least positive float. A bound that is not exactly zero is never reported below it: OpenDP reads a
+#: finite epsilon at delta = 0 as pure differential privacy (theory 7).
+LEAST_POSITIVE: Final = 5e-324
+
+
+def up(value: float, ulps: int = 1) -> float:
+    """Return ``value`` raised by ``ulps`` representable numbers (infinity stays infinity)."""
+    for _ in range(ulps):
+        value = math.nextafter(value, math.inf)
+    return value
+
+
+def up_array(values: NDArray[np.float64], ulps: int = 1) -> NDArray[np.float64]:
+    """Return each of ``values`` raised by ``ulps`` representable numbers."""
+    for _ in range(ulps):
+        values = np.nextafter(values, np.inf)
+    return values
+
+
+def up_fraction(value: Fraction | int) -> float:
+    """Return the least float that is not below an exact rational; infinity beyond the largest float."""
+    try:
+        number = float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+    if math.isfinite(number) and Fraction(number) < value:
+        return math.nextafter(number, math.inf)
+    return number
+
+
+def up_sqrt(value: Fraction | int) -> float:
+    """Return a float at most two ulps above the square root of a non-negative exact rational, never below it."""
+    root = math.sqrt(up_fraction(value))
+    while math.isfinite(root) and Fraction(root) ** 2 < value:
+        root = math.nextafter(root, math.inf)
+    return root

@@ -1,0 +1,1 @@
+"""What may be done with a release: post-processing, at no further privacy cost."""

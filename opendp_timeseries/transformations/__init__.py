@@ -1,0 +1,1 @@
+"""Stable transformations: event log → capped counts → smoothed counts."""

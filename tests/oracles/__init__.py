@@ -1,0 +1,1 @@
+"""Slow, independent truths: these modules share no code with the package."""
