@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LEAST_POSITIVE", "up", "up_array", "up_fraction", "up_sqrt"]
+__all__ = ["LEAST_POSITIVE", "up", "up_array", "up_fraction", "up_sqrt", "whole_distance"]
 
 #: The least positive float. A bound that is not exactly zero is never reported below it: OpenDP reads a
 #: finite epsilon at delta = 0 as pure differential privacy (theory 7).
@@ -50,3 +50,17 @@ def up_sqrt(value: Fraction | int) -> float:
     while math.isfinite(root) and Fraction(root) ** 2 < value:
         root = math.nextafter(root, math.inf)
     return root
+
+
+def whole_distance(distance: float, integer_type: str) -> int:
+    """Return a distance rounded up to a whole number, for metrics whose distances are integers.
+
+    :param distance: a distance that was rounded up already.
+    :param integer_type: OpenDP's name of the type, such as ``"i32"``.
+    :raises OverflowError: if it exceeds the type, so that no map answers with less than the truth.
+    """
+    whole = math.ceil(distance)
+    most = 2 ** (int(integer_type[1:]) - integer_type.startswith("i")) - 1
+    if whole > most:
+        raise OverflowError(f"the distance {whole} does not fit {integer_type}; use T=float in the output metric")
+    return whole

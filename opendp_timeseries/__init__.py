@@ -1,0 +1,69 @@
+"""Differentially private time series, as OpenDP building blocks.
+
+The pipeline, in order: a grid and the spaces of event logs; the capped count; the circulant filter; the
+subsampled Gaussian; the release and its interpolation. Importing this package makes the constructors
+available to OpenDP's ``Context.query()``.
+"""
+
+from opendp_timeseries._opendp import register as _register
+from opendp_timeseries.accounting.influence import Influence, Majorant
+from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.measurements.subsampled_gaussian import (
+    make_subsampled_gaussian,
+    then_subsampled_gaussian,
+)
+from opendp_timeseries.postprocessing.interpolate import interpolate, interpolated
+from opendp_timeseries.postprocessing.release import Release
+from opendp_timeseries.spaces import count_signal_domain, event_log_domain, influence_distance
+from opendp_timeseries.transformations.assume_participation import (
+    make_assume_participation,
+    then_assume_participation,
+)
+from opendp_timeseries.transformations.circulant_filter import (
+    make_circulant_filter,
+    then_circulant_filter,
+)
+from opendp_timeseries.transformations.kernels import (
+    Kernel,
+    boxcar_kernel,
+    exponential_kernel,
+    gaussian_kernel,
+    identity_kernel,
+    kernel_from_taps,
+)
+from opendp_timeseries.transformations.participation_count import (
+    make_participation_count,
+    then_participation_count,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [  # in the order of the pipeline
+    "TimeGrid",
+    "event_log_domain",
+    "count_signal_domain",
+    "influence_distance",
+    "Influence",
+    "Majorant",
+    "make_participation_count",
+    "then_participation_count",
+    "make_assume_participation",
+    "then_assume_participation",
+    "Kernel",
+    "gaussian_kernel",
+    "boxcar_kernel",
+    "exponential_kernel",
+    "kernel_from_taps",
+    "identity_kernel",
+    "make_circulant_filter",
+    "then_circulant_filter",
+    "make_subsampled_gaussian",
+    "then_subsampled_gaussian",
+    "Release",
+    "interpolate",
+    "interpolated",
+]
+
+_register(
+    make_participation_count, make_assume_participation, make_circulant_filter, make_subsampled_gaussian
+)

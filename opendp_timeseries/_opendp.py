@@ -1,0 +1,83 @@
+"""The only file that knows OpenDP's plumbing: partial constructors, registration, native spaces, profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Concatenate, NamedTuple, ParamSpec
+
+import opendp.prelude as dp
+from opendp.context import constructors
+from opendp.extras._utilities import to_then
+from opendp.mod import VectorDomain, _PartialConstructor
+
+__all__ = ["VectorSpace", "lp_kind", "privacy_profile", "register", "signal_domain", "then", "vector_space"]
+
+P = ParamSpec("P")
+
+
+def then(make: Callable[Concatenate[dp.Domain, dp.Metric, P], Any]) -> Callable[P, _PartialConstructor]:
+    """Return the ``then_`` form of a ``make_`` constructor: the space comes from the left of ``>>``."""
+    partial: Callable[P, _PartialConstructor] = to_then(make)
+    partial.__module__ = make.__module__
+    partial.__qualname__ = partial.__name__
+    return partial
+
+
+def register(*makes: Callable[..., Any]) -> None:
+    """Make constructors available to ``Context.query()``; again after a reload, so that new code is used.
+
+    :raises ValueError: if a name is taken by something that is not of this package.
+    """
+    for make in makes:
+        name = make.__name__.removeprefix("make_")
+        known = constructors.get(name)
+        if known is not None and getattr(known[0], "_opendp_timeseries", False):
+            del constructors[name]
+        dp.register(make)
+        constructors[name][0]._opendp_timeseries = True
+
+
+def signal_domain(T: str, size: int) -> dp.Domain:
+    """Return the native domain of signals with ``size`` steps: ``T`` is ``"i64"`` or ``"f64"`` (never NaN)."""
+    atom = dp.atom_domain(T="i64") if T == "i64" else dp.atom_domain(T="f64", nan=False)
+    return dp.vector_domain(atom, size=size)
+
+
+class VectorSpace(NamedTuple):
+    """What a native vector domain says: its element type, its size, and whether it may hold NaN."""
+
+    atom: str
+    size: int
+    nan: bool
+
+
+def vector_space(domain: dp.Domain) -> VectorSpace:
+    """Read a native domain of fixed-size numeric vectors.
+
+    :raises TypeError: if the domain is not a vector of numbers, naming it and the remedy.
+    :raises ValueError: if its size is not fixed.
+    """
+    hint = "use a count, a filter, or dp.vector_domain(dp.atom_domain(T=…), size=T)"
+    if not isinstance(domain, VectorDomain):
+        raise TypeError(f"input_domain ({domain}) must be a vector domain; {hint}")
+    atom = str(domain.carrier_type.args[0])
+    if atom not in ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "f32", "f64"):
+        raise TypeError(f"input_domain ({domain}) must hold numbers of at most 64 bits; {hint}")
+    if domain.size is None:
+        raise ValueError(f"input_domain ({domain}) must have a fixed size, the number of steps; {hint}")
+    return VectorSpace(atom, int(domain.size), nan="f" in atom and bool(domain.element_domain.nan))
+
+
+def lp_kind(metric: dp.Metric) -> tuple[str, str] | None:
+    """Return ``("l1" or "l2", distance type)`` of OpenDP's own Lp distances, None for any other metric."""
+    origin = getattr(metric.type, "origin", None)
+    kinds = {"L1Distance": "l1", "L2Distance": "l2"}
+    return (kinds[origin], str(metric.distance_type)) if origin in kinds else None
+
+
+def privacy_profile(delta: Callable[[float], float]) -> Any:
+    """Return a curve δ(ε) in the form that a privacy map for ``smoothed_max_divergence()`` must return.
+
+    Built afresh in every call: OpenDP takes ownership of it, and returning one twice frees it twice.
+    """
+    return dp.new_privacy_profile(delta).curve

@@ -1,0 +1,96 @@
+"""What the subsampled Gaussian returns: kept steps, noisy values, and what is public about the noise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from opendp_timeseries import _validate as check
+
+__all__ = ["Release"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Release:
+    """A private release: everything in it may be published.
+
+    :param steps: kept steps, ascending, int64; may be empty.
+    :param values: noisy values at the kept steps, float64, in the signal's unit; may be negative.
+    :param size: ``T``, the number of steps of the series.
+    :param scale: standard deviation σ of the noise in ``values``.
+    :param sampling_probability: probability with which each step was kept.
+    :raises ValueError: if the parts do not fit together (when a release is read back).
+    """
+
+    steps: NDArray[np.int64]
+    values: NDArray[np.float64]
+    size: int
+    scale: float
+    sampling_probability: float
+
+    def __post_init__(self) -> None:
+        steps, values = _frozen(self.steps, np.int64), _frozen(self.values, np.float64)
+        size = check.integer("size", self.size, minimum=1)
+        if steps.ndim != 1 or steps.shape != values.shape:
+            raise ValueError(f"steps {steps.shape} and values {values.shape} must be rows of the same length")
+        if len(steps) and (steps[0] < 0 or steps[-1] >= size or np.any(np.diff(steps) <= 0)):
+            raise ValueError(f"steps must ascend within 0 … {size - 1}")
+        object.__setattr__(self, "steps", steps)
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "size", size)
+        object.__setattr__(self, "scale", check.real("scale", self.scale, minimum=0.0))
+        object.__setattr__(
+            self, "sampling_probability", check.probability("sampling_probability", self.sampling_probability)
+        )
+
+    def __len__(self) -> int:
+        """Return the number of kept steps."""
+        return len(self.steps)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Release)
+            and (self.size, self.scale, self.sampling_probability)
+            == (other.size, other.scale, other.sampling_probability)
+            and np.array_equal(self.steps, other.steps)
+            and np.array_equal(self.values, other.values)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.size, self.scale, self.steps.tobytes(), self.values.tobytes()))
+
+    def __repr__(self) -> str:
+        return (
+            f"Release({len(self)} of {self.size} steps kept with probability {self.sampling_probability:.6g},"
+            f" noise scale {self.scale:.6g})"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain Python objects, ready for ``json.dumps``; :meth:`from_dict` reads them back exactly."""
+        return {
+            "steps": self.steps.tolist(),
+            "values": self.values.tolist(),
+            "size": self.size,
+            "scale": self.scale,
+            "sampling_probability": self.sampling_probability,
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Release:
+        """Read back what :meth:`to_dict` wrote.
+
+        :raises KeyError: if a part is missing.
+        :raises ValueError: if the parts do not fit together.
+        """
+        names = ("steps", "values", "size", "scale", "sampling_probability")
+        return cls(**{name: record[name] for name in names})
+
+
+def _frozen(values: ArrayLike, dtype: type[np.generic]) -> NDArray[Any]:
+    array = np.array(values, dtype=dtype)
+    array.flags.writeable = False
+    return array

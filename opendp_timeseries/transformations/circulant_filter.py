@@ -1,0 +1,108 @@
+"""Step 2: smooth a signal with a public circulant filter, in exact arithmetic.
+
+Proof: docs/proofs/circulant_filter.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import opendp.prelude as dp
+from numpy.typing import NDArray
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries._opendp import lp_kind, signal_domain, then, vector_space
+from opendp_timeseries.accounting.filtering import filtered_influence, filtered_l1, filtered_l2
+from opendp_timeseries.spaces import influence_distance, influence_resolution
+from opendp_timeseries.transformations.circular_convolution import circular_convolve, largest_input
+from opendp_timeseries.transformations.kernels import Kernel
+
+__all__ = ["make_circulant_filter", "then_circulant_filter"]
+
+#: Counts up to this size must pass through every filter unclamped: kernels so fine that they would not are refused.
+_LEAST_CLAMP = 2**20
+
+
+def make_circulant_filter(
+    input_domain: dp.Domain, input_metric: dp.Metric, kernel: Kernel = check.REQUIRED
+) -> dp.Transformation:
+    """Smooth a signal: ``y_t = Σ_k x_k h_{(t−k) mod T}`` for the public kernel ``h``.
+
+    The output is the domain ``vector_domain(atom_domain(T="f64", nan=False), size=T)``. Its values are exact:
+    taps are multiples of ``2**-kernel.bits``, and inputs are clamped to ±``largest_input(kernel)`` (more than
+    100 million for a smoothing kernel of default resolution), within which every sum is exact in float64.
+    The kind of metric is kept: influence to influence, ℓ1 to ℓ1, ℓ2 to ℓ2.
+
+    A filter that is wide compared with an individual's participation *lowers* the influence.
+
+    :param input_domain: counts, or the output of another filter (which then needs the influence metric).
+    :param input_metric: ``influence_distance()``, ``dp.l1_distance(T=…)`` or ``dp.l2_distance(T=…)``.
+    :param kernel: :func:`~opendp_timeseries.gaussian_kernel` and others, of the signal's size.
+    :raises TypeError: for a wrong domain, metric or kernel.
+    :raises ValueError: if the kernel's size is not the signal's, or its resolution leaves no room for counts.
+
+    >>> import opendp.prelude as dp, opendp_timeseries as ts
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+    >>> count = space >> ts.then_participation_count(ts.TimeGrid(size=1800), participation_cap=20)
+    >>> smooth = count >> ts.then_circulant_filter(ts.gaussian_kernel(1800, std=10))
+    >>> count.map(1), smooth.map(1)
+    (Influence(l0=20, l2=4.47214, linf=1), Influence(l0=..., l2=3.1..., linf=0.68...))
+    """
+    space = vector_space(input_domain)
+    if not isinstance(check.required("kernel", kernel, "use gaussian_kernel(size, std)"), Kernel):
+        raise TypeError(f"kernel ({kernel!r}) must be a Kernel, not {type(kernel).__name__}; see kernel_from_taps")
+    if kernel.size != space.size:
+        raise ValueError(
+            f"kernel size ({kernel.size}) must equal the signal's ({space.size}); see gaussian_kernel(size=…)"
+        )
+    resolution = _resolution(input_domain, input_metric, space.atom)
+    clamp = largest_input(kernel, resolution)
+    if clamp < _LEAST_CLAMP:
+        raise ValueError(
+            f"kernel resolution ({kernel.bits} bits) behind a signal of {resolution} bits leaves room for values"
+            f" up to {clamp} only; build the kernels with fewer bits=…, or join them first by kernel.convolve(…)"
+        )
+
+    unit = 2.0**resolution
+
+    def function(values: Any) -> NDArray[np.float64]:
+        signal = np.nan_to_num(np.asarray(values).astype(np.float64))
+        numerators = np.rint(np.clip(signal, -clamp, clamp) * unit).astype(np.int64)
+        return circular_convolve(numerators, kernel) / unit
+
+    output_metric, stability = _stability(input_metric, kernel, resolution)
+    return dp.t.make_user_transformation(
+        input_domain, input_metric, signal_domain("f64", space.size), output_metric, function, stability
+    )
+
+
+def _resolution(domain: dp.Domain, metric: dp.Metric, atom: str) -> int:
+    """Binary digits behind the point in the entries of the signal."""
+    bits = influence_resolution(metric)
+    if bits is not None:
+        return bits
+    if lp_kind(metric) is None:
+        raise TypeError(
+            f"input_metric ({metric}) must be influence_distance(), dp.l1_distance(T=…) or dp.l2_distance(T=…)"
+        )
+    if atom.startswith("f"):
+        raise TypeError(
+            f"a filter of floats ({domain}) needs the influence metric, which knows their grid; use"
+            " influence_distance() throughout, or join two kernels by kernel.convolve(…)"
+        )
+    return 0
+
+
+def _stability(metric: dp.Metric, kernel: Kernel, resolution: int) -> tuple[dp.Metric, Any]:
+    kind = lp_kind(metric)
+    if kind is None:
+        output = influence_distance(resolution + kernel.bits)
+        return output, lambda d_in: filtered_influence(d_in, kernel)
+    if kind[0] == "l1":
+        return dp.l1_distance(T="f64"), lambda d_in: filtered_l1(d_in, kernel)
+    return dp.l2_distance(T="f64"), lambda d_in: filtered_l2(d_in, kernel)
+
+
+then_circulant_filter = then(make_circulant_filter)

@@ -1,0 +1,160 @@
+"""Step 1: from an event log to a count signal, with a cap on how far one individual can reach.
+
+Proof: docs/proofs/participation_count.md.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import opendp.prelude as dp
+from numpy.typing import NDArray
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries._opendp import lp_kind, signal_domain, then
+from opendp_timeseries.accounting.influence import count_influence, count_l1, count_l2
+from opendp_timeseries.accounting.rounding import whole_distance
+from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.spaces import (
+    EventLog,
+    descriptor_of,
+    individuals_replaced,
+    influence_distance,
+    influence_resolution,
+)
+from opendp_timeseries.tables import read_columns
+from opendp_timeseries.transformations.capped_count import capped_count
+
+__all__ = ["make_participation_count", "then_participation_count"]
+
+_OUTPUT_METRICS = (
+    "output_metric ({metric}) must be influence_distance() (the default), or dp.l1_distance(T=…) or"
+    " dp.l2_distance(T=…) with T float or int"
+)
+
+
+def make_participation_count(
+    input_domain: dp.Domain,
+    input_metric: dp.Metric,
+    grid: TimeGrid = check.REQUIRED,
+    *,
+    participation_cap: int = check.REQUIRED,
+    step_cap: int = 1,
+    output_metric: dp.Metric | None = None,
+) -> dp.Transformation:
+    """Count events per time step, with every individual in at most ``participation_cap`` steps.
+
+    An individual's events in one step count at most ``step_cap`` times. Of an individual in more than
+    ``participation_cap`` steps, that many are kept, each equally likely, whatever the number of events in
+    them. Which ones is decided by a keyed hash of identifier and step with a fresh key for every release, so
+    it depends on nothing but that individual's own records: removing one individual leaves what is kept of
+    all the others exactly as it was. Rows without an identifier or time, or off the grid, are dropped.
+
+    The output is the domain ``vector_domain(atom_domain(T="i64"), size=grid.size)``.
+
+    :param input_domain: :func:`~opendp_timeseries.event_log_domain`.
+    :param input_metric: ``dp.symmetric_distance()`` (individuals added or removed) or
+        ``dp.change_one_distance()`` (individuals replaced).
+    :param grid: the public grid of time steps.
+    :param participation_cap: ``I``, steps per individual; more than ``grid.size`` means ``grid.size``.
+    :param step_cap: ``M``, events per individual and step.
+    :param output_metric: :func:`~opendp_timeseries.influence_distance` (default), which is what amplification
+        by subsampling needs; ``dp.l1_distance(T=…)`` feeds OpenDP's own ``then_laplace``, ``dp.l2_distance(T=…)``
+        its ``then_gaussian``.
+    :raises TypeError: for a wrong domain, metric or grid, or a public parameter that was left out.
+    :raises ValueError: for a cap below 1.
+
+    >>> import opendp.prelude as dp, opendp_timeseries as ts
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+    >>> count = space >> ts.then_participation_count(ts.TimeGrid(size=4), participation_cap=2)
+    >>> count.map(1)
+    Influence(l0=2, l2=1.41421, linf=1)
+    >>> import numpy as np
+    >>> count({"id": np.array([7, 7, 8]), "step": np.array([0, 0, 2])})
+    [1, 0, 1, 0]
+    """
+    log = descriptor_of(input_domain, EventLog, "use event_log_domain(identifier=…, time=…)")
+    replaced = individuals_replaced(input_metric)
+    check.required("grid", grid, "use TimeGrid(…)")
+    if not isinstance(grid, TimeGrid):
+        raise TypeError(f"grid ({grid!r}) must be a TimeGrid, not {type(grid).__name__}; use TimeGrid(…)")
+    cap, per_step = _caps(participation_cap, step_cap)
+
+    def function(table: Any) -> NDArray[np.int64]:
+        columns = read_columns(table, identifier=log.identifier, time=log.time)
+        return capped_count(
+            columns.identifiers,
+            grid.steps(columns.times),
+            size=grid.size,
+            participation_cap=cap,
+            step_cap=per_step,
+            key=_fresh_key(),
+        )
+
+    return count_transformation(
+        input_domain,
+        input_metric,
+        function,
+        size=grid.size,
+        participation_cap=cap,
+        step_cap=per_step,
+        replaced=replaced,
+        output_metric=output_metric,
+    )
+
+
+def _fresh_key() -> bytes:
+    """Return a new secret key: one for every release. Tests replace this function to inject theirs."""
+    return secrets.token_bytes(16)
+
+
+def _caps(participation_cap: Any, step_cap: Any) -> tuple[int, int]:
+    remedy = "choose it from what is plausible for one individual, never from the log"
+    cap = check.required("participation_cap", participation_cap, remedy)
+    return (
+        check.integer("participation_cap", cap, minimum=1, remedy="the most steps that one individual may enter"),
+        check.integer("step_cap", step_cap, minimum=1, remedy="the most events of one individual in one step"),
+    )
+
+
+def count_transformation(
+    input_domain: dp.Domain,
+    input_metric: dp.Metric,
+    function: Callable[[Any], NDArray[np.int64]],
+    *,
+    size: int,
+    participation_cap: int,
+    step_cap: int,
+    replaced: bool,
+    output_metric: dp.Metric | None,
+) -> dp.Transformation:
+    """Wrap a function that returns counts, with the stability map of its caps (theory 1).
+
+    The function must let one individual change at most ``participation_cap`` steps, each by ``step_cap``.
+    """
+    cap, per_step = _caps(participation_cap, step_cap)
+    metric = influence_distance() if output_metric is None else output_metric
+    caps = {"participation_cap": cap, "step_cap": per_step, "size": size, "replaced": replaced}
+    return dp.t.make_user_transformation(
+        input_domain, input_metric, signal_domain("i64", size), metric, function, _stability(metric, caps)
+    )
+
+
+def _stability(metric: dp.Metric, caps: dict[str, Any]) -> Callable[[int], Any]:
+    if influence_resolution(metric) == 0:
+        return partial(count_influence, **caps)
+    kind = lp_kind(metric)
+    if kind is None or kind[1] not in ("f64", "i32", "i64", "u32", "u64"):
+        raise TypeError(_OUTPUT_METRICS.format(metric=metric))
+    distance = count_l1 if kind[0] == "l1" else count_l2
+    if kind[1] == "f64":
+        return partial(distance, **caps)
+    return lambda individuals: whole_distance(distance(individuals, **caps), kind[1])
+
+
+then_participation_count = then(make_participation_count)
