@@ -12,11 +12,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LEAST_POSITIVE", "up", "up_array", "up_fraction", "up_sqrt", "whole_distance"]
+__all__ = ["LEAST_POSITIVE", "LOWEST_BOUND", "up", "up_array", "up_fraction", "up_sqrt", "whole_distance"]
 
 #: The least positive float. A bound that is not exactly zero is never reported below it: OpenDP reads a
 #: finite epsilon at delta = 0 as pure differential privacy (theory 7).
 LEAST_POSITIVE: Final = 5e-324
+
+#: Where accounting stops to resolve a bound that is not exactly zero. Sums of products of numbers that
+#: underflow lose far less than this, so a bound that is raised to it stays one.
+LOWEST_BOUND: Final = 1e-300
 
 
 def up(value: float, ulps: int = 1) -> float:
@@ -62,5 +66,7 @@ def whole_distance(distance: float, integer_type: str) -> int:
     whole = math.ceil(distance)
     most = 2 ** (int(integer_type[1:]) - integer_type.startswith("i")) - 1
     if whole > most:
-        raise OverflowError(f"the distance {whole} does not fit {integer_type}; use T=float in the output metric")
+        raise OverflowError(
+            f"the distance {whole} does not fit {integer_type}; use T=float in the output metric"
+        )
     return whole
