@@ -1,0 +1,216 @@
+"""Filter stability: how far individuals move a signal after a circulant filter.
+
+Three restricted norms bound what a filter does to a vector with few non-zero entries, and for kernels that
+are symmetric and decreasing the magnitude majorant goes through the filter exactly. A filter that is wide
+compared with a person's participation lowers sensitivity: the norm of the whole filter alone, as used by
+Koga et al. (2022), does not show it. See docs/proofs/filtering.md (theory 2 and 3).
+
+All sums over taps are sums of integers, in the unit ``2**-bits``, and every result is rounded up.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_timeseries.accounting.circulant import EXACT, circulant_product, fft_error
+from opendp_timeseries.accounting.influence import Influence, Majorant
+from opendp_timeseries.accounting.rounding import up_fraction, up_sqrt
+
+__all__ = [
+    "Taps",
+    "filtered_influence",
+    "filtered_l1",
+    "filtered_l2",
+    "row_energy",
+    "spectral_norm",
+    "stable_rank",
+]
+
+
+class Taps(Protocol):
+    """What the theory needs to know of a kernel: ``h_t = numerators[t] * 2**-bits``; hashable."""
+
+    @property
+    def numerators(self) -> NDArray[np.int64]: ...  # noqa: D102
+
+    @property
+    def bits(self) -> int: ...  # noqa: D102
+
+    @property
+    def is_symmetric_decreasing(self) -> bool: ...  # noqa: D102
+
+    def __hash__(self) -> int: ...
+
+
+def filtered_influence(influence: Influence, kernel: Taps) -> Influence:
+    """Return the influence on ``y = A x``, given the influence on ``x``.
+
+    One individual is carried through the filter, and the number of individuals stays: a sum of ``k`` vectors
+    within a bound is within ``k`` times that bound (theory 3), and filtering ``k`` individuals at once
+    would never give less.
+
+    The majorant survives if the kernel is symmetric and decreasing, for any other kernel it would be false.
+
+    :param influence: what individuals can do to the signal.
+    :param kernel: the filter's taps.
+    """
+    return replace(_of_one(replace(influence, individuals=1), kernel), individuals=influence.individuals)
+
+
+def filtered_l2(d_in: float, kernel: Taps) -> float:
+    """ℓ2 distance after the filter, at most ``d_in`` times its spectral norm, rounded up."""
+    _, norm = _norm_bounds(kernel)
+    return _times(d_in, norm)
+
+
+def filtered_l1(d_in: float, kernel: Taps) -> float:
+    """ℓ1 distance after the filter, at most ``d_in`` times the sum of the taps' magnitudes, rounded up."""
+    return _times(d_in, _gain(kernel))
+
+
+def spectral_norm(kernel: Taps) -> float:
+    """Return an upper bound on ``‖A‖ = max|ĥ|``; for ``h >= 0`` the sum of the taps, exactly."""
+    _, norm = _norm_bounds(kernel)
+    return up_fraction(norm)
+
+
+def row_energy(kernel: Taps) -> float:
+    """Return ``L``, the largest squared norm of a row of the filter, ``sum h**2``, rounded up.
+
+    Symbol of the matrix Chernoff bound (Koga et al. 2022, Theorem 4), which increases in it.
+    """
+    return up_fraction(_energy(kernel))
+
+
+def stable_rank(kernel: Taps) -> float:
+    """Return the stable rank ``‖A‖_F² / ‖A‖²`` of the filter, rounded up.
+
+    Symbol of the matrix Chernoff bound (Koga et al. 2022, Theorem 4), which increases in it.
+    """
+    energy = _energy(kernel)
+    # ‖A‖_F² = T·L, and ‖A‖² is at least L, the mean of all |ĥ|².
+    least, _ = _norm_bounds(kernel)
+    return up_fraction(len(kernel.numerators) * energy / max(least**2, energy))
+
+
+def _times(value: float, factor: Fraction) -> float:
+    return math.inf if math.isinf(value) else up_fraction(Fraction(value) * factor)
+
+
+def _times_root(value: float, square: Fraction) -> float:
+    return math.inf if math.isinf(value) else up_sqrt(Fraction(value) ** 2 * square)
+
+
+@lru_cache(maxsize=128)
+def _of_one(influence: Influence, kernel: Taps) -> Influence:
+    """Influence of one individual after the filter (a search asks for the same one again and again)."""
+    size, unit = len(kernel.numerators), Fraction(1, 2**kernel.bits)
+    steps = min(influence.l0, size)
+    largest = _magnitudes(kernel)[:steps].tolist()
+    _, norm = _norm_bounds(kernel)
+    # ‖Av‖₂² = v_S' G v_S with G a principal submatrix of A'A, whose rows hold the autocorrelation at `steps`
+    # different shifts: its top eigenvalue is at most its largest absolute row sum (Gershgorin).
+    energy_gain = min(norm**2, _top(_autocorrelation(kernel), steps) * unit**2)
+    l2 = _times_root(influence.l2, energy_gain)
+    # Every |(Av)_t| takes at most `steps` taps: all of them times linf, or Cauchy-Schwarz.
+    linf = min(
+        _times(influence.linf, sum(largest) * unit),
+        _times_root(influence.l2, sum(q * q for q in largest) * unit**2),
+    )
+    majorant = None
+    if influence.majorant is not None and kernel.is_symmetric_decreasing:
+        majorant, majorant_l2 = _rearranged(influence.majorant, kernel)
+        l2 = min(l2, majorant_l2)
+        linf = min(linf, float(majorant.values[0]) if len(majorant.values) else 0.0)
+    l0 = min(size, steps * int(np.count_nonzero(kernel.numerators)))
+    return Influence(l0=l0, l2=l2, linf=linf, majorant=majorant)
+
+
+def _rearranged(majorant: Majorant, kernel: Taps) -> tuple[Majorant, float]:
+    """Majorant after a symmetric decreasing filter, and its Euclidean norm, rounded up (theory 3).
+
+    The worst vector has its magnitudes ``a`` on the cycle in the order 0, 1, -1, 2, -2, …, the largest in
+    the middle (rearrangement on the cycle; docs/proofs/filtering.md).
+    """
+    size, values = len(kernel.numerators), majorant.values[: len(kernel.numerators)]
+    if not len(values):
+        return majorant, 0.0
+    # Round `a` up to a grid on which the convolution is exact: integers up to 2**(room's bits - 1) <= room.
+    # Counts lie on it already, and so does what came out of one filter, at the usual bits.
+    room = (EXACT - 1) // _total(kernel)
+    places = min(room.bit_length() - 1 - math.frexp(values[0])[1], 900)
+    order = np.arange(1, len(values) + 1)
+    signal = np.zeros(size)
+    signal[np.where(order % 2 == 0, order // 2, -(order // 2))] = np.maximum(
+        np.ceil(np.ldexp(values, places)), 1.0
+    )
+    product = np.sort(circulant_product(signal, kernel.numerators))[::-1]
+    scale = places + kernel.bits
+    energy = sum(y * y for y in product[product > 0].astype(np.int64).tolist())
+    return Majorant(np.ldexp(product, -scale)), up_sqrt(energy / Fraction(4) ** scale)
+
+
+def _top(descending: NDArray[Any], count: int) -> int:
+    return int(descending[:count].sum())
+
+
+@lru_cache(maxsize=16)
+def _magnitudes(kernel: Taps) -> NDArray[np.int64]:
+    """Magnitudes of the non-zero taps in units, descending."""
+    magnitudes: NDArray[np.int64] = np.abs(kernel.numerators)
+    return np.sort(magnitudes[magnitudes > 0])[::-1]
+
+
+def _total(kernel: Taps) -> int:
+    return int(_magnitudes(kernel).sum())  # below 2**53, a rule of kernels
+
+
+def _gain(kernel: Taps) -> Fraction:
+    """‖h‖₁."""
+    return Fraction(_total(kernel), 2**kernel.bits)
+
+
+def _energy(kernel: Taps) -> Fraction:
+    """``sum h**2``."""
+    return Fraction(sum(q * q for q in _magnitudes(kernel).tolist()), 4**kernel.bits)
+
+
+@lru_cache(maxsize=16)
+def _autocorrelation(kernel: Taps) -> NDArray[Any]:
+    """Magnitudes of ``R_m = sum_t q_t q_(t+m)`` in squared units, exactly, non-zero and descending."""
+    total, taps = _total(kernel), kernel.numerators
+    width = 53 - total.bit_length()  # digits below 2**width keep the product exact
+    if width < 1:
+        return np.array([total**2], dtype=object)  # all that is used: the sum of all |R_m| is at most this
+    mirrored = np.roll(taps[::-1], 1)
+    kind = np.int64 if total**2 < 2**62 else object
+    shifts = np.zeros(len(taps), dtype=kind)
+    rest, place = np.abs(taps), 0
+    while rest.any():
+        digits = np.sign(taps) * (rest & (2**width - 1))
+        part = circulant_product(digits.astype(np.float64), mirrored).astype(np.int64)
+        shifts += part.astype(kind) * 2**place
+        rest, place = rest >> width, place + width
+    magnitudes = np.abs(shifts[shifts != 0])
+    return np.sort(magnitudes)[::-1]
+
+
+@lru_cache(maxsize=16)
+def _norm_bounds(kernel: Taps) -> tuple[Fraction, Fraction]:
+    """Lower and upper bound on ``max|ĥ|``: equal unless the taps have both signs."""
+    gain, taps = _gain(kernel), kernel.numerators
+    if taps.min() >= 0 or taps.max() <= 0:
+        return gain, gain  # attained at frequency 0
+    size = len(taps)
+    # The transform of a length with a large prime factor is itself a convolution, of the taps with a chirp
+    # of at most 4T points and 2T magnitudes of 1.
+    error = fft_error(4 * size) * math.sqrt(2.0 * size) * math.sqrt(up_fraction(_energy(kernel)))
+    largest = float(np.abs(np.fft.rfft(np.ldexp(taps.astype(np.float64), -kernel.bits))).max())
+    return Fraction(max(largest - error, 0.0)), min(gain, Fraction(largest + error))
