@@ -1,12 +1,12 @@
 """The embedded event log: departures of aircraft from New York in 2013.
 
-The file ``flights.npz`` is made from public-domain data by ``_make_flights.py``, as ``docs/datasets.md`` says.
+The file ``flights.npz`` is made from public-domain data by ``_make_flights.py``; see ``docs/datasets.md``.
 """
 
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,7 @@ def load_flights() -> dict[str, NDArray[Any]]:
     return {"tailnum": tailnum, "time": _EPOCH + minute.astype("timedelta64[m]")}
 
 
-def _pack(stream: BinaryIO, tailnum: NDArray[np.str_], minute: NDArray[np.int64]) -> None:
+def _pack(stream: IO[bytes], tailnum: NDArray[np.str_], minute: NDArray[np.int64]) -> None:
     """Write the log: names, events of each, and gaps between events as byte planes, which deflate halves."""
     names, code = np.unique(tailnum, return_inverse=True)
     order = np.lexsort((minute, code))
@@ -52,7 +52,7 @@ def _pack(stream: BinaryIO, tailnum: NDArray[np.str_], minute: NDArray[np.int64]
     np.savez_compressed(stream, names=names, events=np.bincount(code).astype("<i4"), planes=planes)
 
 
-def _unpack(stream: BinaryIO) -> tuple[NDArray[np.str_], NDArray[np.int64]]:
+def _unpack(stream: IO[bytes]) -> tuple[NDArray[np.str_], NDArray[np.int64]]:
     """Read what :func:`_pack` wrote: tail numbers, and minutes since 2013 began in UTC."""
     with np.load(stream, allow_pickle=False) as archive:
         names, events, planes = (archive[name] for name in ("names", "events", "planes"))
