@@ -7,6 +7,7 @@ available to OpenDP's ``Context.query()``.
 
 from opendp_timeseries._opendp import register as _register
 from opendp_timeseries.accounting.influence import Influence, Majorant
+from opendp_timeseries.budget import compositor, split_budget
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.measurements.subsampled_gaussian import (
     make_subsampled_gaussian,
@@ -62,6 +63,8 @@ __all__ = [  # in the order of the pipeline
     "Release",
     "interpolate",
     "interpolated",
+    "compositor",
+    "split_budget",
 ]
 
 _register(

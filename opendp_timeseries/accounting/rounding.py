@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LEAST_POSITIVE", "LOWEST_BOUND", "up", "up_array", "up_fraction", "up_sqrt", "whole_distance"]
+__all__ = ["LEAST_POSITIVE", "LOWEST_BOUND", "down_fraction", "up", "up_array", "up_fraction", "up_sqrt", "whole_distance"]
 
 #: The least positive float. A bound that is not exactly zero is never reported below it: OpenDP reads a
 #: finite epsilon at delta = 0 as pure differential privacy (theory 7).
@@ -46,6 +46,11 @@ def up_fraction(value: Fraction | int) -> float:
     if math.isfinite(number) and Fraction(number) < value:
         return math.nextafter(number, math.inf)
     return number
+
+
+def down_fraction(value: Fraction | int) -> float:
+    """Return the greatest float that is not above an exact rational within the range of floats."""
+    return -up_fraction(-value)
 
 
 def up_sqrt(value: Fraction | int) -> float:

@@ -184,7 +184,9 @@ def make_subsampled_gaussian(
     scale = check.real("scale", scale, minimum=0.0)
     probability = check.probability(
         "sampling_probability",
-        check.required("sampling_probability", sampling_probability, "the share of steps to keep, such as 0.1"),
+        check.required(
+            "sampling_probability", sampling_probability, "the share of steps to keep, such as 0.1"
+        ),
     )
     measure = output_measure or dp.approximate(dp.zero_concentrated_divergence())
     loss = _loss(measure, failure_probability=failure_probability, delta=delta)
@@ -237,7 +239,9 @@ def _loss(
     for parameter, value in (("failure_probability", failure_probability), ("delta", delta)):
         if (value is not None) != (parameter == needs[name]):
             use = "needs" if value is None else "does not use"
-            raise ValueError(f"output_measure ({measure}) {use} {parameter} ({value}); see the docstring's table")
+            raise ValueError(
+                f"output_measure ({measure}) {use} {parameter} ({value}); see the docstring's table"
+            )
 
     if name == "Approximate<ZeroConcentratedDivergence>":
         tail = check.real("failure_probability", failure_probability, above=0.0, below=1.0)

@@ -17,7 +17,9 @@ __all__ = ["Kind", "interpolate", "interpolated"]
 Kind = Literal["linear", "nearest", "pchip"]
 
 
-def interpolated(release: Release, kind: Kind = "linear", *, clip_at_zero: bool = False) -> NDArray[np.float64]:
+def interpolated(
+    release: Release, kind: Kind = "linear", *, clip_at_zero: bool = False
+) -> NDArray[np.float64]:
     """Return the series of ``release.size`` steps that interpolates a release.
 
     At kept steps the series equals the noisy values. Before the first and after the last kept step it is

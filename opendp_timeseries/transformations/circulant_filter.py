@@ -52,7 +52,9 @@ def make_circulant_filter(
     """
     space = vector_space(input_domain)
     if not isinstance(check.required("kernel", kernel, "use gaussian_kernel(size, std)"), Kernel):
-        raise TypeError(f"kernel ({kernel!r}) must be a Kernel, not {type(kernel).__name__}; see kernel_from_taps")
+        raise TypeError(
+            f"kernel ({kernel!r}) must be a Kernel, not {type(kernel).__name__}; see kernel_from_taps"
+        )
     if kernel.size != space.size:
         raise ValueError(
             f"kernel size ({kernel.size}) must equal the signal's ({space.size}); see gaussian_kernel(size=…)"

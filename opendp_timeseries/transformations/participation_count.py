@@ -117,8 +117,12 @@ def _caps(participation_cap: Any, step_cap: Any) -> tuple[int, int]:
     remedy = "choose it from what is plausible for one individual, never from the log"
     cap = check.required("participation_cap", participation_cap, remedy)
     return (
-        check.integer("participation_cap", cap, minimum=1, remedy="the most steps that one individual may enter"),
-        check.integer("step_cap", step_cap, minimum=1, remedy="the most events of one individual in one step"),
+        check.integer(
+            "participation_cap", cap, minimum=1, remedy="the most steps that one individual may enter"
+        ),
+        check.integer(
+            "step_cap", step_cap, minimum=1, remedy="the most events of one individual in one step"
+        ),
     )
 
 

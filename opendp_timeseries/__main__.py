@@ -1,0 +1,203 @@
+"""The command line: one private release from an event log, ``python -m opendp_timeseries``."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import opendp.prelude as dp
+from numpy.typing import NDArray
+
+import opendp_timeseries as ts
+from opendp_timeseries.datasets import load_flights
+from opendp_timeseries.files import read_csv_log, read_parquet_log
+
+__all__ = ["main"]
+
+#: The embedded log: aircraft departing from New York in 2013, counted per hour from midnight in New York.
+_FLIGHTS: dict[str, Any] = {
+    "identifier": "tailnum",
+    "time": "time",
+    "start": "2013-01-01T00:00",
+    "step": "1h",
+    "size": 8760,
+    "zone": "America/New_York",
+    "participation_cap": 100,
+    "epsilon": 1.0,
+    "delta": 1e-6,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make one release as the command line says, and write it beside a summary of what it guarantees."""
+    options = _parse(arguments)
+    dp.enable_features("contrib", "honest-but-curious")
+    try:
+        measurement, grid, scale = _plan(options)
+        release = measurement(_log(options))
+    except (TypeError, ValueError, ImportError, OSError, dp.OpenDPException) as error:
+        print(f"error: {_first_cause(error)}", file=sys.stderr)
+        return 2
+    series = ts.interpolated(release)
+    written = [_write_csv(options.output, grid, release, series), _write_plot(options, grid, release, series)]
+    print(_summary(options, grid, release, scale))
+    print("Written: " + ", ".join(str(path) for path in written if path is not None))
+    if None in written:
+        print("No figure: install opendp_timeseries[plot] for one.")
+    return 0
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m opendp_timeseries",
+        description="Release a differentially private series of counts per time step, protecting each individual's"
+        " whole history. Without a file: departures of aircraft from New York in 2013.",
+    )
+    parser.add_argument(
+        "file", nargs="?", type=Path, help="event log: a .csv or .parquet file, one row per event"
+    )
+    parser.add_argument("--identifier", help="column that tells individuals apart")
+    parser.add_argument("--time", help="column of event times")
+    parser.add_argument("--start", help="start of the first step, such as 2024-01-01T00:00")
+    parser.add_argument("--step", help="width of a step, such as 5min, 1h, 1d")
+    parser.add_argument("--size", type=int, help="number of steps")
+    parser.add_argument("--zone", help="time zone of start and of times without a zone (default UTC)")
+    parser.add_argument("--participation-cap", type=int, help="most steps in which one individual is counted")
+    parser.add_argument(
+        "--step-cap", type=int, default=1, help="most events of one individual in one step (1)"
+    )
+    parser.add_argument("--epsilon", type=float, help="privacy loss parameter ε")
+    parser.add_argument("--delta", type=float, help="privacy loss parameter δ")
+    parser.add_argument(
+        "--sampling-probability", type=float, default=0.1, help="share of steps to keep (0.1)"
+    )
+    parser.add_argument(
+        "--filter-std", type=float, help="smooth by a Gaussian filter of this width, in steps"
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("release"), help="where to write: OUTPUT.csv, OUTPUT.png"
+    )
+    options = parser.parse_args(arguments)
+    if options.file is None:
+        defaults = _FLIGHTS
+    else:
+        defaults = {"zone": "UTC"}
+        # Public parameters are never read from the file.
+        left_out = [name for name in _FLIGHTS if name != "zone" and getattr(options, name) is None]
+        if left_out:
+            flags = ", ".join("--" + name.replace("_", "-") for name in left_out)
+            parser.error(f"with a file, these must be given, as they are public: {flags}")
+    for name, value in defaults.items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+    return options
+
+
+def _log(options: argparse.Namespace) -> Any:
+    columns = {"identifier": options.identifier, "time": options.time}
+    if options.file is None:
+        return load_flights()
+    if options.file.suffix == ".parquet":
+        return read_parquet_log(options.file, **columns)
+    return read_csv_log(options.file, zone=options.zone, **columns)
+
+
+def _grid(options: argparse.Namespace) -> ts.TimeGrid:
+    grid = ts.TimeGrid(start=options.start, step=options.step, size=options.size, zone=options.zone)
+    # The embedded log and the CSV reader give UTC; the start was read in the zone asked for, and says its offset.
+    parquet = options.file is not None and options.file.suffix == ".parquet"
+    return grid if parquet else ts.TimeGrid(start=grid.start, step=grid.step, size=grid.size, zone="UTC")
+
+
+def _plan(options: argparse.Namespace) -> tuple[dp.Measurement, ts.TimeGrid, float]:
+    """Build the measurement whose noise just meets the budget. No data so far."""
+    grid = _grid(options)
+    space = ts.event_log_domain(identifier=options.identifier, time=options.time), dp.symmetric_distance()
+    signal = space >> ts.then_participation_count(
+        grid, participation_cap=options.participation_cap, step_cap=options.step_cap
+    )
+    if options.filter_std is not None:
+        signal = signal >> ts.then_circulant_filter(ts.gaussian_kernel(grid.size, options.filter_std))
+
+    def with_noise(scale: float) -> dp.Measurement:
+        return signal >> ts.then_subsampled_gaussian(
+            scale,
+            sampling_probability=options.sampling_probability,
+            output_measure=dp.approximate(dp.max_divergence()),
+            delta=options.delta,
+        )
+
+    if not (math.isfinite(options.epsilon) and options.epsilon > 0):
+        raise ValueError(f"epsilon ({options.epsilon}) must be positive and finite")
+    with_noise(1.0)  # so that an error in a parameter is told before the search hides it
+    scale = dp.binary_search_param(with_noise, d_in=1, d_out=(options.epsilon, options.delta), T=float)
+    return with_noise(scale), grid, scale
+
+
+def _write_csv(output: Path, grid: ts.TimeGrid, release: ts.Release, series: NDArray[np.float64]) -> Path:
+    path = output.with_suffix(".csv")
+    kept = np.isin(np.arange(release.size), release.steps)
+    start = grid.instants().astype(str)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["step_start_utc", "private_count", "sampled"])
+        writer.writerows(zip(start, series.tolist(), kept.astype(int).tolist(), strict=True))
+    return path
+
+
+def _write_plot(
+    options: argparse.Namespace, grid: ts.TimeGrid, release: ts.Release, series: NDArray[np.float64]
+) -> Path | None:
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        return None
+    from opendp_timeseries.postprocessing.plot import plot_release
+
+    figure = Figure(figsize=(9.0, 3.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    unit = f"count per {grid.step}, noise sd {release.scale:.3g}"
+    plot_release(release, series, grid=grid, axes=figure.subplots(), unit=unit)
+    path = Path(options.output).with_suffix(".png")
+    figure.savefig(path, dpi=150)
+    return path
+
+
+def _summary(options: argparse.Namespace, grid: ts.TimeGrid, release: ts.Release, scale: float) -> str:
+    individual = f"one individual (one value of {options.identifier!r})"
+    smoothing = (
+        f", smoothed by a Gaussian filter of {options.filter_std:g} steps"
+        if options.filter_std is not None
+        else ""
+    )
+    return f"""\
+A private series of counts: {grid.describe()}{smoothing}.
+{len(release)} of {grid.size} steps were kept at random (each with probability {release.sampling_probability:.4g}) and carry Gaussian
+noise of standard deviation {scale:.4g}; the other steps are interpolated between them.
+
+Guarantee: (ε = {options.epsilon:g}, δ = {options.delta:g})-differential privacy for {individual}.
+Whether or not all the events of any {individual} are in the log, no set of possible
+releases is more than e^ε = {math.exp(options.epsilon):.4g} times as likely, up to an additional probability of δ.
+
+It holds for everyone, whatever their events: of each individual at most {options.participation_cap} steps are counted, with at most
+{options.step_cap} event(s) in each. It rests on this: each individual has one identifier; the grid, the caps and all other
+parameters were chosen without looking at this log; whoever runs this is trusted with the log, and publishes
+nothing from it but this release and what is computed from the release alone.
+"""
+
+
+def _first_cause(error: BaseException) -> str:
+    """The message that says what to do: of an error raised inside OpenDP's search, its last line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if isinstance(error, dp.OpenDPException) and lines else str(error)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,134 @@
+"""A Context whose shares always add up, and whose queries say which part of the budget does not fit.
+
+OpenDP 0.16 cannot split some budgets of the form (ε, δ) or (ρ, δ): the sum of, say, 20 equal shares of (0.1, 1e-6)
+rounds above one part and below the other, and pairs that are neither above nor below are an error. And a query
+whose δ alone exceeds its share answers ``.param()``, and fails at ``.release()`` with a message about orderings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import opendp.prelude as dp
+from opendp.context import PartialChain, Query
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting.rounding import down_fraction
+
+__all__ = ["compositor", "split_budget"]
+
+#: What is left unspent so that sums of up to a million rounded shares stay within the whole.
+_KEPT_BACK = 1 - Fraction(1, 2**30)
+
+Loss = float | tuple[float, float]
+
+
+def split_budget(loss: Loss, parts: int | Sequence[float]) -> list[Loss]:
+    """Split a privacy loss into shares whose sum, however it is rounded, is within it.
+
+    :param loss: ρ or ε, or a pair (ρ, δ) or (ε, δ).
+    :param parts: a number of equal shares, or the weights of unequal ones (relative to their sum).
+    :return: one loss per share. About 1e-9 of the budget is kept back for rounding.
+    :raises ValueError: for a loss or a weight that is negative or not finite, or no parts.
+
+    >>> [round(rho, 6) for rho, delta in split_budget((0.1, 1e-6), [0.1, 0.2, 0.7])]
+    [0.01, 0.02, 0.07]
+    """
+    if isinstance(parts, Sequence):
+        weights = [Fraction(check.real("weight", w, above=0.0)) for w in parts]
+    else:
+        weights = [Fraction(1)] * check.integer("parts", parts, minimum=1)
+    if not weights:
+        raise ValueError("parts must not be empty; give a number of shares or their weights")
+    whole = [
+        Fraction(check.real("loss", v, minimum=0.0)) for v in (loss if isinstance(loss, tuple) else (loss,))
+    ]
+    shares = [tuple(down_fraction(v * _KEPT_BACK * w / sum(weights)) for v in whole) for w in weights]
+    return [share if isinstance(loss, tuple) else share[0] for share in shares]
+
+
+def compositor(
+    data: Any,
+    *,
+    domain: dp.Domain,
+    privacy_unit: tuple[dp.Metric, Any],
+    privacy_loss: tuple[dp.Measure, Any],
+    split_evenly_over: int | None = None,
+    split_by_weights: Sequence[float] | None = None,
+) -> dp.Context:
+    """Return a Context like ``dp.Context.compositor``'s, for any number of shares and with checked queries.
+
+    :param data: the private data; nothing of it is read here.
+    :param domain: domain of the data, such as :func:`~opendp_timeseries.event_log_domain`.
+    :param privacy_unit: metric and distance, such as ``(dp.symmetric_distance(), 1)``: one individual.
+    :param privacy_loss: measure and loss, such as ``dp.loss_of(epsilon=1.0, delta=1e-6)``.
+    :param split_evenly_over: number of equal shares.
+    :param split_by_weights: weights of unequal shares. Give one of the two.
+    :raises ValueError: if not exactly one of the two is given. Queries raise it, before any scale is told, if
+        their failure probability or delta exceeds their share.
+
+    >>> import opendp.prelude as dp, opendp_timeseries as ts, numpy as np
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> context = ts.compositor(
+    ...     {"id": np.array([1, 2]), "step": np.array([0, 3])},
+    ...     domain=ts.event_log_domain(identifier="id", time="step"),
+    ...     privacy_unit=(dp.symmetric_distance(), 1),
+    ...     privacy_loss=dp.loss_of(rho=0.1, delta=1e-8),
+    ...     split_evenly_over=20)
+    >>> query = context.query().participation_count(ts.TimeGrid(size=10), participation_cap=2)
+    >>> query.subsampled_gaussian(sampling_probability=0.5, failure_probability=0.01).param()
+    Traceback (most recent call last):
+    ValueError: delta (0.25 at these settings, ...
+    """
+    if (split_evenly_over is None) == (split_by_weights is None):
+        raise ValueError("give one of split_evenly_over and split_by_weights")
+    parts = split_evenly_over if split_by_weights is None else split_by_weights
+    metric, d_in = privacy_unit
+    measure, d_out = privacy_loss
+    d_mids = split_budget(d_out, parts)  # type: ignore[arg-type]
+    accountant = dp.c.make_adaptive_composition(domain, metric, measure, d_in=d_in, d_mids=d_mids)
+    return _Context(accountant, accountant(data), d_in=d_in, d_mids=d_mids)
+
+
+class _Context(dp.Context):  # type: ignore[misc]
+    def query(self, **kwargs: Any) -> Any:
+        query = super().query(**kwargs)
+        # Polars data has queries of another class, which know no plugins.
+        if type(query) is not Query:
+            return query
+        return _Query(
+            query._chain,
+            query._output_measure,
+            query._d_in,
+            query._d_out,
+            query._context,
+            query._wrap_release,
+        )
+
+
+class _Query(Query):  # type: ignore[misc]
+    def new_with(self, *, chain: Any, wrap_release: Any = None) -> _Query:
+        release = wrap_release or self._wrap_release
+        return _Query(chain, self._output_measure, self._d_in, self._d_out, self._context, release)
+
+    def resolve(self, *args: Any, **kwargs: Any) -> Any:
+        self._check_delta()
+        return super().resolve(*args, **kwargs)
+
+    def _check_delta(self) -> None:
+        """Refuse a δ that no scale can bring within the share: it does not depend on the scale."""
+        if not isinstance(self._d_out, tuple):
+            return
+        chain = self._chain(1.0) if isinstance(self._chain, PartialChain) else self._chain
+        if not isinstance(chain, dp.Measurement) or not str(chain.output_measure.type).startswith(
+            "Approximate"
+        ):
+            return
+        delta = chain.map(self._d_in)[1]
+        if delta > self._d_out[1]:
+            raise ValueError(
+                f"delta ({delta:g} at these settings, whatever the scale) exceeds this query's share"
+                f" ({self._d_out[1]:g}); lower failure_probability= or delta= to at most the share"
+            )

@@ -1,0 +1,135 @@
+"""Count stability (theory 1) is tight by brute force, and influence is a partial order."""
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+
+from opendp_timeseries import Influence, Majorant
+from opendp_timeseries.accounting.influence import count_influence, count_l1, count_l2
+
+
+def individuals(size, cap, per_step):
+    """Every vector that one individual can contribute."""
+    for vector in itertools.product(range(per_step + 1), repeat=size):
+        if np.count_nonzero(vector) <= cap:
+            yield np.array(vector)
+
+
+@pytest.mark.parametrize(
+    ("size", "cap", "per_step"), [(1, 1, 2), (3, 1, 2), (3, 2, 2), (4, 2, 1), (4, 3, 1), (3, 5, 1)]
+)
+@pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.parametrize("k", [1, 2])
+def test_norms_are_attained_and_never_exceeded(size, cap, per_step, replaced, k):
+    people = list(individuals(size, cap, per_step))
+    moves = [a - b for a in people for b in people] if replaced else people + [-a for a in people]
+    moves = np.unique(moves, axis=0)
+    totals = moves
+    for _ in range(k - 1):
+        totals = np.unique((totals[:, None, :] + moves[None]).reshape(-1, size), axis=0)
+    caps = {"participation_cap": cap, "step_cap": per_step, "size": size, "replaced": replaced}
+    got = count_influence(k, **caps)
+    assert np.abs(totals).sum(axis=1).max() == count_l1(k, **caps)
+    l2 = math.sqrt((totals**2).sum(axis=1).max())
+    assert l2 <= count_l2(k, **caps) <= l2 * (1 + 1e-15)
+    assert l2 <= k * got.l2 <= l2 * (1 + 1e-15)
+    assert np.abs(totals).max() == k * got.linf
+    assert np.count_nonzero(totals, axis=1).max() <= min(k * got.l0, size)
+    # The majorant: every top-j sum, and it is attained.
+    tops = np.cumsum(-np.sort(-np.abs(totals), axis=1), axis=1).max(axis=0)
+    claimed = np.cumsum(np.pad(got.majorant.values * k, (0, size - len(got.majorant.values))))
+    assert np.all(tops <= claimed)
+    assert tops[-1] == claimed[-1]
+
+
+def test_step_cap_of_any_integer_type_never_overflows():
+    for cap in (np.int32(65536), np.int64(2**40), 2**70):
+        caps = {"participation_cap": 1, "step_cap": int(cap), "size": 5, "replaced": False}
+        assert count_l2(1, **caps) == float(cap)
+        assert count_influence(3, **caps).linf == float(cap)
+
+
+LESS = Influence(l0=2, l2=2.0, linf=1.0)
+SOME = [
+    LESS,
+    Influence(l0=3, l2=2.0, linf=1.0),
+    Influence(l0=2, l2=3.0, linf=1.0),
+    Influence(l0=2, l2=2.0, linf=2.0),
+    Influence(l0=2, l2=2.0, linf=1.0, individuals=2),
+    Influence(l0=2, l2=2.0, linf=1.0, majorant=Majorant(np.array([1.0, 1.0]))),
+    Influence(l0=2, l2=2.0, linf=1.0, majorant=Majorant(np.array([1.0, 0.5]))),
+    Influence(l0=5, l2=100.0, linf=100.0),
+]
+
+
+def test_partial_order():
+    for a, b, c in itertools.product(SOME, repeat=3):
+        assert (a <= b) == (b >= a)
+        assert (a < b) == (b > a) == (a <= b and a != b)
+        if a <= b and b <= a:
+            assert a == b
+            assert hash(a) == hash(b)
+        if a <= b and b <= c:
+            assert a <= c
+
+
+def test_every_field_counts():
+    for more in SOME[1:5]:
+        assert LESS < more
+        assert not more <= LESS
+    with_majorant, smaller = SOME[5], SOME[6]
+    assert smaller <= with_majorant <= LESS  # knowing a majorant says more
+    assert not LESS <= with_majorant
+
+
+def test_incomparable_is_false_both_ways():
+    a, b = Influence(l0=10, l2=3.0, linf=1.0), Influence(l0=5, l2=100.0, linf=100.0)
+    assert not (a <= b or b <= a or a < b or b < a or a >= b or b >= a or a > b or b > a)
+
+
+def test_the_order_of_a_dataclass_would_let_it_pass():
+    # The broken variant: generated comparison is that of tuples.
+    @dataclass(frozen=True, order=True)
+    class Tuple:
+        l0: int
+        l2: float
+        linf: float
+
+    assert Tuple(5, 100.0, 100.0) <= Tuple(10, 3.0, 1.0)
+    assert not Influence(l0=5, l2=100.0, linf=100.0) <= Influence(l0=10, l2=3.0, linf=1.0)
+
+
+def test_majorants_are_one_way():
+    with pytest.raises(ValueError, match="descending"):
+        Majorant(np.array([1.0, 2.0]))
+    for bad in ([[1.0]], [np.nan], [-1.0], [np.inf]):
+        with pytest.raises(ValueError, match="majorant"):
+            Majorant(np.array(bad))
+    assert Majorant(np.array([2.0, 1.0, 0.0])) == Majorant(np.array([2.0, 1.0]))
+    with pytest.raises(ValueError, match="negative"):
+        Influence(l0=1, l2=math.nan, linf=1.0)
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(Influence(l0=10, l2=3.0, linf=1.0), Influence(l0=5, l2=100.0, linf=100.0))]
+)
+def test_an_adaptive_compositor_refuses_an_incomparable_distance(low, high):
+    import opendp_timeseries as ts
+
+    size = 10
+    space = dp.vector_domain(dp.atom_domain(T="i64"), size=size), ts.influence_distance()
+    query = space >> ts.then_subsampled_gaussian(50.0, sampling_probability=0.5, failure_probability=1e-6)
+    losses = [tuple(2 * v for v in query.map(high))] * 2
+    outer = dp.c.make_adaptive_composition(*space, query.output_measure, d_in=low, d_mids=losses)
+
+    def nested(d_in):
+        return dp.c.make_adaptive_composition(*space, query.output_measure, d_in=d_in, d_mids=losses[:1])
+
+    queryable = outer([0] * size)
+    queryable(nested(low))  # the declared distance itself is answered
+    with pytest.raises(dp.OpenDPException):
+        queryable(nested(high))
