@@ -20,7 +20,7 @@ __all__ = ["EXACT", "circulant_product", "fft_error"]
 EXACT: Final = 2**53
 
 #: The widest arc of taps for which a product with two triangular matrices beats a Fourier transform.
-_WIDEST_BLOCK: Final = 512
+_WIDEST_BLOCK: Final = 1024
 
 
 def circulant_product(integers: NDArray[np.float64], taps: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -3,7 +3,7 @@
 Three restricted norms bound what a filter does to a vector with few non-zero entries, and for kernels that
 are symmetric and decreasing the magnitude majorant goes through the filter exactly. A filter that is wide
 compared with a person's participation lowers sensitivity: the norm of the whole filter alone, as used by
-Koga et al. (2022), does not show it. See docs/proofs/filtering.md (theory 2 and 3).
+Koga et al. (2022), does not show it. See docs/proofs/circulant_filter.md (theory 2 and 3).
 
 All sums over taps are sums of integers, in the unit ``2**-bits``, and every result is rounded up.
 """
@@ -108,7 +108,7 @@ def _times_root(value: float, square: Fraction) -> float:
     return math.inf if math.isinf(value) else up_sqrt(Fraction(value) ** 2 * square)
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=32)
 def _of_one(influence: Influence, kernel: Taps) -> Influence:
     """Influence of one individual after the filter (a search asks for the same one again and again)."""
     size, unit = len(kernel.numerators), Fraction(1, 2**kernel.bits)
@@ -137,7 +137,7 @@ def _rearranged(majorant: Majorant, kernel: Taps) -> tuple[Majorant, float]:
     """Majorant after a symmetric decreasing filter, and its Euclidean norm, rounded up (theory 3).
 
     The worst vector has its magnitudes ``a`` on the cycle in the order 0, 1, -1, 2, -2, …, the largest in
-    the middle (rearrangement on the cycle; docs/proofs/filtering.md).
+    the middle (rearrangement on the cycle; docs/proofs/circulant_filter.md).
     """
     size, values = len(kernel.numerators), majorant.values[: len(kernel.numerators)]
     if not len(values):
@@ -148,9 +148,7 @@ def _rearranged(majorant: Majorant, kernel: Taps) -> tuple[Majorant, float]:
     places = min(room.bit_length() - 1 - math.frexp(values[0])[1], 900)
     order = np.arange(1, len(values) + 1)
     signal = np.zeros(size)
-    signal[np.where(order % 2 == 0, order // 2, -(order // 2))] = np.maximum(
-        np.ceil(np.ldexp(values, places)), 1.0
-    )
+    signal[np.where(order % 2 == 0, order // 2, -(order // 2))] = np.maximum(np.ceil(np.ldexp(values, places)), 1.0)
     product = np.sort(circulant_product(signal, kernel.numerators))[::-1]
     scale = places + kernel.bits
     energy = sum(y * y for y in product[product > 0].astype(np.int64).tolist())

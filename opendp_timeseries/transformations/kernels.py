@@ -55,14 +55,12 @@ class Kernel:
     def __post_init__(self) -> None:
         bits = integer("bits", self.bits, minimum=0, maximum=40)
         given = np.asarray(self.numerators)
-        if given.dtype.kind != "i":
+        if given.dtype.kind not in "iu":
             raise TypeError(f"numerators ({given.dtype}) must be integers; see kernel_from_taps(...)")
         if given.ndim != 1 or given.size == 0:
             raise ValueError(f"numerators (shape {given.shape}) must be one row of at least one integer")
         if not given.any():
-            raise ValueError(
-                f"a kernel needs a tap that is not zero at bits ({bits}); raise bits or the taps"
-            )
+            raise ValueError(f"a kernel needs a tap that is not zero at bits ({bits}); raise bits or the taps")
         # Python integers: a sum of int64 magnitudes may wrap, and so may a magnitude.
         if sum(abs(q) for q in given[given != 0].tolist()) >= _LARGEST:
             raise ValueError(
@@ -133,9 +131,7 @@ class Kernel:
             raise ValueError(f"kernel sizes ({self.size} and {other.size}) must be equal")
         product = np.fft.irfft(np.fft.rfft(self.taps) * np.fft.rfft(other.taps), n=self.size)
         if self.is_symmetric_decreasing and other.is_symmetric_decreasing:
-            return _decreasing(
-                "convolution", self.size, product[: self.size // 2 + 1], bits, gain=self.l1 * other.l1
-            )
+            return _decreasing("convolution", self.size, product[: self.size // 2 + 1], bits, gain=self.l1 * other.l1)
         return kernel_from_taps(product, bits=bits)
 
     def __eq__(self, other: object) -> bool:
