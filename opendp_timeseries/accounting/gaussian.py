@@ -48,8 +48,8 @@ def gaussian_delta(epsilon: float, u: NDArray[np.float64]) -> NDArray[np.float64
         shift = epsilon / ratio
         a = ratio / 2 - shift
         B = ratio / 2 + shift
-        # δ_G = T1 − T2 with T1 = Φ(a) and T2 = e^ε Φ(−B); both carry the factor ½exp(−a²/2), because
-        # B² − a² = 2ε, so e^ε is never formed. The last term of each line covers the rounding, of a and B first.
+        # δ_G = T1 − T2 with T1 = Φ(a) and T2 = e^ε Φ(−B). Both carry the factor ½exp(−a²/2), because
+        # B² − a² = 2ε, so e^ε is never formed. What is added covers the rounding, of a and B first.
         e = np.exp(-a * a / 2) / 2
         T2 = e * erfcx(B / _SQRT2)
         below = e * erfcx(-a / _SQRT2) - T2
@@ -67,8 +67,8 @@ def _at_small_ratio(
     ratio: NDArray[np.float64], shift: NDArray[np.float64], e: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     # δ_G = e·(f(y − h) − f(y + h)) with f = erfcx, y = ε/(μ√2) and h = μ/(2√2): the odd terms of Taylor's
-    # series, by f′ = 2yf − 2/√π and f⁽ⁿ⁺¹⁾ = 2n·f⁽ⁿ⁻¹⁾ + 2y·f⁽ⁿ⁾. For h < 2⁻⁷ the fourth term is below 1e-14 of the
-    # first. The last factor covers the digits that f′ loses, about y² of them, and the rounding in e.
+    # series, by f′ = 2yf − 2/√π and f⁽ⁿ⁺¹⁾ = 2n·f⁽ⁿ⁻¹⁾ + 2y·f⁽ⁿ⁾. For h < 2⁻⁷ the fourth term is below 1e-14
+    # of the first. The last factor covers what cancels in f′, about y² units, and the rounding in e.
     y = shift / _SQRT2
     h = ratio / (2 * _SQRT2)
     f = erfcx(y)

@@ -12,7 +12,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LEAST_POSITIVE", "LOWEST_BOUND", "down_fraction", "up", "up_array", "up_fraction", "up_sqrt", "whole_distance"]
+__all__ = [
+    "LEAST_POSITIVE",
+    "LOWEST_BOUND",
+    "down_fraction",
+    "up",
+    "up_array",
+    "up_fraction",
+    "up_sqrt",
+    "whole_distance",
+]
 
 #: The least positive float. A bound that is not exactly zero is never reported below it: OpenDP reads a
 #: finite epsilon at delta = 0 as pure differential privacy (theory 7).
@@ -54,7 +63,7 @@ def down_fraction(value: Fraction | int) -> float:
 
 
 def up_sqrt(value: Fraction | int) -> float:
-    """Return a float at most two ulps above the square root of a non-negative exact rational, never below it."""
+    """Return a float at most two ulps above the root of a non-negative exact rational, never below it."""
     root = math.sqrt(up_fraction(value))
     while math.isfinite(root) and Fraction(root) ** 2 < value:
         root = math.nextafter(root, math.inf)
@@ -71,7 +80,5 @@ def whole_distance(distance: float, integer_type: str) -> int:
     whole = math.ceil(distance)
     most = 2 ** (int(integer_type[1:]) - integer_type.startswith("i")) - 1
     if whole > most:
-        raise OverflowError(
-            f"the distance {whole} does not fit {integer_type}; use T=float in the output metric"
-        )
+        raise OverflowError(f"the distance {whole} does not fit {integer_type}; use T=float in the output metric")
     return whole

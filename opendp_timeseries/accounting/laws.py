@@ -1,0 +1,186 @@
+"""Laws of sums of independently kept numbers, from above.
+
+A :class:`Law` here stands for a random variable ``S`` that it dominates: ``E φ(S) ≤ Σ weights·φ(values)`` for
+every function ``φ`` of the class that its maker names. Weights are rounded up, so they may sum to a little
+more than 1; mass that is cut off moves up, to a value that nothing exceeds.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up, up_array, up_fraction
+
+__all__ = ["Binomial", "Law", "binomial", "binomial_tail", "kept_sum", "multiples", "vertex_sum"]
+
+# The lattice of `kept_sum` divides the largest number into this many parts; sums are kept on at most so many
+# points, beyond which the lattice doubles its step; and tails below this mass are cut.
+_LEVEL_BITS: Final = 8
+_MOST_POINTS: Final = 4096
+_CUT: Final = 1e-60
+_LATTICE_MARGIN: Final = 1 + 1e-10
+
+
+class Law(NamedTuple):
+    """A finite law from above: values in ascending order, and their weights."""
+
+    values: NDArray[np.float64]
+    weights: NDArray[np.float64]
+
+
+class Binomial(NamedTuple):
+    """``Bin(n, p)`` from above: weights of ``first, first + 1, …``, and the mass beyond the last of them."""
+
+    first: int
+    weights: NDArray[np.float64]
+    beyond: float
+
+
+def _margin(n: int) -> float:
+    # SciPy's binomial law is closer than this to the truth (60 digits; tests/accounting/test_laws.py).
+    return 1 + (1e-11 if n <= 10**7 else 1e-10)
+
+
+def binomial(n: int, p: float) -> Binomial:
+    """Return the law of the number kept of ``n``, each with probability ``p``, from above.
+
+    For ``n`` up to about 10⁷ nothing is left out that double precision can represent. The mass below
+    ``first`` is moved up to it.
+    """
+    deviation = math.sqrt(n * p * (1 - p))
+    # By Bernstein's inequality the mass beyond the first of these is below 1e-300. The second bounds work.
+    half = min(40 * deviation + 800, max(2**16, 10 * deviation))
+    first = max(0, math.floor(n * p - half))
+    last = min(n, math.ceil(n * p + half))
+    weights = binom.pmf(np.arange(first, last + 1), n, p) * _margin(n)
+    if first > 0:
+        weights[0] += binom.cdf(first - 1, n, p) * _margin(n)
+    return Binomial(first, weights, binomial_tail(last, n, p))
+
+
+def binomial_tail(k: int, n: int, p: float) -> float:
+    """Upper bound on ``P(Bin(n, p) > k)``; 0 only where that is impossible.
+
+    >>> f"{binomial_tail(20, 100, 0.01):.6g}"
+    '9.57666e-22'
+    """
+    if k >= n:
+        return 0.0
+    return min(1.0, max(float(binom.sf(k, n, p)) * _margin(n), LOWEST_BOUND))
+
+
+def vertex_sum(n: int, step: Fraction, rest: Fraction, p: float) -> Law:
+    """Law of ``step·Bin(n, p) + rest·Bernoulli(p)``, for increasing ``φ``."""
+    count = binomial(n, p)
+    values = multiples(step, np.arange(count.first, count.first + len(count.weights)))
+    weights = count.weights
+    if rest > 0:
+        values = np.concatenate([values, up_array(values + up_fraction(rest))])
+        weights = up_array(np.concatenate([weights * up(1 - p), weights * p]))
+    if count.beyond > 0:
+        values = np.append(values, up_fraction(n * step + rest))
+        weights = np.append(weights, count.beyond)
+    order = np.argsort(values, kind="stable")
+    return Law(values[order], weights[order])
+
+
+def multiples(step: Fraction, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """``step·counts``, rounded up; as it is where every product is a float."""
+    products = up_fraction(step) * counts.astype(np.float64)
+    exact = up_fraction(step) == step and step.numerator * int(counts[-1]) < 2**53
+    return products if exact else up_array(products)
+
+
+class _Lattice(NamedTuple):
+    """Masses at ``step·first, step·(first + 1), …``, ``step`` a power of two; ``cut`` may lie at the top."""
+
+    step: int
+    first: int
+    mass: NDArray[np.float64]
+    cut: float
+
+
+def kept_sum(squares: NDArray[np.float64], p: float) -> Law:
+    """Law of the sum of what is kept of ``squares``, each kept with probability ``p``, for convex ``φ``.
+
+    The numbers are first replaced by multiples of a lattice step that majorise them weakly: prefix sums are
+    rounded up, not the numbers, so the whole is raised by less than one step. Convex increasing functions
+    respect weak majorisation (docs/proofs/extremal_law.md), and what is lost is of second order in the step.
+    The sum on the lattice is then exact, by direct convolution; where it has too many points, every second
+    one is split in halves onto its neighbours, which keeps the mean and so never lowers ``E φ``.
+
+    :param squares: positive numbers in descending order, finite.
+    :param p: in (0, 1].
+    """
+    counts = np.bincount(_lattice_levels(squares))
+    levels = np.flatnonzero(counts[1:]) + 1
+    parts = [_kept_copies(int(level), int(counts[level]), p) for level in levels]
+    while len(parts) > 1:
+        odd = parts[len(parts) & ~1 :]
+        parts = [_sum(x, y) for x, y in zip(parts[::2], parts[1::2], strict=False)] + odd
+    step, first, mass, cut = parts[0]
+    unit = squares[0] * (1 + 2.0**-50) / 2**_LEVEL_BITS
+    values = np.arange(first, first + len(mass)) * float(step) * unit
+    if cut > 0:
+        values = np.append(values, float(levels @ counts[levels]) * unit)
+        mass = np.append(mass, cut)
+    return Law(values[mass > 0], mass[mass > 0] * _LATTICE_MARGIN)
+
+
+def _lattice_levels(squares: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Whole numbers with prefix sums just above those of ``2**_LEVEL_BITS · squares/squares[0]``."""
+    # In fixed point, so that prefix sums are exact; the largest number is 2**bits exactly.
+    bits = min(40, 62 - len(squares).bit_length())
+    units = np.ceil(squares / squares[0] * (1 + 2.0**-51) * 2.0**bits)
+    prefix = np.cumsum(np.minimum(units, 2.0**bits).astype(np.int64))
+    return np.diff(-(-prefix >> (bits - _LEVEL_BITS)), prepend=0)
+
+
+def _kept_copies(level: int, count: int, p: float) -> _Lattice:
+    """``level·Bin(count, p)``."""
+    kept = binomial(count, p)
+    thin = _trim(_Lattice(1, kept.first, kept.weights, kept.beyond))
+    mass = np.zeros((len(thin.mass) - 1) * level + 1)
+    mass[::level] = thin.mass
+    return _shorten(_Lattice(1, thin.first * level, mass, thin.cut))
+
+
+def _sum(x: _Lattice, y: _Lattice) -> _Lattice:
+    """The sum of two independent variables. Mass that was cut of either is cut of the sum."""
+    while x.step < y.step:
+        x = _coarsen(x)
+    while y.step < x.step:
+        y = _coarsen(y)
+    mass = np.convolve(x.mass, y.mass)
+    return _shorten(_trim(_Lattice(x.step, x.first + y.first, mass, (x.cut + y.cut) * _LATTICE_MARGIN)))
+
+
+def _trim(x: _Lattice) -> _Lattice:
+    """Move a negligible lower tail up to the first point that stays, and cut a negligible upper tail."""
+    low = int(np.searchsorted(np.cumsum(x.mass), _CUT, side="right"))
+    high = len(x.mass) - int(np.searchsorted(np.cumsum(x.mass[::-1]), _CUT, side="right"))
+    mass = x.mass[low:high].copy()
+    mass[0] += np.sum(x.mass[:low])
+    return _Lattice(x.step, x.first + low, mass, x.cut + float(np.sum(x.mass[high:])))
+
+
+def _shorten(x: _Lattice) -> _Lattice:
+    while len(x.mass) > _MOST_POINTS:
+        x = _coarsen(x)
+    return x
+
+
+def _coarsen(x: _Lattice) -> _Lattice:
+    """Double the step: points in between are split in halves onto their neighbours, which keeps the mean."""
+    mass = np.pad(x.mass, (x.first % 2, 0))
+    mass = np.pad(mass, (0, 1 - len(mass) % 2))
+    coarse = mass[::2].copy()
+    coarse[:-1] += mass[1::2] / 2
+    coarse[1:] += mass[1::2] / 2
+    return _Lattice(2 * x.step, x.first // 2, coarse, x.cut)
