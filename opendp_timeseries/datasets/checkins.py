@@ -117,9 +117,7 @@ def largest_participation(checkins: CheckIns, grid: TimeGrid, *, places: int = 1
 _Row = tuple[int, int, str]  # user, seconds since 1970 in UTC, place
 
 _GOWALLA = re.compile(r"(\d+)\t(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)Z\t[^\t]*\t[^\t]*\t([^\t]+)", re.ASCII)
-_FOURSQUARE = re.compile(
-    r"(\d+)\t([^\t]+)\t\w{3} (\w{3} \d\d) (\d\d:\d\d:\d\d) \+0000 (\d{4})\t-?\d+", re.ASCII
-)
+_FOURSQUARE = re.compile(r"(\d+)\t([^\t]+)\t\w{3} (\w{3} \d\d) (\d\d:\d\d:\d\d) \+0000 (\d{4})\t-?\d+", re.ASCII)
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 

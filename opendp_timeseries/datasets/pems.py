@@ -52,9 +52,7 @@ def load_pems_station(
     return _on_grid([reading for path in paths for reading in _read(path, parse, columns=10)], grid, fill)
 
 
-def load_flow(
-    path: str | PathLike[str], grid: TimeGrid | None = None, *, fill: int | None = None
-) -> NDArray[np.int64]:
+def load_flow(path: str | PathLike[str], grid: TimeGrid | None = None, *, fill: int | None = None) -> NDArray[np.int64]:
     """Read a flow from a CSV file with a header and the columns local time (ISO 8601, no offset) and flow.
 
     Redistributed files often leave out whole days, weekends for instance. On a grid those steps have no flow.

@@ -53,17 +53,14 @@ def simulate_event_log(
     individuals = integer("individuals", individuals, minimum=0)
     steps_law, events_law = _law("participation", participation), _law("events", events)
     if events_law[0] > 0:
-        raise ValueError(
-            f"events[0] ({events_law[0]:g}) must be 0; a step without events is not taken part in"
-        )
+        raise ValueError(f"events[0] ({events_law[0]:g}) must be 0; a step without events is not taken part in")
     weight = np.ones(grid.size) if profile is None else _weights("profile", profile)
     if len(weight) != grid.size:
         raise ValueError(f"profile has {len(weight)} entries and must have one for each of {grid.size} steps")
     most, available = len(steps_law) - 1, np.count_nonzero(weight)
     if most > available:
         raise ValueError(
-            f"participation allows {most} steps, but only {available} have weight; "
-            "shorten the law or widen the profile"
+            f"participation allows {most} steps, but only {available} have weight; shorten the law or widen the profile"
         )
     wanted = rng.choice(len(steps_law), size=individuals, p=steps_law)
     person, step = _different_steps(wanted, weight / weight.sum(), rng)

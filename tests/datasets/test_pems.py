@@ -86,9 +86,7 @@ def test_two_columns(tmp_path: Path) -> None:
         load_flow(path, HALF_HOUR)
 
 
-@pytest.mark.parametrize(
-    "row", ["2017-01-01T00:00Z,3", "2017-01-01T00:00+01:00,3", "1/1/2017,3", "2017-01-01"]
-)
+@pytest.mark.parametrize("row", ["2017-01-01T00:00Z,3", "2017-01-01T00:00+01:00,3", "1/1/2017,3", "2017-01-01"])
 def test_malformed_rows_of_two_columns(row: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"flow.csv, line 3 .*remove the line"):
         load_flow(flow_file(tmp_path, "2017-01-01T00:00,3", row))
@@ -101,9 +99,7 @@ def test_the_hour_in_which_clocks_go_forward_is_no_gap(tmp_path: Path) -> None:
     assert load_flow(path, grid).tolist() == [1, 2, 3]
 
 
-@pytest.mark.skipif(
-    not SHARED.exists(), reason="the PeMS file of the design documents is not beside the repository"
-)
+@pytest.mark.skipif(not SHARED.exists(), reason="the PeMS file of the design documents is not beside the repository")
 def test_the_redistributed_file_is_weekdays_only() -> None:
     flow = load_flow(SHARED)
     assert len(flow) == 7776

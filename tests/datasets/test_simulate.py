@@ -32,9 +32,7 @@ def person_steps(log: dict[str, NDArray[np.int64]]) -> dict[int, dict[int, int]]
 def test_participation_and_events_follow_their_laws() -> None:
     people = 20_000
     participation, events = [0.2, 0.3, 0.0, 0.4, 0.1, 0.0], [0.0, 0.5, 0.5]
-    log = simulate_event_log(
-        TimeGrid(size=7), people, participation, rng=np.random.default_rng(1), events=events
-    )
+    log = simulate_event_log(TimeGrid(size=7), people, participation, rng=np.random.default_rng(1), events=events)
     counts = person_steps(log)
     assert np.all(np.diff(log["time"]) >= 0)
     assert min(counts) >= 0
@@ -60,9 +58,7 @@ def test_sets_of_steps_follow_draws_without_replacement(wanted: int) -> None:
     assert math.fsum(law.values()) == pytest.approx(1)
 
     participation = [0.0] * wanted + [1.0]
-    log = simulate_event_log(
-        TimeGrid(size=5), people, participation, rng=np.random.default_rng(2), profile=share
-    )
+    log = simulate_event_log(TimeGrid(size=5), people, participation, rng=np.random.default_rng(2), profile=share)
     drawn = [frozenset(own) for own in person_steps(log).values()]
     for steps, probability in law.items():
         assert abs(drawn.count(steps) / people - probability) <= margin(probability, people, len(law))
@@ -77,9 +73,7 @@ def test_everybody_in_every_step_is_possible() -> None:
     log = simulate_event_log(
         TimeGrid(size=30), 50, [0.0] * 30 + [1.0], rng=np.random.default_rng(3), profile=2.0 ** -np.arange(30)
     )
-    assert sorted(zip(log["identifier"], log["time"], strict=True)) == [
-        (i, t) for i in range(50) for t in range(30)
-    ]
+    assert sorted(zip(log["identifier"], log["time"], strict=True)) == [(i, t) for i in range(50) for t in range(30)]
 
 
 def test_times_of_a_grid_of_instants_come_back_as_its_steps() -> None:
