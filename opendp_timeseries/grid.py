@@ -102,17 +102,13 @@ class TimeGrid:
         required("size", self.size, "for instance TimeGrid(size=24)")
         fields: dict[str, Any] = {"size": integer("size", self.size, minimum=1, maximum=int(_INT64.max))}
         if (self.start is None) != (self.step is None):
-            raise TypeError(
-                "start and step must be given together, for instance start='2013-01-01', step='1h'"
-            )
+            raise TypeError("start and step must be given together, for instance start='2013-01-01', step='1h'")
         zone = _parse_zone(self.zone)
         if self.start is not None:
             origin, width = _parse_start(self.start, zone), _parse_step(self.step)
             fields |= {"_origin": origin, "_width": width, "step": _write_step(width)}
         elif self.zone is not None:
-            raise TypeError(
-                "a grid of integer steps must not have a zone; give start and step too, or leave it out"
-            )
+            raise TypeError("a grid of integer steps must not have a zone; give start and step too, or leave it out")
         for name, value in fields.items():
             object.__setattr__(self, name, value)
         if self.start is not None:
@@ -294,9 +290,7 @@ def _parse_start(start: Any, zone: dt.tzinfo | None) -> int:
         if match is None:
             raise ValueError
         whole = dt.datetime.fromisoformat(match["whole"])
-        offset = dt.datetime.fromisoformat(
-            "2000-01-01T00:00" + (match["offset"] or "").replace("Z", "+00:00")
-        )
+        offset = dt.datetime.fromisoformat("2000-01-01T00:00" + (match["offset"] or "").replace("Z", "+00:00"))
     except ValueError:
         raise ValueError(
             f"start ({start!r}) must be an instant in ISO 8601, for instance '2013-01-01T00:00' or "
@@ -307,8 +301,7 @@ def _parse_start(start: Any, zone: dt.tzinfo | None) -> int:
         shift = offset.utcoffset()
     elif zone is None:
         raise ValueError(
-            f"start ({start!r}) must say which clock it shows: give zone, for instance zone='UTC', "
-            "or write an offset"
+            f"start ({start!r}) must say which clock it shows: give zone, for instance zone='UTC', or write an offset"
         )
     else:
         shift = whole.replace(tzinfo=zone).utcoffset()
