@@ -2,8 +2,8 @@
 
 Integers travel as float64, under one condition: ``max|x| * sum|q| < 2**53``. Then every product, and every
 partial sum in whatever order, with or without fused multiply-add, is an integer below 2**53, which float64
-holds exactly: neither BLAS nor the number of threads can change the result. (That the *results* are below
-2**53 would not do: cancellation hides partial sums that are not.)
+holds exactly: no library, instruction set or number of threads can change the result. (That the *results*
+are below 2**53 would not do: cancellation hides partial sums that are not.)
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ __all__ = ["EXACT", "circulant_product", "fft_error"]
 #: Integers of smaller magnitude, and sums and differences that stay below it, are exact in float64.
 EXACT: Final = 2**53
 
-#: The widest arc of taps for which a product with two triangular matrices beats a Fourier transform.
-_WIDEST_BLOCK: Final = 1024
+#: The longest arc of taps for which the direct sum is about as fast as a Fourier transform, or faster.
+_LONGEST_DIRECT: Final = 1024
 
 
 def circulant_product(integers: NDArray[np.float64], taps: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -35,13 +35,11 @@ def circulant_product(integers: NDArray[np.float64], taps: NDArray[np.int64]) ->
     # The cycle, unrolled: y_t = sum_i arc[i] * unrolled[t + span - 1 - i].
     turned = np.roll(integers, start + span - 1)
     unrolled = np.concatenate([turned, turned[: span - 1]])
-    if span <= _WIDEST_BLOCK:
-        return _by_blocks(unrolled, arc, size)
-    largest = (EXACT - 1) // int(np.abs(taps).sum())
     digit_bits = _certified_digit_bits(len(unrolled), arc)
-    if digit_bits >= 1:
-        return _by_fourier(unrolled, arc, size, largest, digit_bits)
-    return np.convolve(unrolled, arc, mode="valid")
+    if span <= _LONGEST_DIRECT or digit_bits < 1:
+        return np.convolve(unrolled, arc, mode="valid")
+    largest = (EXACT - 1) // int(np.abs(taps).sum())
+    return _by_fourier(unrolled, arc, size, largest, digit_bits)
 
 
 def _arc(taps: NDArray[np.int64]) -> tuple[int, NDArray[np.float64]]:
@@ -53,20 +51,6 @@ def _arc(taps: NDArray[np.int64]) -> tuple[int, NDArray[np.float64]]:
     start = int(nonzero[(widest + 1) % len(nonzero)])
     span = size - int(gaps[widest]) + 1
     return start, np.roll(taps, -start)[:span].astype(np.float64)
-
-
-def _by_blocks(unrolled: NDArray[np.float64], arc: NDArray[np.float64], size: int) -> NDArray[np.float64]:
-    """Valid convolution as two matrix products: a block of outputs needs two blocks of inputs."""
-    span = len(arc)
-    block = max(span, 32)
-    rows = -(-size // block)
-    padded = np.zeros((rows + 1) * block)
-    padded[: len(unrolled)] = unrolled
-    blocks = padded.reshape(rows + 1, block)
-    index = np.arange(block) + (span - 1) - np.arange(2 * block)[:, np.newaxis]
-    toeplitz = np.where((index >= 0) & (index < span), arc[np.clip(index, 0, span - 1)], 0.0)
-    product = blocks[:-1] @ toeplitz[:block] + blocks[1:] @ toeplitz[block:]
-    return product.ravel()[:size]
 
 
 def fft_error(length: int) -> float:

@@ -126,14 +126,15 @@ def _of_one(influence: Influence, kernel: Taps) -> Influence:
     )
     majorant = None
     if influence.majorant is not None and kernel.is_symmetric_decreasing:
-        majorant, majorant_l2 = _rearranged(influence.majorant, kernel)
-        l2 = min(l2, majorant_l2)
-        linf = min(linf, float(majorant.values[0]) if len(majorant.values) else 0.0)
+        values, values_l2 = _rearranged(influence.majorant, kernel)
+        largest_value = float(values.max(initial=0.0))
+        l2, linf = min(l2, values_l2), min(linf, largest_value)
+        majorant = Majorant(values) if math.isfinite(largest_value) else None
     l0 = min(size, steps * int(np.count_nonzero(kernel.numerators)))
     return Influence(l0=l0, l2=l2, linf=linf, majorant=majorant)
 
 
-def _rearranged(majorant: Majorant, kernel: Taps) -> tuple[Majorant, float]:
+def _rearranged(majorant: Majorant, kernel: Taps) -> tuple[NDArray[np.float64], float]:
     """Majorant after a symmetric decreasing filter, and its Euclidean norm, rounded up (theory 3).
 
     The worst vector has its magnitudes ``a`` on the cycle in the order 0, 1, -1, 2, -2, …, the largest in
@@ -141,7 +142,7 @@ def _rearranged(majorant: Majorant, kernel: Taps) -> tuple[Majorant, float]:
     """
     size, values = len(kernel.numerators), majorant.values[: len(kernel.numerators)]
     if not len(values):
-        return majorant, 0.0
+        return values, 0.0
     # Round `a` up to a grid on which the convolution is exact: integers up to 2**(room's bits - 1) <= room.
     # Counts lie on it already, and so does what came out of one filter, at the usual bits.
     room = (EXACT - 1) // _total(kernel)
@@ -152,7 +153,8 @@ def _rearranged(majorant: Majorant, kernel: Taps) -> tuple[Majorant, float]:
     product = np.sort(circulant_product(signal, kernel.numerators))[::-1]
     scale = places + kernel.bits
     energy = sum(y * y for y in product[product > 0].astype(np.int64).tolist())
-    return Majorant(np.ldexp(product, -scale)), up_sqrt(energy / Fraction(4) ** scale)
+    with np.errstate(over="ignore"):  # beyond the largest float is infinity, which is an upper bound
+        return np.ldexp(product, -scale), up_sqrt(energy / Fraction(4) ** scale)
 
 
 def _top(descending: NDArray[Any], count: int) -> int:

@@ -72,13 +72,14 @@ def gram_row_sum(taps: Sequence[Fraction | int], steps: int) -> Fraction:
     return top_sums(shifts)[steps - 1]
 
 
-def spectrum(taps: Sequence[Fraction | int]) -> list[mpmath.mpf]:
-    """``|ĥ|`` at all frequencies, to 60 digits."""
+def spectrum(taps: Sequence[Fraction | int]) -> list[Fraction]:
+    """``|ĥ|`` at all frequencies, to 50 digits."""
     size = len(taps)
     with mpmath.workdps(60):
         exact = [mpmath.mpf(Fraction(h).numerator) / Fraction(h).denominator for h in taps]
         roots = [mpmath.expjpi(mpmath.mpf(-2 * k) / size) for k in range(size)]
-        return [abs(mpmath.fsum(h * roots[t * k % size] for t, h in enumerate(exact))) for k in range(size)]
+        transform = [mpmath.fsum(h * roots[t * k % size] for t, h in enumerate(exact)) for k in range(size)]
+        return [Fraction(mpmath.nstr(abs(value), 50)) for value in transform]
 
 
 def ideal_taps(size: int, weight: str, parameter: float) -> list[mpmath.mpf]:

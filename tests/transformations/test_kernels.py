@@ -26,10 +26,8 @@ MAKERS = {"gaussian": gaussian_kernel, "exponential": exponential_kernel, "boxca
 def named_kernels(draw):
     size = draw(st.integers(1, 40))
     weight = draw(st.sampled_from(sorted(MAKERS)))
-    if weight == "boxcar":
-        parameter = 2 * draw(st.integers(0, (size - 1) // 2)) + 1
-    else:
-        parameter = draw(st.floats(1e-3, 1e3))
+    odd = st.integers(0, (size - 1) // 2).map(lambda half: 2 * half + 1)
+    parameter = draw(odd if weight == "boxcar" else st.floats(1e-3, 1e3))
     return weight, size, parameter, draw(st.integers(0, 40))
 
 
