@@ -20,18 +20,22 @@ from opendp_timeseries.files import read_csv_log, read_parquet_log
 
 __all__ = ["main"]
 
-#: The embedded log: aircraft departing from New York in 2013, counted per hour from midnight in New York.
+#: The embedded log: aircraft departing from New York in 2013, per six hours, smoothed over about a day.
 _FLIGHTS: dict[str, Any] = {
     "identifier": "tailnum",
     "time": "time",
     "start": "2013-01-01T00:00",
-    "step": "1h",
-    "size": 8760,
+    "step": "6h",
+    "size": 1460,
     "zone": "America/New_York",
     "participation_cap": 100,
     "epsilon": 1.0,
     "delta": 1e-6,
+    "sampling_probability": 0.2,
+    "filter_std": 4.0,
 }
+#: What may be left out with a file; everything else is public and must be said.
+_DEFAULTS: dict[str, Any] = {"zone": "UTC", "sampling_probability": 0.1, "filter_std": None}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -75,7 +79,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--epsilon", type=float, help="privacy loss parameter ε")
     parser.add_argument("--delta", type=float, help="privacy loss parameter δ")
     parser.add_argument(
-        "--sampling-probability", type=float, default=0.1, help="share of steps to keep (0.1)"
+        "--sampling-probability", type=float, help="share of steps to keep (0.1)"
     )
     parser.add_argument(
         "--filter-std", type=float, help="smooth by a Gaussian filter of this width, in steps"
@@ -84,12 +88,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--output", type=Path, default=Path("release"), help="where to write: OUTPUT.csv, OUTPUT.png"
     )
     options = parser.parse_args(arguments)
-    if options.file is None:
-        defaults = _FLIGHTS
-    else:
-        defaults = {"zone": "UTC"}
-        # Public parameters are never read from the file.
-        left_out = [name for name in _FLIGHTS if name != "zone" and getattr(options, name) is None]
+    defaults = _FLIGHTS if options.file is None else _DEFAULTS
+    if options.file is not None:
+        left_out = [name for name in _FLIGHTS if name not in _DEFAULTS and getattr(options, name) is None]
         if left_out:
             flags = ", ".join("--" + name.replace("_", "-") for name in left_out)
             parser.error(f"with a file, these must be given, as they are public: {flags}")

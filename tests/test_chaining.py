@@ -32,17 +32,9 @@ def test_count_feeds_opendps_own_mechanisms(log_space):
 
 def test_filter_feeds_opendps_own_mechanisms(log_space):
     kernel = ts.gaussian_kernel(SIZE, 2.0)
-    gaussian = (
-        count(log_space, dp.l2_distance(T=float))
-        >> ts.then_circulant_filter(kernel)
-        >> dp.m.then_gaussian(2.0)
-    )
+    gaussian = count(log_space, dp.l2_distance(T=float)) >> ts.then_circulant_filter(kernel) >> dp.m.then_gaussian(2.0)
     assert gaussian.map(1) == pytest.approx(5 / (2 * 2.0**2), rel=1e-9)
-    laplace = (
-        count(log_space, dp.l1_distance(T=float))
-        >> ts.then_circulant_filter(kernel)
-        >> dp.m.then_laplace(2.0)
-    )
+    laplace = count(log_space, dp.l1_distance(T=float)) >> ts.then_circulant_filter(kernel) >> dp.m.then_laplace(2.0)
     assert laplace.map(1) == pytest.approx(5 / 2.0, rel=1e-9)
     for measurement in (gaussian, laplace):
         assert len(measurement(LOG)) == SIZE
@@ -88,16 +80,12 @@ def test_exact_profile_and_pure_dp_in_one_composition(log_space):
     assert delta == pytest.approx(1e-6, rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    "measure", [dp.renyi_divergence(), dp.approximate(dp.zero_concentrated_divergence())]
-)
+@pytest.mark.parametrize("measure", [dp.renyi_divergence(), dp.approximate(dp.zero_concentrated_divergence())])
 def test_one_odometer(log_space, measure):
     odometer = dp.c.make_fully_adaptive_composition(*log_space, measure)
     queryable = odometer(LOG)
     renyi = measure == dp.renyi_divergence()
-    ours = count(log_space) >> noise(
-        **({"output_measure": measure} if renyi else {"failure_probability": 1e-6})
-    )
+    ours = count(log_space) >> noise(**({"output_measure": measure} if renyi else {"failure_probability": 1e-6}))
     queryable(ours)
     queryable(ours)
     loss = queryable.privacy_loss(1)
@@ -137,9 +125,7 @@ def test_filter_keeps_the_amplification(log_space):
 def test_counts_made_elsewhere():
     space = ts.count_signal_domain(SIZE), dp.symmetric_distance()
     assumed = space >> ts.then_assume_participation(participation_cap=5, step_cap=2)
-    assert assumed.map(1) == ts.Influence(
-        l0=5, l2=assumed.map(1).l2, linf=2.0, majorant=ts.Majorant(np.full(5, 2.0))
-    )
+    assert assumed.map(1) == ts.Influence(l0=5, l2=assumed.map(1).l2, linf=2.0, majorant=ts.Majorant(np.full(5, 2.0)))
     for signal in (np.arange(SIZE), np.arange(SIZE, dtype=np.uint8), np.arange(SIZE, dtype=np.int32)):
         assert list(assumed(signal)) == list(range(SIZE))
     huge = np.full(SIZE, 2**64 - 1, dtype=np.uint64)

@@ -1,6 +1,7 @@
 """The Context API: OpenDP solves for the scale, splits budgets, and shares a count among queries."""
 
 import importlib
+import math
 
 import numpy as np
 import opendp.prelude as dp
@@ -29,14 +30,12 @@ def test_rho_delta_budget_over_several_queries(log_space):
     ctx = context(log_space, loss_of_zcdp(0.3, 3e-6), split_evenly_over=3)
     for cap in (5, 10, 20):
         query = ctx.query().participation_count(GRID, participation_cap=cap)
-        query = query.subsampled_gaussian(sampling_probability=0.1, failure_probability=1e-6 * (1 - 1e-9))
+        query = query.subsampled_gaussian(sampling_probability=0.1, failure_probability=1e-6)
         release = query.release()
         direct = (
             log_space
             >> ts.then_participation_count(GRID, participation_cap=cap)
-            >> ts.then_subsampled_gaussian(
-                release.scale, sampling_probability=0.1, failure_probability=1e-6 * (1 - 1e-9)
-            )
+            >> ts.then_subsampled_gaussian(release.scale, sampling_probability=0.1, failure_probability=1e-6)
         )
         assert direct.map(1)[0] == pytest.approx(0.1, rel=1e-6)
         assert direct.map(1)[0] <= 0.1
@@ -50,9 +49,7 @@ def test_epsilon_delta_budget_by_zcdp_and_exactly(log_space):
         ctx = context(log_space, dp.loss_of(epsilon=0.5, delta=1e-6), split_evenly_over=2)
         epsilon, delta = ctx.remaining_privacy_loss()[0]
         count = ctx.query().participation_count(GRID, participation_cap=20)
-        accounting = (
-            {"delta": delta, "output_measure": APPROX_DP} if exact else {"failure_probability": delta / 5}
-        )
+        accounting = {"delta": delta, "output_measure": APPROX_DP} if exact else {"failure_probability": delta / 5}
         query = count.subsampled_gaussian(sampling_probability=0.1, **accounting)
         scales.append(query.release().scale)
         if exact:
@@ -75,13 +72,9 @@ def test_every_stage_by_name(log_space):
 
 def test_a_count_shared_by_a_nested_compositor(log_space):
     ctx = context(log_space, loss_of_zcdp(0.2, 2e-6), split_evenly_over=1)
-    nested = (
-        ctx.query().participation_count(GRID, participation_cap=20).compositor(split_evenly_over=2).release()
-    )
+    nested = ctx.query().participation_count(GRID, participation_cap=20).compositor(split_evenly_over=2).release()
     for _ in range(2):
-        release = (
-            nested.query().subsampled_gaussian(sampling_probability=0.1, failure_probability=5e-7).release()
-        )
+        release = nested.query().subsampled_gaussian(sampling_probability=0.1, failure_probability=5e-7).release()
         assert release.scale > 0
 
 
@@ -101,15 +94,37 @@ def test_ours_and_opendps_in_one_context(log_space):
 
 def test_what_is_left_out_is_refused_by_name(log_space):
     ctx = context(log_space, loss_of_zcdp(0.2, 2e-6), split_evenly_over=1)
+    scaled = {"scale": 3.0, "sampling_probability": 0.1, "failure_probability": 1e-7}
     with pytest.raises(TypeError, match="participation_cap must be given"):
         ctx.query().participation_count(GRID)
-    with pytest.raises(TypeError, match="grid must be given"):
-        ctx.query().participation_count(participation_cap=3)
+    # OpenDP takes a first parameter without a default for the one to search; its search then says which it was.
+    with pytest.raises(TypeError, match="grid .* must be given as a TimeGrid"):
+        ctx.query().participation_count(participation_cap=3).subsampled_gaussian(**scaled).param()
     count = ctx.query().participation_count(GRID, participation_cap=3)
-    with pytest.raises(TypeError, match="kernel must be given"):
-        count.circulant_filter()
+    with pytest.raises(TypeError, match="kernel .* must be given as a Kernel"):
+        count.circulant_filter().subsampled_gaussian(**scaled).param()
     with pytest.raises(TypeError, match="sampling_probability must be given"):
         count.subsampled_gaussian(failure_probability=1e-7).release()
+    with pytest.raises(ValueError, match="needs failure_probability"):
+        count.subsampled_gaussian(sampling_probability=0.1).release()
+
+
+@pytest.mark.parametrize("loss", [loss_of_zcdp(0.1, 1e-8), dp.loss_of(epsilon=1.0, delta=1e-8)])
+def test_a_failure_probability_that_cannot_fit_is_named_before_any_scale(log_space, loss):
+    # Field case 33. OpenDP's own Context answers `.param()` in (ρ, δ), and fails at `.release()`.
+    ctx = ts.compositor(
+        LOG, domain=log_space[0], privacy_unit=(log_space[1], 1), privacy_loss=loss, split_evenly_over=2
+    )
+    query = ctx.query().participation_count(GRID, participation_cap=50)
+    too_much = query.subsampled_gaussian(sampling_probability=0.1, failure_probability=1e-7)
+    for ask in (too_much.param, too_much.resolve, too_much.release):
+        with pytest.raises(
+            ValueError, match=r"delta .* exceeds this query's share \(5e-09\); lower failure_probability="
+        ):
+            ask()
+    fits = query.subsampled_gaussian(sampling_probability=0.1, failure_probability=1e-9)
+    assert fits.release().scale > 0
+    assert ctx.query().participation_count(GRID, participation_cap=50) is not None
 
 
 def test_import_and_reload_register_once():
@@ -133,12 +148,39 @@ def test_a_name_taken_by_another_package_is_an_error():
 
 
 @pytest.mark.parametrize("n", [2, 7, 20, 50])
-def test_split_budgets_answer_n_queries_and_refuse_the_next(log_space, n):
-    # Field case 34: OpenDP 0.16 cannot build some splits of (ε, δ) or (ρ, δ); see ts.split_budget.
-    loss = (0.1, 1e-6)
-    weights = ts.split_budget(loss, n)
-    accountant = dp.c.make_adaptive_composition(
-        *log_space, dp.approximate(dp.zero_concentrated_divergence()), d_in=1, d_mids=weights
+@pytest.mark.parametrize("loss", [loss_of_zcdp(0.1, 1e-6), dp.loss_of(epsilon=1.0, delta=1e-6)])
+def test_split_budgets_answer_n_queries_and_refuse_the_next(log_space, n, loss):
+    # Field case 34: OpenDP 0.16 cannot build n = 20 of the one, nor n = 7 of the other.
+    ctx = ts.compositor(
+        LOG, domain=log_space[0], privacy_unit=(log_space[1], 1), privacy_loss=loss, split_evenly_over=n
     )
-    assert accountant.map(1)[0] <= loss[0]
-    assert accountant.map(1)[1] <= loss[1]
+    assert all(spent <= whole for spent, whole in zip(ctx.accountant.map(1), loss[1], strict=True))
+    assert all(spent >= whole * (1 - 1e-8) for spent, whole in zip(ctx.accountant.map(1), loss[1], strict=True))
+    scale = None
+    for _ in range(n):
+        query = ctx.query().participation_count(GRID, participation_cap=5)
+        if scale is None:
+            mechanism = query.subsampled_gaussian(sampling_probability=0.1, failure_probability=1e-9)
+            scale = mechanism.release().scale
+        else:
+            query.subsampled_gaussian(scale, sampling_probability=0.1, failure_probability=1e-9).release()
+    with pytest.raises(ValueError, match="exhausted"):
+        ctx.query()
+
+
+@pytest.mark.parametrize("loss", [0.3, (0.1, 1e-6), (1.0, 1e-300)])
+@pytest.mark.parametrize("parts", [1, 3, 20, 1000, [0.1, 0.2, 0.7], [5, 1]])
+def test_shares_are_proportional_and_within_the_whole(loss, parts):
+    shares = ts.split_budget(loss, parts)
+    for k, whole in enumerate(loss if isinstance(loss, tuple) else (loss,)):
+        values = [share[k] if isinstance(loss, tuple) else share for share in shares]
+        assert whole * (1 - 2e-9) <= math.fsum(values) <= whole
+        weights = parts if isinstance(parts, list) else [1] * parts
+        for value, weight in zip(values, weights, strict=True):
+            assert value == pytest.approx(whole * weight / sum(weights), rel=2e-9)
+
+
+@pytest.mark.parametrize("bad", [0, -1, [], [1.0, -1.0], [float("nan")], True, 2.5])
+def test_parts_that_make_no_sense_are_refused(bad):
+    with pytest.raises((TypeError, ValueError), match="parts|weight"):
+        ts.split_budget((0.1, 1e-6), bad)

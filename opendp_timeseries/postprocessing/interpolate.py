@@ -46,6 +46,7 @@ def interpolated(
         series = values[np.searchsorted((steps[1:] + steps[:-1]) / 2, every, side="left")]
     elif kind == "pchip" and len(steps) > 2:
         series = PchipInterpolator(steps, values)(np.clip(every, steps[0], steps[-1]))
+        series[steps] = values  # exactly: a cubic meets its right end but for rounding
     else:
         series = np.interp(every, steps, values)
     return np.maximum(series, 0.0) if clip_at_zero else series
@@ -54,7 +55,8 @@ def interpolated(
 def interpolate(kind: Kind = "linear", *, clip_at_zero: bool = False) -> dp.Function:
     """Return :func:`interpolated` as an OpenDP function: chain it with ``measurement >> interpolate()``.
 
-    Post-processing: it sees the release alone, and costs no privacy.
+    Post-processing: it sees the release alone, and costs no privacy. (OpenDP calls a function on plain numbers
+    only: on a release that is already at hand, use :func:`interpolated`.)
 
     :param kind: see :func:`interpolated`.
     :param clip_at_zero: see :func:`interpolated`.

@@ -11,7 +11,6 @@ import numpy as np
 import opendp.prelude as dp
 from numpy.typing import NDArray
 
-from opendp_timeseries import _validate as check
 from opendp_timeseries._opendp import lp_kind, signal_domain, then, vector_space
 from opendp_timeseries.accounting.filtering import filtered_influence, filtered_l1, filtered_l2
 from opendp_timeseries.spaces import influence_distance, influence_resolution
@@ -24,9 +23,7 @@ __all__ = ["make_circulant_filter", "then_circulant_filter"]
 _LEAST_CLAMP = 2**20
 
 
-def make_circulant_filter(
-    input_domain: dp.Domain, input_metric: dp.Metric, kernel: Kernel = check.REQUIRED
-) -> dp.Transformation:
+def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kernel: Kernel) -> dp.Transformation:
     """Smooth a signal: ``y_t = Σ_k x_k h_{(t−k) mod T}`` for the public kernel ``h``.
 
     The output is the domain ``vector_domain(atom_domain(T="f64", nan=False), size=T)``. Its values are exact:
@@ -51,9 +48,9 @@ def make_circulant_filter(
     (Influence(l0=20, l2=4.47214, linf=1), Influence(l0=..., l2=3.1..., linf=0.68...))
     """
     space = vector_space(input_domain)
-    if not isinstance(check.required("kernel", kernel, "use gaussian_kernel(size, std)"), Kernel):
+    if not isinstance(kernel, Kernel):
         raise TypeError(
-            f"kernel ({kernel!r}) must be a Kernel, not {type(kernel).__name__}; see kernel_from_taps"
+            f"kernel ({kernel!r}) must be given as a Kernel, not {type(kernel).__name__}; see gaussian_kernel"
         )
     if kernel.size != space.size:
         raise ValueError(

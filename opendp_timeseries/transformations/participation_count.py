@@ -40,7 +40,7 @@ _OUTPUT_METRICS = (
 def make_participation_count(
     input_domain: dp.Domain,
     input_metric: dp.Metric,
-    grid: TimeGrid = check.REQUIRED,
+    grid: TimeGrid,
     *,
     participation_cap: int = check.REQUIRED,
     step_cap: int = 1,
@@ -80,9 +80,8 @@ def make_participation_count(
     """
     log = descriptor_of(input_domain, EventLog, "use event_log_domain(identifier=…, time=…)")
     replaced = individuals_replaced(input_metric)
-    check.required("grid", grid, "use TimeGrid(…)")
     if not isinstance(grid, TimeGrid):
-        raise TypeError(f"grid ({grid!r}) must be a TimeGrid, not {type(grid).__name__}; use TimeGrid(…)")
+        raise TypeError(f"grid ({grid!r}) must be given as a TimeGrid, not {type(grid).__name__}; use TimeGrid(…)")
     cap, per_step = _caps(participation_cap, step_cap)
 
     def function(table: Any) -> NDArray[np.int64]:
