@@ -209,7 +209,7 @@ def exponential_kernel(size: int, decay: float, *, bits: int = _BITS) -> Kernel:
     :param bits: binary places of the taps, 0 to 40.
 
     >>> exponential_kernel(4, decay=1.0, bits=4).numerators.tolist()
-    [10, 3, 0, 3]
+    [9, 3, 1, 3]
     """
     size, decay = _size(size), real("decay", decay, above=0.0)
     with np.errstate(over="ignore"):
