@@ -16,18 +16,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
-from scipy.stats import binom
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.gaussian import gaussian_delta
-from opendp_timeseries.accounting.rounding import LEAST_POSITIVE, up, up_fraction, up_sqrt
+from opendp_timeseries.accounting.laws import binomial_tail
+from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up, up_fraction, up_sqrt
 
 __all__ = [
     "Choice",
@@ -79,17 +78,7 @@ def theorem2(kept: int, participation_cap: int, sampling_probability: float) -> 
     kept = check.integer("kept", kept, minimum=0)
     cap = check.integer("participation_cap", participation_cap, minimum=0)
     p = check.probability("sampling_probability", sampling_probability)
-    return float(_binomial_tails(np.array([kept]), cap, p)[0])
-
-
-def _binomial_tails(kept: NDArray[np.int64], cap: int, p: float) -> NDArray[np.float64]:
-    if p == 0.0:
-        return np.zeros(len(kept))
-    # SciPy's `sf` was within 1e-11 of 60-digit values up to n = 1e7 (its `isf` and `logpmf` are not); it may
-    # underflow, and a tail that is not exactly zero must not become zero.
-    slack = 1e-11 if cap <= 10_000_000 else 1e-10
-    tails = np.clip(binom.sf(kept, cap, p) * (1.0 + slack), LEAST_POSITIVE, 1.0)
-    return np.asarray(np.where(kept >= cap, 0.0, tails), dtype=np.float64)
+    return binomial_tail(kept, cap, p) if p > 0.0 else 0.0
 
 
 def corollary1(failure_probability: float, participation_cap: int, sampling_probability: float) -> float:
@@ -181,9 +170,7 @@ def theorem4_sharper(alpha: float, sampling_probability: float, filter: FilterCo
     return _probability(filter.stable_rank * correction, log_tail)
 
 
-def fixed_pair(
-    alpha: float, participation_cap: int, sampling_probability: float, filter: FilterConstants
-) -> float:
+def fixed_pair(alpha: float, participation_cap: int, sampling_probability: float, filter: FilterConstants) -> float:
     """Chernoff's bound for one fixed individual: ``δ′ = (e^{x−1}/x^x)^{p·max(‖A‖²I/‖h‖₁², ‖A‖²/L)}``.
 
     Privacy compares one pair of neighbours at a time, so no maximum over all individuals is needed, and
@@ -222,7 +209,7 @@ def _probability(factor: float, log_tail: float) -> float:
     """Return ``min(1, factor·e^{log_tail})`` rounded up, and zero only for ``log_tail = −∞``."""
     if log_tail == -math.inf:
         return 0.0
-    return min(1.0, max(LEAST_POSITIVE, up(factor * math.exp(min(log_tail, 0.0)) * (1.0 + 8 * _EPS))))
+    return min(1.0, max(LOWEST_BOUND, up(factor * math.exp(min(log_tail, 0.0)) * (1.0 + 8 * _EPS))))
 
 
 def least_alpha(
@@ -314,9 +301,7 @@ class SensitivityBound:
         epsilon = check.real("epsilon", epsilon, above=0.0)
         share = check.real("share", share, above=0.0, below=1.0)
         if form not in ("printed", "capped"):
-            raise ValueError(
-                f"form ({form!r}) must be 'printed' or 'capped'; for 'mixture' see mixture_delta"
-            )
+            raise ValueError(f"form ({form!r}) must be 'printed' or 'capped'; for 'mixture' see mixture_delta")
         if not self._proved(epsilon, share, form):
             raise ValueError(
                 f"the classical Gaussian theorem fails for epsilon ({epsilon:g}) or epsilon/α"
@@ -349,9 +334,7 @@ class SensitivityBound:
         epsilon = check.real("epsilon", epsilon, above=0.0)
         delta = check.real("delta", delta, above=0.0, below=1.0)
         if form == "mixture":
-            return _bisect_scale(
-                lambda scale: self.mixture_delta(epsilon, scale) <= delta, math.sqrt(self.worst)
-            )
+            return _bisect_scale(lambda scale: self.mixture_delta(epsilon, scale) <= delta, math.sqrt(self.worst))
         if form not in get_args(Form):
             raise ValueError(f"form ({form!r}) must be one of {', '.join(get_args(Form))}")
         share = (delta - self._failure_cost(epsilon, form)) * (1.0 - 4 * _EPS)
@@ -497,9 +480,7 @@ def classical_scale(epsilon: float, delta: float, squared_sensitivity: float) ->
     :raises ValueError: where the theorem does not hold.
     """
     if not classical_holds(epsilon, delta):
-        raise ValueError(
-            f"the classical theorem fails at epsilon ({epsilon:g}), delta ({delta:g}); use analytic_scale"
-        )
+        raise ValueError(f"the classical theorem fails at epsilon ({epsilon:g}), delta ({delta:g}); use analytic_scale")
     return _classical(epsilon, delta, check.real("squared_sensitivity", squared_sensitivity, minimum=0.0))
 
 
@@ -573,17 +554,13 @@ def least_scale_without_filter(
     """
     cap = check.integer("participation_cap", participation_cap, minimum=1)
     p = check.probability("sampling_probability", sampling_probability)
-    kept = np.arange(max(1, math.floor(cap * p)), cap + 1)
-    best: Choice | None = None
-    for usual, failure in zip(kept.tolist(), _binomial_tails(kept, cap, p).tolist(), strict=True):
+    best = Choice(math.inf, without_filter(cap, cap, p))
+    for kept in range(max(1, math.floor(cap * p)), cap + 1):
+        bound = without_filter(kept, cap, p)
         # The noise grows with δ′ and with I′, so that no later I′ can need less than this one without δ′.
-        if best and SensitivityBound(usual, cap, 0.0).least_scale(epsilon, delta, form) >= best.scale:
+        if replace(bound, failure=0.0).least_scale(epsilon, delta, form) >= best.scale:
             break
-        bound = SensitivityBound(up_fraction(usual), up_fraction(cap), failure)
-        scale = bound.least_scale(epsilon, delta, form)
-        if best is None or scale < best.scale:
-            best = Choice(scale, bound)
-    assert best is not None
+        best = min(best, Choice(bound.least_scale(epsilon, delta, form), bound), key=lambda choice: choice.scale)
     return best
 
 
