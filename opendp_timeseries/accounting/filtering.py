@@ -147,9 +147,10 @@ def _rearranged(majorant: Majorant, kernel: Taps) -> tuple[NDArray[np.float64], 
     # Counts lie on it already, and so does what came out of one filter, at the usual bits.
     room = (EXACT - 1) // _total(kernel)
     places = min(room.bit_length() - 1 - math.frexp(values[0])[1], 900)
+    units = np.maximum(np.ceil(np.ldexp(values, places)), 1.0)  # at least 1, should the scaling underflow
     order = np.arange(1, len(values) + 1)
     signal = np.zeros(size)
-    signal[np.where(order % 2 == 0, order // 2, -(order // 2))] = np.maximum(np.ceil(np.ldexp(values, places)), 1.0)
+    signal[np.where(order % 2 == 0, order // 2, -(order // 2))] = units
     product = np.sort(circulant_product(signal, kernel.numerators))[::-1]
     scale = places + kernel.bits
     energy = sum(y * y for y in product[product > 0].astype(np.int64).tolist())
