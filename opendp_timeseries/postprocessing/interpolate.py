@@ -46,7 +46,7 @@ def interpolated(
         series = values[np.searchsorted((steps[1:] + steps[:-1]) / 2, every, side="left")]
     elif kind == "pchip" and len(steps) > 2:
         series = PchipInterpolator(steps, values)(np.clip(every, steps[0], steps[-1]))
-        series[steps] = values  # exactly: a cubic meets its right end but for rounding
+        series[steps[-1] :] = values[-1]  # exactly: a cubic meets its right end but for rounding
     else:
         series = np.interp(every, steps, values)
     return np.maximum(series, 0.0) if clip_at_zero else series
