@@ -71,7 +71,7 @@ class TimeGrid:
     Fields are kept in one spelling, so that equal grids are equal however they were written, and the
     representation says all of them: it enters the identifiers by which OpenDP compares spaces.
 
-    :param size: number of steps ``T``, at least 1. It must be given; it is never read from the data.
+    :param size: number of steps ``T``, from 1 to 2^31. It must be given; it is never read from the data.
     :param start: start of step 0: an ISO 8601 string, a ``datetime`` or a ``datetime64``. A naive start is a
         local time of ``zone``.
     :param step: width of a step: a string such as ``"5min"``, ``"1h"``, ``"1d"``, ``"7d"`` (units ``d``,
@@ -100,7 +100,7 @@ class TimeGrid:
 
     def __post_init__(self) -> None:
         required("size", self.size, "for instance TimeGrid(size=24)")
-        fields: dict[str, Any] = {"size": integer("size", self.size, minimum=1, maximum=int(_INT64.max))}
+        fields: dict[str, Any] = {"size": integer("size", self.size, minimum=1, maximum=2**31)}
         if (self.start is None) != (self.step is None):
             raise TypeError("start and step must be given together, for instance start='2013-01-01', step='1h'")
         zone = _parse_zone(self.zone)

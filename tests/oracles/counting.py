@@ -1,0 +1,129 @@
+"""Slow truths about steps and capped counts: plain Python, sharing no code with the package.
+
+Times are exact fractions, people are dictionary keys, and every individual is worked out alone.
+"""
+
+import datetime as dt
+import hashlib
+import itertools
+from collections import Counter
+from fractions import Fraction
+from zoneinfo import ZoneInfo
+
+UNITS = {
+    "W": Fraction(604800),
+    "D": Fraction(86400),
+    "h": Fraction(3600),
+    "m": Fraction(60),
+    "s": Fraction(1),
+    "ms": Fraction(1, 10**3),
+    "us": Fraction(1, 10**6),
+    "ns": Fraction(1, 10**9),
+    "ps": Fraction(1, 10**12),
+    "fs": Fraction(1, 10**15),
+    "as": Fraction(1, 10**18),
+}
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+NAT = -(2**63)
+
+
+def seconds(moment: dt.datetime) -> Fraction:
+    """Seconds of an aware datetime from 1970."""
+    elapsed = moment - EPOCH
+    return Fraction(elapsed.days * 86400 + elapsed.seconds) + Fraction(elapsed.microseconds, 10**6)
+
+
+def step_of(tick, unit, *, start, width, size):
+    """Step of ``tick`` units from 1970 (NaT is the smallest), for a grid in seconds; -1 off the grid."""
+    if tick == NAT:
+        return -1
+    step = (tick * UNITS[unit] - start) // width
+    return int(step) if 0 <= step < size else -1
+
+
+def local_seconds(clock: dt.datetime, zone: str) -> Fraction:
+    """UTC seconds of a local time: its first occurrence, or, where it is skipped, shifted forward.
+
+    Searches for the UTC instants that show ``clock``, rather than asking ``fold``.
+    """
+    tz, naive = ZoneInfo(zone), seconds(clock.replace(tzinfo=dt.timezone.utc))
+    candidates = set()
+    for hours in (-30, 30):  # the offsets before and after any change that is near; changes are days apart
+        near = (clock + dt.timedelta(hours=hours)).replace(tzinfo=dt.timezone.utc)
+        offset = near.astimezone(tz).utcoffset()
+        instant = naive - Fraction(offset.days * 86400 + offset.seconds)
+        shown = EPOCH + dt.timedelta(seconds=float(instant // 1))
+        if shown.astimezone(tz).utcoffset() == offset:
+            candidates.add(instant)
+    if candidates:
+        return min(candidates)
+    before = (clock - dt.timedelta(days=1)).replace(tzinfo=dt.timezone.utc).astimezone(tz).utcoffset()
+    return naive - Fraction(before.days * 86400 + before.seconds)
+
+
+MASK = 2**64 - 1
+
+
+def mix(word):
+    """SplitMix64's finaliser on a Python integer."""
+    word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & MASK
+    return word ^ (word >> 31)
+
+
+def hash_of(identifier, step, key):
+    """The 48-bit hash by which an individual's steps are ordered."""
+    if isinstance(identifier, str):
+        text = hashlib.blake2b(identifier.encode(), digest_size=8, key=key[:64]).digest()
+        word = int.from_bytes(text, "little")
+    else:
+        word = identifier & MASK
+    digest = hashlib.blake2b(key, digest_size=16).digest()
+    first, second = int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
+    sequence = mix(word ^ first) + second + step * 0x9E3779B97F4A7C15
+    return mix(sequence & MASK) >> 16
+
+
+def kept(identifier, steps, *, participation_cap, step_cap, key):
+    """What is kept of one individual: ``{step: events}``."""
+    events = Counter(steps)
+    order = sorted(events, key=lambda step: (hash_of(identifier, step, key), step))
+    return {step: min(events[step], step_cap) for step in order[:participation_cap]}
+
+
+def capped_counts(rows, *, size, participation_cap, step_cap, key):
+    """Counts of rows ``(identifier, step)``, one individual after the other."""
+    people = {}
+    for identifier, step in rows:
+        if 0 <= step < size:
+            people.setdefault(identifier, []).append(step)
+    counts = [0] * size
+    for identifier, steps in people.items():
+        alone = kept(identifier, steps, participation_cap=participation_cap, step_cap=step_cap, key=key)
+        for step, events in alone.items():
+            counts[step] += events
+    return counts
+
+
+def contributions(size, participation_cap, step_cap):
+    """Every vector that one individual can add to a count."""
+    for vector in itertools.product(range(step_cap + 1), repeat=size):
+        if sum(entry > 0 for entry in vector) <= participation_cap:
+            yield vector
+
+
+def largest_differences(size, participation_cap, step_cap, individuals, *, replaced):
+    """Largest (l0, l1, l2 squared, linf) of a difference, over everything that individuals can do."""
+    own = set(contributions(size, participation_cap, step_cap))
+    one = own | {tuple(-entry for entry in vector) for vector in own}
+    if replaced:
+        one = {tuple(a - b for a, b in zip(x, y, strict=True)) for x in own for y in own}
+    reached = {(0,) * size}
+    for _ in range(individuals):
+        reached = {tuple(a + b for a, b in zip(x, y, strict=True)) for x in reached for y in one}
+    return (
+        max(sum(entry != 0 for entry in vector) for vector in reached),
+        max(sum(map(abs, vector)) for vector in reached),
+        max(sum(entry**2 for entry in vector) for vector in reached),
+        max(max(map(abs, vector)) for vector in reached),
+    )

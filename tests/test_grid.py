@@ -1,0 +1,337 @@
+"""The time grid: exact for every instant, anchored by nothing in the data, refused by type alone."""
+
+import dataclasses
+import datetime as dt
+import json
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from opendp_timeseries.grid import TimeGrid
+from tests.oracles import counting as oracle
+
+HOURLY = TimeGrid(size=4, start="1969-12-31T22:00", step="1h", zone="UTC")
+INT64 = st.integers(-(2**63), 2**63 - 1)
+
+
+def at(*times, unit="s"):
+    return np.array(times, dtype=f"datetime64[{unit}]")
+
+
+# Case B10.
+def test_times_before_1970_round_down():
+    assert HOURLY.steps(at("1969-12-31T23:30", "1970-01-01T00:30")).tolist() == [1, 2]
+
+
+def truncated(grid, times):
+    """Broken on purpose: rounds toward zero."""
+    hours = times.astype("datetime64[s]").view(np.int64) / 3600 - grid.instants()[0].astype(np.int64) / 3600
+    return np.trunc(hours).astype(np.int64)
+
+
+def nanoseconds(grid, times):
+    """Broken on purpose: converts the unit before the range is checked, so far times wrap on to the grid."""
+    start = grid.instants()[0].astype("datetime64[ns]").astype(np.int64)
+    return (times.astype("datetime64[s]").view(np.int64) * 10**9 - start) // 3600_000_000_000
+
+
+def floating(grid, times):
+    """Broken on purpose: passes through a float."""
+    start = grid.instants()[0].astype("datetime64[ns]").astype(np.int64)
+    ticks = times.astype("datetime64[ns]").view(np.int64).astype(np.float64)
+    return np.floor((ticks - float(start)) / 3600e9).astype(np.int64)
+
+
+YEAR = TimeGrid(size=8760, start="2013-01-01", step="1h", zone="UTC")
+BROKEN = [
+    (truncated, HOURLY, at("1969-12-31T21:30")),  # half an hour before the grid
+    (nanoseconds, YEAR, at("2013-06-01") + np.timedelta64(2**64 // 10**9, "s")),  # wraps to a moment in 2013
+    (floating, YEAR, at("2013-06-01T00:59:59.999999999", unit="ns")),  # the last instant of its step
+]
+
+
+@pytest.mark.parametrize(("broken", "grid", "times"), BROKEN, ids=lambda part: getattr(part, "__name__", ""))
+def test_broken_variants_are_caught(broken, grid, times):
+    def exact(times):
+        width, start = oracle.Fraction(3600), oracle.Fraction(int(grid.instants()[0].astype(np.int64)))
+        unit = np.datetime_data(times.dtype)[0]
+        return [oracle.step_of(int(t), unit, start=start, width=width, size=grid.size) for t in times.view("i8")]
+
+    assert grid.steps(times).tolist() == exact(times)
+    wrong = broken(grid, times).tolist()
+    assert wrong != exact(times)
+    assert 0 <= wrong[0] < grid.size
+
+
+# Case B13 (b).
+def test_steps_are_anchored_at_the_start():
+    grid = TimeGrid(size=2, start="2024-01-01T05:00", step="7h", zone="UTC")
+    times = at("2024-01-01T05:00:00", "2024-01-01T11:59:59", "2024-01-01T12:00:00", "2024-01-01T19:00:00")
+    assert grid.steps(times).tolist() == [0, 0, 1, -1]
+
+
+# Case A08.
+def test_no_event_anchors_the_grid():
+    grid = TimeGrid(size=5, start="2013-01-01", step="2d", zone="UTC")
+    days = at("2013-01-01", "2013-01-05", "2013-01-06", "2013-01-09", unit="D")
+    assert np.bincount(grid.steps(days), minlength=5).tolist() == [1, 0, 2, 0, 1]
+    assert np.bincount(grid.steps(days[1:]), minlength=5).tolist() == [0, 0, 2, 0, 1]
+
+
+# Case B14.
+@pytest.mark.parametrize("step", ["1h", "90min", "1d", "7d", "1s", "500ms"])
+def test_every_unit_gives_the_same_steps(step):
+    grid = TimeGrid(size=400, start="2012-12-31T12:00", step=step, zone="UTC")
+    days = np.arange("2012-12-20", "2013-02-01", dtype="datetime64[D]")
+    expected = [
+        oracle.step_of(
+            int(day), "D", start=oracle.seconds(dt.datetime(2012, 12, 31, 12, tzinfo=dt.timezone.utc)),
+            width=oracle.Fraction(grid._width, 10**18), size=400,
+        )
+        for day in days.view(np.int64)
+    ]  # fmt: skip
+    for unit in ("D", "h", "m", "s", "ms", "us", "ns"):
+        assert grid.steps(days.astype(f"datetime64[{unit}]")).tolist() == expected, unit
+    assert grid.steps(days.astype(">M8[s]")).tolist() == expected
+
+
+# Case B16.
+def test_a_missing_time_is_off_the_grid():
+    grid = TimeGrid(size=24, start="2013-01-01", step="1h", zone="UTC")
+    assert grid.steps(at("NaT", "2013-01-01T00:10", unit="ns")).tolist() == [-1, 0]
+    for zone in ("UTC", "Asia/Kathmandu"):
+        everything = TimeGrid(size=1, start="1700-01-01", step="200000d", zone=zone)
+        assert everything.steps(at("NaT", unit="us")).tolist() == [-1]
+
+
+widths = st.one_of(
+    st.sampled_from(["1h", "1d", "7d", "5min", "1s", "1ms", "1us", "1ns", "7us", "13min"]),
+    st.builds("{}{}".format, st.integers(1, 10**4), st.sampled_from(["d", "h", "min", "s", "ms", "us", "ns"])),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    start=st.datetimes(dt.datetime(1700, 1, 1), dt.datetime(2200, 1, 1)),
+    step=widths,
+    size=st.integers(1, 2**20),
+    unit=st.sampled_from(list(oracle.UNITS)),
+    far=st.lists(INT64, max_size=20),
+    near=st.lists(st.tuples(st.integers(0, 2**21), st.integers(-2, 2)), max_size=20),
+)
+@example(dt.datetime(1969, 12, 31), "1h", 4, "ns", [-(2**63), 2**63 - 1, -1, 0], [(1, 0)])
+def test_steps_are_exact(start, step, size, unit, far, near):
+    try:
+        grid = TimeGrid(size=size, start=start, step=step, zone="UTC")
+    except ValueError:
+        return
+    begin, width = oracle.seconds(start.replace(tzinfo=dt.timezone.utc)), oracle.Fraction(grid._width, 10**18)
+    edges = [(begin + k * width) // oracle.UNITS[unit] + shift for k, shift in near]
+    ticks = [tick for tick in far + edges if -(2**63) <= tick < 2**63]
+    times = np.array(ticks, dtype=np.int64).view(f"datetime64[{unit}]")
+    try:
+        grid.check_times(times.dtype)
+    except TypeError:  # this unit cannot hold this grid: refused, whatever the rows
+        with pytest.raises(TypeError, match="convert them to datetime64"):
+            grid.steps(times)
+        return
+    expected = [oracle.step_of(tick, unit, start=begin, width=width, size=size) for tick in ticks]
+    assert grid.steps(times).tolist() == expected
+
+
+@settings(max_examples=200, deadline=None)
+@given(start=st.datetimes(dt.datetime(2, 1, 1), dt.datetime(9990, 1, 1)), step=widths, size=st.integers(1, 50))
+def test_every_grid_takes_its_own_instants(start, step, size):
+    try:
+        grid = TimeGrid(size=size, start=start, step=step, zone="UTC")
+    except ValueError:
+        return
+    instants = grid.instants()
+    assert grid.steps(instants).tolist() == list(range(size))
+    assert grid.steps(instants - 1).tolist() == list(range(-1, size - 1))
+    assert TimeGrid.from_dict(json.loads(json.dumps(grid.to_dict()))) == grid
+
+
+class TestClocks:
+    """Naive times are on the clock of the grid's zone."""
+
+    YEAR = TimeGrid(size=365 * 48, start="2013-01-01", step="30min", zone="America/New_York")
+
+    def test_a_local_time_that_occurs_twice_is_its_first_occurrence(self):
+        # On 3 November 2013 at 06:00 UTC, clocks went back from 02:00 to 01:00.
+        times = at("2013-11-03T00:59:59", "2013-11-03T01:00:00", "2013-11-03T01:30:00", "2013-11-03T02:00:00")
+        utc = at("2013-11-03T04:59:59", "2013-11-03T05:00:00", "2013-11-03T05:30:00", "2013-11-03T07:00:00")
+        assert self.YEAR.steps(times).tolist() == self.YEAR.steps(utc, aware=True).tolist()
+
+    def test_a_local_time_that_is_skipped_is_shifted_forward(self):
+        # On 10 March 2013 at 07:00 UTC, clocks went forward from 02:00 to 03:00.
+        times = at("2013-03-10T01:59:59", "2013-03-10T02:00:00", "2013-03-10T02:30:00", "2013-03-10T03:00:00")
+        utc = at("2013-03-10T06:59:59", "2013-03-10T07:00:00", "2013-03-10T07:30:00", "2013-03-10T07:00:00")
+        assert self.YEAR.steps(times).tolist() == self.YEAR.steps(utc, aware=True).tolist()
+
+    def test_a_day_is_24_hours_whatever_the_clocks_do(self):
+        days = TimeGrid(size=365, start="2013-01-01", step="1d", zone="America/New_York")
+        assert days.steps(at("2013-03-11T00:30", "2013-03-11T01:00")).tolist() == [68, 69]
+
+    def test_dates_are_midnights_on_that_clock(self):
+        days = np.arange("2013-01-01", "2013-01-04", dtype="datetime64[D]")
+        assert self.YEAR.steps(days).tolist() == [0, 48, 96]
+
+    @pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe", "Pacific/Apia",
+                                      "Africa/Casablanca", "Europe/Dublin", "America/Argentina/San_Luis"])  # fmt: skip
+    def test_against_a_search_for_instants(self, zone):
+        grid = TimeGrid(size=14 * 365 * 24 * 12, start="2005-01-01T00:00Z", step="5min", zone=zone)
+        # Around every change of the clock in these years, and elsewhere.
+        tz, hour = ZoneInfo(zone), dt.timedelta(hours=1)
+        clock, clocks = dt.datetime(2005, 1, 3), []
+        while clock < dt.datetime(2018, 1, 1):
+            clock += 24 * hour
+            if clock.replace(tzinfo=tz).utcoffset() != (clock - 24 * hour).replace(tzinfo=tz).utcoffset():
+                clocks += [clock - 36 * hour + k * hour / 4 for k in range(60 * 4)]
+        clocks += [dt.datetime(2006, 7, 1) + k * 157 * hour for k in range(100)]
+        start, width = oracle.seconds(dt.datetime(2005, 1, 1, tzinfo=dt.timezone.utc)), oracle.Fraction(300)
+        expected = [int((oracle.local_seconds(clock, zone) - start) // width) for clock in clocks]
+        for unit in ("m", "s", "ns"):
+            assert grid.steps(np.array(clocks, dtype=f"datetime64[{unit}]")).tolist() == expected
+
+    def test_far_times_are_off_the_grid(self):
+        for unit in ("D", "h", "m", "s", "ms", "us", "ns"):
+            far = np.array([-(2**63), -(2**63) + 1, 2**63 - 1], dtype=np.int64).view(f"datetime64[{unit}]")
+            assert self.YEAR.steps(far).tolist() == [-1, -1, -1]
+
+    def test_aware_times_do_not_depend_on_the_zone(self):
+        times = at("2013-07-01T12:00")
+        utc = TimeGrid(size=365 * 48, start="2013-01-01T05:00", step="30min", zone="UTC")
+        assert self.YEAR.steps(times, aware=True).tolist() == utc.steps(times).tolist()
+
+    def test_without_a_zone_naive_times_are_refused(self):
+        grid = TimeGrid(size=24, start="2013-01-01T00:00Z", step="1h")
+        assert grid.steps(at("2013-01-01T01:00"), aware=True).tolist() == [1]
+        with pytest.raises(TypeError, match="zone='UTC'"):
+            grid.steps(at("2013-01-01T01:00"))
+
+
+class TestIntegerSteps:
+    def test_integers_of_any_type(self):
+        for dtype in (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, ">i4"):
+            grid = TimeGrid(size=100)
+            assert grid.steps(np.array([0, 99, 100], dtype=dtype)).tolist() == [0, 99, -1]
+            bounds = np.iinfo(dtype)
+            assert grid.steps(np.array([bounds.min, bounds.max], dtype=dtype))[1] == -1
+        assert TimeGrid(size=1000).steps(np.array([-1, 127], dtype=np.int8)).tolist() == [-1, 127]
+        assert TimeGrid(size=2**31).steps(np.array([2**64 - 1, 2**63], dtype=np.uint64)).tolist() == [-1, -1]
+
+    def test_instants(self):
+        assert TimeGrid(size=3).instants().tolist() == [0, 1, 2]
+
+    @pytest.mark.parametrize("dtype", ["f8", "f4", "M8[s]", "?", "O", "U3", "c16", "m8[s]"])
+    def test_other_times_are_refused(self, dtype):
+        with pytest.raises(TypeError, match="give integers"):
+            TimeGrid(size=3).steps(np.zeros(2, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", ["f8", "i8", "?", "O", "U3", "m8[s]", "M8[M]", "M8[Y]", "M8", "M8[25s]"])
+def test_times_that_are_no_instants_are_refused(dtype):
+    with pytest.raises(TypeError, match=r"convert them to datetime64"):
+        HOURLY.steps(np.zeros(0, dtype=dtype))
+
+
+def test_a_unit_that_cannot_hold_the_grid_is_refused_with_one_that_can():
+    early = TimeGrid(size=10, start="1600-01-01", step="1d", zone="UTC")
+    with pytest.raises(TypeError, match=r"convert them to datetime64\[s\]"):
+        early.steps(at("1700-01-01", unit="ns"))
+    assert early.steps(at("1600-01-03")).tolist() == [2]
+
+
+SAME = [
+    {"start": "2013-01-01T00:00", "step": "1h", "zone": "UTC"},
+    {"start": "2013-01-01", "step": "60min", "zone": "UTC"},
+    {"start": "2013-01-01 00:00:00.000", "step": dt.timedelta(hours=1), "zone": "UTC"},
+    {"start": dt.datetime(2013, 1, 1), "step": np.timedelta64(1, "h"), "zone": "UTC"},
+    {"start": np.datetime64("2013-01-01T00", "h"), "step": np.timedelta64(3600 * 10**9, "ns"), "zone": "UTC"},
+    {"start": "2013-01-01T05:30+05:30", "step": "3600s", "zone": "UTC"},
+    {"start": dt.datetime(2012, 12, 31, 19, tzinfo=ZoneInfo("America/New_York")), "step": "1h", "zone": "UTC"},
+]
+
+
+@pytest.mark.parametrize("fields", SAME)
+def test_a_grid_has_one_spelling(fields):
+    grid = TimeGrid(size=np.int32(24), **fields)
+    assert grid == TimeGrid(size=24, **SAME[0])
+    assert hash(grid) == hash(TimeGrid(size=24, **SAME[0]))
+    assert repr(grid) == "TimeGrid(size=24, start='2013-01-01T00:00Z', step='1h', zone='UTC')"
+    assert eval(repr(grid)) == grid
+    assert TimeGrid.from_dict(grid.to_dict()) == grid
+
+
+def test_every_field_is_in_the_representation_and_in_equality():
+    base = {"size": 24, "start": "2013-01-01T00:00Z", "step": "1h", "zone": "UTC"}
+    other = {"size": 25, "start": "2013-01-01T00:00:00.000000001Z", "step": "2h", "zone": "Europe/Paris"}
+    grids = [TimeGrid(**base)] + [TimeGrid(**base | {name: value}) for name, value in other.items()]
+    assert len(set(grids)) == len({repr(grid) for grid in grids}) == 5
+    assert all(eval(repr(grid)) == grid for grid in grids)
+
+
+def test_a_grid_is_immutable():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        HOURLY.size = 5
+
+
+def test_pandas_scalars():
+    pd = pytest.importorskip("pandas")
+    grid = TimeGrid(size=2, start=pd.Timestamp("2013-01-01T00:00:00.000000001"), step=pd.Timedelta(5, "ns"), zone="UTC")
+    assert grid.start == "2013-01-01T00:00:00.000000001Z"
+    assert grid.step == "5ns"
+
+
+REFUSED = [
+    ({}, TypeError, "size must be given"),
+    ({"size": 0}, ValueError, r"size \(0\) must be at least 1"),
+    ({"size": True}, TypeError, "not a bool"),
+    ({"size": 2.0}, TypeError, "integer"),
+    ({"size": 2**31 + 1}, ValueError, "at most"),
+    ({"start": None}, TypeError, "together"),
+    ({"step": None}, TypeError, "together"),
+    ({"start": None, "step": None}, TypeError, "must not have a zone"),
+    ({"zone": None}, ValueError, "zone='UTC'"),
+    ({"zone": "Mars/Olympus"}, ValueError, "Mars/Olympus.*IANA"),
+    ({"zone": "../etc/passwd"}, ValueError, "IANA"),
+    ({"zone": 5}, TypeError, "IANA"),
+    ({"start": "now"}, ValueError, r"start \('now'\).*ISO 8601"),
+    ({"start": "NaT"}, ValueError, "ISO 8601"),
+    ({"start": "2013"}, ValueError, "ISO 8601"),
+    ({"start": "2013-02-30"}, ValueError, "ISO 8601"),
+    ({"start": "2013-01-01T00.5"}, ValueError, "ISO 8601"),
+    ({"start": "2013-01-01T00:00+25:00"}, ValueError, "ISO 8601"),
+    ({"start": np.datetime64("NaT")}, ValueError, "ISO 8601"),
+    ({"start": 0}, TypeError, "start"),
+    ({"start": dt.date(2013, 1, 1)}, TypeError, "start"),
+    ({"start": "2013-03-10T02:30", "zone": "America/New_York"}, ValueError, "write the offset"),
+    ({"start": "2013-11-03T01:30", "zone": "America/New_York"}, ValueError, "write the offset"),
+    ({"start": "9999-12-29"}, ValueError, "years 1 to 9999"),
+    ({"start": "0001-01-01"}, ValueError, "years 1 to 9999"),
+    ({"size": 2**31, "step": "1d"}, ValueError, "years 1 to 9999"),
+    ({"step": "0h"}, ValueError, "longer"),
+    ({"step": "-1h"}, ValueError, "whole number"),
+    ({"step": "1.5h"}, ValueError, "whole number"),
+    ({"step": "h"}, ValueError, "whole number"),
+    ({"step": "1M"}, ValueError, "months"),
+    ({"step": "1m"}, ValueError, "min"),
+    ({"step": "1y"}, ValueError, "years"),
+    ({"step": np.timedelta64(1, "M")}, ValueError, "months"),
+    ({"step": np.timedelta64("NaT", "h")}, ValueError, "step"),
+    ({"step": np.timedelta64(3)}, ValueError, "unit"),
+    ({"step": dt.timedelta(hours=-1)}, ValueError, "longer"),
+    ({"step": 3600}, TypeError, "step"),
+    ({"step": "1as"}, ValueError, "too fine"),
+]
+
+
+@pytest.mark.parametrize(("fields", "error", "message"), REFUSED)
+def test_what_is_wrong_is_refused_by_name(fields, error, message):
+    base = {"size": 24, "start": "2013-01-01T00:00", "step": "1h", "zone": "UTC"} if fields else {}
+    with pytest.raises(error, match=message):
+        TimeGrid(**base | fields)
