@@ -44,8 +44,8 @@ __all__ = [
     "then_fourier_coefficients",
 ]
 
-#: The ``k`` that later comparisons use for the method of Rastogi & Nath; Koga et al. (2022) take "the
-#: hyperparameters reported as being the best" without printing them.
+#: A usual ``k`` in comparisons with the method of Rastogi & Nath. Koga et al. (2022) take the best that was
+#: reported for it and do not print the number; :func:`best_frequencies` finds one for a kind of series.
 ADVISED_FREQUENCIES: Final = 20
 
 #: Signals are clamped to ±2^20, and taken apart into digits to base 2^20, so that every sum below is exact.
@@ -56,7 +56,7 @@ _LARGEST: Final = 2**_DIGIT_BITS
 def make_fourier_coefficients(
     input_domain: dp.Domain,
     input_metric: dp.Metric,
-    frequencies: int = check.REQUIRED,
+    frequencies: int,
     *,
     output_metric: dp.Metric | None = None,
 ) -> dp.Transformation:
@@ -81,7 +81,7 @@ def make_fourier_coefficients(
         public series that resembles the private one, :func:`best_frequencies`.
     :param output_metric: ``dp.l2_distance(T=float)`` (default) for ``dp.m.then_gaussian``, or
         ``dp.l1_distance(T=float)`` for ``dp.m.then_laplace``.
-    :raises TypeError: for a wrong domain or metric, or frequencies that were left out.
+    :raises TypeError: for a wrong domain, metric or type of number.
     :raises ValueError: if there are fewer than ``2k − 1`` steps.
 
     >>> import opendp.prelude as dp, opendp_timeseries as ts
@@ -95,10 +95,10 @@ def make_fourier_coefficients(
     space = vector_space(input_domain)
     k = check.integer(
         "frequencies",
-        check.required("frequencies", frequencies, "use ADVISED_FREQUENCIES or best_frequencies(…)"),
+        frequencies,
         minimum=1,
         maximum=(space.size + 1) // 2,
-        remedy="2·frequencies − 1 coefficients need as many steps",
+        remedy="a public choice; see ADVISED_FREQUENCIES and best_frequencies",
     )
     resolution = _resolution(input_domain, input_metric, space.atom)
     output = dp.l2_distance(T="f64") if output_metric is None else output_metric

@@ -14,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opendp_timeseries.accounting import koga2022 as paper
+from opendp_timeseries.accounting.influence import count_influence
 from opendp_timeseries.accounting.koga2022 import FilterConstants, SensitivityBound
+from opendp_timeseries.accounting.subsampled import delta_from_renyi, extremal_law
 from tests.oracles import paper as oracle
 
 GOLDEN = Path(__file__).parents[2].parent / "shared" / "design" / "golden.json"
@@ -123,9 +125,7 @@ def test_tails_bound_what_is_counted_over_all_samples(name, p):
         l1_norm=float(np.abs(taps).sum()),
     )
     for alpha in (0.4, 0.6, 0.8, 0.95):
-        singular = oracle.probability_of(
-            taps, p, lambda b, a=alpha: np.linalg.norm(b, 2) ** 2 >= a**2 * (1 + 1e-12)
-        )
+        singular = oracle.probability_of(taps, p, lambda b, a=alpha: np.linalg.norm(b, 2) ** 2 >= a**2 * (1 + 1e-12))
         assert singular <= paper.theorem4_sharper(alpha, p, constants) <= paper.theorem4(alpha, p, constants)
         for support in ([0], [0, 1], [0, 2], [0, 1, 2]):
             individual = np.zeros(len(taps))
@@ -143,9 +143,7 @@ def test_least_alpha_is_the_papers():
         alpha = paper.least_alpha(6.3629e-5, 180, 0.1, SMOOTH, tail)
         assert paper.with_filter(alpha, 180, 0.1, SMOOTH, tail).failure <= 6.3629e-5
         assert paper.with_filter(alpha * (1 - 1e-9), 180, 0.1, SMOOTH, tail).failure > 6.3629e-5
-    assert paper.least_alpha(6.362902492907669e-5, 180, 0.1, SMOOTH) == pytest.approx(
-        0.7063140575499002, rel=1e-9
-    )
+    assert paper.least_alpha(6.362902492907669e-5, 180, 0.1, SMOOTH) == pytest.approx(0.7063140575499002, rel=1e-9)
     assert paper.least_alpha(1e-9, 180, 0.9, SMOOTH) == 1.0  # nothing below 1 is proved
 
 
@@ -186,9 +184,7 @@ def test_proposition1_with_a_filter_keeps_the_failure_probability():
     assert same.delta == pytest.approx(claimed.delta(0.3, 5e-5), rel=1e-12)
     more = paper.proposition1(0.3, 5e-5, claimed, 270)
     just_above(more.epsilon, mp.mpf(0.3) * mp.sqrt(1.5))
-    just_above(
-        more.delta, oracle.corollary(more.epsilon, 5e-5, claimed.failure, claimed.usual, claimed.worst)
-    )
+    just_above(more.delta, oracle.corollary(more.epsilon, 5e-5, claimed.failure, claimed.usual, claimed.worst))
 
 
 @given(st.floats(0.05, 1), st.floats(1e-9, 1e-2), st.floats(0, 1e-2), st.integers(1, 300), st.floats(0.05, 1))
@@ -201,9 +197,7 @@ def test_corollaries_and_mixture_are_rounded_up(epsilon, share, failure, worst, 
         assert bound.delta(epsilon, share, "capped") <= bound.delta(epsilon, share)
     scale = paper._classical(epsilon, share, bound.usual)
     just_above(scale, oracle.classical_scale(epsilon, share, bound.usual))
-    just_above(
-        bound.mixture_delta(epsilon, scale), oracle.mixture(epsilon, scale, failure, bound.usual, worst), 1e-8
-    )
+    just_above(bound.mixture_delta(epsilon, scale), oracle.mixture(epsilon, scale, failure, bound.usual, worst), 1e-8)
 
 
 @pytest.mark.parametrize(("cap", "kept", "p"), [(1, 1, 1.0), (10, 3, 0.25), (20, 10, 0.2), (40, 12, 0.1)])
@@ -301,6 +295,20 @@ def test_each_step_away_from_the_printed_form_needs_less_noise():
     bound = paper.without_filter(36, 180, 0.1)
     scale = bound.least_scale(0.5, 1e-4, "mixture")
     assert bound.mixture_delta(0.5, scale) <= 1e-4 < bound.mixture_delta(0.5, scale * (1 - 1e-9))
+
+
+@pytest.mark.parametrize(("size", "cap", "scale"), [(1800, 180, 39.884), (725, 73, 29.084), (2126, 213, 42.442)])
+def test_noise_by_approximate_zcdp_with_the_best_failure_probability(size, cap, scale):
+    # The same δ′ as Theorem 2 in our own law, turned into (ε, δ) by way of zero-concentrated privacy.
+    law = extremal_law(count_influence(1, participation_cap=cap, step_cap=1, size=size, replaced=False), 0.1, size)
+
+    def delta(sigma, failure):
+        rho, attained = law.approximate_zcdp(failure, sigma)
+        return attained + delta_from_renyi(lambda alpha: alpha * rho, 0.5)
+
+    failures = np.geomspace(1e-6, 9e-5, 30)
+    assert min(delta(scale + 2e-3, failure) for failure in failures) <= 1e-4
+    assert min(delta(scale - 2e-3, failure) for failure in failures) > 1e-4
 
 
 def test_zero_concentrated_form_of_algorithm_1():
