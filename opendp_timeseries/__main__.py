@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         measurement, grid, scale = _plan(options)
         release = measurement(_log(options))
-    except (TypeError, ValueError, ImportError, OSError, dp.OpenDPException) as error:
+    except (TypeError, ValueError, ImportError, OSError, csv.Error, dp.OpenDPException) as error:
         print(f"error: {_first_cause(error)}", file=sys.stderr)
         return 2
     series = ts.interpolated(release)
@@ -63,9 +63,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         description="Release a differentially private series of counts per time step, protecting each individual's"
         " whole history. Without a file: departures of aircraft from New York in 2013.",
     )
-    parser.add_argument(
-        "file", nargs="?", type=Path, help="event log: a .csv or .parquet file, one row per event"
-    )
+    parser.add_argument("file", nargs="?", type=Path, help="event log: a .csv or .parquet file, one row per event")
     parser.add_argument("--identifier", help="column that tells individuals apart")
     parser.add_argument("--time", help="column of event times")
     parser.add_argument("--start", help="start of the first step, such as 2024-01-01T00:00")
@@ -73,20 +71,12 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--size", type=int, help="number of steps")
     parser.add_argument("--zone", help="time zone of start and of times without a zone (default UTC)")
     parser.add_argument("--participation-cap", type=int, help="most steps in which one individual is counted")
-    parser.add_argument(
-        "--step-cap", type=int, default=1, help="most events of one individual in one step (1)"
-    )
+    parser.add_argument("--step-cap", type=int, default=1, help="most events of one individual in one step (1)")
     parser.add_argument("--epsilon", type=float, help="privacy loss parameter ε")
     parser.add_argument("--delta", type=float, help="privacy loss parameter δ")
-    parser.add_argument(
-        "--sampling-probability", type=float, help="share of steps to keep (0.1)"
-    )
-    parser.add_argument(
-        "--filter-std", type=float, help="smooth by a Gaussian filter of this width, in steps"
-    )
-    parser.add_argument(
-        "--output", type=Path, default=Path("release"), help="where to write: OUTPUT.csv, OUTPUT.png"
-    )
+    parser.add_argument("--sampling-probability", type=float, help="share of steps to keep (0.1)")
+    parser.add_argument("--filter-std", type=float, help="smooth by a Gaussian filter of this width, in steps")
+    parser.add_argument("--output", type=Path, default=Path("release"), help="where to write: OUTPUT.csv, OUTPUT.png")
     options = parser.parse_args(arguments)
     defaults = _FLIGHTS if options.file is None else _DEFAULTS
     if options.file is not None:
@@ -127,12 +117,13 @@ def _plan(options: argparse.Namespace) -> tuple[dp.Measurement, ts.TimeGrid, flo
         signal = signal >> ts.then_circulant_filter(ts.gaussian_kernel(grid.size, options.filter_std))
 
     def with_noise(scale: float) -> dp.Measurement:
-        return signal >> ts.then_subsampled_gaussian(
+        measurement: dp.Measurement = signal >> ts.then_subsampled_gaussian(
             scale,
             sampling_probability=options.sampling_probability,
             output_measure=dp.approximate(dp.max_divergence()),
             delta=options.delta,
         )
+        return measurement
 
     if not (math.isfinite(options.epsilon) and options.epsilon > 0):
         raise ValueError(f"epsilon ({options.epsilon}) must be positive and finite")
@@ -142,7 +133,7 @@ def _plan(options: argparse.Namespace) -> tuple[dp.Measurement, ts.TimeGrid, flo
 
 
 def _write_csv(output: Path, grid: ts.TimeGrid, release: ts.Release, series: NDArray[np.float64]) -> Path:
-    path = output.with_suffix(".csv")
+    path = output.with_name(output.name + ".csv")
     kept = np.isin(np.arange(release.size), release.steps)
     start = grid.instants().astype(str)
     with path.open("w", newline="", encoding="utf-8") as file:
@@ -166,7 +157,7 @@ def _write_plot(
     FigureCanvasAgg(figure)
     unit = f"count per {grid.step}, noise sd {release.scale:.3g}"
     plot_release(release, series, grid=grid, axes=figure.subplots(), unit=unit)
-    path = Path(options.output).with_suffix(".png")
+    path: Path = options.output.with_name(options.output.name + ".png")
     figure.savefig(path, dpi=150)
     return path
 
@@ -174,12 +165,10 @@ def _write_plot(
 def _summary(options: argparse.Namespace, grid: ts.TimeGrid, release: ts.Release, scale: float) -> str:
     individual = f"one individual (one value of {options.identifier!r})"
     smoothing = (
-        f", smoothed by a Gaussian filter of {options.filter_std:g} steps"
-        if options.filter_std is not None
-        else ""
+        f", smoothed by a Gaussian filter of {options.filter_std:g} steps" if options.filter_std is not None else ""
     )
     return f"""\
-A private series of counts: {grid.describe()}{smoothing}.
+A private series of counts: {grid.size} steps of {grid.step} from {grid.start}{smoothing}.
 {len(release)} of {grid.size} steps were kept at random (each with probability {release.sampling_probability:.4g}) and carry Gaussian
 noise of standard deviation {scale:.4g}; the other steps are interpolated between them.
 

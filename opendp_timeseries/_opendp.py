@@ -60,7 +60,8 @@ def vector_space(domain: dp.Domain) -> VectorSpace:
     hint = "use a count, a filter, or dp.vector_domain(dp.atom_domain(T=…), size=T)"
     if not isinstance(domain, VectorDomain):
         raise TypeError(f"input_domain ({domain}) must be a vector domain; {hint}")
-    atom = str(domain.carrier_type.args[0])
+    carrier: Any = domain.carrier_type  # Vec<T>
+    atom = str(carrier.args[0])
     if atom not in ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "f32", "f64"):
         raise TypeError(f"input_domain ({domain}) must hold numbers of at most 64 bits; {hint}")
     if domain.size is None:

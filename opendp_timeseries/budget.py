@@ -42,11 +42,9 @@ def split_budget(loss: Loss, parts: int | Sequence[float]) -> list[Loss]:
         weights = [Fraction(1)] * check.integer("parts", parts, minimum=1)
     if not weights:
         raise ValueError("parts must not be empty; give a number of shares or their weights")
-    whole = [
-        Fraction(check.real("loss", v, minimum=0.0)) for v in (loss if isinstance(loss, tuple) else (loss,))
-    ]
-    shares = [tuple(down_fraction(v * _KEPT_BACK * w / sum(weights)) for v in whole) for w in weights]
-    return [share if isinstance(loss, tuple) else share[0] for share in shares]
+    whole = [Fraction(check.real("loss", v, minimum=0.0)) for v in (loss if isinstance(loss, tuple) else (loss,))]
+    shares: list[Any] = [tuple(down_fraction(v * _KEPT_BACK * w / sum(weights)) for v in whole) for w in weights]
+    return shares if isinstance(loss, tuple) else [share[0] for share in shares]
 
 
 def compositor(
@@ -77,22 +75,22 @@ def compositor(
     ...     privacy_unit=(dp.symmetric_distance(), 1),
     ...     privacy_loss=dp.loss_of(rho=0.1, delta=1e-8),
     ...     split_evenly_over=20)
-    >>> query = context.query().participation_count(ts.TimeGrid(size=10), participation_cap=2)
-    >>> query.subsampled_gaussian(sampling_probability=0.5, failure_probability=0.01).param()
+    >>> query = context.query().participation_count(ts.TimeGrid(size=10), participation_cap=5)
+    >>> query.subsampled_gaussian(sampling_probability=0.5, failure_probability=0.1).param()
     Traceback (most recent call last):
-    ValueError: delta (0.25 at these settings, ...
+    ValueError: delta (0.03125 at these settings, ...
     """
     if (split_evenly_over is None) == (split_by_weights is None):
         raise ValueError("give one of split_evenly_over and split_by_weights")
     parts = split_evenly_over if split_by_weights is None else split_by_weights
     metric, d_in = privacy_unit
     measure, d_out = privacy_loss
-    d_mids = split_budget(d_out, parts)  # type: ignore[arg-type]
+    d_mids: Any = split_budget(d_out, parts)  # type: ignore[arg-type]
     accountant = dp.c.make_adaptive_composition(domain, metric, measure, d_in=d_in, d_mids=d_mids)
     return _Context(accountant, accountant(data), d_in=d_in, d_mids=d_mids)
 
 
-class _Context(dp.Context):  # type: ignore[misc]
+class _Context(dp.Context):
     def query(self, **kwargs: Any) -> Any:
         query = super().query(**kwargs)
         # Polars data has queries of another class, which know no plugins.
@@ -108,7 +106,7 @@ class _Context(dp.Context):  # type: ignore[misc]
         )
 
 
-class _Query(Query):  # type: ignore[misc]
+class _Query(Query):
     def new_with(self, *, chain: Any, wrap_release: Any = None) -> _Query:
         release = wrap_release or self._wrap_release
         return _Query(chain, self._output_measure, self._d_in, self._d_out, self._context, release)
@@ -122,9 +120,7 @@ class _Query(Query):  # type: ignore[misc]
         if not isinstance(self._d_out, tuple):
             return
         chain = self._chain(1.0) if isinstance(self._chain, PartialChain) else self._chain
-        if not isinstance(chain, dp.Measurement) or not str(chain.output_measure.type).startswith(
-            "Approximate"
-        ):
+        if not isinstance(chain, dp.Measurement) or not str(chain.output_measure.type).startswith("Approximate"):
             return
         delta = chain.map(self._d_in)[1]
         if delta > self._d_out[1]:

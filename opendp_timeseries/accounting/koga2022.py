@@ -342,6 +342,25 @@ class SensitivityBound:
             return math.inf
         return _classical(epsilon, share, self.usual)
 
+    def least_epsilon(self, scale: float, delta: float) -> float:
+        """Return an ``ε`` at which the printed corollary claims (ε, δ) for the noise ``σ``, or infinity if none.
+
+        The inverse of :meth:`least_scale`: the least ``ε`` found on a fine grid below the bound of the
+        classical theorem, refined to six digits. A claim at one ``ε`` is a claim at every larger one.
+
+        :param scale: ``σ``.
+        :param delta: ``δ``, in (0, 1).
+        """
+        grid = np.geomspace(1e-6, 16.0, 300)
+        above = next((k for k, e in enumerate(grid) if self.least_scale(float(e), delta) <= scale), None)
+        if above is None:
+            return math.inf
+        low, high = (float(grid[above - 1]) if above else 0.0), float(grid[above])
+        while high > low * (1.0 + 1e-6) + 1e-9:
+            middle = (low + high) / 2.0
+            low, high = (low, middle) if self.least_scale(middle, delta) <= scale else (middle, high)
+        return high
+
     def _failure_cost(self, epsilon: float, form: Form) -> float:
         """``δ′·F`` rounded up."""
         return up(self.failure * self._factor(epsilon, form)) if self.failure else 0.0

@@ -23,7 +23,7 @@ from opendp_timeseries.accounting.subsampled import ExtremalLaw, extremal_law
 from opendp_timeseries.postprocessing.release import Release
 from opendp_timeseries.spaces import influence_resolution
 
-__all__ = ["make_subsampled_gaussian", "then_subsampled_gaussian"]
+__all__ = ["as_influence", "make_subsampled_gaussian", "then_subsampled_gaussian"]
 
 #: σ/γ is at least 2**24: then the discrete Gaussian's profile is the continuous one's at σ(1 − 2**-42), to
 #: within 1e-500 (docs/proofs/subsampled_gaussian.md, lemma on discrete noise).
@@ -54,7 +54,7 @@ def _read_space(domain: dp.Domain, metric: dp.Metric) -> _Signal:
     if bits is not None:
         if whole and bits != 0:
             raise ValueError(f"input_metric ({metric}) does not fit whole numbers; use influence_distance()")
-        return _Signal(space.size, bits, _as_influence)
+        return _Signal(space.size, bits, as_influence)
     kind = lp_kind(metric)
     if kind is None or kind[0] != "l2":
         raise TypeError(
@@ -64,7 +64,8 @@ def _read_space(domain: dp.Domain, metric: dp.Metric) -> _Signal:
     return _Signal(space.size, 0 if whole else None, lambda d_in: _spread(d_in, space.size))
 
 
-def _as_influence(d_in: Any) -> Influence:
+def as_influence(d_in: Any) -> Influence:
+    """Return a distance of the influence metric; refuse anything else, which is public."""
     if not isinstance(d_in, Influence):
         raise TypeError(
             f"d_in must be an Influence, found {type(d_in).__name__}; chain the measurement after a count, whose"
@@ -177,16 +178,14 @@ def make_subsampled_gaussian(
     >>> release = count >> ts.then_subsampled_gaussian(
     ...     scale=2.0, sampling_probability=0.1, failure_probability=1e-6)
     >>> release.map(1)
-    (0.875, 3.645...e-07)
+    (0.875, 3.736...e-07)
     """
     # Flag: make_user_measurement asserts the features. Check:
     signal = _read_space(input_domain, input_metric)
     scale = check.real("scale", scale, minimum=0.0)
     probability = check.probability(
         "sampling_probability",
-        check.required(
-            "sampling_probability", sampling_probability, "the share of steps to keep, such as 0.1"
-        ),
+        check.required("sampling_probability", sampling_probability, "the share of steps to keep, such as 0.1"),
     )
     measure = output_measure or dp.approximate(dp.zero_concentrated_divergence())
     loss = _loss(measure, failure_probability=failure_probability, delta=delta)
@@ -239,9 +238,7 @@ def _loss(
     for parameter, value in (("failure_probability", failure_probability), ("delta", delta)):
         if (value is not None) != (parameter == needs[name]):
             use = "needs" if value is None else "does not use"
-            raise ValueError(
-                f"output_measure ({measure}) {use} {parameter} ({value}); see the docstring's table"
-            )
+            raise ValueError(f"output_measure ({measure}) {use} {parameter} ({value}); see the docstring's table")
 
     if name == "Approximate<ZeroConcentratedDivergence>":
         tail = check.real("failure_probability", failure_probability, above=0.0, below=1.0)

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 import numpy as np
 import opendp.prelude as dp
+from opendp.core import new_function
 from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
@@ -66,7 +67,7 @@ def interpolate(kind: Kind = "linear", *, clip_at_zero: bool = False) -> dp.Func
     function: Callable[[Release], NDArray[np.float64]] = lambda release: interpolated(  # noqa: E731
         release, kind, clip_at_zero=clip_at_zero
     )
-    return dp.new_function(function, TO="ExtrinsicObject")
+    return new_function(function, TO="ExtrinsicObject")
 
 
 def _check_kind(kind: str) -> None:

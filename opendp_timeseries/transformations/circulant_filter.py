@@ -57,24 +57,27 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
             f"kernel size ({kernel.size}) must equal the signal's ({space.size}); see gaussian_kernel(size=…)"
         )
     resolution = _resolution(input_domain, input_metric, space.atom)
-    clamp = largest_input(kernel, resolution)
+    clamp = _clamp(kernel, resolution)
     if clamp < _LEAST_CLAMP:
         raise ValueError(
             f"kernel resolution ({kernel.bits} bits) behind a signal of {resolution} bits leaves room for values"
-            f" up to {clamp} only; build the kernels with fewer bits=…, or join them first by kernel.convolve(…)"
+            f" up to {clamp} only; build both kernels with bits=16 or fewer, or join them: first.convolve(second)"
         )
 
-    unit = 2.0**resolution
-
     def function(values: Any) -> NDArray[np.float64]:
-        signal = np.nan_to_num(np.asarray(values).astype(np.float64))
-        numerators = np.rint(np.clip(signal, -clamp, clamp) * unit).astype(np.int64)
-        return circular_convolve(numerators, kernel) / unit
+        return circular_convolve(np.asarray(values), kernel, input_bits=resolution)
 
     output_metric, stability = _stability(input_metric, kernel, resolution)
     return dp.t.make_user_transformation(
         input_domain, input_metric, signal_domain("f64", space.size), output_metric, function, stability
     )
+
+
+def _clamp(kernel: Kernel, resolution: int) -> int:
+    try:
+        return largest_input(kernel, resolution)
+    except ValueError:  # no room even for an input of 1
+        return 0
 
 
 def _resolution(domain: dp.Domain, metric: dp.Metric, atom: str) -> int:
@@ -89,7 +92,7 @@ def _resolution(domain: dp.Domain, metric: dp.Metric, atom: str) -> int:
     if atom.startswith("f"):
         raise TypeError(
             f"a filter of floats ({domain}) needs the influence metric, which knows their grid; use"
-            " influence_distance() throughout, or join two kernels by kernel.convolve(…)"
+            " influence_distance() throughout, or join two kernels: first.convolve(second)"
         )
     return 0
 
