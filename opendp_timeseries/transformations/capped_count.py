@@ -30,8 +30,10 @@ Words = NDArray[np.uint64]
 _CHUNK: Final = 2**17
 _GROUP_BITS: Final = 16
 _HASH_BITS: Final = 64 - _GROUP_BITS
+_PACKED_BITS: Final = 63  # of an individual's number and a step
 # Odd words without a pattern: the golden ratio's, and those of the finaliser.
 _MULTIPLIERS: Final = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], dtype=np.uint64)
+_WIDE_MULTIPLIERS: Final = _MULTIPLIERS
 
 
 def capped_count(
@@ -106,7 +108,7 @@ def _people(identifiers: NDArray[Any] | Labels, bits: int, key: bytes) -> tuple[
         return identifiers.codes, lambda codes: _name_words(map(names.__getitem__, codes.tolist()), key)
     if identifiers.dtype.kind not in "iu":
         raise TypeError(f"identifiers of type {identifiers.dtype} must be integers or Labels; see read_columns")
-    limit = 2 ** (63 - bits)
+    limit = 2 ** (_PACKED_BITS - bits)
     if identifiers.size == 0 or (-limit <= int(identifiers.min()) and int(identifiers.max()) < limit):
         return identifiers.astype(np.int64, copy=False), lambda codes: codes.view(np.uint64)
     return _narrow(identifiers.astype(np.uint64, copy=False), bits + 1)
@@ -120,7 +122,7 @@ def _narrow(identifiers: Words, lost_bits: int) -> tuple[Ints, Callable[[Ints], 
     """
     known = np.sort(identifiers)
     known = known[_firsts(known)]
-    for multiplier in _MULTIPLIERS:
+    for multiplier in _WIDE_MULTIPLIERS:
         numbers = (known * multiplier) >> np.uint64(lost_bits)
         order = np.argsort(numbers)
         if _firsts(numbers[order]).size == known.size:
