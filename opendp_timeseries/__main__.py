@@ -6,6 +6,7 @@ import argparse
 import csv
 import math
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -164,23 +165,21 @@ def _write_plot(
 
 def _summary(options: argparse.Namespace, grid: ts.TimeGrid, release: ts.Release, scale: float) -> str:
     individual = f"one individual (one value of {options.identifier!r})"
-    smoothing = (
-        f", smoothed by a Gaussian filter of {options.filter_std:g} steps" if options.filter_std is not None else ""
+    smoothing = f", smoothed by a Gaussian filter of {options.filter_std:g} steps" if options.filter_std else ""
+    paragraphs = (
+        f"A private series of counts: {grid.size} steps of {grid.step} from {grid.start}{smoothing}. {len(release)} of"
+        f" {grid.size} steps were kept at random (each with probability {release.sampling_probability:.4g}) and carry"
+        f" Gaussian noise of standard deviation {scale:.4g}; the other steps are interpolated between them.",
+        f"Guarantee: (ε = {options.epsilon:g}, δ = {options.delta:g})-differential privacy for {individual}. Whether or"
+        f" not all the events of any {individual} are in the log, no set of possible releases is more than e^ε ="
+        f" {math.exp(options.epsilon):.4g} times as likely, up to an additional probability of δ.",
+        f"It holds for everyone, whatever their events: of each individual at most {options.participation_cap} steps are"
+        f" counted, with at most {options.step_cap} event(s) in each. It rests on this: each individual has one"
+        " identifier; the grid, the caps and all other parameters were chosen without looking at this log; whoever"
+        " runs this is trusted with the log, and publishes nothing from it but this release and what is computed"
+        " from the release alone.",
     )
-    return f"""\
-A private series of counts: {grid.size} steps of {grid.step} from {grid.start}{smoothing}.
-{len(release)} of {grid.size} steps were kept at random (each with probability {release.sampling_probability:.4g}) and carry Gaussian
-noise of standard deviation {scale:.4g}; the other steps are interpolated between them.
-
-Guarantee: (ε = {options.epsilon:g}, δ = {options.delta:g})-differential privacy for {individual}.
-Whether or not all the events of any {individual} are in the log, no set of possible
-releases is more than e^ε = {math.exp(options.epsilon):.4g} times as likely, up to an additional probability of δ.
-
-It holds for everyone, whatever their events: of each individual at most {options.participation_cap} steps are counted, with at most
-{options.step_cap} event(s) in each. It rests on this: each individual has one identifier; the grid, the caps and all other
-parameters were chosen without looking at this log; whoever runs this is trusted with the log, and publishes
-nothing from it but this release and what is computed from the release alone.
-"""
+    return "\n\n".join(textwrap.fill(paragraph, 100, break_on_hyphens=False) for paragraph in paragraphs) + "\n"
 
 
 def _first_cause(error: BaseException) -> str:

@@ -42,8 +42,9 @@ def split_budget(loss: Loss, parts: int | Sequence[float]) -> list[Loss]:
         weights = [Fraction(1)] * check.integer("parts", parts, minimum=1)
     if not weights:
         raise ValueError("parts must not be empty; give a number of shares or their weights")
+    total = sum(weights)
     whole = [Fraction(check.real("loss", v, minimum=0.0)) for v in (loss if isinstance(loss, tuple) else (loss,))]
-    shares: list[Any] = [tuple(down_fraction(v * _KEPT_BACK * w / sum(weights)) for v in whole) for w in weights]
+    shares: list[Any] = [tuple(down_fraction(v * _KEPT_BACK * w / total) for v in whole) for w in weights]
     return shares if isinstance(loss, tuple) else [share[0] for share in shares]
 
 
