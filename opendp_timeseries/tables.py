@@ -140,7 +140,7 @@ def _columns(table: Any, names: tuple[str, str], *, schema_only: bool = False) -
         _find(names, list(table.columns))
         return [_from_pandas(pandas, table[name].iloc[rows]) for name in names]
     if polars is not None and isinstance(table, (polars.DataFrame, polars.LazyFrame)):
-        table = _polars_to_arrow(polars, table, names, schema_only)
+        table = _polars_to_arrow(table, names, schema_only)
     elif hasattr(table, "__arrow_c_stream__"):
         table = _stream_to_arrow(table, names, schema_only)
     else:
@@ -175,7 +175,7 @@ def _arrays(table: Mapping[Any, Any], names: Sequence[str]) -> list[NDArray[Any]
     return arrays
 
 
-def _polars_to_arrow(polars: Any, frame: Any, names: tuple[str, str], schema_only: bool) -> Any:
+def _polars_to_arrow(frame: Any, names: tuple[str, str], schema_only: bool) -> Any:
     _import_pyarrow()
     schema = frame.collect_schema()
     _find(names, list(schema))
@@ -183,7 +183,7 @@ def _polars_to_arrow(polars: Any, frame: Any, names: tuple[str, str], schema_onl
         if schema[name].base_type().__name__ not in _POLARS_TYPES:
             raise TypeError(_COLUMN.format(name=name, dtype=schema[name]))
     if schema_only:
-        frame = polars.DataFrame(schema=schema)
+        frame = frame.clear()
     return frame.lazy().select(names).collect().to_arrow()
 
 
@@ -225,7 +225,7 @@ def _from_pandas(pandas: Any, series: Any) -> _Column:
     if isinstance(dtype, pandas.DatetimeTZDtype):
         return _Column(dtype, series.dt.tz_convert(None).to_numpy(), aware=True)
     if isinstance(dtype, pandas.CategoricalDtype):
-        return _from_categories(dtype, array.codes.astype(np.int64), array.categories)
+        return _from_categories(pandas, dtype, array)
     if isinstance(array, pandas.arrays.IntegerArray):
         return _Column(dtype, series.to_numpy(dtype=dtype.numpy_dtype, na_value=0), np.asarray(array.isna()))
     if isinstance(dtype, pandas.ArrowDtype) or "pyarrow" in getattr(dtype, "storage", ""):
@@ -236,13 +236,14 @@ def _from_pandas(pandas: Any, series: Any) -> _Column:
     return _Column(dtype, None)
 
 
-def _from_categories(dtype: Any, codes: Ints, categories: Any) -> _Column:
-    """Read a pandas column of categories, whose code -1 is missing."""
-    kind = getattr(categories.dtype, "kind", "")
-    if kind in "iu" and isinstance(categories.dtype, np.dtype):
+def _from_categories(pandas: Any, dtype: Any, array: Any) -> _Column:
+    """Read a pandas column of categories; its code -1 is missing."""
+    codes, categories = array.codes.astype(np.int64), array.categories
+    kind = categories.dtype.kind
+    if isinstance(categories.dtype, np.dtype) and kind in "iu":
         padded = np.concatenate([categories.to_numpy(), np.zeros(1, categories.dtype)])
         return _Column(dtype, padded[codes], codes < 0)
-    if kind in "OU":
+    if categories.dtype == np.dtype(object) or isinstance(categories.dtype, pandas.StringDtype) or kind == "U":
         numbers = _numbers()
         codes = _renumber(codes, len(categories), partial(_number_pandas, categories, numbers))
         return _Column(dtype, Labels(codes=codes, names=list(numbers)), codes < 0)
@@ -301,7 +302,7 @@ def _arrow_labels(column: Any) -> Labels:
 
 def _number_arrow(dictionary: Any, numbers: Mapping[Any, int], used: Ints) -> Ints:
     """Number entries of an Arrow dictionary, also where they are not UTF-8, which Arrow does not check."""
-    values = dictionary.take(used).cast("large_binary").to_pylist()
+    values = dictionary.cast("large_binary").take(used).to_pylist()
     text = [None if value is None else value.decode("utf-8", "surrogateescape") for value in values]
     return _number(text, numbers)
 
