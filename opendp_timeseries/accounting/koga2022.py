@@ -145,8 +145,8 @@ def theorem4(alpha: float, sampling_probability: float, filter: FilterConstants)
     :param sampling_probability: ``p``.
     :param filter: the filter's constants.
     """
-    x, log_tail = _chernoff(alpha, sampling_probability, filter, filter.norm**2 / filter.row_energy)
-    return 1.0 if x < 1.0 else _probability(2.0 * filter.stable_rank, log_tail)
+    _, log_tail = _chernoff(alpha, sampling_probability, filter, filter.norm**2 / filter.row_energy)
+    return _probability(2.0 * filter.stable_rank, log_tail)
 
 
 def theorem4_sharper(alpha: float, sampling_probability: float, filter: FilterConstants) -> float:
@@ -185,19 +185,19 @@ def fixed_pair(alpha: float, participation_cap: int, sampling_probability: float
     """
     cap = check.integer("participation_cap", participation_cap, minimum=1)
     ratio = max(filter.norm**2 * cap / filter.l1_norm**2, filter.norm**2 / filter.row_energy)
-    x, log_tail = _chernoff(alpha, sampling_probability, filter, ratio)
-    return 1.0 if x < 1.0 else _probability(1.0, log_tail)
+    _, log_tail = _chernoff(alpha, sampling_probability, filter, ratio)
+    return _probability(1.0, log_tail)
 
 
 def _chernoff(alpha: float, p: float, filter: FilterConstants, ratio: float) -> tuple[float, float]:
-    """Return ``x`` and an upper bound on ``p·ratio·(x − 1 − x·ln x)``."""
+    """Return ``x`` and an upper bound on ``p·ratio·(x − 1 − x·ln x)``; (0, 0) claims nothing."""
     alpha = check.real("alpha", alpha, above=0.0)
     p = check.probability("sampling_probability", p)
     if p == 0.0:
         return math.inf, -math.inf
     mean = p * filter.norm**2
     x = alpha * alpha / mean if mean > 0.0 else math.inf
-    if not 1.0 <= x < math.inf:  # beyond the numbers that floats can tell apart, nothing is claimed
+    if not 1.0 <= x < math.inf:  # nor is anything claimed where x is too large for a float
         return 0.0, 0.0
     # Near x = 1 the terms cancel: their own rounding, not that of the small difference, must be added. The
     # slope of the exponent in x is −ln x, so that the rounding of x is covered by the same allowance.

@@ -19,6 +19,7 @@ from opendp_timeseries import (
     then_circulant_filter,
 )
 from opendp_timeseries._opendp import register, signal_domain
+from opendp_timeseries.accounting.fourier import influence_l2
 from opendp_timeseries.accounting.influence import Influence, count_influence
 from opendp_timeseries.transformations import fourier
 from opendp_timeseries.transformations.fourier import (
@@ -180,6 +181,25 @@ def test_a_filtered_signal_keeps_its_digits():
     assert still.map(Influence(l0=3, l2=0.0, linf=0.0)) == 0.0
 
 
+def test_the_last_rounding_is_charged_and_must_be():
+    # Two signals 2^-42 apart whose coefficients fall on either side of a rounding: found by bisection.
+    size, frequencies, bits = 60, 4, 42
+    apply = make_fourier_coefficients(signal_domain("f64", size), influence_distance(bits), frequencies)
+
+    def at(j):
+        return apply(np.array([j * 2.0**-bits] + [float(LARGEST)] * (size - 1)))
+
+    low, high = 0, 2**20
+    assert at(low)[0] != at(high)[0]
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if at(middle)[0] != at(low)[0] else (middle, high)
+    moved = oracle.l1_and_l2(oracle.difference(at(low), at(high)))[1]
+    step = Influence(l0=1, l2=2.0**-bits, linf=2.0**-bits)
+    uncharged = influence_l2(step, size, frequencies, entry_error=1.0)
+    assert 100 * uncharged < moved <= apply.map(step)
+
+
 def test_inverse_is_the_projection_on_low_frequencies():
     for size, frequencies in ((1, 1), (2, 1), (8, 3), (9, 5), (100, 20)):
         apply = transformation(size, frequencies)
@@ -244,7 +264,7 @@ def test_a_context_solves_for_the_noise():
     assert query.param() == pytest.approx(sensitivity / math.sqrt(0.2), rel=1e-6)
     assert len(query.release()) == 9
     # Left out, the number of frequencies is refused by name, not searched for.
-    with pytest.raises(TypeError, match="frequencies"):
+    with pytest.raises((TypeError, ValueError), match="frequencies"):
         context.query().assume_participation(participation_cap=20).fourier_coefficients().gaussian(3.0).param()
 
 
