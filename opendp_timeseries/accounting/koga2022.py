@@ -538,6 +538,8 @@ def _bisect_scale(private: Callable[[float], bool], start: float) -> float:
     high = start
     while not private(high):
         high *= 2.0
+        if math.isinf(high):  # a δ below what the profile resolves
+            return math.inf
     low = high / 2.0
     while private(low):
         low, high = low / 2.0, low

@@ -332,6 +332,13 @@ def test_nothing_proved_needs_infinite_noise():
     assert paper.with_filter(1.0, 7, 0.5, SMOOTH).failure == 0.0
 
 
+def test_searches_end():
+    assert paper.analytic_scale(0.5, 1e-305, 1.0) == math.inf
+    assert paper.analytic_scale(0.5, 1e-4, 0.0) == 0.0
+    assert 0 < paper.analytic_scale(700.0, 0.5, 1.0) < 0.1
+    assert paper.without_filter(3, 10, 0.5).least_scale(0.5, 1e-305, "mixture") == math.inf
+
+
 def test_sampling_nothing_costs_nothing():
     assert paper.theorem4(0.5, 0.0, SMOOTH) == 0.0
     assert paper.theorem4_sharper(0.5, 0.0, SMOOTH) == 0.0
