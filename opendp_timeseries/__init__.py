@@ -24,6 +24,12 @@ from opendp_timeseries.transformations.circulant_filter import (
     make_circulant_filter,
     then_circulant_filter,
 )
+from opendp_timeseries.transformations.fourier import (
+    fourier_series,
+    invert_fourier,
+    make_fourier_coefficients,
+    then_fourier_coefficients,
+)
 from opendp_timeseries.transformations.kernels import (
     Kernel,
     boxcar_kernel,
@@ -58,6 +64,10 @@ __all__ = [  # in the order of the pipeline
     "identity_kernel",
     "make_circulant_filter",
     "then_circulant_filter",
+    "make_fourier_coefficients",
+    "then_fourier_coefficients",
+    "invert_fourier",
+    "fourier_series",
     "make_subsampled_gaussian",
     "then_subsampled_gaussian",
     "Release",
@@ -68,5 +78,9 @@ __all__ = [  # in the order of the pipeline
 ]
 
 _register(
-    make_participation_count, make_assume_participation, make_circulant_filter, make_subsampled_gaussian
+    make_participation_count,
+    make_assume_participation,
+    make_circulant_filter,
+    make_fourier_coefficients,
+    make_subsampled_gaussian,
 )
