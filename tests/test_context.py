@@ -98,10 +98,10 @@ def test_what_is_left_out_is_refused_by_name(log_space):
     with pytest.raises(TypeError, match="participation_cap must be given"):
         ctx.query().participation_count(GRID)
     # OpenDP takes a first parameter without a default for the one to search; its search then says which it was.
-    with pytest.raises(TypeError, match="grid .* must be given as a TimeGrid"):
+    with pytest.raises(TypeError, match=r"grid .* must be given as a TimeGrid"):
         ctx.query().participation_count(participation_cap=3).subsampled_gaussian(**scaled).param()
     count = ctx.query().participation_count(GRID, participation_cap=3)
-    with pytest.raises(TypeError, match="kernel .* must be given as a Kernel"):
+    with pytest.raises(TypeError, match=r"kernel .* must be given as a Kernel"):
         count.circulant_filter().subsampled_gaussian(**scaled).param()
     with pytest.raises(TypeError, match="sampling_probability must be given"):
         count.subsampled_gaussian(failure_probability=1e-7).release()
@@ -182,5 +182,5 @@ def test_shares_are_proportional_and_within_the_whole(loss, parts):
 
 @pytest.mark.parametrize("bad", [0, -1, [], [1.0, -1.0], [float("nan")], True, 2.5])
 def test_parts_that_make_no_sense_are_refused(bad):
-    with pytest.raises((TypeError, ValueError), match="parts|weight"):
+    with pytest.raises((TypeError, ValueError), match=r"parts|weight"):
         ts.split_budget((0.1, 1e-6), bad)

@@ -88,7 +88,7 @@ def make_participation_count(
         columns = read_columns(table, identifier=log.identifier, time=log.time)
         return capped_count(
             columns.identifiers,
-            grid.steps(columns.times),
+            grid.steps(columns.times, aware=columns.aware),
             size=grid.size,
             participation_cap=cap,
             step_cap=per_step,

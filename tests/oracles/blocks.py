@@ -21,7 +21,7 @@ def block_squares(taps, steps):
     return np.fft.irfft(np.fft.rfft(block) * np.fft.rfft(taps), n=len(taps)) ** 2
 
 
-def law_of_sum(squares, p, cells=40_000):
+def law_of_sum(squares, p, cells=10_000):
     """Law of the sum of a Poisson sample, with squares split between the two nearest cells."""
     squares = squares[squares > 1e-12 * squares.max()]
     width = squares.sum() / cells
