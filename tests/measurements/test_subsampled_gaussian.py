@@ -13,6 +13,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 import opendp_timeseries as ts
+from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.measurements import subsampled_gaussian as module
 
 ZCDP = dp.approximate(dp.zero_concentrated_divergence())
@@ -206,11 +207,16 @@ def test_an_empty_sample_is_released_as_such():
     assert series.shape == (1,)
 
 
-def test_the_probability_is_rounded_up_to_the_coins():
-    release = make(sampling_probability=1e-300)(np.arange(10))
-    assert release.sampling_probability == 2.0**-53
-    assert make(sampling_probability=0.1)(np.arange(10)).sampling_probability >= 0.1
-    assert make(sampling_probability=1e-300).map(PERSON)[0] >= 0
+def test_the_probability_is_rounded_up_to_the_coins_and_accounted_so():
+    assert make(sampling_probability=1e-300)(np.arange(10)).sampling_probability == 2.0**-53
+    for asked in (1e-300, 2.0**-54, 2.0**-52 * 1.1):
+        stated = make(sampling_probability=asked)(np.arange(10)).sampling_probability
+        assert stated >= asked
+        assert stated * 2**53 == math.ceil(asked * 2**53)
+        maps = [
+            make(sampling_probability=p, output_measure=dp.renyi_divergence()).map(PERSON)(2.0) for p in (asked, stated)
+        ]
+        assert maps[0] == maps[1] > 0
 
 
 # ---------------------------------------------------------------------------------------- the law of the sample
@@ -272,15 +278,26 @@ def test_releases_lie_on_the_grid(scale, bits):
         assert (Fraction(value) / grid).denominator == 1
 
 
-def test_noise_has_the_stated_scale_and_is_not_of_whole_numbers():
-    # 10,000 values: the sample variance of a Gaussian is within 6.4·√(2/n) of its own (2e-10), the mean within
-    # 6.4/√n. A continuous law, rounded to a fine grid, repeats a value with probability below 1e-9 here.
-    n, scale = 10_000, 3.0
-    domain = dp.vector_domain(dp.atom_domain(T="i64"), size=n)
-    noise = make(scale, domain=domain, sampling_probability=1)([0] * n).values
+@pytest.mark.parametrize("p", [1.0, 0.25])
+def test_noise_has_the_stated_scale_and_no_bias(p):
+    # Field case 40: about 10,000 signed values of an empty signal. The sample variance of a Gaussian is within
+    # 6.4·√(2/n) of its own but for 2e-10, the mean within 6.4/√n. On a fine grid hardly a value is whole.
+    scale = 3.0
+    domain = dp.vector_domain(dp.atom_domain(T="i64"), size=round(10_000 / p))
+    noise = make(scale, domain=domain, sampling_probability=p)(np.zeros(round(10_000 / p), dtype=int)).values
+    n = len(noise)
     assert abs(noise.mean()) < 6.4 * scale / math.sqrt(n)
     assert abs(noise.var() / scale**2 - 1) < 6.4 * math.sqrt(2 / n)
     assert np.mean(noise == np.rint(noise)) < 0.01
+
+
+def test_profiles_pay_for_discrete_noise():
+    # The discrete Gaussian's profile is above the continuous one's, by less than σ(1 − 2**-42) makes of it.
+    law = extremal_law(PERSON, 1.0, 10)
+    profile = make(sampling_probability=1, output_measure=dp.smoothed_max_divergence()).map(PERSON)
+    for epsilon in (0.0, 1.0, 5.0):
+        assert profile.delta(epsilon) >= law.delta(epsilon, 2.0 * (1 - 2.0**-42)) > law.delta(epsilon, 2.0)
+        assert profile.delta(epsilon) <= law.delta(epsilon, 2.0) * (1 + 1e-9)
 
 
 # -------------------------------------------------------------------------------------------------- the l2 metric
