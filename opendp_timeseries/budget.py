@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import opendp.prelude as dp
 from opendp.context import PartialChain, Query
 
@@ -85,6 +86,8 @@ def compositor(
         raise ValueError("give one of split_evenly_over and split_by_weights")
     parts = split_evenly_over if split_by_weights is None else split_by_weights
     metric, d_in = privacy_unit
+    if isinstance(d_in, np.generic):
+        d_in = d_in.item()  # OpenDP takes Python numbers only
     measure, d_out = privacy_loss
     d_mids: Any = split_budget(d_out, parts)  # type: ignore[arg-type]
     accountant = dp.c.make_adaptive_composition(domain, metric, measure, d_in=d_in, d_mids=d_mids)

@@ -15,11 +15,13 @@ import opendp.prelude as dp
 from opendp.mod import ExtrinsicDistance, ExtrinsicDomain
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.tables import check_schema
 
 __all__ = [
     "CountSignal",
     "EventLog",
+    "as_influence",
     "count_signal_domain",
     "event_log_domain",
     "individuals_replaced",
@@ -133,6 +135,16 @@ def influence_resolution(metric: dp.Metric) -> int | None:
     if isinstance(metric, ExtrinsicDistance) and isinstance(metric.descriptor, _InfluenceSpace):
         return metric.descriptor.resolution_bits
     return None
+
+
+def as_influence(d_in: Any) -> Influence:
+    """Return a distance of the influence metric; refuse anything else, which is public."""
+    if not isinstance(d_in, Influence):
+        raise TypeError(
+            f"d_in must be an Influence, found {type(d_in).__name__}; chain after a count, whose"
+            " map(1) gives one, or use output_metric=dp.l2_distance(T=float)"
+        )
+    return d_in
 
 
 def individuals_replaced(input_metric: dp.Metric) -> bool:

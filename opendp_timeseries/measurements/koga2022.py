@@ -25,8 +25,8 @@ from opendp_timeseries.accounting.koga2022 import (
     without_filter,
 )
 from opendp_timeseries.accounting.rounding import up_fraction
-from opendp_timeseries.measurements.subsampled_gaussian import as_influence, make_subsampled_gaussian
-from opendp_timeseries.spaces import influence_resolution
+from opendp_timeseries.measurements.subsampled_gaussian import make_subsampled_gaussian
+from opendp_timeseries.spaces import as_influence, influence_resolution
 from opendp_timeseries.transformations.circulant_filter import make_circulant_filter
 from opendp_timeseries.transformations.kernels import Kernel
 

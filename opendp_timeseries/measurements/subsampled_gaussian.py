@@ -21,9 +21,9 @@ from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.rounding import up
 from opendp_timeseries.accounting.subsampled import ExtremalLaw, extremal_law
 from opendp_timeseries.postprocessing.release import Release
-from opendp_timeseries.spaces import influence_resolution
+from opendp_timeseries.spaces import as_influence, influence_resolution
 
-__all__ = ["as_influence", "make_subsampled_gaussian", "then_subsampled_gaussian"]
+__all__ = ["make_subsampled_gaussian", "then_subsampled_gaussian"]
 
 #: σ/γ is at least 2**24: then the discrete Gaussian's profile is the continuous one's at σ(1 − 2**-42), to
 #: within 1e-500 (docs/proofs/subsampled_gaussian.md, lemma on discrete noise).
@@ -62,16 +62,6 @@ def _read_space(domain: dp.Domain, metric: dp.Metric) -> _Signal:
             " output_metric of the count"
         )
     return _Signal(space.size, 0 if whole else None, lambda d_in: _spread(d_in, space.size))
-
-
-def as_influence(d_in: Any) -> Influence:
-    """Return a distance of the influence metric; refuse anything else, which is public."""
-    if not isinstance(d_in, Influence):
-        raise TypeError(
-            f"d_in must be an Influence, found {type(d_in).__name__}; chain the measurement after a count, whose"
-            " map(1) gives one, or use output_metric=dp.l2_distance(T=float)"
-        )
-    return d_in
 
 
 def _spread(d_in: Any, size: int) -> Influence:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from opendp_timeseries._opendp import lp_kind, signal_domain, then, vector_space
 from opendp_timeseries.accounting.filtering import filtered_influence, filtered_l1, filtered_l2
-from opendp_timeseries.spaces import influence_distance, influence_resolution
+from opendp_timeseries.spaces import as_influence, influence_distance, influence_resolution
 from opendp_timeseries.transformations.circular_convolution import circular_convolve, largest_input
 from opendp_timeseries.transformations.kernels import Kernel
 
@@ -101,7 +101,7 @@ def _stability(metric: dp.Metric, kernel: Kernel, resolution: int) -> tuple[dp.M
     kind = lp_kind(metric)
     if kind is None:
         output = influence_distance(resolution + kernel.bits)
-        return output, lambda d_in: filtered_influence(d_in, kernel)
+        return output, lambda d_in: filtered_influence(as_influence(d_in), kernel)
     if kind[0] == "l1":
         return dp.l1_distance(T="f64"), lambda d_in: filtered_l1(d_in, kernel)
     return dp.l2_distance(T="f64"), lambda d_in: filtered_l2(d_in, kernel)
