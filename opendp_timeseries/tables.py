@@ -262,11 +262,21 @@ def _from_arrow(column: Any) -> _Column:
         ticks = column.cast(pyarrow.int32()) if dtype == pyarrow.date32() else column
         ticks = ticks.cast(pyarrow.int64()).fill_null(np.iinfo(np.int64).min).to_numpy()
         return _Column(dtype, ticks.view(f"datetime64[{unit}]"), aware=getattr(dtype, "tz", None) is not None)
-    text = dtype.value_type if types.is_dictionary(dtype) else dtype
-    if text in (pyarrow.string(), pyarrow.large_string()) or str(text) == "string_view":
+    if _is_arrow_text(pyarrow, dtype.value_type if types.is_dictionary(dtype) else dtype):
         labels = _arrow_labels(column if types.is_dictionary(dtype) else column.dictionary_encode())
         return _Column(dtype, labels, labels.codes < 0)
     return _Column(dtype, None)
+
+
+def _is_arrow_text(pyarrow: Any, dtype: Any) -> bool:
+    """Whether this is text, of a type that this version of PyArrow converts (old ones leave out views)."""
+    if str(dtype) not in ("string", "large_string", "string_view"):
+        return False
+    try:
+        pyarrow.nulls(0, dtype).cast("large_binary")
+    except NotImplementedError:
+        return False
+    return True
 
 
 def _array_labels(array: NDArray[Any]) -> Labels:

@@ -1,0 +1,98 @@
+"""The capped count beside a bare sort of the same rows, Polars' best form and a textbook count.
+
+Run with ``pytest tests/benchmarks/test_count.py``; ``COUNT_ROWS=10000000`` sets the number of rows. T = 10⁴,
+I = 20, activity log-normal over one individual for every 50 rows. ``packed_sort`` is the least that any count by
+sorting can take.
+"""
+
+import functools
+import os
+import secrets
+
+import numpy as np
+import pytest
+
+from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.tables import read_columns
+from opendp_timeseries.transformations.capped_count import capped_count
+
+ROWS = int(os.environ.get("COUNT_ROWS", 10**6))
+SIZE, CAP = 10**4, 20
+
+
+@pytest.fixture(scope="module")
+def log():
+    random = np.random.default_rng(2013)
+    activity = random.lognormal(0, 1.5, max(ROWS // 50, 1))
+    people = random.choice(activity.size, ROWS, p=activity / activity.sum())
+    return people, random.integers(0, SIZE, ROWS)
+
+
+def count(people, steps):
+    caps = {"participation_cap": CAP, "step_cap": 1}
+    return capped_count(people, steps, size=SIZE, key=secrets.token_bytes(16), **caps)
+
+
+def packed_sort(people, steps):
+    return np.sort(people << 14 | steps)
+
+
+def wide_identifiers(people, steps):
+    return count(people.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15), steps)
+
+
+@functools.cache
+def text_of(size):
+    return np.array([f"N{person:06d}" for person in range(size)], dtype=object)
+
+
+def names(people, steps):
+    table = {"id": text_of(max(ROWS // 50, 1))[people], "time": steps}
+    columns = read_columns(table, identifier="id", time="time")
+    return count(columns.identifiers, columns.times)
+
+
+def instants(people, steps):
+    grid = TimeGrid(size=SIZE, start="2013-01-01", step="1h", zone="America/New_York")
+    times = np.datetime64("2013-01-01", "ns") + steps.astype("timedelta64[h]")
+    return count(people, grid.steps(times))
+
+
+def polars(people, steps):
+    pl = pytest.importorskip("polars")
+    kept = pl.col("step").unique().shuffle().head(CAP)
+    frame = pl.LazyFrame({"person": people, "step": steps}).group_by("person").agg(kept)
+    return frame.explode("step").group_by("step").len().collect(engine="streaming")
+
+
+def textbook(people, steps):
+    """``lexsort``, then random keys and a second ``lexsort``."""
+    order = np.lexsort((steps, people))
+    people, steps = people[order], steps[order]
+    first = np.ones(people.size, bool)
+    first[1:] = (people[1:] != people[:-1]) | (steps[1:] != steps[:-1])
+    people, steps = people[first], steps[first]
+    order = np.lexsort((np.random.default_rng().random(people.size), people))
+    people, steps = people[order], steps[order]
+    begins = np.flatnonzero(np.append(True, people[1:] != people[:-1]))
+    rank = np.arange(people.size) - np.repeat(begins, np.diff(begins, append=people.size))
+    return np.bincount(steps[rank < CAP], minlength=SIZE)
+
+
+ROUTES = [packed_sort, count, wide_identifiers, instants, names, polars, textbook]
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.__name__)
+def test_count(benchmark, log, route):
+    benchmark.pedantic(route, args=log, rounds=1 if route is textbook else 5, warmup_rounds=1)
+
+
+def test_memory(log):
+    """The count takes at most 64 bytes a row, beside its input."""
+    import tracemalloc
+
+    tracemalloc.start()
+    count(*log)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak / ROWS < 64
