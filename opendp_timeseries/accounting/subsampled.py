@@ -48,6 +48,8 @@ __all__ = ["ExtremalLaw", "delta_from_renyi", "epsilon_from_renyi", "extremal_la
 # Sums and products of a few thousand rounded terms err by far less.
 _MARGIN: Final = 1 + 1e-11
 _TINY_MARGIN: Final = 1 + 1e-15
+# Changes beyond this are unbounded for all we say: their squares, and sums of these, would overflow.
+_LARGEST: Final = 1e140
 
 
 class _Squares(NamedTuple):
@@ -60,7 +62,7 @@ class _Squares(NamedTuple):
 class _Individual(NamedTuple):
     """What one individual can do, in the worst case, from above."""
 
-    reach: NDArray[np.float64]  # reach[K]: the most that S can be when K of the steps are kept
+    reach: NDArray[np.float64]  # reach[K]: the most that S can be with K steps kept, up to where it stops to grow
     tight: bool  # the reach is attained, so that no other law can be better
     laws: tuple[Law, ...]  # for convex increasing functions
     squares: tuple[_Squares, ...]
@@ -105,14 +107,15 @@ class ExtremalLaw:
         :param epsilon: privacy parameter; below 0 by ``δ(ε) = 1 − e^ε(1 − δ(−ε))``, as the pair is symmetric.
         :param scale: standard deviation of the noise.
         """
-        if epsilon < 0:
-            return min(1.0, (math.exp(epsilon) * self.delta(-epsilon, scale) - math.expm1(epsilon)) * _MARGIN)
         if math.isnan(epsilon):
             raise ValueError("epsilon (nan) must be a number")
+        if epsilon < 0:
+            return min(1.0, (math.exp(epsilon) * self.delta(-epsilon, scale) - math.expm1(epsilon)) * _MARGIN)
         if self._most == 0:
             return 0.0
         if _is_noiseless(scale):
             return 1.0
+        epsilon = min(epsilon, 1e300)  # the profile falls, so this is an upper bound at infinity too
         u = _over_variance(self._reach.values, self._factor, scale)
         bound = _mean(self._reach.weights, gaussian_delta(epsilon, u))
         for law in self._laws:
@@ -240,18 +243,19 @@ def _mean_of_convex_majorant(epsilon: float, u: NDArray[np.float64], weights: ND
         return _mean(weights, g)
     if high == math.inf:
         return 1.0
-    low = min(max(low, float(np.sum(weights * u))), high)
+    low = t = min(max(low, float(np.sum(weights * u)), LOWEST_BOUND), high)
     while True:
-        t = math.sqrt(low * high)
         slope = gaussian_delta_slope(epsilon, t)
         # Raised by 2e-11 of slope·t, so that the line is above the true tangent left of t as well.
         tangent = gaussian_delta(epsilon, np.array([t])) + slope * (u - t * (1 - 2e-11))
-        if high <= low * (1 + 1e-6):
-            return _mean(weights, np.maximum(g, tangent))
-        if np.sum((weights * (t - u))[tangent > g]) < 0:
+        above = tangent > g
+        if high <= low * (1 + 1e-5):
+            return _mean(weights, np.where(above, tangent, g))
+        if np.sum(weights * (t - u), where=above) < 0:
             low = t
         else:
             high = t
+        t = math.sqrt(low) * math.sqrt(high)
 
 
 def _log_means(p: float, squares: _Squares, rate: float, scale: float) -> float:
@@ -260,8 +264,7 @@ def _log_means(p: float, squares: _Squares, rate: float, scale: float) -> float:
         x = squares.values / scale * (rate / scale)
         little = np.log1p(np.maximum(p * np.expm1(x), LOWEST_BOUND))
         much = np.logaddexp(np.log1p(-p), np.log(p) + x)
-        terms = np.where(x < 30, little, much)
-    return float(np.sum(squares.counts * terms))
+        return float(np.sum(squares.counts * np.where(x < 30, little, much)))
 
 
 def _hinge(law: Law, failure_probability: float) -> float:
@@ -283,9 +286,13 @@ def extremal_law(influence: Influence, probability: float, size: int) -> Extrema
     k = influence.individuals
     steps = min(k * influence.l0, size)
     kept = binomial(steps, probability)
-    index = np.arange(kept.first, kept.first + len(kept.weights))
-    values = one.reach[np.minimum(index, len(one.reach) - 1)]
-    reach = Law(np.append(values, one.reach[-1]), np.append(kept.weights, kept.beyond))
+    # From K = len(reach) − 1 on, the reach is at its most: one atom.
+    inside = max(0, min(len(one.reach) - 1 - kept.first, len(kept.weights)))
+    most = float(np.sum(kept.weights[inside:])) + kept.beyond
+    reach = Law(
+        np.append(one.reach[kept.first : kept.first + inside], one.reach[-1]),
+        np.append(kept.weights[:inside], most),
+    )
     return ExtremalLaw(
         _steps=steps,
         _probability=probability,
@@ -300,11 +307,11 @@ def extremal_law(influence: Influence, probability: float, size: int) -> Extrema
 def _individual(influence: Influence, p: float, size: int) -> _Individual:
     steps = min(influence.l0, size) if influence.individuals else 0
     linf = min(influence.linf, influence.l2)
-    if steps == 0 or linf == 0 or p == 0:
+    if steps == 0 or linf == 0 or p == 0 or (influence.majorant and len(influence.majorant.values) == 0):
         return _Individual(np.zeros(1), True, (), ())
-    if linf == math.inf:
+    if linf > _LARGEST:
         unbounded = np.array([0.0, math.inf])
-        return _Individual(unbounded, True, (), (_Squares(unbounded, np.array([0, 1])),))
+        return _Individual(unbounded, True, (), (_Squares(unbounded[1:], np.ones(1, int)),))
 
     # Exact rationals: n and r of W = n·m + r must not suffer from rounding.
     m = Fraction(linf) ** 2
@@ -312,11 +319,12 @@ def _individual(influence: Influence, p: float, size: int) -> _Individual:
     n, rest = divmod(most, m)
     largest = up_fraction(m)
     reach = np.minimum(multiples(m, np.arange(steps + 1)), up_fraction(most))
-    vertex = _Squares(np.array([largest, up_fraction(rest)]), np.array([n, int(rest > 0)]))
-    if influence.majorant is None or _says_nothing_new(influence.majorant, steps, linf):
-        return _Individual(reach, most == steps * m, (vertex_sum(n, m, rest, p),), (vertex,))
+    counts = np.array([n, int(rest > 0)])
+    vertex = _Squares(np.array([largest, up_fraction(rest)])[counts > 0], counts[counts > 0])
+    if influence.majorant is None or not _is_of_use(influence.majorant, steps, linf):
+        return _Individual(_growing(reach), most == steps * m, (vertex_sum(n, m, rest, p),), (vertex,))
 
-    majorant = influence.majorant.values**2 * _TINY_MARGIN
+    majorant = np.maximum(influence.majorant.values**2 * _TINY_MARGIN, LOWEST_BOUND)
     sums = np.concatenate([[0.0], np.cumsum(majorant) * (1 + 2.0**-52 * len(majorant))])
     reach = np.minimum(reach, sums[np.minimum(np.arange(steps + 1), len(majorant))])
     laws: tuple[Law, ...] = (kept_sum(majorant, p),)
@@ -324,11 +332,17 @@ def _individual(influence: Influence, p: float, size: int) -> _Individual:
         laws += (vertex_sum(n, m, rest, p),)
     starts = np.flatnonzero(np.diff(majorant, prepend=math.inf))
     equal = _Squares(majorant[starts], np.diff(starts, append=len(majorant)))
-    return _Individual(reach, False, laws, (equal, vertex))
+    return _Individual(_growing(reach), False, laws, (equal, vertex))
 
 
-def _says_nothing_new(majorant: Majorant, steps: int, linf: float) -> bool:
-    return len(majorant.values) >= steps and bool(majorant.values[steps - 1] >= linf)
+def _growing(reach: NDArray[np.float64]) -> NDArray[np.float64]:
+    return reach[: int(np.searchsorted(reach, reach[-1])) + 1]
+
+
+def _is_of_use(majorant: Majorant, steps: int, linf: float) -> bool:
+    # Not one that overflows when squared, nor one that says no more than ℓ0 and ℓ∞ do.
+    a = majorant.values
+    return bool(a[0] <= _LARGEST and (len(a) < steps or a[steps - 1] < linf))
 
 
 def renyi_to_delta(alpha: float, renyi_epsilon: float, epsilon: float) -> float:
