@@ -7,10 +7,20 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec
 
 import opendp.prelude as dp
 from opendp.context import constructors
+from opendp.domains import _lazyframe_from_domain
 from opendp.extras._utilities import to_then
 from opendp.mod import VectorDomain, _PartialConstructor
 
-__all__ = ["VectorSpace", "lp_kind", "privacy_profile", "register", "signal_domain", "then", "vector_space"]
+__all__ = [
+    "VectorSpace",
+    "empty_frame",
+    "lp_kind",
+    "privacy_profile",
+    "register",
+    "signal_domain",
+    "then",
+    "vector_space",
+]
 
 P = ParamSpec("P")
 
@@ -67,6 +77,11 @@ def vector_space(domain: dp.Domain) -> VectorSpace:
     if domain.size is None:
         raise ValueError(f"input_domain ({domain}) must have a fixed size, the number of steps; {hint}")
     return VectorSpace(atom, int(domain.size), nan="f" in atom and bool(domain.element_domain.nan))
+
+
+def empty_frame(domain: dp.Domain) -> Any:
+    """Return a Polars LazyFrame of no rows with the columns of a ``LazyFrameDomain``."""
+    return _lazyframe_from_domain(domain)
 
 
 def lp_kind(metric: dp.Metric) -> tuple[str, str] | None:

@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 import opendp.prelude as dp
 from numpy.typing import NDArray
+from opendp.mod import LazyFrameDomain
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._opendp import lp_kind, signal_domain, then
 from opendp_timeseries.accounting.influence import count_influence, count_l1, count_l2
 from opendp_timeseries.accounting.rounding import whole_distance
 from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.lazyframes import lazyframe_log
 from opendp_timeseries.spaces import (
     EventLog,
     descriptor_of,
@@ -44,6 +46,7 @@ def make_participation_count(
     *,
     participation_cap: int = check.REQUIRED,
     step_cap: int = 1,
+    time: str | None = None,
     output_metric: dp.Metric | None = None,
 ) -> dp.Transformation:
     """Count events per time step, with every individual in at most ``participation_cap`` steps.
@@ -56,12 +59,15 @@ def make_participation_count(
 
     The output is the domain ``vector_domain(atom_domain(T="i64"), size=grid.size)``.
 
-    :param input_domain: :func:`~opendp_timeseries.event_log_domain`.
+    :param input_domain: :func:`~opendp_timeseries.event_log_domain`, or the domain of a Polars LazyFrame in
+        OpenDP's own Contexts.
     :param input_metric: ``dp.symmetric_distance()`` (individuals added or removed) or
-        ``dp.change_one_distance()`` (individuals replaced).
+        ``dp.change_one_distance()`` (individuals replaced); of a LazyFrame, ``dp.symmetric_id_distance(…)`` or
+        ``dp.change_one_id_distance(…)``, which say the same and name the identifier column.
     :param grid: the public grid of time steps.
     :param participation_cap: ``I``, steps per individual; more than ``grid.size`` means ``grid.size``.
     :param step_cap: ``M``, events per individual and step.
+    :param time: the column of event times, of a LazyFrame only: an event-log domain names its own.
     :param output_metric: :func:`~opendp_timeseries.influence_distance` (default), which is what amplification
         by subsampling needs; ``dp.l1_distance(T=…)`` feeds OpenDP's own ``then_laplace``, ``dp.l2_distance(T=…)``
         its ``then_gaussian``.
@@ -78,10 +84,9 @@ def make_participation_count(
     >>> count({"id": np.array([7, 7, 8]), "step": np.array([0, 0, 2])})
     [1, 0, 1, 0]
     """
-    log = descriptor_of(input_domain, EventLog, "use event_log_domain(identifier=…, time=…)")
-    replaced = individuals_replaced(input_metric)
     if not isinstance(grid, TimeGrid):
         raise TypeError(f"grid ({grid!r}) must be given as a TimeGrid, not {type(grid).__name__}; use TimeGrid(…)")
+    log, replaced = _event_log(input_domain, input_metric, time, grid)
     cap, per_step = _caps(participation_cap, step_cap)
 
     def function(table: Any) -> NDArray[np.int64]:
@@ -107,6 +112,16 @@ def make_participation_count(
     )
 
 
+def _event_log(domain: dp.Domain, metric: dp.Metric, time: str | None, grid: TimeGrid) -> tuple[EventLog, bool]:
+    """Say which columns are the event log, and whether distances count individuals replaced."""
+    if isinstance(domain, LazyFrameDomain):
+        return lazyframe_log(domain, metric, time, grid)
+    log = descriptor_of(domain, EventLog, "use event_log_domain(identifier=…, time=…)")
+    if time is not None:
+        raise TypeError(f"time ({time!r}) is for a LazyFrame; leave it out, as {domain} names its own")
+    return log, individuals_replaced(metric)
+
+
 def _fresh_key() -> bytes:
     """Return a new secret key: one for every release. Tests replace this function to inject theirs."""
     return secrets.token_bytes(16)
@@ -116,12 +131,8 @@ def _caps(participation_cap: Any, step_cap: Any) -> tuple[int, int]:
     remedy = "choose it from what is plausible for one individual, never from the log"
     cap = check.required("participation_cap", participation_cap, remedy)
     return (
-        check.integer(
-            "participation_cap", cap, minimum=1, remedy="the most steps that one individual may enter"
-        ),
-        check.integer(
-            "step_cap", step_cap, minimum=1, remedy="the most events of one individual in one step"
-        ),
+        check.integer("participation_cap", cap, minimum=1, remedy="the most steps that one individual may enter"),
+        check.integer("step_cap", step_cap, minimum=1, remedy="the most events of one individual in one step"),
     )
 
 

@@ -1,0 +1,62 @@
+"""OpenDP's own frames as event logs: a ``LazyFrameDomain`` with one of the identifier distances.
+
+OpenDP says what the guarantee is about by an expression in the metric, and which columns there are by the
+domain. Two frames are at a distance of 1 when one identifier is there with all of its rows in one of them
+and not at all in the other (``symmetric_id_distance``), or has been replaced by another one
+(``change_one_id_distance``): the same as for :func:`~opendp_timeseries.event_log_domain`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import opendp.prelude as dp
+
+from opendp_timeseries._opendp import empty_frame
+from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.spaces import EventLog
+from opendp_timeseries.tables import read_columns
+
+__all__ = ["lazyframe_log"]
+
+_REPLACED: Final = {"SymmetricIdDistance": False, "ChangeOneIdDistance": True}
+
+
+def lazyframe_log(
+    input_domain: dp.Domain, input_metric: dp.Metric, time: str | None, grid: TimeGrid
+) -> tuple[EventLog, bool]:
+    """Say which columns of a LazyFrame are the event log, and whether distances count replacements.
+
+    :param input_domain: an OpenDP ``LazyFrameDomain``.
+    :param input_metric: ``dp.symmetric_id_distance(…)`` or ``dp.change_one_id_distance(…)`` of a plain column.
+    :param time: name of the column of event times, which OpenDP's spaces do not know of.
+    :param grid: the grid that is to place the times.
+    :raises TypeError: for another metric, an identifier that is not a column, or a column of a wrong type.
+    :raises ValueError: for a column that the domain does not have.
+    """
+    kind = str(input_metric.type)
+    if kind not in _REPLACED:
+        raise TypeError(
+            f"input_metric ({input_metric}) does not count individuals; of a LazyFrame it must be"
+            " dp.symmetric_id_distance(…) or dp.change_one_id_distance(…), as in the privacy unit"
+            " dp.unit_of(contributions=1, identifier=…)"
+        )
+    if not isinstance(time, str):
+        raise TypeError(
+            f"time ({time!r}) must name the column of event times in the LazyFrame, for instance time='time'"
+        )
+    log = EventLog(identifier=_column(input_metric), time=time)
+    columns = read_columns(empty_frame(input_domain), identifier=log.identifier, time=log.time)
+    grid.check_times(columns.times.dtype, aware=columns.aware)
+    return log, _REPLACED[kind]
+
+
+def _column(metric: Any) -> str:
+    """Name of the column that identifies individuals."""
+    expression = metric.identifier
+    if not expression.meta.is_column():  # an expression could merge individuals, or tell one's rows apart
+        raise TypeError(
+            f"input_metric ({metric}) must identify individuals by a plain column; make the expression a column"
+            " of the LazyFrame first, and name that in dp.unit_of(…, identifier=…)"
+        )
+    return str(expression.meta.output_name())
