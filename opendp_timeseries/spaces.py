@@ -27,6 +27,7 @@ __all__ = [
     "individuals_replaced",
     "influence_distance",
     "influence_resolution",
+    "series_of",
 ]
 
 
@@ -47,9 +48,10 @@ class CountSignal:
 
 @dataclass(frozen=True, kw_only=True)
 class _InfluenceSpace:
-    """Descriptor of the influence metric: signal entries are multiples of ``2**-resolution_bits``."""
+    """Descriptor of the influence metric: the grid that signal entries lie on, and how many series they are."""
 
     resolution_bits: int
+    series: int
 
 
 def event_log_domain(*, identifier: str, time: str) -> dp.Domain:
@@ -114,7 +116,7 @@ def count_signal_domain(size: int) -> dp.Domain:
     return dp.user_domain(f"CountSignalDomain(size={size})", member, CountSignal(size=size))
 
 
-def influence_distance(resolution_bits: int = 0) -> dp.Metric:
+def influence_distance(resolution_bits: int = 0, *, series: int = 1) -> dp.Metric:
     """The distance between signals that says how individuals' influence spreads over the steps.
 
     Its distances are :class:`~opendp_timeseries.Influence` objects. Two signals are comparable only when
@@ -124,17 +126,31 @@ def influence_distance(resolution_bits: int = 0) -> dp.Metric:
     Requires the OpenDP feature ``honest-but-curious``.
 
     :param resolution_bits: binary digits behind the point in the entries of a signal, 0 for counts.
+    :param series: number of equally long series that a signal consists of, one after the other (a panel).
     """
     bits = check.integer("resolution_bits", resolution_bits, minimum=0, maximum=52)
+    series = check.integer("series", series, minimum=1)
     unit = "1" if bits == 0 else f"2^-{bits}"
-    return dp.user_distance(f"InfluenceDistance(resolution={unit})", _InfluenceSpace(resolution_bits=bits))
+    panel = "" if series == 1 else f", series={series}"
+    descriptor = _InfluenceSpace(resolution_bits=bits, series=series)
+    return dp.user_distance(f"InfluenceDistance(resolution={unit}{panel})", descriptor)
 
 
 def influence_resolution(metric: dp.Metric) -> int | None:
     """Return the resolution in bits of an influence metric, None for any other metric."""
-    if isinstance(metric, ExtrinsicDistance) and isinstance(metric.descriptor, _InfluenceSpace):
-        return metric.descriptor.resolution_bits
-    return None
+    space = _influence_space(metric)
+    return None if space is None else space.resolution_bits
+
+
+def series_of(metric: dp.Metric) -> int:
+    """Return the number of series that a signal consists of, which only an influence metric says: else 1."""
+    space = _influence_space(metric)
+    return 1 if space is None else space.series
+
+
+def _influence_space(metric: dp.Metric) -> _InfluenceSpace | None:
+    descriptor = metric.descriptor if isinstance(metric, ExtrinsicDistance) else None
+    return descriptor if isinstance(descriptor, _InfluenceSpace) else None
 
 
 def as_influence(d_in: Any) -> Influence:

@@ -49,8 +49,12 @@ class Taps(Protocol):
     def __hash__(self) -> int: ...
 
 
-def filtered_influence(influence: Influence, kernel: Taps) -> Influence:
+def filtered_influence(influence: Influence, kernel: Taps, series: int = 1) -> Influence:
     """Return the influence on ``y = A x``, given the influence on ``x``.
+
+    A signal of several series, filtered each by itself, is a filter too: its Gram matrix is block diagonal, so the
+    restricted norms stand; and the worst individual has all steps in one series, as long as they fit there
+    (docs/proofs/circulant_filter.md, panels).
 
     One individual is carried through the filter, and the number of individuals stays: a sum of ``k`` vectors
     within a bound is within ``k`` times that bound (theory 3), and filtering ``k`` individuals at once
@@ -60,8 +64,10 @@ def filtered_influence(influence: Influence, kernel: Taps) -> Influence:
 
     :param influence: what individuals can do to the signal.
     :param kernel: the filter's taps.
+    :param series: number of series in the signal, each as long as the kernel.
     """
-    return replace(_of_one(replace(influence, individuals=1), kernel), individuals=influence.individuals)
+    one = _of_one(replace(influence, individuals=1), kernel, series)
+    return replace(one, individuals=influence.individuals)
 
 
 def filtered_l2(d_in: float, kernel: Taps) -> float:
@@ -109,7 +115,7 @@ def _times_root(value: float, square: Fraction) -> float:
 
 
 @lru_cache(maxsize=32)
-def _of_one(influence: Influence, kernel: Taps) -> Influence:
+def _of_one(influence: Influence, kernel: Taps, series: int) -> Influence:
     """Influence of one individual after the filter (a search asks for the same one again and again)."""
     size, unit = len(kernel.numerators), Fraction(1, 2**kernel.bits)
     steps = min(influence.l0, size)
@@ -125,12 +131,13 @@ def _of_one(influence: Influence, kernel: Taps) -> Influence:
         _times_root(influence.l2, sum(q * q for q in largest) * unit**2),
     )
     majorant = None
-    if influence.majorant is not None and kernel.is_symmetric_decreasing:
+    fits = influence.majorant is not None and (series == 1 or len(influence.majorant.values) <= size)
+    if influence.majorant is not None and fits and kernel.is_symmetric_decreasing:
         values, values_l2 = _rearranged(influence.majorant, kernel)
         largest_value = float(values.max(initial=0.0))
         l2, linf = min(l2, values_l2), min(linf, largest_value)
         majorant = Majorant(values) if math.isfinite(largest_value) else None
-    l0 = min(size, steps * int(np.count_nonzero(kernel.numerators)))
+    l0 = min(series * size, influence.l0 * int(np.count_nonzero(kernel.numerators)))
     return Influence(l0=l0, l2=l2, linf=linf, majorant=majorant)
 
 

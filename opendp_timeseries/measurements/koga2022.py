@@ -26,7 +26,7 @@ from opendp_timeseries.accounting.koga2022 import (
 )
 from opendp_timeseries.accounting.rounding import up_fraction
 from opendp_timeseries.measurements.subsampled_gaussian import make_subsampled_gaussian
-from opendp_timeseries.spaces import as_influence, influence_resolution
+from opendp_timeseries.spaces import as_influence, influence_resolution, series_of
 from opendp_timeseries.transformations.circulant_filter import make_circulant_filter
 from opendp_timeseries.transformations.kernels import Kernel
 
@@ -80,8 +80,8 @@ def make_koga2022(
     ((0.500..., 0.0001), (0.499..., 0.0001))
     """
     alpha = check.real("alpha", check.required("alpha", alpha, "the paper's α in (0, 1]"), above=0.0, maximum=1.0)
-    if influence_resolution(input_metric) != 0:
-        raise TypeError(f"input_metric ({input_metric}) must be influence_distance(), as counts have it")
+    if influence_resolution(input_metric) != 0 or series_of(input_metric) != 1:
+        raise TypeError(f"input_metric ({input_metric}) must be influence_distance(), as counts of one series have it")
     size = vector_space(input_domain).size
     measure = output_measure or dp.approximate(dp.zero_concentrated_divergence())
     loss = _loss(measure, delta)

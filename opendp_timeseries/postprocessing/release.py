@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,21 @@ class Release:
             "scale": self.scale,
             "sampling_probability": self.sampling_probability,
         }
+
+    def by_key(self, keys: Sequence[Hashable]) -> dict[Hashable, Release]:
+        """Return one release per series of a panel: the keys in the order in which they were given to the count.
+
+        :raises ValueError: if the steps do not divide into so many series of equal length.
+        """
+        if len(keys) == 0 or self.size % len(keys):
+            raise ValueError(f"{self.size} steps do not divide into {len(keys)} series; give the keys of the count")
+        size = self.size // len(keys)
+        bounds = np.searchsorted(self.steps, np.arange(len(keys) + 1) * size)
+        parts = [
+            replace(self, steps=self.steps[low:high] - k * size, values=self.values[low:high], size=size)
+            for k, (low, high) in enumerate(pairwise(bounds))
+        ]
+        return dict(zip(keys, parts, strict=True))
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Release:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from opendp_timeseries._opendp import lp_kind, signal_domain, then, vector_space
 from opendp_timeseries.accounting.filtering import filtered_influence, filtered_l1, filtered_l2
-from opendp_timeseries.spaces import as_influence, influence_distance, influence_resolution
+from opendp_timeseries.spaces import as_influence, influence_distance, influence_resolution, series_of
 from opendp_timeseries.transformations.circular_convolution import circular_convolve, largest_input
 from opendp_timeseries.transformations.kernels import Kernel
 
@@ -31,7 +31,8 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
     100 million for a smoothing kernel of default resolution), within which every sum is exact in float64.
     The kind of metric is kept: influence to influence, ℓ1 to ℓ1, ℓ2 to ℓ2.
 
-    A filter that is wide compared with an individual's participation *lowers* the influence.
+    Of a panel, every series is filtered by itself. A filter that is wide compared with an individual's
+    participation *lowers* the influence.
 
     :param input_domain: counts, or the output of another filter (which then needs the influence metric).
     :param input_metric: ``influence_distance()``, ``dp.l1_distance(T=…)`` or ``dp.l2_distance(T=…)``.
@@ -52,10 +53,10 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
         raise TypeError(
             f"kernel ({kernel!r}) must be given as a Kernel, not {type(kernel).__name__}; see gaussian_kernel"
         )
-    if kernel.size != space.size:
-        raise ValueError(
-            f"kernel size ({kernel.size}) must equal the signal's ({space.size}); see gaussian_kernel(size=…)"
-        )
+    series = series_of(input_metric)
+    if kernel.size * series != space.size:
+        each = f"{space.size}" if series == 1 else f"{space.size} / {series} series"
+        raise ValueError(f"kernel size ({kernel.size}) must equal the signal's ({each}); see gaussian_kernel(size=…)")
     resolution = _resolution(input_domain, input_metric, space.atom)
     clamp = _clamp(kernel, resolution)
     if clamp < _LEAST_CLAMP:
@@ -65,9 +66,10 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
         )
 
     def function(values: Any) -> NDArray[np.float64]:
-        return circular_convolve(np.asarray(values), kernel, input_bits=resolution)
+        parts = np.split(np.asarray(values), series)
+        return np.concatenate([circular_convolve(part, kernel, input_bits=resolution) for part in parts])
 
-    output_metric, stability = _stability(input_metric, kernel, resolution)
+    output_metric, stability = _stability(input_metric, kernel, resolution, series)
     return dp.t.make_user_transformation(
         input_domain, input_metric, signal_domain("f64", space.size), output_metric, function, stability
     )
@@ -97,11 +99,11 @@ def _resolution(domain: dp.Domain, metric: dp.Metric, atom: str) -> int:
     return 0
 
 
-def _stability(metric: dp.Metric, kernel: Kernel, resolution: int) -> tuple[dp.Metric, Any]:
+def _stability(metric: dp.Metric, kernel: Kernel, resolution: int, series: int) -> tuple[dp.Metric, Any]:
     kind = lp_kind(metric)
     if kind is None:
-        output = influence_distance(resolution + kernel.bits)
-        return output, lambda d_in: filtered_influence(as_influence(d_in), kernel)
+        output = influence_distance(resolution + kernel.bits, series=series)
+        return output, lambda d_in: filtered_influence(as_influence(d_in), kernel, series)
     if kind[0] == "l1":
         return dp.l1_distance(T="f64"), lambda d_in: filtered_l1(d_in, kernel)
     return dp.l2_distance(T="f64"), lambda d_in: filtered_l2(d_in, kernel)

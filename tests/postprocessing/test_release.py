@@ -63,3 +63,15 @@ def test_no_kept_step_is_an_ordinary_release():
     empty = Release(steps=[], values=[], size=3, scale=1.0, sampling_probability=0.1)
     assert len(empty) == 0
     assert Release.from_dict(empty.to_dict()) == empty
+
+
+def test_a_panel_comes_apart_by_key():
+    panel = Release(steps=[0, 3, 4, 11], values=[1.0, 2.0, 3.0, 4.0], size=12, scale=1.5, sampling_probability=0.3)
+    parts = panel.by_key(["a", "b", "c"])
+    assert list(parts) == ["a", "b", "c"]
+    assert parts["a"] == dataclasses.replace(panel, steps=[0, 3], values=[1.0, 2.0], size=4)
+    assert parts["b"] == dataclasses.replace(panel, steps=[0], values=[3.0], size=4)
+    assert parts["c"] == dataclasses.replace(panel, steps=[3], values=[4.0], size=4)
+    for wrong in ([], ["a"] * 5):
+        with pytest.raises(ValueError, match="do not divide"):
+            panel.by_key(wrong)

@@ -1,5 +1,6 @@
 """The filter as an OpenDP transformation: exact outputs, every kind of metric, two in a row, refusals."""
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -140,3 +141,47 @@ def test_a_filter_of_floats_needs_their_grid():
 def test_a_distance_of_another_kind_is_refused():
     with pytest.raises(dp.OpenDPException, match="d_in must be an Influence, found float"):
         make().map(3.0)
+
+
+# ------------------------------------------------------------------------------------------------- panels
+
+
+@pytest.mark.parametrize(("series", "size", "cap"), [(2, 4, 2), (2, 4, 4), (3, 3, 3), (2, 5, 6), (2, 3, 6)])
+@pytest.mark.parametrize("std", [0.7, 2.0])
+def test_no_individual_in_a_panel_exceeds_the_influence(series, size, cap, std):
+    kernel = ts.gaussian_kernel(size, std, bits=12)
+    domain = dp.vector_domain(dp.atom_domain(T="i64"), size=series * size)
+    smooth = ts.make_circulant_filter(domain, ts.influence_distance(series=series), kernel)
+    assert smooth.output_metric == ts.influence_distance(12, series=series)
+    limit = smooth.map(count_influence(1, participation_cap=cap, step_cap=1, size=series * size, replaced=False))
+    assert (limit.majorant is None) == (cap > size)
+    row = np.array(exact([1] + [0] * (size - 1), kernel), dtype=float)
+    block = np.stack([np.roll(row, k) for k in range(size)], axis=1)
+    operator = np.kron(np.eye(series), block)
+    people = np.array([v for v in itertools.product((0, 1), repeat=series * size) if sum(v) <= cap])
+    moved = np.abs(people @ operator.T)
+    assert np.count_nonzero(moved, axis=1).max() <= limit.l0
+    assert (moved**2).sum(axis=1).max() <= limit.l2**2 * (1 + 1e-12)
+    assert moved.max() <= limit.linf * (1 + 1e-12)
+    if limit.majorant is not None:
+        tops = np.cumsum(-np.sort(-moved, axis=1), axis=1).max(axis=0)
+        claimed = np.cumsum(np.pad(limit.majorant.values, (0, len(tops)))[: len(tops)])
+        assert np.all(tops <= claimed * (1 + 1e-12))
+        assert np.allclose(tops[:size], claimed[:size])  # attained, by the block in one series
+
+
+def test_every_series_of_a_panel_is_filtered_by_itself():
+    domain = dp.vector_domain(dp.atom_domain(T="i64"), size=16)
+    smooth = ts.make_circulant_filter(domain, ts.influence_distance(series=2), KERNEL)
+    assert list(smooth([4] + [0] * 7 + [0] * 7 + [8])) == [2, 1, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 2, 4]
+    with pytest.raises(ValueError, match="16 / 4 series"):
+        ts.make_circulant_filter(domain, ts.influence_distance(series=4), KERNEL)
+
+
+def test_a_long_block_does_not_fit_one_series():
+    # Why there is no majorant beyond one series: with the cycle's wrap-around the block law would be too small.
+    kernel = ts.gaussian_kernel(3, 0.7, bits=12)
+    domain = dp.vector_domain(dp.atom_domain(T="i64"), size=6)
+    smooth = ts.make_circulant_filter(domain, ts.influence_distance(series=2), kernel)
+    everything = count_influence(1, participation_cap=6, step_cap=1, size=6, replaced=False)
+    assert smooth.map(everything).l2 >= math.sqrt(6) * (1 - 1e-12)  # all six steps stay at one
