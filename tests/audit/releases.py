@@ -1,0 +1,264 @@
+"""A statistical audit: lower bounds on the privacy loss from real releases, beside what the maps claim.
+
+For two neighbouring logs ``x`` and ``x'`` and any event ``E``, an (ε, δ) claim says ``P(E) ≤ e^ε·Q(E) + δ``. Both
+probabilities are estimated from releases and bounded by Clopper and Pearson (1934), which gives a lower bound on ε
+at δ, and on δ at ε, that is above the truth with probability at most ``ALPHA`` over all the cases of this file.
+The events are fixed in advance: likelihood ratios above stated limits (Neyman and Pearson's tests, of which one is
+the best there is), the total of the noisy values, and whether anything is kept at all.
+
+Nothing is modelled but the likelihood ratio, and a wrong one only weakens the audit. ``python -m tests.audit.releases``
+prints the table of docs/audit.md.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import opendp.prelude as dp
+from scipy.optimize import minimize_scalar
+from scipy.stats import beta
+
+import opendp_timeseries as ts
+
+ALPHA = 1e-9
+APPROX_DP = dp.approximate(dp.max_divergence())
+ZCDP = dp.approximate(dp.zero_concentrated_divergence())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """Two neighbouring logs and a mechanism. ``people`` and ``others`` list the steps of each individual's events.
+
+    :param people: the individuals who are in ``x`` and not in ``x'``; with ``others``, who are in their place in
+        ``x'``, the neighbours differ by replacement.
+    :param delta: where claims of ε are compared.
+    :param exact: whether the profile of this case is attained, so that a good audit must come near it.
+    :param runs: releases of each log in the ordinary suite; chosen so that a right package fails to come within a
+        factor of 2 of an exact claim with probability below 1e-6.
+    """
+
+    name: str
+    size: int
+    cap: int
+    p: float
+    scale: float
+    people: tuple[tuple[int, ...], ...]
+    others: tuple[tuple[int, ...], ...] = ()
+    taps: tuple[float, ...] | None = None
+    step_cap: int = 1
+    native_scale: float | None = None
+    failure_probability: float = 0.05
+    delta: float = 0.2
+    exact: bool = True
+    runs: int = 10_000
+
+    @property
+    def distance(self) -> int:
+        return len(self.people)
+
+
+#: In both logs, so that nothing is empty. Their identifiers are above those of the people who differ.
+BYSTANDERS = ((0, 1), (1,), (0, 0, 0))
+
+CASES = [
+    Case(name="no filter, p = 1/2", size=3, cap=3, p=0.5, scale=0.6, people=((0, 1, 2),)),
+    Case(name="no filter, p = 1/10", size=6, cap=6, p=0.1, scale=0.5, people=((0, 1, 2, 3, 4, 5),), delta=0.1,
+         runs=20_000),
+    Case(name="p = 1", size=2, cap=2, p=1.0, scale=0.8, people=((0, 1),)),
+    Case(name="step cap 3 of 50 events", size=2, cap=2, step_cap=3, p=0.5, scale=1.4, people=((0, 1) * 50,)),
+    Case(name="filter", size=6, cap=2, p=0.5, scale=0.4, people=((0, 1),), taps=(0.5, 0.25, 0, 0, 0, 0.25)),
+    Case(name="two individuals", size=3, cap=3, p=0.5, scale=1.2, people=((0, 1, 2),) * 2),
+    Case(name="replaced", size=4, cap=2, p=0.5, scale=0.7, people=((0, 1),), others=((2, 3),)),
+    Case(name="with a native Gaussian", size=3, cap=3, p=0.5, scale=1.2, people=((0, 1, 2),), native_scale=1.5,
+         exact=False),
+]  # fmt: skip
+
+
+def log_of(individuals) -> dict[str, np.ndarray]:
+    pairs = [(who, step) for who, steps in enumerate(individuals) for step in steps]
+    who, steps = zip(*pairs, strict=True)
+    return {"id": np.array(who), "time": np.array(steps)}
+
+
+def logs(case: Case):
+    return log_of(case.people + BYSTANDERS), log_of(
+        case.others + ((),) * (case.distance - len(case.others)) + BYSTANDERS
+    )
+
+
+def measurements(case: Case):
+    """The case's mechanism, once for each output measure."""
+    unit = dp.change_one_distance() if case.others else dp.symmetric_distance()
+    space = ts.event_log_domain(identifier="id", time="time"), unit
+    caps = {"participation_cap": case.cap, "step_cap": case.step_cap}
+    grid = ts.TimeGrid(size=case.size)
+    signal = space >> ts.then_participation_count(grid, **caps)
+    if case.taps is not None:
+        signal = signal >> ts.then_circulant_filter(ts.kernel_from_taps(case.taps))
+
+    def ours(**accounting):
+        return signal >> ts.then_subsampled_gaussian(case.scale, sampling_probability=case.p, **accounting)
+
+    approximate = ours(failure_probability=case.failure_probability)
+    if case.native_scale is not None:
+        count = space >> ts.then_participation_count(grid, **caps, output_metric=dp.l2_distance(T=float))
+        native = dp.c.make_approximate(count >> dp.m.then_gaussian(case.native_scale))
+        return {"zCDP": dp.c.make_composition([approximate, native])}
+    return {
+        "exact": ours(output_measure=APPROX_DP, delta=case.delta),
+        "profile": ours(output_measure=dp.smoothed_max_divergence()),
+        "Rényi": ours(output_measure=dp.renyi_divergence()),
+        "zCDP": approximate,
+    }
+
+
+def claims(case: Case, by_measure) -> dict[str, float]:
+    """ε at the case's δ as each measure claims it."""
+    found = {}
+    for name, measurement in by_measure.items():
+        if name == "exact":
+            found[name], delta = measurement.map(case.distance)
+            assert delta <= case.delta
+        elif name == "profile":
+            found[name] = dp.c.make_fix_delta(measurement, delta=case.delta).map(case.distance)[0]
+        elif name == "Rényi":
+            found[name] = epsilon_of_renyi(measurement.map(case.distance), case.delta)
+        else:
+            converted = dp.c.make_fix_delta(dp.c.make_zCDP_to_approxDP(measurement), delta=case.delta)
+            found[name] = converted.map(case.distance)[0]
+    return found
+
+
+def epsilon_of_renyi(curve, delta) -> float:
+    """Canonne, Kamath & Steinke (2020), Proposition 12, at the best order."""
+
+    def at(x):
+        alpha = 1 + math.exp(x)
+        return curve(alpha) + (-math.log(delta) - math.log(alpha)) / (alpha - 1) + math.log1p(-1 / alpha)
+
+    return float(minimize_scalar(at, bounds=(-4, 5), method="bounded").fun)
+
+
+def rows(measurement, log, runs: int, width: int) -> np.ndarray:
+    """Releases, one in a row: the noisy value of every step, NaN where it was not kept."""
+    found = np.full((runs, width), np.nan)
+    for row in found:
+        parts = measurement(log)
+        for part in parts if isinstance(parts, list) else [parts]:
+            if isinstance(part, ts.Release):
+                row[part.steps] = part.values
+            else:
+                row[-len(part) :] = part
+    return found
+
+
+def truth(case: Case, log) -> np.ndarray:
+    """What is released, without noise and sampling: worked out here, not by the package."""
+    pairs, events = np.unique(np.stack([log["id"], log["time"]]), axis=1, return_counts=True)
+    signal = np.bincount(pairs[1], np.minimum(events, case.step_cap), case.size)
+    smooth = signal
+    if case.taps is not None:
+        smooth = sum(h * np.roll(signal, k) for k, h in enumerate(case.taps))
+    return np.concatenate([smooth, signal]) if case.native_scale else smooth
+
+
+def lower(successes: int, runs: int, alpha: float) -> float:
+    return 0.0 if successes == 0 else float(beta.ppf(alpha, successes, runs - successes + 1))
+
+
+def upper(successes: int, runs: int, alpha: float) -> float:
+    return 1.0 if successes == runs else float(beta.isf(alpha, successes + 1, runs - successes))
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Lower bounds from ``runs`` releases of each log, beside the claims."""
+
+    case: Case
+    runs: int
+    epsilon: float
+    claims: dict[str, float]
+    deltas: tuple[tuple[float, float], ...]  # at ε = 0 and at half of the least claim: lower bound, claim
+
+    @property
+    def ratio(self) -> float:
+        return self.epsilon / min(self.claims.values())
+
+
+def bounds(samples, centres, sd, limits, alpha) -> list[tuple[float, float]]:
+    """For every event: a lower bound on its probability under one log, an upper bound under the other."""
+    found = []
+    for inside, outside in ((0, 1), (1, 0)):
+        shift = centres[inside] - centres[outside]
+        events = []
+        for rows in samples:
+            kept = ~np.isnan(rows)
+            residual = np.where(kept, rows - centres[outside], 0.0)
+            ratio = ((residual * shift - kept * shift**2 / 2) / sd**2).sum(axis=1)
+            total = (residual * np.sign(shift)).sum(axis=1)
+            events.append([ratio > c for c in limits] + [total > np.abs(shift).sum() / 2, kept.any(axis=1)])
+        for here, there in zip(events[inside], events[outside], strict=True):
+            found.append((lower(here.sum(), len(here), alpha), upper(there.sum(), len(there), alpha)))
+    return found
+
+
+def audit(case: Case, runs: int) -> Finding:
+    """Audit a case with ``runs`` releases of each of the two logs, shared among the output measures."""
+    by_measure = measurements(case)
+    claimed = claims(case, by_measure)
+    least = min(claimed.values())
+    centres = [truth(case, log) for log in logs(case)]
+    width = len(centres[0])
+    samples = [
+        np.concatenate([rows(m, log, runs // len(by_measure), width) for m in by_measure.values()])
+        for log in logs(case)
+    ]
+    sd = np.full(width, case.scale)
+    sd[case.size :] = case.native_scale
+    limits = [0.0, least / 2, 0.75 * least, least]
+    alpha = ALPHA / (len(CASES) * 2 * (len(limits) + 2) * 2)  # cases, directions, events, bounds
+    pairs = bounds(samples, centres, sd, limits, alpha)
+    epsilon = max(math.log((p - case.delta) / q) if p > case.delta else 0.0 for p, q in pairs)
+    deltas = []
+    if "profile" in by_measure:
+        for at in (0.0, least / 2):
+            claim = by_measure["profile"].map(case.distance).delta(at)
+            deltas.append((max(p - math.exp(at) * q for p, q in pairs), claim))
+    return Finding(case, len(samples[0]), max(epsilon, 0.0), claimed, tuple(deltas))
+
+
+def table(per_log: int | None) -> str:
+    """The table of docs/audit.md, in Markdown."""
+    names = ("exact", "profile", "Rényi", "zCDP")
+    head = [
+        "case",
+        "releases",
+        "δ",
+        "ε at least",
+        *names,
+        "ratio",
+        "δ(0) at least",
+        "claim",
+        "δ(ε/2) at least",
+        "claim",
+    ]
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for case in CASES:
+        found = audit(case, per_log or case.runs)
+        cells = [case.name, f"2 × {found.runs:,}", f"{case.delta:g}", f"{found.epsilon:.3f}"]
+        cells += [f"{found.claims[name]:.3f}" if name in found.claims else "–" for name in names]
+        cells += [f"{found.ratio:.2f}"]
+        cells += [f"{value:.4f}" for pair in found.deltas for value in pair] or ["–"] * 4
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    dp.enable_features("contrib", "honest-but-curious")
+    started = time.monotonic()
+    print(table(int(sys.argv[1]) if len(sys.argv) > 1 else None))
+    print(f"\n{time.monotonic() - started:.0f} seconds")

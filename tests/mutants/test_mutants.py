@@ -1,0 +1,262 @@
+"""Broken variants of the package's own code, each caught by tests of the ordinary suite.
+
+A mutant is an edit of one function's source (:mod:`tests.mutants.mutate`), and the tests that must fail on it. They
+are called as they are, first on the sound package, then on the broken one. docs/mutants.md holds the table, which
+``python -m tests.mutants.test_mutants`` prints.
+"""
+
+import importlib
+import inspect
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.mutate import PACKAGE, broken_code, find, mutated
+
+GUARANTEES = "mutants/test_guarantees"
+GAUSSIAN = "measurements/test_subsampled_gaussian"
+CAPPED = "transformations/test_capped_count"
+CONVOLUTION = "transformations/test_circular_convolution"
+INFLUENCE = "accounting/test_influence"
+FILTERING = "accounting/test_filtering"
+
+
+@dataclass(frozen=True)
+class Caught:
+    """A test of the ordinary suite, with the parameters it is called with."""
+
+    file: str
+    test: str
+    parameters: tuple = ()
+
+    def __call__(self) -> None:
+        function = getattr(importlib.import_module("tests." + self.file.replace("/", ".")), self.test)
+        names = list(inspect.signature(function).parameters)
+        with pytest.MonkeyPatch.context() as patch:
+            fixtures = {"monkeypatch": patch} if "monkeypatch" in names else {}
+            rest = [name for name in names if name not in fixtures]
+            function(**fixtures, **dict(zip(rest, self.parameters, strict=True)))
+
+
+@dataclass(frozen=True)
+class Mutant:
+    name: str
+    target: str
+    edits: tuple[tuple[str, str], ...]
+    caught_by: tuple[Caught, ...]
+
+
+COUNT, ENGINE = "transformations.participation_count", "transformations.capped_count"
+SUBSAMPLED, MECHANISM = "accounting.subsampled", "measurements.subsampled_gaussian"
+BY_ROW_ORDER = """
+    seen, first = {}, []
+    for row in packed.tolist():
+        mine = seen.setdefault(row >> bits, set())
+        first.append(row in mine or len(mine) < caps.steps)
+        mine.update([row] if first[-1] else [])
+    packed = packed[np.array(first, dtype=bool)]
+    packed.sort()"""
+
+
+def mutant(name, target, *edits, by):
+    return Mutant(name, target, edits, tuple(by))
+
+
+MUTANTS = [
+    # ---- counting
+    mutant("no cap on steps", f"{ENGINE}:_add_rows", ("over = lengths > caps.steps", "over = lengths < 0"),
+           by=[Caught(GUARANTEES, "test_the_caps_are_enforced_whatever_one_person_does"),
+               Caught(CAPPED, "test_removing_anyone_leaves_everyone_else_as_they_were")]),
+    mutant("no cap on events in a step", f"{ENGINE}:_add_rows",
+           ("np.minimum(_lengths(firsts, rows.size), caps.events)", "_lengths(firsts, rows.size)"),
+           by=[Caught(GUARANTEES, "test_the_caps_are_enforced_whatever_one_person_does")]),
+    mutant("cap by row order", f"{ENGINE}:capped_count", ("\n    packed.sort()", BY_ROW_ORDER),
+           by=[Caught(GUARANTEES, "test_the_order_of_the_rows_does_not_matter"),
+               Caught(CAPPED, "test_removing_anyone_leaves_everyone_else_as_they_were")]),
+    mutant("cap per event", f"{ENGINE}:_add_rows", ("firsts = _firsts(rows)", "firsts = np.arange(rows.size)"),
+           by=[Caught(GUARANTEES, "test_the_caps_are_enforced_whatever_one_person_does"),
+               Caught(CAPPED, "test_row_order_does_not_matter", (2, [0, 3, 0]))]),
+    mutant("one stream of random numbers for all people", f"{ENGINE}:_order",
+           ("_mix(words(people) ^ first)", "_mix(np.arange(people.size, dtype=np.uint64) ^ first)"),
+           by=[Caught(GUARANTEES, "test_leaving_one_out_changes_only_what_was_theirs", (False,)),
+               Caught(CAPPED, "test_removing_anyone_leaves_everyone_else_as_they_were")]),
+    mutant("coded identifiers decide", f"{ENGINE}:_people",
+           ("lambda codes: _name_words(map(names.__getitem__, codes.tolist()), key)",
+            "lambda codes: codes.view(np.uint64)"),
+           by=[Caught(GUARANTEES, "test_leaving_one_out_changes_only_what_was_theirs", (True,))]),
+    mutant("unkeyed hash", f"{ENGINE}:_order", ("hashlib.blake2b(key,", "hashlib.blake2b(b'',"),
+           by=[Caught(GUARANTEES, "test_every_release_chooses_anew_whom_to_count_where"),
+               Caught(CAPPED, "test_another_key_keeps_other_steps")]),
+    mutant("key reused", f"{COUNT}:_fresh_key", ("secrets.token_bytes(16)", "bytes(16)"),
+           by=[Caught(GUARANTEES, "test_every_release_chooses_anew_whom_to_count_where")]),
+    mutant("key from NumPy's global generator", f"{COUNT}:_fresh_key",
+           ("secrets.token_bytes(16)", "np.random.bytes(16)"),
+           by=[Caught(GUARANTEES, "test_every_release_chooses_anew_whom_to_count_where")]),
+    mutant("counts in 16 bits", f"{ENGINE}:capped_count",
+           ("np.zeros(size, dtype=np.int64)", "np.zeros(size, dtype=np.int16)"),
+           by=[Caught(GUARANTEES, "test_counts_do_not_wrap_and_people_do_not_merge")]),
+    mutant("identifiers in 32 bits", f"{ENGINE}:capped_count",
+           ("_people(identifiers,", "_people(np.asarray(identifiers).astype(np.int32),"),
+           by=[Caught(GUARANTEES, "test_counts_do_not_wrap_and_people_do_not_merge")]),
+    mutant("identifiers through floats", f"{ENGINE}:capped_count",
+           ("_people(identifiers,", "_people(np.asarray(identifiers).astype(float).astype(np.int64),"),
+           by=[Caught(GUARANTEES, "test_counts_do_not_wrap_and_people_do_not_merge")]),
+    mutant("missing identifiers are one person", "tables:_read",
+           ("if not any(mask.any() for mask in missing):", "if True:"),
+           by=[Caught(GUARANTEES, "test_a_missing_identifier_is_nobody")]),
+    mutant("times off the grid count at its ends", f"{ENGINE}:capped_count",
+           ("packed = packed[(steps >= 0) & (steps < size)]",
+            "packed = (codes << np.int64(bits)) | np.clip(steps, 0, size - 1)"),
+           by=[Caught(CAPPED, "test_rows_off_the_grid_are_dropped")]),
+    # ---- distances
+    mutant("replaced people cost as one removed", "accounting.influence:_individual",
+           ("min(2 * cap, size) if replaced else cap", "cap"),
+           by=[Caught(GUARANTEES, "test_replacing_reaches_twice_as_many_steps"),
+               Caught(INFLUENCE, "test_norms_are_attained_and_never_exceeded", (3, 1, 2, True, 1))]),
+    mutant("ℓ2 without its root", "accounting.influence:count_influence",
+           ("up_sqrt(per_step**2 * steps)", "up_sqrt(per_step**2)"),
+           by=[Caught(INFLUENCE, "test_norms_are_attained_and_never_exceeded", (4, 2, 1, False, 1))]),
+    mutant("influence ordered like tuples", "accounting.influence:Influence.__le__",
+           ("return (\n", "return self._key()[:4] <= other._key()[:4] or (\n"),
+           by=[Caught(INFLUENCE, "test_incomparable_is_false_both_ways"),
+               Caught(GUARANTEES, "test_influences_compare_in_every_part")]),
+    mutant("group size ignored by the map", f"{SUBSAMPLED}:extremal_law",
+           ("k = influence.individuals", "k = min(influence.individuals, 1)"),
+           by=[Caught(GUARANTEES, "test_groups_pay_quadratically_at_p_1")]),
+    mutant("group size lost in the filter", "accounting.filtering:filtered_influence",
+           ("individuals=influence.individuals)", "individuals=1)"),
+           by=[Caught(GUARANTEES, "test_groups_pay_quadratically_at_p_1"),
+               Caught(FILTERING, "test_individuals_are_carried_through")]),
+    mutant("block law for kernels of every shape", "accounting.filtering:_of_one",
+           (" and kernel.is_symmetric_decreasing", ""),
+           by=[Caught(FILTERING, "test_the_block_law_is_false_for_other_kernels", ([2, 0, 1, 0, 0, 0], 2))]),
+    mutant("NumPy's integers overflow", "_validate:integer", ("    return number", "    return value"),
+           by=[Caught(GAUSSIAN, "test_numpy_scalars_are_numbers")]),
+    # ---- arithmetic
+    mutant("filter summed in float32", "accounting.circulant:circulant_product",
+           ("np.convolve(unrolled, arc, mode=\"valid\")",
+            "np.convolve(unrolled.astype(np.float32), arc.astype(np.float32), mode='valid').astype(float)"),
+           by=[Caught(CONVOLUTION, "test_the_paths_agree_to_the_byte"),
+               Caught(GUARANTEES, "test_smoothed_values_are_exact_sums")]),
+    mutant("FFT without rounding", "accounting.circulant:_by_fourier",
+           ("total = np.zeros(size, dtype=np.int64)", "total = np.zeros(size)"),
+           ("total += np.rint(part).astype(np.int64) << place * digit_bits",
+            "total += part * 2.0 ** (place * digit_bits)"),
+           by=[Caught(CONVOLUTION, "test_the_paths_agree_to_the_byte")]),
+    mutant("filter without its clamp", "transformations.circular_convolution:circular_convolve",
+           ("np.clip(signal, -clamp, clamp)", "signal"),
+           by=[Caught(GUARANTEES, "test_a_filter_is_exact_at_the_limit_of_what_it_passes")]),
+    # ---- sampling
+    mutant("steps kept where something was counted", f"{MECHANISM}:make_subsampled_gaussian",
+           ("kept = _keep_steps(signal.size, threshold)", "kept = np.flatnonzero(values)"),
+           by=[Caught(GAUSSIAN, "test_the_sample_does_not_depend_on_the_signal")]),
+    mutant("mask fixed across releases", f"{MECHANISM}:make_subsampled_gaussian",
+           ("    # Close over:\n", "    fixed = _keep_steps(signal.size, threshold)\n"),
+           ("        kept = _keep_steps(signal.size, threshold)\n", "        kept = fixed\n"),
+           by=[Caught(GUARANTEES, "test_every_release_samples_and_adds_noise_anew"),
+               Caught(GAUSSIAN, "test_an_empty_sample_is_released_as_such")]),
+    mutant("mask from NumPy's global generator", f"{MECHANISM}:_keep_steps",
+           ("os.urandom(8 * size)", "np.random.bytes(8 * size)"),
+           by=[Caught(GUARANTEES, "test_every_release_samples_and_adds_noise_anew")]),
+    mutant("mask drawn again when empty", f"{MECHANISM}:_keep_steps",
+           ("return np.flatnonzero(coins < np.uint64(threshold))",
+            "kept = np.flatnonzero(coins < np.uint64(threshold))\n"
+            "    return kept if len(kept) else _keep_steps(size, threshold)"),
+           by=[Caught(GAUSSIAN, "test_an_empty_sample_is_released_as_such")]),
+    mutant("noise on all steps, accounted on some", f"{MECHANISM}:make_subsampled_gaussian",
+           ("kept = _keep_steps(signal.size, threshold)", "kept = np.arange(signal.size)"),
+           by=[Caught(GUARANTEES, "test_a_share_p_of_the_steps_is_kept"),
+               Caught(GAUSSIAN, "test_an_empty_sample_is_released_as_such")]),
+    mutant("a fixed number of steps kept", f"{MECHANISM}:_keep_steps",
+           ("np.flatnonzero(coins < np.uint64(threshold))",
+            "np.sort(np.argsort(coins)[: round(size * threshold / 2**53)])"),
+           by=[Caught(GAUSSIAN, "test_poisson_sampling_of_steps"),
+               Caught(GAUSSIAN, "test_a_step_is_kept_when_its_coin_is_below_the_threshold")]),
+    mutant("one coin too many", f"{MECHANISM}:_keep_steps", ("coins < np", "coins <= np"),
+           by=[Caught(GAUSSIAN, "test_a_step_is_kept_when_its_coin_is_below_the_threshold")]),
+    mutant("probability not rounded up for the account", f"{MECHANISM}:make_subsampled_gaussian",
+           ("    probability = threshold / 2**_COIN_BITS\n", ""),
+           by=[Caught(GAUSSIAN, "test_the_probability_is_rounded_up_to_the_coins_and_accounted_so")]),
+    # ---- noise
+    mutant("noise scaled by p", f"{MECHANISM}:make_subsampled_gaussian",
+           ("_add_noise(exact, scale, exponent)", "_add_noise(exact, scale * probability, exponent)"),
+           by=[Caught(GAUSSIAN, "test_noise_has_the_stated_scale_and_no_bias", (0.25,)),
+               Caught("audit/test_audit", "test_claims_hold_of_a_few_releases", ("no filter, p = 1/10",))]),
+    mutant("NumPy's noise", f"{MECHANISM}:_add_noise",
+           ("noise(values)", "np.random.normal(values, scale)"),
+           by=[Caught(GUARANTEES, "test_every_release_samples_and_adds_noise_anew"),
+               Caught(GAUSSIAN, "test_releases_lie_on_the_grid", (2.0**20, 0))]),
+    mutant("noise of whole numbers", f"{MECHANISM}:_noise_exponent",
+           ("return min(fine - _GRID_BITS, -resolution_bits)", "return -resolution_bits"),
+           by=[Caught(GAUSSIAN, "test_the_noise_grid_holds_the_signal_and_is_fine_beside_the_noise", (3.0, 0))]),
+    mutant("clamped after noise", f"{MECHANISM}:make_subsampled_gaussian",
+           ("_add_noise(exact, scale, exponent)", "np.maximum(_add_noise(exact, scale, exponent), 0.0)"),
+           by=[Caught(GAUSSIAN, "test_noise_has_the_stated_scale_and_no_bias", (1.0,))]),
+    mutant("scale not deflated for discrete noise", f"{MECHANISM}:_loss",
+           ("scale * _PROFILE_DEFLATION", "scale"),
+           by=[Caught(GAUSSIAN, "test_profiles_pay_for_discrete_noise")]),
+    mutant("rounding to the grid not accounted", f"{MECHANISM}:_after_rounding",
+           ("up(influence.l2 + up(step * up(math.sqrt(size))))", "influence.l2"),
+           by=[Caught(GAUSSIAN, "test_rounding_of_arbitrary_floats_is_paid_for")]),
+    # ---- accounting
+    mutant("ρ with the root missing", f"{SUBSAMPLED}:ExtremalLaw.approximate_zcdp",
+           ("Fraction(squared) *", "Fraction(squared**0.5) *"),
+           by=[Caught(GAUSSIAN, "test_everything_kept_is_the_gaussian_mechanism"),
+               Caught(GUARANTEES, "test_failure_probabilities_are_attained_tails")]),
+    mutant("δ′ off by one", f"{SUBSAMPLED}:ExtremalLaw._quantile_of_reach",
+           ("binomial_tail(k,", "binomial_tail(k + 1,"),
+           by=[Caught(GUARANTEES, "test_failure_probabilities_are_attained_tails")]),
+    mutant("δ′ dropped", f"{SUBSAMPLED}:ExtremalLaw._quantile_of_reach", (" if beyond else 0.0", " if False else 0.0"),
+           by=[Caught(GUARANTEES, "test_failure_probabilities_are_attained_tails")]),
+    mutant("δ dropped", f"{MECHANISM}:_epsilon_delta", ("(epsilon, delta) if", "(epsilon, 0.0) if"),
+           by=[Caught(GUARANTEES, "test_failure_probabilities_are_attained_tails")]),
+    mutant("amplified loss at p = 1", f"{MECHANISM}:make_subsampled_gaussian",
+           ("extremal_law(influence, probability, signal.size)",
+            "extremal_law(influence, probability * probability / 2, signal.size)"),
+           by=[Caught(GAUSSIAN, "test_everything_kept_is_the_gaussian_mechanism"),
+               Caught("audit/test_audit", "test_claims_hold_of_a_few_releases", ("p = 1",))]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MUTANTS, ids=lambda case: case.name)
+def test_mutants_are_caught(case):
+    for check in case.caught_by:
+        check()
+    for check in case.caught_by:
+        with mutated(case.target, *case.edits), pytest.raises((Exception, pytest.fail.Exception)) as failure:
+            check()
+        # Caught by what the test asserts, not because the mutant does not run.
+        assert not isinstance(failure.value, (NameError, SyntaxError, LookupError, AttributeError)), failure.value
+
+
+def test_the_sound_code_is_back_after_a_mutant():
+    function = find("accounting.influence:_individual")
+    sound = function.__code__
+    with mutated("accounting.influence:_individual", ("if replaced else cap", "if not replaced else cap")):
+        assert function.__code__ is not sound
+    assert function.__code__ is sound
+    with pytest.raises(LookupError, match="renew the mutant"):
+        broken_code(function, (("not in the source", ""),))
+
+
+def table() -> str:
+    lines = ["| Broken variant | Where | Caught by |", "|---|---|---|"]
+    for case in MUTANTS:
+        where = f"`{case.target.split(':')[0].replace('.', '/')}.py`, `{case.target.split(':')[1]}`"
+        tests = "<br>".join(f"`{check.file}.py::{check.test}`" for check in case.caught_by)
+        lines.append(f"| {case.name} | {where} | {tests} |")
+    return "\n".join(lines)
+
+
+def test_the_table_of_the_documentation_is_this_one():
+    page = Path(__file__).parents[2] / "docs" / "mutants.md"
+    assert table() in page.read_text(encoding="utf-8"), "run: python -m tests.mutants.test_mutants"
+    assert len({case.name for case in MUTANTS}) == len(MUTANTS)
+    assert all(first != second for first, second in itertools.pairwise(MUTANTS))
+    assert PACKAGE == "opendp_timeseries"
+
+
+if __name__ == "__main__":
+    print(table())
