@@ -62,7 +62,7 @@ class Labels:
 
 
 class EventColumns(NamedTuple):
-    """The two columns of an event log, as long as each other, without the rows that lack one of them.
+    """The columns of an event log, as long as each other, without the rows that lack one of them.
 
     Missing ``datetime64`` times are kept, as ``NaT``.
     """
@@ -71,9 +71,11 @@ class EventColumns(NamedTuple):
     times: NDArray[Any]
     aware: bool
     """Whether times are instants in UTC, rather than on a clock that the table does not name."""
+    by: NDArray[Any] | Labels | None = None
+    """What tells the series of a panel apart, if a column of it was asked for."""
 
 
-def read_columns(table: Any, *, identifier: str, time: str) -> EventColumns:
+def read_columns(table: Any, *, identifier: str, time: str, by: str | None = None) -> EventColumns:
     """Read the identifiers and times of an event log.
 
     Tables are mappings of equally long one-dimensional NumPy arrays, pandas data frames, Polars data and
@@ -88,6 +90,8 @@ def read_columns(table: Any, *, identifier: str, time: str) -> EventColumns:
     :param table: the event log.
     :param identifier: name of the column that tells individuals apart.
     :param time: name of the column of event times.
+    :param by: name of a column that tells series apart, integers or text as identifiers are; rows that lack it
+        are dropped.
     :raises TypeError: for a table of an unknown kind, or a column of a type that does not serve.
     :raises ValueError: for columns that are missing, ambiguous or of unequal length.
 
@@ -96,7 +100,8 @@ def read_columns(table: Any, *, identifier: str, time: str) -> EventColumns:
     >>> columns.identifiers.codes, columns.identifiers.names, columns.times
     (array([0, 1, 0]), ['ann', 'bob'], array([0, 1, 2]))
     """
-    return _read(_columns(table, (identifier, time)), identifier, time)
+    names = (identifier, time) if by is None else (identifier, time, by)
+    return _read(_columns(table, names), identifier, time, by)
 
 
 def check_schema(table: Any, *, identifier: str, time: str) -> None:
@@ -117,20 +122,22 @@ class _Column(NamedTuple):
     aware: bool = False
 
 
-def _read(columns: Iterable[_Column], identifier: str, time: str) -> EventColumns:
-    who, when = columns
-    if who.values is None or (not isinstance(who.values, Labels) and who.values.dtype.kind not in "iu"):
-        raise TypeError(_IDENTIFIER.format(name=identifier, dtype=who.dtype))
+def _read(columns: Iterable[_Column], identifier: str, time: str, by: str | None = None) -> EventColumns:
+    who, when, *which = columns
+    for column, name in zip((who, *which), (identifier, by), strict=False):
+        if column.values is None or (not isinstance(column.values, Labels) and column.values.dtype.kind not in "iu"):
+            raise TypeError(_IDENTIFIER.format(name=name, dtype=column.dtype))
     if when.values is None or isinstance(when.values, Labels) or when.values.dtype.kind not in "iuM":
         raise TypeError(_TIME.format(name=time, dtype=when.dtype))
-    missing = [column.missing for column in (who, when) if column.missing is not None]
-    if not any(mask.any() for mask in missing):
-        return EventColumns(who.values, when.values, when.aware)
-    present = ~np.logical_or.reduce(missing)
-    return EventColumns(who.values[present], when.values[present], when.aware)
+    missing = [column.missing for column in (who, when, *which) if column.missing is not None]
+    values = [who.values, when.values, *(column.values for column in which)]
+    if any(mask.any() for mask in missing):
+        present = ~np.logical_or.reduce(missing)
+        values = [column[present] for column in values]
+    return EventColumns(values[0], values[1], when.aware, *values[2:])
 
 
-def _columns(table: Any, names: tuple[str, str], *, schema_only: bool = False) -> list[_Column]:
+def _columns(table: Any, names: tuple[str, ...], *, schema_only: bool = False) -> list[_Column]:
     """Find the columns; of no rows, when only the schema is wanted."""
     pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")
     rows = slice(0, 0) if schema_only else slice(None)
@@ -170,12 +177,12 @@ def _arrays(table: Mapping[Any, Any], names: Sequence[str]) -> list[NDArray[Any]
                 "convert it with numpy.asarray, or give a data frame"
             )
     arrays = [table[name] for name in names]
-    if arrays[0].size != arrays[1].size:
-        raise ValueError(f"columns {names[0]!r} and {names[1]!r} must be equally long")
+    if any(array.size != arrays[0].size for array in arrays):
+        raise ValueError(f"columns {', '.join(map(repr, names))} must be equally long")
     return arrays
 
 
-def _polars_to_arrow(frame: Any, names: tuple[str, str], schema_only: bool) -> Any:
+def _polars_to_arrow(frame: Any, names: tuple[str, ...], schema_only: bool) -> Any:
     _import_pyarrow()
     schema = frame.collect_schema()
     _find(names, list(schema))
@@ -187,7 +194,7 @@ def _polars_to_arrow(frame: Any, names: tuple[str, str], schema_only: bool) -> A
     return frame.lazy().select(names).collect().to_arrow()
 
 
-def _stream_to_arrow(table: Any, names: tuple[str, str], schema_only: bool) -> Any:
+def _stream_to_arrow(table: Any, names: tuple[str, ...], schema_only: bool) -> Any:
     pyarrow = _import_pyarrow()
     if isinstance(table, pyarrow.RecordBatchReader):
         raise TypeError("a RecordBatchReader can be read only once; give a table, for instance by its read_all()")

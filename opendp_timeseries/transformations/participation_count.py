@@ -6,7 +6,7 @@ Proof: docs/proofs/participation_count.md.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,12 +21,14 @@ from opendp_timeseries.accounting.influence import count_influence, count_l1, co
 from opendp_timeseries.accounting.rounding import whole_distance
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.lazyframes import lazyframe_log
+from opendp_timeseries.panels import panel_keys, place_in_panel
 from opendp_timeseries.spaces import (
     EventLog,
     descriptor_of,
     individuals_replaced,
     influence_distance,
     influence_resolution,
+    series_of,
 )
 from opendp_timeseries.tables import read_columns
 from opendp_timeseries.transformations.capped_count import capped_count
@@ -46,6 +48,8 @@ def make_participation_count(
     *,
     participation_cap: int = check.REQUIRED,
     step_cap: int = 1,
+    by: str | None = None,
+    keys: Sequence[str] | Sequence[int] | None = None,
     time: str | None = None,
     output_metric: dp.Metric | None = None,
 ) -> dp.Transformation:
@@ -57,7 +61,12 @@ def make_participation_count(
     it depends on nothing but that individual's own records: removing one individual leaves what is kept of
     all the others exactly as it was. Rows without an identifier or time, or off the grid, are dropped.
 
-    The output is the domain ``vector_domain(atom_domain(T="i64"), size=grid.size)``.
+    With ``by`` and ``keys`` the result is a panel, one series per key, one after the other in the order of the
+    keys. The participation cap then holds over the whole panel: for an individual's pairs of key and step. Keys
+    are public and never come from the data; rows of other keys are dropped, and a key without rows has a series
+    of zeros.
+
+    The output is the domain ``vector_domain(atom_domain(T="i64"), size=grid.size)``, or ``len(keys)`` times that.
 
     :param input_domain: :func:`~opendp_timeseries.event_log_domain`, or the domain of a Polars LazyFrame in
         OpenDP's own Contexts.
@@ -67,6 +76,8 @@ def make_participation_count(
     :param grid: the public grid of time steps.
     :param participation_cap: ``I``, steps per individual; more than ``grid.size`` means ``grid.size``.
     :param step_cap: ``M``, events per individual and step.
+    :param by: the column that tells the series of a panel apart.
+    :param keys: the series of the panel: distinct strings, or distinct integers.
     :param time: the column of event times, of a LazyFrame only: an event-log domain names its own.
     :param output_metric: :func:`~opendp_timeseries.influence_distance` (default), which is what amplification
         by subsampling needs; ``dp.l1_distance(T=…)`` feeds OpenDP's own ``then_laplace``, ``dp.l2_distance(T=…)``
@@ -88,13 +99,16 @@ def make_participation_count(
         raise TypeError(f"grid ({grid!r}) must be given as a TimeGrid, not {type(grid).__name__}; use TimeGrid(…)")
     log, replaced = _event_log(input_domain, input_metric, time, grid)
     cap, per_step = _caps(participation_cap, step_cap)
+    panel = panel_keys(by, keys)
+    size = grid.size * len(panel)
 
     def function(table: Any) -> NDArray[np.int64]:
-        columns = read_columns(table, identifier=log.identifier, time=log.time)
+        columns = read_columns(table, identifier=log.identifier, time=log.time, by=by)
+        steps = grid.steps(columns.times, aware=columns.aware)
         return capped_count(
             columns.identifiers,
-            grid.steps(columns.times, aware=columns.aware),
-            size=grid.size,
+            steps if columns.by is None else place_in_panel(steps, columns.by, panel, grid.size),
+            size=size,
             participation_cap=cap,
             step_cap=per_step,
             key=_fresh_key(),
@@ -104,7 +118,8 @@ def make_participation_count(
         input_domain,
         input_metric,
         function,
-        size=grid.size,
+        size=size,
+        series=len(panel),
         participation_cap=cap,
         step_cap=per_step,
         replaced=replaced,
@@ -142,6 +157,7 @@ def count_transformation(
     function: Callable[[Any], NDArray[np.int64]],
     *,
     size: int,
+    series: int = 1,
     participation_cap: int,
     step_cap: int,
     replaced: bool,
@@ -152,7 +168,9 @@ def count_transformation(
     The function must let one individual change at most ``participation_cap`` steps, each by ``step_cap``.
     """
     cap, per_step = _caps(participation_cap, step_cap)
-    metric = influence_distance() if output_metric is None else output_metric
+    metric = influence_distance(series=series) if output_metric is None else output_metric
+    if influence_resolution(metric) is not None and series_of(metric) != series:
+        raise TypeError(f"output_metric ({metric}) must be influence_distance(series={series}), or left out")
     caps = {"participation_cap": cap, "step_cap": per_step, "size": size, "replaced": replaced}
     return dp.t.make_user_transformation(
         input_domain, input_metric, signal_domain("i64", size), metric, function, _stability(metric, caps)

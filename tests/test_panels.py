@@ -1,0 +1,114 @@
+"""Panels: one capped count over all series, filtered by series, released by key."""
+
+import numpy as np
+import opendp.prelude as dp
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import opendp_timeseries as ts
+
+GRID = ts.TimeGrid(size=3)
+ROWS = {
+    "id": np.array([1, 1, 2, 2, 3, 3, 4]),
+    "time": np.array([0, 1, 0, 0, 2, 9, 1]),
+    "venue": np.array(["a", "b", "a", "a", "c", "a", "elsewhere"]),
+}
+
+
+def panel(space, cap=6, keys=("a", "b", "c", "nobody"), **kwargs):
+    return space >> ts.then_participation_count(GRID, participation_cap=cap, by="venue", keys=keys, **kwargs)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        ROWS,
+        pd.DataFrame(ROWS),
+        pd.DataFrame(ROWS).astype({"venue": "category"}),
+        pa.table(ROWS),
+    ],
+)
+def test_series_of_listed_keys_in_their_order(log_space, table):
+    counts = np.array(panel(log_space)(table)).reshape(4, 3)
+    assert counts.tolist() == [[2, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0]]
+    counts = np.array(panel(log_space, keys=["c", "a"], step_cap=5)(table)).reshape(2, 3)
+    assert counts.tolist() == [[0, 0, 1], [3, 0, 0]]
+
+
+def test_integer_keys(log_space):
+    table = ROWS | {"venue": np.array([5, 6, 5, 5, 7, 5, 300], dtype=np.int16)}
+    keys = [5, np.int64(6), 7, 10**9]
+    assert list(panel(log_space, keys=keys)(table)) == [2, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0]
+    assert list(panel(log_space, keys=["5"])(table)) == [0, 0, 0]  # no text is there
+
+
+def test_rows_without_a_key_are_dropped(log_space):
+    frame = pd.DataFrame(ROWS)
+    frame["venue"] = frame["venue"].astype(object)
+    frame.loc[0, "venue"] = None
+    assert list(panel(log_space)(frame))[:3] == [1, 0, 0]
+
+
+def test_the_cap_is_over_the_whole_panel(log_space):
+    rng = np.random.default_rng(0)
+    table = {"id": np.zeros(500, dtype=int), "time": rng.integers(0, 3, 500), "venue": rng.choice(["a", "b", "c"], 500)}
+    kept = np.zeros(9)
+    for _ in range(400):
+        counts = np.array(panel(log_space, cap=2, keys=["a", "b", "c"])(table))
+        assert counts.sum() == 2
+        assert counts.max() == 1
+        kept += counts
+    # Each of the nine pairs is as likely: 400·2/9 = 89, sd 8.3; false alarm below 1e-8 each.
+    assert np.all(np.abs(kept - 400 * 2 / 9) < 50)
+
+
+def test_maps_know_the_panel(log_space):
+    count = panel(log_space, cap=7)
+    assert count.output_metric == ts.influence_distance(series=4)
+    assert count.map(1).l0 == 7
+    assert panel(log_space, cap=100).map(1).l0 == 12
+    assert panel(log_space, output_metric=dp.l1_distance(T=int)).map(1) == 6
+
+
+def test_from_log_to_releases_by_key(log_space):
+    keys = ["a", "b", "c", "nobody"]
+    measurement = (
+        panel(log_space, cap=2, keys=keys)
+        >> ts.then_circulant_filter(ts.gaussian_kernel(3, 0.5))
+        >> ts.then_subsampled_gaussian(0.0, sampling_probability=1.0, failure_probability=0.5)
+    )
+    releases = measurement(ROWS).by_key(keys)
+    assert list(releases) == keys
+    assert all(len(release) == release.size == 3 for release in releases.values())
+    assert releases["nobody"].values.tolist() == [0, 0, 0]
+    assert releases["b"].values.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"keys": None}, "must be given together"),
+        ({"by": None}, "must be given together"),
+        ({"keys": "abc"}, "must be a list"),
+        ({"keys": []}, "at least one"),
+        ({"keys": ["a", "a"]}, "distinct"),
+        ({"keys": ["a", 1]}, "all strings or all integers"),
+        ({"keys": [True]}, "all strings or all integers"),
+        ({"keys": [1.5]}, "all strings or all integers"),
+        ({"output_metric": "influence"}, "series=2"),
+    ],
+)
+def test_keys_are_checked_at_construction(log_space, change, message):
+    if "output_metric" in change:
+        change = {"output_metric": ts.influence_distance()}
+    good = {"by": "venue", "keys": ["a", "b"], "participation_cap": 2}
+    with pytest.raises((TypeError, ValueError), match=message):
+        ts.make_participation_count(*log_space, GRID, **(good | change))
+
+
+def test_a_column_that_cannot_tell_series_apart_is_refused_by_type(log_space):
+    with pytest.raises(dp.OpenDPException, match="column 'venue' of type float64"):
+        panel(log_space)(ROWS | {"venue": np.zeros(7)})
+    with pytest.raises(dp.OpenDPException, match="column 'venue' is missing"):
+        panel(log_space)({"id": ROWS["id"], "time": ROWS["time"]})
