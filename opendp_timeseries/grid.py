@@ -14,14 +14,14 @@ import math
 import re
 import zoneinfo
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries._validate import REQUIRED, integer, required
 
-__all__ = ["TimeGrid"]
+__all__ = ["StepRule", "TimeGrid"]
 
 # Every unit of datetime64 that has a fixed length, in attoseconds (the finest of them), coarsest first.
 _SECOND: Final = 10**18
@@ -53,6 +53,19 @@ _INSTANT: Final = re.compile(
     r"(?P<offset>Z|[+-]\d{2}:\d{2}(?::\d{2})?)?"
 )
 _MONTHS: Final = "months and years vary in length; steps have one fixed width"
+
+
+class StepRule(NamedTuple):
+    """How an instant becomes a step, in whole numbers: ``((tick - first) * factor + ahead) // divisor``.
+
+    It holds for ticks from ``first`` to ``stop - 1``, counted from 1970, UTC; all others are off the grid.
+    """
+
+    first: int
+    stop: int
+    factor: int
+    ahead: int
+    divisor: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -171,6 +184,22 @@ class TimeGrid:
             ticks, tick = self._to_utc(ticks, tick)
         return self._place(ticks, tick)
 
+    def step_rule(self, unit: str) -> StepRule:
+        """Return the arithmetic that places instants, for engines that do it themselves.
+
+        No intermediate value leaves 64 bits, for ticks on the grid of a unit that :meth:`check_times` admits.
+
+        :param unit: the unit of ticks, such as ``"us"``.
+        """
+        return self._rule(_UNITS[unit])
+
+    def clock_changes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the offsets of naive times from UTC, in seconds, and the local seconds at which they change.
+
+        ``offsets[k]`` holds from ``changes[k - 1]`` to ``changes[k]``, for all times that can be on the grid.
+        """
+        return _local_offsets(str(self.zone), *self._range())
+
     def instants(self) -> NDArray[Any]:
         """Return the start of every step: UTC ``datetime64``, or ``int64`` for a grid of integer steps."""
         steps = np.arange(self.size, dtype=np.int64)
@@ -229,17 +258,23 @@ class TimeGrid:
         end = self._origin + self.size * self._width
         return self._origin // _SECOND - _MARGIN, -(-end // _SECOND) + _MARGIN
 
-    def _place(self, ticks: NDArray[np.int64], tick: int) -> NDArray[np.int64]:
-        """Steps of instants given in ticks of ``tick`` attoseconds from 1970."""
-        # Edges are worked out in the data's own unit, in Python integers, and times are compared before they
-        # are subtracted or multiplied: what wraps is off the grid, and `_holds` made sure the rest cannot.
+    def _rule(self, tick: int) -> StepRule:
+        """The rule for ticks of ``tick`` attoseconds, worked out in Python integers."""
         first = -(-self._origin // tick)
         stop = -(-(self._origin + self.size * self._width) // tick)
-        on_grid = (ticks >= first) & (ticks < stop)
-        ahead = (ticks - np.int64(first)).view(np.uint64)
         common = math.gcd(tick, self._width)
-        ahead = ahead * np.uint64(tick // common) + np.uint64((first * tick - self._origin) // common)
-        ahead //= np.uint64(self._width // common)
+        ahead = (first * tick - self._origin) // common
+        return StepRule(first, stop, tick // common, ahead, self._width // common)
+
+    def _place(self, ticks: NDArray[np.int64], tick: int) -> NDArray[np.int64]:
+        """Steps of instants given in ticks of ``tick`` attoseconds from 1970."""
+        rule = self._rule(tick)
+        # Times are compared before they are subtracted or multiplied: what wraps is off the grid, and `_holds`
+        # made sure the rest cannot.
+        on_grid = (ticks >= rule.first) & (ticks < rule.stop)
+        ahead = (ticks - np.int64(rule.first)).view(np.uint64)
+        ahead = ahead * np.uint64(rule.factor) + np.uint64(rule.ahead)
+        ahead //= np.uint64(rule.divisor)
         return np.where(on_grid, ahead.view(np.int64), -1)
 
     def _to_utc(self, ticks: NDArray[np.int64], tick: int) -> tuple[NDArray[np.int64], int]:
@@ -250,7 +285,7 @@ class TimeGrid:
         first, last = low * per_second // seconds, high * per_second // seconds
         near = (ticks >= first) & (ticks <= last)
         local = np.where(near, ticks, first) * np.int64(seconds)
-        changes, offsets = _local_offsets(str(self.zone), low, high)
+        changes, offsets = self.clock_changes()
         offset = offsets[np.searchsorted(changes * per_second, local, side="right")]
         return np.where(near, local - offset * per_second, _INT64.min), min(tick, _SECOND)
 
