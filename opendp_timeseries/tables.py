@@ -130,7 +130,7 @@ def _read(columns: Iterable[_Column], identifier: str, time: str, by: str | None
     if when.values is None or isinstance(when.values, Labels) or when.values.dtype.kind not in "iuM":
         raise TypeError(_TIME.format(name=time, dtype=when.dtype))
     missing = [column.missing for column in (who, when, *which) if column.missing is not None]
-    values = [who.values, when.values, *(column.values for column in which)]
+    values: list[Any] = [who.values, when.values, *(column.values for column in which)]
     if any(mask.any() for mask in missing):
         present = ~np.logical_or.reduce(missing)
         values = [column[present] for column in values]
