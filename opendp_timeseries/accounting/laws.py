@@ -94,7 +94,7 @@ def multiples(step: Fraction, counts: NDArray[np.int64]) -> NDArray[np.float64]:
     """``step·counts``, rounded up; as it is where every product is a float."""
     products = up_fraction(step) * counts.astype(np.float64)
     exact = up_fraction(step) == step and step.numerator * int(counts[-1]) < 2**53
-    return products if exact else up_array(products)
+    return products if exact else np.where(counts > 0, up_array(products), 0.0)
 
 
 class _Lattice(NamedTuple):

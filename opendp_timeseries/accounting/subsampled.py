@@ -379,9 +379,10 @@ def epsilon_from_renyi(curve: Callable[[float], float], delta: float) -> float:
     """
 
     def at(alpha: float) -> float:
-        # The proposition solved for ε. What is subtracted is rounded down with the whole.
+        # The proposition solved for ε, rounded up.
         cost = (_order_cost(alpha) - math.log(delta)) / (alpha - 1)
-        return max(0.0, curve(alpha) + cost + 1e-13 * abs(cost))
+        bound = (curve(alpha) + cost) * _MARGIN + 1e-13 * abs(cost)
+        return math.inf if math.isnan(bound) else max(0.0, bound)
 
     return _best_over_orders(at)
 
@@ -397,5 +398,5 @@ def _best_over_orders(bound: Callable[[float], float]) -> float:
     coarse = [bound(1 + math.exp(x)) for x in grid]
     best = int(np.argmin(coarse))
     around = (float(grid[max(best - 1, 0)]), float(grid[min(best + 1, len(grid) - 1)]))
-    fine = minimize_scalar(lambda x: bound(1 + math.exp(x)), bounds=around, options={"xatol": 1e-8})
+    fine = minimize_scalar(lambda x: bound(1 + math.exp(x)), bounds=around, method="bounded", options={"xatol": 1e-8})
     return min(coarse[best], float(fine.fun))

@@ -1,0 +1,162 @@
+"""Laws from above: against exact binomials and enumeration, and the variants that are not from above."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opendp_timeseries.accounting import laws
+from tests.oracles import accounting as oracle
+
+probabilities = st.sampled_from([1e-6, 0.1, 0.5, 0.9, 1 - 2.0**-53, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("n", "p"), [(1, 0.3), (7, 1.0), (60, 0.1), (180, 1e-9), (1000, 0.02), (10**4, 0.5), (10**6, 0.1), (10**7, 1e-5)]
+)
+def test_binomial_is_just_above_the_truth(n, p):
+    law = laws.binomial(n, p)
+    deviation = np.sqrt(n * p * (1 - p))
+    asked = {law.first, int(n * p), min(n, int(n * p + 5 * deviation)), min(n, int(n * p + 20 * deviation))}
+    for k in sorted(asked):
+        truth = mp.binomial(n, k) * mp.mpf(p) ** k * (1 - mp.mpf(p)) ** (n - k)
+        got = law.weights[k - law.first]
+        # What lies below the first atom is moved to it, so there only the lower side is checked.
+        assert truth <= got + 1e-320, (k, got)
+        assert k == law.first > 0 or got <= truth * (1 + mp.mpf(2e-11)) + 1e-320
+    assert np.sum(law.weights) + law.beyond == pytest.approx(1, abs=1e-10)
+
+
+# The cases of SciPy's inverse tail that went wrong (scipy/scipy#22622 and others), and a tie.
+@pytest.mark.parametrize(
+    ("k", "n", "p"), [(20, 100, 0.01), (17, 100, 0.01), (19, 50, 0.02), (15, 10**4, 4e-5), (9, 10, 0.5), (0, 50, 1e-3)]
+)
+def test_tail_is_just_above_the_truth(k, n, p):
+    truth = oracle.binomial_tail(k, n, p)
+    assert truth <= laws.binomial_tail(k, n, p) <= truth * (1 + mp.mpf(2e-11))
+
+
+def test_tail_is_zero_only_where_it_is_impossible():
+    assert laws.binomial_tail(10, 10, 0.5) == 0
+    assert laws.binomial_tail(999, 1000, 1e-3) > 0, "the truth is 1e-3000"
+
+
+# --- the sum of what is kept of given squares ---
+
+
+def hinge_excess(law, squares, p):
+    """Largest of ``E(S−c)₊ / truth`` and least, over all ``c`` where it can change, and at ``c = 0``."""
+    truth = [(float(s), w) for s, w in oracle.kept_law(squares, p)]
+    at = sorted({0.0, *(s for s, _ in truth)})[:-1]
+    ratios = []
+    for c in at:
+        exact = mp.fsum(w * (mp.mpf(s) - c) for s, w in truth if s > c)
+        got = mp.fsum(mp.mpf(w) * (mp.mpf(v) - c) for v, w in zip(*law, strict=True) if v > c)
+        ratios.append(got / exact)
+    return min(ratios), max(ratios)
+
+
+def dominates(make, squares, p):
+    """Whether a law is from above: hinges generate the convex increasing functions."""
+    low, _ = hinge_excess(make(np.array(squares), p), squares, p)
+    return low >= 1 - 1e-12  # the truth here is summed from floats
+
+
+SQUARES = [
+    [1.0],
+    [1.0, 1.0, 1.0, 1.0],
+    [4.0, 1.0, 0.3, 0.3, 0.3, 1e-9],
+    [1.0, 0.999, 0.5, 0.2501, 0.0333],
+    [3e-11, 2.9e-11, 2.0e-11, 1.7e-11, 1e-11, 7e-12, 3e-12, 1e-12],
+    [0.7**j for j in range(8)],
+]
+
+
+@pytest.mark.parametrize("squares", SQUARES)
+@pytest.mark.parametrize("p", [1e-3, 0.1, 0.5, 1.0])
+def test_kept_sum_is_from_above_and_close(squares, p):
+    law = laws.kept_sum(np.array(squares), p)
+    assert dominates(laws.kept_sum, squares, p)
+    assert np.all(np.diff(law.values) > 0)
+    assert np.sum(law.weights * law.values) <= sum(squares) * p + squares[0] / 256 * p * (1 + 1e-6)
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=7), probabilities, st.sampled_from([8, 4096]))
+def test_kept_sum_is_from_above_at_random(squares, p, points):
+    # Few points, so that splitting onto neighbours is exercised.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(laws, "_MOST_POINTS", points)
+        assert dominates(laws.kept_sum, sorted(squares, reverse=True), p)
+
+
+def round_each_down(squares):
+    return np.floor(squares / squares[0] * 256).astype(np.int64)
+
+
+def round_prefixes_down(squares):
+    return np.diff(np.floor(np.cumsum(squares) / squares[0] * 256).astype(np.int64), prepend=0)
+
+
+def merge_down(x):
+    mass = np.pad(x.mass, (x.first % 2, 0))
+    mass = np.pad(mass, (0, len(mass) % 2))
+    return laws._Lattice(2 * x.step, x.first // 2, mass[::2] + mass[1::2], x.cut)
+
+
+def merge_upper_half_down(x):
+    """Splits, but onto the wrong neighbours in unequal parts: the mean falls."""
+    whole = laws._Lattice(x.step, x.first, x.mass, x.cut)
+    split, merged = COARSEN(whole), merge_down(whole)
+    mass = split.mass.copy()
+    mass[: len(merged.mass)] = (mass[: len(merged.mass)] + merged.mass) / 2
+    return split._replace(mass=mass)
+
+
+COARSEN = laws._coarsen
+BROKEN = [
+    ("_lattice_levels", round_each_down),
+    ("_lattice_levels", round_prefixes_down),
+    ("_coarsen", merge_down),
+    ("_coarsen", merge_upper_half_down),
+]
+
+
+@pytest.mark.parametrize(("name", "broken"), BROKEN, ids=lambda x: getattr(x, "__name__", x))
+def test_broken_variants_are_not_from_above(monkeypatch, name, broken):
+    monkeypatch.setattr(laws, "_MOST_POINTS", 16)
+    squares = SQUARES[3]
+    assert dominates(laws.kept_sum, squares, 0.3)
+    monkeypatch.setattr(laws, name, broken)
+    assert not dominates(laws.kept_sum, squares, 0.3)
+
+
+def test_cut_mass_is_kept_at_the_top(monkeypatch):
+    monkeypatch.setattr(laws, "_CUT", 1e-3)
+    squares = [1.0] * 8
+    assert dominates(laws.kept_sum, squares, 0.2)
+    monkeypatch.setattr(laws, "_LATTICE_MARGIN", 1.0)
+    law = laws.kept_sum(np.array(squares), 0.2)
+    assert not dominates(lambda *_: laws.Law(law.values[:-1], law.weights[:-1]), squares, 0.2)
+
+
+def test_vertex_sum():
+    n, m, r, p = 5, Fraction(1, 3), Fraction(1, 7), 0.3
+    law = laws.vertex_sum(n, m, r, p)
+    assert dominates(lambda *_: law, [1 / 3] * 5 + [1 / 7], p)
+    _, high = hinge_excess(law, [1 / 3] * 5 + [1 / 7], p)
+    assert high <= 1 + 1e-9
+    assert np.all(np.diff(law.values) >= 0)
+
+
+def test_multiples_are_exact_where_they_can_be():
+    counts = np.arange(1001)
+    np.testing.assert_array_equal(laws.multiples(Fraction(9, 4), counts), 2.25 * counts)
+    third = laws.multiples(Fraction(1, 3), counts)
+    assert all(Fraction(v) >= Fraction(int(k), 3) for v, k in zip(third, counts, strict=True))
+    assert np.all(third <= counts / 3 * (1 + 1e-15))

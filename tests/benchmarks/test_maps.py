@@ -1,0 +1,59 @@
+"""Privacy maps at I = 10⁴, once the law is cached, and making a law; run with ``pytest tests/benchmarks/test_maps.py``.
+
+Marks: a map under 5 ms, the one that solves for ε under 20 ms, making a law under 1 s (medians).
+"""
+
+import math
+
+import numpy as np
+import pytest
+
+from opendp_timeseries.accounting import subsampled
+from opendp_timeseries.accounting.influence import Influence, Majorant, count_influence
+
+STEPS, SIZE, P = 10**4, 10**5, 0.1
+
+
+def block(values):
+    a = np.sort(np.asarray(values, dtype=float))[::-1]
+    l2 = math.sqrt(math.fsum(a * a)) * (1 + 1e-12)
+    return Influence(l0=min(len(a), SIZE), l2=l2, linf=float(a[0]), majorant=Majorant(a))
+
+
+RAMP = np.exp(-(np.linspace(0, 5, 400) ** 2))
+INFLUENCES = {
+    "count": count_influence(1, participation_cap=STEPS, step_cap=1, size=SIZE, replaced=False),
+    "three people": count_influence(3, participation_cap=STEPS, step_cap=1, size=SIZE, replaced=False),
+    "block through a filter": block(np.concatenate([np.ones(STEPS - 400), RAMP, RAMP])),
+    "all values distinct": block(np.linspace(1e-6, 1, SIZE)),
+}
+SCALE = {name: 6 * influence.l2 * math.sqrt(P) * influence.individuals for name, influence in INFLUENCES.items()}
+MAPS = {
+    "delta": (lambda law, scale: law.delta(0.5, scale), 5e-3),
+    "epsilon": (lambda law, scale: law.epsilon(1e-6, scale), 20e-3),
+    "renyi": (lambda law, scale: law.renyi(8.0, scale), 5e-3),
+    "approximate_zcdp": (lambda law, scale: law.approximate_zcdp(1e-6, scale), 5e-3),
+}
+
+
+@pytest.mark.parametrize("name", INFLUENCES)
+@pytest.mark.parametrize("loss", MAPS)
+def test_map(benchmark, loss, name):
+    benchmark.group = loss
+    function, mark = MAPS[loss]
+    law = subsampled.extremal_law(INFLUENCES[name], P, SIZE)
+    benchmark.pedantic(function, (law, SCALE[name]), rounds=20, warmup_rounds=2)
+    assert benchmark.stats.stats.median < mark
+
+
+@pytest.mark.parametrize("name", INFLUENCES)
+def test_making_a_law(benchmark, name):
+    benchmark.group = "making a law"
+
+    def forget():
+        subsampled.extremal_law.cache_clear()
+        subsampled._individual.cache_clear()
+        return (INFLUENCES[name], P, SIZE), {}
+
+    benchmark.pedantic(subsampled.extremal_law, setup=forget, rounds=5)
+    assert benchmark.stats.stats.median < 1
