@@ -25,7 +25,7 @@ INFLUENCES = {
     "count": count_influence(1, participation_cap=STEPS, step_cap=1, size=SIZE, replaced=False),
     "three people": count_influence(3, participation_cap=STEPS, step_cap=1, size=SIZE, replaced=False),
     "block through a filter": block(np.concatenate([np.ones(STEPS - 400), RAMP, RAMP])),
-    "all values distinct": block(np.linspace(1e-6, 1, SIZE)),
+    "all values distinct": block(np.linspace(1e-6, 1, STEPS)),
 }
 SCALE = {name: 6 * influence.l2 * math.sqrt(P) * influence.individuals for name, influence in INFLUENCES.items()}
 MAPS = {
