@@ -42,6 +42,11 @@ from opendp_timeseries.transformations.participation_count import (
     make_participation_count,
     then_participation_count,
 )
+from opendp_timeseries.transformations.participation_histogram import (
+    make_participation_histogram,
+    share_above,
+    then_participation_histogram,
+)
 
 __version__ = "0.1.0"
 
@@ -54,6 +59,9 @@ __all__ = [  # in the order of the pipeline
     "Majorant",
     "make_participation_count",
     "then_participation_count",
+    "make_participation_histogram",
+    "then_participation_histogram",
+    "share_above",
     "make_assume_participation",
     "then_assume_participation",
     "Kernel",
@@ -79,6 +87,7 @@ __all__ = [  # in the order of the pipeline
 
 _register(
     make_participation_count,
+    make_participation_histogram,
     make_assume_participation,
     make_circulant_filter,
     make_fourier_coefficients,

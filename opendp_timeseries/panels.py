@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from opendp_timeseries.tables import Labels
 
-__all__ = ["panel_keys", "place_in_panel"]
+__all__ = ["Keys", "panel_keys", "place_in_panel"]
 
 Keys = Sequence[str] | Sequence[int]
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from opendp_timeseries._validate import integer
 from opendp_timeseries.tables import Labels
 
-__all__ = ["capped_count"]
+__all__ = ["capped_count", "participation"]
 
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
@@ -79,6 +79,29 @@ def capped_count(
         raise TypeError("key must be at least 16 secret random bytes, for instance secrets.token_bytes(16)")
     if steps.dtype.kind not in "iu":
         raise TypeError(f"steps of type {steps.dtype} must be integers; see TimeGrid.steps")
+    packed, bits, words = _sorted_rows(identifiers, steps, size, key)
+    counts = np.zeros(size, dtype=np.int64)
+    for rows in _chunks(packed, bits):
+        _add_rows(counts, rows, bits, caps, partial(_order, words=words, key=key))
+    return counts
+
+
+def participation(identifiers: NDArray[Any] | Labels, steps: NDArray[np.int64], *, size: int) -> Ints:
+    """Return in how many steps each individual takes part, those in none left out. Private: one number a person.
+
+    :param identifiers: as of :func:`capped_count`.
+    :param steps: as of :func:`capped_count`.
+    :param size: ``T``, number of steps.
+    """
+    packed, bits, _ = _sorted_rows(identifiers, steps, size, bytes(16))
+    people = packed[_firsts(packed)] >> np.int64(bits)
+    return _lengths(_firsts(people), people.size)
+
+
+def _sorted_rows(
+    identifiers: NDArray[Any] | Labels, steps: NDArray[np.int64], size: int, key: bytes
+) -> tuple[Ints, int, Callable[[Ints], Words]]:
+    """One integer for every row on the grid, sorted: the individual above the lowest ``bits``, the step in them."""
     bits = (size - 1).bit_length()
     codes, words = _people(identifiers, bits, key)
     if codes.shape != steps.shape or steps.ndim != 1:
@@ -86,10 +109,7 @@ def capped_count(
     packed = (codes << np.int64(bits)) | steps.astype(np.int64, copy=False)
     packed = packed[(steps >= 0) & (steps < size)]
     packed.sort()
-    counts = np.zeros(size, dtype=np.int64)
-    for rows in _chunks(packed, bits):
-        _add_rows(counts, rows, bits, caps, partial(_order, words=words, key=key))
-    return counts
+    return packed, bits, words
 
 
 class _Caps(NamedTuple):

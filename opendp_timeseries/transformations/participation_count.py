@@ -6,7 +6,7 @@ Proof: docs/proofs/participation_count.md.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from opendp_timeseries.accounting.influence import count_influence, count_l1, co
 from opendp_timeseries.accounting.rounding import whole_distance
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.lazyframes import lazyframe_log
-from opendp_timeseries.panels import panel_keys, place_in_panel
+from opendp_timeseries.panels import Keys, panel_keys, place_in_panel
 from opendp_timeseries.spaces import (
     EventLog,
     descriptor_of,
@@ -30,7 +30,7 @@ from opendp_timeseries.spaces import (
     influence_resolution,
     series_of,
 )
-from opendp_timeseries.tables import read_columns
+from opendp_timeseries.tables import Labels, read_columns
 from opendp_timeseries.transformations.capped_count import capped_count
 
 __all__ = ["make_participation_count", "then_participation_count"]
@@ -49,7 +49,7 @@ def make_participation_count(
     participation_cap: int = check.REQUIRED,
     step_cap: int = 1,
     by: str | None = None,
-    keys: Sequence[str] | Sequence[int] | None = None,
+    keys: Keys | None = None,
     time: str | None = None,
     output_metric: dp.Metric | None = None,
 ) -> dp.Transformation:
@@ -97,17 +97,16 @@ def make_participation_count(
     """
     if not isinstance(grid, TimeGrid):
         raise TypeError(f"grid ({grid!r}) must be given as a TimeGrid, not {type(grid).__name__}; use TimeGrid(…)")
-    log, replaced = _event_log(input_domain, input_metric, time, grid)
+    log, replaced = event_log(input_domain, input_metric, time, grid)
     cap, per_step = _caps(participation_cap, step_cap)
     panel = panel_keys(by, keys)
     size = grid.size * len(panel)
 
     def function(table: Any) -> NDArray[np.int64]:
-        columns = read_columns(table, identifier=log.identifier, time=log.time, by=by)
-        steps = grid.steps(columns.times, aware=columns.aware)
+        identifiers, positions = read_positions(table, log, grid, by, panel)
         return capped_count(
-            columns.identifiers,
-            steps if columns.by is None else place_in_panel(steps, columns.by, panel, grid.size),
+            identifiers,
+            positions,
             size=size,
             participation_cap=cap,
             step_cap=per_step,
@@ -127,7 +126,18 @@ def make_participation_count(
     )
 
 
-def _event_log(domain: dp.Domain, metric: dp.Metric, time: str | None, grid: TimeGrid) -> tuple[EventLog, bool]:
+def read_positions(
+    table: Any, log: EventLog, grid: TimeGrid, by: str | None, panel: Keys
+) -> tuple[NDArray[Any] | Labels, NDArray[np.int64]]:
+    """Read who and where in the (panel of) series, for every row; -1 for rows that are nowhere."""
+    columns = read_columns(table, identifier=log.identifier, time=log.time, by=by)
+    steps = grid.steps(columns.times, aware=columns.aware)
+    if columns.by is None:
+        return columns.identifiers, steps
+    return columns.identifiers, place_in_panel(steps, columns.by, panel, grid.size)
+
+
+def event_log(domain: dp.Domain, metric: dp.Metric, time: str | None, grid: TimeGrid) -> tuple[EventLog, bool]:
     """Say which columns are the event log, and whether distances count individuals replaced."""
     if isinstance(domain, LazyFrameDomain):
         return lazyframe_log(domain, metric, time, grid)

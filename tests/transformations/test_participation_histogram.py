@@ -1,0 +1,93 @@
+"""The private basis for choosing the cap: individuals by number of steps."""
+
+from collections import defaultdict
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+
+import opendp_timeseries as ts
+
+GRID = ts.TimeGrid(size=40)
+CAPS = [1, 5, 10]
+
+
+def histogram(space, **kwargs):
+    return space >> ts.then_participation_histogram(GRID, **({"caps": CAPS} | kwargs))
+
+
+@pytest.fixture
+def log():
+    rng = np.random.default_rng(0)
+    people = rng.zipf(1.4, 3000) % 300
+    return {"id": people, "time": rng.integers(-5, 50, 3000), "venue": rng.choice(["a", "b"], 3000)}
+
+
+def slowly(log, by=None):
+    steps = defaultdict(set)
+    for k, (who, when) in enumerate(zip(log["id"].tolist(), log["time"].tolist(), strict=True)):
+        if 0 <= when < 40:
+            steps[who].add((when, by and log[by][k]))
+    counts = [0] * (len(CAPS) + 1)
+    for some in steps.values():
+        counts[sum(len(some) > cap for cap in CAPS)] += 1
+    return counts
+
+
+def test_agrees_with_a_slow_count(log_space, log):
+    assert list(histogram(log_space)(log)) == slowly(log)
+    panel = histogram(log_space, by="venue", keys=["a", "b"])
+    assert list(panel(log)) == slowly(log, "venue")
+    assert slowly(log) != slowly(log, "venue")
+
+
+def test_one_individual_is_in_one_entry(log_space, log):
+    whole = np.array(histogram(log_space)(log))
+    for person in np.unique(log["id"])[:60]:
+        others = log["id"] != person
+        change = whole - np.array(histogram(log_space)({name: column[others] for name, column in log.items()}))
+        assert np.abs(change).sum() <= 1
+
+
+def test_maps(log_space):
+    assert histogram(log_space).map(3) == 3
+    assert histogram(log_space, output_metric=dp.l2_distance(T=float)).map(3) == 3.0
+    replaced = log_space[0], dp.change_one_distance()
+    assert histogram(replaced).map(1) == 2
+    assert histogram(replaced, output_metric=dp.l2_distance(T=float)).map(1) == pytest.approx(2**0.5, rel=1e-15)
+
+
+def test_chosen_cap_from_a_shared_budget(log_space, log):
+    context = ts.compositor(
+        log,
+        domain=log_space[0],
+        privacy_unit=(log_space[1], 1),
+        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
+        split_by_weights=[1, 9],
+    )
+    noisy = context.query().participation_histogram(GRID, caps=CAPS).laplace().release()
+    shares = ts.share_above(noisy)
+    assert np.all(np.diff(shares) <= 0)
+    truth = ts.share_above(slowly(log))
+    # Laplace noise of scale 10 on about 200 individuals; false alarm below 1e-8.
+    assert np.all(np.abs(shares - truth) < 1)
+
+
+def test_share_above_is_total():
+    assert ts.share_above([0, 0]).tolist() == [0.0]
+    assert ts.share_above([-5, 3, -1]).tolist() == [1.0, 0.0]
+
+
+@pytest.mark.parametrize("caps", [[], [0], [3, 2], [2, 2], [1.5], [True]])
+def test_caps_must_ascend(log_space, caps):
+    with pytest.raises((TypeError, ValueError), match="caps"):
+        ts.make_participation_histogram(*log_space, GRID, caps=caps)
+
+
+def test_other_refusals(log_space):
+    with pytest.raises(TypeError, match="caps must be given"):
+        ts.make_participation_histogram(*log_space, GRID)
+    with pytest.raises(TypeError, match="output_metric"):
+        histogram(log_space, output_metric=ts.influence_distance())
+    with pytest.raises(TypeError, match="TimeGrid"):
+        ts.make_participation_histogram(*log_space, 40, caps=CAPS)
