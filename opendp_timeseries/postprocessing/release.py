@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries import _validate as check
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["Release"]
 
@@ -69,6 +72,12 @@ class Release:
             f"Release({len(self)} of {self.size} steps kept with probability {self.sampling_probability:.6g},"
             f" noise scale {self.scale:.6g})"
         )
+
+    def plot(self, **options: Any) -> Axes:
+        """Draw the noisy values and their interpolation; see :func:`.plot.plot_release` for the options."""
+        from opendp_timeseries.postprocessing.plot import plot_release
+
+        return plot_release(self, **options)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain Python objects, ready for ``json.dumps``; :meth:`from_dict` reads them back exactly."""
