@@ -29,7 +29,7 @@ def read_csv_log(path: Path, *, identifier: str, time: str, zone: str) -> dict[s
     :raises ValueError: if a column is not in the header.
     """
     local = zoneinfo.ZoneInfo(zone) if zone != "UTC" else _UTC
-    with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
+    with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
         rows = csv.reader(file)
         header = next(rows, [])
         where = [_position(header, name, path) for name in (identifier, time)]

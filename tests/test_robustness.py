@@ -22,6 +22,7 @@ import pyarrow as pa
 import pytest
 
 import opendp_timeseries as ts
+from opendp_timeseries.files import read_csv_log
 
 INTEGER = ts.TimeGrid(size=12)
 HOURS = ts.TimeGrid(start="2020-03-28T20:00", step="1h", size=12, zone="Europe/Paris")  # the clock changes
@@ -138,7 +139,8 @@ def a_pandas_frame(rng, n, grid):
         who[np.ma.getmaskarray(native)] = pd.NA
     elif who.dtype.kind == "S":
         who = pd.Categorical([str(name) for name in who.tolist()])
-    frame = pd.DataFrame({"id": who})
+    # The schema is public: pandas is not left to make one of the rows.
+    frame = pd.DataFrame({"id": pd.Series(who, dtype=object) if who.dtype == object else who})
     unit = rng.choice(["s", "ms", "us", "ns"])  # the units of pandas
     frame["time"] = integers(rng, n, "i8") if grid.is_integer else ticks(rng, n, unit).view(f"datetime64[{unit}]")
     if rng.random() < 0.5:
@@ -235,6 +237,17 @@ def test_refusals_of_a_schema_quote_names_and_types_only():
         assert secret not in str(refused.value), type(table)
         cause = refused.value.__cause__ or refused.value.__context__
         assert secret not in repr(cause)
+
+
+def test_names_that_are_not_utf8_stay_different_people(tmp_path):
+    # Decoded with replacement characters, Müller and Möller of a Latin-1 file would be one person, and one of them
+    # left out would change twice as many steps as the cap allows.
+    path = tmp_path / "log.csv"
+    path.write_bytes(b"id,time\n" + b"M\xfcller,2020-03-28T23:00\nM\xf6ller,2020-03-28T23:00\n" * 2)
+    log = read_csv_log(path, identifier="id", time="time", zone="UTC")
+    assert len(set(log["id"].tolist())) == 2
+    grid = ts.TimeGrid(start="2020-03-28T20:00", step="1h", size=12, zone="UTC")
+    assert sum(count(grid)(log)) == 4
 
 
 def test_what_is_made_on_the_way_shows_no_rows():
