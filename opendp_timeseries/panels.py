@@ -53,6 +53,7 @@ def place_in_panel(steps: NDArray[np.int64], by: NDArray[Any] | Labels, keys: Ke
     :param keys: the keys of the panel, in order.
     :param size: steps of one series.
     """
+    # proof: panel-rows
     if isinstance(by, Labels):
         number = {key: k for k, key in enumerate(keys)}
         numbers = np.array([number.get(name, -1) for name in by.names] + [-1], dtype=np.int64)
@@ -64,3 +65,4 @@ def place_in_panel(steps: NDArray[np.int64], by: NDArray[Any] | Labels, keys: Ke
             if isinstance(key, int) and limits.min <= key <= limits.max:
                 which[by == by.dtype.type(key)] = k
     return np.where((steps >= 0) & (which >= 0), which * size + steps, -1)
+    # end proof: panel-rows

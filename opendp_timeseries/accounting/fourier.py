@@ -44,9 +44,11 @@ def influence_l2(influence: Influence, size: int, frequencies: int, *, entry_err
     :param frequencies: ``k``.
     :param entry_error: how far any entry of the matrix that is applied may be from the ideal basis.
     """
+    # proof: coefficients-influence
     l1 = up(min(influence.l0 * influence.linf, math.sqrt(influence.l0) * influence.l2), 2)
     one = coefficients_l2(size, frequencies, l0=influence.l0, l1=l1, l2=influence.l2, entry_error=entry_error)
     return up(influence.individuals * one) if influence.individuals and one else 0.0
+    # end proof: coefficients-influence
 
 
 def influence_l1(influence: Influence, size: int, frequencies: int, *, entry_error: float = 0.0) -> float:
@@ -68,6 +70,7 @@ def coefficients_l2(size: int, frequencies: int, *, l0: int, l1: float, l2: floa
     :param entry_error: as in :func:`influence_l2`; it moves each of ``n`` coefficients by at most
         ``entry_error·‖v‖₁``.
     """
+    # proof: coefficients-norm
     steps = min(l0, size)
     if steps == 0 or l1 == 0.0 or l2 == 0.0:
         return 0.0
@@ -75,6 +78,7 @@ def coefficients_l2(size: int, frequencies: int, *, l0: int, l1: float, l2: floa
     spread = math.sqrt(_row_sums(size, n)[steps - 1]) * l2
     ideal = min(spread, math.sqrt(n / size) * l1)
     return up((ideal + math.sqrt(n) * entry_error * l1) * (1.0 + 8 * _EPS))
+    # end proof: coefficients-norm
 
 
 def coefficients_l1(size: int, frequencies: int, *, l0: int, l1: float, l2: float, entry_error: float = 0.0) -> float:
@@ -92,6 +96,7 @@ def _l1_from_l2(l2: float, frequencies: int) -> float:
 @lru_cache(maxsize=8)
 def _row_sums(size: int, n: int) -> NDArray[np.float64]:
     """Upper bounds on ``min(1, top_s(|P|))`` for ``s = 1 … size``."""
+    # proof: dirichlet-sums
     shift = np.arange(size)
     shift = np.minimum(shift, size - shift)
     # The numerator's argument is reduced modulo π by exact integers, to at most π/2 in size: then sine and
@@ -104,3 +109,4 @@ def _row_sums(size: int, n: int) -> NDArray[np.float64]:
     sums = np.minimum(sums, 1.0)
     sums.flags.writeable = False
     return sums
+    # end proof: dirichlet-sums

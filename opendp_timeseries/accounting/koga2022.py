@@ -75,10 +75,12 @@ def theorem2(kept: int, participation_cap: int, sampling_probability: float) -> 
     :param sampling_probability: ``p``.
     :return: a probability, zero only where it is exactly zero.
     """
+    # proof: theorem-2
     kept = check.integer("kept", kept, minimum=0)
     cap = check.integer("participation_cap", participation_cap, minimum=0)
     p = check.probability("sampling_probability", sampling_probability)
     return binomial_tail(kept, cap, p) if p > 0.0 else 0.0
+    # end proof: theorem-2
 
 
 def corollary1(failure_probability: float, participation_cap: int, sampling_probability: float) -> float:
@@ -89,11 +91,13 @@ def corollary1(failure_probability: float, participation_cap: int, sampling_prob
     :param sampling_probability: ``p``.
     :return: ``I′``, in general not a whole number.
     """
+    # proof: corollary-1
     tail = check.real("failure_probability", failure_probability, above=0.0, below=1.0)
     cap = check.integer("participation_cap", participation_cap, minimum=0)
     p = check.probability("sampling_probability", sampling_probability)
     # Ten roundings at most, all of non-negative terms, each of one unit in the last place.
     return min(up_fraction(cap), up((cap * p + math.sqrt(cap / 2.0 * -math.log(tail))) * (1.0 + 10 * _EPS)))
+    # end proof: corollary-1
 
 
 def kept_steps(alpha: float, participation_cap: int) -> int:
@@ -145,8 +149,10 @@ def theorem4(alpha: float, sampling_probability: float, filter: FilterConstants)
     :param sampling_probability: ``p``.
     :param filter: the filter's constants.
     """
+    # proof: theorem-4
     _, log_tail = _chernoff(alpha, sampling_probability, filter, filter.norm**2 / filter.row_energy)
     return _probability(2.0 * filter.stable_rank, log_tail)
+    # end proof: theorem-4
 
 
 def theorem4_sharper(alpha: float, sampling_probability: float, filter: FilterConstants) -> float:
@@ -159,6 +165,7 @@ def theorem4_sharper(alpha: float, sampling_probability: float, filter: FilterCo
     :param sampling_probability: ``p``.
     :param filter: the filter's constants.
     """
+    # proof: theorem-4-sharper
     ratio = filter.norm**2 / filter.row_energy
     x, log_tail = _chernoff(alpha, sampling_probability, filter, ratio)
     if x <= 1.0 or sampling_probability == 0.0:
@@ -168,6 +175,7 @@ def theorem4_sharper(alpha: float, sampling_probability: float, filter: FilterCo
     correction = math.expm1(-(x - 1.0) * c) / math.expm1(-c * x * math.log(x))
     correction = min(1.0, correction * (1.0 + 64 * _EPS * x / (x - 1.0)))
     return _probability(filter.stable_rank * correction, log_tail)
+    # end proof: theorem-4-sharper
 
 
 def fixed_pair(alpha: float, participation_cap: int, sampling_probability: float, filter: FilterConstants) -> float:
@@ -183,14 +191,17 @@ def fixed_pair(alpha: float, participation_cap: int, sampling_probability: float
     :param sampling_probability: ``p``.
     :param filter: the filter's constants.
     """
+    # proof: fixed-pair
     cap = check.integer("participation_cap", participation_cap, minimum=1)
     ratio = max(filter.norm**2 * cap / filter.l1_norm**2, filter.norm**2 / filter.row_energy)
     _, log_tail = _chernoff(alpha, sampling_probability, filter, ratio)
     return _probability(1.0, log_tail)
+    # end proof: fixed-pair
 
 
 def _chernoff(alpha: float, p: float, filter: FilterConstants, ratio: float) -> tuple[float, float]:
     """Return ``x`` and an upper bound on ``p·ratio·(x − 1 − x·ln x)``; (0, 0) claims nothing."""
+    # proof: chernoff
     alpha = check.real("alpha", alpha, above=0.0)
     p = check.probability("sampling_probability", p)
     if p == 0.0:
@@ -203,6 +214,7 @@ def _chernoff(alpha: float, p: float, filter: FilterConstants, ratio: float) -> 
     # slope of the exponent in x is −ln x, so that the rounding of x is covered by the same allowance.
     rate = p * ratio
     return x, rate * (x - 1.0 - x * math.log(x)) + 8 * _EPS * rate * (x + x * math.log(x))
+    # end proof: chernoff
 
 
 def _probability(factor: float, log_tail: float) -> float:
@@ -271,8 +283,10 @@ class SensitivityBound:
         :func:`with_filter`, or of :func:`without_filter` with ``min(kI, T)`` in place of ``I``. For
         individuals that are replaced, ``min(2I, T)`` stands in place of ``I``.
         """
+        # proof: larger-distances
         square = check.integer("factor", factor, minimum=1) ** 2
         return SensitivityBound(up(self.usual * square), up(self.worst * square), self.failure)
+        # end proof: larger-distances
 
     def zero_concentrated(self, scale: float) -> tuple[float, float]:
         """Return ``(ρ, δ′)``: the release is ``δ′``-approximately ``ρ``-zero-concentrated private.
@@ -298,6 +312,7 @@ class SensitivityBound:
             proved below 1 only, and checked here against the exact profile): nothing is proved there; the
             form ``"mixture"`` of :meth:`least_scale` has no such condition.
         """
+        # proof: corollary-2
         epsilon = check.real("epsilon", epsilon, above=0.0)
         share = check.real("share", share, above=0.0, below=1.0)
         if form not in ("printed", "capped"):
@@ -308,6 +323,7 @@ class SensitivityBound:
                 f" ({epsilon * math.sqrt(self.worst / self.usual):g}) at share ({share:g}); use mixture_delta"
             )
         return min(1.0, up(share + self._failure_cost(epsilon, form)))
+        # end proof: corollary-2
 
     def mixture_delta(self, epsilon: float, scale: float) -> float:
         """Return ``(1−δ′)·δ_G(ε; √usual/σ) + δ′·δ_G(ε; √worst/σ)``, valid without any condition.
@@ -318,11 +334,13 @@ class SensitivityBound:
         :param epsilon: ``ε``, at least 0.
         :param scale: ``σ``.
         """
+        # proof: mixture
         epsilon = check.real("epsilon", epsilon, minimum=0.0)
         ratios = np.array([_squared_ratio(self.usual, scale), _squared_ratio(self.worst, scale)])
         usual, worst = gaussian_delta(epsilon, ratios).tolist()
         # Written as an increase, so that an upper bound on δ′ gives an upper bound on δ.
         return min(1.0, up(usual + self.failure * up(max(0.0, worst - usual)), 2))
+        # end proof: mixture
 
     def least_scale(self, epsilon: float, delta: float, form: Form = "printed") -> float:
         """Return the noise ``σ`` that this bound needs for ``(ε, δ)``, or infinity where it proves nothing.
@@ -351,6 +369,7 @@ class SensitivityBound:
         :param scale: ``σ``.
         :param delta: ``δ``, in (0, 1).
         """
+        # proof: least-epsilon
         grid = np.geomspace(1e-6, 16.0, 300)
         above = next((k for k, e in enumerate(grid) if self.least_scale(float(e), delta) <= scale), None)
         if above is None:
@@ -360,6 +379,7 @@ class SensitivityBound:
             middle = (low + high) / 2.0
             low, high = (low, middle) if self.least_scale(middle, delta) <= scale else (middle, high)
         return high
+        # end proof: least-epsilon
 
     def _failure_cost(self, epsilon: float, form: Form) -> float:
         """``δ′·F`` rounded up."""
@@ -368,6 +388,7 @@ class SensitivityBound:
     def _factor(self, epsilon: float, form: Form) -> float:
         """``e^{ε/α} − e^ε`` rounded up, as ``e^ε·(e^{ε(1/α−1)} − 1)``."""
         # 1/α − 1 = √(worst/usual) − 1 without cancellation, as (w − u)/(u·(√(w/u) + 1)).
+        # proof: corollary-2-factor
         excess = (self.worst - self.usual) / (self.usual * (math.sqrt(self.worst / self.usual) + 1.0))
         try:
             factor = math.exp(epsilon) * math.expm1(epsilon * excess)
@@ -375,15 +396,18 @@ class SensitivityBound:
             factor = math.inf
         factor = up(factor * (1.0 + 16 * _EPS * (1.0 + epsilon * (1.0 + excess))))
         return min(1.0, factor) if form == "capped" else factor
+        # end proof: corollary-2-factor
 
     def _proved(self, epsilon: float, share: float, form: Form) -> bool:
         """Whether the classical theorem holds where the corollaries' proof uses it."""
         # Where F is capped at 1 the proof bounds P(release ∈ S | failure) by 1 and asks nothing at ε/α; an
         # event of probability zero asks nothing either.
+        # proof: corollary-2-proved
         only_usual = self.failure == 0.0 or (form == "capped" and self._factor(epsilon, form) >= 1.0)
         return classical_holds(epsilon, share) and (
             only_usual or classical_holds(up(epsilon * math.sqrt(self.worst / self.usual), 3), share)
         )
+        # end proof: corollary-2-proved
 
 
 def without_filter(kept: int, participation_cap: int, sampling_probability: float) -> SensitivityBound:
@@ -465,6 +489,7 @@ def proposition1(
     :param form: as for :meth:`SensitivityBound.delta`.
     :raises ValueError: where the classical Gaussian theorem does not hold at the larger ``ε``.
     """
+    # proof: proposition-1
     true_cap = check.integer("true_cap", true_cap, minimum=math.ceil(claimed.worst))
     growth = Fraction(true_cap) / Fraction(claimed.worst)
     usual, failure = Fraction(claimed.usual) * growth, claimed.failure
@@ -473,6 +498,7 @@ def proposition1(
     actual = SensitivityBound(up_fraction(usual), up_fraction(true_cap), failure)
     larger = up(check.real("epsilon", epsilon, above=0.0) * up_sqrt(growth))
     return Guarantee(larger, actual.delta(larger, share, form))
+    # end proof: proposition-1
 
 
 # --- The Gaussian mechanism, for comparison ---
@@ -484,10 +510,12 @@ def classical_holds(epsilon: float, delta: float) -> bool:
     The theorem (Dwork & Roth 2014, Theorem A.1) is proved for ``ε < 1`` only; at ``ε = 8, δ = 1e-4`` it is
     false.
     """
+    # proof: classical-gaussian
     epsilon = check.real("epsilon", epsilon, above=0.0)
     delta = check.real("delta", delta, above=0.0, below=1.0)
     ratio = up(epsilon * epsilon / (2.0 * math.log(1.25 / delta)) * (1.0 + 8 * _EPS))
     return bool(gaussian_delta(epsilon, np.array([ratio]))[0] <= delta)
+    # end proof: classical-gaussian
 
 
 def classical_scale(epsilon: float, delta: float, squared_sensitivity: float) -> float:
@@ -504,7 +532,9 @@ def classical_scale(epsilon: float, delta: float, squared_sensitivity: float) ->
 
 
 def _classical(epsilon: float, delta: float, squared_sensitivity: float) -> float:
+    # proof: classical-noise
     return up(math.sqrt(squared_sensitivity * 2.0 * math.log(1.25 / delta)) / epsilon * (1.0 + 8 * _EPS))
+    # end proof: classical-noise
 
 
 def analytic_scale(epsilon: float, delta: float, squared_sensitivity: float) -> float:

@@ -102,6 +102,7 @@ def make_koga2022(
         with_filter(alpha, 1, sampling_probability, constants, tail)  # refuses what the paper does not cover
 
     def privacy_map(d_in: Any) -> tuple[float, float]:
+        # proof: algorithm-1
         influence = as_influence(d_in)
         if influence.individuals == 0:
             return 0.0, 0.0
@@ -111,6 +112,7 @@ def make_koga2022(
         else:
             bound = with_filter(alpha, steps, sampling_probability, constants, tail)
         return loss(bound.times(factor), float(scale))
+        # end proof: algorithm-1
 
     return dp.m.make_user_measurement(*signal, measure, mechanism.invoke, privacy_map)
 
@@ -121,8 +123,10 @@ def _steps_and_factor(influence: Influence, size: int, *, joined: bool) -> tuple
     Theorem 2 counts the steps that *any* of the ``k`` individuals is in; Theorem 4 bounds the norm of a sum of ``k``
     vectors with ``I`` steps each. In either, one step changes by at most ``kM``.
     """
+    # proof: algorithm-1-steps
     steps = min(influence.l0 * (influence.individuals if joined else 1), size)
     return steps, math.ceil(influence.linf) * influence.individuals
+    # end proof: algorithm-1-steps
 
 
 def _loss(measure: dp.Measure, delta: float | None) -> Callable[[SensitivityBound, float], tuple[float, float]]:

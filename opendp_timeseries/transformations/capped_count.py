@@ -93,15 +93,18 @@ def participation(identifiers: NDArray[Any] | Labels, steps: NDArray[np.int64], 
     :param steps: as of :func:`capped_count`.
     :param size: ``T``, number of steps.
     """
+    # proof: participation
     packed, bits, _ = _sorted_rows(identifiers, steps, size, bytes(16))
     people = packed[_firsts(packed)] >> np.int64(bits)
     return _lengths(_firsts(people), people.size)
+    # end proof: participation
 
 
 def _sorted_rows(
     identifiers: NDArray[Any] | Labels, steps: NDArray[np.int64], size: int, key: bytes
 ) -> tuple[Ints, int, Callable[[Ints], Words]]:
     """One integer for every row on the grid, sorted: the individual above the lowest ``bits``, the step in them."""
+    # proof: packed-rows
     bits = (size - 1).bit_length()
     codes, words = _people(identifiers, bits, key)
     if codes.shape != steps.shape or steps.ndim != 1:
@@ -110,6 +113,7 @@ def _sorted_rows(
     packed = packed[(steps >= 0) & (steps < size)]
     packed.sort()
     return packed, bits, words
+    # end proof: packed-rows
 
 
 class _Caps(NamedTuple):
@@ -123,6 +127,7 @@ def _people(identifiers: NDArray[Any] | Labels, bits: int, key: bytes) -> tuple[
     A word is made from the identifier alone, and decides the order of steps. A number must only tell
     individuals apart: those of wide identifiers shift with who else is there.
     """
+    # proof: individuals-apart
     if isinstance(identifiers, Labels):
         names = identifiers.names
         return identifiers.codes, lambda codes: _name_words(map(names.__getitem__, codes.tolist()), key)
@@ -132,6 +137,7 @@ def _people(identifiers: NDArray[Any] | Labels, bits: int, key: bytes) -> tuple[
     if identifiers.size == 0 or (-limit <= int(identifiers.min()) and int(identifiers.max()) < limit):
         return identifiers.astype(np.int64, copy=False), lambda codes: codes.view(np.uint64)
     return _narrow(identifiers.astype(np.uint64, copy=False), bits + 1)
+    # end proof: individuals-apart
 
 
 def _narrow(identifiers: Words, lost_bits: int) -> tuple[Ints, Callable[[Ints], Words]]:
@@ -140,6 +146,7 @@ def _narrow(identifiers: Words, lost_bits: int) -> tuple[Ints, Callable[[Ints], 
     The high bits of a product do so in one pass, where they differ for all the identifiers that are there
     (checked, as merging two individuals would break the cap). Else, which is rare, the rank does.
     """
+    # proof: wide-identifiers
     known = np.sort(identifiers)
     known = known[_firsts(known)]
     for multiplier in _WIDE_MULTIPLIERS:
@@ -150,6 +157,7 @@ def _narrow(identifiers: Words, lost_bits: int) -> tuple[Ints, Callable[[Ints], 
             ranked, names = numbers[order].view(np.int64), known[order]
             return codes, partial(_look_up, ranked, names)
     return np.searchsorted(known, identifiers), lambda codes: known[codes]
+    # end proof: wide-identifiers
 
 
 def _look_up(numbers: Ints, words: Words, codes: Ints) -> Words:
@@ -158,13 +166,16 @@ def _look_up(numbers: Ints, words: Words, codes: Ints) -> Words:
 
 def _name_words(names: Iterator[str], key: bytes) -> Words:
     """Hash names, each by itself, so that a name has one word in every table."""
+    # proof: name-words
     encoded = map(operator.methodcaller("encode", "utf-8", "surrogatepass"), names)
     hashes = map(partial(hashlib.blake2b, digest_size=8, key=key[:64]), encoded)
     return np.frombuffer(b"".join(map(operator.methodcaller("digest"), hashes)), dtype="<u8").astype(np.uint64)
+    # end proof: name-words
 
 
 def _chunks(packed: Ints, bits: int) -> Iterator[Ints]:
     """Cut sorted rows into pieces that hold all the rows of their individuals."""
+    # proof: whole-individuals
     start = 0
     while start < packed.size:
         stop = start + _CHUNK
@@ -173,10 +184,12 @@ def _chunks(packed: Ints, bits: int) -> Iterator[Ints]:
             stop += int(np.searchsorted(packed[stop:], last, side="right"))
         yield packed[start:stop]
         start = stop
+    # end proof: whole-individuals
 
 
 def _add_rows(counts: Ints, rows: Ints, bits: int, caps: _Caps, order: Callable[[Ints, Ints, Ints], Words]) -> None:
     """Add the capped rows of some individuals to the counts."""
+    # proof: caps
     firsts = _firsts(rows)  # of every (individual, step)
     pairs = rows[firsts]
     events = np.minimum(_lengths(firsts, rows.size), caps.events)
@@ -191,6 +204,7 @@ def _add_rows(counts: Ints, rows: Ints, bits: int, caps: _Caps, order: Callable[
         kept[capped] = _smallest(hashes, lengths[over], caps.steps)
         steps, events = steps[kept], events[kept]
     np.add.at(counts, steps, events)
+    # end proof: caps
 
 
 def _smallest(hashes: Words, lengths: Ints, cap: int) -> NDArray[np.bool_]:
@@ -199,6 +213,7 @@ def _smallest(hashes: Words, lengths: Ints, cap: int) -> NDArray[np.bool_]:
     :param hashes: below 2^48, individual after individual.
     :param lengths: number of hashes of each individual.
     """
+    # proof: smallest-hashes
     groups = np.arange(lengths.size, dtype=np.uint64) << np.uint64(_HASH_BITS)
     keyed = hashes | np.repeat(groups, lengths)
     begins = np.cumsum(lengths) - lengths
@@ -213,6 +228,7 @@ def _smallest(hashes: Words, lengths: Ints, cap: int) -> NDArray[np.bool_]:
         room = cap - np.add.reduceat(keyed < limit, begins, dtype=np.int64)
         kept &= ~equal | (rank <= np.repeat(room, lengths))
     return kept
+    # end proof: smallest-hashes
 
 
 def _order(people: Ints, lengths: Ints, steps: Ints, *, words: Callable[[Ints], Words], key: bytes) -> Words:
@@ -221,10 +237,12 @@ def _order(people: Ints, lengths: Ints, steps: Ints, *, words: Callable[[Ints], 
     Each individual has a SplitMix64 sequence (Steele, Lea & Flood 2014) that starts from their keyed word,
     and a step is given the term of that number.
     """
+    # proof: keyed-order
     first, second = np.frombuffer(hashlib.blake2b(key, digest_size=16).digest(), dtype="<u8").astype(np.uint64)
     starts = _mix(words(people) ^ first) + second
     sequence = np.repeat(starts, lengths) + steps.view(np.uint64) * _MULTIPLIERS[0]
     return _mix(sequence) >> np.uint64(64 - _HASH_BITS)
+    # end proof: keyed-order
 
 
 def _mix(words: Words) -> Words:

@@ -66,8 +66,10 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
         )
 
     def function(values: Any) -> NDArray[np.float64]:
+        # proof: filter-function
         parts = np.split(np.asarray(values), series)
         return np.concatenate([circular_convolve(part, kernel, input_bits=resolution) for part in parts])
+        # end proof: filter-function
 
     output_metric, stability = _stability(input_metric, kernel, resolution, series)
     return dp.t.make_user_transformation(
@@ -100,6 +102,7 @@ def _resolution(domain: dp.Domain, metric: dp.Metric, atom: str) -> int:
 
 
 def _stability(metric: dp.Metric, kernel: Kernel, resolution: int, series: int) -> tuple[dp.Metric, Any]:
+    # proof: filter-map
     kind = lp_kind(metric)
     if kind is None:
         output = influence_distance(resolution + kernel.bits, series=series)
@@ -107,6 +110,7 @@ def _stability(metric: dp.Metric, kernel: Kernel, resolution: int, series: int) 
     if kind[0] == "l1":
         return dp.l1_distance(T="f64"), lambda d_in: filtered_l1(d_in, kernel)
     return dp.l2_distance(T="f64"), lambda d_in: filtered_l2(d_in, kernel)
+    # end proof: filter-map
 
 
 then_circulant_filter = then(make_circulant_filter)

@@ -107,8 +107,10 @@ def make_fourier_coefficients(
     basis = _DyadicBasis.of(space.size, k)
 
     def function(values: Any) -> NDArray[np.float64]:
+        # proof: fourier-function
         signal = np.clip(np.nan_to_num(np.asarray(values).astype(np.float64)), -_LARGEST, _LARGEST)
         return basis.coefficients(np.rint(signal * 2.0**resolution).astype(np.int64), resolution)
+        # end proof: fourier-function
 
     return dp.t.make_user_transformation(
         input_domain,
@@ -158,6 +160,7 @@ class _DyadicBasis:
     def of(cls, size: int, frequencies: int) -> _DyadicBasis:
         # Exactness: a row of an orthonormal matrix has Σ_t |F_t| ≤ √T, and rounding adds at most T units to it.
         # So with √T·2^bits + T ≤ 2^33 and digits of at most 2^20, no partial sum exceeds 2^53.
+        # proof: fourier-basis
         room = 2.0 ** (53 - _DIGIT_BITS) - size
         bits = min(30, math.floor(math.log2(room / math.sqrt(size)) - 1e-9)) if room > 0 else 0
         if bits < 1:
@@ -172,13 +175,16 @@ class _DyadicBasis:
             np.rint(amplitude * np.cos(angles)),
             np.rint(amplitude * np.sin(angles)),
         )
+        # end proof: fourier-basis
 
     @property
     def entry_error(self) -> float:
         """How far an entry is at most from the ideal basis."""
         # Half a unit by rounding; before it, sine and cosine are within 8 units in the last place of 1 and
         # the amplitude is at most 2^31: far below 2^-14 of a unit.
+        # proof: fourier-entry-error
         return (0.5 + 2.0**-14) * 2.0**-self.bits
+        # end proof: fourier-entry-error
 
     def coefficients(self, numerators: NDArray[np.int64], resolution: int) -> NDArray[np.float64]:
         """Apply the basis to the signal ``numerators·2**-resolution``: exact but for one final rounding.
@@ -187,6 +193,7 @@ class _DyadicBasis:
         """
         # The lower digits are in [0, 2^20); the last keeps the sign, and is within ±2^20 as its exponent has
         # reached the resolution.
+        # proof: fourier-digits
         totals = [0] * (2 * self.frequencies - 1)
         rest = numerators
         for exponent in range(0, resolution + _DIGIT_BITS, _DIGIT_BITS):
@@ -197,8 +204,10 @@ class _DyadicBasis:
         # Division of Python integers rounds once, correctly; for counts the quotient is exact.
         unit = 1 << (self.bits + resolution)
         return np.array([total / unit for total in totals], dtype=np.float64)
+        # end proof: fourier-digits
 
     def _exact_sums(self, digits: NDArray[np.float64]) -> list[float]:
+        # proof: fourier-sums
         sums = [self.constant * float(digits.sum())]
         step = np.arange(self.size)
         at = np.zeros(self.size, dtype=np.int64)
@@ -206,16 +215,20 @@ class _DyadicBasis:
             at = (at + step) % self.size
             sums += [float(self.cosine[at] @ digits), float(self.sine[at] @ digits)]
         return sums
+        # end proof: fourier-sums
 
     def rounding(self, resolution: int) -> float:
         """How far the final rounding moves the difference of two results, in each coefficient."""
+        # proof: fourier-rounding
         if resolution == 0:
             return 0.0
         largest = (math.sqrt(self.size) + self.size * self.entry_error) * _LARGEST
         return 2.0 * largest * 2.0**-53 * (1.0 + 2.0**-20)
+        # end proof: fourier-rounding
 
 
 def _stability(metric: dp.Metric, output: dp.Metric, basis: _DyadicBasis, resolution: int) -> Callable[[Any], float]:
+    # proof: fourier-map
     size, k, error = basis.size, basis.frequencies, basis.entry_error
     n = 2 * k - 1
     to_l1 = lp_kind(output) == ("l1", "f64")
@@ -236,6 +249,7 @@ def _stability(metric: dp.Metric, output: dp.Metric, basis: _DyadicBasis, resolu
         return up(moved + rounding) if moved and rounding else moved
 
     return stability
+    # end proof: fourier-map
 
 
 def fourier_series(coefficients: NDArray[np.float64], size: int) -> NDArray[np.float64]:

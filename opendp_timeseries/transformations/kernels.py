@@ -53,6 +53,7 @@ class Kernel:
     name: str = "taps"
 
     def __post_init__(self) -> None:
+        # proof: kernel-taps
         bits = integer("bits", self.bits, minimum=0, maximum=40)
         given = np.asarray(self.numerators)
         if given.dtype.kind not in "iu":
@@ -71,6 +72,7 @@ class Kernel:
         fixed = np.frombuffer(given.astype("<i8").tobytes(), dtype="<i8")
         object.__setattr__(self, "numerators", fixed)
         object.__setattr__(self, "bits", bits)
+        # end proof: kernel-taps
 
     @property
     def size(self) -> int:
@@ -98,10 +100,12 @@ class Kernel:
 
         This is the shape that the magnitude majorant needs (theory 3).
         """
+        # proof: decreasing-kernel
         q, half = self.numerators, self.size // 2 + 1
         return bool(
             q.min() >= 0 and np.array_equal(q[1:], q[:0:-1]) and np.all(np.diff(q[:half]) <= 0),
         )
+        # end proof: decreasing-kernel
 
     @cached_property
     def _digest(self) -> bytes:

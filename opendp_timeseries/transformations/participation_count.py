@@ -103,6 +103,7 @@ def make_participation_count(
     size = grid.size * len(panel)
 
     def function(table: Any) -> NDArray[np.int64]:
+        # proof: count-function
         identifiers, positions = read_positions(table, log, grid, by, panel)
         return capped_count(
             identifiers,
@@ -112,6 +113,7 @@ def make_participation_count(
             step_cap=per_step,
             key=_fresh_key(),
         )
+        # end proof: count-function
 
     return count_transformation(
         input_domain,
@@ -130,11 +132,13 @@ def read_positions(
     table: Any, log: EventLog, grid: TimeGrid, by: str | None, panel: Keys
 ) -> tuple[NDArray[Any] | Labels, NDArray[np.int64]]:
     """Read who and where in the (panel of) series, for every row; -1 for rows that are nowhere."""
+    # proof: read-positions
     columns = read_columns(table, identifier=log.identifier, time=log.time, by=by)
     steps = grid.steps(columns.times, aware=columns.aware)
     if columns.by is None:
         return columns.identifiers, steps
     return columns.identifiers, place_in_panel(steps, columns.by, panel, grid.size)
+    # end proof: read-positions
 
 
 def event_log(domain: dp.Domain, metric: dp.Metric, time: str | None, grid: TimeGrid) -> tuple[EventLog, bool]:
@@ -149,7 +153,9 @@ def event_log(domain: dp.Domain, metric: dp.Metric, time: str | None, grid: Time
 
 def _fresh_key() -> bytes:
     """Return a new secret key: one for every release. Tests replace this function to inject theirs."""
+    # proof: fresh-key
     return secrets.token_bytes(16)
+    # end proof: fresh-key
 
 
 def _caps(participation_cap: Any, step_cap: Any) -> tuple[int, int]:
@@ -188,6 +194,7 @@ def count_transformation(
 
 
 def _stability(metric: dp.Metric, caps: dict[str, Any]) -> Callable[[int], Any]:
+    # proof: count-map
     if influence_resolution(metric) == 0:
         return partial(count_influence, **caps)
     kind = lp_kind(metric)
@@ -197,6 +204,7 @@ def _stability(metric: dp.Metric, caps: dict[str, Any]) -> Callable[[int], Any]:
     if kind[1] == "f64":
         return partial(distance, **caps)
     return lambda individuals: whole_distance(distance(individuals, **caps), kind[1])
+    # end proof: count-map
 
 
 then_participation_count = then(make_participation_count)

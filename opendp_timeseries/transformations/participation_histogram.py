@@ -71,8 +71,10 @@ def make_participation_histogram(
     panel = panel_keys(by, keys)
 
     def function(table: Any) -> NDArray[np.int64]:
+        # proof: histogram-function
         steps = participation(*read_positions(table, log, grid, by, panel), size=grid.size * len(panel))
         return np.bincount(np.searchsorted(edges, steps), minlength=len(edges) + 1).astype(np.int64)
+        # end proof: histogram-function
 
     metric = dp.l1_distance(T=int) if output_metric is None else output_metric
     output = signal_domain("i64", len(edges) + 1)
@@ -94,6 +96,7 @@ def _edges(caps: Any) -> NDArray[np.int64]:
 
 def _stability(metric: dp.Metric, size: int, *, replaced: bool) -> Callable[[int], Any]:
     # One individual is one in one entry; one who is replaced may move to another. That is a count with caps 1 and 1.
+    # proof: histogram-map
     kind = lp_kind(metric)
     if kind is None or kind[1] not in ("f64", "i32", "i64", "u32", "u64"):
         raise TypeError(f"output_metric ({metric}) must be dp.l1_distance(T=…) or dp.l2_distance(T=…), T float or int")
@@ -104,6 +107,7 @@ def _stability(metric: dp.Metric, size: int, *, replaced: bool) -> Callable[[int
         return moved if kind[1] == "f64" else whole_distance(moved, kind[1])
 
     return stability_map
+    # end proof: histogram-map
 
 
 def share_above(histogram: ArrayLike) -> NDArray[np.float64]:
