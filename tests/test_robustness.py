@@ -194,6 +194,12 @@ def test_one_person_with_a_million_events(request, capfd, caplog):
     assert sum(count(grid)(log)) <= 6
 
 
+def test_what_is_no_name_is_nobody_and_is_not_asked():
+    who = np.empty(len(ODD_OBJECTS), dtype=object)
+    who[:] = ODD_OBJECTS
+    assert sum(count()({"id": who, "time": np.zeros(len(who), dtype=int)})) == 1  # the text among them
+
+
 def test_a_log_of_no_rows_releases_every_step():
     # Field case 11: an empty step is a step, and gets its own noise.
     empty = {"id": np.empty(0, dtype=int), "time": np.empty(0, dtype=int)}
