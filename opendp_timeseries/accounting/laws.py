@@ -19,10 +19,9 @@ from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up, up_array, up
 
 __all__ = ["Binomial", "Law", "binomial", "binomial_tail", "kept_sum", "multiples", "vertex_sum"]
 
-# The lattice of `kept_sum` divides the largest number into this many parts; sums are kept on at most so many
-# points, beyond which the lattice doubles its step; and tails below this mass are cut.
-_LEVEL_BITS: Final = 8
-_MOST_POINTS: Final = 4096
+# `kept_sum` keeps sums on at most so many points, beyond which its lattice doubles its step, and cuts tails
+# below this mass.
+_MOST_POINTS: Final = 2048
 _CUT: Final = 1e-60
 _LATTICE_MARGIN: Final = 1 + 1e-10
 
@@ -118,14 +117,16 @@ def kept_sum(squares: NDArray[np.float64], p: float) -> Law:
     :param squares: positive numbers in descending order, finite.
     :param p: in (0, 1].
     """
-    counts = np.bincount(_lattice_levels(squares))
+    # The finer, the fewer the numbers: some 2²⁰ points in all, before sums are formed.
+    bits = min(max(20 - len(squares).bit_length(), 8), 14)
+    counts = np.bincount(_lattice_levels(squares, bits))
     levels = np.flatnonzero(counts[1:]) + 1
     parts = [_kept_copies(int(level), int(counts[level]), p) for level in levels]
     while len(parts) > 1:
         odd = parts[len(parts) & ~1 :]
         parts = [_sum(x, y) for x, y in zip(parts[::2], parts[1::2], strict=False)] + odd
     step, first, mass, cut = parts[0]
-    unit = squares[0] * (1 + 2.0**-50) / 2**_LEVEL_BITS
+    unit = squares[0] * (1 + 2.0**-50) / 2**bits
     values = np.arange(first, first + len(mass)) * float(step) * unit
     if cut > 0:
         values = np.append(values, float(levels @ counts[levels]) * unit)
@@ -133,13 +134,13 @@ def kept_sum(squares: NDArray[np.float64], p: float) -> Law:
     return Law(values[mass > 0], mass[mass > 0] * _LATTICE_MARGIN)
 
 
-def _lattice_levels(squares: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Whole numbers with prefix sums just above those of ``2**_LEVEL_BITS · squares/squares[0]``."""
-    # In fixed point, so that prefix sums are exact; the largest number is 2**bits exactly.
-    bits = min(40, 62 - len(squares).bit_length())
-    units = np.ceil(squares / squares[0] * (1 + 2.0**-51) * 2.0**bits)
-    prefix = np.cumsum(np.minimum(units, 2.0**bits).astype(np.int64))
-    return np.diff(-(-prefix >> (bits - _LEVEL_BITS)), prepend=0)
+def _lattice_levels(squares: NDArray[np.float64], bits: int) -> NDArray[np.int64]:
+    """Whole numbers with prefix sums just above those of ``2**bits · squares/squares[0]``."""
+    # In fixed point, so that prefix sums are exact; the largest number is 2**fine exactly.
+    fine = min(40, 62 - len(squares).bit_length())
+    units = np.ceil(squares / squares[0] * (1 + 2.0**-51) * 2.0**fine)
+    prefix = np.cumsum(np.minimum(units, 2.0**fine).astype(np.int64))
+    return np.diff(-(-prefix >> (fine - bits)), prepend=0)
 
 
 def _kept_copies(level: int, count: int, p: float) -> _Lattice:

@@ -85,7 +85,7 @@ class ExtremalLaw:
     >>> round(law.renyi(2.0, scale=2.0), 6)
     0.280067
     >>> law.approximate_zcdp(1e-6, scale=2.0)
-    (0.875..., 3.64...e-07)
+    (0.875, 3.73...e-07)
     """
 
     _steps: int

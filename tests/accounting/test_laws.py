@@ -83,7 +83,7 @@ def test_kept_sum_is_from_above_and_close(squares, p):
     law = laws.kept_sum(np.array(squares), p)
     assert dominates(laws.kept_sum, squares, p)
     assert np.all(np.diff(law.values) > 0)
-    assert np.sum(law.weights * law.values) <= sum(squares) * p + squares[0] / 256 * p * (1 + 1e-6)
+    assert np.sum(law.weights * law.values) <= sum(squares) * p + squares[0] * 2.0**-14 * p * (1 + 1e-6)
 
 
 @settings(derandomize=True, deadline=None, max_examples=60)
@@ -95,12 +95,12 @@ def test_kept_sum_is_from_above_at_random(squares, p, points):
         assert dominates(laws.kept_sum, sorted(squares, reverse=True), p)
 
 
-def round_each_down(squares):
-    return np.floor(squares / squares[0] * 256).astype(np.int64)
+def round_each_down(squares, bits):
+    return np.floor(squares / squares[0] * 2.0**bits).astype(np.int64)
 
 
-def round_prefixes_down(squares):
-    return np.diff(np.floor(np.cumsum(squares) / squares[0] * 256).astype(np.int64), prepend=0)
+def round_prefixes_down(squares, bits):
+    return np.diff(np.floor(np.cumsum(squares) / squares[0] * 2.0**bits).astype(np.int64), prepend=0)
 
 
 def merge_down(x):

@@ -286,7 +286,7 @@ def test_scales_through_filters_are_near_the_lower_bound(width, steps, p):
     scale = least_scale(lambda s: law.delta(0.5, s))
     below = oracle.block_profile_below(block, p)
     # Rounding the oracle's squares down costs up to 0.1% of the scale; less noise than this is not private.
-    assert below(0.5, scale / 1.0015, gaussian_delta) > 1e-4
+    assert below(0.5, scale / 1.001, gaussian_delta) > 1e-4
 
 
 # --- the cases of users of similar libraries (design/cases.md, D and E) ---
