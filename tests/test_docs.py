@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
+import opendp_timeseries as ts
 from opendp_timeseries.__main__ import main
 
 ROOT = Path(__file__).parents[1]
@@ -79,6 +80,15 @@ def test_links_resolve(page):
     targets = [match["target"].partition("#")[0] for match in LINK.finditer(text)]
     local = [target for target in targets if target and "://" not in target and not target.startswith("mailto:")]
     assert [target for target in local if not (page.parent / target).exists()] == []
+
+
+def test_every_public_name_is_on_the_api_page():
+    described = (DOCS / "api.md").read_text("utf-8")
+    names = [name.replace("then_", "make_", 1) for name in ts.__all__]
+    modules = [getattr(ts, name).__module__ for name in ts.__all__]
+    # Described by itself, or with all of its module.
+    missing = [n for n, module in zip(names, modules, strict=True) if n not in described and module not in described]
+    assert missing == []
 
 
 @pytest.mark.parametrize(
