@@ -54,7 +54,7 @@ def filtered_influence(influence: Influence, kernel: Taps, series: int = 1) -> I
 
     A signal of several series, filtered each by itself, is a filter too: its Gram matrix is block diagonal, so the
     restricted norms stand; and the worst individual has all steps in one series, as long as they fit there
-    (docs/proofs/circulant_filter.md, panels).
+    (docs/proofs/circulant_filter.md and magnitude_majorant.md, panels).
 
     One individual is carried through the filter, and the number of individuals stays: a sum of ``k`` vectors
     within a bound is within ``k`` times that bound (theory 3), and filtering ``k`` individuals at once
@@ -155,7 +155,7 @@ def _rearranged(majorant: Majorant, kernel: Taps) -> tuple[NDArray[np.float64], 
     """Majorant after a symmetric decreasing filter, and its Euclidean norm, rounded up (theory 3).
 
     The worst vector has its magnitudes ``a`` on the cycle in the order 0, 1, -1, 2, -2, …, the largest in
-    the middle (rearrangement on the cycle; docs/proofs/circulant_filter.md).
+    the middle (rearrangement on the cycle; docs/proofs/magnitude_majorant.md).
     """
     # proof: rearranged
     size, values = len(kernel.numerators), majorant.values[: len(kernel.numerators)]
