@@ -8,6 +8,12 @@ available to OpenDP's ``Context.query()``.
 from opendp_timeseries._opendp import register as _register
 from opendp_timeseries.accounting.influence import Influence, Majorant
 from opendp_timeseries.budget import compositor, split_budget
+from opendp_timeseries.combinators import (
+    make_renyiDP_to_approxDP,
+    make_repeat,
+    make_zCDP_to_renyiDP,
+    then_repeat,
+)
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.measurements.subsampled_gaussian import (
     make_subsampled_gaussian,
@@ -76,11 +82,15 @@ __all__ = [  # in the order of the pipeline
     "then_fourier_coefficients",
     "invert_fourier",
     "fourier_series",
+    "make_repeat",
+    "then_repeat",
     "make_subsampled_gaussian",
     "then_subsampled_gaussian",
     "Release",
     "interpolate",
     "interpolated",
+    "make_zCDP_to_renyiDP",
+    "make_renyiDP_to_approxDP",
     "compositor",
     "split_budget",
 ]
@@ -91,5 +101,6 @@ _register(
     make_assume_participation,
     make_circulant_filter,
     make_fourier_coefficients,
+    make_repeat,
     make_subsampled_gaussian,
 )

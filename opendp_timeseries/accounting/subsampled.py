@@ -48,6 +48,8 @@ __all__ = ["ExtremalLaw", "delta_from_renyi", "epsilon_from_renyi", "extremal_la
 # Sums and products of a few thousand rounded terms err by far less.
 _MARGIN: Final = 1 + 1e-11
 _TINY_MARGIN: Final = 1 + 1e-15
+# OpenDP's conversion of zCDP overflows beyond.
+_MOST_RHO: Final = 1e290
 # Changes beyond this are unbounded for all we say: their squares, and sums of these, would overflow.
 _LARGEST: Final = 1e140
 
@@ -201,6 +203,8 @@ class ExtremalLaw:
         if _is_noiseless(scale) or self._most == math.inf:
             return math.inf, attained
         rho = up_fraction(Fraction(squared) * Fraction(self._factor) / (2 * Fraction(scale) ** 2))
+        if rho > _MOST_RHO:
+            return math.inf, attained
         return (max(rho, LOWEST_BOUND) if rho > 0 else 0.0), attained
         # end proof: approximate-zcdp
 
