@@ -38,8 +38,10 @@ def make_zCDP_to_renyiDP(measurement: dp.Measurement) -> dp.Measurement:  # noqa
     _needs(measurement, "ZeroConcentratedDivergence", dp.zero_concentrated_divergence())
 
     def privacy_map(d_in: Any) -> Any:
+        # proof: zcdp-curve
         rho = measurement.map(d_in)
         return lambda alpha: up(rho * check.real("alpha", alpha, above=1.0)) if rho else 0.0
+        # end proof: zcdp-curve
 
     return _with_loss(measurement, dp.renyi_divergence(), privacy_map)
 
@@ -57,8 +59,10 @@ def make_renyiDP_to_approxDP(measurement: dp.Measurement) -> dp.Measurement:  # 
     _needs(measurement, "RenyiDivergence", dp.renyi_divergence())
 
     def privacy_map(d_in: Any) -> Any:
+        # proof: curve-profile
         curve = measurement.map(d_in)
         return privacy_profile(lambda epsilon: delta_from_renyi(curve, epsilon))
+        # end proof: curve-profile
 
     return _with_loss(measurement, dp.smoothed_max_divergence(), privacy_map)
 
@@ -103,7 +107,9 @@ def make_repeat(input_domain: dp.Domain, input_metric: dp.Metric, times: int) ->
     atom = "f64" if space.atom.startswith("f") else "i64"
 
     def function(values: Any) -> NDArray[Any]:
+        # proof: repeated-signal
         return np.tile(np.asarray(values), copies)
+        # end proof: repeated-signal
 
     return dp.t.make_user_transformation(
         input_domain,
@@ -121,6 +127,7 @@ def repeated(influence: Influence, times: int) -> Influence:
     The copies of a difference have ``times`` as many entries, the same largest one, and are majorised by every
     entry of the majorant ``times`` times: the largest ``k`` of the copies are copies of the largest ``⌈k/times⌉``.
     """
+    # proof: repeated-influence
     majorant = influence.majorant
     return replace(
         influence,
@@ -128,6 +135,7 @@ def repeated(influence: Influence, times: int) -> Influence:
         l2=up(influence.l2 * up_sqrt(times)),
         majorant=None if majorant is None else Majorant(np.repeat(majorant.values, times)),
     )
+    # end proof: repeated-influence
 
 
 then_repeat = then(make_repeat)
