@@ -11,6 +11,7 @@ What was found is in ``docs/reproduction.md``.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -24,6 +25,7 @@ from scipy.special import ndtr
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.filtering import row_energy, spectral_norm, stable_rank
+from opendp_timeseries.accounting.fourier import influence_l2
 from opendp_timeseries.accounting.koga2022 import (
     FilterConstants,
     analytic_scale,
@@ -217,9 +219,14 @@ def fourier(problem: Problem, frequencies: int | None = None, *, exact: bool = F
     :param exact: take the exact privacy profile, and count only what one individual's few steps can move in low
         frequencies; else the classical theorem and the norm of the whole change, as in the paper.
     """
-    whole = _gaussian_scale(problem, float(problem.participation_cap), exact)
-    k = frequencies or best_frequencies(problem.truth, lambda _: whole)
+    per_unit = _gaussian_scale(problem, 1.0, exact)
     count = problem.count(None if exact else dp.l2_distance(T=float))
+    moved = count.map(1)
+
+    def noise_sd(k: int) -> float:
+        return per_unit * (influence_l2(moved, problem.size, k) if exact else moved)
+
+    k = frequencies or _best_frequencies(problem, noise_sd)
     coefficients = count >> then_fourier_coefficients(k)
     scale = _gaussian_scale(problem, coefficients.map(1) ** 2, exact)
     return Mechanism(
@@ -241,7 +248,7 @@ def fourier_laplace(problem: Problem, frequencies: int | None = None) -> Mechani
     def noise_sd(k: int) -> float:  # ‖Fv‖₁ ≤ √(2k−1)·‖v‖₂, and √2 is the standard deviation of Laplace noise
         return math.sqrt(2.0 * (2 * k - 1) * problem.participation_cap) / problem.epsilon
 
-    k = frequencies or best_frequencies(problem.truth, noise_sd)
+    k = frequencies or _best_frequencies(problem, noise_sd)
     count = problem.count(dp.l2_distance(T=float))
     coefficients = count >> then_fourier_coefficients(k, output_metric=dp.l1_distance(T=float))
     scale = dp.binary_search_param(
@@ -320,6 +327,12 @@ def subsampled(problem: Problem, *, filtered: bool) -> Mechanism:
 
 def _gaussian_scale(problem: Problem, squared_sensitivity: float, exact: bool) -> float:
     return (analytic_scale if exact else classical_scale)(problem.epsilon, problem.delta, squared_sensitivity)
+
+
+def _best_frequencies(problem: Problem, noise_sd: Callable[[int], float]) -> int:
+    """Return the best ``k`` for the truth, of which the signal is an observation with noise of its own."""
+    observation = math.sqrt(np.mean((problem.signal - problem.truth) ** 2))
+    return best_frequencies(problem.truth, lambda k: math.hypot(noise_sd(k), observation))
 
 
 def _fourier_name(k: int, asked: int | None) -> str:
