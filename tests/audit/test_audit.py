@@ -1,13 +1,14 @@
 """No claim of a map is below what real releases show, and exact claims are within a factor of 2 of it.
 
 At least 20,000 releases of every case, of every output measure that it has. A right package raises a false alarm in
-less than ``ALPHA`` = 1e-9 runs of all cases together; see :mod:`tests.audit.releases`.
+less than ``ALPHA`` = 1e-9 of the runs of all cases together, and is too far from an exact claim in less than 1e-8 (as
+simulated from the law of the likelihood ratio); see :mod:`tests.audit.releases`.
 """
 
 import pytest
 from scipy.stats import binom
 
-from tests.audit.releases import ALPHA, CASES, audit, lower, upper
+from tests.audit.releases import ALPHA, CASES, Finding, audit, lower, upper
 
 BY_NAME = {case.name: case for case in CASES}
 
@@ -23,7 +24,7 @@ def test_releases_are_as_private_as_claimed_and_not_much_more(name):
     assert 2 * found.runs >= 20_000
     assert holds(found), found
     claims = found.claims
-    assert min(claims.values()) == claims.get("exact", claims["zCDP"])
+    assert claims.get("exact", claims["zCDP"]) <= min(claims.values()) * (1 + 1e-9)
     if case.exact:
         assert found.ratio > 0.5, found
         (low, claim), (low_half, claim_half) = found.deltas
@@ -61,7 +62,6 @@ def test_bounds_err_no_more_often_than_stated(n, p):
 
 def test_a_claim_that_is_too_low_is_noticed():
     case = BY_NAME["p = 1"]
-    found = audit(case, 1000)
-    assert 0.4 * found.claims["exact"] < found.epsilon
-    halved = type(found)(case, found.runs, found.epsilon, {"exact": 0.4 * found.claims["exact"]}, found.deltas)
-    assert not holds(halved)
+    assert holds(Finding(case, 1, epsilon=1.0, claims={"exact": 1.1, "zCDP": 2.0}, deltas=((0.1, 0.2),)))
+    assert not holds(Finding(case, 1, epsilon=1.0, claims={"exact": 1.1, "zCDP": 0.9}, deltas=((0.1, 0.2),)))
+    assert not holds(Finding(case, 1, epsilon=1.0, claims={"exact": 1.1}, deltas=((0.1, 0.2), (0.1, 0.09))))
