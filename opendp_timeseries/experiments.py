@@ -24,16 +24,14 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.accounting.filtering import row_energy, spectral_norm, stable_rank
 from opendp_timeseries.accounting.fourier import influence_l2
 from opendp_timeseries.accounting.koga2022 import (
-    FilterConstants,
     analytic_scale,
     classical_scale,
+    filter_constants,
     least_scale_with_filter,
     least_scale_without_filter,
 )
-from opendp_timeseries.accounting.rounding import up_fraction
 from opendp_timeseries.datasets import Synth, daily_profile, load_flow, power_law, simulate_event_log
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.measurements.koga2022 import then_koga2022
@@ -56,7 +54,6 @@ __all__ = [
     "from_synth",
     "gaussian",
     "gowalla_like",
-    "kernel_constants",
     "koga2022",
     "mean_absolute_errors",
     "pems",
@@ -271,8 +268,7 @@ def koga2022(problem: Problem, *, filtered: bool) -> Mechanism:
     """
     target = (problem.epsilon, problem.delta, problem.participation_cap, problem.sampling_probability)
     if filtered:
-        with np.errstate(invalid="ignore"):  # the search for α meets infinities, where nothing is proved
-            choice = least_scale_with_filter(*target, kernel_constants(problem.kernel))
+        choice = least_scale_with_filter(*target, filter_constants(problem.kernel))
         alpha = choice.bound.alpha
     else:
         choice = least_scale_without_filter(*target)
@@ -368,16 +364,6 @@ def mean_absolute_errors(released: ArrayLike, truth: NDArray[np.float64]) -> NDA
 
 
 # --- Bounds on the sensitivity and on the noise ---
-
-
-def kernel_constants(kernel: Kernel) -> FilterConstants:
-    """Return what the paper's theorems need to know of a kernel."""
-    return FilterConstants(
-        row_energy=row_energy(kernel),
-        stable_rank=stable_rank(kernel),
-        norm=spectral_norm(kernel),
-        l1_norm=up_fraction(kernel.l1),
-    )
 
 
 def alpha_of_chain(

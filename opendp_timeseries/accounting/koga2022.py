@@ -24,6 +24,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting.filtering import Taps, filtered_l1, row_energy, spectral_norm, stable_rank
 from opendp_timeseries.accounting.gaussian import gaussian_delta
 from opendp_timeseries.accounting.laws import binomial_tail
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up, up_fraction, up_sqrt
@@ -39,6 +40,7 @@ __all__ = [
     "classical_holds",
     "classical_scale",
     "corollary1",
+    "filter_constants",
     "fixed_pair",
     "kept_steps",
     "least_alpha",
@@ -59,6 +61,8 @@ Form = Literal["printed", "capped", "mixture"]
 Tail = Literal["theorem 4", "sharper", "fixed pair"]
 
 _EPS: Final = 2.0**-52
+#: Stands in for infinity where a search subtracts.
+_FAR: Final = 1e300
 
 
 # --- Without a filter: how many of an individual's steps are kept ---
@@ -135,6 +139,16 @@ class FilterConstants:
                 f"row_energy ({self.row_energy:g}), norm ({self.norm:g}) and l1_norm ({self.l1_norm:g}) must"
                 " satisfy row_energy ≤ norm² ≤ l1_norm²; compute all three from the same taps"
             )
+
+
+def filter_constants(kernel: Taps) -> FilterConstants:
+    """Return what the paper's theorems need to know of a kernel."""
+    return FilterConstants(
+        row_energy=row_energy(kernel),
+        stable_rank=stable_rank(kernel),
+        norm=spectral_norm(kernel),
+        l1_norm=filtered_l1(1.0, kernel),
+    )
 
 
 def theorem4(alpha: float, sampling_probability: float, filter: FilterConstants) -> float:
@@ -653,7 +667,7 @@ def least_scale_with_filter(
     step = grid[0]
     refined = float(
         minimize_scalar(
-            scale,
+            lambda alpha: min(scale(alpha), _FAR),  # the search subtracts values: infinities would give NaN
             bounds=(max(alpha - step, step / 2), min(alpha + step, 1.0)),
             method="bounded",
             options={"xatol": 1e-9},

@@ -14,17 +14,15 @@ import opendp.prelude as dp
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._opendp import then, vector_space
-from opendp_timeseries.accounting.filtering import row_energy, spectral_norm, stable_rank
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.koga2022 import (
-    FilterConstants,
     SensitivityBound,
     Tail,
+    filter_constants,
     kept_steps,
     with_filter,
     without_filter,
 )
-from opendp_timeseries.accounting.rounding import up_fraction
 from opendp_timeseries.measurements.subsampled_gaussian import make_subsampled_gaussian
 from opendp_timeseries.spaces import as_influence, influence_resolution, series_of
 from opendp_timeseries.transformations.circulant_filter import make_circulant_filter
@@ -93,12 +91,7 @@ def make_koga2022(
     else:
         smooth = make_circulant_filter(*signal, kernel)
         mechanism = smooth >> make_subsampled_gaussian(smooth.output_domain, smooth.output_metric, scale, **sampler)
-        constants = FilterConstants(
-            row_energy=row_energy(kernel),
-            stable_rank=stable_rank(kernel),
-            norm=spectral_norm(kernel),
-            l1_norm=up_fraction(kernel.l1),
-        )
+        constants = filter_constants(kernel)
         with_filter(alpha, 1, sampling_probability, constants, tail)  # refuses what the paper does not cover
 
     def privacy_map(d_in: Any) -> tuple[float, float]:
