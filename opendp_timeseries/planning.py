@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,7 +24,7 @@ from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.fourier import influence_l2
 from opendp_timeseries.accounting.influence import Influence, count_influence
 from opendp_timeseries.accounting.koga2022 import analytic_scale
-from opendp_timeseries.accounting.subsampled import ExtremalLaw, extremal_law
+from opendp_timeseries.accounting.subsampled import ExtremalLaw, delta_from_renyi, extremal_law
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.transformations.kernels import gaussian_kernel, identity_kernel
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["CapTable", "Design", "NoiseByCap", "Plan", "noise_by_cap", "plan"]
+
+Accounting = Literal["exact", "renyi", "zcdp"]
 
 #: Kept sets are drawn with this public seed, so that a plan is reproducible.
 _SEED: Final = 20220323
@@ -59,6 +61,7 @@ class Design:
     :param sampling_probability: ``p``; 1 keeps every step.
     :param filter_std: width of the Gaussian filter in steps, 0 for none.
     :param frequencies: number of Fourier frequencies released, if any, instead of steps.
+    :param accounting: how the loss of the subsampled Gaussian is accounted for, see :func:`plan`.
     :param scale: standard deviation σ of the noise.
     :param noise: what the noise contributes to the error of the interpolated series.
     :param bias: what moves of the signal between kept steps, the filter, and frequencies left out contribute.
@@ -69,6 +72,7 @@ class Design:
     sampling_probability: float
     filter_std: float
     frequencies: int | None
+    accounting: Accounting
     scale: float
     noise: float
     bias: float
@@ -81,7 +85,7 @@ class Design:
 
     def __str__(self) -> str:
         smoothing = f", filter std {self.filter_std:g}" if self.filter_std else ""
-        return f"{self.name}{smoothing}"
+        return f"{self.name}{smoothing}" + ("" if self.accounting == "exact" else f", by {self.accounting}")
 
 
 @dataclass(frozen=True, repr=False)
@@ -171,6 +175,7 @@ def plan(
     proxy: ArrayLike | None = None,
     sampling_probabilities: Sequence[float] | None = None,
     filter_stds: Sequence[float] = (0.0, 3.0, 10.0),
+    accountings: Sequence[Accounting] = ("exact",),
     replaced: bool = False,
 ) -> Plan:
     """Compare designs by the error to expect of them within a budget, without any private data.
@@ -198,6 +203,8 @@ def plan(
     :param proxy: instead of these two, a **public** series of the grid's size that resembles the private one.
     :param sampling_probabilities: to compare; if left out, those of 0.05, 0.1, 0.2, 0.5 and 1 that keep enough.
     :param filter_stds: widths of Gaussian filters to compare, in steps, 0 for none.
+    :param accountings: measures of loss to compare, each converted to (ε, δ): ``"exact"`` is the profile,
+        ``"renyi"`` a Rényi curve, ``"zcdp"`` approximate zCDP, of which half of δ is the failure probability.
     :param replaced: True if neighbours replace individuals, rather than add or remove them.
     :return: a :class:`Plan`; print it.
     :raises ValueError: for a parameter out of range, a probability that keeps fewer than 8 steps on average, or
@@ -224,8 +231,14 @@ def plan(
     probabilities = [_sampling(p, grid.size) for p in sampling_probabilities]
     stds = [check.real("filter_stds", std, minimum=0.0) for std in filter_stds]
     counted = _counted(grid, participation_cap, step_cap, individuals, replaced)
+    unknown = set(accountings) - set(get_args(Accounting))
+    if unknown or not accountings:
+        raise ValueError(f"accountings ({accountings}) must be among {', '.join(get_args(Accounting))}")
     designs = [
-        _subsampled(signal, counted, probability, std, epsilon, delta) for std in stds for probability in probabilities
+        _subsampled(signal, counted, p, std, accounting, epsilon, delta)
+        for accounting in accountings
+        for std in stds
+        for p in probabilities
     ]
     designs.append(_fourier(signal, counted, epsilon, delta))
     return Plan(
@@ -303,11 +316,13 @@ def _signal(
     return signal, f"{sd:g} around its level, time scale {length:g}"
 
 
-def _subsampled(signal: _Signal, counted: Influence, p: float, std: float, epsilon: float, delta: float) -> Design:
+def _subsampled(
+    signal: _Signal, counted: Influence, p: float, std: float, accounting: Accounting, epsilon: float, delta: float
+) -> Design:
     size = signal.size
     kernel = gaussian_kernel(size, std) if std > 0 else identity_kernel(size)
     influence = filtered_influence(counted, kernel) if std > 0 else counted
-    scale = _least_scale(extremal_law(influence, p, size), epsilon, delta)
+    scale = _least_scale(extremal_law(influence, p, size), accounting, epsilon, delta)
     # How the filtered signal goes with the signal, and with itself.
     gain = np.fft.rfft(kernel.taps).real
     cross = np.fft.irfft(signal.spectrum() * gain, n=size)
@@ -329,6 +344,7 @@ def _subsampled(signal: _Signal, counted: Influence, p: float, std: float, epsil
         sampling_probability=p,
         filter_std=std,
         frequencies=None,
+        accounting=accounting,
         scale=scale,
         noise=scale * math.sqrt(noise),
         bias=math.sqrt(bias if bias > 1e-12 * moments.signal else 0.0),  # what is left then is rounding
@@ -336,11 +352,19 @@ def _subsampled(signal: _Signal, counted: Influence, p: float, std: float, epsil
     )
 
 
-def _least_scale(law: ExtremalLaw, epsilon: float, delta: float) -> float:
-    """The least σ whose profile is at most δ at ε, to about a part in 10⁹, on the safe side."""
+def _least_scale(law: ExtremalLaw, accounting: Accounting, epsilon: float, delta: float) -> float:
+    """The least σ that gives (ε, δ), to about a part in 10⁹, on the safe side."""
+
+    def reached(scale: float) -> float:
+        if accounting == "exact":
+            return law.delta(epsilon, scale)
+        if accounting == "renyi":
+            return delta_from_renyi(lambda order: law.renyi(order, scale), epsilon)
+        rho, tail = law.approximate_zcdp(delta / 2, scale)
+        return tail + delta_from_renyi(lambda order: order * rho, epsilon)
 
     def excess(log_scale: float) -> float:
-        return math.log(law.delta(epsilon, math.exp(log_scale)) / delta)
+        return math.log(reached(math.exp(log_scale)) / delta)
 
     if law.delta(epsilon, 1.0) == 0:
         return 0.0
@@ -441,6 +465,7 @@ def _fourier(signal: _Signal, counted: Influence, epsilon: float, delta: float) 
             sampling_probability=1.0,
             filter_std=0.0,
             frequencies=k,
+            accounting="exact",
             scale=scale,
             noise=scale * math.sqrt((2 * k - 1) / size),
             bias=math.sqrt(left_out[k - 1] / size),
@@ -550,7 +575,7 @@ def noise_by_cap(
         influence = _counted(grid, cap, step_cap, individuals, replaced)
         if std > 0:
             influence = filtered_influence(influence, gaussian_kernel(grid.size, std))
-        scales = [_least_scale(extremal_law(influence, q, grid.size), epsilon, delta) for q in (p, 1.0)]
+        scales = [_least_scale(extremal_law(influence, q, grid.size), "exact", epsilon, delta) for q in (p, 1.0)]
         return NoiseByCap(int(cap), *scales)
 
     smoothing = f", filter std {std:g}" if std else ""

@@ -157,6 +157,7 @@ def test_groups_and_replacement_need_more_noise():
         ({"delta": 1}, ValueError, "delta"),
         ({"participation_cap": 0}, ValueError, "participation_cap"),
         ({"filter_stds": (-1.0,)}, ValueError, "filter_stds"),
+        ({"accountings": ("guess",)}, ValueError, "exact, renyi, zcdp"),
         ({"grid": 60}, TypeError, "TimeGrid"),
     ],
 )
@@ -164,6 +165,25 @@ def test_bad_parameters_are_refused(change, error, message):
     arguments = {"grid": GRID, "time_scale": 5, "deviation": 4, **SETTING} | change
     with pytest.raises(error, match=message):
         plan(**arguments)
+
+
+def test_accountings_ask_for_the_scales_of_the_maps():
+    found = plan(
+        ts.TimeGrid(size=1800),
+        participation_cap=180,
+        epsilon=0.5,
+        delta=1e-4,
+        time_scale=40,
+        deviation=50,
+        sampling_probabilities=(0.1,),
+        filter_stds=(0.0,),
+        accountings=("exact", "renyi", "zcdp"),
+    )
+    exact, renyi, zcdp, _ = found.designs
+    assert exact.scale == pytest.approx(26.085969, rel=1e-6)
+    assert renyi.scale == pytest.approx(29.575792, rel=1e-5)
+    assert 39.884 <= zcdp.scale <= 39.884 * 1.02  # the best failure probability is not quite half of delta
+    assert str(renyi) == "p = 0.1, by renyi"
 
 
 def test_noise_by_cap():
