@@ -1,6 +1,6 @@
 """No claim of a map is below what real releases show, and exact claims are within a factor of 2 of it.
 
-At least 20,000 releases of every case, of every output measure that it has. A right package raises a false alarm in
+At least 20,000 releases of every case, shared among its output measures. A right package raises a false alarm in
 less than ``ALPHA`` = 1e-9 of the runs of all cases together, and is too far from an exact claim in less than 1e-8 (as
 simulated from the law of the likelihood ratio); see :mod:`tests.audit.releases`.
 """

@@ -57,7 +57,7 @@ BY_ROW_ORDER = """\
     seen, first = {}, []
     for person, step in zip(identifiers.tolist(), steps.tolist()):
         mine = seen.setdefault(person, set())
-        first.append(step in mine or len(mine) < caps.steps)
+        first.append(step in mine or len(mine) < participation_cap)
         mine.update([step] if first[-1] else [])
     identifiers, steps = identifiers[np.array(first)], steps[np.array(first)]
 """
