@@ -193,12 +193,17 @@ class TimeGrid:
         """
         return self._rule(_UNITS[unit])
 
+    def clock_range(self) -> tuple[int, int]:
+        """Return the seconds from 1970 before and after which no time is on the grid, whatever clock it shows."""
+        end = self._origin + self.size * self._width
+        return self._origin // _SECOND - _MARGIN, -(-end // _SECOND) + _MARGIN
+
     def clock_changes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the offsets of naive times from UTC, in seconds, and the local seconds at which they change.
 
         ``offsets[k]`` holds from ``changes[k - 1]`` to ``changes[k]``, for all times that can be on the grid.
         """
-        return _local_offsets(str(self.zone), *self._range())
+        return _local_offsets(str(self.zone), *self.clock_range())
 
     def instants(self) -> NDArray[Any]:
         """Return the start of every step: UTC ``datetime64``, or ``int64`` for a grid of integer steps."""
@@ -232,7 +237,7 @@ class TimeGrid:
         return cls(**fields)
 
     def _check_range(self) -> None:
-        if not (self._range()[0] >= _YEAR_1 and self._range()[1] <= _YEAR_10000):
+        if not (self.clock_range()[0] >= _YEAR_1 and self.clock_range()[1] <= _YEAR_10000):
             raise ValueError(
                 f"size ({self.size}) steps of {self.step} from start ({self.start!r}) must stay within the "
                 "years 1 to 9999"
@@ -249,14 +254,9 @@ class TimeGrid:
         if unit not in _UNITS or multiple != 1:
             return False  # months and years have no fixed length
         tick = _UNITS[unit]
-        low, high = self._range()
+        low, high = self.clock_range()
         parts = self.size * self._width // math.gcd(tick, self._width)
         return max(-low, high) * _SECOND // tick < 2**63 - 1 and parts < 2**63
-
-    def _range(self) -> tuple[int, int]:
-        """UTC seconds before and after which no time is on the grid, whatever clock it shows."""
-        end = self._origin + self.size * self._width
-        return self._origin // _SECOND - _MARGIN, -(-end // _SECOND) + _MARGIN
 
     def _rule(self, tick: int) -> StepRule:
         """The rule for ticks of ``tick`` attoseconds, worked out in Python integers."""
@@ -279,7 +279,7 @@ class TimeGrid:
 
     def _to_utc(self, ticks: NDArray[np.int64], tick: int) -> tuple[NDArray[np.int64], int]:
         """Take times on the clock of ``zone`` to UTC; those that cannot be on the grid become NaT."""
-        low, high = self._range()
+        low, high = self.clock_range()
         per_second = max(_SECOND // tick, 1)
         seconds = max(tick // _SECOND, 1)  # offsets are in seconds, so coarser ticks become seconds
         first, last = low * per_second // seconds, high * per_second // seconds

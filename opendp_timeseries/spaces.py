@@ -16,7 +16,7 @@ from opendp.mod import ExtrinsicDistance, ExtrinsicDomain
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.influence import Influence
-from opendp_timeseries.tables import check_schema
+from opendp_timeseries.engines import check_log
 
 __all__ = [
     "CountSignal",
@@ -57,8 +57,9 @@ class _InfluenceSpace:
 def event_log_domain(*, identifier: str, time: str) -> dp.Domain:
     """Event logs: tables with one row per event, naming who (``identifier``) and when (``time``).
 
-    Members are mappings of equally long one-dimensional NumPy arrays, or data frames, with these two
-    columns; other columns are ignored. Identifiers are integers or strings; times are instants
+    Members are mappings of equally long one-dimensional NumPy arrays, data frames, Ibis tables (of DuckDB or
+    Spark, which then count by themselves) and PyArrow datasets (files, which are read batch by batch), with these
+    two columns; other columns are ignored. Identifiers are integers or strings; times are instants
     (``datetime64`` of any unit and the like) or, for a grid of plain integer steps, integers. Rows with a
     missing identifier or time belong to nobody and are dropped.
 
@@ -86,7 +87,7 @@ def event_log_domain(*, identifier: str, time: str) -> dp.Domain:
 
     def member(table: Any) -> bool:
         try:
-            check_schema(table, identifier=identifier, time=time)
+            check_log(table, identifier=identifier, time=time)
         except (TypeError, ValueError):
             return False
         return True

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from opendp_timeseries._validate import integer
 from opendp_timeseries.tables import Labels
 
-__all__ = ["capped_count", "participation"]
+__all__ = ["add_sorted_rows", "capped_count", "participation"]
 
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
@@ -81,6 +81,26 @@ def capped_count(
         raise TypeError(f"steps of type {steps.dtype} must be integers; see TimeGrid.steps")
     packed, bits, words = _sorted_rows(identifiers, steps, size, key)
     counts = np.zeros(size, dtype=np.int64)
+    return add_sorted_rows(counts, packed, bits, words, participation_cap=caps.steps, step_cap=caps.events, key=key)
+
+
+def add_sorted_rows(
+    counts: Ints,
+    packed: Ints,
+    bits: int,
+    words: Callable[[Ints], Words],
+    *,
+    participation_cap: int,
+    step_cap: int,
+    key: bytes,
+) -> Ints:
+    """Add rows to the counts of the steps, which are returned, with caps as of :func:`capped_count`.
+
+    :param packed: all rows of some individuals, sorted, as from ``_sorted_rows``.
+    :param bits: the lowest bits of a row, which are its step.
+    :param words: words of individuals, by which their steps are ordered.
+    """
+    caps = _Caps(min(participation_cap, counts.size), min(step_cap, np.iinfo(np.int64).max))
     for rows in _chunks(packed, bits):
         _add_rows(counts, rows, bits, caps, partial(_order, words=words, key=key))
     return counts

@@ -5,6 +5,7 @@ Proof: docs/proofs/participation_count.md.
 
 from __future__ import annotations
 
+import importlib.util
 import secrets
 from collections.abc import Callable
 from functools import partial
@@ -19,6 +20,7 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries._opendp import lp_kind, signal_domain, then
 from opendp_timeseries.accounting.influence import count_influence, count_l1, count_l2
 from opendp_timeseries.accounting.rounding import whole_distance
+from opendp_timeseries.engines import Layout, engine_of
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.lazyframes import lazyframe_log
 from opendp_timeseries.panels import Keys, panel_keys, place_in_panel
@@ -52,6 +54,7 @@ def make_participation_count(
     keys: Keys | None = None,
     time: str | None = None,
     output_metric: dp.Metric | None = None,
+    progress: bool = False,
 ) -> dp.Transformation:
     """Count events per time step, with every individual in at most ``participation_cap`` steps.
 
@@ -82,8 +85,11 @@ def make_participation_count(
     :param output_metric: :func:`~opendp_timeseries.influence_distance` (default), which is what amplification
         by subsampling needs; ``dp.l1_distance(T=…)`` feeds OpenDP's own ``then_laplace``, ``dp.l2_distance(T=…)``
         its ``then_gaussian``.
+    :param progress: show on standard error how much of a file has been read, with tqdm. That is for whoever is
+        trusted with the log: it tells how many rows there are.
     :raises TypeError: for a wrong domain, metric or grid, or a public parameter that was left out.
     :raises ValueError: for a cap below 1.
+    :raises ImportError: for ``progress`` without tqdm.
 
     >>> import opendp.prelude as dp, opendp_timeseries as ts
     >>> dp.enable_features("contrib", "honest-but-curious")
@@ -97,12 +103,19 @@ def make_participation_count(
     """
     if not isinstance(grid, TimeGrid):
         raise TypeError(f"grid ({grid!r}) must be given as a TimeGrid, not {type(grid).__name__}; use TimeGrid(…)")
+    if progress and importlib.util.find_spec("tqdm") is None:
+        raise ImportError("progress=True takes tqdm: pip install tqdm")
     log, replaced = event_log(input_domain, input_metric, time, grid)
     cap, per_step = _caps(participation_cap, step_cap)
     panel = panel_keys(by, keys)
-    size = grid.size * len(panel)
+    layout = Layout(log.identifier, log.time, grid, by, panel)
+    size = layout.size
 
     def function(table: Any) -> NDArray[np.int64]:
+        engine = engine_of(table)
+        if engine is not None:
+            caps = {"participation_cap": cap, "step_cap": per_step}
+            return engine.capped_count(table, layout, **caps, key=_fresh_key(), progress=progress)
         # proof: count-function
         identifiers, positions = read_positions(table, log, grid, by, panel)
         return capped_count(

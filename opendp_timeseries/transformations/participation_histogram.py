@@ -18,6 +18,7 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries._opendp import lp_kind, signal_domain, then
 from opendp_timeseries.accounting.influence import count_l1, count_l2
 from opendp_timeseries.accounting.rounding import whole_distance
+from opendp_timeseries.engines import Layout, engine_of
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.panels import Keys, panel_keys
 from opendp_timeseries.transformations.capped_count import participation
@@ -68,11 +69,16 @@ def make_participation_histogram(
         raise TypeError(f"grid ({grid!r}) must be given as a TimeGrid, not {type(grid).__name__}; use TimeGrid(…)")
     log, replaced = event_log(input_domain, input_metric, time, grid)
     edges = _edges(caps)
-    panel = panel_keys(by, keys)
+    layout = Layout(log.identifier, log.time, grid, by, panel_keys(by, keys))
 
     def function(table: Any) -> NDArray[np.int64]:
         # proof: histogram-function
-        steps = participation(*read_positions(table, log, grid, by, panel), size=grid.size * len(panel))
+        engine = engine_of(table)
+        if engine is None:
+            rows = read_positions(table, log, grid, by, layout.keys)
+            steps = participation(*rows, size=layout.size)
+        else:
+            steps = engine.participation(table, layout)
         return np.bincount(np.searchsorted(edges, steps), minlength=len(edges) + 1).astype(np.int64)
         # end proof: histogram-function
 
