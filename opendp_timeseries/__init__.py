@@ -19,8 +19,12 @@ from opendp_timeseries.measurements.subsampled_gaussian import (
     make_subsampled_gaussian,
     then_subsampled_gaussian,
 )
-from opendp_timeseries.postprocessing.interpolate import interpolate, interpolated
+from opendp_timeseries.planning import noise_by_cap, plan
+from opendp_timeseries.postprocessing.interpolate import interpolate, interpolated, interpolated_series
+from opendp_timeseries.postprocessing.record import ReleaseRecord
 from opendp_timeseries.postprocessing.release import Release
+from opendp_timeseries.postprocessing.series import Series
+from opendp_timeseries.postprocessing.smooth import smooth, smoothed
 from opendp_timeseries.spaces import count_signal_domain, event_log_domain, influence_distance
 from opendp_timeseries.transformations.assume_participation import (
     make_assume_participation,
@@ -89,6 +93,13 @@ __all__ = [  # in the order of the pipeline
     "Release",
     "interpolate",
     "interpolated",
+    "interpolated_series",
+    "smooth",
+    "smoothed",
+    "Series",
+    "ReleaseRecord",
+    "plan",
+    "noise_by_cap",
     "make_zCDP_to_renyiDP",
     "make_renyiDP_to_approxDP",
     "compositor",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import math
+import os
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -51,10 +52,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     series = ts.interpolated(release)
     written = [_write_csv(options.output, grid, release, series), _write_plot(options, grid, release, series)]
-    print(_summary(options, grid, release, scale))
-    print("Written: " + ", ".join(str(path) for path in written if path is not None))
+    said = [_summary(options, grid, release, scale)]
+    said.append("Written: " + ", ".join(str(path) for path in written if path is not None))
     if None in written:
-        print("No figure: install opendp_timeseries[plot] for one.")
+        said.append("No figure: install opendp_timeseries[plot] for one.")
+    try:
+        print(*said, sep="\n", flush=True)
+    except BrokenPipeError:  # whoever reads has seen enough; the files are written
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
@@ -166,20 +171,25 @@ def _write_plot(
 def _summary(options: argparse.Namespace, grid: ts.TimeGrid, release: ts.Release, scale: float) -> str:
     individual = f"one individual (one value of {options.identifier!r})"
     smoothing = f", smoothed by a Gaussian filter of {options.filter_std:g} steps" if options.filter_std else ""
+    events = "one event" if options.step_cap == 1 else f"{options.step_cap} events"
     paragraphs = (
         f"A private series of counts: {grid.size} steps of {grid.step} from {grid.start}{smoothing}. {len(release)} of"
         f" {grid.size} steps were kept at random (each with probability {release.sampling_probability:.4g}) and carry"
         f" Gaussian noise of standard deviation {scale:.4g}; the other steps are interpolated between them.",
-        f"Guarantee: (ε = {options.epsilon:g}, δ = {options.delta:g})-differential privacy for {individual}. Whether or"
-        f" not all the events of any {individual} are in the log, no set of possible releases is more than e^ε ="
-        f" {math.exp(options.epsilon):.4g} times as likely, up to an additional probability of δ.",
+        f"Guarantee: (ε = {options.epsilon:g}, δ = {options.delta:g})-differential privacy for {individual}. Whether"
+        f" or not all the events of any {individual} are in the log, no set of possible releases is more than e^ε ="
+        f" {_rounded_up(math.exp(options.epsilon))} times as likely, up to an additional probability of δ.",
         f"It holds for everyone, whatever their events: of each individual at most {options.participation_cap} steps are"
-        f" counted, with at most {options.step_cap} event(s) in each. It rests on this: each individual has one"
-        " identifier; the grid, the caps and all other parameters were chosen without looking at this log; whoever"
-        " runs this is trusted with the log, and publishes nothing from it but this release and what is computed"
-        " from the release alone.",
+        f" counted, with at most {events} in each. It rests on this: each individual has one identifier; the grid, the"
+        " caps and all other parameters were chosen without looking at this log; whoever runs this is trusted with the"
+        " log, and publishes nothing from it but this release and what is computed from the release alone.",
     )
     return "\n\n".join(textwrap.fill(paragraph, 100, break_on_hyphens=False) for paragraph in paragraphs) + "\n"
+
+
+def _rounded_up(value: float) -> str:
+    """Four digits behind the point, not below the value."""
+    return f"{math.ceil(value * 1e4) / 1e4:.4f}"
 
 
 def _first_cause(error: BaseException) -> str:

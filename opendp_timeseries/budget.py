@@ -31,7 +31,7 @@ def split_budget(loss: Loss, parts: int | Sequence[float]) -> list[Loss]:
 
     :param loss: ρ or ε, or a pair (ρ, δ) or (ε, δ).
     :param parts: a number of equal shares, or the weights of unequal ones (relative to their sum).
-    :return: one loss per share. About 1e-9 of the budget is kept back for rounding.
+    :return: one loss per share. Of a budget in several parts, about 1e-9 is kept back for rounding.
     :raises ValueError: for a loss or a weight that is negative or not finite, or no parts.
 
     >>> [round(rho, 6) for rho, delta in split_budget((0.1, 1e-6), [0.1, 0.2, 0.7])]
@@ -44,8 +44,9 @@ def split_budget(loss: Loss, parts: int | Sequence[float]) -> list[Loss]:
     if not weights:
         raise ValueError("parts must not be empty; give a number of shares or their weights")
     total = sum(weights)
+    kept_back = _KEPT_BACK if len(weights) > 1 else Fraction(1)
     whole = [Fraction(check.real("loss", v, minimum=0.0)) for v in (loss if isinstance(loss, tuple) else (loss,))]
-    shares: list[Any] = [tuple(down_fraction(v * _KEPT_BACK * w / total) for v in whole) for w in weights]
+    shares: list[Any] = [tuple(down_fraction(v * kept_back * w / total) for v in whole) for w in weights]
     return shares if isinstance(loss, tuple) else [share[0] for share in shares]
 
 
@@ -80,7 +81,7 @@ def compositor(
     >>> query = context.query().participation_count(ts.TimeGrid(size=10), participation_cap=5)
     >>> query.subsampled_gaussian(sampling_probability=0.5, failure_probability=0.1).param()
     Traceback (most recent call last):
-    ValueError: delta (0.03125 at these settings, ...
+    ValueError: delta (0.03125... at these settings, ...
     """
     if (split_evenly_over is None) == (split_by_weights is None):
         raise ValueError("give one of split_evenly_over and split_by_weights")
@@ -129,6 +130,7 @@ class _Query(Query):
         delta = chain.map(self._d_in)[1]
         if delta > self._d_out[1]:
             raise ValueError(
-                f"delta ({delta:g} at these settings, whatever the scale) exceeds this query's share"
-                f" ({self._d_out[1]:g}); lower failure_probability= or delta= to at most the share"
+                f"delta ({delta!r} at these settings, whatever the scale) exceeds this query's share"
+                f" ({self._d_out[1]!r}); lower failure_probability= or delta= to at most the share, which is"
+                " context.remaining_privacy_loss()[0][1]"
             )

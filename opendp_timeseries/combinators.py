@@ -25,7 +25,7 @@ def make_zCDP_to_renyiDP(measurement: dp.Measurement) -> dp.Measurement:  # noqa
     So OpenDP's own Gaussian mechanism composes with a subsampled Gaussian whose ``output_measure`` is
     ``renyi_divergence()``. Source: Bun & Steinke (2016), arXiv:1605.02065, Definition 1.1.
 
-    :param measurement: a measurement under ``zero_concentrated_divergence()``.
+    :param measurement: a measurement under ``zero_concentrated_divergence()`` whose release is data, no queryable.
     :raises TypeError: for another output measure.
 
     >>> import opendp.prelude as dp
@@ -53,7 +53,8 @@ def make_renyiDP_to_approxDP(measurement: dp.Measurement) -> dp.Measurement:  # 
     ``dp.c.make_fix_delta``. Source: Canonne, Kamath & Steinke (2020), arXiv:2004.00010v4, Proposition 12; proof:
     docs/proofs/renyi_to_approxdp.md.
 
-    :param measurement: a measurement under ``renyi_divergence()``, such as a composition of several.
+    :param measurement: a measurement under ``renyi_divergence()``, such as a composition of several, whose release
+        is data, no queryable.
     :raises TypeError: for another output measure.
     """
     _needs(measurement, "RenyiDivergence", dp.renyi_divergence())

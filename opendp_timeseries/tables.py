@@ -26,8 +26,8 @@ _IDENTIFIER: Final = (
     "(floating-point numbers merge large identifiers)"
 )
 _TIME: Final = (
-    "column {name!r} of type {dtype} does not hold times; convert it to datetime64 or, for a grid of integer "
-    "steps, to integers"
+    "column {name!r} of type {dtype} does not hold times; convert it to datetime64 (in pandas: pd.to_datetime) or,"
+    " for a grid of integer steps, to integers"
 )
 _COLUMN: Final = (
     "column {name!r} of type {dtype} is neither an identifier nor a time; convert it to integers, text or datetimes"

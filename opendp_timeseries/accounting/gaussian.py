@@ -21,7 +21,15 @@ from scipy.special import erfcx, ndtr
 
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND
 
-__all__ = ["gaussian_delta", "gaussian_delta_slope", "inflection"]
+__all__ = ["DISCRETE_NOISE", "MOST_EPSILON_OF_SLOPE", "gaussian_delta", "gaussian_delta_slope", "inflection"]
+
+# proof: discrete-noise-constant
+#: Discrete noise on a grid of step γ ≤ σ/2**24 has at most the profile of continuous noise of σ times this, to
+#: within 1e-500 (docs/proofs/subsampled_gaussian.md, lemma on discrete noise).
+DISCRETE_NOISE: Final = 1 - 2.0**-42
+# end proof: discrete-noise-constant
+#: Up to here the margin of :func:`gaussian_delta_slope` covers its rounding.
+MOST_EPSILON_OF_SLOPE: Final = 1e5
 
 _SQRT2: Final = math.sqrt(2.0)
 # Below this ratio the two terms of the profile agree in so many digits that their difference is taken from a
@@ -32,8 +40,9 @@ _SMALL_RATIO: Final = 2.0**-6
 def gaussian_delta(epsilon: float, u: NDArray[np.float64]) -> NDArray[np.float64]:
     """Upper bound on the privacy profile of the Gaussian mechanism.
 
-    At most ``2e-11`` (relative) above the truth wherever the truth is above ``1e-300``; below, the bound is
-    ``1e-300``. It is 0 only at ``u = 0``, and never above 1.
+    For ``ε`` up to 1e5, at most ``2e-11`` (relative) above the truth wherever that is above ``1e-300``; below, the
+    bound is ``1e-300``. For larger ``ε`` it stays a bound, and is less close. It is 0 only at ``u = 0``, and never
+    above 1.
 
     :param epsilon: privacy parameter, not negative; may be infinite.
     :param u: squared distance over noise variance, not negative; may be infinite.
@@ -87,7 +96,7 @@ def _at_small_ratio(
 def gaussian_delta_slope(epsilon: float, u: float) -> float:
     """Upper bound on the derivative of the profile in ``u > 0``: ``exp(−(ε−u/2)²/(2u)) / (2√(2πu))``.
 
-    :param epsilon: privacy parameter, not negative.
+    :param epsilon: privacy parameter, from 0 to :data:`MOST_EPSILON_OF_SLOPE`.
     :param u: squared distance over noise variance, positive.
     """
     # proof: gaussian-slope

@@ -141,9 +141,7 @@ def _individual(participation_cap: int, step_cap: int, size: int, *, replaced: b
     # end proof: one-individual
 
 
-def count_influence(
-    individuals: int, *, participation_cap: int, step_cap: int, size: int, replaced: bool
-) -> Influence:
+def count_influence(individuals: int, *, participation_cap: int, step_cap: int, size: int, replaced: bool) -> Influence:
     """Influence of ``individuals`` on a count with caps (theory 1).
 
     :param individuals: individuals added or removed, or replaced.
@@ -165,9 +163,7 @@ def count_influence(
     # end proof: count-influence
 
 
-def count_l1(
-    individuals: int, *, participation_cap: int, step_cap: int, size: int, replaced: bool
-) -> float:
+def count_l1(individuals: int, *, participation_cap: int, step_cap: int, size: int, replaced: bool) -> float:
     """ℓ1 distance of two counts that differ in ``individuals``, rounded up (theory 1)."""
     # proof: count-l1
     steps, per_step = _individual(participation_cap, step_cap, size, replaced=replaced)
@@ -175,9 +171,7 @@ def count_l1(
     # end proof: count-l1
 
 
-def count_l2(
-    individuals: int, *, participation_cap: int, step_cap: int, size: int, replaced: bool
-) -> float:
+def count_l2(individuals: int, *, participation_cap: int, step_cap: int, size: int, replaced: bool) -> float:
     """ℓ2 distance of two counts that differ in ``individuals``, rounded up (theory 1)."""
     # proof: count-l2
     steps, per_step = _individual(participation_cap, step_cap, size, replaced=replaced)

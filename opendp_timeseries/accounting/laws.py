@@ -138,7 +138,7 @@ def kept_sum(squares: NDArray[np.float64], p: float) -> Law:
     unit = squares[0] * (1 + 2.0**-50) / 2**bits
     values = np.arange(first, first + len(mass)) * float(step) * unit
     if cut > 0:
-        values = np.append(values, float(levels @ counts[levels]) * unit)
+        values = np.append(values, max(float(levels @ counts[levels]) * unit, values[-1]))
         mass = np.append(mass, cut)
     return Law(values[mass > 0], mass[mass > 0] * _LATTICE_MARGIN)
     # end proof: kept-sum

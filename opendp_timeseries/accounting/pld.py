@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting.gaussian import DISCRETE_NOISE
 from opendp_timeseries.accounting.subsampled import ExtremalLaw
 
 __all__ = ["privacy_loss_distribution"]
@@ -28,7 +29,7 @@ def privacy_loss_distribution(
     ``discretization`` within the range that matters; adding and removing an individual are the same.
 
     :param law: the extremal law of an influence, :func:`~.subsampled.extremal_law`.
-    :param scale: standard deviation of the noise, positive.
+    :param scale: standard deviation of the noise, positive; the distribution covers discrete noise on a fine grid.
     :param discretization: width of the grid of privacy losses.
     :param tail: mass that may be moved to an infinite loss.
     :raises ImportError: without ``dp_accounting``, naming the extra to install.
@@ -40,7 +41,7 @@ def privacy_loss_distribution(
     except ImportError:
         raise ImportError("privacy loss distributions need dp_accounting; install opendp_timeseries[pld]") from None
     # proof: loss-distribution
-    scale = check.real("scale", scale, above=0.0)
+    scale = check.real("scale", scale, above=0.0) * DISCRETE_NOISE
     width = check.real("discretization", discretization, above=0.0)
     tail = check.real("tail", tail, above=0.0, below=1.0)
     most = law.epsilon(tail, scale)
@@ -72,8 +73,9 @@ def _lower_convex_hull(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArra
             corners.pop()
         corners.append(k)
     hull = np.interp(x, x[corners], y[corners])
-    # Rounded up, but for corners, which are as they were.
-    hull[1:-1] *= 1 + 1e-14
+    # Rounded up, by what interpolation from the corner on the left may lose; corners are as they were.
+    left = np.repeat(y[corners], np.diff(corners, append=len(x)))
+    hull += 2.0**-50 * left
     hull[corners] = y[corners]
     return hull
     # end proof: lower-hull

@@ -38,7 +38,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar, toms748
 
-from opendp_timeseries.accounting.gaussian import gaussian_delta, gaussian_delta_slope, inflection
+from opendp_timeseries.accounting.gaussian import (
+    MOST_EPSILON_OF_SLOPE,
+    gaussian_delta,
+    gaussian_delta_slope,
+    inflection,
+)
 from opendp_timeseries.accounting.influence import Influence, Majorant
 from opendp_timeseries.accounting.laws import Law, binomial, binomial_tail, kept_sum, multiples, vertex_sum
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up_fraction
@@ -260,7 +265,7 @@ def _mean_of_convex_majorant(epsilon: float, u: NDArray[np.float64], weights: ND
     low, high = inflection(epsilon), float(u[-1])
     if high <= low:
         return _mean(weights, g)
-    if high == math.inf:
+    if high == math.inf or epsilon > MOST_EPSILON_OF_SLOPE:
         return 1.0
     low = t = min(max(low, float(np.sum(weights * u)), LOWEST_BOUND), high)
     while True:

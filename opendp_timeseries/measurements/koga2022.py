@@ -14,6 +14,7 @@ import opendp.prelude as dp
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._opendp import then, vector_space
+from opendp_timeseries.accounting.gaussian import DISCRETE_NOISE
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.koga2022 import (
     SensitivityBound,
@@ -23,7 +24,7 @@ from opendp_timeseries.accounting.koga2022 import (
     with_filter,
     without_filter,
 )
-from opendp_timeseries.measurements.subsampled_gaussian import make_subsampled_gaussian
+from opendp_timeseries.measurements.subsampled_gaussian import make_subsampled_gaussian, sampling_threshold
 from opendp_timeseries.spaces import as_influence, influence_resolution, series_of
 from opendp_timeseries.transformations.circulant_filter import make_circulant_filter
 from opendp_timeseries.transformations.kernels import Kernel
@@ -85,6 +86,9 @@ def make_koga2022(
     loss = _loss(measure, delta)
 
     signal = input_domain, input_metric
+    _, probability = sampling_threshold(
+        check.probability("sampling_probability", check.required("sampling_probability", sampling_probability, "p"))
+    )
     sampler: dict[str, Any] = {"sampling_probability": sampling_probability, "output_measure": dp.renyi_divergence()}
     if kernel is None:
         mechanism = make_subsampled_gaussian(*signal, scale, **sampler)
@@ -92,7 +96,7 @@ def make_koga2022(
         smooth = make_circulant_filter(*signal, kernel)
         mechanism = smooth >> make_subsampled_gaussian(smooth.output_domain, smooth.output_metric, scale, **sampler)
         constants = filter_constants(kernel)
-        with_filter(alpha, 1, sampling_probability, constants, tail)  # refuses what the paper does not cover
+        with_filter(alpha, 1, probability, constants, tail)  # refuses what the paper does not cover
 
     def privacy_map(d_in: Any) -> tuple[float, float]:
         # proof: algorithm-1
@@ -101,9 +105,9 @@ def make_koga2022(
             return 0.0, 0.0
         steps, factor = _steps_and_factor(influence, size, joined=kernel is None)
         if kernel is None:
-            bound = without_filter(kept_steps(alpha, steps), steps, sampling_probability)
+            bound = without_filter(kept_steps(alpha, steps), steps, probability)
         else:
-            bound = with_filter(alpha, steps, sampling_probability, constants, tail)
+            bound = with_filter(alpha, steps, probability, constants, tail)
         return loss(bound.times(factor), float(scale))
         # end proof: algorithm-1
 
@@ -128,7 +132,7 @@ def _loss(measure: dp.Measure, delta: float | None) -> Callable[[SensitivityBoun
         return lambda bound, scale: bound.zero_concentrated(scale)
     if name == "Approximate<MaxDivergence>" and delta is not None:
         target = check.real("delta", delta, above=0.0, below=1.0)
-        return lambda bound, scale: (bound.least_epsilon(scale, target), target)
+        return lambda bound, scale: (bound.least_epsilon(scale * DISCRETE_NOISE, target), target)
     raise ValueError(
         f"output_measure ({measure}) with delta ({delta}) must be approximate(zero_concentrated_divergence()) without"
         " delta, or approximate(max_divergence()) with it"

@@ -17,19 +17,18 @@ from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._opendp import lp_kind, privacy_profile, then, vector_space
+from opendp_timeseries.accounting.gaussian import DISCRETE_NOISE
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.rounding import up
 from opendp_timeseries.accounting.subsampled import ExtremalLaw, extremal_law
 from opendp_timeseries.postprocessing.release import Release
 from opendp_timeseries.spaces import as_influence, influence_resolution
 
-__all__ = ["make_subsampled_gaussian", "then_subsampled_gaussian"]
+__all__ = ["make_subsampled_gaussian", "sampling_threshold", "then_subsampled_gaussian"]
 
-#: σ/γ is at least 2**24: then the discrete Gaussian's profile is the continuous one's at σ(1 − 2**-42), to
-#: within 1e-500 (docs/proofs/subsampled_gaussian.md, lemma on discrete noise).
 # proof: grid-constants
+#: σ/γ is at least 2**24, as :data:`~.gaussian.DISCRETE_NOISE` needs.
 _GRID_BITS: Final = 24
-_PROFILE_DEFLATION: Final = 1 - 2.0**-42
 #: Signals off any known grid are rounded to one so fine that the step is invisible beside σ.
 _ROUNDING_BITS: Final = 50
 #: Below this scale the noise grid would need steps finer than the least float: the loss is called infinite.
@@ -97,6 +96,14 @@ def _after_rounding(influence: Influence, size: int, step: float) -> Influence:
     # end proof: after-rounding
 
 
+def sampling_threshold(probability: float) -> tuple[int, float]:
+    """Return the number below which 53 random bits keep a step, and the probability that they do, exactly."""
+    # proof: sampling-probability
+    threshold = math.ceil(probability * 2**_COIN_BITS)
+    return threshold, threshold / 2**_COIN_BITS
+    # end proof: sampling-probability
+
+
 def _keep_steps(size: int, threshold: int) -> NDArray[np.int64]:
     """Poisson sampling from the operating system's randomness: each step with probability threshold/2**53."""
     # proof: poisson-sample
@@ -158,8 +165,8 @@ def make_subsampled_gaussian(
     ``approximate(max_divergence())``                   delta                  (ε, δ), read off the profile
     ================================================== ====================== ==============================
 
-    The profile is exact for one individual without a filter, and about two thirds of the noise suffices
-    where it, rather than approximate zCDP, is the basis of the guarantee.
+    The profile is exact for one individual without a filter. Between half and three quarters of the noise
+    suffices where it, rather than approximate zCDP, is the basis of the guarantee.
 
     :param input_domain: vectors of integers or of floats (never NaN) of a fixed size ``T``.
     :param input_metric: ``influence_distance()``, or ``dp.l2_distance(T=float)``, which knows less.
@@ -195,10 +202,7 @@ def make_subsampled_gaussian(
     loss = _loss(measure, failure_probability=failure_probability, delta=delta)
 
     # Derive:
-    # proof: sampling-probability
-    threshold = math.ceil(probability * 2**_COIN_BITS)
-    probability = threshold / 2**_COIN_BITS
-    # end proof: sampling-probability
+    threshold, probability = sampling_threshold(probability)
     exponent = _noise_exponent(scale, signal.resolution_bits)
     law_scale = scale if scale >= _LEAST_SCALE else 0.0
     step = 2.0**exponent
@@ -260,14 +264,14 @@ def _loss(
     if name == "RenyiDivergence":
         # Holds for the discrete Gaussian as it stands (docs/proofs/subsampled_gaussian.md).
         return lambda law, scale: lambda alpha: law.renyi(alpha, scale)
-    return lambda law, scale: privacy_profile(lambda epsilon: law.delta(epsilon, scale * _PROFILE_DEFLATION))
+    return lambda law, scale: privacy_profile(lambda epsilon: law.delta(epsilon, scale * DISCRETE_NOISE))
     # end proof: measures
 
 
 def _epsilon_delta(law: ExtremalLaw, delta: float, scale: float) -> tuple[float, float]:
     # proof: epsilon-delta
-    epsilon = law.epsilon(delta, scale * _PROFILE_DEFLATION)
-    return (epsilon, delta) if law.delta(0.0, scale * _PROFILE_DEFLATION) > 0 else (0.0, 0.0)
+    epsilon = law.epsilon(delta, scale * DISCRETE_NOISE)
+    return (epsilon, delta) if law.delta(0.0, scale * DISCRETE_NOISE) > 0 else (0.0, 0.0)
     # end proof: epsilon-delta
 
 

@@ -33,7 +33,7 @@ from opendp_timeseries.accounting.fourier import (
     influence_l2,
 )
 from opendp_timeseries.accounting.rounding import up, up_fraction
-from opendp_timeseries.spaces import influence_resolution
+from opendp_timeseries.spaces import influence_resolution, series_of
 
 __all__ = [
     "ADVISED_FREQUENCIES",
@@ -128,6 +128,8 @@ then_fourier_coefficients = then(make_fourier_coefficients)
 def _resolution(domain: dp.Domain, metric: dp.Metric, atom: str) -> int:
     """Binary digits behind the point in the entries of the signal."""
     bits = influence_resolution(metric)
+    if series_of(metric) != 1:
+        raise TypeError(f"input_metric ({metric}) must be of one series; count each key of a panel by itself")
     if bits is None and lp_kind(metric) is None:
         raise TypeError(f"input_metric ({metric}) must be influence_distance(), or dp.l1_distance or dp.l2_distance")
     if bits is None and atom.startswith("f"):

@@ -76,6 +76,15 @@ def test_never_below_the_exact_map(kernel, individuals, step_cap):
             assert ours.map(influence)[0] <= theirs.map(influence)[0]
 
 
+@pytest.mark.parametrize("p", [1e-20, 1e-10, 0.3, 1e-300])
+def test_accounts_for_the_probability_that_is_used(p):
+    # Steps are kept with a probability that is a multiple of 2^-53.
+    used = math.ceil(p * 2**53) / 2**53
+    _, failure = (space(4) >> then_koga2022(1.0, alpha=0.7, sampling_probability=p)).map(one(4, 2))
+    assert failure >= used**2  # both steps kept
+    assert failure <= used**2 * (1 + 1e-9)
+
+
 def test_edges():
     free = space(30) >> then_koga2022(1.0, alpha=0.5, sampling_probability=0.1)
     assert free.map(one(30, 5, individuals=0)) == (0.0, 0.0)

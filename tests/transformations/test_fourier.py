@@ -326,3 +326,9 @@ def test_no_row_raises_and_large_values_saturate():
     top = apply(np.full(6, LARGEST))
     assert list(apply(np.full(6, biggest))) == list(top)
     assert list(apply(np.full(6, -biggest))) == [-v for v in top]
+
+
+def test_a_panel_is_refused():
+    domain = dp.vector_domain(dp.atom_domain(T="i64"), size=12)
+    with pytest.raises(TypeError, match="of one series"):
+        make_fourier_coefficients(domain, influence_distance(series=3), 3)
