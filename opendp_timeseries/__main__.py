@@ -179,10 +179,11 @@ def _summary(options: argparse.Namespace, grid: ts.TimeGrid, release: ts.Release
         f"Guarantee: (ε = {options.epsilon:g}, δ = {options.delta:g})-differential privacy for {individual}. Whether"
         f" or not all the events of any {individual} are in the log, no set of possible releases is more than e^ε ="
         f" {_rounded_up(math.exp(options.epsilon))} times as likely, up to an additional probability of δ.",
-        f"It holds for everyone, whatever their events: of each individual at most {options.participation_cap} steps are"
-        f" counted, with at most {events} in each. It rests on this: each individual has one identifier; the grid, the"
-        " caps and all other parameters were chosen without looking at this log; whoever runs this is trusted with the"
-        " log, and publishes nothing from it but this release and what is computed from the release alone.",
+        "It holds for everyone, whatever their events: of each individual at most"
+        f" {options.participation_cap} steps are counted, with at most {events} in each. It rests on this: each"
+        " individual has one identifier; the grid, the caps and all other parameters were chosen without looking at"
+        " this log; whoever runs this is trusted with the log, and publishes nothing from it but this release and"
+        " what is computed from the release alone.",
     )
     return "\n\n".join(textwrap.fill(paragraph, 100, break_on_hyphens=False) for paragraph in paragraphs) + "\n"
 

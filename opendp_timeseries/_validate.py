@@ -33,9 +33,7 @@ def _is_bool(value: Any) -> bool:
     return isinstance(value, bool) or type(value).__name__ in ("bool_", "bool")
 
 
-def integer(
-    name: str, value: Any, *, minimum: int | None = None, maximum: int | None = None, remedy: str = ""
-) -> int:
+def integer(name: str, value: Any, *, minimum: int | None = None, maximum: int | None = None, remedy: str = "") -> int:
     """Return ``value`` as a Python ``int`` (NumPy integers are accepted, bools and floats are not)."""
     hint = f"; {remedy}" if remedy else ""
     if _is_bool(value):
@@ -68,9 +66,7 @@ def real(
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise TypeError(
-            f"{name} ({value!r}) must be a real number, not {type(value).__name__}{hint}"
-        ) from None
+        raise TypeError(f"{name} ({value!r}) must be a real number, not {type(value).__name__}{hint}") from None
     except OverflowError:
         raise ValueError(f"{name} ({value!r}) must be finite{hint}") from None
     if not math.isfinite(number):

@@ -62,9 +62,7 @@ def read_parquet_log(path: Path, *, identifier: str, time: str) -> Any:
 
 def _position(header: list[str], name: str, path: Path) -> int:
     if name not in header:
-        raise ValueError(
-            f"{path.name} has no column {name!r}; its columns are {', '.join(map(repr, header))}"
-        )
+        raise ValueError(f"{path.name} has no column {name!r}; its columns are {', '.join(map(repr, header))}")
     return header.index(name)
 
 

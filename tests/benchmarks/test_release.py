@@ -1,6 +1,6 @@
 """A release beside OpenDP's own noise on the kept values, side by side: run with
 
-    python -m pytest tests/benchmarks/test_release.py -s --override-ini addopts=
+python -m pytest tests/benchmarks/test_release.py -s --override-ini addopts=
 """
 
 import statistics
@@ -27,9 +27,7 @@ def test_release_against_noise_alone(benchmark, filtered):
     space = dp.vector_domain(dp.atom_domain(T="i64"), size=SIZE), ts.influence_distance()
     if filtered:
         space = space >> ts.then_circulant_filter(ts.gaussian_kernel(SIZE, 30))
-    release = space >> ts.then_subsampled_gaussian(
-        SCALE, sampling_probability=PROBABILITY, failure_probability=1e-6
-    )
+    release = space >> ts.then_subsampled_gaussian(SCALE, sampling_probability=PROBABILITY, failure_probability=1e-6)
     counts = np.arange(SIZE)
     ratios = []
 
