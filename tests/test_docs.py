@@ -67,6 +67,7 @@ def has_code(page):
     return any(block.language in ("python", "pycon") for block in blocks(page.read_text("utf-8")))
 
 
+@pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # of Ibis's own calls into DuckDB
 @pytest.mark.parametrize("page", [page for page in PAGES if has_code(page)], ids=name)
 def test_code_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -23,7 +23,7 @@ pytest.importorskip("duckdb")
 from opendp_timeseries.engines import ibis_count as engine  # noqa: E402
 
 # Of Ibis's own calls into DuckDB, and of PySpark's into pandas.
-pytestmark = [pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")]
+pytestmark = [pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning", "ignore::FutureWarning")]
 
 KEY = bytes(range(16))
 GRID = TimeGrid(size=40, start="2013-01-01", step="1h", zone="UTC")
