@@ -20,7 +20,8 @@ def read_csv_log(path: Path, *, identifier: str, time: str, zone: str) -> dict[s
     """Read two columns of a CSV file with a header: identifiers as strings, times as UTC ``datetime64[us]``.
 
     Times are ISO 8601; those without an offset are local times of ``zone`` (the first occurrence where clocks go
-    back). What is not a time is missing, as is an empty identifier: such rows are dropped by the count.
+    back). What is not a time is missing, as is an empty identifier: such rows are dropped by the count. Spaces
+    around a field are not part of it.
 
     :param path: the file, in UTF-8.
     :param identifier: name of the column that tells individuals apart.
@@ -29,6 +30,7 @@ def read_csv_log(path: Path, *, identifier: str, time: str, zone: str) -> dict[s
     :raises ValueError: if a column is not in the header.
     """
     local = zoneinfo.ZoneInfo(zone) if zone != "UTC" else _UTC
+    csv.field_size_limit(2**31 - 1)  # one long field must not stop the reading of all others
     with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
         rows = csv.reader(file)
         header = next(rows, [])

@@ -7,6 +7,7 @@ which are public, never by a value. pandas, Polars and PyArrow are looked at onl
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import operator
 import sys
@@ -191,7 +192,7 @@ def _polars_to_arrow(frame: Any, names: tuple[str, ...], schema_only: bool) -> A
             raise TypeError(_COLUMN.format(name=name, dtype=schema[name]))
     if schema_only:
         frame = frame.clear()
-    return frame.lazy().select(names).collect().to_arrow()
+    return _quietly(lambda: frame.lazy().select(names).collect().to_arrow())
 
 
 def _stream_to_arrow(table: Any, names: tuple[str, ...], schema_only: bool) -> Any:
@@ -203,7 +204,18 @@ def _stream_to_arrow(table: Any, names: tuple[str, ...], schema_only: bool) -> A
     if schema_only:
         return reader.schema.empty_table()
     schema = pyarrow.schema([reader.schema.field(name) for name in names])
-    return pyarrow.Table.from_batches((batch.select(names) for batch in reader), schema)
+    return _quietly(lambda: pyarrow.Table.from_batches((batch.select(names) for batch in reader), schema))
+
+
+def _quietly(read: Callable[[], Any]) -> Any:
+    """Read rows that their owner computes only now, and whose failure may quote them.
+
+    :raises TypeError: with one fixed message, whatever failed.
+    """
+    with contextlib.suppress(Exception):
+        return read()
+    # Outside of any handler, so that nothing of what failed is attached.
+    raise TypeError("the table could not be read: its own query or stream failed; collect it first")
 
 
 def _import_pyarrow() -> Any:

@@ -3,6 +3,7 @@
 import datetime as dt
 import subprocess
 import sys
+import traceback
 import warnings
 
 import numpy as np
@@ -468,3 +469,29 @@ def test_optional_libraries_are_not_imported():
         "else: raise AssertionError\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("kind", ["lazy frame", "stream"])
+def test_a_table_that_fails_as_it_is_read_quotes_nothing(kind):
+    pl, pa = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    frame = pl.LazyFrame({"id": ["SECRET", "2"], "time": [1, 2]})
+    table = frame.with_columns(pl.col("id").cast(pl.Int64))
+    if kind == "stream":
+        schema = pa.schema({"id": pa.int64(), "time": pa.int64()})
+
+        class Failing:
+            def __arrow_c_stream__(self, requested_schema=None):
+                def batches():
+                    yield pa.record_batch({"id": pa.array([1]), "time": pa.array([1])})
+                    raise ValueError("SECRET")
+
+                return pa.RecordBatchReader.from_batches(schema, batches()).__arrow_c_stream__()
+
+        table = Failing()
+    check_schema(table, identifier="id", time="time")
+    with pytest.raises(TypeError, match="its own query or stream failed") as refused:
+        read_columns(table, identifier="id", time="time")
+    error = refused.value
+    assert error.__cause__ is None
+    assert error.__context__ is None
+    assert "SECRET" not in "".join(traceback.format_exception(error))
