@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow
 from numpy.typing import NDArray
+from pyarrow import dataset
 
 from opendp_timeseries.engines import Layout
 from opendp_timeseries.spaces import EventLog
@@ -30,7 +31,6 @@ Ints = NDArray[np.int64]
 Who = NDArray[Any] | Labels
 
 _BATCH: Final = 2**18  # rows that are read at a time
-_GROWTH: Final = 2**24  # rows by which memory grows, which the system does by moving pages
 
 
 def capped_count(
@@ -104,7 +104,7 @@ class _Rows:
         rows = ((codes << np.int64(self.bits)) | positions)[positions >= 0]
         end = self._used + rows.size
         if end > self._packed.size:
-            self._packed.resize(end + _GROWTH, refcheck=False)
+            self._packed.resize(end + end // 4, refcheck=False)  # large ones move no data
         self._packed[self._used : end] = rows
         self._used = end
         return True
@@ -149,7 +149,8 @@ def _batches(table: Any, layout: Layout, progress: bool) -> Iterator[Any]:
     yield table.schema.empty_table()
     try:
         with _bar(table) if progress else contextlib.nullcontext() as bar:
-            for batch in table.scanner(columns=columns, batch_size=_BATCH).to_batches():
+            scanner = table.scanner(columns=columns, batch_size=_BATCH, fragment_scan_options=_options(table))
+            for batch in scanner.to_batches():
                 yield pyarrow.Table.from_batches([batch])
                 if bar is not None:
                     bar.update(batch.num_rows)
@@ -157,6 +158,13 @@ def _batches(table: Any, layout: Layout, progress: bool) -> Iterator[Any]:
     except Exception:  # the words of a reader may quote a row: they are not passed on
         pass
     raise RuntimeError("the log could not be read to its end; read it by table.to_table() to see why")
+
+
+def _options(table: Any) -> Any:
+    """Keep PyArrow from reading ahead a whole Parquet file, which it does by default, to save round trips."""
+    if isinstance(getattr(table, "format", None), dataset.ParquetFileFormat):
+        return dataset.ParquetFragmentScanOptions(pre_buffer=False)
+    return None
 
 
 def _bar(table: Any) -> Any:

@@ -184,7 +184,7 @@ print(seconds, int(kilobytes) / 1024)
 """
 
 
-@pytest.mark.parametrize(("rows", "limit"), [(10**7, 1000), pytest.param(10**8, 3000, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("rows", "limit"), [(10**7, 1000), pytest.param(10**8, 2500, marks=pytest.mark.long)])
 def test_memory_of_batches(request, log_of, rows, limit):
     """The peak of a fresh process, in MB, all libraries included."""
     if rows > 10**7 and "long" not in request.config.option.markexpr:
