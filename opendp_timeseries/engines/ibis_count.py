@@ -229,6 +229,7 @@ def _function(name: str, arguments: int, returns: str = "int64") -> Callable[...
 
 _EPOCH_US: Final = _function("epoch_us", 1)
 _EPOCH_NS: Final = _function("epoch_ns", 1)
+_TRY: Final = _function("try", 1)
 _UNIX_MICROS: Final = _function("unix_micros", 1)
 _UNIX_DATE: Final = _function("unix_date", 1, "int32")
 _DATE_PART: Final = _function("date_part", 2, "decimal(8, 6)")
@@ -242,7 +243,7 @@ def _duckdb_ticks(table: Any, name: str) -> _Ticks:
         return _Ticks(_EPOCH_US(column), "us", aware=True)
     if kind.is_timestamp() and kind.scale == 9:
         return _Ticks(_EPOCH_NS(column), "ns", aware=False)
-    return _Ticks(_EPOCH_US(column.try_cast("timestamp(6)")), "us", aware=False)  # coarser units reach too far
+    return _Ticks(_TRY(_EPOCH_US(column)), "us", aware=False)  # coarser units hold times that microseconds cannot
 
 
 def _spark_ticks(table: Any, name: str) -> _Ticks:

@@ -23,7 +23,7 @@ pytest.importorskip("duckdb")
 from opendp_timeseries.engines import ibis_count as engine  # noqa: E402
 
 # Of Ibis's own calls into DuckDB, and of PySpark's into pandas.
-pytestmark = [pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning", "ignore::FutureWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning", "ignore::FutureWarning")
 
 KEY = bytes(range(16))
 GRID = TimeGrid(size=40, start="2013-01-01", step="1h", zone="UTC")
@@ -78,8 +78,6 @@ class Spark:
 def backend(request, tmp_path_factory):
     if request.param == "duckdb":
         return DuckDB()
-    if "long" not in request.config.option.markexpr:
-        pytest.skip("starting Spark takes half a minute; run with -m long")
     pytest.importorskip("pyspark")
     if not any(os.access(os.path.join(folder, "java"), os.X_OK) for folder in os.get_exec_path()):
         pytest.skip("Spark needs Java")
@@ -440,9 +438,7 @@ def write_log(path, rows, people):
 
 
 @pytest.mark.parametrize(("rows", "limit"), [(4_000_000, 60), pytest.param(20_000_000, 256, marks=pytest.mark.long)])
-def test_a_file_larger_than_the_memory_given(tmp_path, request, rows, limit):
-    if rows > 10**7 and "long" not in request.config.option.markexpr:
-        pytest.skip("takes half a minute; run with -m long")
+def test_a_file_larger_than_the_memory_given(tmp_path, rows, limit):
     path = tmp_path / "log.parquet"
     log = write_log(path, rows, rows // 40)
     assert path.stat().st_size > limit * 10**6
