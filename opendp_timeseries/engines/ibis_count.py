@@ -10,6 +10,8 @@ each is written down in its :class:`_Dialect`, and others are refused by name.
 
 from __future__ import annotations
 
+import contextlib
+import warnings
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -205,10 +207,10 @@ def _clamp(values: Any, low: int, high: int) -> Any:
 
 def _fetch(query: Any) -> Any:
     """Run the query and bring its few rows here."""
-    try:
+    # The words of a backend, in errors and warnings, may quote a row: they are not passed on.
+    with warnings.catch_warnings(), contextlib.suppress(Exception):
+        warnings.simplefilter("ignore")
         return query.to_pyarrow()
-    except Exception:  # the words of a backend may quote a row: they are not passed on
-        pass
     raise RuntimeError(
         "the backend could not count the events; try a query of your own on the table, such as"
         " table.count().execute(), to see why"

@@ -3,6 +3,7 @@
 import itertools
 import os
 import time
+import warnings
 
 import numpy as np
 import opendp.prelude as dp
@@ -22,7 +23,7 @@ pytest.importorskip("duckdb")
 
 from opendp_timeseries.engines import ibis_count as engine  # noqa: E402
 
-# Of Ibis's own calls into DuckDB, and of PySpark's into pandas.
+# Of Ibis's own calls into DuckDB, and of PySpark's into pandas, when tables are made.
 pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning", "ignore::FutureWarning")
 
 KEY = bytes(range(16))
@@ -317,6 +318,17 @@ def test_caps_hold_when_hashes_tie(backend, monkeypatch, hashed):
     assert count(table, TimeGrid(size=4), participation_cap=2).tolist() == expected
 
 
+# Case B11, exact part, and case A08: the steps are those of the grid, whoever is there.
+def test_no_rows_and_rows_of_others(backend):
+    columns = {"id": pa.array([], pa.string()), "time": pa.array([], pa.timestamp("us"))}
+    assert count(backend.table(**columns), by="id", keys=["a", "b"]).tolist() == [0] * 80
+    grid = TimeGrid(size=5, start="2013-01-01", step="2d", zone="UTC")
+    days = pa.array(np.array(["2013-01-01", "2013-01-05", "2013-01-06", "2013-01-09"], "M8[us]"))
+    who = pa.array(["A", "B", "B", "B"])
+    assert count(backend.table(id=who, time=days), grid).tolist() == [1, 0, 2, 0, 1]
+    assert count(backend.table(id=who[1:], time=days[1:]), grid).tolist() == [0, 0, 2, 0, 1]
+
+
 def test_another_key_keeps_other_steps(backend):
     table = backend.table(id=pa.array(WHO), time=TIME)
     ours, again, theirs = (count(table, key=key, **CAPS).tolist() for key in (KEY, KEY, bytes(16)))
@@ -421,6 +433,19 @@ def test_a_failure_quotes_no_row(backend):
     assert "could not count" in str(failure.value)
     assert failure.value.__context__ is None
     assert failure.value.__cause__ is None
+
+
+def test_a_warning_quotes_no_row(recwarn):
+    class Query:
+        def to_pyarrow(self):
+            warnings.warn("secret", UserWarning, stacklevel=1)
+            raise ValueError("secret")
+
+    warnings.simplefilter("always")
+    with pytest.raises(RuntimeError, match="could not count") as failure:
+        engine._fetch(Query())
+    assert len(recwarn) == 0
+    assert failure.value.__context__ is None
 
 
 # --- Larger than memory
