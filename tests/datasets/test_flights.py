@@ -23,7 +23,7 @@ def test_shape_types_and_range() -> None:
 
 def test_each_call_returns_its_own_arrays() -> None:
     first = load_flights()
-    first["time"][:] = np.datetime64("NaT")
+    first["time"][:] = np.datetime64("NaT", "s")
     assert not np.isnat(load_flights()["time"]).any()
 
 
