@@ -1,9 +1,10 @@
 """OpenDP's own frames as event logs: a ``LazyFrameDomain`` with one of the identifier distances.
 
 OpenDP says what the guarantee is about by an expression in the metric, and which columns there are by the
-domain. Two frames are at a distance of 1 when one identifier is there with all of its rows in one of them
-and not at all in the other (``symmetric_id_distance``), or has been replaced by another one
-(``change_one_id_distance``): the same as for :func:`~opendp_timeseries.event_log_domain`.
+domain. Two frames are at a ``symmetric_id_distance`` of 1 when one identifier is there with all of its rows in
+one of them and not at all in the other: the same as for :func:`~opendp_timeseries.event_log_domain`. OpenDP
+defines ``change_one_id_distance`` as half of that, without asking for equally many identifiers in both: a
+distance of 1 may be two individuals added, and is accounted for as such.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ import opendp.prelude as dp
 
 from opendp_timeseries._opendp import empty_frame
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.spaces import EventLog
+from opendp_timeseries.spaces import Adjacency, EventLog
 from opendp_timeseries.tables import read_columns
 
 __all__ = ["lazyframe_log"]
 
-_REPLACED: Final = {"SymmetricIdDistance": False, "ChangeOneIdDistance": True}
+_ADJACENCY: Final = {"SymmetricIdDistance": Adjacency(), "ChangeOneIdDistance": Adjacency(individuals=2)}
 
 
 def lazyframe_log(
     input_domain: dp.Domain, input_metric: dp.Metric, time: str | None, grid: TimeGrid
-) -> tuple[EventLog, bool]:
-    """Say which columns of a LazyFrame are the event log, and whether distances count replacements.
+) -> tuple[EventLog, Adjacency]:
+    """Say which columns of a LazyFrame are the event log, and what distances count.
 
     :param input_domain: an OpenDP ``LazyFrameDomain``.
     :param input_metric: ``dp.symmetric_id_distance(…)`` or ``dp.change_one_id_distance(…)`` of a plain column.
@@ -35,7 +36,7 @@ def lazyframe_log(
     :raises ValueError: for a column that the domain does not have.
     """
     kind = str(input_metric.type)
-    if kind not in _REPLACED:
+    if kind not in _ADJACENCY:
         raise TypeError(
             f"input_metric ({input_metric}) does not count individuals; of a LazyFrame it must be"
             " dp.symmetric_id_distance(…) or dp.change_one_id_distance(…), as in the privacy unit"
@@ -48,7 +49,7 @@ def lazyframe_log(
     log = EventLog(identifier=_column(input_metric), time=time)
     columns = read_columns(empty_frame(input_domain), identifier=log.identifier, time=log.time)
     grid.check_times(columns.times.dtype, aware=columns.aware)
-    return log, _REPLACED[kind]
+    return log, _ADJACENCY[kind]
 
 
 def _column(metric: Any) -> str:

@@ -8,7 +8,7 @@ removed with all of their rows, and never means one row.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import opendp.prelude as dp
@@ -19,6 +19,7 @@ from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.engines import check_log
 
 __all__ = [
+    "Adjacency",
     "CountSignal",
     "EventLog",
     "as_influence",
@@ -162,6 +163,13 @@ def as_influence(d_in: Any) -> Influence:
             " map(1) gives one, or use output_metric=dp.l2_distance(T=float)"
         )
     return d_in
+
+
+class Adjacency(NamedTuple):
+    """What a distance of 1 between two logs is."""
+
+    individuals: int = 1
+    replaced: bool = False  # rather than added or removed
 
 
 def individuals_replaced(input_metric: dp.Metric) -> bool:

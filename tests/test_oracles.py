@@ -8,6 +8,7 @@ again from its printed name. ``python -m tests.test_oracles 10000`` prints the t
 from __future__ import annotations
 
 import math
+import re
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -241,56 +242,80 @@ def losses(space, d_in, point):
     }
 
 
-def compare(claims, found, point, *, profile_is_exact=False, renyi_is_exact=False, tail_is_exact=False):
+@dataclass(frozen=True)
+class Exact:
+    """Which maps are exact of the pairs at hand."""
+
+    profile: bool = False
+    renyi: bool = False
+    tail: bool = False
+
+
+def compare(claims, found, point, exact):
     """Set every claim beside the truth at the worst pair for it."""
-    scale, epsilon, failure = point.scale, point.epsilon, mp.mpf(point.delta)
+    yield from compare_profile(claims, found, point, exact)
+    yield from compare_renyi(claims, found, point, exact)
+    yield from compare_zcdp(claims, found, point, exact)
+    yield from compare_conversions(claims, found, point, exact)
+
+
+def at_most(truth, what):
+    return truth * (1 + mp.mpf(CLOSE[what])) + 1.01 * FLOOR
+
+
+def compare_profile(claims, found, point, exact):
+    scale, epsilon = point.scale, point.epsilon
     smaller = mp.mpf(scale) * (1 - mp.mpf(DISCRETE))
-
     pair = found.exact(found.worst_for_profile(epsilon, scale))
-    truth = maps.profile(pair.law, epsilon, scale)
-    ceiling = maps.profile(pair.law, epsilon, smaller) * (1 + mp.mpf(CLOSE["profile"])) + FLOOR * 1.01
-    yield Finding(
-        "profile", claims["profile"], truth, min(mp.mpf(1), ceiling) if profile_is_exact and pair.is_whole else None
-    )
-    yield Finding("Rényi, converted", claims["converted"], truth)
-    exact = truth
-    # A profile by the lattice of a majorant is up to 1% above the best one of its kind, and far above it in tails
-    # beyond 1e-50, which the lattice cuts.
-    slack = mp.mpf(1 + 1e-9 if profile_is_exact else 1.01)
-    ordered = claims["profile"] if profile_is_exact or claims["profile"] > 1e-50 else exact
-
-    pair = found.exact(found.worst_for_renyi(point.alpha, scale))
-    divergence = maps.renyi(pair.squares, point.alpha, scale, found.p)
-    most = divergence * (1 + mp.mpf(CLOSE["renyi"])) + FLOOR * 1.01
-    yield Finding("Rényi", claims["renyi"], divergence, most if renyi_is_exact else None)
+    most = min(mp.mpf(1), at_most(maps.profile(pair.law, epsilon, smaller), "profile"))
+    close = exact.profile and pair.is_whole
+    yield Finding("δ at ε", claims["profile"], maps.profile(pair.law, epsilon, scale), most if close else None)
 
     at, delta = claims["epsilon"]
-    pair = found.exact(found.worst_for_profile(at, scale) if at < math.inf else 0)
-    truth = maps.profile(pair.law, at, scale) if at < math.inf else mp.mpf(0)
+    if at == math.inf:
+        yield Finding("ε at δ", delta, mp.mpf(0), mp.mpf(0) if exact.profile else None)
+        return
+    pair = found.exact(found.worst_for_profile(at, scale))
     # Exact: a billionth below, δ no longer suffices.
-    before = maps.profile(pair.law, at * (1 - mp.mpf(10) ** -9), smaller) if 0 < at < math.inf else mp.mpf(1)
-    yield Finding(
-        "ε at δ", delta, truth, before * (1 + mp.mpf(CLOSE["epsilon"])) if profile_is_exact and pair.is_whole else None
-    )
+    before = maps.profile(pair.law, at * (1 - mp.mpf(10) ** -9), smaller) if at > 0 else mp.mpf(1)
+    close = exact.profile and pair.is_whole
+    yield Finding("ε at δ", delta, maps.profile(pair.law, at, scale), at_most(before, "epsilon") if close else None)
 
-    double = 2 * Fraction(scale) ** 2
-    beyond = Fraction(claims["rho"]) * double if claims["rho"] < math.inf else None
-    if beyond is not None:
-        pair = found.exact(found.worst_for_tail(float(beyond)))
-        truth = maps.tail(pair.law, beyond)
-        most = truth * (1 + mp.mpf(CLOSE["failure"])) + FLOOR * 1.01
-        yield Finding("δ′", claims["failure"], truth, most if tail_is_exact and pair.is_whole else None)
-        rho = maps.real(maps.quantile(pair.law, mp.mpf(claims["failure"])) / double)
-        # Where a tail is δ′ but for rounding, either of two values is right.
-        strict = maps.real(maps.quantile(pair.law, failure * (1 - mp.mpf(10) ** -9)) / double)
-        most = strict * (1 + mp.mpf(CLOSE["rho"])) + FLOOR * 1.01
-        yield Finding("ρ at δ′", claims["rho"], rho, most if tail_is_exact and pair.is_whole else None)
-        # Approximate zCDP as (ε, δ): Bun & Steinke (2016), Lemma 3.5 off the event.
-        converted = maps.best_delta(lambda alpha: alpha * mp.mpf(claims["rho"]), epsilon)
-        converted = min(mp.mpf(1), claims["failure"] + (1 - mp.mpf(claims["failure"])) * converted)
-        yield Finding("order: zCDP, converted, ≥ exact", converted, exact)
-        yield Finding("order: zCDP, converted, ≥ profile", converted * slack + 1.1 * FLOOR, ordered)
-    yield Finding("order: Rényi, converted, ≥ profile", claims["converted"] * slack + 1.1 * FLOOR, ordered)
+
+def compare_renyi(claims, found, point, exact):
+    pair = found.exact(found.worst_for_renyi(point.alpha, point.scale))
+    truth = maps.renyi(pair.squares, point.alpha, point.scale, found.p)
+    yield Finding("Rényi", claims["renyi"], truth, at_most(truth, "renyi") if exact.renyi else None)
+
+
+def compare_zcdp(claims, found, point, exact):
+    rho, failure = claims["rho"], claims["failure"]
+    assert rho < math.inf
+    double = 2 * Fraction(point.scale) ** 2
+    beyond = Fraction(rho) * double
+    pair = found.exact(found.worst_for_tail(float(beyond)))
+    close = exact.tail and pair.is_whole
+    truth = maps.tail(pair.law, beyond)
+    yield Finding("δ′ at ρ", failure, truth, at_most(truth, "failure") if close else None)
+    truth = maps.real(maps.quantile(pair.law, mp.mpf(failure)) / double)
+    # Where a tail is δ′ but for rounding, either of two values is right.
+    strict = maps.quantile(pair.law, mp.mpf(point.delta) * (1 - mp.mpf(10) ** -9)) / double
+    yield Finding("ρ at δ′", rho, truth, at_most(maps.real(strict), "rho") if close else None)
+
+
+def compare_conversions(claims, found, point, exact):
+    """Exact ≤ Rényi and exact ≤ approximate zCDP, converted to (ε, δ): of the truth, and of the claims."""
+    law = found.exact(found.worst_for_profile(point.epsilon, point.scale)).law
+    truth = maps.profile(law, point.epsilon, point.scale)
+    # Approximate zCDP: Bun & Steinke (2016), off the event of probability δ′.
+    rho, failure = mp.mpf(claims["rho"]), mp.mpf(claims["failure"])
+    zcdp = min(mp.mpf(1), failure + (1 - failure) * maps.best_delta(lambda alpha: alpha * rho, point.epsilon))
+    for name, converted in (("Rényi", claims["converted"]), ("zCDP", zcdp)):
+        yield Finding(f"{name}, converted", converted, truth)
+        # The lattice of a majorant costs up to 1%, and more in tails below 1e-50, which it cuts.
+        if exact.profile or claims["profile"] > 1e-50:
+            slack = mp.mpf(1 + 1e-9 if exact.profile else 1.01)
+            yield Finding(f"order: {name}, converted", converted * slack + 1.1 * FLOOR, claims["profile"])
 
 
 def chain_losses(chain):
@@ -304,16 +329,10 @@ def chain_findings(rng, chain):
 
 
 def chain_comparisons(rng, chain, claims):
-    alone = chain.individuals == 1
-    certain = chain.p == 1 and chain.is_block_exact
-    yield from compare(
-        claims,
-        pairs(rng, chain),
-        chain,
-        profile_is_exact=(chain.is_flat and alone) or certain,
-        renyi_is_exact=chain.is_block_exact,
-        tail_is_exact=(chain.is_flat and alone) or certain,
-    )
+    # Without a filter the block law is attained by one individual; with one, or by several, where all is kept.
+    whole = (chain.is_flat and chain.individuals == 1) or (chain.is_block_exact and chain.p == 1)
+    exact = Exact(profile=whole, renyi=chain.is_block_exact, tail=whole)
+    yield from compare(claims, pairs(rng, chain), chain, exact)
 
 
 def monotone(rng, chain, claims):
@@ -344,7 +363,7 @@ def l2_findings(rng):
         space = counted(chain, output_metric=FLOATS)
         for kernel in chain.kernels:
             space = space >> ts.then_circulant_filter(kernel)
-        yield from compare(losses(space, chain.individuals, chain), pairs(rng, chain), chain)
+        yield from compare(losses(space, chain.individuals, chain), pairs(rng, chain), chain, Exact())
         return
     size, whole = int(rng.choice([1, 2, 5, 6, 40])), kind == "integers"
     distance = int(10 ** rng.uniform(0, 6)) if whole else float(10 ** rng.uniform(-6, 6))
@@ -355,8 +374,8 @@ def l2_findings(rng):
     found = maps.Pairs(np.array(squares, dtype=float), lambda i: squares[i], maps.coin(point.p))
     # All of an integer distance in one step is the worst for Rényi, and for everything where all is kept. Floats
     # pay for being rounded to the noise grid.
-    exact = {"renyi_is_exact": whole, "profile_is_exact": whole and point.p == 1}
-    yield from compare(losses(space, distance, point), found, point, **exact)
+    exact = Exact(renyi=whole, profile=whole and point.p == 1)
+    yield from compare(losses(space, distance, point), found, point, exact)
 
 
 # --- distances: counts, filters, Fourier coefficients, histograms ---
@@ -468,8 +487,7 @@ def algorithm_findings(rng):
     pair = found.exact(found.worst_for_tail(float(beyond)))
     truth = maps.tail(pair.law, beyond)
     exact = not chain.kernels and chain.individuals == 1
-    most = truth * (1 + mp.mpf(CLOSE["failure"])) + FLOOR * 1.01 if exact else None
-    yield Finding("Algorithm 1: δ′", failure, truth, most)
+    yield Finding("Algorithm 1: δ′ at ρ", failure, truth, at_most(truth, "failure") if exact else None)
     private = counted(chain) >> then_koga2022(chain.scale, **arguments, output_measure=APPROX_DP, delta=chain.delta)
     epsilon, delta = private.map(chain.individuals)
     if epsilon < math.inf:
@@ -497,8 +515,7 @@ def native_findings(rng):
     )
     both = dp.c.make_composition([ours, native])
     truth = maps.renyi(squares, chain.alpha, chain.scale, p) + curve
-    most = truth * (1 + mp.mpf(CLOSE["renyi"])) + 2 * FLOOR
-    yield Finding("Rényi, composed", both.map(individuals)(chain.alpha), truth, most)
+    yield Finding("Rényi, composed", both.map(individuals)(chain.alpha), truth, at_most(truth, "renyi") + FLOOR)
     claim = ts.make_renyiDP_to_approxDP(both).map(individuals).delta(chain.epsilon)
     law = sorted(maps.exact_law(squares, p).items())
     yield Finding("Rényi, composed and converted", claim, maps.profile(law, chain.epsilon, chain.scale, shift=extra))
@@ -604,7 +621,7 @@ def report(sets):
     start, found = time.time(), {}
     for family in FAMILIES:
         for finding in search(family, sets * FAMILIES[family][1] // 100):
-            kind = "monotone" if finding.what.startswith("monotone") else finding.what
+            kind = re.sub("(monotone|order).*", "in order and monotone", finding.what)
             found.setdefault(kind, []).append(finding)
     lines = [
         f"{sets} parameter sets, {sum(map(len, found.values()))} comparisons, {(time.time() - start) / 60:.0f} minutes",

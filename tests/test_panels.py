@@ -112,3 +112,9 @@ def test_a_column_that_cannot_tell_series_apart_is_refused_by_type(log_space):
         panel(log_space)(ROWS | {"venue": np.zeros(7)})
     with pytest.raises(dp.OpenDPException, match="column 'venue' is missing"):
         panel(log_space)({"id": ROWS["id"], "time": ROWS["time"]})
+
+
+def test_a_panel_that_is_too_large_is_refused_at_construction(log_space):
+    huge = ts.TimeGrid(size=2**30)
+    with pytest.raises(ValueError, match="size of the panel"):
+        ts.make_participation_count(*log_space, huge, participation_cap=1, by="venue", keys=["a", "b", "c"])

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._opendp import then
-from opendp_timeseries.spaces import CountSignal, descriptor_of, individuals_replaced
+from opendp_timeseries.spaces import Adjacency, CountSignal, descriptor_of, individuals_replaced
 from opendp_timeseries.transformations.participation_count import count_transformation
 
 __all__ = ["make_assume_participation", "then_assume_participation"]
@@ -51,7 +51,7 @@ def make_assume_participation(
         size=space.size,
         participation_cap=participation_cap,
         step_cap=step_cap,
-        replaced=individuals_replaced(input_metric),
+        adjacency=Adjacency(replaced=individuals_replaced(input_metric)),
         output_metric=output_metric,
     )
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import secrets
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.lazyframes import lazyframe_log
 from opendp_timeseries.panels import Keys, panel_keys, place_in_panel
 from opendp_timeseries.spaces import (
+    Adjacency,
     EventLog,
     descriptor_of,
     individuals_replaced,
@@ -74,8 +74,9 @@ def make_participation_count(
     :param input_domain: :func:`~opendp_timeseries.event_log_domain`, or the domain of a Polars LazyFrame in
         OpenDP's own Contexts.
     :param input_metric: ``dp.symmetric_distance()`` (individuals added or removed) or
-        ``dp.change_one_distance()`` (individuals replaced); of a LazyFrame, ``dp.symmetric_id_distance(…)`` or
-        ``dp.change_one_id_distance(…)``, which say the same and name the identifier column.
+        ``dp.change_one_distance()`` (individuals replaced); of a LazyFrame, ``dp.symmetric_id_distance(…)``, which
+        names the identifier column, or ``dp.change_one_id_distance(…)``, which is half of it and costs as much as
+        two individuals.
     :param grid: the public grid of time steps.
     :param participation_cap: ``I``, steps per individual; more than ``grid.size`` means ``grid.size``.
     :param step_cap: ``M``, events per individual and step.
@@ -105,18 +106,18 @@ def make_participation_count(
         raise TypeError(f"grid ({grid!r}) must be given as a TimeGrid, not {type(grid).__name__}; use TimeGrid(…)")
     if progress and importlib.util.find_spec("tqdm") is None:
         raise ImportError("progress=True takes tqdm: pip install tqdm")
-    log, replaced = event_log(input_domain, input_metric, time, grid)
+    log, adjacency = event_log(input_domain, input_metric, time, grid)
     cap, per_step = _caps(participation_cap, step_cap)
     panel = panel_keys(by, keys)
     layout = Layout(log.identifier, log.time, grid, by, panel)
-    size = layout.size
+    size = check.integer("size of the panel", layout.size, maximum=2**31, remedy="use fewer steps or keys")
 
     def function(table: Any) -> NDArray[np.int64]:
+        # proof: count-function
         engine = engine_of(table)
         if engine is not None:
             caps = {"participation_cap": cap, "step_cap": per_step}
             return engine.capped_count(table, layout, **caps, key=_fresh_key(), progress=progress)
-        # proof: count-function
         identifiers, positions = read_positions(table, log, grid, by, panel)
         return capped_count(
             identifiers,
@@ -136,7 +137,7 @@ def make_participation_count(
         series=len(panel),
         participation_cap=cap,
         step_cap=per_step,
-        replaced=replaced,
+        adjacency=adjacency,
         output_metric=output_metric,
     )
 
@@ -154,14 +155,14 @@ def read_positions(
     # end proof: read-positions
 
 
-def event_log(domain: dp.Domain, metric: dp.Metric, time: str | None, grid: TimeGrid) -> tuple[EventLog, bool]:
-    """Say which columns are the event log, and whether distances count individuals replaced."""
+def event_log(domain: dp.Domain, metric: dp.Metric, time: str | None, grid: TimeGrid) -> tuple[EventLog, Adjacency]:
+    """Say which columns are the event log, and what distances count."""
     if isinstance(domain, LazyFrameDomain):
         return lazyframe_log(domain, metric, time, grid)
     log = descriptor_of(domain, EventLog, "use event_log_domain(identifier=…, time=…)")
     if time is not None:
         raise TypeError(f"time ({time!r}) is for a LazyFrame; leave it out, as {domain} names its own")
-    return log, individuals_replaced(metric)
+    return log, Adjacency(replaced=individuals_replaced(metric))
 
 
 def _fresh_key() -> bytes:
@@ -189,7 +190,7 @@ def count_transformation(
     series: int = 1,
     participation_cap: int,
     step_cap: int,
-    replaced: bool,
+    adjacency: Adjacency,
     output_metric: dp.Metric | None,
 ) -> dp.Transformation:
     """Wrap a function that returns counts, with the stability map of its caps (theory 1).
@@ -200,23 +201,23 @@ def count_transformation(
     metric = influence_distance(series=series) if output_metric is None else output_metric
     if influence_resolution(metric) is not None and series_of(metric) != series:
         raise TypeError(f"output_metric ({metric}) must be influence_distance(series={series}), or left out")
-    caps = {"participation_cap": cap, "step_cap": per_step, "size": size, "replaced": replaced}
+    caps = {"participation_cap": cap, "step_cap": per_step, "size": size, "replaced": adjacency.replaced}
     return dp.t.make_user_transformation(
-        input_domain, input_metric, signal_domain("i64", size), metric, function, _stability(metric, caps)
+        input_domain, input_metric, signal_domain("i64", size), metric, function, _stability(metric, caps, adjacency)
     )
 
 
-def _stability(metric: dp.Metric, caps: dict[str, Any]) -> Callable[[int], Any]:
+def _stability(metric: dp.Metric, caps: dict[str, Any], adjacency: Adjacency) -> Callable[[int], Any]:
     # proof: count-map
     if influence_resolution(metric) == 0:
-        return partial(count_influence, **caps)
+        return lambda d_in: count_influence(d_in * adjacency.individuals, **caps)
     kind = lp_kind(metric)
     if kind is None or kind[1] not in ("f64", "i32", "i64", "u32", "u64"):
         raise TypeError(_OUTPUT_METRICS.format(metric=metric))
     distance = count_l1 if kind[0] == "l1" else count_l2
     if kind[1] == "f64":
-        return partial(distance, **caps)
-    return lambda individuals: whole_distance(distance(individuals, **caps), kind[1])
+        return lambda d_in: distance(d_in * adjacency.individuals, **caps)
+    return lambda d_in: whole_distance(distance(d_in * adjacency.individuals, **caps), kind[1])
     # end proof: count-map
 
 

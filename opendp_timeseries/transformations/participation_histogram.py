@@ -21,6 +21,7 @@ from opendp_timeseries.accounting.rounding import whole_distance
 from opendp_timeseries.engines import Layout, engine_of
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.panels import Keys, panel_keys
+from opendp_timeseries.spaces import Adjacency
 from opendp_timeseries.transformations.capped_count import participation
 from opendp_timeseries.transformations.participation_count import event_log, read_positions
 
@@ -67,7 +68,7 @@ def make_participation_histogram(
     """
     if not isinstance(grid, TimeGrid):
         raise TypeError(f"grid ({grid!r}) must be given as a TimeGrid, not {type(grid).__name__}; use TimeGrid(…)")
-    log, replaced = event_log(input_domain, input_metric, time, grid)
+    log, adjacency = event_log(input_domain, input_metric, time, grid)
     edges = _edges(caps)
     layout = Layout(log.identifier, log.time, grid, by, panel_keys(by, keys))
 
@@ -85,7 +86,7 @@ def make_participation_histogram(
     metric = dp.l1_distance(T=int) if output_metric is None else output_metric
     output = signal_domain("i64", len(edges) + 1)
     return dp.t.make_user_transformation(
-        input_domain, input_metric, output, metric, function, _stability(metric, len(edges) + 1, replaced=replaced)
+        input_domain, input_metric, output, metric, function, _stability(metric, len(edges) + 1, adjacency)
     )
 
 
@@ -100,7 +101,7 @@ def _edges(caps: Any) -> NDArray[np.int64]:
     return np.array(listed, dtype=np.int64)
 
 
-def _stability(metric: dp.Metric, size: int, *, replaced: bool) -> Callable[[int], Any]:
+def _stability(metric: dp.Metric, size: int, adjacency: Adjacency) -> Callable[[int], Any]:
     # One individual is one in one entry; one who is replaced may move to another. That is a count with caps 1 and 1.
     # proof: histogram-map
     kind = lp_kind(metric)
@@ -108,8 +109,9 @@ def _stability(metric: dp.Metric, size: int, *, replaced: bool) -> Callable[[int
         raise TypeError(f"output_metric ({metric}) must be dp.l1_distance(T=…) or dp.l2_distance(T=…), T float or int")
     distance = count_l1 if kind[0] == "l1" else count_l2
 
-    def stability_map(individuals: int) -> Any:
-        moved = distance(individuals, participation_cap=1, step_cap=1, size=size, replaced=replaced)
+    def stability_map(d_in: int) -> Any:
+        individuals = d_in * adjacency.individuals
+        moved = distance(individuals, participation_cap=1, step_cap=1, size=size, replaced=adjacency.replaced)
         return moved if kind[1] == "f64" else whole_distance(moved, kind[1])
 
     return stability_map
