@@ -17,6 +17,8 @@ import opendp.prelude as dp
 from numpy.typing import NDArray
 
 import opendp_timeseries as ts
+from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.datasets import load_flights
 from opendp_timeseries.files import read_csv_log, read_parquet_log
 
@@ -46,6 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     dp.enable_features("contrib", "honest-but-curious")
     try:
         measurement, grid, scale = _plan(options)
+        if not options.output.parent.is_dir():  # before the budget is spent
+            raise ValueError(f"output ({options.output}) must be in a folder that is there")
         release = measurement(_log(options))
     except (TypeError, ValueError, ImportError, OSError, csv.Error, dp.OpenDPException) as error:
         print(f"error: {_first_cause(error)}", file=sys.stderr)
@@ -100,16 +104,21 @@ def _log(options: argparse.Namespace) -> Any:
     columns = {"identifier": options.identifier, "time": options.time}
     if options.file is None:
         return load_flights()
-    if options.file.suffix == ".parquet":
+    if _is_parquet(options.file):
         return read_parquet_log(options.file, **columns)
     return read_csv_log(options.file, zone=options.zone, **columns)
+
+
+def _is_parquet(file: Path | None) -> bool:
+    return file is not None and file.suffix.lower() in (".parquet", ".pq")
 
 
 def _grid(options: argparse.Namespace) -> ts.TimeGrid:
     grid = ts.TimeGrid(start=options.start, step=options.step, size=options.size, zone=options.zone)
     # The embedded log and the CSV reader give UTC; the start was read in the zone asked for, and says its offset.
-    parquet = options.file is not None and options.file.suffix == ".parquet"
-    return grid if parquet else ts.TimeGrid(start=grid.start, step=grid.step, size=grid.size, zone="UTC")
+    return (
+        grid if _is_parquet(options.file) else ts.TimeGrid(start=grid.start, step=grid.step, size=grid.size, zone="UTC")
+    )
 
 
 def _plan(options: argparse.Namespace) -> tuple[dp.Measurement, ts.TimeGrid, float]:
@@ -131,10 +140,15 @@ def _plan(options: argparse.Namespace) -> tuple[dp.Measurement, ts.TimeGrid, flo
         )
         return measurement
 
-    if not (math.isfinite(options.epsilon) and options.epsilon > 0):
-        raise ValueError(f"epsilon ({options.epsilon}) must be positive and finite")
-    with_noise(1.0)  # so that an error in a parameter is told before the search hides it
-    scale = dp.binary_search_param(with_noise, d_in=1, d_out=(options.epsilon, options.delta), T=float)
+    if options.sampling_probability == 0:
+        raise ValueError("sampling_probability (0) keeps no step; choose a share of steps such as 0.1")
+    budget = (check.real("epsilon", options.epsilon, above=0.0), options.delta)
+    enough = 1.0
+    while not with_noise(enough).check(1, budget):
+        enough *= 2.0
+        if enough > 1e30:
+            raise ValueError(f"no noise meets epsilon ({budget[0]:g}) at delta ({budget[1]:g}); raise one of them")
+    scale = dp.binary_search(lambda scale: with_noise(scale).check(1, budget), bounds=(0.0, enough))
     return with_noise(scale), grid, scale
 
 
@@ -172,13 +186,14 @@ def _summary(options: argparse.Namespace, grid: ts.TimeGrid, release: ts.Release
     individual = f"one individual (one value of {options.identifier!r})"
     smoothing = f", smoothed by a Gaussian filter of {options.filter_std:g} steps" if options.filter_std else ""
     events = "one event" if options.step_cap == 1 else f"{options.step_cap} events"
+    factor = f" = {printed_up(math.exp(options.epsilon))}" if options.epsilon < 700 else ""
     paragraphs = (
         f"A private series of counts: {grid.size} steps of {grid.step} from {grid.start}{smoothing}. {len(release)} of"
         f" {grid.size} steps were kept at random (each with probability {release.sampling_probability:.4g}) and carry"
         f" Gaussian noise of standard deviation {scale:.4g}; the other steps are interpolated between them.",
-        f"Guarantee: (ε = {options.epsilon:g}, δ = {options.delta:g})-differential privacy for {individual}. Whether"
-        f" or not all the events of any {individual} are in the log, no set of possible releases is more than e^ε ="
-        f" {_rounded_up(math.exp(options.epsilon))} times as likely, up to an additional probability of δ.",
+        f"Guarantee: (ε = {printed_up(options.epsilon)}, δ = {printed_up(options.delta)})-differential privacy for"
+        f" {individual}. Whether or not all the events of any {individual} are in the log, no set of possible releases"
+        f" is more than e^ε{factor} times as likely, up to an additional probability of δ.",
         "It holds for everyone, whatever their events: of each individual at most"
         f" {options.participation_cap} steps are counted, with at most {events} in each. It rests on this: each"
         " individual has one identifier; the grid, the caps and all other parameters were chosen without looking at"
@@ -186,11 +201,6 @@ def _summary(options: argparse.Namespace, grid: ts.TimeGrid, release: ts.Release
         " what is computed from the release alone.",
     )
     return "\n\n".join(textwrap.fill(paragraph, 100, break_on_hyphens=False) for paragraph in paragraphs) + "\n"
-
-
-def _rounded_up(value: float) -> str:
-    """Four digits behind the point, not below the value."""
-    return f"{math.ceil(value * 1e4) / 1e4:.4f}"
 
 
 def _first_cause(error: BaseException) -> str:

@@ -54,18 +54,17 @@ def signal_domain(T: str, size: int) -> dp.Domain:
 
 
 class VectorSpace(NamedTuple):
-    """What a native vector domain says: its element type, its size, and whether it may hold NaN."""
+    """What a native vector domain says: its element type and its size. It holds no NaN."""
 
     atom: str
     size: int
-    nan: bool
 
 
 def vector_space(domain: dp.Domain) -> VectorSpace:
     """Read a native domain of fixed-size numeric vectors.
 
     :raises TypeError: if the domain is not a vector of numbers, naming it and the remedy.
-    :raises ValueError: if its size is not fixed.
+    :raises ValueError: if its size is not fixed, or it may hold NaN.
     """
     hint = "use a count, a filter, or dp.vector_domain(dp.atom_domain(T=…), size=T)"
     if not isinstance(domain, VectorDomain):
@@ -73,10 +72,14 @@ def vector_space(domain: dp.Domain) -> VectorSpace:
     carrier: Any = domain.carrier_type  # Vec<T>
     atom = str(carrier.args[0])
     if atom not in ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "f32", "f64"):
-        raise TypeError(f"input_domain ({domain}) must hold numbers of at most 64 bits; {hint}")
+        raise TypeError(f"input_domain ({domain}) must hold numbers that fit i64 or f64; {hint}")
     if domain.size is None:
         raise ValueError(f"input_domain ({domain}) must have a fixed size, the number of steps; {hint}")
-    return VectorSpace(atom, int(domain.size), nan="f" in atom and bool(domain.element_domain.nan))
+    if domain.size < 1:
+        raise ValueError(f"input_domain ({domain}) must have at least one step; {hint}")
+    if atom.startswith("f") and domain.element_domain.nan:
+        raise ValueError(f"input_domain ({domain}) may hold NaN; use dp.atom_domain(T=float, nan=False)")
+    return VectorSpace(atom, int(domain.size))
 
 
 def empty_frame(domain: dp.Domain) -> Any:
@@ -84,8 +87,10 @@ def empty_frame(domain: dp.Domain) -> Any:
     return _lazyframe_from_domain(domain)
 
 
-def lp_kind(metric: dp.Metric) -> tuple[str, str] | None:
+def lp_kind(metric: Any) -> tuple[str, str] | None:
     """Return ``("l1" or "l2", distance type)`` of OpenDP's own Lp distances, None for any other metric."""
+    if not isinstance(metric, dp.Metric):
+        return None
     origin = getattr(metric.type, "origin", None)
     kinds = {"L1Distance": "l1", "L2Distance": "l2"}
     return (kinds[origin], str(metric.distance_type)) if origin in kinds else None

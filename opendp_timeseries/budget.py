@@ -86,6 +86,9 @@ def compositor(
     if (split_evenly_over is None) == (split_by_weights is None):
         raise ValueError("give one of split_evenly_over and split_by_weights")
     parts = split_evenly_over if split_by_weights is None else split_by_weights
+    for name, pair in (("privacy_unit", privacy_unit), ("privacy_loss", privacy_loss)):
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise TypeError(f"{name} ({pair!r}) must be a pair, as of dp.unit_of(…) and dp.loss_of(…)")
     metric, d_in = privacy_unit
     if isinstance(d_in, np.generic):
         d_in = d_in.item()  # OpenDP takes Python numbers only

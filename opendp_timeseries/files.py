@@ -20,30 +20,40 @@ def read_csv_log(path: Path, *, identifier: str, time: str, zone: str) -> dict[s
     """Read two columns of a CSV file with a header: identifiers as strings, times as UTC ``datetime64[us]``.
 
     Times are ISO 8601; those without an offset are local times of ``zone`` (the first occurrence where clocks go
-    back). What is not a time is missing, as is an empty identifier: such rows are dropped by the count. Spaces
-    around a field are not part of it.
+    back). What is not a time is missing, as is an empty identifier: such rows are dropped by the count.
+
+    One line is one row, whatever quotes are in it: were rows to extend over lines, an open quote in the row of
+    one person would take in the rows of others. Fields in quotes may hold commas, and no line breaks.
 
     :param path: the file, in UTF-8.
     :param identifier: name of the column that tells individuals apart.
     :param time: name of the column of event times.
     :param zone: IANA name of the zone of times without an offset.
-    :raises ValueError: if a column is not in the header.
+    :raises ValueError: if a column is not in the header, or is there more than once.
     """
     local = zoneinfo.ZoneInfo(zone) if zone != "UTC" else _UTC
     csv.field_size_limit(2**31 - 1)  # one long field must not stop the reading of all others
-    with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
-        rows = csv.reader(file)
-        header = next(rows, [])
-        where = [_position(header, name, path) for name in (identifier, time)]
+    with path.open(newline="\n", encoding="utf-8-sig", errors="surrogateescape") as lines:
+        header = _fields(next(lines, ""))
+        where = [_position(header, name, f"the first line of {path.name}") for name in (identifier, time)]
         columns: tuple[list[str | None], list[dt.datetime | None]] = ([], [])
-        for row in rows:
-            who, when = (row[k].strip() if k < len(row) else "" for k in where)
+        for line in lines:
+            row = _fields(line)
+            who, when = (row[k] if k < len(row) else "" for k in where)
             columns[0].append(who or None)
-            columns[1].append(_instant(when, local))
+            columns[1].append(_instant(when.strip(), local))
     return {
         identifier: np.array(columns[0], dtype=object),
         time: np.array(columns[1], dtype="datetime64[us]"),
     }
+
+
+def _fields(line: str) -> list[str]:
+    """The fields of one line; none of a line that is no CSV."""
+    try:
+        return next(csv.reader([line.rstrip("\r\n")]), [])
+    except csv.Error:
+        return []
 
 
 def read_parquet_log(path: Path, *, identifier: str, time: str) -> Any:
@@ -58,13 +68,15 @@ def read_parquet_log(path: Path, *, identifier: str, time: str) -> Any:
         raise ImportError("Parquet files need PyArrow; install opendp_timeseries[tables]") from None
     header = list(parquet.read_schema(path).names)
     for name in (identifier, time):
-        _position(header, name, path)
+        _position(header, name, f"the schema of {path.name}")
     return parquet.read_table(path, columns=[identifier, time])
 
 
-def _position(header: list[str], name: str, path: Path) -> int:
-    if name not in header:
-        raise ValueError(f"{path.name} has no column {name!r}; its columns are {', '.join(map(repr, header))}")
+def _position(header: list[str], name: str, place: str) -> int:
+    # What the place holds instead is not said: a file without a header would show its first row.
+    if header.count(name) != 1:
+        problem = "is not in" if name not in header else "is more than once in"
+        raise ValueError(f"column {name!r} {problem} {place}; give --identifier and --time as they stand there")
     return header.index(name)
 
 

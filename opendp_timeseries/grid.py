@@ -372,7 +372,7 @@ def _parse_step(step: Any) -> int:
             raise ValueError(f"step ({step!r}) must have a unit of fixed length; {_MONTHS}")
         width = int(step.astype(np.int64)) * multiple * _UNITS[unit]
     elif isinstance(step, str):
-        match = re.fullmatch(r"(\d+)\s*([a-z]+)", step)
+        match = re.fullmatch(r"([0-9]+)\s*([a-z]+)", step)
         if match is None or match[2] not in _STEP_UNITS:
             raise ValueError(
                 f"step ({step!r}) must be a whole number and a unit ({', '.join(_STEP_UNITS)}), "

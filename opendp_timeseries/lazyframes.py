@@ -35,7 +35,7 @@ def lazyframe_log(
     :raises TypeError: for another metric, an identifier that is not a column, or a column of a wrong type.
     :raises ValueError: for a column that the domain does not have.
     """
-    kind = str(input_metric.type)
+    kind = str(input_metric.type) if isinstance(input_metric, dp.Metric) else ""
     if kind not in _ADJACENCY:
         raise TypeError(
             f"input_metric ({input_metric}) does not count individuals; of a LazyFrame it must be"

@@ -28,8 +28,10 @@ def panel_keys(by: str | None, keys: Keys | None) -> Keys:
         raise TypeError(
             f"by ({by!r}) and keys ({keys!r}) must be given together: keys are public, and never read from the data"
         )
-    if isinstance(keys, str):
-        raise TypeError(f"keys ({keys!r}) must be a list of keys")
+    if not isinstance(by, str):
+        raise TypeError(f"by ({by!r}) must be a string, the name of a column")
+    if isinstance(keys, (str, bytes)) or not isinstance(keys, (Sequence, np.ndarray)):
+        raise TypeError(f"keys ({keys!r}) must be a list of keys: their order is that of the series")
     listed: list[Any] = list(keys)
     if not all(isinstance(key, str) for key in listed):
         if any(isinstance(key, (bool, np.bool_)) or not hasattr(key, "__index__") for key in listed):

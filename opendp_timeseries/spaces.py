@@ -177,7 +177,7 @@ def individuals_replaced(input_metric: dp.Metric) -> bool:
 
     :raises TypeError: for any other metric, naming it and the remedy.
     """
-    name = str(input_metric.type)
+    name = str(input_metric.type) if isinstance(input_metric, dp.Metric) else ""
     if name not in ("SymmetricDistance", "ChangeOneDistance"):
         raise TypeError(
             f"input_metric ({input_metric}) must count individuals; use dp.symmetric_distance() for"

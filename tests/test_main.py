@@ -84,8 +84,11 @@ def test_csv_times_and_identifiers(log_file):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"identifier": "nobody"}, "has no column 'nobody'; its columns are 'who', 'when'"),
-        ({"epsilon": "0"}, "epsilon"),
+        ({"identifier": "nobody"}, "column 'nobody' is not in the first line of log.csv"),
+        ({"epsilon": "0"}, "epsilon (0.0) must be greater than 0"),
+        ({"epsilon": "nan"}, "epsilon (nan) must be finite"),
+        ({"delta": "1e-320"}, "no noise meets epsilon"),
+        ({"sampling_probability": "0"}, "keeps no step"),
         ({"delta": "2"}, "delta (2.0) must be less than 1"),
         ({"participation_cap": "0"}, "participation_cap (0) must be at least 1"),
         ({"step": "1 month"}, "step"),
@@ -118,6 +121,51 @@ def test_nothing_of_the_rows_is_printed(log_file, tmp_path, capsys):
     main(arguments(log_file, tmp_path / "out"))
     said = "".join(capsys.readouterr())
     assert not re.search("ann|bob|rubbish|short", said)
+
+
+def test_a_quote_in_one_row_takes_in_no_other(tmp_path, capsys):
+    people = [f"p{k},2024-01-01T00:30" for k in range(500)]
+    for at in (0, 3, 499):
+        for bad in ('"mallory,2024-01-01T00:00', 'mallory,"2024', "mal\rlory,2024-01-01T00:00", '""",",', "\0,\0"):
+            lines = ["who,when", *people[:at], bad, *people[at:]]
+            path = tmp_path / "log.csv"
+            path.write_bytes("\n".join(lines).encode())
+            log = read_csv_log(path, identifier="who", time="when", zone="UTC")
+            there = set(log["who"][~np.isnat(log["when"])].tolist())
+            assert {f"p{k}" for k in range(500)} <= there
+            assert len(there) <= 501
+
+
+def test_spaces_and_case_keep_people_apart(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text('who,when\r\n ann,2024-01-01\r\nann,2024-01-01\r\n"ann, b", 2024-01-01 \r\n')
+    log = read_csv_log(path, identifier="who", time="when", zone="UTC")
+    assert log["who"].tolist() == [" ann", "ann", "ann, b"]
+    assert not np.isnat(log["when"]).any()
+
+
+def test_a_file_without_a_header_is_refused_without_showing_it(tmp_path, capsys):
+    path = tmp_path / "nohead.csv"
+    path.write_text("alice,2024-01-01T00:10\n")
+    assert main(arguments(path, tmp_path / "out")) == 2
+    said = capsys.readouterr().err
+    assert "the first line of nohead.csv" in said
+    assert "alice" not in said
+    path.write_text("who,who,when\n")
+    assert main(arguments(path, tmp_path / "out")) == 2
+    assert "more than once" in capsys.readouterr().err
+
+
+def test_what_can_fail_fails_before_the_release(log_file, tmp_path, capsys):
+    assert main(arguments(log_file, tmp_path / "nowhere" / "out")) == 2
+    assert "must be in a folder that is there" in capsys.readouterr().err
+    assert main(arguments(log_file, tmp_path / "out", epsilon="800")) == 0
+    assert "e^ε times as likely" in " ".join(capsys.readouterr().out.split())
+
+
+def test_printed_guarantees_are_never_below_the_stated_ones(log_file, tmp_path, capsys):
+    assert main(arguments(log_file, tmp_path / "out", epsilon="0.12345671")) == 0
+    assert "ε = 0.123457," in capsys.readouterr().out
 
 
 def test_as_a_module():

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.rounding import up_fraction, up_sqrt
 
 __all__ = ["Influence", "Majorant", "count_influence", "count_l1", "count_l2"]
@@ -37,10 +38,13 @@ class Majorant:
             raise ValueError("a majorant must be one row of finite, non-negative numbers")
         if np.any(np.diff(values) > 0):
             raise ValueError("a majorant must be in descending order; sort it first")
-        values = values[values > 0]
-        values.flags.writeable = False
+        # An array over bytes can never be made writeable again: the law of an influence is cached.
+        values = np.frombuffer(values[values > 0].tobytes(), dtype=np.float64)
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "_hash", hash(values.tobytes()))
+
+    def __reduce__(self) -> Any:
+        return Majorant, (self.values,)
 
     def __hash__(self) -> int:
         return int(self._hash)  # type: ignore[attr-defined]
@@ -84,8 +88,14 @@ class Influence:
     majorant: Majorant | None = None
 
     def __post_init__(self) -> None:
-        if self.individuals < 0 or self.l0 < 0 or not self.l2 >= 0 or not self.linf >= 0:
-            raise ValueError(f"an influence has no negative or undefined part: {self!r}")
+        for name in ("l0", "individuals"):
+            object.__setattr__(self, name, check.integer(name, getattr(self, name), minimum=0))
+        for name in ("l2", "linf"):
+            value = getattr(self, name)
+            if value != math.inf:  # a bound that says nothing
+                object.__setattr__(self, name, check.real(name, value, minimum=0.0))
+        if self.majorant is not None and not isinstance(self.majorant, Majorant):
+            raise TypeError(f"majorant ({type(self.majorant).__name__}) must be a Majorant, or None")
 
     # The four comparisons are written out: a dataclass's own `order=True` compares like tuples, under which
     # (5, 100, 100) passes for less than (10, 3, 1).

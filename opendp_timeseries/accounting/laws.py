@@ -42,8 +42,24 @@ class Binomial(NamedTuple):
 
 
 def _margin(n: int) -> float:
-    # SciPy's binomial law is closer than this to the truth (60 digits; tests/accounting/test_laws.py).
-    return 1 + (1e-11 if n <= 10**7 else 1e-10)
+    # Above 1e-200, SciPy's binomial law is closer than this to the truth (60 digits; tests/accounting/test_laws.py).
+    return 1 + (1e-11 if n <= 10**7 else 1e-9)
+
+
+# SciPy's binomial law loses digits, and then underflows, from about 1e-240 on.
+_SCIPY_RESOLVES: Final = 1e-200
+
+
+def _chernoff(k: NDArray[np.int64], n: int, p: float) -> NDArray[np.float64]:
+    """Upper bound on ``P(K = k)``, and on the tail of ``Bin(n, p)`` from ``k`` away from its mean: Chernoff's."""
+    # proof: binomial-chernoff
+    with np.errstate(all="ignore"):  # 0·log 0 is read as 0, and log 0 beyond the ends is minus infinity
+        low = np.where(k > 0, k * np.log(n * p / k), 0.0)
+        high = np.where(k < n, (n - k) * np.log(n * (1 - p) / (n - k)), 0.0)
+        exponent = low + high + 2.0**-49 * (np.abs(low) + np.abs(high) + n)
+        # At p of 0 or 1 the logarithm may be minus infinity, which the margin must not turn into no number.
+        return np.where(low + high == -np.inf, 0.0, np.exp(np.minimum(exponent, 0.0)))
+    # end proof: binomial-chernoff
 
 
 def binomial(n: int, p: float) -> Binomial:
@@ -58,9 +74,12 @@ def binomial(n: int, p: float) -> Binomial:
     half = min(40 * deviation + 800, max(2**16, 10 * deviation))
     first = max(0, math.floor(n * p - half))
     last = min(n, math.ceil(n * p + half))
-    weights = binom.pmf(np.arange(first, last + 1), n, p) * _margin(n)
+    kept = np.arange(first, last + 1)
+    weights = binom.pmf(kept, n, p) * _margin(n)
+    weights = np.where(weights < _SCIPY_RESOLVES, _chernoff(kept, n, p), weights)
     if first > 0:
-        weights[0] += binom.cdf(first - 1, n, p) * _margin(n)
+        below = float(binom.cdf(first - 1, n, p)) * _margin(n)
+        weights[0] += below if below > _SCIPY_RESOLVES else float(_chernoff(kept[:1] - 1, n, p)[0])
     return Binomial(first, weights, binomial_tail(last, n, p))
     # end proof: binomial-law
 
@@ -74,7 +93,10 @@ def binomial_tail(k: int, n: int, p: float) -> float:
     # proof: binomial-tail
     if k >= n:
         return 0.0
-    return min(1.0, max(float(binom.sf(k, n, p)) * _margin(n), LOWEST_BOUND))
+    tail = float(binom.sf(k, n, p)) * _margin(n)
+    if tail < _SCIPY_RESOLVES:
+        tail = float(_chernoff(np.array([k + 1]), n, p)[0])
+    return min(1.0, max(tail, LOWEST_BOUND))
     # end proof: binomial-tail
 
 

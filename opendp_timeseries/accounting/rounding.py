@@ -6,6 +6,7 @@ Every function rounds towards the safe side: ``up`` for upper bounds, ``down`` f
 from __future__ import annotations
 
 import math
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Final
 
@@ -16,6 +17,7 @@ __all__ = [
     "LEAST_POSITIVE",
     "LOWEST_BOUND",
     "down_fraction",
+    "printed_up",
     "up",
     "up_array",
     "up_fraction",
@@ -61,6 +63,22 @@ def up_fraction(value: Fraction | int) -> float:
         return math.nextafter(number, math.inf)
     return number
     # end proof: round-fraction
+
+
+def printed_up(value: float, digits: int = 6) -> str:
+    """Return ``value`` in at most ``digits`` significant digits, rounded up: what is said stays a bound.
+
+    >>> printed_up(1.00001, 4), printed_up(0.5), printed_up(1e-6), printed_up(math.inf)
+    ('1.001', '0.5', '1e-06', 'inf')
+    """
+    if not math.isfinite(value):
+        return f"{value}"
+    exact = Decimal(value)
+    near = f"{value:.{digits}g}"
+    # A shortest decimal that reads back as the same float is that float to its reader.
+    if float(near) == value or Decimal(near) >= exact:
+        return near
+    return f"{Context(prec=digits, rounding=ROUND_CEILING).plus(exact):.{digits}g}"
 
 
 def down_fraction(value: Fraction | int) -> float:

@@ -127,7 +127,7 @@ def _steps_and_factor(influence: Influence, size: int, *, joined: bool) -> tuple
 
 
 def _loss(measure: dp.Measure, delta: float | None) -> Callable[[SensitivityBound, float], tuple[float, float]]:
-    name = str(measure.type)
+    name = str(measure.type) if isinstance(measure, dp.Measure) else ""
     if name == "Approximate<ZeroConcentratedDivergence>" and delta is None:
         return lambda bound, scale: bound.zero_concentrated(scale)
     if name == "Approximate<MaxDivergence>" and delta is not None:

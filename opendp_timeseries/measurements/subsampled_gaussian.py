@@ -48,8 +48,6 @@ class _Signal(NamedTuple):
 
 def _read_space(domain: dp.Domain, metric: dp.Metric) -> _Signal:
     space = vector_space(domain)
-    if space.nan:
-        raise ValueError(f"input_domain ({domain}) may hold NaN; use dp.atom_domain(T=float, nan=False)")
     bits = influence_resolution(metric)
     whole = not space.atom.startswith("f")
     if bits is not None:
@@ -237,7 +235,7 @@ def _loss(
     measure: dp.Measure, *, failure_probability: float | None, delta: float | None
 ) -> Callable[[ExtremalLaw, float], Any]:
     """Choose the map: how the extremal law of an influence, and σ, become a loss in ``measure``."""
-    name = str(measure.type)
+    name = str(measure.type) if isinstance(measure, dp.Measure) else ""
     needs = {
         "Approximate<ZeroConcentratedDivergence>": "failure_probability",
         "Approximate<MaxDivergence>": "delta",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.postprocessing.interpolate import interpolated_series
 from opendp_timeseries.postprocessing.release import Release
@@ -96,5 +97,7 @@ def _caption(release: Release, guarantee: tuple[float, float] | str | None) -> s
     noise = f"{len(release)} of {release.size} steps kept, noise of standard deviation {release.scale:.4g}"
     if isinstance(guarantee, tuple):
         epsilon, delta = guarantee
-        guarantee = f"differentially private for one individual with ε = {epsilon:.4g}, δ = {delta:.4g}"
+        guarantee = (
+            f"differentially private for one individual with ε = {printed_up(epsilon, 4)}, δ = {printed_up(delta, 4)}"
+        )
     return noise if guarantee is None else f"{guarantee}\n{noise}"

@@ -14,6 +14,7 @@ import numpy as np
 import opendp.prelude as dp
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting.rounding import printed_up as up
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.measurements.subsampled_gaussian import then_subsampled_gaussian
 from opendp_timeseries.postprocessing.release import Release
@@ -192,10 +193,10 @@ class ReleaseRecord:
         """Say the guarantee in words."""
         first, second = self.loss[0]
         text = {
-            "approximate zero-concentrated divergence": f"{second:.4g}-approximate {first:.6g}-zCDP",
-            "approximate max divergence": f"(ε = {first:.6g}, δ = {second:.4g})-differential privacy",
-            "Rényi divergence": f"Rényi divergence of order {first:g} at most {second:.6g}, and a curve",
-            "smoothed max divergence": f"(ε = {first:g}, δ = {second:.6g})-differential privacy, and a profile",
+            "approximate zero-concentrated divergence": f"{up(second, 4)}-approximate {up(first)}-zCDP",
+            "approximate max divergence": f"(ε = {up(first)}, δ = {up(second, 4)})-differential privacy",
+            "Rényi divergence": f"Rényi divergence of order {first:g} at most {up(second)}, and a curve",
+            "smoothed max divergence": f"(ε = {up(first)}, δ = {up(second)})-differential privacy, and a profile",
         }[self.measure]
         kind = "added or removed" if self.neighbours == "individuals added or removed" else "replaced"
         who = "one individual" if self.individuals == 1 else f"{self.individuals} individuals"
@@ -232,7 +233,7 @@ class ReleaseRecord:
         if not isinstance(document, dict) or document.get("format") != _FORMAT:
             raise ValueError(f"the document is not in the format {_FORMAT!r}")
         try:
-            return cls(
+            record = cls(
                 release=Release.from_dict(document["release"]),
                 grid=TimeGrid.from_dict(document["grid"]),
                 kernels=tuple(_read_kernel(kernel) for kernel in document["kernels"]),
@@ -242,6 +243,12 @@ class ReleaseRecord:
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"the document lacks a part, or has it in another form: {error}") from None
+        if document.get("guarantee") != record.guarantee():
+            raise ValueError("the guarantee that the document states in words is not that of its loss")
+        unknown = set(document) - set(json.loads(record.to_json()))
+        if unknown:
+            raise ValueError(f"the document has parts that are not known: {', '.join(sorted(unknown))}")
+        return record
 
 
 _PLAIN: Final = (

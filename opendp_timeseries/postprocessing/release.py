@@ -51,6 +51,9 @@ class Release:
             self, "sampling_probability", check.probability("sampling_probability", self.sampling_probability)
         )
 
+    def __reduce__(self) -> Any:
+        return _rebuild, (self.to_dict(),)
+
     def __len__(self) -> int:
         """Return the number of kept steps."""
         return len(self.steps)
@@ -94,6 +97,8 @@ class Release:
 
         :raises ValueError: if the steps do not divide into so many series of equal length.
         """
+        if len(set(keys)) < len(keys):
+            raise ValueError(f"keys ({list(keys)}) must be distinct")
         if len(keys) == 0 or self.size % len(keys):
             raise ValueError(f"{self.size} steps do not divide into {len(keys)} series; give the keys of the count")
         size = self.size // len(keys)
@@ -115,7 +120,13 @@ class Release:
         return cls(**{name: record[name] for name in names})
 
 
+def _rebuild(record: Mapping[str, Any]) -> Release:
+    return Release.from_dict(record)
+
+
 def _frozen(values: ArrayLike, dtype: type[np.generic]) -> NDArray[Any]:
-    array = np.array(values, dtype=dtype)
-    array.flags.writeable = False
-    return array
+    given = np.asarray(values)
+    array = given.astype(dtype) if given.dtype.kind in "iuf" else None
+    if array is None or not np.array_equal(given, array, equal_nan=given.dtype.kind == "f"):
+        raise ValueError(f"values of type {given.dtype} must be {np.dtype(dtype)} numbers, without loss")
+    return np.frombuffer(array.tobytes(), dtype=dtype).reshape(array.shape)  # never writeable again

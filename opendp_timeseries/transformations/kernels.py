@@ -74,6 +74,9 @@ class Kernel:
         object.__setattr__(self, "bits", bits)
         # end proof: kernel-taps
 
+    def __reduce__(self) -> Any:
+        return Kernel, (self.numerators, self.bits, self.name)
+
     @property
     def size(self) -> int:
         """Steps of the cycle, ``T``."""

@@ -92,10 +92,9 @@ def make_participation_histogram(
 
 def _edges(caps: Any) -> NDArray[np.int64]:
     remedy = "candidate caps in ascending order, such as [10, 30, 100]"
-    listed = [
-        check.integer("caps", cap, minimum=1, maximum=2**62, remedy=remedy)
-        for cap in check.required("caps", caps, remedy)
-    ]
+    if not isinstance(check.required("caps", caps, remedy), (Sequence, np.ndarray)):
+        raise TypeError(f"caps ({caps!r}) must be {remedy}")
+    listed = [check.integer("caps", cap, minimum=1, maximum=2**62, remedy=remedy) for cap in caps]
     if not listed or any(low >= high for low, high in itertools.pairwise(listed)):
         raise ValueError(f"caps ({listed}) must be {remedy}")
     return np.array(listed, dtype=np.int64)
@@ -129,7 +128,7 @@ def share_above(histogram: ArrayLike) -> NDArray[np.float64]:
     >>> share_above([60, 30, 10]).tolist()
     [0.4, 0.1]
     """
-    entries = np.maximum(np.asarray(histogram, dtype=np.float64), 0.0)
+    entries = np.maximum(np.nan_to_num(np.asarray(histogram, dtype=np.float64)), 0.0)
     above = np.cumsum(entries[:0:-1])[::-1]
     total = entries.sum()
     return above / total if total > 0 else np.zeros(len(above))

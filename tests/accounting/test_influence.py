@@ -1,7 +1,9 @@
 """Count stability (theory 1) is tight by brute force, and influence is a partial order."""
 
+import copy
 import itertools
 import math
+import pickle
 from dataclasses import dataclass
 
 import numpy as np
@@ -117,8 +119,29 @@ def test_majorants_are_one_way():
         with pytest.raises(ValueError, match="majorant"):
             Majorant(np.array(bad))
     assert Majorant(np.array([2.0, 1.0, 0.0])) == Majorant(np.array([2.0, 1.0]))
-    with pytest.raises(ValueError, match="negative"):
-        Influence(l0=1, l2=math.nan, linf=1.0)
+    majorant = Majorant(np.array([2.0, 1.0]))
+    for same in (majorant, copy.deepcopy(majorant), pickle.loads(pickle.dumps(majorant))):
+        assert same == majorant
+        with pytest.raises(ValueError, match=r"WRITEABLE|read-only|writeable"):
+            same.values.flags.writeable = True
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"l2": math.nan}, {"l2": -1.0}, {"linf": math.nan}, {"l0": -1}, {"l0": 1.5}, {"l0": True}, {"l0": math.inf},
+        {"individuals": 0.5}, {"individuals": -1}, {"individuals": math.nan}, {"majorant": [1.0]}, {"l2": "1"},
+    ],
+)  # fmt: skip
+def test_an_influence_is_checked_at_construction(bad):
+    with pytest.raises((TypeError, ValueError), match=next(iter(bad))):
+        Influence(**({"l0": 1, "l2": 1.0, "linf": 1.0} | bad))
+
+
+def test_numpy_scalars_make_an_influence_of_plain_numbers():
+    influence = Influence(l0=np.int64(2), l2=np.float32(2), linf=np.int8(1), individuals=np.uint8(3))
+    assert influence == Influence(l0=2, l2=2.0, linf=1.0, individuals=3)
+    assert pickle.loads(pickle.dumps(influence)) == influence
 
 
 @pytest.mark.parametrize(("low", "high"), [(Influence(l0=10, l2=3.0, linf=1.0), Influence(l0=5, l2=100.0, linf=100.0))])

@@ -41,6 +41,30 @@ def test_tail_is_just_above_the_truth(k, n, p):
     assert truth <= laws.binomial_tail(k, n, p) <= truth * (1 + mp.mpf(2e-11))
 
 
+@pytest.mark.parametrize(
+    ("k", "n", "p"),
+    [
+        (2324, 2363, 0.7400479065272407),  # SciPy says 0, the truth is 1e-243
+        (5541, 5578, 0.8628164142430621),
+        (426, 449, 0.1805),
+        (885_235_497 - 1, 1_771_462_432, 0.5),
+        (300, 301, 1e-3),
+    ],
+)
+def test_far_tails_and_masses_are_above_the_truth(k, n, p):
+    with mp.workdps(60):
+        x = mp.mpf(p)
+        mass = mp.binomial(n, k + 1) * x ** (k + 1) * (1 - x) ** (n - k - 1)
+        ratio = mp.mpf(n - k - 1) / (k + 2) * x / (1 - x)  # later terms fall at least as fast
+        least = mass * (1 + ratio / 2) if n - k > 2 else mass
+    if k > n * p:
+        assert laws.binomial_tail(k, n, p) >= min(mass, least)
+        assert mass == 0 or laws.binomial_tail(k, n, p) <= max(mass / (1 - ratio) * 1e6, 1e-299)
+    law = laws.binomial(n, p) if n < 10**5 else None
+    if law is not None and 0 <= k + 1 - law.first < len(law.weights):
+        assert law.weights[k + 1 - law.first] >= (mass if mass > 1e-305 else 0)
+
+
 def test_tail_is_zero_only_where_it_is_impossible():
     assert laws.binomial_tail(10, 10, 0.5) == 0
     assert laws.binomial_tail(999, 1000, 1e-3) > 0, "the truth is 1e-3000"

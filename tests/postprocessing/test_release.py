@@ -1,7 +1,9 @@
 """The release is immutable, says what is public, and survives the way to a file and back."""
 
+import copy
 import dataclasses
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -44,6 +46,8 @@ def test_it_cannot_be_changed():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"steps": [1.5, 7]}, "without loss"),
+        ({"values": ["a", "b"]}, "numbers"),
         ({"steps": [7, 2]}, "ascend"),
         ({"steps": [2, 2]}, "ascend"),
         ({"steps": [-1, 2]}, "ascend"),
@@ -72,6 +76,15 @@ def test_a_panel_comes_apart_by_key():
     assert parts["a"] == dataclasses.replace(panel, steps=[0, 3], values=[1.0, 2.0], size=4)
     assert parts["b"] == dataclasses.replace(panel, steps=[0], values=[3.0], size=4)
     assert parts["c"] == dataclasses.replace(panel, steps=[3], values=[4.0], size=4)
-    for wrong in ([], ["a"] * 5):
+    for wrong in ([], list("abcde")):
         with pytest.raises(ValueError, match="do not divide"):
             panel.by_key(wrong)
+    with pytest.raises(ValueError, match="distinct"):
+        panel.by_key(["a", "a"])
+
+
+def test_a_copy_cannot_be_changed_either():
+    for other in (copy.deepcopy(RELEASE), pickle.loads(pickle.dumps(RELEASE))):
+        assert other == RELEASE
+        with pytest.raises(ValueError, match=r"WRITEABLE|read-only|writeable"):
+            other.values.flags.writeable = True

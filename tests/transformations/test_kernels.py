@@ -209,3 +209,12 @@ def test_convolution_of_other_kernels():
     faint = kernel_from_taps([2.0**-20, 0, 0])
     with pytest.raises(ValueError, match="less than one unit at bits"):
         faint.convolve(faint)
+
+
+def test_a_copy_is_as_fixed_as_the_kernel():
+    kernel = gaussian_kernel(5, 1.0)
+    hash(kernel)
+    for other in (copy.deepcopy(kernel), copy.copy(kernel), pickle.loads(pickle.dumps(kernel))):
+        assert other == kernel
+        with pytest.raises(ValueError, match=r"WRITEABLE|read-only|writeable"):
+            other.numerators.flags.writeable = True
