@@ -24,13 +24,14 @@ _ADJACENCY: Final = {"SymmetricIdDistance": Adjacency(), "ChangeOneIdDistance": 
 
 
 def lazyframe_log(
-    input_domain: dp.Domain, input_metric: dp.Metric, time: str | None, grid: TimeGrid
+    input_domain: dp.Domain, input_metric: dp.Metric, time: str | None, by: str | None, grid: TimeGrid
 ) -> tuple[EventLog, Adjacency]:
     """Say which columns of a LazyFrame are the event log, and what distances count.
 
     :param input_domain: an OpenDP ``LazyFrameDomain``.
     :param input_metric: ``dp.symmetric_id_distance(…)`` or ``dp.change_one_id_distance(…)`` of a plain column.
     :param time: name of the column of event times, which OpenDP's spaces do not know of.
+    :param by: name of the column that tells the series of a panel apart, if there is one.
     :param grid: the grid that is to place the times.
     :raises TypeError: for another metric, an identifier that is not a column, or a column of a wrong type.
     :raises ValueError: for a column that the domain does not have.
@@ -47,7 +48,7 @@ def lazyframe_log(
             f"time ({time!r}) must name the column of event times in the LazyFrame, for instance time='time'"
         )
     log = EventLog(identifier=_column(input_metric), time=time)
-    columns = read_columns(empty_frame(input_domain), identifier=log.identifier, time=log.time)
+    columns = read_columns(empty_frame(input_domain), identifier=log.identifier, time=log.time, by=by)
     grid.check_times(columns.times.dtype, aware=columns.aware)
     return log, _ADJACENCY[kind]
 

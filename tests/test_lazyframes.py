@@ -120,3 +120,16 @@ def test_spaces_that_are_not_an_event_log_are_refused_at_construction(change, er
 def test_an_event_log_domain_names_its_own_time(log_space):
     with pytest.raises(TypeError, match="leave it out"):
         log_space >> ts.then_participation_count(GRID, participation_cap=3, time="time")
+
+
+def test_the_column_of_a_panel_is_checked_at_construction():
+    data = frame().with_columns(venue=pl.lit(1), half=pl.lit(0.5))
+
+    def make(by):
+        return space(data) >> ts.then_participation_count(GRID, participation_cap=1, time="when", by=by, keys=[1])
+
+    assert make("venue").map(1).l0 == 1
+    with pytest.raises(ValueError, match="column 'zzz' is missing"):
+        make("zzz")
+    with pytest.raises(TypeError, match="'half' of type"):
+        make("half")

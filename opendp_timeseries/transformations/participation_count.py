@@ -106,9 +106,9 @@ def make_participation_count(
         raise TypeError(f"grid ({grid!r}) must be given as a TimeGrid, not {type(grid).__name__}; use TimeGrid(…)")
     if progress and importlib.util.find_spec("tqdm") is None:
         raise ImportError("progress=True takes tqdm: pip install tqdm")
-    log, adjacency = event_log(input_domain, input_metric, time, grid)
-    cap, per_step = _caps(participation_cap, step_cap)
     panel = panel_keys(by, keys)
+    log, adjacency = event_log(input_domain, input_metric, time, by, grid)
+    cap, per_step = _caps(participation_cap, step_cap)
     layout = Layout(log.identifier, log.time, grid, by, panel)
     size = check.integer("size of the panel", layout.size, maximum=2**31, remedy="use fewer steps or keys")
 
@@ -155,14 +155,20 @@ def read_positions(
     # end proof: read-positions
 
 
-def event_log(domain: dp.Domain, metric: dp.Metric, time: str | None, grid: TimeGrid) -> tuple[EventLog, Adjacency]:
+def event_log(
+    domain: dp.Domain, metric: dp.Metric, time: str | None, by: str | None, grid: TimeGrid
+) -> tuple[EventLog, Adjacency]:
     """Say which columns are the event log, and what distances count."""
     if isinstance(domain, LazyFrameDomain):
-        return lazyframe_log(domain, metric, time, grid)
-    log = descriptor_of(domain, EventLog, "use event_log_domain(identifier=…, time=…)")
-    if time is not None:
-        raise TypeError(f"time ({time!r}) is for a LazyFrame; leave it out, as {domain} names its own")
-    return log, Adjacency(replaced=individuals_replaced(metric))
+        log, adjacency = lazyframe_log(domain, metric, time, by, grid)
+    else:
+        log = descriptor_of(domain, EventLog, "use event_log_domain(identifier=…, time=…)")
+        if time is not None:
+            raise TypeError(f"time ({time!r}) is for a LazyFrame; leave it out, as {domain} names its own")
+        adjacency = Adjacency(replaced=individuals_replaced(metric))
+    if by in (log.identifier, log.time):
+        raise ValueError(f"by ({by!r}) must be another column than the identifier and the time")
+    return log, adjacency
 
 
 def _fresh_key() -> bytes:

@@ -68,9 +68,10 @@ def make_participation_histogram(
     """
     if not isinstance(grid, TimeGrid):
         raise TypeError(f"grid ({grid!r}) must be given as a TimeGrid, not {type(grid).__name__}; use TimeGrid(…)")
-    log, adjacency = event_log(input_domain, input_metric, time, grid)
+    panel = panel_keys(by, keys)
+    log, adjacency = event_log(input_domain, input_metric, time, by, grid)
     edges = _edges(caps)
-    layout = Layout(log.identifier, log.time, grid, by, panel_keys(by, keys))
+    layout = Layout(log.identifier, log.time, grid, by, panel)
 
     def function(table: Any) -> NDArray[np.int64]:
         # proof: histogram-function

@@ -356,6 +356,13 @@ def test_one_query(monkeypatch):
 # --- Panels and the histogram of participation
 
 
+def test_the_column_of_a_panel_is_refused_by_name(backend):
+    space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+    panel = space >> ts.then_participation_count(GRID, participation_cap=2, by="venue", keys=["a"])
+    with pytest.raises(dp.OpenDPException, match="column 'venue' is missing"):
+        panel(backend.table(id=np.array([1]), time=np.array([0])))
+
+
 def test_panels_and_histograms_are_those_in_memory(backend):
     venue = np.array(["a", "b", "c", "é"])[np.arange(WHO.size) % 4]
     text = {"id": pa.array(WHO, mask=GAP), "time": TIME, "venue": pa.array(venue, mask=np.roll(GAP, 2))}

@@ -142,3 +142,19 @@ def test_figure_with_the_guarantee():
     axes = record_of().plot(interpolated_series(RELEASE), axes=figure.Figure().subplots())
     assert "differential privacy for one individual" in axes.get_xlabel()
     assert axes.get_xlabel().startswith("time (UTC)")
+
+
+def test_the_sentence_must_be_that_of_the_loss():
+    document = json.loads(record_of().to_json())
+    for change, message in (
+        ({"guarantee": "(ε = 0.01, δ = 0)-differential privacy"}, "states in words"),
+        ({"note": "trust me"}, "not known: note"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ReleaseRecord.from_json(json.dumps(document | change))
+
+
+def test_what_is_printed_is_not_below_what_is_claimed():
+    record = record_of()
+    printed = record.guarantee().split("ε = ")[1].split(",")[0]
+    assert float(printed) >= record.loss[0][0]
