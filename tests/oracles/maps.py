@@ -156,6 +156,8 @@ def law_below(squares, p):
 def law_in_floats(squares, p):
     """Values and log-weights of a law: for choosing, not for claims."""
     groups = Counter(s for s in squares.tolist() if s)
+    if p == 1:
+        return squares.sum(keepdims=True), np.zeros(1)
     if prod(count + 1 for count in groups.values()) > 20 * ATOMS:
         values, weights = law_below(squares, p)
         with np.errstate(divide="ignore"):
