@@ -277,8 +277,8 @@ def compare_profile(claims, found, point, exact):
         return
     pair = found.exact(found.worst_for_profile(at, scale))
     # Exact: a billionth below, δ no longer suffices.
-    before = maps.profile(pair.law, at * (1 - mp.mpf(10) ** -9), smaller) if at > 0 else mp.mpf(1)
-    close = exact.profile and pair.is_whole
+    before = maps.profile(pair.law, at * (1 - mp.mpf(10) ** -9), smaller)
+    close = exact.profile and pair.is_whole and at > 0
     yield Finding("ε at δ", delta, maps.profile(pair.law, at, scale), at_most(before, "epsilon") if close else None)
 
 
@@ -407,7 +407,12 @@ def norm_findings(rng):
             for kernel in chain.kernels:
                 space = space >> ts.then_circulant_filter(kernel)
             most = mp.ceil(norm) if atom is int else norm * (1 + CLOSE_DISTANCE)
-            yield Finding(f"{name} distance", space.map(chain.individuals), norm, most if chain.is_flat else None)
+            yield Finding(
+                f"{name} distance{', whole' if atom is int else ''}",
+                space.map(chain.individuals),
+                norm,
+                most if chain.is_flat else None,
+            )
     influence = chain.signal.map(chain.individuals)  # of one individual, and how many they are
     one = replace(chain, individuals=1)
     first = [maps.convolved(v, chain.filters, 1) for v in differences(rng, one)[:400]]
@@ -460,7 +465,9 @@ def histogram_findings(rng):
     ):
         chain = space >> ts.then_participation_histogram(ts.TimeGrid(size=size), caps=caps, output_metric=metric)
         most = mp.ceil(norm) if whole else norm * (1 + CLOSE_DISTANCE)
-        yield Finding(f"histogram: {name}", chain.map(individuals), norm, most if attained else None)
+        yield Finding(
+            f"histogram: {name}{', whole' if whole else ''}", chain.map(individuals), norm, most if attained else None
+        )
 
 
 # --- Algorithm 1 of the paper ---
@@ -636,9 +643,10 @@ def report(sets):
         resolved = [finding for finding in group if finding.excess is not None]
         exact = [finding.excess for finding in resolved if finding.ceiling is not None]
         others = [finding.excess for finding in resolved if finding.ceiling is None]
-        least, largest = min((f.excess for f in resolved), default=math.nan), max(exact, default=math.nan)
-        middle = float(np.median(others)) if others else math.nan
-        lines.append(f"| {what} | {len(group)} | {least:.1e} | {len(exact)} | {largest:.1e} | {middle:.1e} |")
+        least = f"{min(finding.excess for finding in resolved):.1e}"
+        largest = f"{max(exact):.1e}" if exact else "–"
+        middle = f"{np.median(others):.1e}" if others else "–"
+        lines.append(f"| {what} | {len(group)} | {least} | {len(exact)} | {largest} | {middle} |")
     return "\n".join(lines)
 
 
