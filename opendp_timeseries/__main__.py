@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import io
 import math
 import os
 import sys
@@ -48,9 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     dp.enable_features("contrib", "honest-but-curious")
     try:
         measurement, grid, scale = _plan(options)
-        if not options.output.parent.is_dir():  # before the budget is spent
-            raise ValueError(f"output ({options.output}) must be in a folder that is there")
-        release = measurement(_log(options))
+        log = _log(options)
+        _beside(options.output, ".csv").open("w").close()  # what cannot be written fails before the budget is spent
+        release = measurement(log)
     except (TypeError, ValueError, ImportError, OSError, csv.Error, dp.OpenDPException) as error:
         print(f"error: {_first_cause(error)}", file=sys.stderr)
         return 2
@@ -60,6 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     said.append("Written: " + ", ".join(str(path) for path in written if path is not None))
     if None in written:
         said.append("No figure: install opendp_timeseries[plot] for one.")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that knows no Greek
     try:
         print(*said, sep="\n", flush=True)
     except BrokenPipeError:  # whoever reads has seen enough; the files are written
@@ -152,8 +155,14 @@ def _plan(options: argparse.Namespace) -> tuple[dp.Measurement, ts.TimeGrid, flo
     return with_noise(scale), grid, scale
 
 
+def _beside(output: Path, suffix: str) -> Path:
+    if output.name in ("", ".."):
+        raise ValueError(f"output ({output}) must name a file, without its suffix")
+    return output.with_name(output.name + suffix)
+
+
 def _write_csv(output: Path, grid: ts.TimeGrid, release: ts.Release, series: NDArray[np.float64]) -> Path:
-    path = output.with_name(output.name + ".csv")
+    path = _beside(output, ".csv")
     kept = np.isin(np.arange(release.size), release.steps)
     start = grid.instants().astype(str)
     with path.open("w", newline="", encoding="utf-8") as file:
@@ -177,7 +186,7 @@ def _write_plot(
     FigureCanvasAgg(figure)
     unit = f"count per {grid.step}, noise sd {release.scale:.3g}"
     plot_release(release, series, grid=grid, axes=figure.subplots(), unit=unit)
-    path: Path = options.output.with_name(options.output.name + ".png")
+    path = _beside(options.output, ".png")
     figure.savefig(path, dpi=150)
     return path
 

@@ -158,7 +158,11 @@ def test_a_file_without_a_header_is_refused_without_showing_it(tmp_path, capsys)
 
 def test_what_can_fail_fails_before_the_release(log_file, tmp_path, capsys):
     assert main(arguments(log_file, tmp_path / "nowhere" / "out")) == 2
-    assert "must be in a folder that is there" in capsys.readouterr().err
+    assert "No such file or directory" in capsys.readouterr().err
+    (tmp_path / "folder.csv").mkdir()
+    for output in (tmp_path / "folder", ".", "/", tmp_path / "..", tmp_path / ("x" * 300)):
+        assert main(arguments(log_file, output)) == 2
+        assert capsys.readouterr().err.count("\n") == 1
     assert main(arguments(log_file, tmp_path / "out", epsilon="800")) == 0
     assert "e^ε times as likely" in " ".join(capsys.readouterr().out.split())
 
