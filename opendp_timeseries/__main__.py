@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
-from opendp_timeseries.accounting.rounding import printed_up
+from opendp_timeseries.accounting.rounding import printed_up, up
 from opendp_timeseries.datasets import load_flights
 from opendp_timeseries.files import read_csv_log, read_parquet_log
 
@@ -195,7 +195,7 @@ def _summary(options: argparse.Namespace, grid: ts.TimeGrid, release: ts.Release
     individual = f"one individual (one value of {options.identifier!r})"
     smoothing = f", smoothed by a Gaussian filter of {options.filter_std:g} steps" if options.filter_std else ""
     events = "one event" if options.step_cap == 1 else f"{options.step_cap} events"
-    factor = f" = {printed_up(math.exp(options.epsilon))}" if options.epsilon < 700 else ""
+    factor = f" = {printed_up(up(math.exp(options.epsilon)))}" if options.epsilon < 700 else ""
     paragraphs = (
         f"A private series of counts: {grid.size} steps of {grid.step} from {grid.start}{smoothing}. {len(release)} of"
         f" {grid.size} steps were kept at random (each with probability {release.sampling_probability:.4g}) and carry"

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.accounting.rounding import up_fraction, up_sqrt
+from opendp_timeseries.accounting.rounding import up, up_fraction, up_sqrt
 
 __all__ = ["Influence", "Majorant", "count_influence", "count_l1", "count_l2"]
 
@@ -93,7 +93,9 @@ class Influence:
         for name in ("l2", "linf"):
             value = getattr(self, name)
             if value != math.inf:  # a bound that says nothing
-                object.__setattr__(self, name, check.real(name, value, minimum=0.0))
+                number = check.real(name, value, minimum=0.0)
+                # A fraction or a large integer becomes a float from above.
+                object.__setattr__(self, name, up(number) if number < value else number)
         if self.majorant is not None and not isinstance(self.majorant, Majorant):
             raise TypeError(f"majorant ({type(self.majorant).__name__}) must be a Majorant, or None")
 
