@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
-    "LEAST_POSITIVE",
     "LOWEST_BOUND",
     "down_fraction",
     "printed_up",
@@ -25,12 +24,9 @@ __all__ = [
     "whole_distance",
 ]
 
-#: The least positive float. A bound that is not exactly zero is never reported below it: OpenDP reads a
-#: finite epsilon at delta = 0 as pure differential privacy (theory 7).
-LEAST_POSITIVE: Final = 5e-324
-
 #: Where accounting stops to resolve a bound that is not exactly zero. Sums of products of numbers that
-#: underflow lose far less than this, so a bound that is raised to it stays one.
+#: underflow lose far less than this, so a bound that is raised to it stays one. A bound of zero would say more:
+#: OpenDP reads a finite epsilon at delta = 0 as pure differential privacy.
 LOWEST_BOUND: Final = 1e-300
 
 
