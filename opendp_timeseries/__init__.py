@@ -7,24 +7,33 @@ available to OpenDP's ``Context.query()``.
 
 from opendp_timeseries._opendp import register as _register
 from opendp_timeseries.accounting.influence import Influence, Majorant
-from opendp_timeseries.budget import compositor, split_budget
-from opendp_timeseries.combinators import (
-    make_renyiDP_to_approxDP,
-    make_repeat,
-    make_zCDP_to_renyiDP,
-    then_repeat,
-)
+from opendp_timeseries.context import compositor, split_budget
 from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.kernels import (
+    Kernel,
+    boxcar_kernel,
+    exponential_kernel,
+    gaussian_kernel,
+    identity_kernel,
+    kernel_from_taps,
+)
+from opendp_timeseries.koga2022.fourier import (
+    fourier_series,
+    invert_fourier,
+    make_fourier_coefficients,
+    then_fourier_coefficients,
+)
+from opendp_timeseries.measurements.conversions import make_renyiDP_to_approxDP, make_zCDP_to_renyiDP
 from opendp_timeseries.measurements.subsampled_gaussian import (
     make_subsampled_gaussian,
     then_subsampled_gaussian,
 )
 from opendp_timeseries.planning import noise_by_cap, plan
-from opendp_timeseries.postprocessing.interpolate import interpolate, interpolated, interpolated_series
-from opendp_timeseries.postprocessing.record import ReleaseRecord
-from opendp_timeseries.postprocessing.release import Release
-from opendp_timeseries.postprocessing.series import Series
-from opendp_timeseries.postprocessing.smooth import smooth, smoothed
+from opendp_timeseries.reconstruction.interpolate import interpolate, interpolated, interpolated_series
+from opendp_timeseries.reconstruction.series import Series
+from opendp_timeseries.reconstruction.smooth import smooth, smoothed
+from opendp_timeseries.record import ReleaseRecord
+from opendp_timeseries.release import Release
 from opendp_timeseries.spaces import count_signal_domain, event_log_domain, influence_distance
 from opendp_timeseries.transformations.assume_participation import (
     make_assume_participation,
@@ -33,20 +42,6 @@ from opendp_timeseries.transformations.assume_participation import (
 from opendp_timeseries.transformations.circulant_filter import (
     make_circulant_filter,
     then_circulant_filter,
-)
-from opendp_timeseries.transformations.fourier import (
-    fourier_series,
-    invert_fourier,
-    make_fourier_coefficients,
-    then_fourier_coefficients,
-)
-from opendp_timeseries.transformations.kernels import (
-    Kernel,
-    boxcar_kernel,
-    exponential_kernel,
-    gaussian_kernel,
-    identity_kernel,
-    kernel_from_taps,
 )
 from opendp_timeseries.transformations.participation_count import (
     make_participation_count,
@@ -57,6 +52,7 @@ from opendp_timeseries.transformations.participation_histogram import (
     share_above,
     then_participation_histogram,
 )
+from opendp_timeseries.transformations.repeat import make_repeat, then_repeat
 
 __version__ = "0.1.0"
 

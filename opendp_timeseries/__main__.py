@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.rounding import printed_up, up
+from opendp_timeseries.counting.files import read_csv_log, read_parquet_log
 from opendp_timeseries.datasets import load_flights
-from opendp_timeseries.files import read_csv_log, read_parquet_log
 
 __all__ = ["main"]
 
@@ -180,7 +180,7 @@ def _write_plot(
         from matplotlib.figure import Figure
     except ImportError:
         return None
-    from opendp_timeseries.postprocessing.plot import plot_release
+    from opendp_timeseries.reconstruction.plot import plot_release
 
     figure = Figure(figsize=(9.0, 3.6), layout="constrained")
     FigureCanvasAgg(figure)

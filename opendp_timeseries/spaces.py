@@ -16,7 +16,7 @@ from opendp.mod import ExtrinsicDistance, ExtrinsicDomain
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.influence import Influence
-from opendp_timeseries.engines import check_log
+from opendp_timeseries.counting.engines import check_log
 
 __all__ = [
     "Adjacency",

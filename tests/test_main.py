@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from opendp_timeseries.__main__ import main
-from opendp_timeseries.files import read_csv_log
+from opendp_timeseries.counting.files import read_csv_log
 
 ARGUMENTS = {
     "--identifier": "who",

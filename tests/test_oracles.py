@@ -21,7 +21,7 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.measurements.koga2022 import then_koga2022
+from opendp_timeseries.koga2022.algorithm1 import then_koga2022
 from tests.oracles import fourier, maps
 
 SEED = 20221128

@@ -1,7 +1,9 @@
-"""The proofs stay beside the code that they are about: labels are on both sides, and their lines as they were read.
+"""The proofs stay true of the code that they are about: each page names functions, and digests their syntax.
 
-After a change to labelled lines, read the proof again, and correct it where it no longer argues for the code. Then
-``python tests/test_proofs.py`` prints the rows that its table must have.
+A row of a proof's table of code names ``module:function`` (or a constant, or a method) of the package. Its digest is of
+the syntax tree, without docstrings: comments and layout may change freely. After a change to such a function, read the
+proof again, and correct it where it no longer argues for the code. Then ``python tests/test_proofs.py PAGE`` writes the
+digests of that page.
 """
 
 import ast
@@ -18,102 +20,146 @@ ROOT = Path(__file__).parent.parent
 PROOFS = ROOT / "docs" / "proofs"
 PACKAGE = ROOT / "opendp_timeseries"
 
-START = re.compile(r"\s*# proof: ([a-z0-9-]+)")
-END = re.compile(r"\s*# end proof: ([a-z0-9-]+)")
-ROW = re.compile(r"\| ([a-z0-9-]+) \| (\S+\.py) \| ?(\w*) ?\|")
+ROW = re.compile(r"\| `(?P<module>[\w.]+):(?P<name>[\w.]+)` \| ?(?P<digest>\w*) ?\|")
+#: Fields that differ between versions of Python, or say nothing of what runs.
+IGNORED = {"type_comment", "type_params", "kind", "ctx"}
+DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
 
 
 class Row(NamedTuple):
     """A row of a proof's table of code."""
 
     proof: str
-    label: str
-    file: str
+    module: str
+    name: str
     digest: str
 
 
-def digest(lines):
-    """Return a digest of code, whatever its comments, blank lines and inner spaces; indentation counts."""
-    code = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
-    margin = min((len(line) - len(line.lstrip()) for line in code), default=0)
-    normal = [(len(line) - len(line.lstrip()) - margin, " ".join(line.split())) for line in code]
-    return hashlib.sha256(repr(normal).encode()).hexdigest()[:12]
+def canonical(node):
+    """A syntax tree as plain tuples, without docstrings, positions and empty fields."""
+    if isinstance(node, list):
+        return tuple(map(canonical, node))
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = {name: value for name, value in ast.iter_fields(node) if name not in IGNORED}
+    if isinstance(node, DEFINITIONS) and ast.get_docstring(node, clean=False) is not None:
+        fields["body"] = node.body[1:]
+    return (type(node).__name__, *((n, canonical(v)) for n, v in fields.items() if v not in (None, [])))
 
 
-def labelled(source):
-    """Return the digest of every labelled region of a source text; regions may be nested.
-
-    :raises ValueError: for a label that is opened twice, never closed, or closed without being open.
-    """
-    found, open_regions = {}, {}
-    for line in source.splitlines():
-        if match := END.fullmatch(line):
-            if match[1] not in open_regions:
-                raise ValueError(f"end of {match[1]} without a start")
-            found[match[1]] = digest(open_regions.pop(match[1]))
-        elif match := START.fullmatch(line):
-            if match[1] in open_regions or match[1] in found:
-                raise ValueError(f"{match[1]} is there twice")
-            open_regions[match[1]] = []
-        else:
-            for region in open_regions.values():
-                region.append(line)
-    if open_regions:
-        raise ValueError(f"no end of {', '.join(open_regions)}")
-    return found
+def digest(node):
+    return hashlib.sha256(repr(canonical(node)).encode()).hexdigest()[:12]
 
 
-def package_labels(root):
-    """Return ``{(file, label): digest}`` of the package under a root."""
-    return {
-        (path.relative_to(root).as_posix(), label): value
-        for path in sorted((root / "opendp_timeseries").rglob("*.py"))
-        for label, value in labelled(path.read_text("utf-8")).items()
-    }
+def definitions(node):
+    """Every statement under a node that defines a name, but not what stands inside of functions and classes."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt):
+            yield child
+            if not isinstance(child, DEFINITIONS):
+                yield from definitions(child)
+
+
+def defined(statement):
+    if isinstance(statement, DEFINITIONS):
+        return {statement.name}
+    targets = [statement.target] if isinstance(statement, ast.AnnAssign) else getattr(statement, "targets", [])
+    return {target.id for target in targets if isinstance(target, ast.Name)}
+
+
+def find(root, module, name):
+    """Return the tree of a function, method, nested function or constant; None if there is none."""
+    path = root / "opendp_timeseries" / (module.replace(".", "/") + ".py")
+    if not path.is_file():
+        return None
+    node = ast.parse(path.read_text("utf-8"))
+    for part in name.split("."):
+        found = [statement for statement in definitions(node) if part in defined(statement)]
+        if len(found) != 1:
+            return None
+        node = found[0]
+    return node
 
 
 def proof_rows(root):
     """Return the rows of the tables of code in all proofs under a root."""
     return [
-        Row(path.name, *match.groups())
+        Row(path.name, *match.group("module", "name", "digest"))
         for path in sorted((root / "docs" / "proofs").glob("*.md"))
         for match in map(ROW.fullmatch, path.read_text("utf-8").splitlines())
         if match
     ]
 
 
-def problems(code, rows):
-    """Return what is wrong between labelled code and the proofs' tables, as sentences."""
-    cited = {(row.file, row.label) for row in rows}
-    wrong = [f"{file}: no proof is about the label {label}" for file, label in sorted(code.keys() - cited)]
-    for row in rows:
-        now = code.get((row.file, row.label))
-        if now is None:
-            wrong.append(f"{row.proof}: {row.file} has no label {row.label}")
-        elif now != row.digest:
+def problems(root):
+    """Return what is wrong between the code and the proofs' tables, as sentences."""
+    wrong = []
+    for row in proof_rows(root):
+        node = find(root, row.module, row.name)
+        if node is None:
+            wrong.append(f"{row.proof}: there is no {row.module}:{row.name}")
+        elif digest(node) != row.digest:
             wrong.append(
-                f"{row.proof}: the code at {row.label} ({row.file}) changed since the proof was read; read it again,"
-                f" correct it, then copy the row that `python tests/test_proofs.py` prints"
+                f"{row.proof}: {row.module}:{row.name} changed since the proof was read; read it again, correct it,"
+                f" then run `python tests/test_proofs.py {row.proof}`"
             )
     return wrong
 
 
 def test_proofs_are_about_the_code_as_it_is():
-    found = problems(package_labels(ROOT), proof_rows(ROOT))
+    found = problems(ROOT)
     assert not found, "\n" + "\n".join(found)
+
+
+# --- What must have a proof ---
+
+
+def maps_and_constructors():
+    """Every constructor, and every function in one that is a map or the function of a space."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+        for outer in definitions(ast.parse(path.read_text("utf-8"))):
+            if isinstance(outer, ast.FunctionDef):
+                for inner in definitions(outer):
+                    if isinstance(inner, ast.FunctionDef) and inner.name in (
+                        "function",
+                        "privacy_map",
+                        "stability_map",
+                    ):
+                        yield f"{module}:{outer.name}.{inner.name}"
+
+
+def test_every_map_and_function_of_a_constructor_has_a_proof():
+    cited = {f"{row.module}:{row.name}" for row in proof_rows(ROOT)}
+    missing = [
+        place
+        for place in maps_and_constructors()
+        if place not in cited and place.rpartition(".")[0] not in cited  # the whole of the outer function
+    ]
+    assert missing == []
 
 
 # --- The tester, on broken examples ---
 
-GOOD = """
-def half(x):
-    # proof: halving
-    y = x / 2  # exact
-    if y < 0:
-        return 0
-    return y
-    # end proof: halving
-"""
+GOOD = '''
+"""A module."""
+
+LIMIT: int = 4
+
+
+class Halver:
+    """A class."""
+
+    def half(self, x):
+        """Return half."""
+        y = x / 2  # exact
+
+        def least():
+            return 0
+
+        return y if y >= 0 else least()
+'''
+PLACES = ("half:Halver.half", "half:Halver.half.least", "half:LIMIT")
 
 
 def example(tmp_path, source, table):
@@ -121,47 +167,43 @@ def example(tmp_path, source, table):
     (tmp_path / "docs" / "proofs").mkdir(parents=True)
     (tmp_path / "opendp_timeseries" / "half.py").write_text(source, "utf-8")
     (tmp_path / "docs" / "proofs" / "half.md").write_text(table, "utf-8")
-    return problems(package_labels(tmp_path), proof_rows(tmp_path))
+    return problems(tmp_path)
 
 
-def table(source=GOOD, label="halving", file="opendp_timeseries/half.py"):
-    return f"| label | file | digest |\n|---|---|---|\n| {label} | {file} | {labelled(source)['halving']} |\n"
+def table(tmp_path, places=PLACES, source=GOOD):
+    example(tmp_path / "sound", source, "")
+    nodes = [find(tmp_path / "sound", *place.split(":")) for place in places]
+    rows = [f"| `{place}` | {digest(node)} |\n" for place, node in zip(places, nodes, strict=True)]
+    return "| code | digest |\n|---|---|\n" + "".join(rows)
 
 
 BROKEN = {
-    "a number changed": (GOOD.replace("/ 2", "/ 3"), table(), "changed since"),
-    "a line moved out of a branch": (GOOD.replace("        return 0", "    return 0"), table(), "changed since"),
-    "a line was added": (GOOD.replace("    return y", "    y += 1\n    return y"), table(), "changed since"),
-    "the label left the code": (GOOD.replace("proof: halving", "proof: doubling"), table(), "no label halving"),
-    "the label left the proof": (GOOD, "nothing\n", "no proof is about"),
-    "the proof names another file": (GOOD, table(file="opendp_timeseries/other.py"), "no label"),
-    "the digest is empty": (GOOD, "| halving | opendp_timeseries/half.py | |\n", "changed since"),
+    "a number changed": (("/ 2", "/ 3"), "Halver.half changed since"),
+    "a default changed": (("def half(self, x)", "def half(self, x=1)"), "Halver.half changed since"),
+    "a line was added": (("        return y", "        y += 1\n        return y"), "Halver.half changed since"),
+    "a nested function changed": (("return 0", "return 1"), "half.least changed since"),
+    "a constant changed": (("= 4", "= 5"), "LIMIT changed since"),
+    "the function was renamed": (("def half", "def third"), "there is no half:Halver.half"),
+    "the function is there twice": (("LIMIT: int = 4", "LIMIT = 4\nLIMIT = 5"), "there is no half:LIMIT"),
 }
 
 
-@pytest.mark.parametrize(("source", "text", "message"), BROKEN.values(), ids=BROKEN)
-def test_broken_examples_are_caught(tmp_path, source, text, message):
-    assert any(message in problem for problem in example(tmp_path, source, text))
+@pytest.mark.parametrize(("edit", "message"), BROKEN.values(), ids=BROKEN)
+def test_broken_examples_are_caught(tmp_path, edit, message):
+    assert edit[0] in GOOD
+    assert any(message in problem for problem in example(tmp_path, GOOD.replace(*edit), table(tmp_path)))
 
 
-def test_a_good_example_passes_whatever_its_comments_and_spaces(tmp_path):
-    assert example(tmp_path, GOOD, table()) == []
-    respaced = GOOD.replace("    y = x / 2", "\n    # why\n    y  =  x / 2")
-    assert example(tmp_path / "respaced", respaced, table()) == []
+def test_a_row_without_a_digest_is_caught(tmp_path):
+    assert example(tmp_path, GOOD, "| `half:LIMIT` | |\n")
+    assert example(tmp_path / "elsewhere", GOOD, "| `other:LIMIT` | 012345678901 |\n")
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        GOOD.replace("# end proof: halving", ""),
-        GOOD + GOOD,
-        "# end proof: halving",
-        GOOD.replace("# end proof: halving", "# end proof: other"),
-    ],
-)
-def test_unmatched_labels_are_refused(source):
-    with pytest.raises(ValueError, match=r"twice|without a start|no end"):
-        labelled(source)
+def test_a_good_example_passes_whatever_its_comments_docstrings_and_spaces(tmp_path):
+    rows = table(tmp_path)
+    assert example(tmp_path / "same", GOOD, rows) == []
+    respaced = GOOD.replace("        y = x / 2  # exact", "\n        # why\n        y  =  (x / 2)")
+    assert example(tmp_path / "respaced", respaced.replace("Return half.", "Return the half."), rows) == []
 
 
 # --- The pages themselves ---
@@ -177,12 +219,16 @@ def test_every_proof_is_in_the_index_and_every_constructor_has_one():
                 assert f"`{node.name}`" in index, f"index.md does not say which proof {node.name} has"
 
 
-def test_every_argument_cites_its_labels():
+def test_every_argument_cites_its_code():
+    missing = []
     for path in PROOFS.glob("*.md"):
-        text = path.read_text("utf-8")
-        argument = "\n".join(line for line in text.splitlines() if not ROW.fullmatch(line))
-        for row in map(ROW.fullmatch, text.splitlines()):
-            assert row is None or re.search(rf"(?<![\w-]){row[1]}(?![\w-])", argument), f"{path.name}: {row[1]}"
+        lines = path.read_text("utf-8").splitlines()
+        argument = "\n".join(line for line in lines if not ROW.fullmatch(line))
+        for match in filter(None, map(ROW.fullmatch, lines)):
+            last = match["name"].rpartition(".")[2]
+            if not re.search(rf"`(?:\w+\.)*{last}`", argument):
+                missing.append(f"{path.name}: {match['module']}:{match['name']}")
+    assert missing == []
 
 
 def test_references_from_the_code_exist():
@@ -253,16 +299,19 @@ def test_the_block_is_not_the_worst_for_other_kernels():
     assert max((matrix @ np.array([1, 0, 0, 1, 0])) ** 2) > max((matrix @ worst) ** 2)
 
 
-def main():
-    """Print the rows that the tables must have, where they differ."""
-    code, rows = package_labels(ROOT), proof_rows(ROOT)
-    for row in rows:
-        now = code.get((row.file, row.label))
-        if now not in (None, row.digest):
-            print(f"{row.proof}:\n| {row.label} | {row.file} | {now} |")
-    left = [problem for problem in problems(code, rows) if "changed since" not in problem]
-    print("\n".join(left) or "every label is on both sides")
+def renew(pages):
+    """Write the digests of pages that have been read again, and say what is left."""
+    for page in pages:
+        path = PROOFS / Path(page).name
+
+        def row(match):
+            node = find(ROOT, match["module"], match["name"])
+            return match[0] if node is None else f"| `{match['module']}:{match['name']}` | {digest(node)} |"
+
+        lines = (ROW.sub(row, line) if ROW.fullmatch(line) else line for line in path.read_text("utf-8").splitlines())
+        path.write_text("\n".join(lines) + "\n", "utf-8")
+    print("\n".join(problems(ROOT)) or "every proof is about the code as it is")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    renew(sys.argv[1:])

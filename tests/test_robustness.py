@@ -22,7 +22,7 @@ import pyarrow as pa
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.files import read_csv_log
+from opendp_timeseries.counting.files import read_csv_log
 
 INTEGER = ts.TimeGrid(size=12)
 HOURS = ts.TimeGrid(start="2020-03-28T20:00", step="1h", size=12, zone="Europe/Paris")  # the clock changes

@@ -29,7 +29,6 @@ def circulant_product(integers: NDArray[np.float64], taps: NDArray[np.int64]) ->
     :param integers: ``x``, float64 of shape ``(T,)``, integer-valued.
     :param taps: ``q``, int64 of shape ``(T,)``, not all zero.
     """
-    # proof: exact-product
     size = len(taps)
     start, arc = _arc(taps)
     span = len(arc)
@@ -41,12 +40,10 @@ def circulant_product(integers: NDArray[np.float64], taps: NDArray[np.int64]) ->
         return np.convolve(unrolled, arc, mode="valid")
     largest = (EXACT - 1) // int(np.abs(taps).sum())
     return _by_fourier(unrolled, arc, size, largest, digit_bits)
-    # end proof: exact-product
 
 
 def _arc(taps: NDArray[np.int64]) -> tuple[int, NDArray[np.float64]]:
     """Start and taps of the shortest arc of the cycle that holds every non-zero tap."""
-    # proof: shortest-arc
     size = len(taps)
     nonzero = np.flatnonzero(taps)
     gaps = np.diff(nonzero, append=nonzero[0] + size)
@@ -54,7 +51,6 @@ def _arc(taps: NDArray[np.int64]) -> tuple[int, NDArray[np.float64]]:
     start = int(nonzero[(widest + 1) % len(nonzero)])
     span = size - int(gaps[widest]) + 1
     return start, np.roll(taps, -start)[:span].astype(np.float64)
-    # end proof: shortest-arc
 
 
 def fft_error(length: int) -> float:
@@ -65,19 +61,15 @@ def fft_error(length: int) -> float:
     ``u = 2**-53`` and ``b`` the error of the roots of unity. NumPy's transform has larger radices, which do
     fewer operations, and a real packing; eight times the bound is far more than any of it can cost.
     """
-    # proof: fft-error
     levels = math.ceil(math.log2(max(length, 2)))
     return 8.0 * (13 * levels + 3) * 2.0**-53
-    # end proof: fft-error
 
 
 def _certified_digit_bits(length: int, arc: NDArray[np.float64]) -> int:
     """Width of digits whose FFT convolution with the taps errs by less than a quarter of a unit."""
     # |digits|_2 <= 2**width * sqrt(length), as each digit is at most 2**width.
-    # proof: fft-certificate
     per_unit = fft_error(length) * math.sqrt(length) * math.sqrt(float(arc @ arc) * (1 + 1e-9))
     return math.floor(-2 - math.log2(per_unit))
-    # end proof: fft-certificate
 
 
 def _by_fourier(
@@ -87,7 +79,6 @@ def _by_fourier(
 
     The number of digits follows from ``largest``, which is public, not from the data.
     """
-    # proof: fft-digits
     span = len(arc)
     points = 1 << (len(unrolled) - 1).bit_length()  # wraps round only below index span - 1, which is dropped
     spectrum = np.fft.rfft(arc, points)
@@ -101,4 +92,3 @@ def _by_fourier(
         total += np.rint(part).astype(np.int64) << place * digit_bits
         rest = higher
     return total.astype(np.float64)
-    # end proof: fft-digits

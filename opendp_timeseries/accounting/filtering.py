@@ -66,25 +66,19 @@ def filtered_influence(influence: Influence, kernel: Taps, series: int = 1) -> I
     :param kernel: the filter's taps.
     :param series: number of series in the signal, each as long as the kernel.
     """
-    # proof: filtered-influence
     one = _of_one(replace(influence, individuals=1), kernel, series)
     return replace(one, individuals=influence.individuals)
-    # end proof: filtered-influence
 
 
 def filtered_l2(d_in: float, kernel: Taps) -> float:
     """ℓ2 distance after the filter, at most ``d_in`` times its spectral norm, rounded up."""
-    # proof: filtered-l2
     _, norm = _norm_bounds(kernel)
     return _times(d_in, norm)
-    # end proof: filtered-l2
 
 
 def filtered_l1(d_in: float, kernel: Taps) -> float:
     """ℓ1 distance after the filter, at most ``d_in`` times the sum of the taps' magnitudes, rounded up."""
-    # proof: filtered-l1
     return _times(d_in, _gain(kernel))
-    # end proof: filtered-l1
 
 
 def spectral_norm(kernel: Taps) -> float:
@@ -123,7 +117,6 @@ def _times_root(value: float, square: Fraction) -> float:
 @lru_cache(maxsize=32)
 def _of_one(influence: Influence, kernel: Taps, series: int) -> Influence:
     """Influence of one individual after the filter (a search asks for the same one again and again)."""
-    # proof: restricted-norms
     size, unit = len(kernel.numerators), Fraction(1, 2**kernel.bits)
     steps = min(influence.l0, size)
     largest = _magnitudes(kernel)[:steps].tolist()
@@ -137,8 +130,6 @@ def _of_one(influence: Influence, kernel: Taps, series: int) -> Influence:
         _times(influence.linf, sum(largest) * unit),
         _times_root(influence.l2, sum(q * q for q in largest) * unit**2),
     )
-    # end proof: restricted-norms
-    # proof: majorant-through-filter
     majorant = None
     fits = influence.majorant is not None and (series == 1 or len(influence.majorant.values) <= size)
     if influence.majorant is not None and fits and kernel.is_symmetric_decreasing:
@@ -148,7 +139,6 @@ def _of_one(influence: Influence, kernel: Taps, series: int) -> Influence:
         majorant = Majorant(values) if math.isfinite(largest_value) else None
     l0 = min(series * size, influence.l0 * int(np.count_nonzero(kernel.numerators)))
     return Influence(l0=l0, l2=l2, linf=linf, majorant=majorant)
-    # end proof: majorant-through-filter
 
 
 def _rearranged(majorant: Majorant, kernel: Taps) -> tuple[NDArray[np.float64], float]:
@@ -157,7 +147,6 @@ def _rearranged(majorant: Majorant, kernel: Taps) -> tuple[NDArray[np.float64], 
     The worst vector has its magnitudes ``a`` on the cycle in the order 0, 1, -1, 2, -2, …, the largest in
     the middle (rearrangement on the cycle; docs/proofs/magnitude_majorant.md).
     """
-    # proof: rearranged
     size, values = len(kernel.numerators), majorant.values[: len(kernel.numerators)]
     if not len(values):
         return values, 0.0
@@ -174,7 +163,6 @@ def _rearranged(majorant: Majorant, kernel: Taps) -> tuple[NDArray[np.float64], 
     energy = sum(y * y for y in product[product > 0].astype(np.int64).tolist())
     with np.errstate(over="ignore"):  # beyond the largest float is infinity, which is an upper bound
         return np.ldexp(product, -scale), up_sqrt(energy / Fraction(4) ** scale)
-    # end proof: rearranged
 
 
 def _top(descending: NDArray[Any], count: int) -> int:
@@ -205,7 +193,6 @@ def _energy(kernel: Taps) -> Fraction:
 @lru_cache(maxsize=16)
 def _autocorrelation(kernel: Taps) -> NDArray[Any]:
     """Magnitudes of ``R_m = sum_t q_t q_(t+m)`` in squared units, exactly, non-zero and descending."""
-    # proof: autocorrelation
     total, taps = _total(kernel), kernel.numerators
     width = 53 - total.bit_length()  # digits below 2**width keep the product exact
     if width < 1:
@@ -221,13 +208,11 @@ def _autocorrelation(kernel: Taps) -> NDArray[Any]:
         rest, place = rest >> width, place + width
     magnitudes = np.abs(shifts[shifts != 0])
     return np.sort(magnitudes)[::-1]
-    # end proof: autocorrelation
 
 
 @lru_cache(maxsize=16)
 def _norm_bounds(kernel: Taps) -> tuple[Fraction, Fraction]:
     """Lower and upper bound on ``max|ĥ|``: equal unless the taps have both signs."""
-    # proof: norm-bounds
     gain, taps = _gain(kernel), kernel.numerators
     if taps.min() >= 0 or taps.max() <= 0:
         return gain, gain  # attained at frequency 0
@@ -237,4 +222,3 @@ def _norm_bounds(kernel: Taps) -> tuple[Fraction, Fraction]:
     error = fft_error(4 * size) * math.sqrt(2.0 * size) * math.sqrt(up_fraction(_energy(kernel)))
     largest = float(np.abs(np.fft.rfft(np.ldexp(taps.astype(np.float64), -kernel.bits))).max())
     return Fraction(max(largest - error, 0.0)), min(gain, Fraction(largest + error))
-    # end proof: norm-bounds

@@ -23,11 +23,9 @@ from opendp_timeseries.accounting.rounding import LOWEST_BOUND
 
 __all__ = ["DISCRETE_NOISE", "MOST_EPSILON_OF_SLOPE", "gaussian_delta", "gaussian_delta_slope", "inflection"]
 
-# proof: discrete-noise-constant
 #: Discrete noise on a grid of step γ ≤ σ/2**24 has at most the profile of continuous noise of σ times this, to
 #: within 1e-500 (docs/proofs/subsampled_gaussian.md, lemma on discrete noise).
 DISCRETE_NOISE: Final = 1 - 2.0**-42
-# end proof: discrete-noise-constant
 #: Up to here the margin of :func:`gaussian_delta_slope` covers its rounding.
 MOST_EPSILON_OF_SLOPE: Final = 1e5
 
@@ -50,7 +48,6 @@ def gaussian_delta(epsilon: float, u: NDArray[np.float64]) -> NDArray[np.float64
     >>> gaussian_delta(0.5, np.array([0.0, 1.0, np.inf])).round(6)
     array([0.      , 0.238422, 1.      ])
     """
-    # proof: gaussian-profile
     u = np.asarray(u, dtype=np.float64)
     # Infinities and divisions by zero are ordinary here; what comes out undefined is read as 1 by fmin below.
     with np.errstate(all="ignore"):
@@ -71,7 +68,6 @@ def gaussian_delta(epsilon: float, u: NDArray[np.float64]) -> NDArray[np.float64
     # δ_G ≤ Φ(a), and Φ(−38) < 1e-315.
     delta = np.maximum(np.fmin(np.where(a < -38, 0.0, delta), 1.0), LOWEST_BOUND)
     return np.where(u > 0, delta, 0.0)
-    # end proof: gaussian-profile
 
 
 def _at_small_ratio(
@@ -80,7 +76,6 @@ def _at_small_ratio(
     # δ_G = e·(f(y − h) − f(y + h)) with f = erfcx, y = ε/(μ√2) and h = μ/(2√2): the odd terms of Taylor's
     # series, by f′ = 2yf − 2/√π and f⁽ⁿ⁺¹⁾ = 2n·f⁽ⁿ⁻¹⁾ + 2y·f⁽ⁿ⁾. For h < 2⁻⁷ the fourth term is below 1e-14
     # of the first. The last factor covers what cancels in f′, about y² units, and the rounding in e.
-    # proof: gaussian-small-ratio
     y = shift / _SQRT2
     h = ratio / (2 * _SQRT2)
     f = erfcx(y)
@@ -90,7 +85,6 @@ def _at_small_ratio(
     f4 = 6 * f2 + 2 * y * f3
     f5 = 8 * f3 + 2 * y * f4
     return -2 * e * h * (f1 + h * h / 6 * (f3 + h * h / 20 * f5)) * (1 + 2.0**-48 * (4 + shift * shift))
-    # end proof: gaussian-small-ratio
 
 
 def gaussian_delta_slope(epsilon: float, u: float) -> float:
@@ -99,12 +93,10 @@ def gaussian_delta_slope(epsilon: float, u: float) -> float:
     :param epsilon: privacy parameter, from 0 to :data:`MOST_EPSILON_OF_SLOPE`.
     :param u: squared distance over noise variance, positive.
     """
-    # proof: gaussian-slope
     ratio = math.sqrt(u)
     a = epsilon / ratio - ratio / 2
     slope = math.exp(-min(a * a, 1400.0) / 2) / (2 * math.sqrt(2 * math.pi) * ratio)
     return slope * (1 + 1e-11)
-    # end proof: gaussian-slope
 
 
 def inflection(epsilon: float) -> float:
@@ -115,6 +107,4 @@ def inflection(epsilon: float) -> float:
     >>> round(inflection(0.5), 6)
     0.236068
     """
-    # proof: inflection
     return 2 * epsilon * (epsilon / (math.hypot(1.0, epsilon) + 1))
-    # end proof: inflection

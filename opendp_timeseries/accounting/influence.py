@@ -54,10 +54,8 @@ class Majorant:
 
     def __le__(self, other: Majorant) -> bool:
         """Entry by entry, which implies weak majorisation and needs no rounding."""
-        # proof: majorant-order
         n = len(self.values)
         return n <= len(other.values) and bool(np.all(self.values <= other.values[:n]))
-        # end proof: majorant-order
 
     def __repr__(self) -> str:
         return f"Majorant(<{len(self.values)} values>)"
@@ -102,7 +100,6 @@ class Influence:
     # The four comparisons are written out: a dataclass's own `order=True` compares like tuples, under which
     # (5, 100, 100) passes for less than (10, 3, 1).
     def __le__(self, other: Any) -> bool:
-        # proof: influence-order
         if not isinstance(other, Influence):
             return NotImplemented
         return (
@@ -112,7 +109,6 @@ class Influence:
             and self.linf <= other.linf
             and (other.majorant is None or (self.majorant is not None and self.majorant <= other.majorant))
         )
-        # end proof: influence-order
 
     def __ge__(self, other: Any) -> bool:
         return NotImplemented if not isinstance(other, Influence) else other <= self
@@ -147,10 +143,8 @@ class _Individual(NamedTuple):
 def _individual(participation_cap: int, step_cap: int, size: int, *, replaced: bool) -> _Individual:
     # Theory 1, the table: a replaced individual leaves up to I steps and enters up to I others, each entry
     # of the difference staying within ±M as both are within [0, M].
-    # proof: one-individual
     cap = min(participation_cap, size)
     return _Individual(min(2 * cap, size) if replaced else cap, step_cap)
-    # end proof: one-individual
 
 
 def count_influence(individuals: int, *, participation_cap: int, step_cap: int, size: int, replaced: bool) -> Influence:
@@ -162,7 +156,6 @@ def count_influence(individuals: int, *, participation_cap: int, step_cap: int, 
     :param size: ``T``, steps of the grid.
     :param replaced: True for the change-one distance, False for the symmetric distance.
     """
-    # proof: count-influence
     steps, per_step = _individual(participation_cap, step_cap, size, replaced=replaced)
     linf = up_fraction(per_step)
     return Influence(
@@ -172,20 +165,15 @@ def count_influence(individuals: int, *, participation_cap: int, step_cap: int, 
         individuals=individuals,
         majorant=Majorant(np.full(steps, linf)) if math.isfinite(linf) else None,
     )
-    # end proof: count-influence
 
 
 def count_l1(individuals: int, *, participation_cap: int, step_cap: int, size: int, replaced: bool) -> float:
     """ℓ1 distance of two counts that differ in ``individuals``, rounded up (theory 1)."""
-    # proof: count-l1
     steps, per_step = _individual(participation_cap, step_cap, size, replaced=replaced)
     return up_fraction(individuals * steps * per_step)
-    # end proof: count-l1
 
 
 def count_l2(individuals: int, *, participation_cap: int, step_cap: int, size: int, replaced: bool) -> float:
     """ℓ2 distance of two counts that differ in ``individuals``, rounded up (theory 1)."""
-    # proof: count-l2
     steps, per_step = _individual(participation_cap, step_cap, size, replaced=replaced)
     return up_sqrt((individuals * per_step) ** 2 * steps)
-    # end proof: count-l2

@@ -53,14 +53,12 @@ _SCIPY_RESOLVES: Final = 1e-200
 
 def _chernoff(k: NDArray[np.int64], n: int, p: float) -> NDArray[np.float64]:
     """Upper bound on ``P(K = k)``, and on the tail of ``Bin(n, p)`` from ``k`` away from its mean: Chernoff's."""
-    # proof: binomial-chernoff
     with np.errstate(all="ignore"):  # 0·log 0 is read as 0, and log 0 beyond the ends is minus infinity
         low = np.where(k > 0, k * np.log(n * p / k), 0.0)
         high = np.where(k < n, (n - k) * np.log(n * (1 - p) / (n - k)), 0.0)
         exponent = low + high + 2.0**-49 * (np.abs(low) + np.abs(high) + n)
         # At p of 0 or 1 the logarithm may be minus infinity, which the margin must not turn into no number.
         return np.where(low + high == -np.inf, 0.0, np.exp(np.minimum(exponent, 0.0)))
-    # end proof: binomial-chernoff
 
 
 def binomial(n: int, p: float) -> Binomial:
@@ -69,7 +67,6 @@ def binomial(n: int, p: float) -> Binomial:
     For ``n`` up to about 10⁷ nothing is left out that double precision can represent. The mass below
     ``first`` is moved up to it.
     """
-    # proof: binomial-law
     deviation = math.sqrt(n * p * (1 - p))
     # By Bernstein's inequality the mass beyond the first of these is below 1e-300. The second bounds work.
     half = min(40 * deviation + 800, max(2**16, 10 * deviation))
@@ -82,7 +79,6 @@ def binomial(n: int, p: float) -> Binomial:
         below = float(binom.cdf(first - 1, n, p)) * _margin(n)
         weights[0] += below if below > _SCIPY_RESOLVES else float(_chernoff(kept[:1] - 1, n, p)[0])
     return Binomial(first, weights, binomial_tail(last, n, p))
-    # end proof: binomial-law
 
 
 def binomial_tail(k: int, n: int, p: float) -> float:
@@ -91,19 +87,16 @@ def binomial_tail(k: int, n: int, p: float) -> float:
     >>> f"{binomial_tail(20, 100, 0.01):.6g}"
     '9.57666e-22'
     """
-    # proof: binomial-tail
     if k >= n:
         return 0.0
     tail = float(binom.sf(k, n, p)) * _margin(n)
     if tail < _SCIPY_RESOLVES:
         tail = float(_chernoff(np.array([k + 1]), n, p)[0])
     return min(1.0, max(tail, LOWEST_BOUND))
-    # end proof: binomial-tail
 
 
 def vertex_sum(n: int, step: Fraction, rest: Fraction, p: float) -> Law:
     """Law of ``step·Bin(n, p) + rest·Bernoulli(p)``, for increasing ``φ``."""
-    # proof: vertex-sum
     count = binomial(n, p)
     values = multiples(step, np.arange(count.first, count.first + len(count.weights)))
     weights = count.weights
@@ -115,16 +108,13 @@ def vertex_sum(n: int, step: Fraction, rest: Fraction, p: float) -> Law:
         weights = np.append(weights, count.beyond)
     order = np.argsort(values, kind="stable")
     return Law(values[order], weights[order])
-    # end proof: vertex-sum
 
 
 def multiples(step: Fraction, counts: NDArray[np.int64]) -> NDArray[np.float64]:
     """``step·counts``, rounded up; as it is where every product is a float."""
-    # proof: multiples
     products = up_fraction(step) * counts.astype(np.float64)
     exact = up_fraction(step) == step and step.numerator * int(counts[-1]) < 2**53
     return products if exact else np.where(counts > 0, up_array(products), 0.0)
-    # end proof: multiples
 
 
 class _Lattice(NamedTuple):
@@ -149,7 +139,6 @@ def kept_sum(squares: NDArray[np.float64], p: float) -> Law:
     :param p: in (0, 1].
     """
     # The finer, the fewer the numbers: some 2²⁰ points in all, before sums are formed.
-    # proof: kept-sum
     bits = min(max(20 - len(squares).bit_length(), 8), 14)
     counts = np.bincount(_lattice_levels(squares, bits))
     levels = np.flatnonzero(counts[1:]) + 1
@@ -164,52 +153,43 @@ def kept_sum(squares: NDArray[np.float64], p: float) -> Law:
         values = np.append(values, max(float(levels @ counts[levels]) * unit, values[-1]))
         mass = np.append(mass, cut)
     return Law(values[mass > 0], mass[mass > 0] * _LATTICE_MARGIN)
-    # end proof: kept-sum
 
 
 def _lattice_levels(squares: NDArray[np.float64], bits: int) -> NDArray[np.int64]:
     """Whole numbers with prefix sums just above those of ``2**bits · squares/squares[0]``."""
     # In fixed point, so that prefix sums are exact; the largest number is 2**fine exactly.
-    # proof: lattice-levels
     fine = min(40, 62 - len(squares).bit_length())
     units = np.ceil(squares / squares[0] * (1 + 2.0**-51) * 2.0**fine)
     prefix = np.cumsum(np.minimum(units, 2.0**fine).astype(np.int64))
     return np.diff(-(-prefix >> (fine - bits)), prepend=0)
-    # end proof: lattice-levels
 
 
 def _kept_copies(level: int, count: int, p: float) -> _Lattice:
     """``level·Bin(count, p)``."""
-    # proof: lattice-copies
     kept = binomial(count, p)
     thin = _trim(_Lattice(1, kept.first, kept.weights, kept.beyond))
     mass = np.zeros((len(thin.mass) - 1) * level + 1)
     mass[::level] = thin.mass
     return _shorten(_Lattice(1, thin.first * level, mass, thin.cut))
-    # end proof: lattice-copies
 
 
 def _sum(x: _Lattice, y: _Lattice) -> _Lattice:
     """The sum of two independent variables. Mass that was cut of either is cut of the sum."""
-    # proof: lattice-sum
     while x.step < y.step:
         x = _coarsen(x)
     while y.step < x.step:
         y = _coarsen(y)
     mass = np.convolve(x.mass, y.mass)
     return _shorten(_trim(_Lattice(x.step, x.first + y.first, mass, (x.cut + y.cut) * _LATTICE_MARGIN)))
-    # end proof: lattice-sum
 
 
 def _trim(x: _Lattice) -> _Lattice:
     """Move a negligible lower tail up to the first point that stays, and cut a negligible upper tail."""
-    # proof: lattice-trim
     low = int(np.searchsorted(np.cumsum(x.mass), _CUT, side="right"))
     high = len(x.mass) - int(np.searchsorted(np.cumsum(x.mass[::-1]), _CUT, side="right"))
     mass = x.mass[low:high].copy()
     mass[0] += np.sum(x.mass[:low])
     return _Lattice(x.step, x.first + low, mass, x.cut + float(np.sum(x.mass[high:])))
-    # end proof: lattice-trim
 
 
 def _shorten(x: _Lattice) -> _Lattice:
@@ -220,11 +200,9 @@ def _shorten(x: _Lattice) -> _Lattice:
 
 def _coarsen(x: _Lattice) -> _Lattice:
     """Double the step: points in between are split in halves onto their neighbours, which keeps the mean."""
-    # proof: lattice-coarsen
     mass = np.pad(x.mass, (x.first % 2, 0))
     mass = np.pad(mass, (0, 1 - len(mass) % 2))
     coarse = mass[::2].copy()
     coarse[:-1] += mass[1::2] / 2
     coarse[1:] += mass[1::2] / 2
     return _Lattice(2 * x.step, x.first // 2, coarse, x.cut)
-    # end proof: lattice-coarsen

@@ -40,7 +40,6 @@ def privacy_loss_distribution(
         from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
     except ImportError:
         raise ImportError("privacy loss distributions need dp_accounting; install opendp_timeseries[pld]") from None
-    # proof: loss-distribution
     scale = check.real("scale", scale, above=0.0) * DISCRETE_NOISE
     width = check.real("discretization", discretization, above=0.0)
     tail = check.real("tail", tail, above=0.0, below=1.0)
@@ -54,7 +53,6 @@ def privacy_loss_distribution(
     deltas = np.array([law.delta(epsilon * width, scale) for epsilon in epsilons.tolist()])
     hull = _lower_convex_hull(np.exp((epsilons - points) * width), deltas)
     return PrivacyLossDistribution(pld_pmf.create_pmf_pessimistic_connect_dots(width, epsilons, hull))
-    # end proof: loss-distribution
 
 
 def _lower_convex_hull(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -63,7 +61,6 @@ def _lower_convex_hull(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArra
     A profile is convex in ``e^ε``, and the least of several upper bounds on it need not be; what is convex and
     below all of them is below this function, too. A distribution has no negative masses only if it is convex.
     """
-    # proof: lower-hull
     corners = [0]
     for k in range(1, len(x)):
         while len(corners) > 1:
@@ -78,4 +75,3 @@ def _lower_convex_hull(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArra
     hull += 2.0**-50 * left
     hull[corners] = y[corners]
     return hull
-    # end proof: lower-hull

@@ -32,25 +32,20 @@ LOWEST_BOUND: Final = 1e-300
 
 def up(value: float, ulps: int = 1) -> float:
     """Return ``value`` raised by ``ulps`` representable numbers (infinity stays infinity)."""
-    # proof: round-up
     for _ in range(ulps):
         value = math.nextafter(value, math.inf)
     return value
-    # end proof: round-up
 
 
 def up_array(values: NDArray[np.float64], ulps: int = 1) -> NDArray[np.float64]:
     """Return each of ``values`` raised by ``ulps`` representable numbers."""
-    # proof: round-up-array
     for _ in range(ulps):
         values = np.nextafter(values, np.inf)
     return values
-    # end proof: round-up-array
 
 
 def up_fraction(value: Fraction | int) -> float:
     """Return the least float that is not below an exact rational; infinity beyond the largest float."""
-    # proof: round-fraction
     try:
         number = float(value)
     except OverflowError:
@@ -58,7 +53,6 @@ def up_fraction(value: Fraction | int) -> float:
     if math.isfinite(number) and Fraction(number) < value:
         return math.nextafter(number, math.inf)
     return number
-    # end proof: round-fraction
 
 
 def printed_up(value: float, digits: int = 6) -> str:
@@ -84,12 +78,10 @@ def down_fraction(value: Fraction | int) -> float:
 
 def up_sqrt(value: Fraction | int) -> float:
     """Return a float at most two ulps above the root of a non-negative exact rational, never below it."""
-    # proof: round-root
     root = math.sqrt(up_fraction(value))
     while math.isfinite(root) and Fraction(root) ** 2 < value:
         root = math.nextafter(root, math.inf)
     return root
-    # end proof: round-root
 
 
 def whole_distance(distance: float, integer_type: str) -> int:
@@ -99,10 +91,8 @@ def whole_distance(distance: float, integer_type: str) -> int:
     :param integer_type: OpenDP's name of the type, such as ``"i32"``.
     :raises OverflowError: if it exceeds the type, so that no map answers with less than the truth.
     """
-    # proof: round-whole
     whole = math.ceil(distance)
     most = 2 ** (int(integer_type[1:]) - integer_type.startswith("i")) - 1
     if whole > most:
         raise OverflowError(f"the distance {whole} does not fit {integer_type}; use T=float in the output metric")
     return whole
-    # end proof: round-whole

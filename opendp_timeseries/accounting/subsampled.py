@@ -114,7 +114,6 @@ class ExtremalLaw:
         :param epsilon: privacy parameter; below 0 by ``δ(ε) = 1 − e^ε(1 − δ(−ε))``, as the pair is symmetric.
         :param scale: standard deviation of the noise.
         """
-        # proof: profile
         if math.isnan(epsilon):
             raise ValueError("epsilon (nan) must be a number")
         if epsilon < 0:
@@ -130,7 +129,6 @@ class ExtremalLaw:
             u = _over_variance(law.values, self._factor, scale)
             bound = min(bound, _mean_of_convex_majorant(epsilon, u, law.weights))
         return min(1.0, max(bound, LOWEST_BOUND))
-        # end proof: profile
 
     def epsilon(self, delta: float, scale: float) -> float:
         """Least ``ε`` (to 12 digits, rounded up) at which :meth:`delta` is at most ``delta``, as verified.
@@ -140,7 +138,6 @@ class ExtremalLaw:
         :param delta: in [0, 1].
         :param scale: standard deviation of the noise.
         """
-        # proof: epsilon
         if self.delta(0.0, scale) <= delta:
             return 0.0
         if not delta >= LOWEST_BOUND or _is_noiseless(scale):
@@ -162,7 +159,6 @@ class ExtremalLaw:
                 return found
             step *= 2
         return most
-        # end proof: epsilon
 
     def renyi(self, alpha: float, scale: float) -> float:
         """Upper bound on the Rényi divergence of order ``alpha``.
@@ -174,7 +170,6 @@ class ExtremalLaw:
         :param scale: standard deviation of the noise.
         :raises ValueError: for an order of 1 or below.
         """
-        # proof: renyi
         if not alpha > 1:
             raise ValueError(f"alpha ({alpha}) must be greater than 1")
         if self._most == 0:
@@ -185,7 +180,6 @@ class ExtremalLaw:
         exponents = [_log_means(self._probability, squares, rate, scale) for squares in self._one.squares]
         bound = min(exponents) / (alpha - 1) * (1 + 1e-12)
         return max(bound, LOWEST_BOUND) if bound < math.inf else math.inf
-        # end proof: renyi
 
     def approximate_zcdp(self, failure_probability: float, scale: float) -> tuple[float, float]:
         """Approximate zCDP: ``ρ``, and the ``δ′`` that is attained, at most the one that is asked for.
@@ -197,7 +191,6 @@ class ExtremalLaw:
         :param failure_probability: δ′ in [0, 1]: the most that the exceptional event may weigh.
         :param scale: standard deviation of the noise.
         """
-        # proof: approximate-zcdp
         if self._most == 0:
             return 0.0, 0.0
         squared, attained = self._quantile_of_reach(failure_probability)
@@ -211,12 +204,10 @@ class ExtremalLaw:
         if rho > _MOST_RHO:
             return math.inf, attained
         return (max(rho, LOWEST_BOUND) if rho > 0 else 0.0), attained
-        # end proof: approximate-zcdp
 
     def _quantile_of_reach(self, failure_probability: float) -> tuple[float, float]:
         """Return the reach, of one individual, at the least ``k`` with ``P(K > k) ≤ δ′``, and that tail."""
         # By bisection on the tail: SciPy's inverse tail errs far out (scipy/scipy#22622).
-        # proof: reach-quantile
         low, high = 0, self._steps
         while low < high:
             k = (low + high) // 2
@@ -228,7 +219,6 @@ class ExtremalLaw:
         # Where the reach has met its most, nothing is beyond it.
         beyond = squared < self._one.reach[-1]
         return squared, binomial_tail(high, self._steps, self._probability) if beyond else 0.0
-        # end proof: reach-quantile
 
 
 def _is_noiseless(scale: float) -> bool:
@@ -239,17 +229,13 @@ def _is_noiseless(scale: float) -> bool:
 
 def _over_variance(squares: NDArray[np.float64], factor: float, scale: float) -> NDArray[np.float64]:
     """``factor·squares/σ²``, rounded up; positive where the squares are."""
-    # proof: over-variance
     with np.errstate(all="ignore"):
         u = squares * factor / scale / scale * _TINY_MARGIN
     return np.where(squares > 0, np.maximum(u, LOWEST_BOUND), 0.0)
-    # end proof: over-variance
 
 
 def _mean(weights: NDArray[np.float64], values: NDArray[np.float64]) -> float:
-    # proof: means
     return float(np.sum(weights * values)) * _MARGIN
-    # end proof: means
 
 
 def _mean_of_convex_majorant(epsilon: float, u: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
@@ -260,7 +246,6 @@ def _mean_of_convex_majorant(epsilon: float, u: NDArray[np.float64], weights: ND
     ``t = u*`` this is ``g`` continued by its tangent; where the tangent is positive at 0, it is Jensen's
     bound, best at the mean. As a function of ``t`` the bound falls while ``t < E[U | U > c]``, then rises.
     """
-    # proof: convex-majorant
     g = gaussian_delta(epsilon, u)
     low, high = inflection(epsilon), float(u[-1])
     if high <= low:
@@ -280,27 +265,22 @@ def _mean_of_convex_majorant(epsilon: float, u: NDArray[np.float64], weights: ND
         else:
             high = t
         t = math.sqrt(low) * math.sqrt(high)
-    # end proof: convex-majorant
 
 
 def _log_means(p: float, squares: _Squares, rate: float, scale: float) -> float:
     """``Σ_t log E exp(rate·δ_t·s_t/σ²)`` over the squares ``s_t``, to within 1e-13."""
-    # proof: log-means
     with np.errstate(all="ignore"):
         x = squares.values / scale * (rate / scale)
         little = np.log1p(np.maximum(p * np.expm1(x), LOWEST_BOUND))
         much = np.logaddexp(np.log1p(-p), np.log(p) + x)
         return float(np.sum(squares.counts * np.where(x < 30, little, much)))
-    # end proof: log-means
 
 
 def _hinge(law: Law, failure_probability: float) -> float:
     """``s`` with ``P(S ≥ s) ≤ E(S−q)₊/(s−q) ≤ δ′``, at the quantile ``q``, which is the best choice."""
-    # proof: hinge
     beyond = np.append(np.cumsum(law.weights[:0:-1])[::-1], 0.0)
     q = law.values[int(np.argmax(beyond <= failure_probability))]
     return float(q + _mean(law.weights, np.maximum(law.values - q, 0.0)) / failure_probability)
-    # end proof: hinge
 
 
 @lru_cache(maxsize=256)
@@ -311,7 +291,6 @@ def extremal_law(influence: Influence, probability: float, size: int) -> Extrema
     :param probability: ``p`` in [0, 1], with which each step is kept.
     :param size: ``T``, steps of the signal.
     """
-    # proof: extremal-law
     one = _individual(replace(influence, individuals=min(influence.individuals, 1)), probability, size)
     k = influence.individuals
     steps = min(k * influence.l0, size)
@@ -331,12 +310,10 @@ def extremal_law(influence: Influence, probability: float, size: int) -> Extrema
         _reach=reach,
         _laws=() if one.tight and k == 1 else one.laws,
     )
-    # end proof: extremal-law
 
 
 @lru_cache(maxsize=64)
 def _individual(influence: Influence, p: float, size: int) -> _Individual:
-    # proof: one-law
     steps = min(influence.l0, size) if influence.individuals else 0
     linf = min(influence.linf, influence.l2)
     if steps == 0 or linf == 0 or p == 0 or (influence.majorant and len(influence.majorant.values) == 0):
@@ -365,7 +342,6 @@ def _individual(influence: Influence, p: float, size: int) -> _Individual:
     starts = np.flatnonzero(np.diff(majorant, prepend=math.inf))
     equal = _Squares(majorant[starts], np.diff(starts, append=len(majorant)))
     return _Individual(_growing(reach), False, laws, (equal, vertex))
-    # end proof: one-law
 
 
 def _growing(reach: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -387,12 +363,10 @@ def renyi_to_delta(alpha: float, renyi_epsilon: float, epsilon: float) -> float:
     :param renyi_epsilon: Rényi divergence of that order, at most.
     :param epsilon: privacy parameter, not negative.
     """
-    # proof: renyi-to-delta
     if renyi_epsilon == 0:
         return 0.0
     exponent = (alpha - 1) * (renyi_epsilon - epsilon) + _order_cost(alpha)
     return max(math.exp(exponent) * _MARGIN, LOWEST_BOUND) if exponent < 0 else 1.0
-    # end proof: renyi-to-delta
 
 
 def delta_from_renyi(curve: Callable[[float], float], epsilon: float) -> float:
@@ -415,20 +389,16 @@ def epsilon_from_renyi(curve: Callable[[float], float], delta: float) -> float:
 
     def at(alpha: float) -> float:
         # The proposition solved for ε, rounded up.
-        # proof: epsilon-from-renyi
         cost = (_order_cost(alpha) - math.log(delta)) / (alpha - 1)
         bound = (curve(alpha) + cost) * _MARGIN + 1e-13 * abs(cost)
         return math.inf if math.isnan(bound) else max(0.0, bound)
-        # end proof: epsilon-from-renyi
 
     return _best_over_orders(at)
 
 
 def _order_cost(alpha: float) -> float:
     """``log((1−1/α)^α/(α−1)) = (α−1)·log(α−1) − α·log α``, written so that no digits cancel near 1."""
-    # proof: order-cost
     return (alpha - 1) * math.log((alpha - 1) / alpha) - math.log(alpha)
-    # end proof: order-cost
 
 
 def _best_over_orders(bound: Callable[[float], float]) -> float:

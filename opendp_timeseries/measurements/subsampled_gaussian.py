@@ -21,12 +21,11 @@ from opendp_timeseries.accounting.gaussian import DISCRETE_NOISE
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.rounding import up
 from opendp_timeseries.accounting.subsampled import ExtremalLaw, extremal_law
-from opendp_timeseries.postprocessing.release import Release
+from opendp_timeseries.release import Release
 from opendp_timeseries.spaces import as_influence, influence_resolution
 
 __all__ = ["make_subsampled_gaussian", "sampling_threshold", "then_subsampled_gaussian"]
 
-# proof: grid-constants
 #: σ/γ is at least 2**24, as :data:`~.gaussian.DISCRETE_NOISE` needs.
 _GRID_BITS: Final = 24
 #: Signals off any known grid are rounded to one so fine that the step is invisible beside σ.
@@ -35,7 +34,6 @@ _ROUNDING_BITS: Final = 50
 _LEAST_SCALE: Final = 2.0**-1000
 #: Kept steps are those whose 53 random bits fall below p·2**53, so p is a multiple of 2**-53.
 _COIN_BITS: Final = 53
-# end proof: grid-constants
 
 
 class _Signal(NamedTuple):
@@ -65,54 +63,43 @@ def _read_space(domain: dp.Domain, metric: dp.Metric) -> _Signal:
 
 def _spread(d_in: Any, size: int) -> Influence:
     # An ℓ2 distance alone allows both extremes: all of it in one step, or spread over every step.
-    # proof: l2-spread
     distance = check.real("d_in", d_in, minimum=0.0)
     return Influence(l0=size, l2=distance, linf=distance, individuals=int(distance > 0))
-    # end proof: l2-spread
 
 
 def _noise_exponent(scale: float, resolution_bits: int | None) -> int:
     """Exponent k of the noise grid 2**k: from σ and the signal's grid alone, before any data."""
-    # proof: noise-grid
     if scale < _LEAST_SCALE:
         return -(resolution_bits or 0)
     fine = math.frexp(scale)[1] - 1
     if resolution_bits is None:
         return min(fine - _ROUNDING_BITS, 0)
     return min(fine - _GRID_BITS, -resolution_bits)
-    # end proof: noise-grid
 
 
 def _after_rounding(influence: Influence, size: int, step: float) -> Influence:
     # Two floats rounded to multiples of γ are at most γ further apart than they were, in every step
     # (docs/proofs/subsampled_gaussian.md, signals off the grid).
-    # proof: after-rounding
     if influence.individuals == 0:
         return influence
     l2 = up(influence.l2 + up(step * up(math.sqrt(size))))
     return Influence(l0=size, l2=l2, linf=l2)
-    # end proof: after-rounding
 
 
 def sampling_threshold(probability: float) -> tuple[int, float]:
     """Return the number below which 53 random bits keep a step, and the probability that they do, exactly."""
-    # proof: sampling-probability
     threshold = math.ceil(probability * 2**_COIN_BITS)
     return threshold, threshold / 2**_COIN_BITS
-    # end proof: sampling-probability
 
 
 def _keep_steps(size: int, threshold: int) -> NDArray[np.int64]:
     """Poisson sampling from the operating system's randomness: each step with probability threshold/2**53."""
-    # proof: poisson-sample
     coins = np.frombuffer(os.urandom(8 * size), dtype=np.uint64) >> np.uint64(64 - _COIN_BITS)
     return np.flatnonzero(coins < np.uint64(threshold))
-    # end proof: poisson-sample
 
 
 def _add_noise(values: NDArray[np.float64], scale: float, exponent: int) -> NDArray[np.float64]:
     """OpenDP's discrete Gaussian on the grid 2**exponent; the values already lie on it, or are rounded to it."""
-    # proof: add-noise
     if len(values) == 0:
         return values
     noise = dp.m.make_gaussian(
@@ -122,19 +109,16 @@ def _add_noise(values: NDArray[np.float64], scale: float, exponent: int) -> NDAr
         k=exponent,
     )
     return np.array(noise(values), dtype=np.float64)
-    # end proof: add-noise
 
 
 def _on_grid(values: NDArray[Any], resolution_bits: int | None) -> NDArray[np.float64]:
     """Values as float64, exact multiples of the grid. Clamping and rounding change no member of the domain."""
-    # proof: on-grid
     signal = np.nan_to_num(np.asarray(values).astype(np.float64))
     if resolution_bits is None:
         return signal
     unit = 2.0**resolution_bits
     limit = 2.0**53 / unit
     return np.asarray(np.rint(np.clip(signal, -limit, limit) * unit) / unit, dtype=np.float64)
-    # end proof: on-grid
 
 
 def make_subsampled_gaussian(
@@ -207,7 +191,6 @@ def make_subsampled_gaussian(
 
     # Close over:
     def function(values: Any) -> Release:
-        # proof: sampled-function
         kept = _keep_steps(signal.size, threshold)
         exact = _on_grid(np.asarray(values)[kept], signal.resolution_bits)
         return Release(
@@ -217,15 +200,12 @@ def make_subsampled_gaussian(
             scale=scale,
             sampling_probability=probability,
         )
-        # end proof: sampled-function
 
     def privacy_map(d_in: Any) -> Any:
-        # proof: sampled-map
         influence = signal.influence(d_in)
         if signal.resolution_bits is None:
             influence = _after_rounding(influence, signal.size, step)
         return loss(extremal_law(influence, probability, signal.size), law_scale)
-        # end proof: sampled-map
 
     # Return:
     return dp.m.make_user_measurement(input_domain, input_metric, measure, function, privacy_map)
@@ -252,7 +232,6 @@ def _loss(
             use = "needs" if value is None else "does not use"
             raise ValueError(f"output_measure ({measure}) {use} {parameter} ({value}); see the docstring's table")
 
-    # proof: measures
     if name == "Approximate<ZeroConcentratedDivergence>":
         tail = check.real("failure_probability", failure_probability, above=0.0, below=1.0)
         return lambda law, scale: law.approximate_zcdp(tail, scale)
@@ -263,14 +242,11 @@ def _loss(
         # Holds for the discrete Gaussian as it stands (docs/proofs/subsampled_gaussian.md).
         return lambda law, scale: lambda alpha: law.renyi(alpha, scale)
     return lambda law, scale: privacy_profile(lambda epsilon: law.delta(epsilon, scale * DISCRETE_NOISE))
-    # end proof: measures
 
 
 def _epsilon_delta(law: ExtremalLaw, delta: float, scale: float) -> tuple[float, float]:
-    # proof: epsilon-delta
     epsilon = law.epsilon(delta, scale * DISCRETE_NOISE)
     return (epsilon, delta) if law.delta(0.0, scale * DISCRETE_NOISE) > 0 else (0.0, 0.0)
-    # end proof: epsilon-delta
 
 
 then_subsampled_gaussian = then(make_subsampled_gaussian)

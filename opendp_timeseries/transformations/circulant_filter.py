@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from opendp_timeseries._opendp import lp_kind, signal_domain, then, vector_space
 from opendp_timeseries.accounting.filtering import filtered_influence, filtered_l1, filtered_l2
+from opendp_timeseries.kernels import Kernel
 from opendp_timeseries.spaces import as_influence, influence_distance, influence_resolution, series_of
 from opendp_timeseries.transformations.circular_convolution import circular_convolve, largest_input
-from opendp_timeseries.transformations.kernels import Kernel
 
 __all__ = ["make_circulant_filter", "then_circulant_filter"]
 
@@ -66,10 +66,8 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
         )
 
     def function(values: Any) -> NDArray[np.float64]:
-        # proof: filter-function
         parts = np.split(np.asarray(values), series)
         return np.concatenate([circular_convolve(part, kernel, input_bits=resolution) for part in parts])
-        # end proof: filter-function
 
     output_metric, stability = _stability(input_metric, kernel, resolution, series)
     return dp.t.make_user_transformation(
@@ -102,7 +100,6 @@ def _resolution(domain: dp.Domain, metric: dp.Metric, atom: str) -> int:
 
 
 def _stability(metric: dp.Metric, kernel: Kernel, resolution: int, series: int) -> tuple[dp.Metric, Any]:
-    # proof: filter-map
     kind = lp_kind(metric)
     if kind is None:
         output = influence_distance(resolution + kernel.bits, series=series)
@@ -110,7 +107,6 @@ def _stability(metric: dp.Metric, kernel: Kernel, resolution: int, series: int) 
     if kind[0] == "l1":
         return dp.l1_distance(T="f64"), lambda d_in: filtered_l1(d_in, kernel)
     return dp.l2_distance(T="f64"), lambda d_in: filtered_l2(d_in, kernel)
-    # end proof: filter-map
 
 
 then_circulant_filter = then(make_circulant_filter)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries._validate import integer
 from opendp_timeseries.accounting.circulant import EXACT, circulant_product
-from opendp_timeseries.transformations.kernels import Kernel
+from opendp_timeseries.kernels import Kernel
 
 __all__ = ["circular_convolve", "largest_input"]
 
@@ -23,11 +23,10 @@ def largest_input(kernel: Kernel, input_bits: int = 0) -> int:
     :param input_bits: inputs are multiples of ``2**-input_bits``; 0 for counts.
     :raises ValueError: if there is no room for an input of 1, as after a filter that used up the bits.
 
-    >>> from opendp_timeseries.transformations.kernels import gaussian_kernel
+    >>> from opendp_timeseries.kernels import gaussian_kernel
     >>> largest_input(gaussian_kernel(1800, std=10)) == 2**27 - 1
     True
     """
-    # proof: filter-clamp
     input_bits = integer("input_bits", input_bits, minimum=0, maximum=52)
     # sum|q| * 2**input_bits * clamp < 2**53 is the condition of `circulant_product`.
     clamp = (EXACT - 1) // (int(kernel.l1 * 2**kernel.bits) << input_bits)
@@ -37,7 +36,6 @@ def largest_input(kernel: Kernel, input_bits: int = 0) -> int:
             "use fewer bits, or one kernel for both filters: first.convolve(second)"
         )
     return clamp
-    # end proof: filter-clamp
 
 
 def circular_convolve(values: ArrayLike, kernel: Kernel, *, input_bits: int = 0) -> NDArray[np.float64]:
@@ -53,11 +51,10 @@ def circular_convolve(values: ArrayLike, kernel: Kernel, *, input_bits: int = 0)
     :param input_bits: binary places of the values; 0 for counts.
     :raises ValueError: if the number of values, which is public, is not ``T``.
 
-    >>> from opendp_timeseries.transformations.kernels import kernel_from_taps
+    >>> from opendp_timeseries.kernels import kernel_from_taps
     >>> circular_convolve([4, 0, 0, 0, 0], kernel_from_taps([0.5, 0.25, 0, 0, 0.25])).tolist()
     [2.0, 1.0, 0.0, 0.0, 1.0]
     """
-    # proof: filter-sums
     clamp = largest_input(kernel, input_bits)
     signal = np.nan_to_num(np.asarray(values, dtype=np.float64), nan=0.0)
     if signal.shape != (kernel.size,):
@@ -65,4 +62,3 @@ def circular_convolve(values: ArrayLike, kernel: Kernel, *, input_bits: int = 0)
     integers = np.rint(np.ldexp(np.clip(signal, -clamp, clamp), input_bits))
     # Adding 0.0 turns -0.0 into 0.0, so that equal results have equal bytes.
     return np.ldexp(circulant_product(integers, kernel.numerators), -(kernel.bits + input_bits)) + 0.0
-    # end proof: filter-sums

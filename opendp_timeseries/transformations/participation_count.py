@@ -19,10 +19,11 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries._opendp import lp_kind, signal_domain, then
 from opendp_timeseries.accounting.influence import count_influence, count_l1, count_l2
 from opendp_timeseries.accounting.rounding import whole_distance
-from opendp_timeseries.engines import Layout, engine_of
+from opendp_timeseries.counting.capped_count import capped_count
+from opendp_timeseries.counting.engines import Layout, engine_of
+from opendp_timeseries.counting.panels import Keys, panel_keys, place_in_panel
+from opendp_timeseries.counting.tables import Labels, read_columns
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.lazyframes import lazyframe_log
-from opendp_timeseries.panels import Keys, panel_keys, place_in_panel
 from opendp_timeseries.spaces import (
     Adjacency,
     EventLog,
@@ -32,8 +33,7 @@ from opendp_timeseries.spaces import (
     influence_resolution,
     series_of,
 )
-from opendp_timeseries.tables import Labels, read_columns
-from opendp_timeseries.transformations.capped_count import capped_count
+from opendp_timeseries.transformations.event_logs import lazyframe_log
 
 __all__ = ["make_participation_count", "then_participation_count"]
 
@@ -113,7 +113,6 @@ def make_participation_count(
     size = check.integer("size of the panel", layout.size, maximum=2**31, remedy="use fewer steps or keys")
 
     def function(table: Any) -> NDArray[np.int64]:
-        # proof: count-function
         engine = engine_of(table)
         if engine is not None:
             caps = {"participation_cap": cap, "step_cap": per_step}
@@ -127,7 +126,6 @@ def make_participation_count(
             step_cap=per_step,
             key=_fresh_key(),
         )
-        # end proof: count-function
 
     return count_transformation(
         input_domain,
@@ -146,13 +144,11 @@ def read_positions(
     table: Any, log: EventLog, grid: TimeGrid, by: str | None, panel: Keys
 ) -> tuple[NDArray[Any] | Labels, NDArray[np.int64]]:
     """Read who and where in the (panel of) series, for every row; -1 for rows that are nowhere."""
-    # proof: read-positions
     columns = read_columns(table, identifier=log.identifier, time=log.time, by=by)
     steps = grid.steps(columns.times, aware=columns.aware)
     if columns.by is None:
         return columns.identifiers, steps
     return columns.identifiers, place_in_panel(steps, columns.by, panel, grid.size)
-    # end proof: read-positions
 
 
 def event_log(
@@ -173,9 +169,7 @@ def event_log(
 
 def _fresh_key() -> bytes:
     """Return a new secret key: one for every release. Tests replace this function to inject theirs."""
-    # proof: fresh-key
     return secrets.token_bytes(16)
-    # end proof: fresh-key
 
 
 def _caps(participation_cap: Any, step_cap: Any) -> tuple[int, int]:
@@ -214,7 +208,6 @@ def count_transformation(
 
 
 def _stability(metric: dp.Metric, caps: dict[str, Any], adjacency: Adjacency) -> Callable[[int], Any]:
-    # proof: count-map
     if influence_resolution(metric) == 0:
         return lambda d_in: count_influence(d_in * adjacency.individuals, **caps)
     kind = lp_kind(metric)
@@ -224,7 +217,6 @@ def _stability(metric: dp.Metric, caps: dict[str, Any], adjacency: Adjacency) ->
     if kind[1] == "f64":
         return lambda d_in: distance(d_in * adjacency.individuals, **caps)
     return lambda d_in: whole_distance(distance(d_in * adjacency.individuals, **caps), kind[1])
-    # end proof: count-map
 
 
 then_participation_count = then(make_participation_count)

@@ -18,11 +18,11 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries._opendp import lp_kind, signal_domain, then
 from opendp_timeseries.accounting.influence import count_l1, count_l2
 from opendp_timeseries.accounting.rounding import whole_distance
-from opendp_timeseries.engines import Layout, engine_of
+from opendp_timeseries.counting.capped_count import participation
+from opendp_timeseries.counting.engines import Layout, engine_of
+from opendp_timeseries.counting.panels import Keys, panel_keys
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.panels import Keys, panel_keys
 from opendp_timeseries.spaces import Adjacency
-from opendp_timeseries.transformations.capped_count import participation
 from opendp_timeseries.transformations.participation_count import event_log, read_positions
 
 __all__ = ["make_participation_histogram", "share_above", "then_participation_histogram"]
@@ -74,7 +74,6 @@ def make_participation_histogram(
     layout = Layout(log.identifier, log.time, grid, by, panel)
 
     def function(table: Any) -> NDArray[np.int64]:
-        # proof: histogram-function
         engine = engine_of(table)
         if engine is None:
             rows = read_positions(table, log, grid, by, layout.keys)
@@ -82,7 +81,6 @@ def make_participation_histogram(
         else:
             steps = engine.participation(table, layout)
         return np.bincount(np.searchsorted(edges, steps), minlength=len(edges) + 1).astype(np.int64)
-        # end proof: histogram-function
 
     metric = dp.l1_distance(T=int) if output_metric is None else output_metric
     output = signal_domain("i64", len(edges) + 1)
@@ -103,7 +101,6 @@ def _edges(caps: Any) -> NDArray[np.int64]:
 
 def _stability(metric: dp.Metric, size: int, adjacency: Adjacency) -> Callable[[int], Any]:
     # One individual is one in one entry; one who is replaced may move to another. That is a count with caps 1 and 1.
-    # proof: histogram-map
     kind = lp_kind(metric)
     if kind is None or kind[1] not in ("f64", "i32", "i64", "u32", "u64"):
         raise TypeError(f"output_metric ({metric}) must be dp.l1_distance(T=…) or dp.l2_distance(T=…), T float or int")
@@ -115,7 +112,6 @@ def _stability(metric: dp.Metric, size: int, adjacency: Adjacency) -> Callable[[
         return moved if kind[1] == "f64" else whole_distance(moved, kind[1])
 
     return stability_map
-    # end proof: histogram-map
 
 
 def share_above(histogram: ArrayLike) -> NDArray[np.float64]:

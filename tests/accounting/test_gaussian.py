@@ -16,7 +16,7 @@ from scipy.special import log_ndtr, ndtr
 from opendp_timeseries.accounting.gaussian import gaussian_delta, gaussian_delta_slope, inflection
 from tests.oracles import accounting as oracle
 
-GOLDEN = Path(__file__).parents[2].parent / "shared" / "design" / "golden.json"
+GOLDEN = Path(__file__).parents[1] / "data" / "golden.json"
 CLOSE = 2e-11
 
 # (ε, u) in every branch: both signs of μ/2 − ε/μ, far tails, ratios so small that digits cancel, large ε.

@@ -30,7 +30,7 @@ from opendp_timeseries.accounting.subsampled import (
 )
 from tests.oracles import accounting as oracle
 
-GOLDEN = Path(__file__).parents[2].parent / "shared" / "design" / "golden.json"
+GOLDEN = Path(__file__).parents[1] / "data" / "golden.json"
 CLOSE = 3e-11
 HALF = math.sqrt(0.5)  # at this scale ρ is the squared distance
 

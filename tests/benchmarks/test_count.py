@@ -12,9 +12,9 @@ import secrets
 import numpy as np
 import pytest
 
+from opendp_timeseries.counting.capped_count import capped_count
+from opendp_timeseries.counting.tables import read_columns
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.tables import read_columns
-from opendp_timeseries.transformations.capped_count import capped_count
 
 ROWS = int(os.environ.get("COUNT_ROWS", 10**6))
 SIZE, CAP = 10**4, 20

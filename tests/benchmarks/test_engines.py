@@ -15,10 +15,11 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_timeseries.engines import Layout, batch_count
+from opendp_timeseries.counting import dataset as batch_count
+from opendp_timeseries.counting.capped_count import capped_count
+from opendp_timeseries.counting.engines import Layout
+from opendp_timeseries.counting.tables import read_columns
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.tables import read_columns
-from opendp_timeseries.transformations.capped_count import capped_count
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -27,7 +28,7 @@ pl = pytest.importorskip("polars")
 duckdb = pytest.importorskip("duckdb")
 ibis = pytest.importorskip("ibis")
 
-from opendp_timeseries.engines import ibis_count  # noqa: E402
+from opendp_timeseries.counting import database as ibis_count  # noqa: E402
 
 # Of Ibis's own calls into DuckDB.
 pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
@@ -174,7 +175,7 @@ def test_cost_does_not_grow_with_declared_categories():
 MEASURE = """
 import pathlib, re, sys, time
 import pyarrow.dataset as ds
-from opendp_timeseries.engines import batch_count
+from opendp_timeseries.counting import dataset as batch_count
 from tests.benchmarks.test_engines import LAYOUT, caps
 start = time.perf_counter()
 batch_count.capped_count(ds.dataset(sys.argv[1]), LAYOUT, **caps())

@@ -13,7 +13,8 @@ from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
 from opendp_timeseries import TimeGrid
-from opendp_timeseries.datasets import load_flights, synth
+from opendp_timeseries.datasets import load_flights
+from opendp_timeseries.koga2022.datasets import synth
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -18,7 +18,7 @@ from tests.mutants.mutate import broken_code, find, mutated
 
 GUARANTEES = "mutants/test_guarantees"
 GAUSSIAN = "measurements/test_subsampled_gaussian"
-CAPPED = "transformations/test_capped_count"
+CAPPED = "counting/test_capped_count"
 CONVOLUTION = "transformations/test_circular_convolution"
 INFLUENCE = "accounting/test_influence"
 FILTERING = "accounting/test_filtering"
@@ -51,7 +51,7 @@ class Mutant:
     caught_by: tuple[Caught, ...]
 
 
-COUNT, ENGINE = "transformations.participation_count", "transformations.capped_count"
+COUNT, ENGINE = "transformations.participation_count", "counting.capped_count"
 SUBSAMPLED, MECHANISM = "accounting.subsampled", "measurements.subsampled_gaussian"
 BY_ROW_ORDER = """\
     seen, first = {}, []
@@ -107,13 +107,13 @@ MUTANTS = [
     mutant("identifiers through floats", f"{ENGINE}:_sorted_rows",
            ("_people(identifiers,", "_people(np.asarray(identifiers).astype(float).astype(np.int64),"),
            by=[Caught(GUARANTEES, "test_counts_do_not_wrap_and_people_do_not_merge")]),
-    mutant("missing identifiers are one person", "tables:_read",
+    mutant("missing identifiers are one person", "counting.tables:_read",
            ("if any(mask.any() for mask in missing):", "if False:"),
            by=[Caught(GUARANTEES, "test_a_missing_identifier_is_nobody")]),
-    mutant("objects are asked for their text", "tables:_number",
+    mutant("objects are asked for their text", "counting.tables:_number",
            ("types = list(map(type, values))", "values = list(map(str, values))\n    types = list(map(type, values))"),
            by=[Caught("test_robustness", "test_what_is_no_name_is_nobody_and_is_not_asked")]),
-    mutant("names that are not UTF-8 merge", "files:read_csv_log", ('"surrogateescape"', '"replace"'),
+    mutant("names that are not UTF-8 merge", "counting.files:read_csv_log", ('"surrogateescape"', '"replace"'),
            by=[Caught("test_robustness", "test_names_that_are_not_utf8_stay_different_people")]),
     mutant("times off the grid count at its ends", f"{ENGINE}:_sorted_rows",
            ("packed = packed[(steps >= 0) & (steps < size)]",

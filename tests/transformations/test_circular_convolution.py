@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opendp_timeseries.accounting import circulant
-from opendp_timeseries.transformations.circular_convolution import circular_convolve, largest_input
-from opendp_timeseries.transformations.kernels import (
+from opendp_timeseries.kernels import (
     Kernel,
     boxcar_kernel,
     exponential_kernel,
@@ -17,6 +16,7 @@ from opendp_timeseries.transformations.kernels import (
     identity_kernel,
     kernel_from_taps,
 )
+from opendp_timeseries.transformations.circular_convolution import circular_convolve, largest_input
 from tests.oracles import filtering as oracle
 
 PATHS = {"direct": 10**9, "fourier": 0}

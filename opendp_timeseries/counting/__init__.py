@@ -1,0 +1,1 @@
+"""From an event log to integers: every engine, and nothing of OpenDP."""

@@ -1,0 +1,271 @@
+"""The capped count inside a database or a cluster, as one query through Ibis.
+
+Only the counts come back. What is kept of an individual depends on nothing but their own identifier, their own
+steps and a key that is drawn here and written into the query as a literal, so that a query which is evaluated
+twice, in part or on another machine, keeps the same (docs/proofs/participation_count.md).
+
+A backend must offer a hash of whole rows, window functions, and integer arithmetic on time: what is known of
+each is written down in its :class:`_Dialect`, and others are refused by name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import ibis
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_timeseries.counting.engines import Layout
+from opendp_timeseries.counting.panels import Keys
+from opendp_timeseries.grid import TimeGrid
+
+__all__ = ["capped_count", "check_schema", "participation"]
+
+_INT64_MAX: Final = np.iinfo(np.int64).max
+
+
+class _Ticks(NamedTuple):
+    """A column of times as integers from 1970, null for what is missing or out of their range."""
+
+    values: Any
+    unit: str
+    aware: bool  # whether they are instants in UTC, rather than on a clock that the table does not name
+
+
+class _Dialect(NamedTuple):
+    """What a backend does in its own way."""
+
+    ticks: Callable[[Any, str], _Ticks]  # of a table and the name of its column
+    quotient: Callable[[Any, int], Any]  # of integers from 0; Ibis's own passes through floating point
+    whole_text: Callable[[Any], Any]  # as bytes, as a collation could take two names for one
+    hashed: Callable[[int, int, Any, Any], Any]  # of two halves of the key, an identifier and a step
+
+
+def capped_count(
+    table: Any, layout: Layout, *, participation_cap: int, step_cap: int, key: bytes, progress: bool = False
+) -> NDArray[np.int64]:
+    """Count events per step; one individual reaches at most ``participation_cap`` steps, ``step_cap`` in each.
+
+    :param table: an ``ibis.Table`` on a backend that is known here.
+    :param layout: the columns, the grid and the keys.
+    :param participation_cap: ``I``.
+    :param step_cap: ``M``.
+    :param key: at least 16 secret random bytes, fresh for every release.
+    :param progress: without effect: a query shows what its backend shows.
+    :return: ``layout.size`` counts.
+    :raises TypeError: by the names and types of the backend and the columns, before any row is read.
+    :raises ValueError: for a column that is missing.
+    :raises RuntimeError: if the backend fails, in fixed words: its own could quote rows.
+    """
+    rows, dialect = _rows(table, layout)
+    pairs = rows.group_by("who", "step").aggregate(events=ibis.least(rows.count(), min(step_cap, _INT64_MAX)))
+    first, second = np.frombuffer(key[:16], dtype="<i8").tolist()
+    order = [dialect.hashed(first, second, pairs.who, pairs.step), pairs.step]  # ties go to the earlier step
+    ranked = pairs.mutate(rank=ibis.row_number().over(group_by=pairs.who, order_by=order))  # from 0
+    kept = ranked.filter(ranked.rank < min(participation_cap, layout.size))
+    result = _fetch(kept.group_by("step").aggregate(events=kept.events.sum().cast("int64")))
+    counts = np.zeros(layout.size, dtype=np.int64)
+    counts[result["step"].to_numpy()] = result["events"].to_numpy()
+    return counts
+
+
+def participation(table: Any, layout: Layout) -> NDArray[np.int64]:
+    """Return in how many steps each individual takes part, those in none left out. Private.
+
+    :raises TypeError: as :func:`capped_count`, and the other errors.
+    """
+    rows, _ = _rows(table, layout)
+    people = rows.group_by("who").aggregate(steps=rows.step.nunique())
+    result = _fetch(people.group_by("steps").aggregate(individuals=people.count()))
+    return np.repeat(result["steps"].to_numpy(), result["individuals"].to_numpy()).astype(np.int64)
+
+
+def check_schema(table: Any, *, identifier: str, time: str) -> None:
+    """Refuse a table on a backend that cannot count, or with columns that do not serve, without reading rows.
+
+    :raises TypeError: naming the backend or the column, and the remedy.
+    :raises ValueError: for a column that is missing.
+    """
+    _dialect(table)
+    _check_distinct(table, identifier)
+    when = _type(table, time)
+    if not (when.is_integer() or when.is_timestamp() or when.is_date()):
+        raise TypeError(
+            f"column {time!r} of type {when} does not hold times; cast it to a timestamp or, for a grid of"
+            " integer steps, to integers"
+        )
+
+
+def _check_distinct(table: Any, name: str) -> None:
+    """Refuse a column that cannot tell individuals, or series, apart."""
+    kind = _type(table, name)
+    if not (kind.is_integer() or kind.is_string()):
+        raise TypeError(
+            f"column {name!r} of type {kind} cannot identify individuals; cast it to integers or text"
+            " (floating-point numbers merge large identifiers)"
+        )
+
+
+def _type(table: Any, name: str) -> Any:
+    if name not in table.columns:
+        raise ValueError(f"column {name!r} is missing; the table has {list(table.columns)}")
+    return table[name].type()
+
+
+def _dialect(table: Any) -> _Dialect:
+    try:
+        name = table.get_backend().name
+    except ibis.IbisError:
+        raise TypeError("the Ibis table belongs to no backend, or to several; take it from one connection") from None
+    if name not in _DIALECTS:
+        raise TypeError(
+            f"the Ibis backend {name!r} is not one whose hash, window functions and time arithmetic are known here"
+            f" ({', '.join(_DIALECTS)}); give the log as a data frame, for instance by table.to_pyarrow()"
+        )
+    return _DIALECTS[name]
+
+
+def _rows(table: Any, layout: Layout) -> tuple[Any, _Dialect]:
+    """Who and where in the counts, for every row that is somewhere."""
+    check_schema(table, identifier=layout.identifier, time=layout.time)
+    if layout.by is not None:
+        _check_distinct(table, layout.by)
+    dialect = _dialect(table)
+    columns = {"who": layout.identifier} | ({} if layout.by is None else {"series": layout.by})
+    apart = {name: _apart(table[column], dialect) for name, column in columns.items()}
+    rows = table.select(**apart, step=_steps(table, layout.time, layout.grid, dialect))
+    rows = rows.filter(rows.who.notnull(), rows.step.notnull())
+    if layout.by is not None:
+        keys = _keys(layout.keys, table[layout.by].type(), dialect)
+        rows = rows.join(keys, rows.series == keys.key)
+        rows = rows.select("who", step=rows.number * layout.grid.size + rows.step)
+    return rows, dialect
+
+
+def _apart(column: Any, dialect: _Dialect) -> Any:
+    return dialect.whole_text(column) if column.type().is_string() else column
+
+
+def _keys(keys: Keys, kind: Any, dialect: _Dialect) -> Any:
+    """The keys of a panel and their numbers, as a table; without those that a column of this type cannot hold."""
+
+    def holds(key: Any) -> bool:
+        if kind.is_string():
+            return isinstance(key, str)
+        return isinstance(key, int) and bool(kind.bounds.lower <= key <= kind.bounds.upper)
+
+    numbers = {key: k for k, key in enumerate(keys) if holds(key)}
+    schema = {"key": kind.copy(nullable=True), "number": "int64"}
+    table = ibis.memtable({"key": list(numbers), "number": list(numbers.values())}, schema=schema)
+    return table.select(key=_apart(table.key, dialect), number=table.number)
+
+
+def _steps(table: Any, time: str, grid: TimeGrid, dialect: _Dialect) -> Any:
+    """The step of every row, null for those off the grid or without a time.
+
+    Values are brought into range before any arithmetic, so that none overflows, in whatever order a backend
+    evaluates: its message would quote the row.
+    """
+    when = table[time]
+    if when.type().is_integer():
+        grid.check_times(np.dtype(when.type().to_numpy()))
+        return ibis.ifelse(when.between(0, grid.size - 1), _clamp(when, 0, grid.size - 1).cast("int64"), None)
+    ticks = dialect.ticks(table, time)
+    grid.check_times(np.dtype(f"datetime64[{ticks.unit}]"), aware=ticks.aware)
+    instants = ticks.values
+    if not ticks.aware and grid.zone != "UTC":
+        instants = _to_utc(instants, grid, {"us": 10**6, "ns": 10**9}[ticks.unit])
+    rule = grid.step_rule(ticks.unit)
+    ahead = (_clamp(instants, rule.first, rule.stop - 1) - rule.first) * rule.factor + rule.ahead
+    return ibis.ifelse(instants.between(rule.first, rule.stop - 1), dialect.quotient(ahead, rule.divisor), None)
+
+
+def _to_utc(ticks: Any, grid: TimeGrid, per_second: int) -> Any:
+    """Take times on the clock of the grid's zone to UTC. Those far off the grid stay off it, by a day or more."""
+    low, high = grid.clock_range()
+    local = _clamp(ticks, low * per_second, high * per_second)
+    changes, offsets = (values.tolist() for values in grid.clock_changes())
+    offset = ibis.literal(offsets[0] * per_second, "int64")
+    later = [
+        (local >= change * per_second, after * per_second) for change, after in zip(changes, offsets[1:], strict=True)
+    ]
+    return local - (ibis.cases(*reversed(later), else_=offset) if later else offset)
+
+
+def _clamp(values: Any, low: int, high: int) -> Any:
+    return ibis.greatest(ibis.least(values, high), low)
+
+
+def _fetch(query: Any) -> Any:
+    """Run the query and bring its few rows here."""
+    # The words of a backend, in errors and warnings, may quote a row: they are not passed on.
+    with warnings.catch_warnings(), contextlib.suppress(Exception):
+        warnings.simplefilter("ignore")
+        return query.to_pyarrow()
+    raise RuntimeError(
+        "the backend could not count the events; try a query of your own on the table, such as"
+        " table.count().execute(), to see why"
+    )
+
+
+def _function(name: str, arguments: int, returns: str = "int64") -> Callable[..., Any]:
+    """A function of the backend that Ibis has no name for."""
+
+    def one(a: Any) -> None: ...
+    def two(a: Any, b: Any) -> None: ...
+    def four(a: Any, b: Any, c: Any, d: Any) -> None: ...
+
+    shape = {1: one, 2: two, 4: four}[arguments]
+    call: Callable[..., Any] = ibis.udf.scalar.builtin(name=name, signature=((None,) * arguments, returns))(shape)
+    return call
+
+
+_EPOCH_US: Final = _function("epoch_us", 1)
+_EPOCH_NS: Final = _function("epoch_ns", 1)
+_TRY: Final = _function("try", 1)
+_UNIX_MICROS: Final = _function("unix_micros", 1)
+_UNIX_DATE: Final = _function("unix_date", 1, "int32")
+_DATE_PART: Final = _function("date_part", 2, "decimal(8, 6)")
+_DUCKDB_HASH_OF_FOUR: Final = _function("hash", 4)
+_DUCKDB_HASH: Final = _function("hash", 1)
+
+
+def _duckdb_ticks(table: Any, name: str) -> _Ticks:
+    column, kind = table[name], table[name].type()
+    if kind.is_timestamp() and kind.timezone is not None:
+        return _Ticks(_EPOCH_US(column), "us", aware=True)
+    if kind.is_timestamp() and kind.scale == 9:
+        return _Ticks(_EPOCH_NS(column), "ns", aware=False)
+    return _Ticks(_TRY(_EPOCH_US(column)), "us", aware=False)  # coarser units hold times that microseconds cannot
+
+
+def _spark_ticks(table: Any, name: str) -> _Ticks:
+    column = table[name]
+    backend = table.get_backend()
+    kind = backend.raw_sql(backend.compile(column.as_table())).schema[0].dataType.typeName()  # Ibis does not tell
+    if kind == "timestamp":
+        return _Ticks(_UNIX_MICROS(column), "us", aware=True)
+    # Spark's functions of a time without zone take it for one of the session's; those of its parts do not.
+    days = column if kind == "date" else column.date()
+    seconds = _UNIX_DATE(days).cast("int64") * 86400
+    if kind == "date":
+        return _Ticks(seconds * 10**6, "us", aware=False)
+    seconds += column.hour().cast("int64") * 3600 + column.minute().cast("int64") * 60
+    micros = (_DATE_PART("SECOND", column) * 10**6).cast("int64")
+    return _Ticks(seconds * 10**6 + micros, "us", aware=False)
+
+
+def _duckdb_hash(first: int, second: int, who: Any, step: Any) -> Any:
+    # DuckDB joins hashes by exclusive or, which alone would favour the same steps for everyone; the outer hash
+    # mixes what has been joined.
+    return _DUCKDB_HASH(_DUCKDB_HASH_OF_FOUR(first, second, who, step))
+
+
+_DIALECTS: Final = {
+    "duckdb": _Dialect(_duckdb_ticks, _function("divide", 2), _function("encode", 1, "binary"), _duckdb_hash),
+    "pyspark": _Dialect(_spark_ticks, _function("div", 2), lambda text: text.cast("binary"), _function("xxhash64", 4)),
+}

@@ -1,0 +1,287 @@
+"""Public filter kernels, with taps on a dyadic grid.
+
+The sensitivity of a filter is a statement about the taps that are applied, not about ideal ones. Every tap
+here is an integer times ``2**-bits``, so norms are exact rationals and filtering can be exact arithmetic.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from opendp_timeseries._validate import integer, real
+
+__all__ = [
+    "Kernel",
+    "boxcar_kernel",
+    "exponential_kernel",
+    "gaussian_kernel",
+    "identity_kernel",
+    "kernel_from_taps",
+]
+
+#: Taps are multiples of 2**-26 unless asked otherwise: finer than any use of a smoother needs, and counts
+#: up to 2**27 - 1 still pass an averaging filter exactly.
+_BITS: Final = 26
+_LARGEST: Final = 2**53
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Kernel:
+    """The taps of a circulant filter, ``h_t = numerators[t] * 2**-bits``: public, never read from data.
+
+    The filter maps a signal ``x`` of ``T`` steps to ``y_t = sum_k x_k h_((t - k) mod T)``, so tap 0 is the
+    weight of the same step, tap 1 that of the step before and tap ``T - 1`` that of the step after.
+
+    Kernels are equal when they have the same numerators and bits; the name is for readers.
+
+    :param numerators: ``T`` integers, not all zero, with magnitudes that sum to less than 2**53.
+    :param bits: binary places of the taps, 0 to 40.
+    :param name: how the kernel was made.
+    :raises TypeError, ValueError: naming the value and the rule.
+    """
+
+    numerators: NDArray[np.int64]
+    bits: int
+    name: str = "taps"
+
+    def __post_init__(self) -> None:
+        bits = integer("bits", self.bits, minimum=0, maximum=40)
+        given = np.asarray(self.numerators)
+        if given.dtype.kind not in "iu":
+            raise TypeError(f"numerators ({given.dtype}) must be integers; see kernel_from_taps(...)")
+        if given.ndim != 1 or given.size == 0:
+            raise ValueError(f"numerators (shape {given.shape}) must be one row of at least one integer")
+        if not given.any():
+            raise ValueError(f"a kernel needs a tap that is not zero at bits ({bits}); raise bits or the taps")
+        # Python integers: a sum of int64 magnitudes may wrap, and so may a magnitude.
+        if sum(abs(q) for q in given[given != 0].tolist()) >= _LARGEST:
+            raise ValueError(
+                f"the magnitudes of the taps must sum to less than 2**{53 - bits} at bits ({bits}); "
+                "scale the taps down or lower bits"
+            )
+        # An array over bytes can never be made writeable again, and so the taps stay what was accounted for.
+        fixed = np.frombuffer(given.astype("<i8").tobytes(), dtype="<i8")
+        object.__setattr__(self, "numerators", fixed)
+        object.__setattr__(self, "bits", bits)
+
+    def __reduce__(self) -> Any:
+        return Kernel, (self.numerators, self.bits, self.name)
+
+    @property
+    def size(self) -> int:
+        """Steps of the cycle, ``T``."""
+        return len(self.numerators)
+
+    @property
+    def taps(self) -> NDArray[np.float64]:
+        """The taps as float64, exactly, of shape ``(T,)``."""
+        return np.ldexp(self.numerators.astype(np.float64), -self.bits)
+
+    @cached_property
+    def l1(self) -> Fraction:
+        """Sum of the magnitudes of the taps, exactly: 1 for every named kernel."""
+        return Fraction(int(np.abs(self.numerators).sum()), 2**self.bits)
+
+    @cached_property
+    def support(self) -> int:
+        """Number of taps that are not zero."""
+        return int(np.count_nonzero(self.numerators))
+
+    @cached_property
+    def is_symmetric_decreasing(self) -> bool:
+        """Whether ``h >= 0``, ``h_t = h_(-t)`` and ``h`` does not increase in circular distance.
+
+        This is the shape that the magnitude majorant needs (theory 3).
+        """
+        q, half = self.numerators, self.size // 2 + 1
+        return bool(
+            q.min() >= 0 and np.array_equal(q[1:], q[:0:-1]) and np.all(np.diff(q[:half]) <= 0),
+        )
+
+    @cached_property
+    def _digest(self) -> bytes:
+        return hashlib.sha256(b"%d:" % self.bits + self.numerators.tobytes()).digest()
+
+    @property
+    def identifier(self) -> str:
+        """Name, size, bits and a digest of the taps: kernels that differ have identifiers that differ."""
+        return f"{self.name}, size={self.size}, bits={self.bits}, sha256={self._digest.hex()[:16]}"
+
+    def convolve(self, other: Kernel, *, bits: int = _BITS) -> Kernel:
+        """Return one kernel for two filters in a row.
+
+        Two filters one after the other need the binary places of both, which leaves little room for counts;
+        one filter with this kernel needs only ``bits``. It is rounded to its own grid and accounted for as
+        stored. If both kernels are symmetric and decreasing then so is the result (Wintner 1938), and its
+        ``l1`` is the product of the two, rounded down to the grid: exactly 1 for named kernels.
+
+        :param other: the other filter, on a cycle of the same size.
+        :param bits: binary places of the result, 0 to 40.
+
+        >>> twice = boxcar_kernel(8, 3).convolve(boxcar_kernel(8, 3))
+        >>> twice.support, twice.l1, twice.is_symmetric_decreasing
+        (5, Fraction(1, 1), True)
+        """
+        if other.size != self.size:
+            raise ValueError(f"kernel sizes ({self.size} and {other.size}) must be equal")
+        product = np.fft.irfft(np.fft.rfft(self.taps) * np.fft.rfft(other.taps), n=self.size)
+        if self.is_symmetric_decreasing and other.is_symmetric_decreasing:
+            return _decreasing("convolution", self.size, product[: self.size // 2 + 1], bits, gain=self.l1 * other.l1)
+        return kernel_from_taps(product, bits=bits)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Kernel) and self.bits == other.bits and self._digest == other._digest
+
+    def __hash__(self) -> int:
+        return hash(self._digest)
+
+    def __repr__(self) -> str:
+        return f"Kernel({self.identifier})"
+
+
+def _size(size: Any) -> int:
+    return integer("size", size, minimum=1, remedy="give the number of steps of the grid, grid.size")
+
+
+def _decreasing(
+    name: str, size: int, weights: NDArray[np.float64], bits: int, *, gain: Fraction = Fraction(1)
+) -> Kernel:
+    """Put weights at the distances 0 … ⌊T/2⌋ on the grid, with ‖h‖₁ = ``gain`` rounded down to the grid.
+
+    Rounding each tap to nearest would miss the sum. Here every tap is rounded down, and the units that are
+    left over go to the innermost taps, one each: order and symmetry stay, and no tap moves by more than two
+    units.
+    """
+    bits = integer("bits", bits, minimum=0, maximum=40)
+    units = math.floor(gain * 2**bits)
+    if units < 1:
+        raise ValueError(f"a gain of {float(gain):g} is less than one unit at bits ({bits}); raise bits")
+    # Rounding noise must not break the order, nor leave a negative weight.
+    weights = np.minimum.accumulate(np.maximum(weights, 0.0))
+    copies = np.full(len(weights), 2)
+    copies[0] = 1
+    if size % 2 == 0:
+        copies[-1] = 1  # the antipode of an even cycle is its own mirror image
+    # A hair low, by more than the few rounding errors here, so that the sum of the floors is at most `units`.
+    scale = units / math.fsum(copies * weights) * (1 - 2.0**-45)
+    half = np.floor(weights * scale).astype(np.int64)
+    left = units - int(copies @ half)  # at least 0, and at most one for each of the `size` taps
+    pairs = max(left - 1, 0) // 2
+    half[1 : pairs + 1] += 1
+    half[0] += left - 2 * pairs  # at least 1 whenever its neighbour got 1
+    return Kernel(np.concatenate([half, half[(size - 1) // 2 : 0 : -1]]), bits, name)
+
+
+def _distances(size: int) -> NDArray[np.float64]:
+    """Circular distances 0 … ⌊T/2⌋."""
+    return np.arange(size // 2 + 1, dtype=np.float64)
+
+
+def gaussian_kernel(size: int, std: float, *, bits: int = _BITS) -> Kernel:
+    """Gaussian kernel, taps proportional to ``exp(-d**2 / (2 std**2))`` at circular distance ``d``.
+
+    The filter of the paper's experiments (Koga et al. 2022, appendix), with ``l1`` exactly 1.
+
+    :param size: steps of the grid, ``T``.
+    :param std: standard deviation, in steps; positive.
+    :param bits: binary places of the taps, 0 to 40.
+
+    >>> kernel = gaussian_kernel(1800, std=10)
+    >>> kernel.l1, kernel.support, kernel.is_symmetric_decreasing
+    (Fraction(1, 1), 109, True)
+    """
+    size, std = _size(size), real("std", std, above=0.0)
+    with np.errstate(over="ignore"):  # a vanishing std: everything but the centre has weight 0
+        weights = np.exp(-0.5 * (_distances(size) / std) ** 2)
+    return _decreasing(f"gaussian std={std:g}", size, weights, bits)
+
+
+def exponential_kernel(size: int, decay: float, *, bits: int = _BITS) -> Kernel:
+    """Two-sided exponential kernel, taps proportional to ``exp(-d / decay)`` at circular distance ``d``.
+
+    :param size: steps of the grid, ``T``.
+    :param decay: distance at which the weight has fallen to 1/e, in steps; positive.
+    :param bits: binary places of the taps, 0 to 40.
+
+    >>> exponential_kernel(4, decay=1.0, bits=4).numerators.tolist()
+    [9, 3, 1, 3]
+    """
+    size, decay = _size(size), real("decay", decay, above=0.0)
+    with np.errstate(over="ignore"):
+        weights = np.exp(-_distances(size) / decay)
+    return _decreasing(f"exponential decay={decay:g}", size, weights, bits)
+
+
+def boxcar_kernel(size: int, width: int, *, bits: int = _BITS) -> Kernel:
+    """Moving average over ``width`` steps, centred, so ``width`` is odd.
+
+    Where ``width`` does not divide ``2**bits`` the innermost taps are one unit larger, so that ``l1`` is
+    exactly 1.
+
+    :param size: steps of the grid, ``T``.
+    :param width: steps averaged, odd, at most ``size``.
+    :param bits: binary places of the taps, 0 to 40.
+
+    >>> boxcar_kernel(6, width=3, bits=4).numerators.tolist()
+    [6, 5, 0, 0, 0, 5]
+    """
+    size = _size(size)
+    width = integer("width", width, minimum=1, maximum=size, remedy="a moving average fits on the cycle once")
+    if width % 2 == 0:
+        raise ValueError(f"width ({width}) must be odd, so that the average is centred; try {width + 1}")
+    weights = (_distances(size) <= width // 2).astype(np.float64)
+    return _decreasing(f"boxcar width={width}", size, weights, bits)
+
+
+def identity_kernel(size: int) -> Kernel:
+    """Kernel of the filter that changes nothing; its taps are integers (``bits`` is 0).
+
+    :param size: steps of the grid, ``T``.
+
+    >>> identity_kernel(3).taps.tolist()
+    [1.0, 0.0, 0.0]
+    """
+    numerators = np.zeros(_size(size), dtype=np.int64)
+    numerators[0] = 1
+    return Kernel(numerators, 0, "identity")
+
+
+def kernel_from_taps(taps: ArrayLike, *, bits: int = _BITS) -> Kernel:
+    """Kernel from any real taps, signed and asymmetric ones too.
+
+    Each tap is rounded to the nearest multiple of ``2**-bits`` (one that is such a multiple stays unchanged),
+    and ``l1`` is that of the taps as stored. It need not be 1: a gain of 2 doubles the signal and its
+    sensitivity.
+
+    :param taps: ``T`` finite real numbers; ``taps[t]`` is the weight of the step ``t`` steps before.
+    :param bits: binary places of the taps, 0 to 40.
+    :raises TypeError: if the taps are complex, bools or not numbers.
+    :raises ValueError: if they are not one row, not finite, all zero on the grid, or too large.
+
+    >>> kernel_from_taps([0.5, 0.25, 0, 0.25]).taps.tolist()
+    [0.5, 0.25, 0.0, 0.25]
+    """
+    bits = integer("bits", bits, minimum=0, maximum=40)
+    given = np.asarray(taps)
+    if given.dtype.kind not in "iuf":
+        raise TypeError(f"taps ({given.dtype}) must be real numbers; give one float for each step")
+    if given.ndim != 1 or given.size == 0:
+        raise ValueError(f"taps (shape {given.shape}) must be one row with one number for each step")
+    values = given.astype(np.float64)
+    finite = np.isfinite(values)
+    if not finite.all():
+        first = int(np.flatnonzero(~finite)[0])
+        raise ValueError(f"taps[{first}] ({values[first]}) must be finite; give every step a finite weight")
+    limit = math.ldexp(1.0, 53 - bits)
+    largest = float(np.abs(values).max())
+    if largest >= limit:
+        raise ValueError(f"taps up to {largest:g} must be below 2**{53 - bits} at bits ({bits}); scale them")
+    return Kernel(np.rint(np.ldexp(values, bits)).astype(np.int64), bits)

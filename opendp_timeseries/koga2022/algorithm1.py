@@ -1,0 +1,138 @@
+"""Algorithm 1 of Koga, Meehan & Chaudhuri (2022) in one piece, with the guarantee that the paper states.
+
+For comparison: the same numbers come out of a filter and a subsampled Gaussian chained, whose maps are tighter.
+Proof: docs/proofs/koga2022.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import opendp.prelude as dp
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries._opendp import then, vector_space
+from opendp_timeseries.accounting.gaussian import DISCRETE_NOISE
+from opendp_timeseries.accounting.influence import Influence
+from opendp_timeseries.kernels import Kernel
+from opendp_timeseries.koga2022.bounds import (
+    SensitivityBound,
+    Tail,
+    filter_constants,
+    kept_steps,
+    with_filter,
+    without_filter,
+)
+from opendp_timeseries.measurements.subsampled_gaussian import make_subsampled_gaussian, sampling_threshold
+from opendp_timeseries.spaces import as_influence, influence_resolution, series_of
+from opendp_timeseries.transformations.circulant_filter import make_circulant_filter
+
+__all__ = ["make_koga2022", "then_koga2022"]
+
+
+def make_koga2022(
+    input_domain: dp.Domain,
+    input_metric: dp.Metric,
+    scale: float,
+    *,
+    alpha: float = check.REQUIRED,
+    sampling_probability: float = check.REQUIRED,
+    kernel: Kernel | None = None,
+    tail: Tail = "theorem 4",
+    output_measure: dp.Measure | None = None,
+    delta: float | None = None,
+) -> dp.Measurement:
+    """Algorithm 1 of the paper: filter, sample and add noise, with the paper's own privacy map.
+
+    The release is that of ``then_circulant_filter(kernel) >> then_subsampled_gaussian(scale, …)``, and is made by
+    them. The map is the paper's: off an event of probability δ′ one individual moves the sampled signal by at
+    most ``α√I`` (Theorem 4, by matrix Chernoff, with a filter) or ``√⌈α²I⌉`` (Theorem 2, without).
+
+    :param input_domain: counts, ``vector_domain(atom_domain(T="i64"), size=T)``.
+    :param input_metric: ``influence_distance()``, as counts have it.
+    :param scale: standard deviation σ of the noise.
+    :param alpha: α in (0, 1].
+    :param sampling_probability: ``p``.
+    :param kernel: the filter, with ‖h‖₁ = 1; None for sampling alone.
+    :param tail: the failure probability with a filter: as printed, ``"sharper"``, or for one ``"fixed pair"``.
+    :param output_measure: ``approximate(zero_concentrated_divergence())`` (default; the map returns (ρ, δ′)), or
+        ``approximate(max_divergence())``: (ε, δ) by Corollary 2 or 3, infinite where they prove nothing (the
+        classical Gaussian theorem that they use holds for small ε).
+    :param delta: δ, for ``approximate(max_divergence())`` only.
+    :raises TypeError: for a wrong domain, metric or measure.
+    :raises ValueError: for a number out of range, or a kernel whose ‖h‖₁ is not 1.
+
+    >>> import opendp.prelude as dp, opendp_timeseries as ts
+    >>> from opendp_timeseries.koga2022.algorithm1 import then_koga2022
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+    >>> count = space >> ts.then_participation_count(ts.TimeGrid(size=1800), participation_cap=180)
+    >>> theirs = count >> then_koga2022(
+    ...     52.944, alpha=(36 / 180) ** 0.5, sampling_probability=0.1,
+    ...     output_measure=dp.approximate(dp.max_divergence()), delta=1e-4)
+    >>> ours = count >> ts.then_subsampled_gaussian(
+    ...     26.086, sampling_probability=0.1,
+    ...     output_measure=dp.approximate(dp.max_divergence()), delta=1e-4)
+    >>> theirs.map(1), ours.map(1)
+    ((0.500..., 0.0001), (0.499..., 0.0001))
+    """
+    alpha = check.real("alpha", check.required("alpha", alpha, "the paper's α in (0, 1]"), above=0.0, maximum=1.0)
+    if influence_resolution(input_metric) != 0 or series_of(input_metric) != 1:
+        raise TypeError(f"input_metric ({input_metric}) must be influence_distance(), as counts of one series have it")
+    size = vector_space(input_domain).size
+    measure = output_measure or dp.approximate(dp.zero_concentrated_divergence())
+    loss = _loss(measure, delta)
+
+    signal = input_domain, input_metric
+    _, probability = sampling_threshold(
+        check.probability("sampling_probability", check.required("sampling_probability", sampling_probability, "p"))
+    )
+    sampler: dict[str, Any] = {"sampling_probability": sampling_probability, "output_measure": dp.renyi_divergence()}
+    if kernel is None:
+        mechanism = make_subsampled_gaussian(*signal, scale, **sampler)
+    else:
+        smooth = make_circulant_filter(*signal, kernel)
+        mechanism = smooth >> make_subsampled_gaussian(smooth.output_domain, smooth.output_metric, scale, **sampler)
+        constants = filter_constants(kernel)
+        with_filter(alpha, 1, probability, constants, tail)  # refuses what the paper does not cover
+
+    def privacy_map(d_in: Any) -> tuple[float, float]:
+        influence = as_influence(d_in)
+        if influence.individuals == 0:
+            return 0.0, 0.0
+        steps, factor = _steps_and_factor(influence, size, joined=kernel is None)
+        if kernel is None:
+            bound = without_filter(kept_steps(alpha, steps), steps, probability)
+        else:
+            bound = with_filter(alpha, steps, probability, constants, tail)
+        return loss(bound.times(factor), float(scale))
+
+    return dp.m.make_user_measurement(*signal, measure, mechanism.invoke, privacy_map)
+
+
+def _steps_and_factor(influence: Influence, size: int, *, joined: bool) -> tuple[int, int]:
+    """Steps in place of the paper's ``I``, and the size of the difference in each, for several individuals.
+
+    Theorem 2 counts the steps that *any* of the ``k`` individuals is in; Theorem 4 bounds the norm of a sum of ``k``
+    vectors with ``I`` steps each. In either, one step changes by at most ``kM``.
+    """
+    steps = min(influence.l0 * (influence.individuals if joined else 1), size)
+    return steps, math.ceil(influence.linf) * influence.individuals
+
+
+def _loss(measure: dp.Measure, delta: float | None) -> Callable[[SensitivityBound, float], tuple[float, float]]:
+    name = str(measure.type) if isinstance(measure, dp.Measure) else ""
+    if name == "Approximate<ZeroConcentratedDivergence>" and delta is None:
+        return lambda bound, scale: bound.zero_concentrated(scale)
+    if name == "Approximate<MaxDivergence>" and delta is not None:
+        target = check.real("delta", delta, above=0.0, below=1.0)
+        return lambda bound, scale: (bound.least_epsilon(scale * DISCRETE_NOISE, target), target)
+    raise ValueError(
+        f"output_measure ({measure}) with delta ({delta}) must be approximate(zero_concentrated_divergence()) without"
+        " delta, or approximate(max_divergence()) with it"
+    )
+
+
+then_koga2022 = then(make_koga2022)

@@ -1,0 +1,647 @@
+"""The bounds that Koga, Meehan & Chaudhuri (2022) state themselves, kept for comparison.
+
+"Privacy Amplification by Subsampling in Time Domain" (AISTATS 2022) is the paper behind this library. The
+library accounts for its releases with the tighter maps of :mod:`~opendp_timeseries.accounting.subsampled`;
+this module answers what the paper would have claimed, and what noise it would have needed. Statements that
+do not hold as printed are here in the form that does, and say so.
+
+Notation: ``I`` is the participation cap, ``p`` the sampling probability, ``σ`` the standard deviation of the
+noise, ``δ_G(ε; μ)`` the privacy profile of the Gaussian mechanism with sensitivity ``μσ``. The step cap is
+one, and one individual is added or removed; for others see :meth:`SensitivityBound.times`.
+
+Every probability, distance and scale is rounded up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Final, Literal, NamedTuple, get_args
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting.filtering import Taps, filtered_l1, row_energy, spectral_norm, stable_rank
+from opendp_timeseries.accounting.gaussian import gaussian_delta
+from opendp_timeseries.accounting.laws import binomial_tail
+from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up, up_fraction, up_sqrt
+
+__all__ = [
+    "Choice",
+    "FilterConstants",
+    "Form",
+    "Guarantee",
+    "SensitivityBound",
+    "Tail",
+    "analytic_scale",
+    "classical_holds",
+    "classical_scale",
+    "corollary1",
+    "filter_constants",
+    "fixed_pair",
+    "kept_steps",
+    "least_alpha",
+    "least_scale_with_filter",
+    "least_scale_without_filter",
+    "proposition1",
+    "theorem2",
+    "theorem4",
+    "theorem4_sharper",
+    "with_filter",
+    "without_filter",
+]
+
+#: A claim by the corollaries with the paper's factor, with that factor capped at one, or without the
+#: classical Gaussian theorem altogether.
+Form = Literal["printed", "capped", "mixture"]
+#: The matrix Chernoff bound as printed, in its sharper form, and the bound for one fixed individual.
+Tail = Literal["theorem 4", "sharper", "fixed pair"]
+
+_EPS: Final = 2.0**-52
+#: Stands in for infinity where a search subtracts.
+_FAR: Final = 1e300
+
+
+# --- Without a filter: how many of an individual's steps are kept ---
+
+
+def theorem2(kept: int, participation_cap: int, sampling_probability: float) -> float:
+    """Theorem 2: ``δ′ = P(Bin(I, p) > I′)``, an upper bound.
+
+    Except with this probability, at most ``kept`` steps of an individual are sampled, so that the ℓ2
+    sensitivity of the sampled counts is at most ``√I′``.
+
+    :param kept: ``I′``, a number of steps.
+    :param participation_cap: ``I``, steps in which one individual may take part.
+    :param sampling_probability: ``p``.
+    :return: a probability, zero only where it is exactly zero.
+    """
+    kept = check.integer("kept", kept, minimum=0)
+    cap = check.integer("participation_cap", participation_cap, minimum=0)
+    p = check.probability("sampling_probability", sampling_probability)
+    return binomial_tail(kept, cap, p) if p > 0.0 else 0.0
+
+
+def corollary1(failure_probability: float, participation_cap: int, sampling_probability: float) -> float:
+    """Corollary 1 (Hoeffding): the squared sensitivity ``I′ = min(I, Ip + √(I/2 · ln(1/δ′)))``, rounded up.
+
+    :param failure_probability: ``δ′``, in (0, 1).
+    :param participation_cap: ``I``.
+    :param sampling_probability: ``p``.
+    :return: ``I′``, in general not a whole number.
+    """
+    tail = check.real("failure_probability", failure_probability, above=0.0, below=1.0)
+    cap = check.integer("participation_cap", participation_cap, minimum=0)
+    p = check.probability("sampling_probability", sampling_probability)
+    # Ten roundings at most, all of non-negative terms, each of one unit in the last place.
+    return min(up_fraction(cap), up((cap * p + math.sqrt(cap / 2.0 * -math.log(tail))) * (1.0 + 10 * _EPS)))
+
+
+def kept_steps(alpha: float, participation_cap: int) -> int:
+    """Corollary 3's ``I′ = ⌈α²I⌉``, exactly."""
+    alpha = check.real("alpha", alpha, above=0.0, maximum=1.0)
+    return math.ceil(Fraction(alpha) ** 2 * check.integer("participation_cap", participation_cap, minimum=0))
+
+
+# --- With a filter: the largest singular value of the sampled filter ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterConstants:
+    """What the paper's theorems need to know of a filter matrix ``A``; each number rounded up.
+
+    :param row_energy: ``L``, the largest squared ℓ2 norm of a row.
+    :param stable_rank: ``‖A‖_F²/‖A‖²``.
+    :param norm: ``‖A‖``, the largest singular value; 1 for non-negative taps of ℓ1 norm 1.
+    :param l1_norm: ``‖h‖₁``, the ℓ1 norm of a row; the paper normalises it to 1.
+    """
+
+    row_energy: float
+    stable_rank: float
+    norm: float = 1.0
+    l1_norm: float = 1.0
+
+    def __post_init__(self) -> None:
+        check.real("row_energy", self.row_energy, above=0.0)
+        check.real("stable_rank", self.stable_rank, minimum=1.0)
+        check.real("norm", self.norm, above=0.0)
+        check.real("l1_norm", self.l1_norm, above=0.0)
+        # One row is at most the whole matrix, and ‖A‖ ≤ ‖h‖₁ for a circulant one.
+        if not self.row_energy <= self.norm**2 * (1 + 1e-9) or not self.norm <= self.l1_norm * (1 + 1e-9):
+            raise ValueError(
+                f"row_energy ({self.row_energy:g}), norm ({self.norm:g}) and l1_norm ({self.l1_norm:g}) must"
+                " satisfy row_energy ≤ norm² ≤ l1_norm²; compute all three from the same taps"
+            )
+
+
+def filter_constants(kernel: Taps) -> FilterConstants:
+    """Return what the paper's theorems need to know of a kernel."""
+    return FilterConstants(
+        row_energy=row_energy(kernel),
+        stable_rank=stable_rank(kernel),
+        norm=spectral_norm(kernel),
+        l1_norm=filtered_l1(1.0, kernel),
+    )
+
+
+def theorem4(alpha: float, sampling_probability: float, filter: FilterConstants) -> float:
+    """Theorem 4 (matrix Chernoff): an upper bound on ``P(σ_max²(B) ≥ α²)`` for the sampled filter ``B``.
+
+    ``δ′ = 2·srank·(e^{x−1}/x^x)^{p‖A‖²/L}`` with ``x = α²/(p‖A‖²)``, capped at 1. The formula is a bound for
+    ``x ≥ 1`` only, and below it the answer is 1. (Tropp 2015, Theorem 7.2.1, asks for more than ``x ≥ 1``,
+    but :func:`theorem4_sharper` does not, and is never above this.) It holds for all individuals at once
+    and needs no participation cap: the sensitivity is then ``α√T``, and with a cap ``α√I``.
+
+    :param alpha: ``α``, positive.
+    :param sampling_probability: ``p``.
+    :param filter: the filter's constants.
+    """
+    _, log_tail = _chernoff(alpha, sampling_probability, filter, filter.norm**2 / filter.row_energy)
+    return _probability(2.0 * filter.stable_rank, log_tail)
+
+
+def theorem4_sharper(alpha: float, sampling_probability: float, filter: FilterConstants) -> float:
+    """Theorem 4 without its loose last step: ``srank·(e^{(x−1)c} − 1)/(e^{c·x·ln x} − 1)``, ``c = p‖A‖²/L``.
+
+    The matrix Laplace transform bound with ``e^{θt} − 1`` (Tropp 2015, chapter 7) at ``θ = ln(x)/L``; valid
+    for every ``x > 1``, and at most half of :func:`theorem4`.
+
+    :param alpha: ``α``, positive.
+    :param sampling_probability: ``p``.
+    :param filter: the filter's constants.
+    """
+    ratio = filter.norm**2 / filter.row_energy
+    x, log_tail = _chernoff(alpha, sampling_probability, filter, ratio)
+    if x <= 1.0 or sampling_probability == 0.0:
+        return 1.0 if x <= 1.0 else 0.0
+    # With a = (x−1)c < b = c·x·ln x: (e^a − 1)/(e^b − 1) = e^{a−b}·(1 − e^{−a})/(1 − e^{−b}) ≤ e^{a−b}.
+    c = sampling_probability * ratio
+    correction = math.expm1(-(x - 1.0) * c) / math.expm1(-c * x * math.log(x))
+    correction = min(1.0, correction * (1.0 + 64 * _EPS * x / (x - 1.0)))
+    return _probability(filter.stable_rank * correction, log_tail)
+
+
+def fixed_pair(alpha: float, participation_cap: int, sampling_probability: float, filter: FilterConstants) -> float:
+    """Chernoff's bound for one fixed individual: ``δ′ = (e^{x−1}/x^x)^{p·max(‖A‖²I/‖h‖₁², ‖A‖²/L)}``.
+
+    Privacy compares one pair of neighbours at a time, so no maximum over all individuals is needed, and
+    with it goes the dimension factor. The sampled energy is ``Σ δ_t w_t`` with ``Σ w_t ≤ ‖A‖²I`` and
+    ``w_t ≤ min(‖h‖₁², LI)``, as an entry of ``A·d`` is at most ``‖h‖₁`` and, by Cauchy–Schwarz, ``√(LI)``.
+    Never above :func:`theorem4`.
+
+    :param alpha: ``α``, positive.
+    :param participation_cap: ``I``, at least 1.
+    :param sampling_probability: ``p``.
+    :param filter: the filter's constants.
+    """
+    cap = check.integer("participation_cap", participation_cap, minimum=1)
+    ratio = max(filter.norm**2 * cap / filter.l1_norm**2, filter.norm**2 / filter.row_energy)
+    _, log_tail = _chernoff(alpha, sampling_probability, filter, ratio)
+    return _probability(1.0, log_tail)
+
+
+def _chernoff(alpha: float, p: float, filter: FilterConstants, ratio: float) -> tuple[float, float]:
+    """Return ``x`` and an upper bound on ``p·ratio·(x − 1 − x·ln x)``; (0, 0) claims nothing."""
+    alpha = check.real("alpha", alpha, above=0.0)
+    p = check.probability("sampling_probability", p)
+    if p == 0.0:
+        return math.inf, -math.inf
+    mean = p * filter.norm**2
+    x = alpha * alpha / mean if mean > 0.0 else math.inf
+    if not 1.0 <= x < math.inf:  # nor is anything claimed where x is too large for a float
+        return 0.0, 0.0
+    # Near x = 1 the terms cancel: their own rounding, not that of the small difference, must be added. The
+    # slope of the exponent in x is −ln x, so that the rounding of x is covered by the same allowance.
+    rate = p * ratio
+    return x, rate * (x - 1.0 - x * math.log(x)) + 8 * _EPS * rate * (x + x * math.log(x))
+
+
+def _probability(factor: float, log_tail: float) -> float:
+    """Return ``min(1, factor·e^{log_tail})`` rounded up, and zero only for ``log_tail = −∞``."""
+    if log_tail == -math.inf:
+        return 0.0
+    return min(1.0, max(LOWEST_BOUND, up(factor * math.exp(min(log_tail, 0.0)) * (1.0 + 8 * _EPS))))
+
+
+def least_alpha(
+    failure_probability: float,
+    participation_cap: int,
+    sampling_probability: float,
+    filter: FilterConstants,
+    tail: Tail = "theorem 4",
+) -> float:
+    """Return the least ``α ≤ 1``, to float precision, whose failure probability is at most the one wanted.
+
+    :param failure_probability: ``δ′``, in (0, 1).
+    :param participation_cap: ``I``; used by the tail ``"fixed pair"`` only.
+    :param sampling_probability: ``p``.
+    :param filter: the filter's constants, of ℓ1 norm 1.
+    :param tail: which bound.
+    :return: ``α``; 1 when no smaller one is proved (at 1 nothing can fail, as ``σ_max(B) ≤ ‖A‖ ≤ 1``).
+    """
+    wanted = check.real("failure_probability", failure_probability, above=0.0, below=1.0)
+    low, high = 0.0, 1.0
+    while (middle := (low + high) / 2.0) not in (low, high):
+        bound = with_filter(middle, participation_cap, sampling_probability, filter, tail)
+        low, high = (low, middle) if bound.failure <= wanted else (middle, high)
+    return high
+
+
+# --- From a bound on the sensitivity to (ε, δ) ---
+
+
+@dataclass(frozen=True)
+class SensitivityBound:
+    """What a high-probability theorem says: off an event of small probability the sensitivity is small.
+
+    The event depends on the sampled steps alone, which are the same on both sides of a pair of neighbours.
+
+    :param usual: squared ℓ2 sensitivity off the event: ``I′``, or ``α²I``.
+    :param worst: squared ℓ2 sensitivity in any case: ``I``.
+    :param failure: ``δ′``, probability of the event.
+    """
+
+    usual: float
+    worst: float
+    failure: float
+
+    def __post_init__(self) -> None:
+        check.real("usual", self.usual, above=0.0)
+        check.real("worst", self.worst, minimum=self.usual)
+        check.probability("failure", self.failure)
+
+    @property
+    def alpha(self) -> float:
+        """The paper's ``α = √(usual/worst)``, to float precision."""
+        return math.sqrt(self.usual / self.worst)
+
+    def times(self, factor: int) -> SensitivityBound:
+        """Return the bound for differences that are ``factor`` times as large.
+
+        For a step cap ``M`` take ``times(M)``. For ``k`` individuals, take ``times(k·M)`` of
+        :func:`with_filter`, or of :func:`without_filter` with ``min(kI, T)`` in place of ``I``. For
+        individuals that are replaced, ``min(2I, T)`` stands in place of ``I``.
+        """
+        square = check.integer("factor", factor, minimum=1) ** 2
+        return SensitivityBound(up(self.usual * square), up(self.worst * square), self.failure)
+
+    def zero_concentrated(self, scale: float) -> tuple[float, float]:
+        """Return ``(ρ, δ′)``: the release is ``δ′``-approximately ``ρ``-zero-concentrated private.
+
+        Off the event it is a Gaussian mechanism with ``ρ = usual/(2σ²)`` (Bun & Steinke 2016, Def. 8.1).
+
+        :param scale: ``σ``, the noise's standard deviation; zero costs infinitely much.
+        """
+        return up(_squared_ratio(self.usual, scale) / 2.0), self.failure
+
+    def delta(self, epsilon: float, share: float, form: Form = "printed") -> float:
+        """Corollaries 2 and 3: the ``δ`` claimed at ``ε`` with the noise ``√usual · √(2ln(1.25/δ_g))/ε``.
+
+        ``δ = δ_g + δ′·F`` with ``F = e^{ε/α} − e^ε``, where ``α = √(usual/worst)``; in the form ``"capped"``
+        ``F = min(1, e^{ε/α} − e^ε)``. Corollary 3 is this with ``usual = I′``. As printed, with the noise of
+        ``α√I`` although ``I′ = ⌈α²I⌉`` was rounded up, it is false: at ``I=1, α=.1, p=1, ε=.9, δ=1e-9`` the
+        true ``δ`` is .298.
+
+        :param epsilon: ``ε``, positive.
+        :param share: ``δ_g``, the share of ``δ`` that sets the noise, in (0, 1).
+        :param form: ``"printed"`` or ``"capped"``.
+        :raises ValueError: where the classical Gaussian theorem does not hold at ``ε`` or at ``ε/α`` (it is
+            proved below 1 only, and checked here against the exact profile): nothing is proved there; the
+            form ``"mixture"`` of :meth:`least_scale` has no such condition.
+        """
+        epsilon = check.real("epsilon", epsilon, above=0.0)
+        share = check.real("share", share, above=0.0, below=1.0)
+        if form not in ("printed", "capped"):
+            raise ValueError(f"form ({form!r}) must be 'printed' or 'capped'; for 'mixture' see mixture_delta")
+        if not self._proved(epsilon, share, form):
+            raise ValueError(
+                f"the classical Gaussian theorem fails for epsilon ({epsilon:g}) or epsilon/α"
+                f" ({epsilon * math.sqrt(self.worst / self.usual):g}) at share ({share:g}); use mixture_delta"
+            )
+        return min(1.0, up(share + self._failure_cost(epsilon, form)))
+
+    def mixture_delta(self, epsilon: float, scale: float) -> float:
+        """Return ``(1−δ′)·δ_G(ε; √usual/σ) + δ′·δ_G(ε; √worst/σ)``, valid without any condition.
+
+        Given the sampled steps, the release is a Gaussian mechanism; the profile grows with the
+        sensitivity, and hockey-stick divergences average over what both sides share.
+
+        :param epsilon: ``ε``, at least 0.
+        :param scale: ``σ``.
+        """
+        epsilon = check.real("epsilon", epsilon, minimum=0.0)
+        ratios = np.array([_squared_ratio(self.usual, scale), _squared_ratio(self.worst, scale)])
+        usual, worst = gaussian_delta(epsilon, ratios).tolist()
+        # Written as an increase, so that an upper bound on δ′ gives an upper bound on δ.
+        return min(1.0, up(usual + self.failure * up(max(0.0, worst - usual)), 2))
+
+    def least_scale(self, epsilon: float, delta: float, form: Form = "printed") -> float:
+        """Return the noise ``σ`` that this bound needs for ``(ε, δ)``, or infinity where it proves nothing.
+
+        :param epsilon: ``ε``, positive.
+        :param delta: ``δ``, in (0, 1).
+        :param form: ``"printed"`` or ``"capped"`` (:meth:`delta`) or ``"mixture"`` (:meth:`mixture_delta`).
+        """
+        epsilon = check.real("epsilon", epsilon, above=0.0)
+        delta = check.real("delta", delta, above=0.0, below=1.0)
+        if form == "mixture":
+            return _bisect_scale(lambda scale: self.mixture_delta(epsilon, scale) <= delta, math.sqrt(self.worst))
+        if form not in get_args(Form):
+            raise ValueError(f"form ({form!r}) must be one of {', '.join(get_args(Form))}")
+        share = (delta - self._failure_cost(epsilon, form)) * (1.0 - 4 * _EPS)
+        if not share > 0.0 or not self._proved(epsilon, share, form):
+            return math.inf
+        return _classical(epsilon, share, self.usual)
+
+    def least_epsilon(self, scale: float, delta: float) -> float:
+        """Return an ``ε`` at which the printed corollary claims (ε, δ) for the noise ``σ``, or infinity if none.
+
+        The inverse of :meth:`least_scale`: the least ``ε`` found on a fine grid below the bound of the
+        classical theorem, refined to six digits. A claim at one ``ε`` is a claim at every larger one.
+
+        :param scale: ``σ``.
+        :param delta: ``δ``, in (0, 1).
+        """
+        grid = np.geomspace(1e-6, 16.0, 300)
+        above = next((k for k, e in enumerate(grid) if self.least_scale(float(e), delta) <= scale), None)
+        if above is None:
+            return math.inf
+        low, high = (float(grid[above - 1]) if above else 0.0), float(grid[above])
+        while high > low * (1.0 + 1e-6) + 1e-9:
+            middle = (low + high) / 2.0
+            low, high = (low, middle) if self.least_scale(middle, delta) <= scale else (middle, high)
+        return high
+
+    def _failure_cost(self, epsilon: float, form: Form) -> float:
+        """``δ′·F`` rounded up."""
+        return up(self.failure * self._factor(epsilon, form)) if self.failure else 0.0
+
+    def _factor(self, epsilon: float, form: Form) -> float:
+        """``e^{ε/α} − e^ε`` rounded up, as ``e^ε·(e^{ε(1/α−1)} − 1)``."""
+        # 1/α − 1 = √(worst/usual) − 1 without cancellation, as (w − u)/(u·(√(w/u) + 1)).
+        excess = (self.worst - self.usual) / (self.usual * (math.sqrt(self.worst / self.usual) + 1.0))
+        try:
+            factor = math.exp(epsilon) * math.expm1(epsilon * excess)
+        except OverflowError:
+            factor = math.inf
+        factor = up(factor * (1.0 + 16 * _EPS * (1.0 + epsilon * (1.0 + excess))))
+        return min(1.0, factor) if form == "capped" else factor
+
+    def _proved(self, epsilon: float, share: float, form: Form) -> bool:
+        """Whether the classical theorem holds where the corollaries' proof uses it."""
+        # Where F is capped at 1 the proof bounds P(release ∈ S | failure) by 1 and asks nothing at ε/α; an
+        # event of probability zero asks nothing either.
+        only_usual = self.failure == 0.0 or (form == "capped" and self._factor(epsilon, form) >= 1.0)
+        return classical_holds(epsilon, share) and (
+            only_usual or classical_holds(up(epsilon * math.sqrt(self.worst / self.usual), 3), share)
+        )
+
+
+def without_filter(kept: int, participation_cap: int, sampling_probability: float) -> SensitivityBound:
+    """Theorem 2 as a bound on the sensitivity: ``√I′`` except with probability ``P(Bin(I, p) > I′)``.
+
+    :param kept: ``I′``, from 1 to ``I``; for an ``α`` of Algorithm 1, :func:`kept_steps`.
+    :param participation_cap: ``I``, at least 1.
+    :param sampling_probability: ``p``.
+    """
+    cap = check.integer("participation_cap", participation_cap, minimum=1)
+    kept = check.integer("kept", kept, minimum=1, maximum=cap)
+    return SensitivityBound(up_fraction(kept), up_fraction(cap), theorem2(kept, cap, sampling_probability))
+
+
+def with_filter(
+    alpha: float,
+    participation_cap: int,
+    sampling_probability: float,
+    filter: FilterConstants,
+    tail: Tail = "theorem 4",
+) -> SensitivityBound:
+    """Theorem 4 as a bound on the sensitivity: ``α√I`` except with probability ``δ′``.
+
+    :param alpha: ``α``, in (0, 1]; at 1 nothing can fail.
+    :param participation_cap: ``I``, at least 1. Theorem 4 itself needs no assumption on participation:
+        ``participation_cap=T`` is always true.
+    :param sampling_probability: ``p``.
+    :param filter: the filter's constants. Its rows must have ℓ1 norm 1, as in the paper: that is what makes
+        ``√I`` the sensitivity in the worst case.
+    :param tail: ``"theorem 4"``, ``"sharper"`` (:func:`theorem4_sharper`) or ``"fixed pair"``
+        (:func:`fixed_pair`).
+    :raises ValueError: if the rows' ℓ1 norm is not 1.
+    """
+    alpha = check.real("alpha", alpha, above=0.0, maximum=1.0)
+    cap = check.integer("participation_cap", participation_cap, minimum=1)
+    if filter.l1_norm != 1.0:
+        raise ValueError(
+            f"l1_norm ({filter.l1_norm!r}) must be 1, for the paper's σ_max = 1; divide the taps by their sum"
+        )
+    if tail not in get_args(Tail):
+        raise ValueError(f"tail ({tail!r}) must be one of {', '.join(get_args(Tail))}")
+    if alpha == 1.0:
+        failure = 0.0
+    elif tail == "fixed pair":
+        failure = fixed_pair(alpha, cap, sampling_probability, filter)
+    else:
+        failure = (theorem4 if tail == "theorem 4" else theorem4_sharper)(alpha, sampling_probability, filter)
+    return SensitivityBound(up_fraction(Fraction(alpha) ** 2 * cap), up_fraction(cap), failure)
+
+
+class Guarantee(NamedTuple):
+    """An (ε, δ) guarantee, both numbers rounded up."""
+
+    epsilon: float
+    delta: float
+
+
+def proposition1(
+    epsilon: float,
+    share: float,
+    claimed: SensitivityBound,
+    true_cap: int,
+    sampling_probability: float | None = None,
+    *,
+    form: Form = "printed",
+) -> Guarantee:
+    """Proposition 1: what remains of the guarantee when individuals take part in more steps than was assumed.
+
+    The noise is that of :meth:`SensitivityBound.delta` for the claimed bound. If the true cap is ``cI``, the
+    release is private at ``√c·ε``, with the ``δ`` of the corollary at that ``ε``. With a filter the failure
+    probability stands. Without one it does not, though the printed proof keeps it: the event
+    becomes ``|J ∩ j_i| > cI′``, so ``δ′ = P(Bin(⌊cI⌋, p) > cI′)`` is recomputed here.
+
+    :param epsilon: ``ε`` that was claimed.
+    :param share: ``δ_g`` that set the noise.
+    :param claimed: :func:`with_filter` or :func:`without_filter` at the cap that was assumed.
+    :param true_cap: ``cI``, at least the cap that was assumed.
+    :param sampling_probability: ``p``, for a bound without a filter; None for one with a filter.
+    :param form: as for :meth:`SensitivityBound.delta`.
+    :raises ValueError: where the classical Gaussian theorem does not hold at the larger ``ε``.
+    """
+    true_cap = check.integer("true_cap", true_cap, minimum=math.ceil(claimed.worst))
+    growth = Fraction(true_cap) / Fraction(claimed.worst)
+    usual, failure = Fraction(claimed.usual) * growth, claimed.failure
+    if sampling_probability is not None:
+        failure = theorem2(math.floor(usual), true_cap, sampling_probability)
+    actual = SensitivityBound(up_fraction(usual), up_fraction(true_cap), failure)
+    larger = up(check.real("epsilon", epsilon, above=0.0) * up_sqrt(growth))
+    return Guarantee(larger, actual.delta(larger, share, form))
+
+
+# --- The Gaussian mechanism, for comparison ---
+
+
+def classical_holds(epsilon: float, delta: float) -> bool:
+    """Whether the classical theorem's noise ``Δ·√(2ln(1.25/δ))/ε`` is (ε, δ)-private by the exact profile.
+
+    The theorem (Dwork & Roth 2014, Theorem A.1) is proved for ``ε < 1`` only; at ``ε = 8, δ = 1e-4`` it is
+    false.
+    """
+    epsilon = check.real("epsilon", epsilon, above=0.0)
+    delta = check.real("delta", delta, above=0.0, below=1.0)
+    ratio = up(epsilon * epsilon / (2.0 * math.log(1.25 / delta)) * (1.0 + 8 * _EPS))
+    return bool(gaussian_delta(epsilon, np.array([ratio]))[0] <= delta)
+
+
+def classical_scale(epsilon: float, delta: float, squared_sensitivity: float) -> float:
+    """Return the noise of the classical Gaussian theorem, ``Δ·√(2ln(1.25/δ))/ε``: the paper's baseline.
+
+    :param epsilon: ``ε``, positive.
+    :param delta: ``δ``, in (0, 1).
+    :param squared_sensitivity: ``Δ²``, which is ``I`` for counts of one individual.
+    :raises ValueError: where the theorem does not hold.
+    """
+    if not classical_holds(epsilon, delta):
+        raise ValueError(f"the classical theorem fails at epsilon ({epsilon:g}), delta ({delta:g}); use analytic_scale")
+    return _classical(epsilon, delta, check.real("squared_sensitivity", squared_sensitivity, minimum=0.0))
+
+
+def _classical(epsilon: float, delta: float, squared_sensitivity: float) -> float:
+    return up(math.sqrt(squared_sensitivity * 2.0 * math.log(1.25 / delta)) / epsilon * (1.0 + 8 * _EPS))
+
+
+def analytic_scale(epsilon: float, delta: float, squared_sensitivity: float) -> float:
+    """Return the least noise of the Gaussian mechanism for (ε, δ), by its exact profile (Balle & Wang 2018).
+
+    :param epsilon: ``ε``, at least 0.
+    :param delta: ``δ``, in (0, 1).
+    :param squared_sensitivity: ``Δ²``.
+    """
+    epsilon = check.real("epsilon", epsilon, minimum=0.0)
+    delta = check.real("delta", delta, above=0.0, below=1.0)
+    square = check.real("squared_sensitivity", squared_sensitivity, minimum=0.0)
+
+    def private(scale: float) -> bool:
+        return bool(gaussian_delta(epsilon, np.array([_squared_ratio(square, scale)]))[0] <= delta)
+
+    return 0.0 if square == 0.0 else _bisect_scale(private, math.sqrt(square))
+
+
+def _squared_ratio(square: float, scale: float) -> float:
+    """``square/σ²`` rounded up; infinity at ``σ = 0``."""
+    scale = check.real("scale", scale, minimum=0.0)
+    if square == 0.0:
+        return 0.0
+    variance = scale * scale * (1.0 - 2 * _EPS)
+    return up(square / variance) if variance > 0.0 else math.inf
+
+
+def _bisect_scale(private: Callable[[float], bool], start: float) -> float:
+    """Return the least scale, to float precision, at which a predicate that improves with the scale holds."""
+    high = start
+    while not private(high):
+        high *= 2.0
+        if math.isinf(high):  # a δ below what the profile resolves
+            return math.inf
+    low = high / 2.0
+    while private(low):
+        low, high = low / 2.0, low
+    while (middle := (low + high) / 2.0) not in (low, high):
+        low, high = (low, middle) if private(middle) else (middle, high)
+    return high
+
+
+# --- The best split of δ ---
+
+
+class Choice(NamedTuple):
+    """The least noise that a family of bounds needs, and the member that needs it."""
+
+    scale: float
+    bound: SensitivityBound
+
+
+def least_scale_without_filter(
+    epsilon: float, delta: float, participation_cap: int, sampling_probability: float, form: Form = "printed"
+) -> Choice:
+    """Return the least noise for (ε, δ) over all ``I′``, each with its own split of ``δ``.
+
+    :param epsilon: ``ε``, positive.
+    :param delta: ``δ``, in (0, 1).
+    :param participation_cap: ``I``, at least 1.
+    :param sampling_probability: ``p``.
+    :param form: as for :meth:`SensitivityBound.least_scale`.
+
+    >>> choice = least_scale_without_filter(0.5, 1e-4, 180, 0.1)
+    >>> round(choice.scale, 3), choice.bound.usual
+    (52.944, 36.0)
+    """
+    cap = check.integer("participation_cap", participation_cap, minimum=1)
+    p = check.probability("sampling_probability", sampling_probability)
+    best = Choice(math.inf, without_filter(cap, cap, p))
+    for kept in range(max(1, math.floor(cap * p)), cap + 1):
+        bound = without_filter(kept, cap, p)
+        # The noise grows with δ′ and with I′, so that no later I′ can need less than this one without δ′.
+        if replace(bound, failure=0.0).least_scale(epsilon, delta, form) >= best.scale:
+            break
+        best = min(best, Choice(bound.least_scale(epsilon, delta, form), bound), key=lambda choice: choice.scale)
+    return best
+
+
+def least_scale_with_filter(
+    epsilon: float,
+    delta: float,
+    participation_cap: int,
+    sampling_probability: float,
+    filter: FilterConstants,
+    form: Form = "printed",
+    tail: Tail = "theorem 4",
+) -> Choice:
+    """Return the least noise for (ε, δ) over ``α``, each with its own split of ``δ``.
+
+    The search is a grid refined around its best point; whatever it finds is valid, as every ``α`` is.
+
+    :param epsilon: ``ε``, positive.
+    :param delta: ``δ``, in (0, 1).
+    :param participation_cap: ``I``, at least 1; ``T`` where nothing is assumed.
+    :param sampling_probability: ``p``.
+    :param filter: the filter's constants, of ℓ1 norm 1.
+    :param form: as for :meth:`SensitivityBound.least_scale`.
+    :param tail: as for :func:`with_filter`.
+
+    >>> smooth = FilterConstants(row_energy=0.028209479177387822, stable_rank=50.77706251929808)
+    >>> choice = least_scale_with_filter(0.5, 1e-4, 180, 0.1, smooth)
+    >>> round(choice.scale, 3), round(choice.bound.alpha, 4)
+    (83.524, 0.7063)
+    """
+
+    def bound(alpha: float) -> SensitivityBound:
+        return with_filter(alpha, participation_cap, sampling_probability, filter, tail)
+
+    def scale(alpha: float) -> float:
+        return bound(alpha).least_scale(epsilon, delta, form)
+
+    grid = np.linspace(0.0, 1.0, 129)[1:].tolist()
+    alpha = min(grid, key=scale)
+    step = grid[0]
+    refined = float(
+        minimize_scalar(
+            lambda alpha: min(scale(alpha), _FAR),  # the search subtracts values: infinities would give NaN
+            bounds=(max(alpha - step, step / 2), min(alpha + step, 1.0)),
+            method="bounded",
+            options={"xatol": 1e-9},
+        ).x
+    )
+    alpha = min(alpha, refined, key=scale)
+    return Choice(scale(alpha), bound(alpha))

@@ -1,0 +1,71 @@
+"""Conversions of a measurement's loss that OpenDP 0.16 lacks: to a Rényi curve, and from one to a privacy profile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import opendp.prelude as dp
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries._opendp import privacy_profile
+from opendp_timeseries.accounting.rounding import up
+from opendp_timeseries.accounting.subsampled import delta_from_renyi
+
+__all__ = ["make_renyiDP_to_approxDP", "make_zCDP_to_renyiDP"]
+
+
+def make_zCDP_to_renyiDP(measurement: dp.Measurement) -> dp.Measurement:  # noqa: N802 (OpenDP's way to name conversions)
+    """Return the same measurement with its loss as a Rényi curve: ``ρ``-zCDP is ``α ↦ ρα``.
+
+    So OpenDP's own Gaussian mechanism composes with a subsampled Gaussian whose ``output_measure`` is
+    ``renyi_divergence()``. Source: Bun & Steinke (2016), arXiv:1605.02065, Definition 1.1.
+
+    :param measurement: a measurement under ``zero_concentrated_divergence()`` whose release is data, no queryable.
+    :raises TypeError: for another output measure.
+
+    >>> import opendp.prelude as dp
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> space = dp.atom_domain(T=int), dp.absolute_distance(T=int)
+    >>> curve = make_zCDP_to_renyiDP(space >> dp.m.then_gaussian(2.0)).map(1)
+    >>> round(curve(3.0), 12)
+    0.375
+    """
+    _needs(measurement, "ZeroConcentratedDivergence", dp.zero_concentrated_divergence())
+
+    def privacy_map(d_in: Any) -> Any:
+        rho = measurement.map(d_in)
+        return lambda alpha: up(rho * check.real("alpha", alpha, above=1.0)) if rho else 0.0
+
+    return _with_loss(measurement, dp.renyi_divergence(), privacy_map)
+
+
+def make_renyiDP_to_approxDP(measurement: dp.Measurement) -> dp.Measurement:  # noqa: N802
+    """Return the same measurement with the privacy profile that follows from its Rényi curve.
+
+    At each ``ε`` the best of many orders is taken; every order is valid. Fix the other parameter with
+    ``dp.c.make_fix_delta``. Source: Canonne, Kamath & Steinke (2020), arXiv:2004.00010v4, Proposition 12; proof:
+    docs/proofs/renyi_to_approxdp.md.
+
+    :param measurement: a measurement under ``renyi_divergence()``, such as a composition of several, whose release
+        is data, no queryable.
+    :raises TypeError: for another output measure.
+    """
+    _needs(measurement, "RenyiDivergence", dp.renyi_divergence())
+
+    def privacy_map(d_in: Any) -> Any:
+        curve = measurement.map(d_in)
+        return privacy_profile(lambda epsilon: delta_from_renyi(curve, epsilon))
+
+    return _with_loss(measurement, dp.smoothed_max_divergence(), privacy_map)
+
+
+def _needs(measurement: dp.Measurement, name: str, measure: dp.Measure) -> None:
+    if not isinstance(measurement, dp.Measurement) or str(measurement.output_measure.type) != name:
+        found = getattr(measurement, "output_measure", type(measurement).__name__)
+        raise TypeError(f"output_measure ({found}) of the measurement must be {measure}")
+
+
+def _with_loss(measurement: dp.Measurement, measure: dp.Measure, privacy_map: Any) -> dp.Measurement:
+    return dp.m.make_user_measurement(
+        measurement.input_domain, measurement.input_metric, measure, measurement.invoke, privacy_map
+    )

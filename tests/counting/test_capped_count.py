@@ -1,0 +1,334 @@
+"""The capped count: exact caps, uniform choice, and nobody's kept steps depend on anyone else."""
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import beta
+
+from opendp_timeseries.accounting.influence import count_influence, count_l1, count_l2
+from opendp_timeseries.counting import capped_count as module
+from opendp_timeseries.counting.capped_count import capped_count
+from opendp_timeseries.counting.tables import Labels, read_columns
+from tests.oracles import counting as oracle
+
+KEY = bytes(range(16))
+
+
+def count(rows, size, *, participation_cap, step_cap=1, key=KEY, dtype=np.int64):
+    """Counts of ``(identifier, step)`` rows, identifiers being integers or text."""
+    people, steps = [row[0] for row in rows], np.array([row[1] for row in rows], dtype=np.int64)
+    text = bool(people) and isinstance(people[0], str)
+    who = np.array(people, dtype=object if text else dtype)
+    columns = read_columns({"id": who, "step": steps}, identifier="id", time="step")
+    caps = {"participation_cap": participation_cap, "step_cap": step_cap}
+    return capped_count(columns.identifiers, columns.times, size=size, key=key, **caps).tolist()
+
+
+# Case A05.
+@pytest.mark.parametrize(("step_cap", "expected"), [(2, [0, 3, 0]), (3, [0, 4, 0])])
+def test_row_order_does_not_matter(step_cap, expected):
+    rows = [(1, 1), (1, 1), (1, 1), (2, 1)]
+    for order in itertools.permutations(rows):
+        assert count(order, 3, participation_cap=3, step_cap=step_cap) == expected
+
+
+# Case A06. Each interval misses with probability below 1e-9 when the choice is uniform.
+def test_steps_are_kept_uniformly_whatever_the_events():
+    rows = [(7, 0)] * 1000 + [(7, step) for step in range(1, 10)]
+    draws, kept = 10_000, np.zeros(10, dtype=int)
+    who, steps = np.array([row[0] for row in rows]), np.array([row[1] for row in rows])
+    random = np.random.default_rng(20130101)
+    for _ in range(draws):
+        caps = {"participation_cap": 1, "step_cap": 5}
+        counts = capped_count(who, steps, size=10, key=random.bytes(16), **caps)
+        assert counts.sum() == (5 if counts[0] else 1)
+        kept += counts > 0
+    alpha = 1e-9 / 20  # ten steps, two sides
+    low, high = beta.ppf(alpha, kept, draws - kept + 1), beta.ppf(1 - alpha, kept + 1, draws - kept)
+    assert (low < 0.1).all()
+    assert (high > 0.1).all()
+    assert (np.abs(kept / draws - 0.1) < 0.01).all()
+
+
+def test_steps_are_kept_uniformly_over_people_and_pairs():
+    # One key, many individuals: their choices are as good as independent. False alarms: 1e-9.
+    people, size = 50_000, 6
+    who, steps = np.repeat(np.arange(people), size), np.tile(np.arange(size), people)
+    counts = capped_count(who, steps, size=size, participation_cap=2, step_cap=1, key=KEY)
+    share, alpha = counts / people, 1e-9 / 12
+    assert counts.sum() == 2 * people
+    assert (beta.ppf(alpha, counts, people - counts + 1) < 1 / 3).all()
+    assert (beta.ppf(1 - alpha, counts + 1, people - counts) > 1 / 3).all()
+    assert np.abs(share - 1 / 3).max() < 0.02
+
+
+identifiers = st.one_of(
+    st.lists(st.integers(-3, 3), min_size=1, max_size=5),
+    st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=5),
+    st.lists(st.text(max_size=3).filter(lambda s: s.isprintable()), min_size=1, max_size=5),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.data(), identifiers, st.integers(1, 12), st.integers(1, 14),
+    st.one_of(st.integers(1, 4), st.just(2**70)), st.binary(min_size=16, max_size=80),
+)  # fmt: skip
+def test_against_one_individual_at_a_time(data, people, size, participation_cap, step_cap, key):
+    rows = data.draw(st.lists(st.tuples(st.sampled_from(people), st.integers(-2, size + 1)), max_size=40))
+    expected = oracle.capped_counts(rows, size=size, participation_cap=participation_cap, step_cap=step_cap, key=key)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        got = count(rows, size, participation_cap=participation_cap, step_cap=step_cap, key=key)
+        shuffled = data.draw(st.permutations(rows))
+        assert count(shuffled, size, participation_cap=participation_cap, step_cap=step_cap, key=key) == got
+    assert got == expected
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from(["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", ">i8", ">u4"]),
+    st.sampled_from(["i8", "i4", "u8", "i1"]),
+    st.binary(max_size=200),
+    st.binary(max_size=200),
+    st.sampled_from([1, 2, 7, 2**15, 2**20]),
+    st.integers(1, 5),
+)
+def test_any_rows_at_all(who_type, step_type, who, steps, size, cap):
+    who = np.frombuffer(who[: len(who) // 8 * 8], dtype=who_type)
+    steps = np.frombuffer(steps[: len(steps) // 8 * 8], dtype=step_type)
+    rows = min(len(who), len(steps))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        caps = {"participation_cap": cap, "step_cap": 3}
+        counts = capped_count(who[:rows], steps[:rows], size=size, key=KEY, **caps)
+    pairs = list(zip(who[:rows].tolist(), steps[:rows].tolist(), strict=True))
+    expected = oracle.capped_counts(pairs, size=size, key=KEY, **caps)
+    assert counts.dtype == np.int64
+    assert counts.tolist() == expected
+
+
+def crowd(people=200, size=30, seed=3):
+    """A log in which most individuals are over the caps."""
+    random = np.random.default_rng(seed)
+    who = random.integers(0, people, people * 20)
+    steps = np.minimum(random.geometric(0.1, who.size) - 1, size - 1)
+    return who * 2**40 + 5, steps  # wide enough that some routes must renumber
+
+
+def engine(who, steps, size, caps):
+    return capped_count(who, steps, size=size, key=KEY, **caps)
+
+
+def by_row_order(who, steps, size, caps):
+    """Broken on purpose: whoever's rows come first are kept."""
+    counts, seen, events = np.zeros(size, np.int64), {}, {}
+    for person, step in zip(who.tolist(), steps.tolist(), strict=True):
+        mine = seen.setdefault(person, set())
+        if step in mine or len(mine) < caps["participation_cap"]:
+            mine.add(step)
+            events[person, step] = events.get((person, step), 0) + 1
+            counts[step] += events[person, step] <= caps["step_cap"]
+    return counts
+
+
+def per_event(who, steps, size, caps):
+    """Broken on purpose: caps events, not steps and events in a step."""
+    counts, seen = np.zeros(size, np.int64), {}
+    for person, step in zip(who.tolist(), steps.tolist(), strict=True):
+        seen[person] = seen.get(person, 0) + 1
+        counts[step] += seen[person] <= caps["participation_cap"] * caps["step_cap"]
+    return counts
+
+
+def by_code(who, steps, size, caps):
+    """Broken on purpose: orders by a hash of the rank of an individual, which others' presence shifts."""
+    return capped_count(np.unique(who, return_inverse=True)[1], steps, size=size, key=KEY, **caps)
+
+
+def by_position(who, steps, size, caps):
+    """Broken on purpose: one stream of random numbers, dealt out to the individuals in turn."""
+    random, counts = np.random.default_rng(1), np.zeros(size, np.int64)
+    for person in np.unique(who):
+        own, events = np.unique(steps[who == person], return_counts=True)
+        chosen = random.permutation(own.size)[: caps["participation_cap"]]
+        counts[own[chosen]] += np.minimum(events[chosen], caps["step_cap"])
+    return counts
+
+
+def overflowing(who, steps, size, caps):
+    """Broken on purpose: packs in 32 bits, so individuals meet."""
+    packed = (who.astype(np.int32) << np.int32(5)) | steps.astype(np.int32)
+    return capped_count(packed >> 5, packed & 31, size=size, key=KEY, **caps)
+
+
+CAPS = {"participation_cap": 3, "step_cap": 2}
+BROKEN = [by_row_order, per_event, by_code, by_position, overflowing]
+
+
+def sound(counter, size=30):
+    """Whether removing any one individual changes what their own rows give, within the caps, and no more."""
+    who, steps = crowd(size=size)
+    whole = counter(who, steps, size, CAPS)
+    shuffled = np.random.default_rng(8).permutation(who.size)
+    if (counter(who[shuffled], steps[shuffled], size, CAPS) != whole).any():
+        return False
+    for person in np.unique(who):
+        mine = who == person
+        change = whole - counter(who[~mine], steps[~mine], size, CAPS)
+        alone = counter(who[mine], steps[mine], size, CAPS)
+        if (change != alone).any() or np.count_nonzero(change) > 3 or change.max() > 2:
+            return False
+    return True
+
+
+def test_removing_anyone_leaves_everyone_else_as_they_were():
+    assert sound(engine)
+    who, steps = crowd()
+    rows = list(zip(who.tolist(), steps.tolist(), strict=True))
+    assert engine(who, steps, 30, CAPS).tolist() == oracle.capped_counts(rows, size=30, key=KEY, **CAPS)
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.__name__)
+def test_broken_variants_are_caught(broken):
+    assert not sound(broken)
+
+
+@pytest.mark.parametrize("hashed", ["all equal", "by step", "two values"])
+def test_caps_hold_when_hashes_tie(monkeypatch, hashed):
+    def order(people, lengths, steps, **_):
+        values = {"all equal": np.zeros(steps.size), "by step": -steps, "two values": steps % 2}[hashed]
+        return (values - values.min(initial=0)).astype(np.uint64)
+
+    monkeypatch.setattr(module, "_order", order)
+    assert sound(engine)
+    # Ties go to the earlier step.
+    expected = {"all equal": [1, 1, 0, 0], "by step": [0, 0, 1, 1], "two values": [1, 0, 1, 0]}[hashed]
+    assert count([(1, step) for step in range(4)], 4, participation_cap=2) == expected
+
+
+def test_many_chunks_give_what_one_does(monkeypatch):
+    who, steps = crowd()
+    whole = engine(who, steps, 30, CAPS)
+    for rows in (1, 2, 7, 1000):
+        monkeypatch.setattr(module, "_CHUNK", rows)
+        assert (engine(who, steps, 30, CAPS) == whole).all()
+
+
+def test_a_full_chunk_has_room_for_its_individuals():
+    # As many individuals over the cap as a chunk can hold, and one with many rows across its end.
+    people = 2**16
+    who = np.concatenate([np.repeat(np.arange(people), 2), np.full(1000, people - 1)])
+    steps = np.concatenate([np.tile([0, 1], people), np.full(1000, 2)])
+    counts = capped_count(who, steps, size=3, participation_cap=1, step_cap=1, key=KEY)
+    assert counts.sum() == people
+
+
+def test_wide_identifiers_that_products_cannot_tell_apart(monkeypatch):
+    who, steps = crowd()
+    whole = engine(who, steps, 30, CAPS)
+    monkeypatch.setattr(module, "_PACKED_BITS", 40)
+    numbered = engine(who, steps, 30, CAPS)  # by a product
+    monkeypatch.setattr(module, "_WIDE_MULTIPLIERS", np.zeros(2, np.uint64))
+    ranked = engine(who, steps, 30, CAPS)  # by rank
+    assert (whole == numbered).all()
+    assert (whole == ranked).all()
+
+
+def test_an_identifier_is_the_same_in_every_width():
+    rows = [(person, step) for person in (-3, 0, 5, 100) for step in range(20)]
+    results = {
+        str(dtype): count(rows, 20, participation_cap=4, dtype=dtype) for dtype in ("i1", "i2", "i4", "i8", ">i8")
+    }
+    # The same people among ones so wide that all are renumbered.
+    wide = [*rows, (2**63 - 1, 0), (-(2**63), 0)]
+    results["wide"] = count(wide, 20, participation_cap=4)
+    results["wide"][0] -= 2
+    assert len(set(map(tuple, results.values()))) == 1
+
+
+def test_another_key_keeps_other_steps():
+    who, steps = crowd()
+    others = [capped_count(who, steps, size=30, key=bytes([k]) * 16, **CAPS) for k in range(3)]
+    assert (others[0] != others[1]).any()
+    assert (others[1] != others[2]).any()
+    assert others[0].sum() != 0
+
+
+# Case D25: a cap above the number of steps is that number. Case G45: NumPy's scalars are numbers.
+def test_caps_beyond_the_grid_and_beyond_int64():
+    rows = [(1, step) for step in range(10) for _ in range(3)]
+    assert count(rows, 10, participation_cap=1000, step_cap=10**30) == [3] * 10
+    assert count(rows, np.int32(10), participation_cap=np.int64(10), step_cap=np.uint8(2)) == [2] * 10
+    assert count(rows, 10, participation_cap=2**100, step_cap=np.int32(65536)) == [3] * 10
+
+
+# Case B11, exact part: a log of no rows has all its steps.
+def test_no_rows():
+    empty = np.empty(0, dtype=np.int64)
+    nobody = Labels(codes=empty, names=[])
+    for who in (empty, empty.astype(np.uint8), nobody):
+        counts = capped_count(who, empty, size=5, participation_cap=1, step_cap=1, key=KEY)
+        assert counts.dtype == np.int64
+        assert counts.tolist() == [0] * 5
+
+
+# Case B16: a missing time never becomes an index.
+def test_rows_off_the_grid_are_dropped():
+    rows = [(1, -1), (2, 0), (3, 24), (4, 2**63 - 1), (5, -(2**63))]
+    assert count(rows, 24, participation_cap=1) == [1] + [0] * 23
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"size": 0}, ValueError), ({"size": 2**31 + 1}, ValueError), ({"participation_cap": 0}, ValueError),
+        ({"step_cap": 0}, ValueError), ({"step_cap": True}, TypeError), ({"participation_cap": 2.0}, TypeError),
+        ({"key": bytes(15)}, TypeError), ({"key": "sixteen letters!"}, TypeError),
+    ],
+)  # fmt: skip
+def test_public_parameters_are_checked(change, error):
+    parameters = {"size": 3, "participation_cap": 1, "step_cap": 1, "key": KEY} | change
+    with pytest.raises(error, match=next(iter(change))):
+        capped_count(np.zeros(1, np.int64), np.zeros(1, np.int64), **parameters)
+
+
+def test_columns_are_checked_by_type_and_length():
+    parameters = {"size": 3, "participation_cap": 1, "step_cap": 1, "key": KEY}
+    integers = np.zeros(2, np.int64)
+    with pytest.raises(TypeError, match="float64"):
+        capped_count(integers.astype(float), integers, **parameters)
+    with pytest.raises(TypeError, match="float64"):
+        capped_count(integers, integers.astype(float), **parameters)
+    with pytest.raises(ValueError, match="equally long"):
+        capped_count(integers, integers[:1], **parameters)
+
+
+# Theory 1: the stability map is attained, for the caps that the engine enforces.
+@pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.parametrize(
+    ("size", "cap", "step_cap", "individuals"),
+    [(1, 1, 1, 1), (2, 1, 2, 1), (3, 2, 2, 1), (4, 2, 1, 1), (3, 5, 1, 1), (3, 1, 2, 2), (4, 1, 1, 2), (3, 2, 1, 2)],
+)
+def test_the_stability_map_is_tight(size, cap, step_cap, individuals, replaced):
+    l0, l1, squares, linf = oracle.largest_differences(size, cap, step_cap, individuals, replaced=replaced)
+    caps = {"participation_cap": cap, "step_cap": step_cap, "size": size, "replaced": replaced}
+    influence = count_influence(individuals, **caps)
+    assert min(size, individuals * influence.l0) == l0
+    assert l1 <= count_l1(individuals, **caps) <= l1 * (1 + 1e-9)
+    assert squares <= count_l2(individuals, **caps) ** 2 <= squares * (1 + 1e-9)
+    assert linf <= individuals * influence.linf <= linf * (1 + 1e-9)
+
+
+def test_one_individual_reaches_what_theory_allows_and_nothing_else():
+    size, caps = 3, {"participation_cap": 2, "step_cap": 2}
+    reached = set()
+    for events in itertools.product(range(4), repeat=size):
+        steps = np.repeat(np.arange(size), events)
+        for key in (KEY, bytes(16), b"another key, 16b"):
+            reached.add(tuple(capped_count(steps * 0, steps, size=size, key=key, **caps).tolist()))
+    assert reached == set(oracle.contributions(size, 2, 2))

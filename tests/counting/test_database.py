@@ -1,0 +1,482 @@
+"""Counting inside a backend: the same people, the same steps and the same caps as in memory."""
+
+import itertools
+import os
+import time
+import warnings
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+from scipy.stats import beta
+
+import opendp_timeseries as ts
+from opendp_timeseries.counting import capped_count as in_memory
+from opendp_timeseries.counting.engines import Layout, engine_of
+from opendp_timeseries.counting.tables import read_columns
+from opendp_timeseries.grid import TimeGrid
+
+ibis = pytest.importorskip("ibis")
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+pytest.importorskip("duckdb")
+
+from opendp_timeseries.counting import database as engine  # noqa: E402
+
+# Of Ibis's own calls into DuckDB, and of PySpark's into pandas, when tables are made.
+pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning", "ignore::FutureWarning")
+
+KEY = bytes(range(16))
+GRID = TimeGrid(size=40, start="2013-01-01", step="1h", zone="UTC")
+SPACE = {"identifier": "id", "time": "time"}
+
+
+def duckdb(**settings):
+    connection = ibis.duckdb.connect()
+    for name, value in settings.items():
+        connection.raw_sql(f"SET {name} = '{value}'")
+    return connection
+
+
+class DuckDB:
+    name = "duckdb"
+    units = ("s", "ms", "us", "ns")
+
+    def __init__(self):
+        self.connection, self.numbers = duckdb(), itertools.count()
+
+    def table(self, **columns):
+        name = f"log{next(self.numbers)}"
+        self.connection.con.register(name, pa.table(columns))
+        return self.connection.table(name)
+
+    def session_zone(self, zone):
+        self.connection.raw_sql(f"SET TimeZone = '{zone}'")
+
+
+class Spark:
+    name = "pyspark"
+    units = ("ms", "us")
+
+    def __init__(self, folder):
+        from pyspark.sql import SparkSession
+
+        settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.driver.host": "127.0.0.1"}
+        self.session = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
+        self.session.sparkContext.setLogLevel("OFF")
+        self.connection, self.folder, self.numbers = ibis.pyspark.connect(self.session), folder, itertools.count()
+
+    def table(self, **columns):
+        path = self.folder / f"log{next(self.numbers)}.parquet"
+        pq.write_table(pa.table(columns), path)
+        return self.connection.read_parquet(path)
+
+    def session_zone(self, zone):
+        self.session.conf.set("spark.sql.session.timeZone", zone)
+
+
+@pytest.fixture(scope="module", params=["duckdb", pytest.param("spark", marks=pytest.mark.long)])
+def backend(request, tmp_path_factory):
+    if request.param == "duckdb":
+        return DuckDB()
+    pytest.importorskip("pyspark")
+    if not any(os.access(os.path.join(folder, "java"), os.X_OK) for folder in os.get_exec_path()):
+        pytest.skip("Spark needs Java")
+    return Spark(tmp_path_factory.mktemp("spark"))
+
+
+def count(table, grid=GRID, *, participation_cap=40, step_cap=10**9, key=KEY, by=None, keys=("",)):
+    layout = Layout("id", "time", grid, by, keys)
+    return engine.capped_count(table, layout, participation_cap=participation_cap, step_cap=step_cap, key=key)
+
+
+def truth(grid=GRID, *, participation_cap=40, step_cap=10**9, **columns):
+    read = read_columns(pa.table(columns), **SPACE)
+    steps = grid.steps(read.times, aware=read.aware)
+    caps = {"participation_cap": participation_cap, "step_cap": step_cap}
+    return in_memory.capped_count(read.identifiers, steps, size=grid.size, key=KEY, **caps)
+
+
+def crowd(rows=600, people=15, seed=5):
+    random = np.random.default_rng(seed)
+    who = random.integers(0, people, rows)
+    seconds = random.integers(-7200, 41 * 3600, rows) + np.datetime64("2013-01-01", "s").astype(int)
+    return who, seconds
+
+
+WHO, SECONDS = crowd()
+TIME = pa.array(SECONDS * 10**6, pa.timestamp("us"))
+GAP = np.arange(WHO.size) % 7 == 3
+
+
+# --- Who: case A02
+
+IDENTIFIERS = {
+    "int8": pa.array(WHO - 5, pa.int8(), mask=GAP),
+    "int64": pa.array(WHO * 2**58 - 2**61, mask=GAP),
+    "next to each other": pa.array(WHO + 2**53, mask=GAP),  # floating point would take two for one
+    "text": pa.array([None if gap else f"é{k}" if k else "" for k, gap in zip(WHO, GAP, strict=True)]),
+}
+UNSIGNED = {
+    "uint8": pa.array(WHO, pa.uint8(), mask=GAP),
+    "uint64": pa.array(WHO.astype(np.uint64) * np.uint64(2**60), mask=GAP),
+    "categories": pa.array([f"N{k}" for k in WHO], mask=GAP).dictionary_encode(),
+}
+
+
+@pytest.mark.parametrize("kind", [*IDENTIFIERS, *UNSIGNED])
+def test_the_same_people_as_in_memory(backend, kind):
+    if backend.name == "pyspark" and kind in UNSIGNED:
+        pytest.skip("Spark has no such type")
+    who = (IDENTIFIERS | UNSIGNED)[kind]
+    for step_cap in (1, 3, 10**9):
+        expected = truth(id=who, time=TIME, step_cap=step_cap)
+        assert count(backend.table(id=who, time=TIME), step_cap=step_cap).tolist() == expected.tolist()
+
+
+def test_a_collation_does_not_make_two_names_one():
+    backend = DuckDB()
+    backend.connection.raw_sql("SET default_collation = 'nocase'")
+    backend.connection.raw_sql("CREATE TABLE log AS SELECT unnest(['Ann', 'ann', 'ANN']) AS id, 0 AS time")
+    assert count(backend.connection.table("log"), TimeGrid(size=1), step_cap=1).tolist() == [3]
+
+
+# --- When: cases B10, B13, B14, B16
+
+ZONES = ["UTC", "America/New_York", "Asia/Kathmandu"]
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_times_do_not_depend_on_the_session(backend, zone, monkeypatch):
+    grid = TimeGrid(size=3000, start="2013-03-09T23:30", step="7min", zone=zone)  # clocks change in New York
+    random = np.random.default_rng(3)
+    ticks = grid.instants()[0].astype("M8[us]").astype(int) + random.integers(-(10**11), 10**12 * 2, 400)
+    edges = (grid.instants().astype("M8[us]").astype(int)[:40, None] + [-1, 0, 1]).ravel()
+    ticks = np.concatenate([ticks, edges])
+    who = pa.array(np.arange(ticks.size))
+    for stored in (None, "UTC", "Asia/Tokyo"):
+        times = pa.array(ticks, pa.timestamp("us", stored))
+        expected = truth(grid, id=who, time=times).tolist()
+        assert sum(expected) > 100
+        for session, process in itertools.product(("UTC", "America/Los_Angeles"), ("UTC", "Asia/Tokyo")):
+            monkeypatch.setenv("TZ", process)
+            time.tzset()
+            backend.session_zone(session)
+            assert count(backend.table(id=who, time=times), grid).tolist() == expected
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_times_of_every_unit(backend):
+    odd = TimeGrid(size=99, start="1969-12-31T22:00", step="97s", zone="Europe/Paris")
+    seconds = np.random.default_rng(4).integers(-4 * 3600, 4 * 3600, 500)
+    for unit in backend.units:
+        per_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
+        ticks = seconds * per_second + np.arange(500) % per_second
+        times, who = pa.array(ticks, pa.timestamp(unit)), pa.array(np.arange(500))
+        assert count(backend.table(id=who, time=times), odd).tolist() == truth(odd, id=who, time=times).tolist()
+    days = pa.array(np.arange(-300, 300, dtype=np.int32), pa.date32())
+    who = pa.array(np.arange(600))
+    for zone in ZONES:
+        grid = TimeGrid(size=200, start="1969-10-26T07:00", step="2d", zone=zone)
+        assert count(backend.table(id=who, time=days), grid).tolist() == truth(grid, id=who, time=days).tolist()
+
+
+def test_nanoseconds_are_placed_in_whole_numbers():
+    # Quotients through floating point err from 2^53 ns on, which is 104 days.
+    grid = TimeGrid(size=10_000, start="2000-01-01", step="1h", zone="UTC")
+    edges = (grid.instants().astype("M8[ns]").astype(np.int64)[::7, None] + [-1, 0]).ravel()
+    times, who = pa.array(edges, pa.timestamp("ns")), pa.array(np.arange(edges.size))
+    expected = truth(grid, id=who, time=times)
+    assert count(DuckDB().table(id=who, time=times), grid).tolist() == expected.tolist()
+
+
+def test_seven_hours_from_five_o_clock(backend):
+    grid = TimeGrid(size=2, start="2024-01-01T05:00", step="7h", zone="UTC")
+    clock = ["2024-01-01T05:00:00", "2024-01-01T11:59:59", "2024-01-01T12:00:00", "2024-01-01T19:00:00"]
+    times = pa.array(np.array(clock, "M8[us]"))
+    assert count(backend.table(id=pa.array([1, 2, 3, 4]), time=times), grid).tolist() == [2, 1]
+
+
+def test_integer_steps_of_any_width(backend):
+    grid = TimeGrid(size=200)
+    types = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]
+    types += [pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()] if backend.name == "duckdb" else []
+    for kind in types:
+        limits = np.iinfo(kind.to_pandas_dtype())
+        steps = [limits.min, limits.max, 0, 1, 100, *([-1] if limits.min else [])]
+        times, who = pa.array([*steps, None], kind), pa.array(np.arange(len(steps) + 1))
+        assert count(backend.table(id=who, time=times), grid).tolist() == truth(grid, id=who, time=times).tolist()
+
+
+def test_the_ends_of_time_are_dropped_without_an_error():
+    backend, first = DuckDB(), np.datetime64("2013-01-01", "D")
+    ends = {
+        pa.timestamp("s"): [2**62, -(2**62), first.astype("M8[s]").astype(int)],
+        pa.timestamp("ms"): [2**62, -(2**62), first.astype("M8[ms]").astype(int)],
+        pa.timestamp("us"): [2**63 - 1, -(2**63) + 1, first.astype("M8[us]").astype(int)],
+        pa.timestamp("us", "UTC"): [2**63 - 1, -(2**63) + 1, first.astype("M8[us]").astype(int)],
+        pa.timestamp("ns"): [2**63 - 1, -(2**63) + 1, first.astype("M8[ns]").astype(int)],
+        pa.date32(): [2**31 - 1, -(2**31) + 1, int(first.astype(int))],
+    }
+    for zone in ZONES:
+        grid = TimeGrid(size=2, start="2013-01-01", step="1d", zone=zone)
+        for kind, ticks in ends.items():
+            storage = pa.int32() if kind == pa.date32() else pa.int64()
+            times = pa.array([*map(int, ticks), None], storage).cast(kind)
+            who = pa.array([1, 2, 3, 4])
+            assert count(backend.table(id=who, time=times), grid).tolist() == truth(grid, id=who, time=times).tolist()
+    backend.connection.raw_sql(
+        "CREATE TABLE ends AS SELECT 1 AS id, unnest(['infinity', '-infinity', '2013-01-01 00:30'])::TIMESTAMP AS time"
+    )
+    assert count(backend.connection.table("ends")).tolist() == [1] + [0] * 39
+
+
+# --- Caps: cases A05, A06 and the guarantee
+
+CAPS = {"participation_cap": 3, "step_cap": 2}
+
+
+def test_row_order_and_repeated_rows(backend):
+    for order in (
+        itertools.permutations([(1, 1), (1, 1), (1, 1), (2, 1)])
+        if backend.name == "duckdb"
+        else [[(1, 1)] * 3 + [(2, 1)]]
+    ):
+        table = backend.table(id=pa.array([row[0] for row in order]), time=pa.array([row[1] for row in order]))
+        assert count(table, TimeGrid(size=3), step_cap=2).tolist() == [0, 3, 0]
+        assert count(table, TimeGrid(size=3), step_cap=3).tolist() == [0, 4, 0]
+
+
+def sound(backend):
+    """Whether removing any one individual changes what their own rows give, within the caps, and no more."""
+
+    def counts(rows):
+        return count(backend.table(id=pa.array(WHO[rows]), time=TIME.filter(pa.array(rows))), **CAPS)
+
+    everyone = np.ones(WHO.size, bool)
+    whole = counts(everyone)
+    for person in np.unique(WHO)[: None if backend.name == "duckdb" else 2]:
+        change = whole - counts(person != WHO)
+        alone = counts(person == WHO)
+        if (change != alone).any() or np.count_nonzero(change) > 3 or change.max() > 2 or change.min() < 0:
+            return False
+    return bool((whole == counts(everyone)).all())
+
+
+def test_removing_anyone_leaves_everyone_else_as_they_were(backend):
+    assert sound(backend)
+
+
+def merge_people(monkeypatch):
+    """Break the engine: two identifiers become one."""
+    monkeypatch.setattr(engine, "_apart", lambda column, dialect: column // 2)
+
+
+def keep_every_step(monkeypatch):
+    """Break the engine: every rank is within the cap."""
+    monkeypatch.setattr(ibis, "row_number", ibis.cume_dist)
+
+
+@pytest.mark.parametrize("broken", [merge_people, keep_every_step])
+def test_broken_variants_are_caught(monkeypatch, broken):
+    broken(monkeypatch)
+    assert not sound(DuckDB())
+
+
+def uniform(backend):
+    """Whether one of ten steps is kept as often as another, by many individuals. False alarms: 1e-9."""
+    people, size = 50_000, 10
+    who, steps = np.repeat(np.arange(people), size), np.tile(np.arange(size), people)
+    active = np.concatenate([who, np.repeat(np.arange(people), 5)])  # events in step 0 are many, and count for one
+    steps = np.concatenate([steps, np.zeros(5 * people, int)])
+    table = backend.table(id=pa.array(active), time=pa.array(steps))
+    counts = count(table, TimeGrid(size=size), participation_cap=1, step_cap=4)
+    counts[0] //= 4
+    alpha = 1e-9 / (2 * size)
+    low, high = beta.ppf(alpha, counts, people - counts + 1), beta.ppf(1 - alpha, counts + 1, people - counts)
+    return counts.sum() == people and (low < 0.1).all() and (high > 0.1).all()
+
+
+def test_steps_are_kept_uniformly_whatever_the_events(backend):
+    assert uniform(backend)
+
+
+def test_an_unmixed_hash_is_caught(monkeypatch):
+    # DuckDB's own hash of several values favours the same steps for everyone.
+    weak = engine._DIALECTS["duckdb"]._replace(hashed=engine._DUCKDB_HASH_OF_FOUR)
+    monkeypatch.setitem(engine._DIALECTS, "duckdb", weak)
+    assert not uniform(DuckDB())
+
+
+@pytest.mark.parametrize("hashed", ["all equal", "by step"])
+def test_caps_hold_when_hashes_tie(backend, monkeypatch, hashed):
+    order = {"all equal": lambda *_: ibis.literal(0), "by step": lambda first, second, who, step: -step}[hashed]
+    monkeypatch.setitem(engine._DIALECTS, backend.name, engine._DIALECTS[backend.name]._replace(hashed=order))
+    table = backend.table(id=pa.array([1] * 4), time=pa.array(range(4)))
+    expected = {"all equal": [1, 1, 0, 0], "by step": [0, 0, 1, 1]}[hashed]
+    assert count(table, TimeGrid(size=4), participation_cap=2).tolist() == expected
+
+
+# Case B11, exact part, and case A08: the steps are those of the grid, whoever is there.
+def test_no_rows_and_rows_of_others(backend):
+    columns = {"id": pa.array([], pa.string()), "time": pa.array([], pa.timestamp("us"))}
+    assert count(backend.table(**columns), by="id", keys=["a", "b"]).tolist() == [0] * 80
+    grid = TimeGrid(size=5, start="2013-01-01", step="2d", zone="UTC")
+    days = pa.array(np.array(["2013-01-01", "2013-01-05", "2013-01-06", "2013-01-09"], "M8[us]"))
+    who = pa.array(["A", "B", "B", "B"])
+    assert count(backend.table(id=who, time=days), grid).tolist() == [1, 0, 2, 0, 1]
+    assert count(backend.table(id=who[1:], time=days[1:]), grid).tolist() == [0, 0, 2, 0, 1]
+
+
+def test_another_key_keeps_other_steps(backend):
+    table = backend.table(id=pa.array(WHO), time=TIME)
+    ours, again, theirs = (count(table, key=key, **CAPS).tolist() for key in (KEY, KEY, bytes(16)))
+    assert ours == again
+    assert ours != theirs
+    halves = [count(table, key=key, **CAPS).tolist() for key in (KEY[:8] + bytes(8), bytes(8) + KEY[8:])]
+    assert len(set(map(tuple, [ours, theirs, *halves]))) == 4  # the whole key counts
+
+
+def test_caps_beyond_the_grid_and_beyond_int64(backend):
+    table = backend.table(id=pa.array(WHO), time=TIME)
+    assert count(table, participation_cap=10**30, step_cap=10**30).tolist() == truth(id=WHO, time=TIME).tolist()
+
+
+def test_one_query(monkeypatch):
+    queries = []
+    fetch = engine._fetch
+    monkeypatch.setattr(engine, "_fetch", lambda query: queries.append(query) or fetch(query))
+    count(DuckDB().table(id=pa.array(WHO), time=TIME), **CAPS)
+    [query] = queries
+    assert list(query.columns) == ["step", "events"]
+    assert "RANDOM" not in ibis.to_sql(query).upper()
+
+
+# --- Panels and the histogram of participation
+
+
+def test_the_column_of_a_panel_is_refused_by_name(backend):
+    space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+    panel = space >> ts.then_participation_count(GRID, participation_cap=2, by="venue", keys=["a"])
+    with pytest.raises(dp.OpenDPException, match="column 'venue' is missing"):
+        panel(backend.table(id=np.array([1]), time=np.array([0])))
+
+
+def test_panels_and_histograms_are_those_in_memory(backend):
+    venue = np.array(["a", "b", "c", "é"])[np.arange(WHO.size) % 4]
+    text = {"id": pa.array(WHO, mask=GAP), "time": TIME, "venue": pa.array(venue, mask=np.roll(GAP, 2))}
+    numbered = text | {"venue": pa.array(np.arange(WHO.size) % 5 - 1, pa.int8())}
+    space = ts.event_log_domain(**SPACE), dp.symmetric_distance()
+    for columns, keys in ((text, ["é", "a", "nobody"]), (numbered, [3, -1, 300, 0]), (numbered, ["3"]), (text, [3])):
+        panel = {"by": "venue", "keys": keys}
+        total = space >> ts.then_participation_count(GRID, participation_cap=10**4, step_cap=3, **panel)
+        assert total(backend.table(**columns)) == total(pa.table(columns))
+        capped = space >> ts.then_participation_count(GRID, participation_cap=2, step_cap=1, **panel)
+        assert sum(capped(backend.table(**columns))) == sum(capped(pa.table(columns)))
+        histogram = space >> ts.then_participation_histogram(GRID, caps=[5, 10, 20], **panel)
+        assert histogram(backend.table(**columns)) == histogram(pa.table(columns))
+
+
+# --- In OpenDP
+
+
+def test_a_context_on_an_ibis_table(backend, log_space):
+    table = backend.table(id=pa.array(WHO), time=TIME)
+    context = ts.compositor(
+        table, domain=log_space[0], privacy_unit=(log_space[1], 1),
+        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6), split_evenly_over=1,
+    )  # fmt: skip
+    delta = context.remaining_privacy_loss()[0][1]
+    query = context.query().participation_count(GRID, participation_cap=3)
+    exact = {"output_measure": dp.approximate(dp.max_divergence()), "delta": delta}
+    assert isinstance(query.subsampled_gaussian(sampling_probability=0.5, **exact).release(), ts.Release)
+    assert log_space[0].member(table)
+    assert not log_space[0].member(table.drop("time"))
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"id": pa.array(WHO, pa.float64())}, TypeError, "'id' of type float64 cannot identify"),
+        ({"id": pa.array(WHO % 2 == 0)}, TypeError, "'id' of type boolean"),
+        ({"time": pa.array(SECONDS, pa.float64())}, TypeError, "'time' of type float64 does not hold times"),
+        ({"time": pa.array([str(second) for second in SECONDS])}, TypeError, "'time' of type string"),
+        ({"time": pa.array(SECONDS)}, TypeError, "int64 are not instants"),
+    ],
+)
+def test_columns_are_refused_by_type(backend, change, error, words):
+    with pytest.raises(error, match=words):
+        count(backend.table(**{"id": pa.array(WHO), "time": TIME} | change))
+
+
+def test_tables_are_refused_by_name(backend):
+    table = backend.table(id=pa.array(WHO), time=TIME, price=pa.array(WHO * 1.5))
+    with pytest.raises(ValueError, match="'time' is missing"):
+        count(table.drop("time"))
+    with pytest.raises(TypeError, match="carry no zone"):
+        count(table, TimeGrid(size=3, start="2013-01-01T00:00Z", step="1h"))
+    with pytest.raises(TypeError, match="'price' of type"):
+        count(table, by="price", keys=["a"])
+    assert engine_of(table) is engine
+
+
+def test_backends_are_refused_by_name(log_space):
+    polars = pytest.importorskip("polars")
+    elsewhere = ibis.polars.connect({"log": polars.DataFrame({"id": [1], "time": [1]})}).table("log")
+    for table, words in (
+        (elsewhere, r"backend 'polars' .*to_pyarrow"),
+        (ibis.table({"id": "int64", "time": "int64"}, name="nowhere"), "belongs to no backend"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            count(table, TimeGrid(size=3))
+        assert not log_space[0].member(table)
+
+
+def test_a_failure_quotes_no_row(backend):
+    secrets = backend.table(id=pa.array(["secret", "7"]), time=pa.array([0, 1]))
+    with pytest.raises(RuntimeError) as failure:
+        count(secrets.mutate(id=secrets.id.cast("int64")), TimeGrid(size=3))
+    assert "could not count" in str(failure.value)
+    assert failure.value.__context__ is None
+    assert failure.value.__cause__ is None
+
+
+def test_a_warning_quotes_no_row(recwarn):
+    class Query:
+        def to_pyarrow(self):
+            warnings.warn("secret", UserWarning, stacklevel=1)
+            raise ValueError("secret")
+
+    warnings.simplefilter("always")
+    with pytest.raises(RuntimeError, match="could not count") as failure:
+        engine._fetch(Query())
+    assert len(recwarn) == 0
+    assert failure.value.__context__ is None
+
+
+# --- Larger than memory
+
+
+def write_log(path, rows, people):
+    """A Parquet file that does not compress: 16 bytes a row."""
+    random = np.random.default_rng(6)
+    names = random.integers(0, 2**62, people)
+    ticks = random.integers(0, 10_000 * 3600 * 10**6, rows) + np.datetime64("2013-01-01", "us").astype(int)
+    who = names[(people * random.random(rows) ** 2).astype(int)]
+    log = pa.table({"id": who, "time": pa.array(ticks, pa.timestamp("us"))})
+    pq.write_table(log, path, compression="none", use_dictionary=False, row_group_size=2**17)
+    return log
+
+
+@pytest.mark.parametrize(("rows", "limit"), [(4_000_000, 60), pytest.param(20_000_000, 256, marks=pytest.mark.long)])
+def test_a_file_larger_than_the_memory_given(tmp_path, rows, limit):
+    path = tmp_path / "log.parquet"
+    log = write_log(path, rows, rows // 40)
+    assert path.stat().st_size > limit * 10**6
+    settings = {"memory_limit": f"{limit}MB", "threads": 2, "preserve_insertion_order": False}
+    connection = duckdb(temp_directory=tmp_path / "spill", **settings)
+    grid = TimeGrid(size=10_000, start="2013-01-01", step="1h", zone="UTC")
+    counts = count(connection.read_parquet(path), grid, participation_cap=20, step_cap=1)
+    columns = {name: log[name] for name in log.column_names}
+    assert counts.sum() == truth(grid, participation_cap=20, step_cap=1, **columns).sum()

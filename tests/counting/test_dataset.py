@@ -1,0 +1,192 @@
+"""Files counted batch by batch give what the same log gives in memory, whatever the batches."""
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import opendp_timeseries as ts
+from opendp_timeseries.counting.engines import Layout, engine_of
+from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.transformations import participation_count as constructor
+from tests.oracles import counting as oracle
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+ds = pytest.importorskip("pyarrow.dataset")
+
+from opendp_timeseries.counting import dataset as engine  # noqa: E402
+
+KEY = bytes(range(16))
+GRID = TimeGrid(size=40, start="2013-01-01", step="1h", zone="Europe/Paris")
+ROWS = 3000
+RANDOM = np.random.default_rng(7)
+WHO = RANDOM.integers(0, 60, ROWS)
+TIME = pa.array(
+    (np.datetime64("2013-01-01", "s").astype(int) + RANDOM.integers(-7200, 41 * 3600, ROWS)) * 1000, pa.timestamp("ms")
+)
+GAP = np.arange(ROWS) % 7 == 3
+NAMES = np.array([f"é{person}" if person % 2 else f"N{person}" for person in WHO])
+
+
+@pytest.fixture(autouse=True)
+def _known_key_and_small_batches(monkeypatch):
+    monkeypatch.setattr(constructor, "_fresh_key", lambda: KEY)
+    monkeypatch.setattr(engine, "_BATCH", 97)
+
+
+def file_of(folder, **columns):
+    path = folder / "log.parquet"
+    pq.write_table(pa.table(columns), path, row_group_size=500)
+    return ds.dataset(path)
+
+
+def chain(space, cap=5, **kwargs):
+    return space >> ts.then_participation_count(GRID, participation_cap=cap, step_cap=2, **kwargs)
+
+
+IDENTIFIERS = {
+    "integers": pa.array(WHO, mask=GAP),
+    "small": pa.array(WHO, pa.uint8(), mask=GAP),
+    "wide": pa.array(WHO * 2**57 - 2**62, mask=GAP),
+    "wide and unsigned": pa.array(WHO.astype(np.uint64) * np.uint64(2**58), mask=GAP),
+    "wide in the last batch": pa.array(np.where(np.arange(ROWS) < ROWS - 3, WHO, 2**62), mask=GAP),
+    "text": pa.array(NAMES.tolist(), mask=GAP),
+    "categories": pa.array(NAMES.tolist(), mask=GAP).dictionary_encode(),
+}
+
+
+@pytest.mark.parametrize("kind", IDENTIFIERS)
+def test_what_is_kept_is_what_is_kept_in_memory(tmp_path, log_space, kind):
+    columns = {"id": IDENTIFIERS[kind], "time": TIME}
+    log = file_of(tmp_path, **columns)
+    assert engine_of(log) is engine
+    assert log_space[0].member(log)
+    for cap in (1, 5, 40):
+        assert chain(log_space, cap)(log) == chain(log_space, cap)(pa.table(columns))
+    histogram = log_space >> ts.then_participation_histogram(GRID, caps=[2, 5, 20])
+    assert histogram(log) == histogram(pa.table(columns))
+
+
+def test_a_folder_of_files_and_other_formats(tmp_path, log_space):
+    columns = {"id": pa.array(NAMES.tolist()), "time": TIME}
+    whole = pa.table(columns)
+    expected = chain(log_space)(whole)
+    for k in range(3):
+        pq.write_table(whole[k * 1000 : (k + 1) * 1000], tmp_path / f"part{k}.parquet")
+    assert chain(log_space)(ds.dataset(tmp_path)) == expected
+    ds.write_dataset(whole, tmp_path / "arrow", format="ipc")
+    assert chain(log_space)(ds.dataset(tmp_path / "arrow", format="ipc")) == expected
+    assert chain(log_space)(ds.dataset(whole)) == expected
+    some = ds.field("id") != "N2"
+    assert chain(log_space)(ds.dataset(tmp_path / "part1.parquet").filter(some)) == chain(log_space)(
+        whole[1000:2000].filter(some)
+    )
+
+
+def test_panels(tmp_path, log_space):
+    columns = {"id": pa.array(WHO), "time": TIME, "venue": pa.array(NAMES[::-1].tolist())}
+    panel = {"by": "venue", "keys": ["N2", "nobody", "é5"]}
+    assert chain(log_space, **panel)(file_of(tmp_path, **columns)) == chain(log_space, **panel)(pa.table(columns))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from([-3, 0, 1, 2**20, 2**62]), st.integers(-2, 9)), max_size=60),
+    st.integers(1, 5), st.integers(1, 3), st.booleans(), st.integers(1, 9),
+)  # fmt: skip
+def test_against_one_individual_at_a_time(rows, participation_cap, step_cap, text, batch):
+    people = [str(row[0]) if text else row[0] for row in rows]
+    kind = pa.string() if text else pa.int64()
+    table = pa.table({"id": pa.array(people, kind), "time": pa.array([row[1] for row in rows], pa.int64())})
+    caps = {"participation_cap": participation_cap, "step_cap": step_cap}
+    engine._BATCH = batch
+    layout = Layout("id", "time", TimeGrid(size=8), None, ("",))
+    got = engine.capped_count(ds.dataset(table), layout, **caps, key=KEY)
+    known = zip(people, [row[1] for row in rows], strict=True)
+    assert got.tolist() == oracle.capped_counts(known, size=8, key=KEY, **caps)
+
+
+def test_no_rows_and_no_files(tmp_path, log_space):
+    empty = pa.table({"id": pa.array([], pa.string()), "time": pa.array([], pa.timestamp("us"))})
+    (tmp_path / "none").mkdir()
+    for log in (ds.dataset(empty), ds.dataset(tmp_path / "none", schema=empty.schema, format="parquet")):
+        assert chain(log_space)(log) == [0] * 40
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"id": pa.array(WHO * 1.0)}, TypeError, "'id' of type double cannot identify"),
+        ({"time": pa.array(WHO * 1.0)}, TypeError, "'time' of type double does not hold times"),
+        ({"time": pa.array(WHO)}, TypeError, "int64 are not instants"),
+        ({"id": None}, ValueError, "'id' is missing"),
+    ],
+)
+def test_columns_are_refused_by_type_before_any_row_is_read(tmp_path, monkeypatch, change, error, words):
+    columns = {"id": pa.array(WHO), "time": TIME} | change
+    log = file_of(tmp_path, **{name: column for name, column in columns.items() if column is not None})
+    (tmp_path / "log.parquet").unlink()
+    with pytest.raises(error, match=words):
+        engine.capped_count(log, Layout("id", "time", GRID, None, ("",)), participation_cap=1, step_cap=1, key=KEY)
+
+
+def test_a_failure_quotes_no_row(tmp_path):
+    (tmp_path / "log.csv").write_text("id,time\n7,2013-01-01T00:00:00\nsecret,2013-01-01T00:00:00\n")
+    schema = pa.schema({"id": pa.int64(), "time": pa.timestamp("s")})
+    log = ds.dataset(tmp_path / "log.csv", format="csv", schema=schema)
+    for act in (
+        engine.participation,
+        lambda *args: engine.capped_count(*args, participation_cap=1, step_cap=1, key=KEY),
+    ):
+        with pytest.raises(RuntimeError, match="could not be read to its end") as failure:
+            act(log, Layout("id", "time", GRID, None, ("",)))
+        assert failure.value.__context__ is None
+
+
+def test_progress_is_shown_when_asked_only(tmp_path, log_space, capsys):
+    pytest.importorskip("tqdm")
+    log = file_of(tmp_path, id=pa.array(WHO), time=TIME)
+    quiet = chain(log_space)(log)
+    assert capsys.readouterr() == ("", "")
+    assert chain(log_space, progress=True)(log) == quiet
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "3.00k/3.00k" in shown.err
+
+
+def test_progress_without_tqdm_is_refused_at_construction(monkeypatch, log_space):
+    monkeypatch.setattr(constructor.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match="tqdm"):
+        chain(log_space, progress=True)
+
+
+def test_a_context_on_a_file(tmp_path, log_space):
+    context = ts.compositor(
+        file_of(tmp_path, id=pa.array(WHO), time=TIME), domain=log_space[0], privacy_unit=(log_space[1], 1),
+        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6), split_evenly_over=2,
+    )  # fmt: skip
+    for _ in range(2):  # the file is read anew
+        delta = context.remaining_privacy_loss()[0][1]
+        exact = {"output_measure": dp.approximate(dp.max_divergence()), "delta": delta}
+        query = context.query().participation_count(GRID, participation_cap=3)
+        release = query.subsampled_gaussian(sampling_probability=0.5, **exact).release()
+        assert isinstance(release, ts.Release)
+
+
+def test_memory_is_that_of_packed_rows(tmp_path, monkeypatch):
+    import tracemalloc
+
+    monkeypatch.setattr(engine, "_BATCH", 2**16)
+    rows = 3_000_000
+    log = file_of(tmp_path, id=pa.array(np.arange(rows) % 50_000), time=pa.array(np.arange(rows) // 50_000))
+    layout = Layout("id", "time", TimeGrid(size=100), None, ("",))
+    tracemalloc.start()
+    counts = engine.capped_count(log, layout, participation_cap=20, step_cap=1, key=KEY)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert counts.sum() == 50_000 * 20
+    # 8 to 10 bytes a row, twice for a moment where tracemalloc counts a reallocation as a copy (Python 3.12). Arrow's
+    # own memory, which it does not see, is that of a few batches: tests/benchmarks/test_engines.py.
+    assert peak < 18 * rows + 16 * 2**20

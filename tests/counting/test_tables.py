@@ -1,0 +1,497 @@
+"""Reading tables: one log gives one answer, whatever holds it, and only types and names are refused."""
+
+import datetime as dt
+import subprocess
+import sys
+import traceback
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opendp_timeseries.counting.capped_count import capped_count
+from opendp_timeseries.counting.tables import Labels, check_schema, read_columns
+from opendp_timeseries.grid import TimeGrid
+
+pd = pytest.importorskip("pandas")
+pa = pytest.importorskip("pyarrow")
+pl = pytest.importorskip("polars")
+
+KEY = b"0123456789abcdef"
+COLUMNS = {"identifier": "id", "time": "time"}
+GRID = TimeGrid(size=40, start="2013-01-01", step="1h", zone="UTC")
+CAPS = {"participation_cap": 3, "step_cap": 2}
+
+
+def count(table, grid=GRID, **caps):
+    check_schema(table, **COLUMNS)
+    columns = read_columns(table, **COLUMNS)
+    steps = grid.steps(columns.times, aware=columns.aware)
+    return capped_count(columns.identifiers, steps, size=grid.size, key=KEY, **CAPS | caps).tolist()
+
+
+def crowd(rows=400, seed=5):
+    random = np.random.default_rng(seed)
+    people = random.integers(0, 15, rows)
+    times = np.datetime64("2013-01-01", "s") + random.integers(-7200, 41 * 3600, rows).astype("timedelta64[s]")
+    return people, times
+
+
+PEOPLE, TIMES = crowd()
+NAMES = np.array([f"é{person:02d}" if person % 2 else f"N{person}" * person for person in PEOPLE])
+GAP = np.arange(len(PEOPLE)) % 7 == 3  # rows without an identifier
+PRESENT = count({"id": PEOPLE[~GAP], "time": TIMES[~GAP]})
+NAMED = count({"id": NAMES[~GAP], "time": TIMES[~GAP]})
+LIST = [None if gap else name for gap, name in zip(GAP, NAMES.tolist(), strict=True)]
+
+
+def numpy_table(who, times=TIMES):
+    return {"id": who, "time": times}
+
+
+def pandas_table(who, times=TIMES):
+    return pd.DataFrame({"id": who, "time": times})
+
+
+def polars_table(who, times=TIMES):
+    def known(column):  # Polars takes no seconds from NumPy
+        seconds = isinstance(column, np.ndarray) and column.dtype.str == "<M8[s]"
+        return column.astype("M8[ms]") if seconds else column
+
+    return pl.DataFrame({"id": known(who), "time": known(times)})
+
+
+def arrow_table(who, times=TIMES):
+    return pa.table({"id": who, "time": pa.array(times)})
+
+
+def exporting(table):
+    """Something that knows nothing but the Arrow stream, as DuckDB's relations do."""
+
+    class Exporter:
+        def __arrow_c_stream__(self, requested_schema=None):
+            return table.__arrow_c_stream__(requested_schema)
+
+    return Exporter()
+
+
+INTEGERS = {
+    "numpy masked": lambda: numpy_table(np.ma.MaskedArray(PEOPLE, GAP)),
+    "numpy masked uint8": lambda: numpy_table(np.ma.MaskedArray(PEOPLE.astype(np.uint8), GAP)),
+    "pandas Int64": lambda: pandas_table(pd.array(np.where(GAP, None, PEOPLE), dtype="Int64")),
+    "pandas UInt8": lambda: pandas_table(pd.array(np.where(GAP, None, PEOPLE), dtype="UInt8")),
+    "pandas arrow": lambda: pandas_table(pd.array(np.where(GAP, None, PEOPLE), dtype="int32[pyarrow]")),
+    "pandas categories": lambda: pandas_table(pd.Categorical(np.where(GAP, None, PEOPLE), categories=range(99))),
+    "polars": lambda: polars_table(np.where(GAP, None, PEOPLE).tolist()),
+    "polars lazy": lambda: polars_table(np.where(GAP, None, PEOPLE).tolist()).lazy(),
+    "polars UInt64": lambda: polars_table(pl.Series(np.where(GAP, None, PEOPLE).tolist(), dtype=pl.UInt64)),
+    "arrow": lambda: arrow_table(pa.array(PEOPLE, mask=GAP)),
+    "arrow int8": lambda: arrow_table(pa.array(PEOPLE, pa.int8(), mask=GAP)),
+    "arrow dictionary": lambda: arrow_table(pa.array(PEOPLE, mask=GAP).dictionary_encode()),
+    "arrow stream": lambda: exporting(arrow_table(pa.array(PEOPLE, mask=GAP))),
+    "arrow chunks": lambda: pa.concat_tables(
+        arrow_table(pa.array(PEOPLE, mask=GAP))[k : k + 7] for k in range(0, 400, 7)
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", INTEGERS)
+def test_integers_are_the_same_people_in_every_table(kind):
+    assert count(INTEGERS[kind]()) == PRESENT
+
+
+def repeated_dictionary():
+    """Arrow allows a dictionary to say one name twice, and to hold nulls: still one person, and nobody."""
+    names = sorted(set(NAMES.tolist()))
+    positions = {name: k for k, name in enumerate(names)}
+    codes = [None if name is None else positions[name] + (k % 2) * len(names) for k, name in enumerate(LIST)]
+    codes = [2 * len(names) if code is None and k % 2 else code for k, code in enumerate(codes)]
+    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int16()), pa.array([*names, *names, None]))
+
+
+def split_dictionaries():
+    """Chunks with dictionaries of their own, in which one name has different codes."""
+    pieces = [pa.array(LIST[k : k + 60]).dictionary_encode() for k in range(0, 400, 60)]
+    return pa.chunked_array(pieces)
+
+
+TEXT = {
+    "numpy objects": lambda: numpy_table(np.array(LIST, dtype=object)),
+    "numpy str_ objects": lambda: numpy_table(np.array([name and np.str_(name) for name in LIST], dtype=object)),
+    "numpy masked U": lambda: numpy_table(np.ma.MaskedArray(NAMES, GAP)),
+    "numpy wide U": lambda: numpy_table(np.ma.MaskedArray(NAMES.astype("U500"), GAP)),
+    "numpy swapped U": lambda: numpy_table(np.ma.MaskedArray(NAMES.astype(">U50"), GAP)),
+    "numpy S": lambda: numpy_table(np.ma.MaskedArray(np.char.encode(NAMES, "utf-8"), GAP)),
+    "pandas default": lambda: pandas_table(LIST),
+    "pandas object": lambda: pandas_table(pd.Series(LIST, dtype=object)),
+    "pandas string python": lambda: pandas_table(pd.array(LIST, dtype=pd.StringDtype("python"))),
+    "pandas string arrow": lambda: pandas_table(pd.array(LIST, dtype=pd.StringDtype("pyarrow"))),
+    "pandas arrow": lambda: pandas_table(pd.array(LIST, dtype=pd.ArrowDtype(pa.string()))),
+    "pandas arrow dictionary": lambda: pandas_table(
+        pd.array(LIST, dtype=pd.ArrowDtype(pa.dictionary(pa.int32(), pa.string())))
+    ),
+    "pandas categories": lambda: pandas_table(pd.Categorical(LIST)),
+    "pandas object categories": lambda: pandas_table(
+        pd.Categorical(LIST, categories=pd.Index([*sorted(set(NAMES.tolist())), 5, "unused"], dtype=object))
+    ),
+    "polars": lambda: polars_table(LIST),
+    "polars categories": lambda: polars_table(pl.Series(LIST, dtype=pl.Categorical)),
+    "polars enum": lambda: polars_table(pl.Series(LIST, dtype=pl.Enum(["?", *sorted(set(NAMES.tolist()))]))),
+    "polars stream": lambda: exporting(polars_table(LIST)),
+    "arrow": lambda: arrow_table(pa.array(LIST)),
+    "arrow large": lambda: arrow_table(pa.array(LIST, pa.large_string())),
+    "arrow view": lambda: arrow_table(pa.array(LIST, pa.string_view())),
+    "arrow repeated dictionary": lambda: arrow_table(repeated_dictionary()),
+    "arrow split dictionaries": lambda: arrow_table(split_dictionaries()),
+}
+if hasattr(np.dtypes, "StringDType"):
+    TEXT["numpy strings"] = lambda: numpy_table(np.array(LIST, dtype=np.dtypes.StringDType(na_object=None)))
+
+
+def converts_views():
+    try:
+        pa.nulls(0, pa.string_view()).cast(pa.large_binary())
+    except pa.ArrowNotImplementedError:
+        return False
+    return True
+
+
+IDENTIFIERS_REFUSED = {}
+if not converts_views():  # refused by type, with older versions of PyArrow
+    IDENTIFIERS_REFUSED = {kind: TEXT.pop(kind)() for kind in ("arrow view", "polars stream")}
+
+
+@pytest.mark.parametrize("kind", TEXT)
+def test_names_are_the_same_people_in_every_table(kind):
+    assert count(TEXT[kind]()) == NAMED
+
+
+@pytest.mark.parametrize("kind", ["numpy", "pandas", "polars", "arrow"])
+def test_row_order_does_not_matter(kind):
+    table = {"numpy": numpy_table, "pandas": pandas_table, "polars": polars_table, "arrow": arrow_table}[kind]
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(len(PEOPLE))
+        assert count(table(NAMES[order].tolist() if kind != "numpy" else NAMES[order], TIMES[order])) == count(
+            numpy_table(NAMES)
+        )
+
+
+# Case B14: one log in every unit, B13 (numpy part) and issue 4.1: in every zone.
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_times_are_the_same_in_every_unit_and_table(unit):
+    times = TIMES.astype(f"datetime64[{unit}]")
+    expected = count(numpy_table(PEOPLE))
+    naive = pd.Series(times)
+    assert count(numpy_table(PEOPLE, times)) == expected
+    assert count(pandas_table(PEOPLE, naive)) == expected
+    assert count(pandas_table(PEOPLE, naive.dt.tz_localize("UTC").dt.tz_convert("Asia/Kathmandu"))) == expected
+    assert count(arrow_table(PEOPLE, pa.array(times, pa.timestamp(unit)))) == expected
+    assert count(arrow_table(PEOPLE, pa.array(times, pa.timestamp(unit, "America/New_York")))) == expected
+    for tz in (None, "UTC"):
+        arrow = pd.array(pa.array(times, pa.timestamp(unit, tz)), dtype=pd.ArrowDtype(pa.timestamp(unit, tz)))
+        assert count(pandas_table(PEOPLE, arrow)) == expected
+    if unit != "s":
+        series = pl.Series(times, dtype=pl.Datetime(unit))
+        assert count(polars_table(PEOPLE, series)) == expected
+        aware = series.dt.replace_time_zone("UTC").dt.convert_time_zone("America/New_York")
+        assert count(polars_table(PEOPLE, aware)) == expected
+
+
+def test_aware_and_naive_times_meet_on_the_same_step():
+    local = TimeGrid(size=40, start="2013-01-01T00:00Z", step="1h", zone="America/New_York")
+    clock = np.array(["2012-12-31T19:30", "2013-01-01T00:30"], dtype="M8[s]")
+    aware = pd.Series(clock).dt.tz_localize("America/New_York")
+    assert count(numpy_table(np.arange(2), clock), local) == count(pandas_table(np.arange(2), aware), local)
+    assert count(pandas_table(np.arange(2), aware))[:6] == [1, 0, 0, 0, 0, 1]
+    assert count(numpy_table(np.arange(2), clock))[:6] == [1, 0, 0, 0, 0, 0]
+
+
+def test_dates_are_midnights():
+    days = [dt.date(2012, 12, 31), dt.date(2013, 1, 1), dt.date(2013, 1, 2), None]
+    for table in (
+        polars_table([1, 2, 3, 4], days),
+        arrow_table([1, 2, 3, 4], pa.array(days)),
+        arrow_table([1, 2, 3, 4], pa.array(days, pa.date64())),
+    ):
+        assert np.flatnonzero(count(table)).tolist() == [0, 24]
+
+
+# Case B16.
+def test_a_missing_time_is_dropped():
+    times = np.array(["NaT", "2013-01-01T00:10"], dtype="M8[ns]")
+    for table in (numpy_table, pandas_table, polars_table, arrow_table):
+        assert count(table(np.array([1, 2]), times)) == [1] + [0] * 39
+    steps = TimeGrid(size=2)
+    assert count(numpy_table(np.arange(2), np.ma.MaskedArray([0, 1], [True, False])), steps) == [0, 1]
+    assert count(pandas_table([1, 2], pd.array([None, 1], dtype="Int64")), steps) == [0, 1]
+    assert count(polars_table([1, 2], [None, 1]), steps) == [0, 1]
+    masked = np.ma.MaskedArray(times[[1, 1]], [True, False])
+    assert count(numpy_table(np.arange(2), masked)) == [1] + [0] * 39
+
+
+# Case A02.
+def test_large_identifiers_stay_apart_when_one_is_missing():
+    people = [2**53, 2**53 + 1, None]
+    times = np.repeat(TIMES[:1], 3)
+    for table in (
+        pandas_table(pd.array(people, dtype="Int64"), times),
+        pandas_table(pd.Categorical(people, categories=pd.Index(people[:2])), times),
+        polars_table(people, times),
+        arrow_table(pa.array(people), times),
+        numpy_table(np.ma.MaskedArray([2**53, 2**53 + 1, 0], [False, False, True]), times),
+    ):
+        assert sum(count(table, participation_cap=1, step_cap=1)) == 2
+
+
+def test_unused_categories_cost_nothing():
+    names = list(map("person {}".format, range(10**6)))
+    times, used = np.repeat(TIMES[:1], 4), ["person 7", "person 999999", "person 0", None]
+    for table in (
+        pandas_table(pd.Categorical(used, categories=names), times),
+        polars_table(pl.Series(used, dtype=pl.Enum(names)), times),
+        arrow_table(pa.DictionaryArray.from_arrays(pa.array([7, 999_999, 0, None]), pa.array(names)), times),
+    ):
+        columns = read_columns(table, **COLUMNS)
+        assert sorted(columns.identifiers.names) == ["person 0", "person 7", "person 999999"]
+        assert len(columns.identifiers) == 3
+        assert len(columns.times) == 3
+
+
+def test_what_is_not_text_in_a_column_of_objects_is_missing():
+    class Hostile:
+        __hash__ = None
+
+        def __eq__(self, other):
+            raise RuntimeError
+
+        def __repr__(self):
+            raise RuntimeError
+
+        __str__ = __repr__
+
+    objects = np.empty(12, dtype=object)
+    objects[:] = ["a", None, 5, 5.0, float("nan"), [1], Hostile(), b"a", True, pd.NA, pd.NaT, "\ud800"]
+    for table in (numpy_table, pandas_table):
+        columns = read_columns(table(objects, TIMES[:12]), **COLUMNS)
+        assert columns.identifiers.names == ["a", "\ud800"]
+        count(table(objects, TIMES[:12]))
+
+
+def test_text_that_is_not_unicode_is_no_error():
+    # Bytes that are not UTF-8 are still names; code points beyond Unicode are not text.
+    data = np.array([b"\xff\xfe", b"\xff", b"a"])
+    assert count(numpy_table(data, np.repeat(TIMES[:1], 3))) == count(
+        numpy_table(np.arange(3), np.repeat(TIMES[:1], 3))
+    )
+    beyond = np.array([[97, 0], [0x7FFFFFFF, 97], [0x110000, 0]], dtype=np.uint32).view("U2").ravel()
+    assert read_columns(numpy_table(beyond, TIMES[:3]), **COLUMNS).identifiers.names == ["a"]
+    buffers = [None, pa.py_buffer(np.array([0, 2, 3, 4], np.int32)), pa.py_buffer(b"\xff\xfe\xffa")]
+    raw = pa.Array.from_buffers(pa.string(), 3, buffers)
+    assert len(read_columns(arrow_table(raw, TIMES[:3]), **COLUMNS).identifiers.names) == 3
+    assert len(read_columns(numpy_table(np.zeros(3, "U0"), TIMES[:3]), **COLUMNS).identifiers) == 3
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.one_of(st.none(), st.text(max_size=4), st.integers(), st.floats(), st.binary(max_size=3)), max_size=30)
+)
+def test_no_objects_raise_or_warn(values):
+    objects = np.empty(len(values), dtype=object)
+    objects[:] = values
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for table in (numpy_table, pandas_table):
+            columns = read_columns(table(objects, TIMES[: len(values)]), **COLUMNS)
+            names = [columns.identifiers.names[code] for code in columns.identifiers.codes]
+            assert names == [value for value in values if isinstance(value, str)]
+
+
+IDENTIFIERS_REFUSED |= {
+    "numpy float": numpy_table(PEOPLE.astype(float)),
+    "numpy bool": numpy_table(PEOPLE > 3),
+    "numpy datetime": numpy_table(TIMES),
+    "numpy complex": numpy_table(PEOPLE.astype(complex)),
+    "numpy void": numpy_table(PEOPLE.view("V8")),
+    "pandas float": pandas_table([1.0, None] * 200),
+    "pandas Float64": pandas_table(pd.array(PEOPLE.astype(float), dtype="Float64")),
+    "pandas boolean": pandas_table(pd.array(PEOPLE > 3, dtype="boolean")),
+    "pandas bool": pandas_table(PEOPLE > 3),
+    "pandas float categories": pandas_table(pd.Categorical(PEOPLE / 2)),
+    "pandas interval categories": pandas_table(pd.cut(PEOPLE, 3)),
+    "pandas sparse": pandas_table(pd.arrays.SparseArray(PEOPLE)),
+    "pandas period": pandas_table(pd.Series(TIMES).dt.to_period("D")),
+    "pandas zone": pandas_table(pd.Series(TIMES).dt.tz_localize("UTC")),
+    "pandas arrow float": pandas_table(pd.array(PEOPLE.astype(float), dtype="float64[pyarrow]")),
+    "polars float": polars_table(PEOPLE.astype(float)),
+    "polars bool": polars_table(PEOPLE > 3),
+    "polars object": polars_table(pl.Series([object()] * 400, dtype=pl.Object)),
+    "polars decimal": polars_table(pl.Series(PEOPLE).cast(pl.Decimal(10, 2))),
+    "polars date": polars_table(TIMES),
+    "polars Int128": polars_table(pl.Series(PEOPLE).cast(pl.Int128)),
+    "polars lazy float": polars_table(PEOPLE.astype(float)).lazy(),
+    "arrow float": arrow_table(PEOPLE.astype(float)),
+    "arrow bool": arrow_table(PEOPLE > 3),
+    "arrow null": arrow_table(pa.nulls(400)),
+    "arrow binary": arrow_table(pa.array([b"a"] * 400)),
+    "arrow list": arrow_table(pa.array([[1]] * 400)),
+    "arrow float dictionary": arrow_table(pa.array(PEOPLE / 2).dictionary_encode()),
+}
+
+
+@pytest.mark.parametrize("kind", IDENTIFIERS_REFUSED)
+def test_identifiers_are_refused_by_type(kind):
+    table = IDENTIFIERS_REFUSED[kind]
+    for function in (check_schema, read_columns):
+        with pytest.raises(TypeError, match=r"column 'id' of type .* (cannot identify|is neither)") as caught:
+            function(table, **COLUMNS)
+        assert "convert it to integers" in str(caught.value)
+
+
+TIMES_REFUSED = {
+    "numpy float": numpy_table(PEOPLE, PEOPLE / 10),
+    "numpy text": numpy_table(PEOPLE, TIMES.astype(str)),
+    "numpy objects": numpy_table(PEOPLE, TIMES.astype(object)),
+    "numpy duration": numpy_table(PEOPLE, TIMES - TIMES[0]),
+    "numpy bool": numpy_table(PEOPLE, PEOPLE > 3),
+    "pandas float": pandas_table(PEOPLE, PEOPLE / 10),
+    "pandas text": pandas_table(PEOPLE, TIMES.astype(str)),
+    "pandas objects": pandas_table(PEOPLE, pd.Series(TIMES, dtype=object)),
+    "pandas period": pandas_table(PEOPLE, pd.Series(TIMES).dt.to_period("D")),
+    "pandas duration": pandas_table(PEOPLE, TIMES - TIMES[0]),
+    "polars text": polars_table(PEOPLE, TIMES.astype(str).tolist()),
+    "polars float": polars_table(PEOPLE, PEOPLE / 10),
+    "polars duration": polars_table(PEOPLE, (TIMES - TIMES[0]).astype("m8[ms]")),
+    "polars time": polars_table(PEOPLE, [dt.time(1)] * 400),
+    "arrow float": arrow_table(PEOPLE, PEOPLE / 10),
+    "arrow time": arrow_table(PEOPLE, pa.array([1] * 400, pa.time64("us"))),
+    "arrow text": arrow_table(PEOPLE, TIMES.astype(str)),
+}
+
+
+@pytest.mark.parametrize("kind", TIMES_REFUSED)
+def test_times_are_refused_by_type(kind):
+    for function in (check_schema, read_columns):
+        with pytest.raises(TypeError, match=r"column 'time' of type .* (does not hold times|is neither)"):
+            function(TIMES_REFUSED[kind], **COLUMNS)
+
+
+# Case B13 (a): which clock a naive time shows is never assumed.
+@pytest.mark.parametrize("table", [numpy_table, pandas_table, polars_table, arrow_table])
+def test_naive_times_need_a_zone(table):
+    with pytest.raises(TypeError, match="zone='UTC'"):
+        count(table(PEOPLE), TimeGrid(size=40, start="2013-01-01T00:00Z", step="1h"))
+
+
+@pytest.mark.parametrize("table", [numpy_table, pandas_table, polars_table, arrow_table])
+def test_columns_are_found_by_name(table):
+    for function in (check_schema, read_columns):
+        with pytest.raises(ValueError, match=r"column 'nobody' is missing; the table has \['id', 'time'\]"):
+            function(table(PEOPLE), identifier="nobody", time="time")
+    check_schema(table(PEOPLE), **COLUMNS)
+
+
+def test_ambiguous_columns_are_refused():
+    twice = pd.concat([pandas_table(PEOPLE), pandas_table(PEOPLE)], axis=1)
+    both = pa.Table.from_arrays([pa.array(PEOPLE)] * 2 + [pa.array(TIMES)], ["id", "id", "time"])
+    for table in (twice, both):
+        with pytest.raises(ValueError, match="is there 2 times"):
+            check_schema(table, **COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("table", "error", "message"),
+    [
+        ({"id": PEOPLE, "time": TIMES[1:]}, ValueError, "equally long"),
+        ({"id": PEOPLE.tolist(), "time": TIMES}, TypeError, "one-dimensional NumPy array"),
+        ({"id": PEOPLE[:, None], "time": TIMES}, TypeError, "one-dimensional NumPy array"),
+        ([1, 2, 3], TypeError, "list is not known"),
+        (None, TypeError, "NoneType is not known"),
+        (np.zeros((2, 2)), TypeError, "ndarray is not known"),
+        (pa.table({"id": [1], "time": [1]}).to_reader(), TypeError, "only once"),
+    ],
+)
+def test_what_is_no_table_is_refused(table, error, message):
+    for function in (check_schema, read_columns):
+        with pytest.raises(error, match=message):
+            function(table, **COLUMNS)
+
+
+def test_other_columns_are_ignored():
+    extra = {"n": [object()] * 2}
+    frame = pd.DataFrame({"id": [1, 2], "time": TIMES[:2]} | extra)
+    polars = polars_table([1, 2], TIMES[:2]).with_columns(pl.Series("n", extra["n"], dtype=pl.Object))
+    assert sum(count(frame)) == sum(count(polars)) == sum(count({"id": np.arange(2), "time": TIMES[:2]} | extra))
+
+
+def test_checking_reads_no_rows():
+    def bomb(batch):
+        raise AssertionError("read")
+
+    frame = polars_table([1], TIMES[:1]).lazy().map_batches(bomb)
+    check_schema(frame, **COLUMNS)
+    objects = pandas_table(pd.Series([object()] * 400))
+    check_schema(objects, **COLUMNS)
+
+
+def test_zero_rows_of_every_kind():
+    for make in (*INTEGERS.values(), *TEXT.values()):
+        table = make()
+        if hasattr(table, "iloc"):
+            table = table.iloc[:0]
+        elif isinstance(table, dict):
+            table = {name: column[:0] for name, column in table.items()}
+        elif hasattr(table, "slice"):
+            table = table.slice(0, 0)
+        else:
+            continue
+        assert count(table) == [0] * 40
+
+
+def test_labels_choose_rows():
+    labels = Labels(codes=np.array([0, 1, 0]), names=["a", "b"])
+    assert labels[np.array([True, False, True])].codes.tolist() == [0, 0]
+    assert len(labels) == 3
+
+
+def test_optional_libraries_are_not_imported():
+    code = (
+        "import sys, numpy as np\n"
+        "for name in ('pandas', 'polars', 'pyarrow'): sys.modules[name] = None\n"
+        "from opendp_timeseries.counting.tables import read_columns, check_schema\n"
+        "table = {'id': np.array(['a']), 'time': np.array([0])}\n"
+        "check_schema(table, identifier='id', time='time'); read_columns(table, identifier='id', time='time')\n"
+        "class Stream:\n"
+        "    def __arrow_c_stream__(self, requested_schema=None): raise AssertionError\n"
+        "try: check_schema(Stream(), identifier='id', time='time')\n"
+        "except TypeError as error: assert 'pip install' in str(error), error\n"
+        "else: raise AssertionError\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("kind", ["lazy frame", "stream"])
+def test_a_table_that_fails_as_it_is_read_quotes_nothing(kind):
+    pl, pa = pytest.importorskip("polars"), pytest.importorskip("pyarrow")
+    frame = pl.LazyFrame({"id": ["SECRET", "2"], "time": [1, 2]})
+    table = frame.with_columns(pl.col("id").cast(pl.Int64))
+    if kind == "stream":
+        schema = pa.schema({"id": pa.int64(), "time": pa.int64()})
+
+        class Failing:
+            def __arrow_c_stream__(self, requested_schema=None):
+                def batches():
+                    yield pa.record_batch({"id": pa.array([1]), "time": pa.array([1])})
+                    raise ValueError("SECRET")
+
+                return pa.RecordBatchReader.from_batches(schema, batches()).__arrow_c_stream__()
+
+        table = Failing()
+    check_schema(table, identifier="id", time="time")
+    with pytest.raises(TypeError, match="its own query or stream failed") as refused:
+        read_columns(table, identifier="id", time="time")
+    error = refused.value
+    assert error.__cause__ is None
+    assert error.__context__ is None
+    assert "SECRET" not in "".join(traceback.format_exception(error))

@@ -1,0 +1,65 @@
+"""The synthetic series is the paper's, at every frequency of its figures."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from opendp_timeseries.koga2022.datasets import synth
+
+FREQUENCIES = [1, 1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64]
+
+
+@pytest.mark.parametrize("frequency", FREQUENCIES)
+def test_every_step_is_the_printed_formula(frequency: float) -> None:
+    series = synth(frequency)
+    stride = round(1 / frequency)
+    times = range(0, 10_000, stride)
+    expected = [200 * math.sin(0.01 * t) + 500 + 0.1 * t for t in times]
+    assert series.size == len(expected)
+    assert series.noiseless == pytest.approx(expected, abs=1e-9)
+    assert series.signal.dtype == np.int64
+    assert np.abs(series.signal - series.noiseless).max() <= 0.5
+    assert series.participation_cap == 100
+
+
+def test_lower_frequencies_are_subsequences() -> None:
+    full = synth(1)
+    for frequency in FREQUENCIES:
+        assert np.array_equal(synth(frequency).signal, full.signal[:: round(1 / frequency)])
+
+
+# 1 - log(f)/4 by hand: one quarter a halving for base 2, ln 2 / 4 for base e, log10 2 / 4 for base 10.
+@pytest.mark.parametrize(("base", "quarter"), [(2, 0.25), (math.e, 0.17328679514), (10, 0.07525749892)])
+def test_settings_of_each_frequency(base: float, quarter: float) -> None:
+    for halvings, frequency in enumerate(FREQUENCIES):
+        series = synth(frequency, logarithm_base=base)
+        assert series.sampling_probability == pytest.approx(0.1 * (1 + halvings * quarter), rel=1e-9)
+        assert series.kernel_std == pytest.approx(10 / (1 + halvings * quarter), rel=1e-9)
+
+
+def test_observation_noise() -> None:
+    """False alarms: the mean and the standard deviation of 10,000 normal draws, 6 standard errors each."""
+    series = synth(1, True, rng=np.random.default_rng(20220104))
+    noise = (series.signal - series.noiseless) / 100
+    assert abs(noise.mean()) < 6 / math.sqrt(10_000)
+    assert abs(noise.std() - 1) < 6 / math.sqrt(20_000)
+    assert np.array_equal(series.noiseless, synth(1).noiseless)
+    again = synth(1, True, rng=np.random.default_rng(20220104))
+    assert np.array_equal(series.signal, again.signal)
+
+
+def test_refusals() -> None:
+    with pytest.raises(TypeError, match="rng must be given"):
+        synth(1, True)
+    with pytest.raises(ValueError, match=r"frequency \(16\).*less than 16"):
+        synth(16)
+    with pytest.raises(ValueError, match="at most 1"):
+        synth(2.0**-37)
+    with pytest.raises(ValueError, match="frequency"):
+        synth(0)
+    with pytest.raises(ValueError, match="logarithm_base"):
+        synth(1, logarithm_base=1)
+    assert synth(2.0**-36).sampling_probability == 1.0

@@ -1,0 +1,110 @@
+"""A series: immutable, says what its standard error covers, and counts as an array."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from opendp_timeseries import Release
+from opendp_timeseries.reconstruction.interpolate import interpolated_series
+from opendp_timeseries.reconstruction.series import Series
+
+RELEASE = Release(steps=[2, 7], values=[4.0, 9.0], size=10, scale=3.0, sampling_probability=0.3)
+
+
+def series(**change):
+    parts = {
+        "release": RELEASE,
+        "values": np.arange(10.0),
+        "standard_error": np.ones(10),
+        "error_covers": "noise",
+        "model": "a test",
+    }
+    return Series(**parts | change)
+
+
+def test_standard_error_of_linear_interpolation():
+    # Case 42 of the field cases: σ at kept steps and beyond them, σ/√2 at a midpoint, the weights' root of
+    # squares in between.
+    error = interpolated_series(RELEASE).standard_error
+    weight = np.array([0, 0, 0, 0.2, 0.4, 0.6, 0.8, 1, 1, 1])
+    assert np.allclose(error, 3.0 * np.hypot(weight, 1 - weight), rtol=1e-9)
+    middle = Release(steps=[0, 2], values=[4.0, 9.0], size=3, scale=3.0, sampling_probability=0.3)
+    assert interpolated_series(middle).standard_error[1] == pytest.approx(3.0 / np.sqrt(2), rel=1e-9)
+
+
+def test_standard_error_of_nearest_is_the_noise():
+    assert np.allclose(interpolated_series(RELEASE, "nearest").standard_error, 3.0, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["linear", "nearest", "pchip"])
+def test_standard_error_is_the_spread_of_repeated_noise(kind):
+    # Small noise on a monotone signal, where PCHIP is smooth in its values: 4,000 draws, so each of the 60
+    # relative errors has standard deviation 1/√8000 = 0.011; 0.08 is beyond 7 of them, false alarm below 1e-9.
+    rng = np.random.default_rng(0)
+    kept = np.flatnonzero(rng.random(60) < 0.2)
+    signal = kept**1.5
+    errors = np.zeros((4000, 60))
+    for i in range(4000):
+        noisy = Release(
+            steps=kept,
+            values=signal + rng.normal(0, 1e-3, len(kept)),
+            size=60,
+            scale=1e-3,
+            sampling_probability=0.2,
+        )
+        errors[i] = np.asarray(interpolated_series(noisy, kind) if i == 0 else _values(noisy, kind))
+    exact = dataclasses.replace(noisy, values=signal)
+    claimed = interpolated_series(exact, kind).standard_error
+    assert np.allclose(errors.std(axis=0), claimed, rtol=0.08)
+
+
+def _values(release, kind):
+    from opendp_timeseries import interpolated
+
+    return interpolated(release, kind)
+
+
+@pytest.mark.parametrize(("steps", "error"), [([], 0.0), ([4], 3.0)])
+def test_standard_error_with_few_kept_steps(steps, error):
+    few = Release(steps=steps, values=[9.0] * len(steps), size=6, scale=3.0, sampling_probability=0.3)
+    assert np.allclose(interpolated_series(few, "pchip").standard_error, error, rtol=1e-9)
+
+
+def test_clipping_does_not_shrink_the_standard_error():
+    negative = dataclasses.replace(RELEASE, values=[-50.0, -60.0])
+    clipped = interpolated_series(negative, clip_at_zero=True)
+    assert np.all(clipped.values == 0)
+    assert np.array_equal(clipped.standard_error, interpolated_series(negative).standard_error)
+
+
+def test_sampled_steps_are_marked():
+    assert np.flatnonzero(series().sampled).tolist() == [2, 7]
+
+
+def test_intervals_are_normal():
+    low, high = series().interval(0.95)
+    assert np.allclose(high - series().values, 1.959964, atol=1e-6)
+    assert np.allclose(low + high, 2 * series().values)
+    with pytest.raises(ValueError, match=r"confidence \(1.0\) must be less than 1"):
+        series().interval(1)
+
+
+def test_it_counts_as_an_array():
+    assert np.asarray(series()).tolist() == list(range(10))
+    assert np.mean(series()) == 4.5
+    assert len(series()) == 10
+    assert np.asarray(series(), dtype=np.float32).dtype == np.float32
+
+
+def test_it_cannot_be_changed():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        series().model = "another"
+    with pytest.raises(ValueError, match="read-only"):
+        series().values[0] = 1.0
+
+
+def test_arrays_of_another_size_are_refused():
+    with pytest.raises(ValueError, match=r"standard_error \(shape \(9,\)\) must have the release's size \(10\)"):
+        series(standard_error=np.ones(9))
+    assert repr(series()) == "Series(10 steps by a test; standard error of the noise)"
