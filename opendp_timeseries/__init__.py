@@ -6,7 +6,7 @@ available to OpenDP's ``Context.query()``.
 """
 
 from opendp_timeseries._opendp import register as _register
-from opendp_timeseries.accounting.influence import Influence, Majorant
+from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.context import compositor, split_budget
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.kernels import (
@@ -25,6 +25,7 @@ from opendp_timeseries.koga2022.fourier import (
 )
 from opendp_timeseries.measurements.conversions import make_renyiDP_to_approxDP, make_zCDP_to_renyiDP
 from opendp_timeseries.measurements.subsampled_gaussian import (
+    least_scale,
     make_subsampled_gaussian,
     then_subsampled_gaussian,
 )
@@ -32,7 +33,7 @@ from opendp_timeseries.planning import noise_by_cap, plan
 from opendp_timeseries.reconstruction.interpolate import interpolate, interpolated, interpolated_series
 from opendp_timeseries.reconstruction.series import Series
 from opendp_timeseries.reconstruction.smooth import smooth, smoothed
-from opendp_timeseries.record import ReleaseRecord
+from opendp_timeseries.record import ReleaseRecord, read_records, write_records
 from opendp_timeseries.release import Release
 from opendp_timeseries.spaces import count_signal_domain, event_log_domain, influence_distance
 from opendp_timeseries.transformations.assume_participation import (
@@ -62,7 +63,6 @@ __all__ = [  # in the order of the pipeline
     "count_signal_domain",
     "influence_distance",
     "Influence",
-    "Majorant",
     "make_participation_count",
     "then_participation_count",
     "make_participation_histogram",
@@ -86,6 +86,7 @@ __all__ = [  # in the order of the pipeline
     "then_repeat",
     "make_subsampled_gaussian",
     "then_subsampled_gaussian",
+    "least_scale",
     "Release",
     "interpolate",
     "interpolated",
@@ -94,6 +95,8 @@ __all__ = [  # in the order of the pipeline
     "smoothed",
     "Series",
     "ReleaseRecord",
+    "read_records",
+    "write_records",
     "plan",
     "noise_by_cap",
     "make_zCDP_to_renyiDP",

@@ -1,4 +1,7 @@
-"""A Context whose shares always add up, and whose queries say which part of the budget does not fit.
+"""A Context whose shares always add up, and whose queries account exactly for what they release.
+
+In it, ``query.subsampled_gaussian(sampling_probability=…)`` uses the query's own share: of (ε, δ) by the exact privacy
+profile at its δ, of (ρ, δ) by approximate zCDP with δ for its failure probability.
 
 OpenDP 0.16 cannot split some budgets of the form (ε, δ) or (ρ, δ): the sum of, say, 20 equal shares of (0.1, 1e-6)
 rounds above one part and below the other, and pairs that are neither above nor below are an error. And a query
@@ -13,12 +16,13 @@ from typing import Any
 
 import numpy as np
 import opendp.prelude as dp
-from opendp.context import PartialChain, Query
+from opendp.context import PartialChain
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.rounding import down_fraction
+from opendp_timeseries.measurements.subsampled_gaussian import least_scale_at
 
-__all__ = ["compositor", "split_budget"]
+__all__ = ["Context", "Query", "compositor", "split_budget"]
 
 #: What is left unspent so that sums of up to a million rounded shares stay within the whole.
 _KEPT_BACK = 1 - Fraction(1, 2**30)
@@ -53,20 +57,26 @@ def split_budget(loss: Loss, parts: int | Sequence[float]) -> list[Loss]:
 def compositor(
     data: Any,
     *,
-    domain: dp.Domain,
+    domain: dp.Domain | None = None,
     privacy_unit: tuple[dp.Metric, Any],
     privacy_loss: tuple[dp.Measure, Any],
     split_evenly_over: int | None = None,
     split_by_weights: Sequence[float] | None = None,
-) -> dp.Context:
-    """Return a Context like ``dp.Context.compositor``'s, for any number of shares and with checked queries.
+    margins: Sequence[Any] = (),
+) -> Context:
+    """Return a Context like ``dp.Context.compositor``'s, for any number of shares and with exact accounting.
+
+    In it, ``subsampled_gaussian(sampling_probability=…)`` spends the query's own share: see
+    :meth:`Query.subsampled_gaussian`.
 
     :param data: the private data; nothing of it is read here.
-    :param domain: domain of the data, such as :func:`~opendp_timeseries.event_log_domain`.
+    :param domain: domain of the data, such as :func:`~opendp_timeseries.event_log_domain`; of a Polars LazyFrame it may
+        be left out, and OpenDP takes the columns and types of the frame for public.
     :param privacy_unit: metric and distance, such as ``(dp.symmetric_distance(), 1)``: one individual.
     :param privacy_loss: measure and loss, such as ``dp.loss_of(epsilon=1.0, delta=1e-6)``.
     :param split_evenly_over: number of equal shares.
     :param split_by_weights: weights of unequal shares. Give one of the two.
+    :param margins: of a LazyFrame, OpenDP's descriptors of grouped data.
     :raises ValueError: if not exactly one of the two is given. Queries raise it, before any scale is told, if
         their failure probability or delta exceeds their share.
 
@@ -82,6 +92,8 @@ def compositor(
     >>> query.subsampled_gaussian(sampling_probability=0.5, failure_probability=0.1).param()
     Traceback (most recent call last):
     ValueError: delta (0.03125... at these settings, ...
+    >>> query.subsampled_gaussian(sampling_probability=0.5).release()
+    Release(... of 10 steps kept with probability 0.5, noise scale 22.3607)
     """
     if (split_evenly_over is None) == (split_by_weights is None):
         raise ValueError("give one of split_evenly_over and split_by_weights")
@@ -89,37 +101,96 @@ def compositor(
     for name, pair in (("privacy_unit", privacy_unit), ("privacy_loss", privacy_loss)):
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise TypeError(f"{name} ({pair!r}) must be a pair, as of dp.unit_of(…) and dp.loss_of(…)")
+    if domain is None:
+        domain = dp.domain_of(data, infer=True)
+    for margin in margins:
+        domain = dp.with_margin(domain, margin)
     metric, d_in = privacy_unit
     if isinstance(d_in, np.generic):
         d_in = d_in.item()  # OpenDP takes Python numbers only
     measure, d_out = privacy_loss
     d_mids: Any = split_budget(d_out, parts)  # type: ignore[arg-type]
     accountant = dp.c.make_adaptive_composition(domain, metric, measure, d_in=d_in, d_mids=d_mids)
-    return _Context(accountant, accountant(data), d_in=d_in, d_mids=d_mids)
+    return Context(accountant, accountant(data), d_in=d_in, d_mids=d_mids)
 
 
-class _Context(dp.Context):
+class Context(dp.Context):
+    """An OpenDP Context whose queries account exactly for what this package releases."""
+
     def query(self, **kwargs: Any) -> Any:
+        """Start a query on the next share; of a Polars LazyFrame, OpenDP's own, which knows no plugins."""
         query = super().query(**kwargs)
-        # Polars data has queries of another class, which know no plugins.
-        if type(query) is not Query:
-            return query
-        return _Query(
-            query._chain,
-            query._output_measure,
-            query._d_in,
-            query._d_out,
-            query._context,
-            query._wrap_release,
-        )
+        return _exact(query) if type(query) is dp.Query else query
+
+    def log_query(self, **kwargs: Any) -> Query:
+        """Start a query on the next share whose data are an event log: of a LazyFrame too."""
+        query: Any = super().query(**kwargs)
+        return _exact(query if type(query) is dp.Query else query._query)
 
 
-class _Query(Query):
-    def new_with(self, *, chain: Any, wrap_release: Any = None) -> _Query:
-        release = wrap_release or self._wrap_release
-        return _Query(chain, self._output_measure, self._d_in, self._d_out, self._context, release)
+def _exact(query: dp.Query) -> Query:
+    loss = query._output_measure, query._d_in, query._d_out
+    return Query(query._chain, *loss, query._context, query._wrap_release)
+
+
+def _nested(answer: Any) -> Any:
+    """Return a Context of a nested compositor as one of this module; anything else as it is."""
+    if type(answer) is not dp.Context:
+        return answer
+    queryable: Any = answer.queryable
+    return Context(answer.accountant, queryable, answer.d_in, answer.d_mids, answer.d_out, answer.query_space)
+
+
+class Query(dp.Query):
+    """An OpenDP query in which a subsampled Gaussian spends the query's share, and not less."""
+
+    def new_with(self, *, chain: Any, wrap_release: Any = None) -> Query:
+        """Return this query with another chain."""
+        release = self._wrap_release if wrap_release is None else lambda answer: _nested(wrap_release(answer))
+        return Query(chain, self._output_measure, self._d_in, self._d_out, self._context, release)
+
+    def subsampled_gaussian(self, *args: Any, **options: Any) -> Any:
+        """Add the subsampled Gaussian within this query's share, see :func:`.make_subsampled_gaussian`.
+
+        What is left out is chosen for you: the least scale, and the view of the loss that the budget is in. That is the
+        exact profile at the δ of an (ε, δ) share, or approximate zCDP with the δ of a (ρ, δ) share for its failure
+        probability.
+
+        :raises ValueError: for a budget without δ, or a share that is spent.
+        """
+        make = self.__getattr__("subsampled_gaussian")
+        if {"output_measure", "failure_probability", "delta"} & options.keys():
+            return make(*args, **options)
+        budget = str(self._output_measure.type)
+        if budget not in ("Approximate<MaxDivergence>", "Approximate<ZeroConcentratedDivergence>"):
+            raise ValueError(
+                f"a budget in {self._output_measure} leaves no room for sampling, which always has some δ; give the"
+                " Context dp.loss_of(epsilon=…, delta=…), or (ρ, δ)"
+            )
+        share: Any = self._d_out
+        first, delta = share
+        name = "failure_probability" if "ZeroConcentrated" in budget else "delta"
+        if not 0 < delta < 1 or not first > 0:
+            raise ValueError(f"its share ({first!r}, {delta!r}) leaves nothing to spend; split the budget anew")
+        options[name] = delta
+        if args or "scale" in options or name != "delta" or isinstance(self._chain, PartialChain):
+            return make(*args, **options)
+        # OpenDP's own search would find the same scale, asking the map some hundred times.
+        chain: Any = self._chain
+        domain, metric = chain if isinstance(chain, tuple) else chain.output_space
+        d_in = self._d_in if isinstance(chain, tuple) else chain.map(self._d_in)
+        probability = options.get("sampling_probability", check.REQUIRED)
+        scale = least_scale_at(domain, metric, d_in, first, delta, probability)
+        if scale == 0:
+            raise ValueError(
+                f"sampling_probability ({probability}) keeps no step, or nobody is counted: nothing would be released"
+            )
+        query: Any = make(scale, **options)
+        query._chain.param = scale
+        return query
 
     def resolve(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the measurement, after a check that its δ fits the share."""
         self._check_delta()
         return super().resolve(*args, **kwargs)
 

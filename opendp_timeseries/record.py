@@ -1,193 +1,159 @@
-"""One document for a release: its values, how it was made, and its guarantee, which a reader can recompute."""
+"""One document for a release: its values, how it was made, and its guarantee, which a reader can recompute.
+
+A record is made from what ran (``release.record()``), never typed. It needs no data and no OpenDP to be verified:
+the caps, filters, sampling and noise that it states give the loss again.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-import opendp.prelude as dp
+from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting.laws import binomial_tail
+from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import printed_up as up
-from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.kernels import Kernel
-from opendp_timeseries.measurements.subsampled_gaussian import then_subsampled_gaussian
-from opendp_timeseries.reconstruction.series import Series
-from opendp_timeseries.release import Release
-from opendp_timeseries.spaces import count_signal_domain, individuals_replaced
-from opendp_timeseries.transformations.assume_participation import then_assume_participation
-from opendp_timeseries.transformations.circulant_filter import then_circulant_filter
+from opendp_timeseries.accounting.subsampled import extremal_law
+from opendp_timeseries.provenance import Provenance, fields_of
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+__all__ = ["MEASURES", "Accounting", "ReleaseRecord", "frozen_row", "read_records", "write_records"]
 
-__all__ = ["ReleaseRecord"]
-
-_FORMAT: Final = "opendp_timeseries release record, version 1"
+_FORMAT: Final = "opendp_timeseries release record, version 2"
+_FORMAT_OF_MANY: Final = "opendp_timeseries release records, version 2"
 #: A recomputed loss may differ in the last digits between machines.
 _TOLERANCE: Final = 1e-9
+#: A number of kept steps that is less probable than this was not drawn as the record says.
+_IMPROBABLE: Final = 1e-12
 #: Where curves are written down.
 _ORDERS: Final = (1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 _EPSILONS: Final = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
-#: The measures of the subsampled Gaussian: their name in a record, and how each is made.
-_MEASURES: Final[dict[str, Callable[[], dp.Measure]]] = {
-    "approximate zero-concentrated divergence": lambda: dp.approximate(dp.zero_concentrated_divergence()),
-    "approximate max divergence": lambda: dp.approximate(dp.max_divergence()),
-    "Rényi divergence": dp.renyi_divergence,
-    "smoothed max divergence": dp.smoothed_max_divergence,
-}
-_METRICS: Final[dict[str, Callable[[], dp.Metric]]] = {
-    "individuals added or removed": dp.symmetric_distance,
-    "individuals replaced": dp.change_one_distance,
+#: OpenDP's names of the measures of loss, and their names here.
+MEASURES: Final = {
+    "Approximate<ZeroConcentratedDivergence>": "approximate zero-concentrated divergence",
+    "Approximate<MaxDivergence>": "approximate max divergence",
+    "RenyiDivergence": "Rényi divergence",
+    "SmoothedMaxDivergence": "smoothed max divergence",
 }
 
+Loss = tuple[tuple[float, float], ...]
 
-@dataclass(frozen=True, kw_only=True)
+
+class Accounting(NamedTuple):
+    """Which view of its loss a measurement states.
+
+    :param measure: one of the names in :data:`MEASURES`.
+    :param failure_probability: δ′, of approximate zCDP alone.
+    :param delta: δ, of the approximate max divergence alone.
+    """
+
+    measure: str
+    failure_probability: float | None = None
+    delta: float | None = None
+
+    def points(self, loss: PrivacyLoss) -> Loss:
+        """Return the loss as points: one ``(ρ, δ′)`` or ``(ε, δ)``, or several ``(α, ε)`` or ``(ε, δ)`` of a curve."""
+        if self.failure_probability is not None:
+            return (loss.zero_concentrated(self.failure_probability),)
+        if self.delta is not None:
+            return (loss.epsilon_delta(self.delta),)
+        if self.measure == MEASURES["RenyiDivergence"]:
+            return tuple((order, loss.renyi(order)) for order in _ORDERS)
+        return tuple((epsilon, loss.delta(epsilon)) for epsilon in _EPSILONS)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ReleaseRecord:
     """A release with everything public about how it was made. All of it may be published.
 
-    Made by :meth:`of`, written by :meth:`to_json`, read back by :meth:`from_json`, and checked by :meth:`verify`.
+    Made by :meth:`Release.record <opendp_timeseries.Release.record>`, written by :meth:`to_json`, read back by
+    :meth:`from_json`, and checked by :meth:`verify`.
 
-    :param release: the noisy values.
-    :param grid: the grid of the count.
-    :param participation_cap: ``I``, most steps in which one individual is counted.
-    :param step_cap: ``M``, most events of one individual in one step.
-    :param caps_enforced: whether the count enforced the caps, or they were assumed of a count made elsewhere.
-    :param kernels: the filters between count and noise, in order.
-    :param neighbours: ``"individuals added or removed"`` or ``"individuals replaced"``.
-    :param individuals: how many of them the guarantee is for.
-    :param measure: name of the measure of loss.
-    :param failure_probability: δ′, of approximate zCDP.
-    :param delta: δ, of the approximate max divergence.
-    :param loss: the stated loss, as points of a curve or as one point: see :meth:`of`.
+    :param steps: kept steps, ascending, int64.
+    :param values: noisy values at the kept steps, float64.
+    :param scale: standard deviation σ of the noise.
+    :param sampling_probability: probability with which each step was kept.
+    :param provenance: how the signal was made.
+    :param accounting: which view of the loss is stated.
+    :param individuals: how many individuals the guarantee is for.
+    :param loss: the stated loss, see :meth:`Accounting.points`.
     :param versions: of the software that computed it.
     """
 
-    release: Release
-    grid: TimeGrid
-    participation_cap: int
-    step_cap: int
-    caps_enforced: bool
-    kernels: tuple[Kernel, ...]
-    neighbours: str
-    individuals: int
-    measure: str
-    failure_probability: float | None
-    delta: float | None
-    loss: tuple[tuple[float, float], ...]
+    steps: NDArray[np.int64]
+    values: NDArray[np.float64]
+    scale: float
+    sampling_probability: float
+    provenance: Provenance
+    accounting: Accounting
+    individuals: int = 1
+    loss: Loss = ()
     versions: Mapping[str, str]
 
     def __post_init__(self) -> None:
-        for name in ("participation_cap", "step_cap", "individuals"):
-            object.__setattr__(self, name, check.integer(name, getattr(self, name), minimum=1))
-        if self.measure not in _MEASURES or self.neighbours not in _METRICS:
-            raise ValueError(f"measure ({self.measure}) and neighbours ({self.neighbours}) must be known ones")
+        set_field = object.__setattr__
+        set_field(self, "steps", frozen_row("steps", self.steps, np.int64))
+        set_field(self, "values", frozen_row("values", self.values, np.float64))
+        set_field(self, "scale", check.real("scale", self.scale, minimum=0.0))
+        set_field(self, "sampling_probability", check.probability("sampling_probability", self.sampling_probability))
+        set_field(self, "individuals", check.integer("individuals", self.individuals, minimum=1))
+        check_kept(self.steps, self.values, self.provenance.size)
 
     @classmethod
-    def of(
-        cls,
-        release: Release,
-        *,
-        grid: TimeGrid,
-        participation_cap: int,
-        step_cap: int = 1,
-        caps_enforced: bool = True,
-        kernels: Sequence[Kernel] = (),
-        input_metric: dp.Metric | None = None,
-        individuals: int = 1,
-        output_measure: dp.Measure | None = None,
-        failure_probability: float | None = None,
-        delta: float | None = None,
-    ) -> ReleaseRecord:
-        """Record a release, with the loss that the privacy map gives at its scale and sampling probability.
+    def of(cls, *, individuals: int = 1, **made: Any) -> ReleaseRecord:
+        """Record what ran, with the loss that follows from it; see :meth:`Release.record` for how to call it."""
+        blank = cls(individuals=individuals, versions=_versions(), **made)
+        return cls(individuals=individuals, versions=blank.versions, loss=blank._recomputed(), **made)
 
-        The loss is ``(ρ, δ′)`` in approximate zCDP, ``(ε, δ)`` in the approximate max divergence, points
-        ``(α, ε)`` of a Rényi curve, or points ``(ε, δ)`` of a privacy profile.
+    @property
+    def size(self) -> int:
+        """Number of entries of the signal: steps of the grid, times the series of a panel."""
+        return self.provenance.size
 
-        :param release: what :func:`~opendp_timeseries.make_subsampled_gaussian` returned.
-        :param input_metric: ``dp.symmetric_distance()`` (default) or ``dp.change_one_distance()``.
-        :param output_measure: as of the measurement, whose other parameters carry the same names here.
-        :raises TypeError: for a wrong metric or measure.
-        :raises ValueError: if the parts do not fit together, or the release has no noise.
-
-        >>> import opendp.prelude as dp
-        >>> from opendp_timeseries import Release, TimeGrid
-        >>> dp.enable_features("contrib", "honest-but-curious")
-        >>> release = Release(steps=[2, 7], values=[9.0, 4.0], size=10, scale=2.0, sampling_probability=0.1)
-        >>> record = ReleaseRecord.of(
-        ...     release, grid=TimeGrid(size=10), participation_cap=10, failure_probability=1e-4)
-        >>> ReleaseRecord.from_json(record.to_json()).verify()
-        ((0.75..., 9.12...e-06),)
-        """
-        metric = dp.symmetric_distance() if input_metric is None else input_metric
-        measure = dp.approximate(dp.zero_concentrated_divergence()) if output_measure is None else output_measure
-        names = [name for name, make in _MEASURES.items() if str(make().type) == str(measure.type)]
-        if not names:
-            raise TypeError(f"output_measure ({measure}) is not one of {', '.join(_MEASURES)}")
-        parts: dict[str, Any] = {
-            "release": release,
-            "grid": grid,
-            "participation_cap": participation_cap,
-            "step_cap": step_cap,
-            "caps_enforced": bool(caps_enforced),
-            "kernels": tuple(kernels),
-            "neighbours": list(_METRICS)[individuals_replaced(metric)],
-            "individuals": individuals,
-            "measure": names[0],
-            "failure_probability": failure_probability,
-            "delta": delta,
-            "versions": _versions(),
-        }
-        return cls(loss=cls(loss=(), **parts)._recomputed(), **parts)
-
-    def verify(self) -> tuple[tuple[float, float], ...]:
-        """Recompute the loss from what the record says, and return it: caps, filters, sampling and noise.
+    def verify(self) -> Loss:
+        """Recompute the loss from what the record says of caps, filters, sampling and noise, and return it.
 
         What no record can show is that the values came from this mechanism, or that the caps were enforced.
 
-        :raises ValueError: if the parts do not fit together, or the loss that is stated is less than the loss
-            recomputed (by more than a part in 10⁹, which is rounding).
+        :raises ValueError: if the loss that is stated is less than the loss recomputed (by more than a part in 10⁹,
+            which is rounding), or so many kept steps have a probability below 1e-12.
         """
         recomputed = self._recomputed()
         if len(self.loss) != len(recomputed):
-            raise ValueError(f"loss ({len(self.loss)} points) must have {len(recomputed)} points in {self.measure}")
+            raise ValueError(
+                f"loss ({len(self.loss)} points) must have {len(recomputed)} points in {self.accounting.measure}"
+            )
         for stated, right in zip(self.loss, recomputed, strict=True):
-            # Written so that NaN is found out. Of a curve, the first number says where and is no claim.
+            # Phrased so that NaN fails. Of a curve, the first number says where and is no claim.
             covered = all(s >= r * (1 - _TOLERANCE) for s, r in zip(stated, right, strict=True))
             if not covered or (len(recomputed) > 1 and stated[0] != right[0]):
                 raise ValueError(f"loss ({stated}) is stated, but the record's own parameters give {right}")
         return recomputed
 
-    def _recomputed(self) -> tuple[tuple[float, float], ...]:
-        if self.grid.size != self.release.size:
-            raise ValueError(f"grid ({self.grid.size} steps) must have the release's size ({self.release.size})")
-        if self.release.scale == 0:
+    def _recomputed(self) -> Loss:
+        if self.scale == 0:
             raise ValueError("scale (0.0) is no noise: there is no guarantee to record")
-        # The map of an enforced count is that of an assumed one: both follow from the caps alone.
-        signal = (count_signal_domain(self.release.size), _METRICS[self.neighbours]()) >> then_assume_participation(
-            participation_cap=self.participation_cap, step_cap=self.step_cap
-        )
-        smooth = reduce(lambda chain, kernel: chain >> then_circulant_filter(kernel), self.kernels, signal)
-        chain = smooth >> then_subsampled_gaussian(
-            self.release.scale,
-            sampling_probability=self.release.sampling_probability,
-            output_measure=_MEASURES[self.measure](),
-            failure_probability=self.failure_probability,
-            delta=self.delta,
-        )
-        loss = chain.map(self.individuals)
-        if self.measure == "Rényi divergence":
-            return tuple((order, loss(order)) for order in _ORDERS)
-        if self.measure == "smoothed max divergence":
-            return tuple((epsilon, loss.delta(epsilon)) for epsilon in _EPSILONS)
-        return ((float(loss[0]), float(loss[1])),)
+        kept, size, p = len(self.steps), self.size, self.sampling_probability
+        at_least = binomial_tail(kept - 1, size, p) if kept > 0 else 1.0
+        at_most = binomial_tail(size - kept - 1, size, 1 - p) if kept < size else 1.0
+        if (p == 0 and kept > 0) or (p == 1 and kept < size) or min(at_least, at_most) < _IMPROBABLE:
+            raise ValueError(
+                f"{kept} of {size} steps cannot have been kept at sampling_probability ({p:g}): so few, or so many, are"
+                f" expected less than once in {1 / _IMPROBABLE:g} releases"
+            )
+        law = extremal_law(self.provenance.influence(self.individuals), p, size)
+        loss = self.accounting.points(law.at(self.scale))
+        if not all(math.isfinite(number) for point in loss for number in point):
+            raise ValueError(f"scale ({self.scale}) gives no finite loss: there is no guarantee to record")
+        return loss
 
     def guarantee(self) -> str:
         """Say the guarantee in words."""
@@ -197,90 +163,220 @@ class ReleaseRecord:
             "approximate max divergence": f"(ε = {up(first)}, δ = {up(second, 4)})-differential privacy",
             "Rényi divergence": f"Rényi divergence of order {first:g} at most {up(second)}, and a curve",
             "smoothed max divergence": f"(ε = {up(first)}, δ = {up(second)})-differential privacy, and a profile",
-        }[self.measure]
-        kind = "added or removed" if self.neighbours == "individuals added or removed" else "replaced"
+        }[self.accounting.measure]
         who = "one individual" if self.individuals == 1 else f"{self.individuals} individuals"
-        assumed = "" if self.caps_enforced else f", assuming at most {self.participation_cap} steps of each"
-        return f"{text} for {who} {kind}{assumed}"
+        facts = self.provenance
+        assumed = "" if facts.caps_enforced else f", assuming at most {facts.participation_cap} steps of each"
+        return f"{text} for {who} {facts.adjacency}{assumed}"
 
-    def plot(self, series: Series | None = None, **options: Any) -> Axes:
-        """Draw the release, with its dates and its guarantee; see :func:`.plot.plot_release` for the options."""
-        from opendp_timeseries.reconstruction.plot import plot_release
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ReleaseRecord) and self.to_json() == other.to_json()
 
-        return plot_release(self.release, series, grid=self.grid, guarantee=self.guarantee(), **options)
+    def __hash__(self) -> int:
+        return hash(self.to_json())
 
-    def to_json(self) -> str:
-        """Return the whole record as one JSON document; floats are written so that they read back exactly."""
-        document = {
+    def __repr__(self) -> str:
+        return f"ReleaseRecord({len(self.steps)} of {self.size} steps kept; {self.guarantee()})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as plain Python objects, ready for ``json.dumps``."""
+        return {
             "format": _FORMAT,
             "guarantee": self.guarantee(),
             "loss": [list(point) for point in self.loss],
-            **{name: getattr(self, name) for name in _PLAIN},
+            "individuals": self.individuals,
+            "accounting": self.accounting._asdict(),
+            "provenance": self.provenance.to_dict(),
+            "release": {
+                "steps": self.steps.tolist(),
+                "values": self.values.tolist(),
+                "scale": self.scale,
+                "sampling_probability": self.sampling_probability,
+            },
             "versions": dict(self.versions),
-            "grid": self.grid.to_dict(),
-            "kernels": [_write_kernel(kernel) for kernel in self.kernels],
-            "release": self.release.to_dict(),
         }
-        return json.dumps(document, ensure_ascii=False, allow_nan=False)
+
+    def to_json(self) -> str:
+        """Return the whole record as one JSON document; floats are written so that they read back exactly."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+
+    @classmethod
+    def from_dict(cls, document: Any) -> ReleaseRecord:
+        """Read back what :meth:`to_dict` wrote, and nothing else: every field is typed, and none is unknown.
+
+        :raises ValueError: if it is no such document, naming the part that is wrong.
+        """
+        if not isinstance(document, dict) or document.get("format") != _FORMAT:
+            raise ValueError(f"the document is not in the format {_FORMAT!r}")
+        fields = fields_of(document, "the record", _FIELDS)
+        release = fields_of(fields["release"], "release", _RELEASE)
+        for name, kinds in (("steps", (int,)), ("values", (int, float))):
+            if not all(type(number) in kinds for number in release[name]):
+                raise ValueError(f"{name} of release must list numbers")
+        accounting = fields_of(fields["accounting"], "accounting", _ACCOUNTING)
+        versions = fields_of(fields["versions"], "versions", dict.fromkeys(_SOFTWARE, str))
+        try:
+            record = cls(
+                **release,
+                provenance=Provenance.from_dict(fields["provenance"]),
+                accounting=_accounting(**accounting),
+                individuals=fields["individuals"],
+                loss=_read_loss(fields["loss"]),
+                versions=versions,
+            )
+        except TypeError as error:
+            raise ValueError(f"the record: {error}") from None
+        if fields["guarantee"] != record.guarantee():
+            raise ValueError("the guarantee that the document states in words is not that of its loss")
+        return record
 
     @classmethod
     def from_json(cls, text: str) -> ReleaseRecord:
         """Read back what :meth:`to_json` wrote. The loss is read as it stands: :meth:`verify` checks it.
 
-        :raises ValueError: if it is no such document, or its parts are wrong.
+        :raises ValueError: if it is no such document, naming the part that is wrong.
         """
-        document = json.loads(text)
-        if not isinstance(document, dict) or document.get("format") != _FORMAT:
-            raise ValueError(f"the document is not in the format {_FORMAT!r}")
-        try:
-            record = cls(
-                release=Release.from_dict(document["release"]),
-                grid=TimeGrid.from_dict(document["grid"]),
-                kernels=tuple(_read_kernel(kernel) for kernel in document["kernels"]),
-                loss=tuple((float(x), float(y)) for x, y in document["loss"]),
-                versions=dict(document["versions"]),
-                **{name: document[name] for name in _PLAIN},
-            )
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"the document lacks a part, or has it in another form: {error}") from None
-        if document.get("guarantee") != record.guarantee():
-            raise ValueError("the guarantee that the document states in words is not that of its loss")
-        unknown = set(document) - set(json.loads(record.to_json()))
-        if unknown:
-            raise ValueError(f"the document has parts that are not known: {', '.join(sorted(unknown))}")
-        return record
+        return cls.from_dict(_parse(text))
 
 
-_PLAIN: Final = (
-    "measure",
-    "failure_probability",
-    "delta",
-    "neighbours",
-    "individuals",
-    "participation_cap",
-    "step_cap",
-    "caps_enforced",
-)
+def write_records(records: Sequence[ReleaseRecord]) -> str:
+    """Return several records, of releases of one log, as one JSON document with their joint guarantee.
+
+    The joint guarantee is by basic composition: (ε, δ), or (ρ, δ′), add up.
+
+    :param records: of the same measure, adjacency and number of individuals.
+    :raises ValueError: if there are none, or they do not add up.
+    """
+    document = {
+        "format": _FORMAT_OF_MANY,
+        "joint loss": list(_joint(records)),
+        "records": [record.to_dict() for record in records],
+    }
+    return json.dumps(document, ensure_ascii=False, allow_nan=False)
 
 
-def _write_kernel(kernel: Kernel) -> dict[str, Any]:
-    """Taps that are not zero, as step and numerator."""
-    at = np.flatnonzero(kernel.numerators)
-    taps = [[int(step), int(kernel.numerators[step])] for step in at]
-    return {"name": kernel.name, "size": kernel.size, "bits": kernel.bits, "taps": taps}
+def read_records(text: str) -> tuple[ReleaseRecord, ...]:
+    """Read back and verify what :func:`write_records` wrote: every record, and their joint guarantee.
+
+    :raises ValueError: if it is no such document, or a loss is stated too low.
+    """
+    document = _parse(text)
+    if not isinstance(document, dict) or document.get("format") != _FORMAT_OF_MANY:
+        raise ValueError(f"the document is not in the format {_FORMAT_OF_MANY!r}")
+    fields = fields_of(document, "the document", {"format": str, "joint loss": list, "records": list})
+    records = tuple(ReleaseRecord.from_dict(record) for record in fields["records"])
+    for record in records:
+        record.verify()
+    ((first, second),) = _read_loss([fields["joint loss"]])
+    right = _joint(records)
+    if not (first >= right[0] * (1 - _TOLERANCE) and second >= right[1] * (1 - _TOLERANCE)):
+        raise ValueError(f"joint loss ({(first, second)}) is stated, but the records add up to {right}")
+    return records
 
 
-def _read_kernel(fields: Mapping[str, Any]) -> Kernel:
-    size = check.integer("size", fields["size"], minimum=1, maximum=2**31)
-    numerators = np.zeros(size, dtype=np.int64)
-    for step, numerator in fields["taps"]:
-        numerators[check.integer("step of a tap", step, minimum=0, maximum=size - 1)] = numerator
-    return Kernel(numerators, fields["bits"], fields["name"])
+def _joint(records: Sequence[ReleaseRecord]) -> tuple[float, float]:
+    kinds = {
+        (record.accounting.measure, record.individuals, record.provenance.adjacency, len(record.loss))
+        for record in records
+    }
+    if len(kinds) != 1 or any(len(record.loss) != 1 for record in records):
+        raise ValueError(
+            "records must be at least one, of one measure, adjacency and number of individuals, and each state one"
+            " pair (ε, δ) or (ρ, δ′): give delta= or failure_probability= to the measurements"
+        )
+    # fsum rounds the exact sum to nearest; the next float up is not below it.
+    first, second = (math.fsum(record.loss[0][k] for record in records) for k in (0, 1))
+    return math.nextafter(first, math.inf), math.nextafter(second, math.inf)
+
+
+def frozen_row(name: str, values: ArrayLike, dtype: type[np.generic]) -> NDArray[Any]:
+    """Return numbers as an array that can never be made writeable again.
+
+    :raises ValueError: if they are no row of numbers that the type holds without loss.
+    """
+    given = np.asarray(values)
+    with np.errstate(invalid="ignore"):  # what does not fit comes out unequal
+        array = given.astype(dtype) if given.dtype.kind in "iuf" else None
+    if array is None or not np.array_equal(given, array, equal_nan=given.dtype.kind == "f"):
+        raise ValueError(f"{name} of type {given.dtype} must be {np.dtype(dtype)} numbers, without loss")
+    if array.dtype.kind == "f":
+        array = array + 0.0  # -0.0 equals 0.0, and must have its hash
+    return np.frombuffer(array.tobytes(), dtype=dtype).reshape(array.shape)
+
+
+def check_kept(steps: NDArray[np.int64], values: NDArray[np.float64], size: int) -> None:
+    """Refuse kept steps and values that do not fit together, or the size.
+
+    :raises ValueError: naming what does not fit.
+    """
+    if steps.ndim != 1 or steps.shape != values.shape:
+        raise ValueError(f"steps {steps.shape} and values {values.shape} must be rows of the same length")
+    if len(steps) and (steps[0] < 0 or steps[-1] >= size or np.any(np.diff(steps) <= 0)):
+        raise ValueError(f"steps must ascend within 0 … {size - 1}")
+
+
+_SOFTWARE: Final = ("python", "opendp_timeseries", "opendp", "numpy", "scipy")
+_NUMBER_OR_NONE: Final = (float, type(None))
+_FIELDS: Final[dict[str, Any]] = {
+    "format": str,
+    "guarantee": str,
+    "loss": list,
+    "individuals": int,
+    "accounting": dict,
+    "provenance": dict,
+    "release": dict,
+    "versions": dict,
+}
+_RELEASE: Final[dict[str, Any]] = {"steps": list, "values": list, "scale": float, "sampling_probability": float}
+_ACCOUNTING: Final[dict[str, Any]] = {"measure": str, "failure_probability": _NUMBER_OR_NONE, "delta": _NUMBER_OR_NONE}
+
+
+def _accounting(measure: str, failure_probability: float | None, delta: float | None) -> Accounting:
+    needs = {
+        MEASURES["Approximate<ZeroConcentratedDivergence>"]: (True, False),
+        MEASURES["Approximate<MaxDivergence>"]: (False, True),
+    }.get(measure, (False, False))
+    if measure not in MEASURES.values() or needs != (failure_probability is not None, delta is not None):
+        raise ValueError(f"measure ({measure}) must be a known one, with the parameters of its own")
+    for name, value in (("failure_probability", failure_probability), ("delta", delta)):
+        if value is not None:
+            check.real(name, value, above=0.0, below=1.0)
+    return Accounting(measure, failure_probability, delta)
+
+
+def _read_loss(points: list[Any]) -> Loss:
+    if not points or not all(
+        isinstance(point, list) and len(point) == 2 and all(type(number) in (int, float) for number in point)
+        for point in points
+    ):
+        raise ValueError("loss must list pairs of numbers")
+    return tuple((float(first), float(second)) for first, second in points)
+
+
+def _parse(text: str) -> Any:
+    """Read JSON of numbers that are finite and objects in which no key is there twice."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise ValueError(f"the document has a key twice among {', '.join(sorted(found))}")
+        return found
+
+    def finite(word: str) -> float:
+        number = float(word)
+        if not math.isfinite(number):
+            raise ValueError(f"the document has a number ({word}) that is not finite")
+        return number
+
+    try:
+        return json.loads(text, object_pairs_hook=once, parse_constant=finite, parse_float=finite)
+    except RecursionError:
+        raise ValueError("the document is nested too deeply to be a record") from None
 
 
 def _versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
-    for package in ("opendp_timeseries", "opendp", "numpy", "scipy"):
+    for package in _SOFTWARE[1:]:
         try:
             found[package] = version(package)
         except PackageNotFoundError:

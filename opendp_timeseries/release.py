@@ -1,19 +1,19 @@
-"""What the subsampled Gaussian returns: kept steps, noisy values, and what is public about the noise."""
+"""What the subsampled Gaussian returns: kept steps, noisy values, and what is public about how they were made."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.provenance import Provenance
+from opendp_timeseries.record import Accounting, ReleaseRecord, check_kept, frozen_row
 
 __all__ = ["Release"]
 
@@ -22,11 +22,13 @@ __all__ = ["Release"]
 class Release:
     """A private release: everything in it may be published.
 
-    :param steps: kept steps, ascending, int64; may be empty.
+    :param steps: kept steps, ascending, int64; may be empty. Of a panel, one series after the other.
     :param values: noisy values at the kept steps, float64, in the signal's unit; may be negative.
-    :param size: ``T``, the number of steps of the series.
+    :param size: ``T``, the number of steps of the series, or of all series of a panel.
     :param scale: standard deviation σ of the noise in ``values``.
     :param sampling_probability: probability with which each step was kept.
+    :param provenance: how the signal was made; None if the measurement's input metric did not carry it.
+    :param accounting: which view of the loss the measurement states; None if it is not known.
     :raises ValueError: if the parts do not fit together (when a release is read back).
     """
 
@@ -35,40 +37,43 @@ class Release:
     size: int
     scale: float
     sampling_probability: float
+    provenance: Provenance | None = None
+    accounting: Accounting | None = None
 
     def __post_init__(self) -> None:
-        steps, values = _frozen(self.steps, np.int64), _frozen(self.values, np.float64)
-        size = check.integer("size", self.size, minimum=1)
-        if steps.ndim != 1 or steps.shape != values.shape:
-            raise ValueError(f"steps {steps.shape} and values {values.shape} must be rows of the same length")
-        if len(steps) and (steps[0] < 0 or steps[-1] >= size or np.any(np.diff(steps) <= 0)):
-            raise ValueError(f"steps must ascend within 0 … {size - 1}")
-        object.__setattr__(self, "steps", steps)
-        object.__setattr__(self, "values", values)
-        object.__setattr__(self, "size", size)
-        object.__setattr__(self, "scale", check.real("scale", self.scale, minimum=0.0))
-        object.__setattr__(
-            self, "sampling_probability", check.probability("sampling_probability", self.sampling_probability)
-        )
+        set_field = object.__setattr__
+        set_field(self, "steps", frozen_row("steps", self.steps, np.int64))
+        set_field(self, "values", frozen_row("values", self.values, np.float64))
+        set_field(self, "size", check.integer("size", self.size, minimum=1))
+        set_field(self, "scale", check.real("scale", self.scale, minimum=0.0))
+        set_field(self, "sampling_probability", check.probability("sampling_probability", self.sampling_probability))
+        check_kept(self.steps, self.values, self.size)
+        if self.provenance is not None and self.provenance.size != self.size:
+            raise ValueError(f"size ({self.size}) must be that of the provenance ({self.provenance.size})")
 
-    def __reduce__(self) -> Any:
-        return _rebuild, (self.to_dict(),)
+    @property
+    def keys(self) -> tuple[Hashable, ...] | None:
+        """The keys of a panel, in the order of its series; None for one series, or if they are not known."""
+        return None if self.provenance is None else self.provenance.keys
+
+    @property
+    def grid(self) -> TimeGrid | None:
+        """The grid of the count; None if it is not known."""
+        return None if self.provenance is None else self.provenance.grid
 
     def __len__(self) -> int:
         """Return the number of kept steps."""
         return len(self.steps)
 
+    def _key(self) -> tuple[Any, ...]:
+        made = (self.size, self.scale, self.sampling_probability, self.provenance, self.accounting)
+        return (*made, self.steps.tobytes(), self.values.tobytes())
+
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Release)
-            and (self.size, self.scale, self.sampling_probability)
-            == (other.size, other.scale, other.sampling_probability)
-            and np.array_equal(self.steps, other.steps)
-            and np.array_equal(self.values, other.values)
-        )
+        return isinstance(other, Release) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash((self.size, self.scale, self.steps.tobytes(), self.values.tobytes()))
+        return hash(self._key())
 
     def __repr__(self) -> str:
         return (
@@ -76,11 +81,94 @@ class Release:
             f" noise scale {self.scale:.6g})"
         )
 
-    def plot(self, **options: Any) -> Axes:
-        """Draw the noisy values and their interpolation; see :func:`.plot.plot_release` for the options."""
-        from opendp_timeseries.reconstruction.plot import plot_release
+    def record(self, *, individuals: int = 1) -> ReleaseRecord:
+        """Return the document that says how this release was made and what it guarantees; it may be published.
 
-        return plot_release(self, **options)
+        It is made from what ran: the caps, the filters, the grid, the neighbours, the sampling and the measure came
+        with the measurement.
+
+        :param individuals: how many individuals the guarantee is for.
+        :raises ValueError: if how it was made is not known, or it has no noise.
+
+        >>> import numpy as np, opendp.prelude as dp, opendp_timeseries as ts
+        >>> dp.enable_features("contrib", "honest-but-curious")
+        >>> space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+        >>> count = space >> ts.then_participation_count(ts.TimeGrid(size=4), participation_cap=2)
+        >>> measurement = count >> ts.then_subsampled_gaussian(4.0, sampling_probability=1.0, delta=1e-6)
+        >>> release = measurement({"id": np.array([7, 7, 8]), "step": np.array([0, 0, 2])})
+        >>> record = release.record()
+        >>> record.guarantee()
+        '(ε = 1.54..., δ = 1e-06)-differential privacy for one individual added or removed'
+        >>> ts.ReleaseRecord.from_json(record.to_json()).verify() == record.loss == (measurement.map(1),)
+        True
+        """
+        if self.provenance is None or self.accounting is None:
+            raise ValueError(
+                "this release does not know how it was made, so it has no record: chain the measurement behind a count"
+                " with the influence metric, which is the default"
+            )
+        return ReleaseRecord.of(
+            steps=self.steps,
+            values=self.values,
+            scale=self.scale,
+            sampling_probability=self.sampling_probability,
+            provenance=self.provenance,
+            accounting=self.accounting,
+            individuals=individuals,
+        )
+
+    @classmethod
+    def from_record(cls, record: ReleaseRecord) -> Release:
+        """Return the release that a record is about."""
+        return cls(
+            steps=record.steps,
+            values=record.values,
+            size=record.size,
+            scale=record.scale,
+            sampling_probability=record.sampling_probability,
+            provenance=record.provenance,
+            accounting=record.accounting,
+        )
+
+    def parts(self) -> list[Release]:
+        """Return one release for each series of a panel, in order; this release alone if it is of one series."""
+        return [self] if self.keys is None else self._cut(len(self.keys))
+
+    def by_key(self, keys: Sequence[Hashable] | None = None) -> dict[Hashable, Release]:
+        """Return one release for each series of a panel, by the keys that were given to the count.
+
+        :param keys: leave it out: a release knows its keys. Given, they must be those keys, in their order. Only a
+            release behind ``output_metric=dp.l2_distance(…)``, which carries no keys, takes them as they are given.
+        :raises ValueError: if the keys are not those of the release, or not known.
+        """
+        known = self.keys
+        given = known if keys is None else tuple(keys)
+        if given is None:
+            raise ValueError("this release is of one series, or does not know its keys: give the keys of the count")
+        if known is not None and given != known:
+            raise ValueError(f"keys ({list(given)}) must be those of the count, in their order: {list(known)}")
+        if len(set(given)) < len(given):
+            raise ValueError(f"keys ({list(given)}) must be distinct")
+        if len(given) == 0 or self.size % len(given):
+            raise ValueError(f"{self.size} steps do not divide into {len(given)} series; give the keys of the count")
+        return dict(zip(given, self._cut(len(given)), strict=True))
+
+    def _cut(self, panel_size: int) -> list[Release]:
+        size = self.size // panel_size
+        bounds = np.searchsorted(self.steps, np.arange(panel_size + 1) * size)
+        # A part has no record of its own: what one individual loses is a matter of the whole panel.
+        one = None if self.provenance is None else self.provenance.of_one_series()
+        return [
+            replace(
+                self,
+                steps=self.steps[low:high] - k * size,
+                values=self.values[low:high],
+                size=size,
+                provenance=one,
+                accounting=None,
+            )
+            for k, (low, high) in enumerate(pairwise(bounds))
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain Python objects, ready for ``json.dumps``; :meth:`from_dict` reads them back exactly."""
@@ -90,43 +178,24 @@ class Release:
             "size": self.size,
             "scale": self.scale,
             "sampling_probability": self.sampling_probability,
+            "provenance": None if self.provenance is None else self.provenance.to_dict(),
+            "accounting": None if self.accounting is None else self.accounting._asdict(),
         }
 
-    def by_key(self, keys: Sequence[Hashable]) -> dict[Hashable, Release]:
-        """Return one release per series of a panel: the keys in the order in which they were given to the count.
-
-        :raises ValueError: if the steps do not divide into so many series of equal length.
-        """
-        if len(set(keys)) < len(keys):
-            raise ValueError(f"keys ({list(keys)}) must be distinct")
-        if len(keys) == 0 or self.size % len(keys):
-            raise ValueError(f"{self.size} steps do not divide into {len(keys)} series; give the keys of the count")
-        size = self.size // len(keys)
-        bounds = np.searchsorted(self.steps, np.arange(len(keys) + 1) * size)
-        parts = [
-            replace(self, steps=self.steps[low:high] - k * size, values=self.values[low:high], size=size)
-            for k, (low, high) in enumerate(pairwise(bounds))
-        ]
-        return dict(zip(keys, parts, strict=True))
-
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Release:
+    def from_dict(cls, document: Mapping[str, Any]) -> Release:
         """Read back what :meth:`to_dict` wrote.
 
         :raises KeyError: if a part is missing.
         :raises ValueError: if the parts do not fit together.
         """
         names = ("steps", "values", "size", "scale", "sampling_probability")
-        return cls(**{name: record[name] for name in names})
+        provenance, accounting = document["provenance"], document["accounting"]
+        return cls(
+            **{name: document[name] for name in names},
+            provenance=None if provenance is None else Provenance.from_dict(provenance),
+            accounting=None if accounting is None else Accounting(**accounting),
+        )
 
-
-def _rebuild(record: Mapping[str, Any]) -> Release:
-    return Release.from_dict(record)
-
-
-def _frozen(values: ArrayLike, dtype: type[np.generic]) -> NDArray[Any]:
-    given = np.asarray(values)
-    array = given.astype(dtype) if given.dtype.kind in "iuf" else None
-    if array is None or not np.array_equal(given, array, equal_nan=given.dtype.kind == "f"):
-        raise ValueError(f"values of type {given.dtype} must be {np.dtype(dtype)} numbers, without loss")
-    return np.frombuffer(array.tobytes(), dtype=dtype).reshape(array.shape)  # never writeable again
+    def __reduce__(self) -> Any:
+        return Release.from_dict, (self.to_dict(),)

@@ -8,7 +8,7 @@ removed with all of their rows, and never means one row.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import opendp.prelude as dp
@@ -17,18 +17,20 @@ from opendp.mod import ExtrinsicDistance, ExtrinsicDomain
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.counting.engines import check_log
+from opendp_timeseries.provenance import Adjacency, Provenance
 
 __all__ = [
-    "Adjacency",
     "CountSignal",
     "EventLog",
+    "InfluenceSpace",
+    "adjacency_of",
     "as_influence",
     "count_signal_domain",
     "event_log_domain",
-    "individuals_replaced",
     "influence_distance",
-    "influence_resolution",
-    "series_of",
+    "influence_metric",
+    "influence_space",
+    "panel_size_of",
 ]
 
 
@@ -48,11 +50,17 @@ class CountSignal:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _InfluenceSpace:
-    """Descriptor of the influence metric: the grid that signal entries lie on, and how many series they are."""
+class InfluenceSpace:
+    """Descriptor of the influence metric.
+
+    :param resolution_bits: signal entries are multiples of ``2**-resolution_bits``.
+    :param panel_size: number of series that a signal consists of.
+    :param provenance: how the signal was made; None if the metric was written by hand.
+    """
 
     resolution_bits: int
-    series: int
+    panel_size: int
+    provenance: Provenance | None = None
 
 
 def event_log_domain(*, identifier: str, time: str) -> dp.Domain:
@@ -118,7 +126,7 @@ def count_signal_domain(size: int) -> dp.Domain:
     return dp.user_domain(f"CountSignalDomain(size={size})", member, CountSignal(size=size))
 
 
-def influence_distance(resolution_bits: int = 0, *, series: int = 1) -> dp.Metric:
+def influence_distance(resolution_bits: int = 0, *, panel_size: int = 1) -> dp.Metric:
     """The distance between signals that says how individuals' influence spreads over the steps.
 
     Its distances are :class:`~opendp_timeseries.Influence` objects. Two signals are comparable only when
@@ -127,32 +135,37 @@ def influence_distance(resolution_bits: int = 0, *, series: int = 1) -> dp.Metri
 
     Requires the OpenDP feature ``honest-but-curious``.
 
+    The metrics of counts and filters also carry how the signal was made
+    (:class:`~opendp_timeseries.provenance.Provenance`); this one carries nothing, so a release behind it has no record.
+
     :param resolution_bits: binary digits behind the point in the entries of a signal, 0 for counts.
-    :param series: number of equally long series that a signal consists of, one after the other (a panel).
+    :param panel_size: number of equally long series that a signal consists of, one after the other (a panel).
     """
-    bits = check.integer("resolution_bits", resolution_bits, minimum=0, maximum=52)
-    series = check.integer("series", series, minimum=1)
-    unit = "1" if bits == 0 else f"2^-{bits}"
-    panel = "" if series == 1 else f", series={series}"
-    descriptor = _InfluenceSpace(resolution_bits=bits, series=series)
-    return dp.user_distance(f"InfluenceDistance(resolution={unit}{panel})", descriptor)
+    space = InfluenceSpace(
+        resolution_bits=check.integer("resolution_bits", resolution_bits, minimum=0, maximum=52),
+        panel_size=check.integer("panel_size", panel_size, minimum=1),
+    )
+    return influence_metric(space)
 
 
-def influence_resolution(metric: dp.Metric) -> int | None:
-    """Return the resolution in bits of an influence metric, None for any other metric."""
-    space = _influence_space(metric)
-    return None if space is None else space.resolution_bits
+def influence_metric(space: InfluenceSpace) -> dp.Metric:
+    """Return the influence metric of a descriptor, all of which is in its identifier."""
+    unit = "1" if space.resolution_bits == 0 else f"2^-{space.resolution_bits}"
+    panel = "" if space.panel_size == 1 else f", panel_size={space.panel_size}"
+    made = "" if space.provenance is None else f", provenance={space.provenance.identifier}"
+    return dp.user_distance(f"InfluenceDistance(resolution={unit}{panel}{made})", space)
 
 
-def series_of(metric: dp.Metric) -> int:
-    """Return the number of series that a signal consists of, which only an influence metric says: else 1."""
-    space = _influence_space(metric)
-    return 1 if space is None else space.series
-
-
-def _influence_space(metric: dp.Metric) -> _InfluenceSpace | None:
+def influence_space(metric: dp.Metric) -> InfluenceSpace | None:
+    """Return the descriptor of an influence metric, None for any other metric."""
     descriptor = metric.descriptor if isinstance(metric, ExtrinsicDistance) else None
-    return descriptor if isinstance(descriptor, _InfluenceSpace) else None
+    return descriptor if isinstance(descriptor, InfluenceSpace) else None
+
+
+def panel_size_of(metric: dp.Metric) -> int:
+    """Return the number of series that a signal consists of, which only an influence metric says: else 1."""
+    space = influence_space(metric)
+    return 1 if space is None else space.panel_size
 
 
 def as_influence(d_in: Any) -> Influence:
@@ -165,15 +178,8 @@ def as_influence(d_in: Any) -> Influence:
     return d_in
 
 
-class Adjacency(NamedTuple):
-    """What a distance of 1 between two logs is."""
-
-    individuals: int = 1
-    replaced: bool = False  # rather than added or removed
-
-
-def individuals_replaced(input_metric: dp.Metric) -> bool:
-    """True for the change-one distance, False for the symmetric distance.
+def adjacency_of(input_metric: dp.Metric) -> Adjacency:
+    """Return what a distance of 1 is: one individual added or removed (symmetric distance), or replaced (change-one).
 
     :raises TypeError: for any other metric, naming it and the remedy.
     """
@@ -183,7 +189,7 @@ def individuals_replaced(input_metric: dp.Metric) -> bool:
             f"input_metric ({input_metric}) must count individuals; use dp.symmetric_distance() for"
             " individuals added or removed, dp.change_one_distance() for individuals replaced"
         )
-    return name == "ChangeOneDistance"
+    return Adjacency(replaced=name == "ChangeOneDistance")
 
 
 def descriptor_of(domain: dp.Domain, kind: type[Any], remedy: str) -> Any:

@@ -105,13 +105,13 @@ def test_what_is_left_out_is_refused_by_name(log_space):
         count.circulant_filter().subsampled_gaussian(**scaled).param()
     with pytest.raises(TypeError, match="sampling_probability must be given"):
         count.subsampled_gaussian(failure_probability=1e-7).release()
-    with pytest.raises(ValueError, match="needs failure_probability"):
-        count.subsampled_gaussian(sampling_probability=0.1).release()
+    with pytest.raises(ValueError, match="Unable to cast measure from SmoothedMaxDivergence"):
+        count.subsampled_gaussian(sampling_probability=0.1).release()  # OpenDP's own Context knows no default
 
 
 @pytest.mark.parametrize("loss", [loss_of_zcdp(0.1, 1e-8), dp.loss_of(epsilon=1.0, delta=1e-8)])
 def test_a_failure_probability_that_cannot_fit_is_named_before_any_scale(log_space, loss):
-    # Field case 33. OpenDP's own Context answers `.param()` in (ρ, δ), and fails at `.release()`.
+    # OpenDP's own Context answers `.param()` in (ρ, δ), and fails at `.release()`.
     ctx = ts.compositor(
         LOG, domain=log_space[0], privacy_unit=(log_space[1], 1), privacy_loss=loss, split_evenly_over=2
     )
@@ -150,7 +150,7 @@ def test_a_name_taken_by_another_package_is_an_error():
 @pytest.mark.parametrize("n", [2, 7, 20, 50])
 @pytest.mark.parametrize("loss", [loss_of_zcdp(0.1, 1e-6), dp.loss_of(epsilon=1.0, delta=1e-6)])
 def test_split_budgets_answer_n_queries_and_refuse_the_next(log_space, n, loss):
-    # Field case 34: OpenDP 0.16 cannot build n = 20 of the one, nor n = 7 of the other.
+    # OpenDP 0.16 cannot build n = 20 of the one, nor n = 7 of the other.
     ctx = ts.compositor(
         LOG, domain=log_space[0], privacy_unit=(log_space[1], 1), privacy_loss=loss, split_evenly_over=n
     )
@@ -185,3 +185,94 @@ def test_shares_are_proportional_and_within_the_whole(loss, parts):
 def test_parts_that_make_no_sense_are_refused(bad):
     with pytest.raises((TypeError, ValueError), match=r"parts|weight"):
         ts.split_budget((0.1, 1e-6), bad)
+
+
+# --- Exact accounting is what one gets without asking ---
+
+
+def exact(loss, shares=1, log=LOG, **more):
+    log_space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+    return ts.compositor(
+        log, domain=log_space[0], privacy_unit=(log_space[1], 1), privacy_loss=loss, split_evenly_over=shares, **more
+    )
+
+
+def test_a_query_takes_its_own_share_by_the_exact_profile():
+    ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6), shares=2)
+    for _ in range(2):
+        epsilon, delta = ctx.remaining_privacy_loss()[0]
+        query = (
+            ctx.query().participation_count(GRID, participation_cap=20).subsampled_gaussian(sampling_probability=0.1)
+        )
+        measurement = query.resolve()
+        assert measurement.map(1)[1] == delta
+        assert epsilon * (1 - 1e-9) < measurement.map(1)[0] <= epsilon
+        found = dp.binary_search_param(
+            lambda scale: (
+                (ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance())
+                >> ts.then_participation_count(GRID, participation_cap=20)
+                >> ts.then_subsampled_gaussian(scale, sampling_probability=0.1, delta=delta)  # noqa: B023
+            ),
+            d_in=1,
+            d_out=(epsilon, delta),
+            T=float,
+        )
+        assert query.param() == pytest.approx(found, rel=1e-9)
+        assert query.release().scale == query.param()
+    with pytest.raises(ValueError, match="exhausted"):
+        ctx.query()
+
+
+def test_a_share_of_zcdp_gives_its_delta_to_the_sample():
+    ctx = exact(loss_of_zcdp(0.2, 2e-6), shares=2)
+    query = ctx.query().participation_count(GRID, participation_cap=20).subsampled_gaussian(sampling_probability=0.1)
+    rho, attained = query.resolve().map(1)
+    assert 0.1 * (1 - 1e-6) < rho <= 0.1
+    assert 0 < attained <= 1e-6
+    record = query.release().record()
+    assert record.accounting.failure_probability == pytest.approx(1e-6, rel=1e-8)
+
+
+def test_a_scale_that_is_given_is_kept():
+    ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6))
+    count = ctx.query().participation_count(GRID, participation_cap=20)
+    with pytest.raises(dp.OpenDPException, match="insufficient budget"):
+        count.subsampled_gaussian(0.1, sampling_probability=0.1).release()
+    assert count.subsampled_gaussian(50.0, sampling_probability=0.1).release().scale == 50.0
+
+
+def test_asking_for_another_view_is_possible():
+    ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6), shares=2)
+    count = ctx.query().participation_count(GRID, participation_cap=20)
+    by_zcdp = count.subsampled_gaussian(sampling_probability=0.1, failure_probability=1e-7).release().scale
+    assert count.subsampled_gaussian(sampling_probability=0.1).release().scale < 0.8 * by_zcdp
+
+
+def test_nested_contexts_take_their_own_shares():
+    nested = (
+        exact(dp.loss_of(epsilon=1.0, delta=1e-6))
+        .query()
+        .participation_count(GRID, participation_cap=20)
+        .compositor(split_evenly_over=2)
+        .release()
+    )
+    records = [nested.query().subsampled_gaussian(sampling_probability=0.1).release().record() for _ in range(2)]
+    assert all(record.loss[0] == pytest.approx((0.5, 5e-7), rel=1e-8) for record in records)
+
+
+def test_budgets_that_leave_no_room_are_refused_by_name():
+    query = exact(dp.loss_of(epsilon=1.0)).query().participation_count(GRID, participation_cap=20)
+    with pytest.raises(ValueError, match=r"leaves no room for sampling, which always has some δ"):
+        query.subsampled_gaussian(sampling_probability=0.1)
+    for loss in (dp.loss_of(epsilon=0.0, delta=1e-6), dp.loss_of(epsilon=1.0, delta=0.0)):
+        query = exact(loss).query().participation_count(GRID, participation_cap=20)
+        with pytest.raises(ValueError, match="leaves nothing to spend"):
+            query.subsampled_gaussian(sampling_probability=0.1)
+    query = exact(dp.loss_of(epsilon=1.0, delta=1e-6)).query().participation_count(GRID, participation_cap=20)
+    with pytest.raises(ValueError, match=r"sampling_probability \(0.0\) keeps no step"):
+        query.subsampled_gaussian(sampling_probability=0.0)
+    with pytest.raises(TypeError, match="sampling_probability must be given"):
+        query.subsampled_gaussian()
+    query = exact(dp.loss_of(epsilon=1.0, delta=1e-305)).query().participation_count(GRID, participation_cap=20)
+    with pytest.raises(ValueError, match="no scale reaches epsilon"):
+        query.subsampled_gaussian(sampling_probability=0.1)

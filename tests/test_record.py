@@ -1,94 +1,231 @@
-"""A record can be read back and verified: a loss that is stated too low is found out."""
+"""A record is made from what ran, and read back strictly: a loss that is stated too low is found out."""
 
+import contextlib
+import copy
 import dataclasses
 import json
+import math
+import random
 
 import numpy as np
 import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.reconstruction.interpolate import interpolated_series
-from opendp_timeseries.record import ReleaseRecord
+from opendp_timeseries import ReleaseRecord
+from opendp_timeseries.accounting.subsampled import extremal_law
+from opendp_timeseries.record import Accounting
 
 GRID = ts.TimeGrid(start="2013-01-01", step="1h", size=48, zone="UTC")
-KERNEL = ts.gaussian_kernel(48, std=2)
-COARSE = ts.boxcar_kernel(48, 3, bits=10)
-RELEASE = ts.Release(steps=[2, 17, 40], values=[0.1, 1 / 3, -1e-7], size=48, scale=3.0, sampling_probability=0.1)
-MEASURES = [
-    (lambda: None, {"failure_probability": 1e-6}),
-    (lambda: dp.approximate(dp.max_divergence()), {"delta": 1e-6}),
-    (dp.renyi_divergence, {}),
-    (dp.smoothed_max_divergence, {}),
+COARSE = ts.gaussian_kernel(48, 2, bits=12), ts.boxcar_kernel(48, 3, bits=10)
+LOG = {
+    "id": np.array([1, 2, 2]),
+    "time": np.array(["2013-01-01T00:30", "2013-01-02T10:00", "2013-01-02T12:00"], dtype="datetime64[m]"),
+    "place": np.array(["a", "b", "a"]),
+}
+ACCOUNTINGS = [
+    {"failure_probability": 1e-6},
+    {"delta": 1e-6},
+    {"output_measure": dp.renyi_divergence()},
+    {},
 ]
 
 
-def record_of(*, measure=lambda: dp.approximate(dp.max_divergence()), **change):
-    parts = {"grid": GRID, "participation_cap": 5, "step_cap": 2, "kernels": [KERNEL], "delta": 1e-6}
-    return ReleaseRecord.of(RELEASE, output_measure=measure(), **parts | change)
+def count(metric=None, **more):
+    space = ts.event_log_domain(identifier="id", time="time"), metric or dp.symmetric_distance()
+    return space >> ts.then_participation_count(GRID, **{"participation_cap": 5, "step_cap": 2} | more)
 
 
-@pytest.mark.parametrize(("measure", "parameters"), MEASURES)
-@pytest.mark.parametrize(
-    "kernels", [[], [KERNEL], [ts.gaussian_kernel(48, 2, bits=12), ts.boxcar_kernel(48, 3, bits=10)]]
-)
-def test_round_trip_and_verification(measure, parameters, kernels):
-    record = record_of(measure=measure, kernels=kernels, **{"delta": None} | parameters)
-    again = ReleaseRecord.from_json(record.to_json())
-    assert again == record
-    assert again.verify() == record.loss
+def behind(signal, scale=3.0, p=0.3, **accounting):
+    return signal >> ts.then_subsampled_gaussian(scale, sampling_probability=p, **accounting or {"delta": 1e-6})
 
 
-@pytest.mark.parametrize("metric", [dp.symmetric_distance, dp.change_one_distance])
-@pytest.mark.parametrize(("measure", "parameters"), MEASURES[:2])
-def test_the_loss_is_that_of_the_chain_that_made_the_release(metric, measure, parameters):
-    space = ts.event_log_domain(identifier="id", time="time"), metric()
-    chain = (
-        space
-        >> ts.then_participation_count(GRID, participation_cap=5, step_cap=2)
-        >> ts.then_circulant_filter(KERNEL)
-        >> ts.then_subsampled_gaussian(3.0, sampling_probability=0.1, output_measure=measure(), **parameters)
+def record_of(**more):
+    return behind(count() >> ts.then_circulant_filter(ts.gaussian_kernel(48, std=2)), **more)(LOG).record()
+
+
+def stated(measurement, distance, record):
+    """What the privacy map says, at the points where a record says it."""
+    loss = measurement.map(distance)
+    if isinstance(loss, tuple):
+        return (loss,)
+    at = loss if callable(loss) else loss.delta
+    return tuple((where, at(where)) for where, _ in record.loss)
+
+
+# --- What ran is what is recorded ---
+
+
+CHAINS = {
+    "count": count,
+    "filter": lambda: count() >> ts.then_circulant_filter(ts.gaussian_kernel(48, std=2)),
+    "two filters": lambda: count() >> ts.then_circulant_filter(COARSE[0]) >> ts.then_circulant_filter(COARSE[1]),
+    "replaced": lambda: count(dp.change_one_distance()),
+    "panel": lambda: count(by="place", keys=["a", "b", "c"]),
+    "filtered panel": lambda: count(by="place", keys=["a", "b"]) >> ts.then_circulant_filter(COARSE[0]),
+    "repeated": lambda: count() >> ts.then_repeat(3),
+    "repeated, then filtered": lambda: count() >> ts.then_repeat(2) >> ts.then_circulant_filter(COARSE[0]),
+    "repeated panel": lambda: count(by="place", keys=["a", "b"]) >> ts.then_repeat(2),
+    "every step of one individual": lambda: count(participation_cap=10**9, step_cap=2**40),
+}
+
+
+@pytest.mark.parametrize("accounting", ACCOUNTINGS, ids=["zCDP", "(ε, δ)", "Rényi", "profile"])
+@pytest.mark.parametrize("name", CHAINS)
+def test_the_loss_is_that_of_the_measurement_that_ran(name, accounting):
+    measurement = behind(CHAINS[name](), **accounting)
+    for individuals in (1, 3):
+        record = measurement(LOG).record(individuals=individuals)
+        assert record.loss == stated(measurement, individuals, record)
+        again = ReleaseRecord.from_json(record.to_json())
+        assert again == record
+        assert again.verify() == record.loss
+
+
+def test_counts_made_elsewhere_say_that_the_caps_are_assumed():
+    for metric in (dp.symmetric_distance(), dp.change_one_distance()):
+        signal = (ts.count_signal_domain(48), metric) >> ts.then_assume_participation(participation_cap=5, grid=GRID)
+        measurement = behind(signal)
+        record = measurement(np.arange(48)).record()
+        assert record.loss == (measurement.map(1),)
+        assert record.provenance.grid == GRID
+        assert record.guarantee().endswith("assuming at most 5 steps of each")
+
+
+def test_a_wrong_cap_cannot_be_recorded():
+    # Behind another count, whatever differs, a measurement does not chain.
+    measurement = behind(count())
+    made = count(), ts.make_subsampled_gaussian(*count().output_space, 3.0, sampling_probability=0.3, delta=1e-6)
+    assert (made[0] >> made[1])(LOG).record().provenance.participation_cap == 5
+    for other in ({"participation_cap": 40}, {"step_cap": 1}, {"metric": dp.change_one_distance()}):
+        with pytest.raises(dp.OpenDPException, match="provenance="):
+            count(**other) >> made[1]
+    # Nor can what a release says be edited: neither its facts, nor the record's.
+    release = measurement(LOG)
+    for frozen in (release, release.provenance, release.record()):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            frozen.participation_cap = 40
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        release.record(participation_cap=40)
+
+
+def test_a_release_that_does_not_know_how_it_was_made_has_no_record():
+    space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+    l2 = space >> ts.then_participation_count(GRID, participation_cap=5, output_metric=dp.l2_distance(T=float))
+    with pytest.raises(ValueError, match="no record: chain the measurement behind a count"):
+        behind(l2)(LOG).record()
+    with pytest.raises(ValueError, match="no record"):
+        ts.Release(steps=[2], values=[1.0], size=48, scale=3.0, sampling_probability=0.1).record()
+    with pytest.raises(ValueError, match=r"scale \(0.0\) is no noise"):
+        behind(count(), scale=0.0)(LOG).record()
+    with pytest.raises(ValueError, match="no finite loss"):
+        behind(count(), scale=1e-200)(LOG).record()
+
+
+def test_a_part_of_a_panel_has_no_record_of_its_own():
+    release = behind(count(by="place", keys=["a", "b"]))(LOG)
+    part = release.by_key()["a"]
+    assert part.provenance.participation_cap == 5
+    with pytest.raises(ValueError, match="no record"):
+        part.record()
+
+
+def test_queries_of_a_context_have_records():
+    context = ts.compositor(
+        LOG,
+        domain=ts.event_log_domain(identifier="id", time="time"),
+        privacy_unit=(dp.symmetric_distance(), 1),
+        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
+        split_evenly_over=2,
     )
-    release = chain({"id": np.array([1, 2]), "time": np.array(["2013-01-01T00:30"] * 2, dtype="datetime64[m]")})
-    record = ReleaseRecord.of(
-        release,
-        grid=GRID,
-        participation_cap=5,
-        step_cap=2,
-        kernels=[KERNEL],
-        input_metric=metric(),
-        individuals=3,
-        output_measure=measure(),
-        **parameters,
-    )
-    assert record.loss == (tuple(chain.map(3)),)
+    query = context.query().participation_count(GRID, participation_cap=7)
+    record = query.subsampled_gaussian(sampling_probability=0.2).release().record()
+    ((epsilon, delta),) = record.loss
+    assert 0.5 * (1 - 1e-8) < epsilon <= 0.5
+    assert 5e-7 * (1 - 1e-8) < delta <= 5e-7
+    assert record.provenance.participation_cap == 7
 
 
-@pytest.mark.parametrize(
-    "lie",
-    [
-        {"loss": ((0.01, 1e-6),)},
-        {"participation_cap": 6},
-        {"step_cap": 3},
-        {"individuals": 2},
-        {"neighbours": "individuals replaced"},
-        {"kernels": ()},
-        {"release": dataclasses.replace(RELEASE, scale=2.9)},
-        {"release": dataclasses.replace(RELEASE, sampling_probability=0.2)},
-        {"delta": 1e-7},
-        {"loss": ((float("nan"), 1e-6),)},
-        {"loss": ((10.0, float("nan")),)},
-        {"loss": ((10.0, 1e-6), (10.0, 1e-6))},
-    ],
-)
-def test_each_understatement_is_found_out(lie):
-    record = dataclasses.replace(record_of(), **lie)
+def test_the_document_says_everything():
+    document = json.loads(record_of().to_json())
+    assert document["guarantee"].endswith("for one individual added or removed")
+    assert document["versions"].keys() == {"python", "opendp_timeseries", "opendp", "numpy", "scipy"}
+    assert document["provenance"]["grid"]["start"] == "2013-01-01T00:00Z"
+    assert document["provenance"]["participation_cap"] == 5
+
+
+def test_a_release_comes_back_from_its_record():
+    release = behind(count(by="place", keys=["a", "b"]))(LOG)
+    again = ts.Release.from_record(ReleaseRecord.from_json(release.record().to_json()))
+    assert again == release
+    assert again.keys == ("a", "b")
+
+
+def test_what_is_printed_is_not_below_what_is_claimed():
+    record = record_of()
+    printed = record.guarantee().split("ε = ")[1].split(",")[0]
+    assert float(printed) >= record.loss[0][0]
+    assert record.guarantee() in repr(record)
+
+
+# --- What is stated too low is found out ---
+
+
+def doc(**more):
+    return json.loads(record_of(**more).to_json())
+
+
+UNDERSTATEMENTS = {
+    "a loss": lambda d: d["loss"][0].__setitem__(0, 0.01),
+    "a loss by a thousandth": lambda d: d["loss"][0].__setitem__(0, d["loss"][0][0] * 0.999),
+    "a loss by a millionth": lambda d: d["loss"][0].__setitem__(0, d["loss"][0][0] * (1 - 1e-6)),
+    "the delta": lambda d: d["loss"][0].__setitem__(1, 1e-7),
+    "a larger cap": lambda d: d["provenance"].__setitem__("participation_cap", 6),
+    "a larger step cap": lambda d: d["provenance"].__setitem__("step_cap", 3),
+    "replaced": lambda d: d["provenance"]["adjacency"].__setitem__("replaced", True),
+    "two for one": lambda d: d["provenance"]["adjacency"].__setitem__("individuals", 2),
+    "two individuals": lambda d: d.__setitem__("individuals", 2),
+    "no filter": lambda d: d["provenance"].__setitem__("stages", []),
+    "less noise": lambda d: d["release"].__setitem__("scale", 2.9),
+    "more sampling": lambda d: d["release"].__setitem__("sampling_probability", 0.4),
+    "another delta": lambda d: d["accounting"].__setitem__("delta", 1e-7),
+}
+
+
+@pytest.mark.parametrize("name", UNDERSTATEMENTS)
+def test_each_understatement_is_found_out(name):
+    document = doc()
+    UNDERSTATEMENTS[name](document)
+    assert document != doc()
+    record, sentence = None, ReleaseRecord.from_dict(doc()).guarantee()
+    with contextlib.suppress(ValueError):
+        record = ReleaseRecord.from_dict(document)
+    if record is None:  # the sentence alone gives it away; put it right
+        with pytest.raises(ValueError, match="in words"):
+            ReleaseRecord.from_dict(document)
+        ((epsilon, delta),) = document["loss"]
+        document["guarantee"] = dataclasses.replace(
+            ReleaseRecord.from_dict(doc()),
+            loss=((float(epsilon), float(delta)),),
+            individuals=document["individuals"],
+            provenance=type(record_of().provenance).from_dict(document["provenance"]),
+        ).guarantee()
+        record = ReleaseRecord.from_dict(document)
+        assert record.guarantee() != sentence
     with pytest.raises(ValueError, match="loss"):
         record.verify()
 
 
+@pytest.mark.parametrize(
+    "loss", [((math.nan, 1e-6),), ((10.0, math.nan),), ((10.0, 1e-6), (10.0, 1e-6)), ((-1.0, 1e-6),)]
+)
+def test_losses_that_are_no_losses_are_found_out(loss):
+    with pytest.raises(ValueError, match="loss"):
+        dataclasses.replace(record_of(), loss=loss).verify()
+
+
 def test_points_of_a_curve_cannot_be_shifted():
-    record = record_of(measure=dp.renyi_divergence, delta=None)
+    record = record_of(output_measure=dp.renyi_divergence())
     shifted = tuple((order * 2, divergence) for order, divergence in record.loss)
     with pytest.raises(ValueError, match="loss"):
         dataclasses.replace(record, loss=shifted).verify()
@@ -100,61 +237,207 @@ def test_overstating_is_allowed():
     assert dataclasses.replace(record, loss=((epsilon * 2, delta),)).verify() == record.loss
 
 
-def test_the_document_says_everything():
-    document = json.loads(record_of(caps_enforced=False).to_json())
-    assert document["guarantee"].endswith("for one individual added or removed, assuming at most 5 steps of each")
-    assert document["versions"].keys() == {"python", "opendp_timeseries", "opendp", "numpy", "scipy"}
-    assert document["release"]["values"] == [0.1, 1 / 3, -1e-7]
-    assert document["grid"]["start"] == "2013-01-01T00:00Z"
+@pytest.mark.parametrize(
+    ("kept", "p"),
+    [(3, 0.0), (48, 2.0**-53), (47, 1.0), (0, 0.9), (48, 0.3), (20, 0.001)],
+)
+def test_releases_that_cannot_have_been_drawn_are_refused(kept, p):
+    document = doc()
+    document["release"] |= {
+        "steps": list(range(kept)),
+        "values": [0.5] * kept,
+        "sampling_probability": p,
+    }
+    with pytest.raises(ValueError, match=rf"{kept} of 48 steps cannot have been kept"):
+        ReleaseRecord.from_dict(document).verify()
 
 
-@pytest.mark.parametrize("text", ["{}", "[]", '{"format": "another"}'])
+def test_improbable_counts_are_refused_by_their_tail_alone():
+    # Of 48 steps at p = 1/2, at most 1 is kept with probability 49/2**48 = 1.7e-13, at most 2 with 4.2e-12.
+    record = record_of(p=0.5)
+    for kept, refused in ((1, True), (2, False), (46, False), (47, True)):
+        drawn = dataclasses.replace(record, steps=np.arange(kept), values=np.zeros(kept))
+        if refused:
+            with pytest.raises(ValueError, match="cannot have been kept"):
+                drawn.verify()
+        else:
+            assert drawn.verify() == record.loss
+
+
+# --- What is no record is refused ---
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", '{"format": "another"}', "3", "null"])
 def test_other_documents_are_refused(text):
     with pytest.raises(ValueError, match="format"):
         ReleaseRecord.from_json(text)
 
 
-@pytest.mark.parametrize("part", ["release", "grid", "kernels", "loss", "versions", "measure", "individuals"])
-def test_a_missing_part_is_named(part):
-    document = json.loads(record_of().to_json())
-    del document[part]
-    with pytest.raises(ValueError, match=part):
+BREAKS = {
+    "fractional tap": (lambda d: tap(d).__setitem__(slice(None), [[0, 1.999]]), "taps"),
+    "tap twice": (lambda d: tap(d).__setitem__(slice(None), [[0, 5], [0, 1]]), "tap"),
+    "taps in disorder": (lambda d: tap(d).reverse(), "tap"),
+    "text for a tap": (lambda d: tap(d).__setitem__(0, [0, "1"]), "taps"),
+    "true for a tap": (lambda d: tap(d).__setitem__(0, [0, True]), "taps"),
+    "zero for a tap": (lambda d: tap(d).__setitem__(0, [0, 0]), "tap"),
+    "tap off the cycle": (lambda d: tap(d).append([48, 1]), "tap"),
+    "text for a bool": (lambda d: d["provenance"].__setitem__("caps_enforced", "no"), "caps_enforced"),
+    "number for a bool": (lambda d: d["provenance"].__setitem__("caps_enforced", 1), "caps_enforced"),
+    "float for a cap": (lambda d: d["provenance"].__setitem__("participation_cap", 5.0), "participation_cap"),
+    "no cap": (lambda d: d["provenance"].__setitem__("participation_cap", 0), "participation_cap"),
+    "unknown field": (lambda d: d.__setitem__("note", "trust me"), "note"),
+    "unknown nested field": (lambda d: d["release"].__setitem__("note", "trust me"), "note"),
+    "unknown field of the grid": (lambda d: d["provenance"]["grid"].__setitem__("note", 1), "note"),
+    "unknown field of the filter": (lambda d: d["provenance"]["stages"][0]["filter"].__setitem__("x", 1), "x"),
+    "unknown software": (lambda d: d["versions"].__setitem__("other", "1"), "other"),
+    "another measure": (lambda d: d["accounting"].__setitem__("measure", "trust"), "measure"),
+    "a parameter of another measure": (lambda d: d["accounting"].__setitem__("failure_probability", 0.1), "measure"),
+    "no parameter of the measure": (lambda d: d["accounting"].__setitem__("delta", None), "measure"),
+    "three neighbours": (lambda d: d["provenance"]["adjacency"].__setitem__("individuals", 3), "adjacency"),
+    "no individuals": (lambda d: d.__setitem__("individuals", 0), "individuals"),
+    "another grid": (lambda d: d["provenance"]["grid"].__setitem__("size", 9), "size"),
+    "mixed panel": (lambda d: d["provenance"].__setitem__("panel", ["a", 1]), "panel"),
+    "panel with a key twice": (lambda d: d["provenance"].__setitem__("panel", ["a", "a"]), "panel"),
+    "text for values": (lambda d: d["release"].__setitem__("values", ["1"] * len(d["release"]["values"])), "numbers"),
+    "steps in disorder": (lambda d: d["release"].__setitem__("steps", [9, 3]), "steps"),
+    "another sentence": (lambda d: d.__setitem__("guarantee", "(ε = 0.01, δ = 0)-differential privacy"), "in words"),
+    "half a loss": (lambda d: d.__setitem__("loss", [[1.0]]), "loss"),
+    "no loss": (lambda d: d.__setitem__("loss", []), "loss"),
+}
+
+
+def tap(document):
+    return document["provenance"]["stages"][0]["filter"]["taps"]
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_what_is_of_the_wrong_form_is_refused_by_name(name):
+    document, (break_it, message) = doc(), BREAKS[name]
+    break_it(document)
+    with pytest.raises(ValueError, match=message):
         ReleaseRecord.from_json(json.dumps(document))
 
 
-def test_parts_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="no noise"):
-        ReleaseRecord.of(
-            dataclasses.replace(RELEASE, scale=0.0), grid=GRID, participation_cap=1, failure_probability=0.1
+@pytest.mark.parametrize("part", sorted(set(doc()) - {"format"}))
+def test_a_missing_part_is_named(part):
+    document = doc()
+    del document[part]
+    with pytest.raises(ValueError, match=f"'{part}' that is missing"):
+        ReleaseRecord.from_json(json.dumps(document))
+
+
+def test_keys_that_are_there_twice_and_numbers_that_are_not_finite_are_refused():
+    text = record_of().to_json()
+    with pytest.raises(ValueError, match="key twice"):
+        ReleaseRecord.from_json(
+            text.replace('"individuals": 1, "accounting"', '"individuals": 9, "individuals": 1, "accounting"')
         )
-    with pytest.raises(ValueError, match=r"grid \(9 steps\)"):
-        record_of(grid=ts.TimeGrid(size=9))
-    with pytest.raises(TypeError, match="output_measure"):
-        record_of(measure=dp.max_divergence)
-    with pytest.raises(ValueError, match="measure"):
-        dataclasses.replace(record_of(), measure="trust")
-    with pytest.raises(ValueError, match=r"individuals \(0\)"):
-        dataclasses.replace(record_of(), individuals=0)
+    for word in ("NaN", "Infinity", "1e999"):
+        with pytest.raises(ValueError, match="not finite"):
+            ReleaseRecord.from_json(text.replace('"scale": 3.0', f'"scale": {word}'))
+    with pytest.raises(ValueError, match=r"nested too deeply|Expecting"):
+        ReleaseRecord.from_json("[" * 100_000)
 
 
-def test_figure_with_the_guarantee():
-    figure = pytest.importorskip("matplotlib.figure")
-    axes = record_of().plot(interpolated_series(RELEASE), axes=figure.Figure().subplots())
-    assert "differential privacy for one individual" in axes.get_xlabel()
-    assert axes.get_xlabel().startswith("time (UTC)")
+def places(node, path=()):
+    """Every place in a document, deepest first."""
+    items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, value in items:
+        yield from places(value, (*path, key))
+        yield (*path, key)
 
 
-def test_the_sentence_must_be_that_of_the_loss():
-    document = json.loads(record_of().to_json())
-    for change, message in (
-        ({"guarantee": "(ε = 0.01, δ = 0)-differential privacy"}, "states in words"),
-        ({"note": "trust me"}, "not known: note"),
+STRANGE = (None, True, False, 0, 1, -1, 2, 0.5, 1.5, 1e-300, 1e300, 2**63, 2**70, "", "1", "no", [], {}, [[]], [1, 2])
+
+
+def edited(document, rng):
+    document = copy.deepcopy(document)
+    path = rng.choice(list(places(document)))
+    node = document
+    for key in path[:-1]:
+        node = node[key]
+    value = node[path[-1]]
+    how = rng.randrange(4)
+    if how == 0:
+        if isinstance(node, list):
+            del node[path[-1]]
+        else:
+            node.pop(path[-1])
+    elif how == 1 and type(value) in (int, float):
+        node[path[-1]] = value * rng.choice((0, 0.5, 0.999, 1.001, 2, -1)) + rng.choice((0, 1, 1e-9))
+    elif how == 2 and type(value) is int:
+        node[path[-1]] = value + rng.choice((-1, 1, 2, 10))
+    else:
+        node[path[-1]] = rng.choice(STRANGE)
+    return document
+
+
+def survives(document):
+    """The record of a document, or None where it is refused; nothing but ValueError may refuse."""
+    try:
+        record = ReleaseRecord.from_json(json.dumps(document))
+        record.verify()
+    except ValueError:
+        return None
+    return record
+
+
+@pytest.mark.parametrize("runs", [800, pytest.param(10_000, marks=pytest.mark.long)])
+def test_random_edits_are_refused_or_state_no_less_than_the_truth(runs):
+    rng = random.Random(9)
+    panel = behind(count(by="place", keys=["a", "b"]) >> ts.then_circulant_filter(COARSE[1]), failure_probability=1e-6)
+    documents = [doc(), json.loads(panel(LOG).record().to_json())]
+    refused = 0
+    for _ in range(runs):
+        document = edited(rng.choice(documents), rng)
+        record = survives(document)
+        if record is None:
+            refused += 1
+            continue
+        facts = record.provenance
+        law = extremal_law(facts.influence(record.individuals), record.sampling_probability, record.size)
+        truth = record.accounting.points(law.at(record.scale))
+        for point, right in zip(record.loss, truth, strict=True):
+            assert all(s >= r * (1 - 1e-8) for s, r in zip(point, right, strict=True)), document
+    assert refused > runs / 2
+
+
+# --- Several releases ---
+
+
+def test_several_records_are_written_with_their_joint_guarantee():
+    first, second = record_of(), behind(count(participation_cap=3), scale=9.0)(LOG).record()
+    text = ts.write_records([first, second])
+    assert ts.read_records(text) == (first, second)
+    (total, delta), parts = json.loads(text)["joint loss"], [first.loss[0], second.loss[0]]
+    assert sum(part[0] for part in parts) <= total <= sum(part[0] for part in parts) * (1 + 1e-12)
+    assert 2e-6 <= delta <= 2e-6 * (1 + 1e-12)
+    document = json.loads(text)
+    for low in ([total * 0.999, delta], [total, delta / 2], [total]):
+        with pytest.raises(ValueError, match="loss"):
+            ts.read_records(json.dumps(document | {"joint loss": low}))
+    with pytest.raises(ValueError, match="loss"):
+        ts.read_records(json.dumps(document | {"records": [document["records"][0] | {"loss": [[0.1, 1e-6]]}]}))
+
+
+def test_records_that_do_not_add_up_are_refused():
+    one = record_of()
+    others = [
+        behind(count(), failure_probability=1e-6)(LOG).record(),
+        behind(count(dp.change_one_distance()))(LOG).record(),
+        behind(count())(LOG).record(individuals=2),
+    ]
+    for records in (
+        [],
+        [behind(count(), output_measure=dp.renyi_divergence())(LOG).record()],
+        *([one, o] for o in others),
     ):
-        with pytest.raises(ValueError, match=message):
-            ReleaseRecord.from_json(json.dumps(document | change))
+        with pytest.raises(ValueError, match="of one measure, adjacency"):
+            ts.write_records(records)
 
 
-def test_what_is_printed_is_not_below_what_is_claimed():
-    record = record_of()
-    printed = record.guarantee().split("ε = ")[1].split(",")[0]
-    assert float(printed) >= record.loss[0][0]
+def test_accounting_of_a_profile_states_points_of_it():
+    loss = extremal_law(ts.Influence(l0=3, l2=3**0.5, linf=1.0), 0.5, 9).at(2.0)
+    points = Accounting("smoothed max divergence").points(loss)
+    assert points[0][0] == 0.0
+    assert all(delta == loss.delta(epsilon) for epsilon, delta in points)

@@ -6,8 +6,10 @@ import json
 import pickle
 
 import numpy as np
+import opendp.prelude as dp
 import pytest
 
+import opendp_timeseries as ts
 from opendp_timeseries import Release
 
 RELEASE = Release(steps=[2, 7], values=[9.0, -4.25], size=10, scale=1.5, sampling_probability=0.3)
@@ -88,3 +90,71 @@ def test_a_copy_cannot_be_changed_either():
         assert other == RELEASE
         with pytest.raises(ValueError, match=r"WRITEABLE|read-only|writeable"):
             other.values.flags.writeable = True
+
+
+# --- Panels: the keys travel with the release ---
+
+GRID = ts.TimeGrid(size=4)
+LOG = {"id": np.arange(3), "time": np.arange(3), "place": np.array(["b", "a", "a"])}
+
+
+def panel(keys=("b", "a"), **more):
+    space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+    count = space >> ts.then_participation_count(GRID, participation_cap=2, by="place", keys=list(keys), **more)
+    return (count >> ts.then_subsampled_gaussian(1e-6, sampling_probability=1.0))(LOG)
+
+
+def test_a_release_knows_the_keys_and_the_grid_of_its_count():
+    release = panel()
+    assert release.keys == ("b", "a")
+    assert release.grid == GRID
+    parts = release.by_key()
+    assert list(parts) == ["b", "a"] == list(release.by_key(["b", "a"]))
+    assert np.rint(parts["b"].values).tolist() == [1, 0, 0, 0]
+    assert np.rint(parts["a"].values).tolist() == [0, 1, 1, 0]
+    assert release.parts() == list(parts.values())
+    assert parts["a"].grid == GRID
+    assert parts["a"].keys is None
+    assert parts["a"].parts() == [parts["a"]]
+
+
+@pytest.mark.parametrize("keys", [["a", "b"], ["b"], ["b", "c"], ["b", "a", "c"], [], [0, 1]])
+def test_other_keys_than_those_of_the_count_are_refused(keys):
+    with pytest.raises(ValueError, match=r"must be those of the count, in their order: \['b', 'a'\]"):
+        panel().by_key(keys)
+
+
+def test_without_known_keys_they_must_be_given():
+    release = panel(output_metric=dp.l2_distance(T=float))
+    assert release.keys is None
+    with pytest.raises(ValueError, match="give the keys of the count"):
+        release.by_key()
+    assert list(release.by_key(["b", "a"])) == ["b", "a"]
+    with pytest.raises(ValueError, match="one series"):
+        RELEASE.by_key()
+
+
+def test_copies_have_their_numbers_for_keys():
+    space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+    count = space >> ts.then_participation_count(GRID, participation_cap=2, by="place", keys=["b", "a"])
+    noise = ts.then_subsampled_gaussian(1.0, sampling_probability=0.5)
+    assert (count >> ts.then_repeat(2) >> noise)(LOG).keys == ((0, "b"), (0, "a"), (1, "b"), (1, "a"))
+    single = space >> ts.then_participation_count(GRID, participation_cap=2)
+    assert list((single >> ts.then_repeat(3) >> noise)(LOG).by_key(range(3))) == [0, 1, 2]
+
+
+def test_a_panel_comes_back_whole_from_json_and_from_a_copy():
+    release = panel()
+    for again in (Release.from_dict(json.loads(json.dumps(release.to_dict()))), pickle.loads(pickle.dumps(release))):
+        assert again == release
+        assert hash(again) == hash(release)
+        assert again.keys == ("b", "a")
+    assert release != dataclasses.replace(release, provenance=None)
+    with pytest.raises(ValueError, match="that of the provenance"):
+        dataclasses.replace(release, size=9)
+
+
+def test_minus_zero_is_zero():
+    plus, minus = (dataclasses.replace(RELEASE, values=[0.0, zero]) for zero in (0.0, -0.0))
+    assert plus == minus
+    assert hash(plus) == hash(minus)

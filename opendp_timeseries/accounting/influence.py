@@ -8,7 +8,7 @@ steps, ℓ2, ℓ∞ and, where it is known, the magnitude majorant of theory 3) 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.rounding import up, up_fraction, up_sqrt
 
-__all__ = ["Influence", "Majorant", "count_influence", "count_l1", "count_l2"]
+__all__ = ["Influence", "Majorant", "count_influence", "count_l1", "count_l2", "repeated_influence"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -177,3 +177,18 @@ def count_l2(individuals: int, *, participation_cap: int, step_cap: int, size: i
     """ℓ2 distance of two counts that differ in ``individuals``, rounded up (theory 1)."""
     steps, per_step = _individual(participation_cap, step_cap, size, replaced=replaced)
     return up_sqrt((individuals * per_step) ** 2 * steps)
+
+
+def repeated_influence(influence: Influence, times: int) -> Influence:
+    """Influence on ``times`` copies of a signal.
+
+    The copies of a difference have ``times`` as many entries, the same largest one, and are majorised by every
+    entry of the majorant ``times`` times: the largest ``k`` of the copies are copies of the largest ``⌈k/times⌉``.
+    """
+    majorant = influence.majorant
+    return replace(
+        influence,
+        l0=influence.l0 * times,
+        l2=up(influence.l2 * up_sqrt(times)),
+        majorant=None if majorant is None else Majorant(np.repeat(majorant.values, times)),
+    )

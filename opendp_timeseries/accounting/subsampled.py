@@ -46,6 +46,7 @@ from opendp_timeseries.accounting.gaussian import (
 )
 from opendp_timeseries.accounting.influence import Influence, Majorant
 from opendp_timeseries.accounting.laws import Law, binomial, binomial_tail, kept_sum, multiples, vertex_sum
+from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up_fraction
 
 __all__ = ["ExtremalLaw", "delta_from_renyi", "epsilon_from_renyi", "extremal_law", "renyi_to_delta"]
@@ -105,6 +106,23 @@ class ExtremalLaw:
     @property
     def _most(self) -> float:
         return float(self._one.reach[-1]) * self._factor
+
+    def at(self, scale: float) -> PrivacyLoss:
+        """Return the loss at a noise scale."""
+        return PrivacyLoss(self, scale)
+
+    def least_scale(self, epsilon: float, delta: float) -> float:
+        """Return the least noise scale at which the profile at ``epsilon`` is at most ``delta``, from above."""
+        if self._most == 0:
+            return 0.0
+
+        def excess(log_scale: float) -> float:
+            return math.log(self.at(math.exp(log_scale)).delta(epsilon) / delta)
+
+        low, high = -40.0, 40.0
+        if excess(high) > 0:
+            return math.inf
+        return math.exp(toms748(excess, low, high, xtol=1e-14, rtol=1e-14)) * (1 + 1e-12)
 
     def delta(self, epsilon: float, scale: float) -> float:
         """Upper bound on the privacy profile δ(ε).

@@ -26,7 +26,7 @@ from opendp_timeseries.koga2022.bounds import (
     without_filter,
 )
 from opendp_timeseries.measurements.subsampled_gaussian import make_subsampled_gaussian, sampling_threshold
-from opendp_timeseries.spaces import as_influence, influence_resolution, series_of
+from opendp_timeseries.spaces import as_influence, influence_space
 from opendp_timeseries.transformations.circulant_filter import make_circulant_filter
 
 __all__ = ["make_koga2022", "then_koga2022"]
@@ -79,16 +79,15 @@ def make_koga2022(
     ((0.500..., 0.0001), (0.499..., 0.0001))
     """
     alpha = check.real("alpha", check.required("alpha", alpha, "the paper's α in (0, 1]"), above=0.0, maximum=1.0)
-    if influence_resolution(input_metric) != 0 or series_of(input_metric) != 1:
+    space = influence_space(input_metric)
+    if space is None or (space.resolution_bits, space.panel_size) != (0, 1):
         raise TypeError(f"input_metric ({input_metric}) must be influence_distance(), as counts of one series have it")
     size = vector_space(input_domain).size
     measure = output_measure or dp.approximate(dp.zero_concentrated_divergence())
     loss = _loss(measure, delta)
 
     signal = input_domain, input_metric
-    _, probability = sampling_threshold(
-        check.probability("sampling_probability", check.required("sampling_probability", sampling_probability, "p"))
-    )
+    _, probability = sampling_threshold(sampling_probability)
     sampler: dict[str, Any] = {"sampling_probability": sampling_probability, "output_measure": dp.renyi_divergence()}
     if kernel is None:
         mechanism = make_subsampled_gaussian(*signal, scale, **sampler)

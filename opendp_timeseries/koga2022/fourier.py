@@ -33,7 +33,7 @@ from opendp_timeseries.koga2022.fourier_norms import (
     influence_l1,
     influence_l2,
 )
-from opendp_timeseries.spaces import influence_resolution, series_of
+from opendp_timeseries.spaces import influence_space
 
 __all__ = [
     "ADVISED_FREQUENCIES",
@@ -125,8 +125,9 @@ then_fourier_coefficients = then(make_fourier_coefficients)
 
 def _resolution(domain: dp.Domain, metric: dp.Metric, atom: str) -> int:
     """Binary digits behind the point in the entries of the signal."""
-    bits = influence_resolution(metric)
-    if series_of(metric) != 1:
+    space = influence_space(metric)
+    bits = None if space is None else space.resolution_bits
+    if space is not None and space.panel_size != 1:
         raise TypeError(f"input_metric ({metric}) must be of one series; count each key of a panel by itself")
     if bits is None and lp_kind(metric) is None:
         raise TypeError(f"input_metric ({metric}) must be influence_distance(), or dp.l1_distance or dp.l2_distance")

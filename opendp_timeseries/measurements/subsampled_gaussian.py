@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -17,14 +18,16 @@ from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._opendp import lp_kind, privacy_profile, then, vector_space
-from opendp_timeseries.accounting.gaussian import DISCRETE_NOISE
 from opendp_timeseries.accounting.influence import Influence
-from opendp_timeseries.accounting.rounding import up
-from opendp_timeseries.accounting.subsampled import ExtremalLaw, extremal_law
+from opendp_timeseries.accounting.loss import PrivacyLoss
+from opendp_timeseries.accounting.rounding import up, up_fraction
+from opendp_timeseries.accounting.subsampled import extremal_law
+from opendp_timeseries.provenance import Provenance
+from opendp_timeseries.record import MEASURES, Accounting
 from opendp_timeseries.release import Release
-from opendp_timeseries.spaces import as_influence, influence_resolution
+from opendp_timeseries.spaces import as_influence, influence_space
 
-__all__ = ["make_subsampled_gaussian", "sampling_threshold", "then_subsampled_gaussian"]
+__all__ = ["least_scale", "make_subsampled_gaussian", "sampling_threshold", "then_subsampled_gaussian"]
 
 #: σ/γ is at least 2**24, as :data:`~.gaussian.DISCRETE_NOISE` needs.
 _GRID_BITS: Final = 24
@@ -32,38 +35,42 @@ _GRID_BITS: Final = 24
 _ROUNDING_BITS: Final = 50
 #: Below this scale the noise grid would need steps finer than the least float: the loss is called infinite.
 _LEAST_SCALE: Final = 2.0**-1000
+#: How often the scale that was found is raised by two parts in 10¹³, until the map agrees.
+_MAX_NUDGES: Final = 1000
 #: Kept steps are those whose 53 random bits fall below p·2**53, so p is a multiple of 2**-53.
 _COIN_BITS: Final = 53
 
 
 class _Signal(NamedTuple):
-    """What is public about the signal: its size, and how its entries lie on a dyadic grid."""
+    """What is public about the signal: its size, how its entries lie on a dyadic grid, and how it was made."""
 
     size: int
     resolution_bits: int | None  # None: the entries are arbitrary floats, rounded to the noise grid
     influence: Callable[[Any], Influence]  # the metric's distance as an influence
+    provenance: Provenance | None = None
 
 
 def _read_space(domain: dp.Domain, metric: dp.Metric) -> _Signal:
-    space = vector_space(domain)
-    bits = influence_resolution(metric)
-    whole = not space.atom.startswith("f")
-    if bits is not None:
-        if whole and bits != 0:
+    signal = vector_space(domain)
+    whole = not signal.atom.startswith("f")
+    space = influence_space(metric)
+    if space is not None:
+        if whole and space.resolution_bits != 0:
             raise ValueError(f"input_metric ({metric}) does not fit whole numbers; use influence_distance()")
-        return _Signal(space.size, bits, as_influence)
+        return _Signal(signal.size, space.resolution_bits, as_influence, space.provenance)
     kind = lp_kind(metric)
     if kind is None or kind[0] != "l2":
         raise TypeError(
             f"input_metric ({metric}) must be influence_distance() or dp.l2_distance(T=float); choose it as"
             " output_metric of the count"
         )
-    return _Signal(space.size, 0 if whole else None, lambda d_in: _spread(d_in, space.size))
+    return _Signal(signal.size, 0 if whole else None, lambda d_in: _spread(d_in, signal.size))
 
 
 def _spread(d_in: Any, size: int) -> Influence:
     # An ℓ2 distance alone allows both extremes: all of it in one step, or spread over every step.
-    distance = check.real("d_in", d_in, minimum=0.0)
+    check.real("d_in", d_in, minimum=0.0)
+    distance = up_fraction(Fraction(d_in))  # an integer beyond 2**53 becomes a float from above
     return Influence(l0=size, l2=distance, linf=distance, individuals=int(distance > 0))
 
 
@@ -86,8 +93,13 @@ def _after_rounding(influence: Influence, size: int, step: float) -> Influence:
     return Influence(l0=size, l2=l2, linf=l2)
 
 
-def sampling_threshold(probability: float) -> tuple[int, float]:
-    """Return the number below which 53 random bits keep a step, and the probability that they do, exactly."""
+def sampling_threshold(sampling_probability: Any) -> tuple[int, float]:
+    """Return the number below which 53 random bits keep a step, and the probability that they do, exactly.
+
+    :raises TypeError, ValueError: for what is left out, or is no probability.
+    """
+    given = check.required("sampling_probability", sampling_probability, "the share of steps to keep, such as 0.1")
+    probability = check.probability("sampling_probability", given)
     threshold = math.ceil(probability * 2**_COIN_BITS)
     return threshold, threshold / 2**_COIN_BITS
 
@@ -134,30 +146,32 @@ def make_subsampled_gaussian(
     """Keep each step with ``sampling_probability``, and release Gaussian-noised values at the kept steps.
 
     The result is a :class:`~opendp_timeseries.Release`: the kept steps, the noisy values there, and what is
-    public about the noise. An empty selection is an ordinary outcome, and is never drawn again.
+    public about how they were made. An empty selection is an ordinary outcome, and is never drawn again.
 
-    Which loss the privacy map states is chosen by ``output_measure``:
+    The privacy map states one view of one loss. Without further parameters that is the whole privacy profile, which
+    is exact for one individual without a filter; ``delta`` reads (ε, δ) off it, ``failure_probability`` chooses
+    approximate zCDP, as in the paper, and ``output_measure`` names a view:
 
     ================================================== ====================== ==============================
     output measure                                     needs                  the map returns
     ================================================== ====================== ==============================
-    ``approximate(zero_concentrated_divergence())``     failure_probability    (ρ, attained δ′); the default
-    ``renyi_divergence()``                              –                      the curve α ↦ Rényi divergence
-    ``smoothed_max_divergence()``                       –                      the privacy profile δ(ε)
+    ``smoothed_max_divergence()``                       –                      the privacy profile δ(ε); the default
     ``approximate(max_divergence())``                   delta                  (ε, δ), read off the profile
+    ``approximate(zero_concentrated_divergence())``     failure_probability    (ρ, attained δ′)
+    ``renyi_divergence()``                              –                      the curve α ↦ Rényi divergence
     ================================================== ====================== ==============================
 
-    The profile is exact for one individual without a filter. Between half and three quarters of the noise
-    suffices where it, rather than approximate zCDP, is the basis of the guarantee.
+    In a :func:`~opendp_timeseries.compositor`, leave all of these out, and the scale: the query takes its own share.
 
     :param input_domain: vectors of integers or of floats (never NaN) of a fixed size ``T``.
     :param input_metric: ``influence_distance()``, or ``dp.l2_distance(T=float)``, which knows less.
     :param scale: standard deviation σ of the noise, in the signal's unit; 0 adds none and maps to infinity.
+        :func:`~opendp_timeseries.least_scale` finds it.
     :param sampling_probability: ``p`` in [0, 1], rounded up to a multiple of 2**-53; 1 is the Gaussian mechanism.
     :param output_measure: see the table.
     :param failure_probability: δ′ in (0, 1): how often the sample may catch more of one individual than is
-        accounted for by ρ. Only for approximate zCDP.
-    :param delta: δ in (0, 1). Only for ``approximate(max_divergence())``.
+        accounted for by ρ.
+    :param delta: δ in (0, 1).
     :raises TypeError: for a wrong domain, metric or type of number.
     :raises ValueError: for a number out of range, or a parameter that the output measure does not use.
 
@@ -168,26 +182,21 @@ def make_subsampled_gaussian(
     >>> dp.enable_features("contrib", "honest-but-curious")
     >>> space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
     >>> count = space >> ts.then_participation_count(ts.TimeGrid(size=100), participation_cap=10)
-    >>> release = count >> ts.then_subsampled_gaussian(
-    ...     scale=2.0, sampling_probability=0.1, failure_probability=1e-6)
+    >>> release = count >> ts.then_subsampled_gaussian(scale=2.0, sampling_probability=0.1)
+    >>> release.map(1).delta(1.0)
+    0.0167...
+    >>> release = count >> ts.then_subsampled_gaussian(scale=2.0, sampling_probability=0.1, delta=1e-6)
     >>> release.map(1)
-    (0.875, 3.736...e-07)
+    (4.07..., 1e-06)
     """
     # Flag: make_user_measurement asserts the features. Check:
     signal = _read_space(input_domain, input_metric)
     scale = check.real("scale", scale, minimum=0.0)
-    probability = check.probability(
-        "sampling_probability",
-        check.required("sampling_probability", sampling_probability, "the share of steps to keep, such as 0.1"),
-    )
-    measure = output_measure or dp.approximate(dp.zero_concentrated_divergence())
-    loss = _loss(measure, failure_probability=failure_probability, delta=delta)
+    threshold, probability = sampling_threshold(sampling_probability)
+    measure, accounting = _accounting(output_measure, failure_probability, delta)
 
     # Derive:
-    threshold, probability = sampling_threshold(probability)
     exponent = _noise_exponent(scale, signal.resolution_bits)
-    law_scale = scale if scale >= _LEAST_SCALE else 0.0
-    step = 2.0**exponent
 
     # Close over:
     def function(values: Any) -> Release:
@@ -199,54 +208,123 @@ def make_subsampled_gaussian(
             size=signal.size,
             scale=scale,
             sampling_probability=probability,
+            provenance=signal.provenance,
+            accounting=accounting,
         )
 
     def privacy_map(d_in: Any) -> Any:
-        influence = signal.influence(d_in)
-        if signal.resolution_bits is None:
-            influence = _after_rounding(influence, signal.size, step)
-        return loss(extremal_law(influence, probability, signal.size), law_scale)
+        return _view(accounting, _loss(signal, d_in, probability, scale))
 
     # Return:
     return dp.m.make_user_measurement(input_domain, input_metric, measure, function, privacy_map)
 
 
-def _loss(
-    measure: dp.Measure, *, failure_probability: float | None, delta: float | None
-) -> Callable[[ExtremalLaw, float], Any]:
-    """Choose the map: how the extremal law of an influence, and σ, become a loss in ``measure``."""
+def _loss(signal: _Signal, d_in: Any, probability: float, scale: float) -> PrivacyLoss:
+    """Return the loss at a distance of the input metric: all that a privacy map can state is a view of it."""
+    influence = signal.influence(d_in)
+    if signal.resolution_bits is None:
+        influence = _after_rounding(influence, signal.size, 2.0 ** _noise_exponent(scale, None))
+    return extremal_law(influence, probability, signal.size).at(scale if scale >= _LEAST_SCALE else 0.0)
+
+
+def _accounting(
+    measure: dp.Measure | None, failure_probability: float | None, delta: float | None
+) -> tuple[dp.Measure, Accounting]:
+    """Choose the view of the loss that is stated: by its measure, or by the one parameter that is given."""
+    if measure is None:
+        if failure_probability is not None:
+            measure = dp.approximate(dp.zero_concentrated_divergence())
+        elif delta is not None:
+            measure = dp.approximate(dp.max_divergence())
+        else:
+            measure = dp.smoothed_max_divergence()
     name = str(measure.type) if isinstance(measure, dp.Measure) else ""
-    needs = {
-        "Approximate<ZeroConcentratedDivergence>": "failure_probability",
-        "Approximate<MaxDivergence>": "delta",
-        "RenyiDivergence": None,
-        "SmoothedMaxDivergence": None,
-    }
-    if name not in needs:
+    if name not in MEASURES:
         raise TypeError(
-            f"output_measure ({measure}) is not one of approximate(zero_concentrated_divergence()),"
-            " renyi_divergence(), smoothed_max_divergence(), approximate(max_divergence())"
+            f"output_measure ({measure}) is not one of smoothed_max_divergence(), approximate(max_divergence()),"
+            " approximate(zero_concentrated_divergence()), renyi_divergence()"
         )
-    for parameter, value in (("failure_probability", failure_probability), ("delta", delta)):
-        if (value is not None) != (parameter == needs[name]):
+    needs = {"Approximate<ZeroConcentratedDivergence>": "failure_probability", "Approximate<MaxDivergence>": "delta"}
+    given = {"failure_probability": failure_probability, "delta": delta}
+    for parameter, value in given.items():
+        if (value is not None) != (parameter == needs.get(name)):
             use = "needs" if value is None else "does not use"
             raise ValueError(f"output_measure ({measure}) {use} {parameter} ({value}); see the docstring's table")
-
-    if name == "Approximate<ZeroConcentratedDivergence>":
-        tail = check.real("failure_probability", failure_probability, above=0.0, below=1.0)
-        return lambda law, scale: law.approximate_zcdp(tail, scale)
-    if name == "Approximate<MaxDivergence>":
-        target = check.real("delta", delta, above=0.0, below=1.0)
-        return lambda law, scale: _epsilon_delta(law, target, scale)
-    if name == "RenyiDivergence":
-        # Holds for the discrete Gaussian as it stands (docs/proofs/subsampled_gaussian.md).
-        return lambda law, scale: lambda alpha: law.renyi(alpha, scale)
-    return lambda law, scale: privacy_profile(lambda epsilon: law.delta(epsilon, scale * DISCRETE_NOISE))
+        if value is not None:
+            given[parameter] = check.real(parameter, value, above=0.0, below=1.0)
+    return measure, Accounting(MEASURES[name], **given)
 
 
-def _epsilon_delta(law: ExtremalLaw, delta: float, scale: float) -> tuple[float, float]:
-    epsilon = law.epsilon(delta, scale * DISCRETE_NOISE)
-    return (epsilon, delta) if law.delta(0.0, scale * DISCRETE_NOISE) > 0 else (0.0, 0.0)
+def _view(accounting: Accounting, loss: PrivacyLoss) -> Any:
+    """Return a loss in the form that a privacy map of its measure must return."""
+    if accounting.measure == MEASURES["RenyiDivergence"]:
+        return loss.renyi
+    if accounting.measure == MEASURES["SmoothedMaxDivergence"]:
+        return privacy_profile(loss.delta)
+    ((first, second),) = accounting.points(loss)
+    return first, second
 
 
 then_subsampled_gaussian = then(make_subsampled_gaussian)
+
+
+def least_scale(
+    chain: dp.Transformation,
+    *,
+    epsilon: float,
+    delta: float,
+    sampling_probability: float = check.REQUIRED,
+    d_in: Any = 1,
+) -> float:
+    """Return the least noise scale σ with which the subsampled Gaussian behind a chain is (ε, δ)-private.
+
+    By the exact profile; rounded up, so that ``then_subsampled_gaussian(σ, delta=delta, …)`` keeps what is asked for.
+    OpenDP's own search, ``dp.binary_search_param``, finds the same within 1e-9, and takes much longer.
+
+    :param chain: a count, with or without filters.
+    :param epsilon: ε, not negative.
+    :param delta: δ, in (0, 1).
+    :param sampling_probability: ``p``.
+    :param d_in: distance between neighbouring inputs of the chain, such as the number of individuals.
+    :return: σ in the signal's unit; 0 if nothing is lost without noise.
+    :raises TypeError: for a chain whose output metric the measurement does not take.
+    :raises ValueError: for a number out of range, or if no scale reaches (ε, δ).
+
+    >>> import opendp.prelude as dp, opendp_timeseries as ts
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+    >>> count = space >> ts.then_participation_count(ts.TimeGrid(size=1800), participation_cap=180)
+    >>> round(ts.least_scale(count, epsilon=0.5, delta=1e-4, sampling_probability=0.1), 6)
+    26.085969
+    """
+    if not isinstance(chain, dp.Transformation):
+        raise TypeError(f"chain ({type(chain).__name__}) must be a Transformation: a count, with or without filters")
+    return least_scale_at(*chain.output_space, chain.map(d_in), epsilon, delta, sampling_probability)
+
+
+def least_scale_at(
+    domain: dp.Domain, metric: dp.Metric, d_in: Any, epsilon: float, delta: float, sampling_probability: float
+) -> float:
+    """Return :func:`least_scale` for a space and a distance in it."""
+    signal = _read_space(domain, metric)
+    epsilon = check.real("epsilon", epsilon, minimum=0.0)
+    delta = check.real("delta", delta, above=0.0, below=1.0)
+    _, probability = sampling_threshold(sampling_probability)
+    influence = signal.influence(d_in)
+    scale = extremal_law(influence, probability, signal.size).least_scale(epsilon, delta)
+    if 0 < scale < math.inf and signal.resolution_bits is None:
+        # Rounding to the noise grid is paid for too; it is a matter of 2**-50 of σ and hardly moves it.
+        step = 2.0 ** (_noise_exponent(scale, None) + 1)
+        rounded = _after_rounding(influence, signal.size, step)
+        scale = extremal_law(rounded, probability, signal.size).least_scale(epsilon, delta)
+    if scale > 0:
+        scale = max(scale, _LEAST_SCALE)
+    # The map states ε at δ, and verifies it to 12 digits: ask it.
+    for _ in range(_MAX_NUDGES):
+        if scale < math.inf and _loss(signal, d_in, probability, scale).epsilon_delta(delta)[0] <= epsilon:
+            return scale
+        scale *= 1 + 2e-13
+    raise ValueError(
+        f"no scale reaches epsilon ({epsilon}) and delta ({delta}); raise them, or lower the caps or the number of"
+        " individuals"
+    )

@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._opendp import then
-from opendp_timeseries.spaces import Adjacency, CountSignal, descriptor_of, individuals_replaced
-from opendp_timeseries.transformations.participation_count import count_transformation
+from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.provenance import Provenance
+from opendp_timeseries.spaces import CountSignal, adjacency_of, descriptor_of
+from opendp_timeseries.transformations.participation_count import caps, check_grid, count_transformation
 
 __all__ = ["make_assume_participation", "then_assume_participation"]
 
@@ -22,6 +24,7 @@ def make_assume_participation(
     *,
     participation_cap: int = check.REQUIRED,
     step_cap: int = 1,
+    grid: TimeGrid | None = None,
     output_metric: dp.Metric | None = None,
 ) -> dp.Transformation:
     """Assume that no individual is in more than ``participation_cap`` steps of a count made elsewhere.
@@ -35,25 +38,28 @@ def make_assume_participation(
     :param input_metric: ``dp.symmetric_distance()`` or ``dp.change_one_distance()``, in individuals.
     :param participation_cap: ``I``, steps in which one individual may be counted.
     :param step_cap: ``M``, how often one individual may be counted in one step.
+    :param grid: the public grid of the count, for records and figures; integer steps if left out.
     :param output_metric: as in :func:`~opendp_timeseries.make_participation_count`.
     :raises TypeError: for a wrong domain or metric, or a cap that was left out.
     :raises ValueError: for a cap below 1.
     """
     space = descriptor_of(input_domain, CountSignal, "use count_signal_domain(size)")
+    cap, per_step = caps(participation_cap, step_cap)
+    grid = TimeGrid(size=space.size) if grid is None else check_grid(grid)
+    if grid.size != space.size:
+        raise ValueError(f"grid ({grid.size} steps) must have the size of the signal ({space.size})")
 
     def function(signal: Any) -> NDArray[np.int64]:
         return _whole(np.asarray(signal), space.size)
 
-    return count_transformation(
-        input_domain,
-        input_metric,
-        function,
-        size=space.size,
-        participation_cap=participation_cap,
-        step_cap=step_cap,
-        adjacency=Adjacency(replaced=individuals_replaced(input_metric)),
-        output_metric=output_metric,
+    provenance = Provenance(
+        grid=grid,
+        participation_cap=cap,
+        step_cap=per_step,
+        caps_enforced=False,
+        adjacency=adjacency_of(input_metric),
     )
+    return count_transformation(input_domain, input_metric, function, provenance, output_metric)
 
 
 def _whole(signal: NDArray[Any], size: int) -> NDArray[np.int64]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from opendp_timeseries._opendp import lp_kind, signal_domain, then, vector_space
 from opendp_timeseries.accounting.filtering import filtered_influence, filtered_l1, filtered_l2
 from opendp_timeseries.kernels import Kernel
-from opendp_timeseries.spaces import as_influence, influence_distance, influence_resolution, series_of
+from opendp_timeseries.spaces import InfluenceSpace, as_influence, influence_metric, influence_space, panel_size_of
 from opendp_timeseries.transformations.circular_convolution import circular_convolve, largest_input
 
 __all__ = ["make_circulant_filter", "then_circulant_filter"]
@@ -53,9 +53,9 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
         raise TypeError(
             f"kernel ({kernel!r}) must be given as a Kernel, not {type(kernel).__name__}; see gaussian_kernel"
         )
-    series = series_of(input_metric)
-    if kernel.size * series != space.size:
-        each = f"{space.size}" if series == 1 else f"{space.size} / {series} series"
+    panel_size = panel_size_of(input_metric)
+    if kernel.size * panel_size != space.size:
+        each = f"{space.size}" if panel_size == 1 else f"{space.size} / {panel_size} series"
         raise ValueError(f"kernel size ({kernel.size}) must equal the signal's ({each}); see gaussian_kernel(size=…)")
     resolution = _resolution(input_domain, input_metric, space.atom)
     clamp = _clamp(kernel, resolution)
@@ -66,10 +66,10 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
         )
 
     def function(values: Any) -> NDArray[np.float64]:
-        parts = np.split(np.asarray(values), series)
+        parts = np.split(np.asarray(values), panel_size)
         return np.concatenate([circular_convolve(part, kernel, input_bits=resolution) for part in parts])
 
-    output_metric, stability = _stability(input_metric, kernel, resolution, series)
+    output_metric, stability = _stability(input_metric, kernel)
     return dp.t.make_user_transformation(
         input_domain, input_metric, signal_domain("f64", space.size), output_metric, function, stability
     )
@@ -84,9 +84,9 @@ def _clamp(kernel: Kernel, resolution: int) -> int:
 
 def _resolution(domain: dp.Domain, metric: dp.Metric, atom: str) -> int:
     """Binary digits behind the point in the entries of the signal."""
-    bits = influence_resolution(metric)
-    if bits is not None:
-        return bits
+    space = influence_space(metric)
+    if space is not None:
+        return space.resolution_bits
     if lp_kind(metric) is None:
         raise TypeError(
             f"input_metric ({metric}) must be influence_distance(), dp.l1_distance(T=…) or dp.l2_distance(T=…)"
@@ -99,12 +99,17 @@ def _resolution(domain: dp.Domain, metric: dp.Metric, atom: str) -> int:
     return 0
 
 
-def _stability(metric: dp.Metric, kernel: Kernel, resolution: int, series: int) -> tuple[dp.Metric, Any]:
+def _stability(metric: dp.Metric, kernel: Kernel) -> tuple[dp.Metric, Any]:
+    space = influence_space(metric)
+    if space is not None:
+        output = InfluenceSpace(
+            resolution_bits=space.resolution_bits + kernel.bits,
+            panel_size=space.panel_size,
+            provenance=space.provenance and space.provenance.after(kernel),
+        )
+        return influence_metric(output), lambda d_in: filtered_influence(as_influence(d_in), kernel, space.panel_size)
     kind = lp_kind(metric)
-    if kind is None:
-        output = influence_distance(resolution + kernel.bits, series=series)
-        return output, lambda d_in: filtered_influence(as_influence(d_in), kernel, series)
-    if kind[0] == "l1":
+    if kind is not None and kind[0] == "l1":
         return dp.l1_distance(T="f64"), lambda d_in: filtered_l1(d_in, kernel)
     return dp.l2_distance(T="f64"), lambda d_in: filtered_l2(d_in, kernel)
 

@@ -16,7 +16,8 @@ import opendp.prelude as dp
 from opendp_timeseries._opendp import empty_frame
 from opendp_timeseries.counting.tables import read_columns
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.spaces import Adjacency, EventLog
+from opendp_timeseries.provenance import Adjacency
+from opendp_timeseries.spaces import EventLog
 
 __all__ = ["lazyframe_log"]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,21 +18,21 @@ from opendp.mod import LazyFrameDomain
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._opendp import lp_kind, signal_domain, then
-from opendp_timeseries.accounting.influence import count_influence, count_l1, count_l2
+from opendp_timeseries.accounting.influence import count_l1, count_l2
 from opendp_timeseries.accounting.rounding import whole_distance
 from opendp_timeseries.counting.capped_count import capped_count
 from opendp_timeseries.counting.engines import Layout, engine_of
 from opendp_timeseries.counting.panels import Keys, panel_keys, place_in_panel
 from opendp_timeseries.counting.tables import Labels, read_columns
 from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.provenance import Adjacency, Provenance
 from opendp_timeseries.spaces import (
-    Adjacency,
     EventLog,
+    adjacency_of,
     descriptor_of,
-    individuals_replaced,
     influence_distance,
-    influence_resolution,
-    series_of,
+    influence_metric,
+    influence_space,
 )
 from opendp_timeseries.transformations.event_logs import lazyframe_log
 
@@ -102,21 +103,20 @@ def make_participation_count(
     >>> count({"id": np.array([7, 7, 8]), "step": np.array([0, 0, 2])})
     [1, 0, 1, 0]
     """
-    if not isinstance(grid, TimeGrid):
-        raise TypeError(f"grid ({grid!r}) must be given as a TimeGrid, not {type(grid).__name__}; use TimeGrid(…)")
+    check_grid(grid)
     if progress and importlib.util.find_spec("tqdm") is None:
         raise ImportError("progress=True takes tqdm: pip install tqdm")
     panel = panel_keys(by, keys)
     log, adjacency = event_log(input_domain, input_metric, time, by, grid)
-    cap, per_step = _caps(participation_cap, step_cap)
+    cap, per_step = caps(participation_cap, step_cap)
     layout = Layout(log.identifier, log.time, grid, by, panel)
     size = check.integer("size of the panel", layout.size, maximum=2**31, remedy="use fewer steps or keys")
 
     def function(table: Any) -> NDArray[np.int64]:
         engine = engine_of(table)
         if engine is not None:
-            caps = {"participation_cap": cap, "step_cap": per_step}
-            return engine.capped_count(table, layout, **caps, key=_fresh_key(), progress=progress)
+            both = {"participation_cap": cap, "step_cap": per_step}
+            return engine.capped_count(table, layout, **both, key=_fresh_key(), progress=progress)
         identifiers, positions = read_positions(table, log, grid, by, panel)
         return capped_count(
             identifiers,
@@ -131,12 +131,14 @@ def make_participation_count(
         input_domain,
         input_metric,
         function,
-        size=size,
-        series=len(panel),
-        participation_cap=cap,
-        step_cap=per_step,
-        adjacency=adjacency,
-        output_metric=output_metric,
+        Provenance(
+            grid=grid,
+            participation_cap=cap,
+            step_cap=per_step,
+            adjacency=adjacency,
+            panel=None if by is None else tuple(panel),
+        ),
+        output_metric,
     )
 
 
@@ -161,7 +163,7 @@ def event_log(
         log = descriptor_of(domain, EventLog, "use event_log_domain(identifier=…, time=…)")
         if time is not None:
             raise TypeError(f"time ({time!r}) is for a LazyFrame; leave it out, as {domain} names its own")
-        adjacency = Adjacency(replaced=individuals_replaced(metric))
+        adjacency = adjacency_of(metric)
     if by in (log.identifier, log.time):
         raise ValueError(f"by ({by!r}) must be another column than the identifier and the time")
     return log, adjacency
@@ -172,7 +174,15 @@ def _fresh_key() -> bytes:
     return secrets.token_bytes(16)
 
 
-def _caps(participation_cap: Any, step_cap: Any) -> tuple[int, int]:
+def check_grid(grid: Any) -> TimeGrid:
+    """Refuse what is no grid."""
+    if not isinstance(grid, TimeGrid):
+        raise TypeError(f"grid ({grid!r}) must be given as a TimeGrid, not {type(grid).__name__}; use TimeGrid(…)")
+    return grid
+
+
+def caps(participation_cap: Any, step_cap: Any) -> tuple[int, int]:
+    """Check the caps of a count, which are public."""
     remedy = "choose it from what is plausible for one individual, never from the log"
     cap = check.required("participation_cap", participation_cap, remedy)
     return (
@@ -185,38 +195,45 @@ def count_transformation(
     input_domain: dp.Domain,
     input_metric: dp.Metric,
     function: Callable[[Any], NDArray[np.int64]],
-    *,
-    size: int,
-    series: int = 1,
-    participation_cap: int,
-    step_cap: int,
-    adjacency: Adjacency,
+    provenance: Provenance,
     output_metric: dp.Metric | None,
 ) -> dp.Transformation:
-    """Wrap a function that returns counts, with the stability map of its caps (theory 1).
+    """Wrap a function that returns counts, with the stability map of its caps (docs/proofs/participation_count.md).
 
     The function must let one individual change at most ``participation_cap`` steps, each by ``step_cap``.
     """
-    cap, per_step = _caps(participation_cap, step_cap)
-    metric = influence_distance(series=series) if output_metric is None else output_metric
-    if influence_resolution(metric) is not None and series_of(metric) != series:
-        raise TypeError(f"output_metric ({metric}) must be influence_distance(series={series}), or left out")
-    caps = {"participation_cap": cap, "step_cap": per_step, "size": size, "replaced": adjacency.replaced}
+    panel_size = 1 if provenance.panel is None else len(provenance.panel)
+    metric, stability = _stability(output_metric, provenance, panel_size)
+    size = provenance.counted_size
     return dp.t.make_user_transformation(
-        input_domain, input_metric, signal_domain("i64", size), metric, function, _stability(metric, caps, adjacency)
+        input_domain, input_metric, signal_domain("i64", size), metric, function, stability
     )
 
 
-def _stability(metric: dp.Metric, caps: dict[str, Any], adjacency: Adjacency) -> Callable[[int], Any]:
-    if influence_resolution(metric) == 0:
-        return lambda d_in: count_influence(d_in * adjacency.individuals, **caps)
+def _stability(
+    metric: dp.Metric | None, provenance: Provenance, panel_size: int
+) -> tuple[dp.Metric, Callable[[int], Any]]:
+    metric = influence_distance(panel_size=panel_size) if metric is None else metric
+    space = influence_space(metric)
+    if space is not None:
+        if (space.resolution_bits, space.panel_size) != (0, panel_size):
+            expected = influence_distance(panel_size=panel_size)
+            raise TypeError(f"output_metric ({metric}) must be {expected}, or left out")
+        return influence_metric(replace(space, provenance=provenance)), provenance.influence
     kind = lp_kind(metric)
     if kind is None or kind[1] not in ("f64", "i32", "i64", "u32", "u64"):
         raise TypeError(_OUTPUT_METRICS.format(metric=metric))
     distance = count_l1 if kind[0] == "l1" else count_l2
+    limits: dict[str, Any] = {
+        "participation_cap": provenance.participation_cap,
+        "step_cap": provenance.step_cap,
+        "size": provenance.counted_size,
+        "replaced": provenance.adjacency.replaced,
+    }
+    each = provenance.adjacency.individuals
     if kind[1] == "f64":
-        return lambda d_in: distance(d_in * adjacency.individuals, **caps)
-    return lambda d_in: whole_distance(distance(d_in * adjacency.individuals, **caps), kind[1])
+        return metric, lambda d_in: distance(d_in * each, **limits)
+    return metric, lambda d_in: whole_distance(distance(d_in * each, **limits), kind[1])
 
 
 then_participation_count = then(make_participation_count)

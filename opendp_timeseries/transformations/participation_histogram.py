@@ -22,7 +22,7 @@ from opendp_timeseries.counting.capped_count import participation
 from opendp_timeseries.counting.engines import Layout, engine_of
 from opendp_timeseries.counting.panels import Keys, panel_keys
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.spaces import Adjacency
+from opendp_timeseries.provenance import Adjacency
 from opendp_timeseries.transformations.participation_count import event_log, read_positions
 
 __all__ = ["make_participation_histogram", "share_above", "then_participation_histogram"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,9 @@ from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._opendp import signal_domain, then, vector_space
-from opendp_timeseries.accounting.influence import Influence, Majorant
-from opendp_timeseries.accounting.rounding import up, up_sqrt
-from opendp_timeseries.spaces import as_influence, influence_distance, influence_resolution, series_of
+from opendp_timeseries.accounting.influence import repeated_influence
+from opendp_timeseries.provenance import Repeat
+from opendp_timeseries.spaces import InfluenceSpace, as_influence, influence_metric, influence_space
 
 __all__ = ["make_repeat", "then_repeat"]
 
@@ -39,10 +38,15 @@ def make_repeat(input_domain: dp.Domain, input_metric: dp.Metric, times: int) ->
     (Influence(l0=10, l2=3.16228, linf=1), Influence(l0=40, l2=6.32456, linf=1))
     """
     space = vector_space(input_domain)
-    bits = influence_resolution(input_metric)
-    if bits is None:
+    signal = influence_space(input_metric)
+    if signal is None:
         raise TypeError(f"input_metric ({input_metric}) must be influence_distance(), which knows how to repeat")
     copies = check.integer("times", times, minimum=1)
+    output = InfluenceSpace(
+        resolution_bits=signal.resolution_bits,
+        panel_size=signal.panel_size * copies,
+        provenance=signal.provenance and signal.provenance.after(Repeat(copies)),
+    )
     atom = "f64" if space.atom.startswith("f") else "i64"
 
     def function(values: Any) -> NDArray[Any]:
@@ -52,24 +56,9 @@ def make_repeat(input_domain: dp.Domain, input_metric: dp.Metric, times: int) ->
         input_domain,
         input_metric,
         signal_domain(atom, space.size * copies),
-        influence_distance(bits, series=series_of(input_metric) * copies),
+        influence_metric(output),
         function,
-        lambda d_in: repeated(as_influence(d_in), copies),
-    )
-
-
-def repeated(influence: Influence, times: int) -> Influence:
-    """Influence on ``times`` copies of a signal.
-
-    The copies of a difference have ``times`` as many entries, the same largest one, and are majorised by every
-    entry of the majorant ``times`` times: the largest ``k`` of the copies are copies of the largest ``⌈k/times⌉``.
-    """
-    majorant = influence.majorant
-    return replace(
-        influence,
-        l0=influence.l0 * times,
-        l2=up(influence.l2 * up_sqrt(times)),
-        majorant=None if majorant is None else Majorant(np.repeat(majorant.values, times)),
+        lambda d_in: repeated_influence(as_influence(d_in), copies),
     )
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_timeseries import Influence, Majorant
-from opendp_timeseries.accounting.influence import count_influence, count_l1, count_l2
+from opendp_timeseries import Influence
+from opendp_timeseries.accounting.influence import Majorant, count_influence, count_l1, count_l2
 
 
 def individuals(size, cap, per_step):

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import opendp_timeseries as ts
+from opendp_timeseries.spaces import panel_size_of
 
 GRID = ts.TimeGrid(size=3)
 ROWS = {
@@ -65,7 +66,7 @@ def test_the_cap_is_over_the_whole_panel(log_space):
 
 def test_maps_know_the_panel(log_space):
     count = panel(log_space, cap=7)
-    assert count.output_metric == ts.influence_distance(series=4)
+    assert panel_size_of(count.output_metric) == 4
     assert count.map(1).l0 == 7
     assert panel(log_space, cap=100).map(1).l0 == 12
     assert panel(log_space, output_metric=dp.l1_distance(T=int)).map(1) == 6
@@ -100,7 +101,7 @@ def test_from_log_to_releases_by_key(log_space):
         ({"keys": ["a", 1]}, "all strings or all integers"),
         ({"keys": [True]}, "all strings or all integers"),
         ({"keys": [1.5]}, "all strings or all integers"),
-        ({"output_metric": "influence"}, "series=2"),
+        ({"output_metric": "influence"}, "panel_size=2"),
     ],
 )
 def test_keys_are_checked_at_construction(log_space, change, message):

@@ -51,7 +51,7 @@ def test_its_release_is_that_of_the_chained_stages():
     chained = (
         space(40)
         >> ts.then_circulant_filter(kernel)
-        >> ts.then_subsampled_gaussian(0.0, sampling_probability=1.0, failure_probability=0.5)
+        >> ts.then_subsampled_gaussian(0.0, sampling_probability=1.0, output_measure=dp.renyi_divergence())
     )
     assert whole(signal) == chained(signal)
     sampled = space(40) >> then_koga2022(2.0, alpha=0.5, sampling_probability=0.3)

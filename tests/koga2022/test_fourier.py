@@ -331,4 +331,4 @@ def test_no_row_raises_and_large_values_saturate():
 def test_a_panel_is_refused():
     domain = dp.vector_domain(dp.atom_domain(T="i64"), size=12)
     with pytest.raises(TypeError, match="of one series"):
-        make_fourier_coefficients(domain, influence_distance(series=3), 3)
+        make_fourier_coefficients(domain, influence_distance(panel_size=3), 3)

@@ -151,8 +151,8 @@ def test_a_distance_of_another_kind_is_refused():
 def test_no_individual_in_a_panel_exceeds_the_influence(series, size, cap, std):
     kernel = ts.gaussian_kernel(size, std, bits=12)
     domain = dp.vector_domain(dp.atom_domain(T="i64"), size=series * size)
-    smooth = ts.make_circulant_filter(domain, ts.influence_distance(series=series), kernel)
-    assert smooth.output_metric == ts.influence_distance(12, series=series)
+    smooth = ts.make_circulant_filter(domain, ts.influence_distance(panel_size=series), kernel)
+    assert smooth.output_metric == ts.influence_distance(12, panel_size=series)
     limit = smooth.map(count_influence(1, participation_cap=cap, step_cap=1, size=series * size, replaced=False))
     assert (limit.majorant is None) == (cap > size)
     row = np.array(exact([1] + [0] * (size - 1), kernel), dtype=float)
@@ -172,16 +172,16 @@ def test_no_individual_in_a_panel_exceeds_the_influence(series, size, cap, std):
 
 def test_every_series_of_a_panel_is_filtered_by_itself():
     domain = dp.vector_domain(dp.atom_domain(T="i64"), size=16)
-    smooth = ts.make_circulant_filter(domain, ts.influence_distance(series=2), KERNEL)
+    smooth = ts.make_circulant_filter(domain, ts.influence_distance(panel_size=2), KERNEL)
     assert list(smooth([4] + [0] * 7 + [0] * 7 + [8])) == [2, 1, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 2, 4]
     with pytest.raises(ValueError, match="16 / 4 series"):
-        ts.make_circulant_filter(domain, ts.influence_distance(series=4), KERNEL)
+        ts.make_circulant_filter(domain, ts.influence_distance(panel_size=4), KERNEL)
 
 
 def test_a_long_block_does_not_fit_one_series():
     # Why there is no majorant beyond one series: with the cycle's wrap-around the block law would be too small.
     kernel = ts.gaussian_kernel(3, 0.7, bits=12)
     domain = dp.vector_domain(dp.atom_domain(T="i64"), size=6)
-    smooth = ts.make_circulant_filter(domain, ts.influence_distance(series=2), kernel)
+    smooth = ts.make_circulant_filter(domain, ts.influence_distance(panel_size=2), kernel)
     everything = count_influence(1, participation_cap=6, step_cap=1, size=6, replaced=False)
     assert smooth.map(everything).l2 >= math.sqrt(6) * (1 - 1e-12)  # all six steps stay at one

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import opendp_timeseries as ts
+from opendp_timeseries.accounting.influence import Majorant
 from opendp_timeseries.transformations import participation_count
 
 HOURS = ts.TimeGrid(size=4, start="1969-12-31T22:00", step="1h", zone="America/New_York")
@@ -55,9 +56,7 @@ def test_every_metric_states_the_stability_of_the_caps(log_space):
             ts.TimeGrid(size=9), participation_cap=4, step_cap=3, output_metric=metric
         )
 
-    assert count(None).map(2) == ts.Influence(
-        l0=4, l2=6.0, linf=3.0, individuals=2, majorant=ts.Majorant(np.full(4, 3.0))
-    )
+    assert count(None).map(2) == ts.Influence(l0=4, l2=6.0, linf=3.0, individuals=2, majorant=Majorant(np.full(4, 3.0)))
     assert count(dp.l1_distance(T=float)).map(2) == 24.0
     assert count(dp.l1_distance(T=int)).map(2) == 24
     assert count(dp.l2_distance(T=float)).map(2) == 12.0

@@ -1,0 +1,248 @@
+"""How a signal was made, in public facts: they travel with the spaces, from the count to the release.
+
+The count puts a :class:`Provenance` into its output metric, and every stage after it adds itself. It is part of the
+metric's identifier, which OpenDP compares when stages are chained: a measurement that was built behind one count
+cannot be chained behind another. So what a release says of itself is what ran, and nobody types it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting.filtering import filtered_influence
+from opendp_timeseries.accounting.influence import Influence, count_influence, repeated_influence
+from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.kernels import Kernel
+
+__all__ = ["Adjacency", "Provenance", "Repeat", "fields_of"]
+
+Key = str | int | tuple[int, str | int]
+
+
+class Adjacency(NamedTuple):
+    """What a distance of 1 between two logs is.
+
+    :param individuals: how many individuals may differ: 1, or 2 for OpenDP's ``change_one_id_distance``.
+    :param replaced: True if individuals are replaced, False if they are added or removed.
+    """
+
+    individuals: int = 1
+    replaced: bool = False
+
+    def __str__(self) -> str:
+        return "replaced" if self.replaced else "added or removed"
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """The stage that repeats a signal, see :func:`~opendp_timeseries.make_repeat`."""
+
+    times: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """How a signal was made: what the count enforced or assumed, and the stages after it. All of it is public.
+
+    :param grid: the grid of the count.
+    :param participation_cap: ``I``, most steps in which one individual is counted, over all series of a panel.
+    :param step_cap: ``M``, most events of one individual in one step.
+    :param caps_enforced: whether the count enforced the caps; False if they were assumed of a count made elsewhere.
+    :param adjacency: what a distance of 1 is.
+    :param panel: the keys of a panel, in the order of its series; None for one series.
+    :param stages: the filters and repetitions after the count, in order.
+    """
+
+    grid: TimeGrid
+    participation_cap: int
+    step_cap: int = 1
+    caps_enforced: bool = True
+    adjacency: Adjacency = field(default_factory=Adjacency)
+    panel: tuple[str | int, ...] | None = None
+    stages: tuple[Kernel | Repeat, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("participation_cap", "step_cap"):
+            object.__setattr__(self, name, check.integer(name, getattr(self, name), minimum=1))
+
+    @cached_property
+    def identifier(self) -> str:
+        """A digest of everything here, for the identifier of a metric."""
+        stages = [stage.identifier if isinstance(stage, Kernel) else stage.times for stage in self.stages]
+        written = json.dumps(self._counted() | {"stages": stages}, sort_keys=True)  # in ASCII, whatever the keys
+        return hashlib.sha256(written.encode()).hexdigest()[:32]
+
+    @property
+    def counted_size(self) -> int:
+        """Number of entries of the count: steps of the grid times series of the panel."""
+        return self.grid.size * (1 if self.panel is None else len(self.panel))
+
+    @property
+    def keys(self) -> tuple[Key, ...] | None:
+        """One key for each series of the signal, in order; None for one series.
+
+        The keys of a panel; the numbers of the copies of a repeated series; both, of a repeated panel.
+        """
+        keys: tuple[Any, ...] | None = self.panel
+        for stage in self.stages:
+            if isinstance(stage, Repeat):
+                copies = range(stage.times)
+                keys = tuple(copies) if keys is None else tuple((copy, key) for copy in copies for key in keys)
+        return keys
+
+    @property
+    def size(self) -> int:
+        """Number of entries of the signal."""
+        return self.grid.size * (1 if self.keys is None else len(self.keys))
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The filters, in order."""
+        return tuple(stage for stage in self.stages if isinstance(stage, Kernel))
+
+    def after(self, stage: Kernel | Repeat) -> Provenance:
+        """Return the provenance of the signal that a further stage makes."""
+        return replace(self, stages=(*self.stages, stage))
+
+    def of_one_series(self) -> Provenance:
+        """Return what is said of each series by itself. The caps stay: they hold over the whole panel."""
+        return replace(self, panel=None, stages=self.kernels)
+
+    def influence(self, distance: int = 1) -> Influence:
+        """Return what logs at this distance change of the signal: the map of the stages, from the caps alone.
+
+        :param distance: in individuals, as the log's metric counts them.
+        """
+        influence = count_influence(
+            distance * self.adjacency.individuals,
+            participation_cap=self.participation_cap,
+            step_cap=self.step_cap,
+            size=self.counted_size,
+            replaced=self.adjacency.replaced,
+        )
+        panel_size = 1 if self.panel is None else len(self.panel)
+        for stage in self.stages:
+            if isinstance(stage, Repeat):
+                influence = repeated_influence(influence, stage.times)
+                panel_size *= stage.times
+            else:
+                influence = filtered_influence(influence, stage, panel_size)
+        return influence
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain Python objects, ready for ``json.dumps``; :meth:`from_dict` reads them back exactly."""
+        return self._counted() | {"stages": [_write_stage(stage) for stage in self.stages]}
+
+    def _counted(self) -> dict[str, Any]:
+        return {
+            "grid": self.grid.to_dict(),
+            "panel": None if self.panel is None else list(self.panel),
+            "participation_cap": self.participation_cap,
+            "step_cap": self.step_cap,
+            "caps_enforced": self.caps_enforced,
+            "adjacency": {"individuals": self.adjacency.individuals, "replaced": self.adjacency.replaced},
+        }
+
+    @classmethod
+    def from_dict(cls, document: Any) -> Provenance:
+        """Read back what :meth:`to_dict` wrote, and nothing else: every field is typed, and none is unknown.
+
+        :raises ValueError: for a field that is missing, unknown, or of another type or value.
+        """
+        fields = fields_of(document, "provenance", _FIELDS)
+        adjacency = fields_of(fields["adjacency"], "adjacency", {"individuals": int, "replaced": bool})
+        if adjacency["individuals"] not in (1, 2):
+            raise ValueError(f"individuals of the adjacency ({adjacency['individuals']}) must be 1 or 2")
+        grid = fields_of(fields["grid"], "grid", {"size": int, "start": _TEXT, "step": _TEXT, "zone": _TEXT})
+        try:
+            return cls(
+                grid=TimeGrid.from_dict(grid),
+                participation_cap=fields["participation_cap"],
+                step_cap=fields["step_cap"],
+                caps_enforced=fields["caps_enforced"],
+                adjacency=Adjacency(**adjacency),
+                panel=_read_panel(fields["panel"]),
+                stages=tuple(_read_stage(stage, grid["size"]) for stage in fields["stages"]),
+            )
+        except TypeError as error:
+            raise ValueError(f"provenance: {error}") from None
+
+
+_TEXT: Final = (str, type(None))
+_FIELDS: Final[dict[str, Any]] = {
+    "grid": dict,
+    "panel": (list, type(None)),
+    "participation_cap": int,
+    "step_cap": int,
+    "caps_enforced": bool,
+    "adjacency": dict,
+    "stages": list,
+}
+
+
+def fields_of(document: Any, name: str, types: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a JSON object that must have just these fields, each of its type (a bool is no number).
+
+    :param document: what was read.
+    :param name: of the object, for messages.
+    :param types: the type, or the types, of each field; ``float`` takes integers too.
+    :raises ValueError: for anything else, naming the field.
+    """
+    if not isinstance(document, dict):
+        raise ValueError(f"{name} must be an object, found {type(document).__name__}")
+    for field_name in types.keys() ^ document.keys():
+        problem = "is not known" if field_name in document else "is missing"
+        raise ValueError(f"{name} has a field {field_name!r} that {problem}")
+    for field_name, expected in types.items():
+        value = document[field_name]
+        kinds = expected if isinstance(expected, tuple) else (expected,)
+        if not (type(value) in kinds or (type(value) is int and float in kinds)):
+            wanted = " or ".join("null" if kind is type(None) else kind.__name__ for kind in kinds)
+            raise ValueError(f"{field_name} of {name} must be {wanted}, found {type(value).__name__}")
+    return dict(document)
+
+
+def _read_panel(keys: list[Any] | None) -> tuple[Any, ...] | None:
+    if keys is None:
+        return None
+    if not keys or len({type(key) for key in keys}) > 1 or type(keys[0]) not in (str, int):
+        raise ValueError("panel must list keys, all of them text or all whole numbers")
+    if len(set(keys)) < len(keys):
+        raise ValueError("panel must list distinct keys")
+    return tuple(keys)
+
+
+def _write_stage(stage: Kernel | Repeat) -> dict[str, Any]:
+    if isinstance(stage, Repeat):
+        return {"repeat": stage.times}
+    at = np.flatnonzero(stage.numerators)
+    taps = [[int(step), int(stage.numerators[step])] for step in at]  # those that are not zero
+    return {"filter": {"name": stage.name, "size": stage.size, "resolution_bits": stage.bits, "taps": taps}}
+
+
+def _read_stage(document: Any, size: int) -> Kernel | Repeat:
+    if isinstance(document, dict) and "repeat" in document:
+        return Repeat(check.integer("repeat", fields_of(document, "stage", {"repeat": int})["repeat"], minimum=1))
+    types = {"name": str, "size": int, "resolution_bits": int, "taps": list}
+    kernel = fields_of(fields_of(document, "stage", {"filter": dict})["filter"], "filter", types)
+    if kernel["size"] != size:
+        raise ValueError(f"size of the filter ({kernel['size']}) must be the grid's ({size})")
+    check.integer("size of the filter", size, minimum=1, maximum=2**31)
+    numerators = np.zeros(size, dtype=np.int64)
+    before = -1
+    for tap in kernel["taps"]:
+        if not (isinstance(tap, list) and [type(number) for number in tap] == [int, int]):
+            raise ValueError("taps must list pairs of whole numbers: the step, and the numerator there")
+        step, numerator = tap
+        if not before < step < size or not 0 < abs(numerator) < 2**63:
+            raise ValueError(f"tap {tap} must have a step above the one before it, and a numerator other than 0")
+        numerators[step], before = numerator, step
+    return Kernel(numerators, kernel["resolution_bits"], kernel["name"])
