@@ -18,6 +18,8 @@ from opendp_timeseries.accounting.rounding import printed_up as up
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.kernels import Kernel
 from opendp_timeseries.measurements.subsampled_gaussian import then_subsampled_gaussian
+from opendp_timeseries.reconstruction.interpolate import interpolate
+from opendp_timeseries.reconstruction.plot import plot
 from opendp_timeseries.reconstruction.series import Series
 from opendp_timeseries.release import Release
 from opendp_timeseries.spaces import count_signal_domain, individuals_replaced
@@ -204,10 +206,9 @@ class ReleaseRecord:
         return f"{text} for {who} {kind}{assumed}"
 
     def plot(self, series: Series | None = None, **options: Any) -> Axes:
-        """Draw the release, with its dates and its guarantee; see :func:`.plot.plot_release` for the options."""
-        from opendp_timeseries.reconstruction.plot import plot_release
-
-        return plot_release(self.release, series, grid=self.grid, guarantee=self.guarantee(), **options)
+        """Draw the release, with its dates and its guarantee; see :func:`opendp_timeseries.plot` for the options."""
+        drawn = interpolate(self.release) if series is None else series
+        return plot(drawn, grid=self.grid, guarantee=self.guarantee(), **options)
 
     def to_json(self) -> str:
         """Return the whole record as one JSON document; floats are written so that they read back exactly."""

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries import _validate as check
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from opendp_timeseries.grid import TimeGrid
 
 __all__ = ["Release"]
 
@@ -35,6 +33,19 @@ class Release:
     size: int
     scale: float
     sampling_probability: float
+    provenance: Any = None
+
+    @property
+    def keys(self) -> tuple[Hashable, ...] | None:
+        """The keys of a panel, in the order of its series; None for one series, or if they are not known."""
+        keys: tuple[Hashable, ...] | None = None if self.provenance is None else self.provenance.keys
+        return keys
+
+    @property
+    def grid(self) -> TimeGrid | None:
+        """The grid of the count; None if it is not known."""
+        grid: TimeGrid | None = None if self.provenance is None else self.provenance.grid
+        return grid
 
     def __post_init__(self) -> None:
         steps, values = _frozen(self.steps, np.int64), _frozen(self.values, np.float64)
@@ -76,12 +87,6 @@ class Release:
             f" noise scale {self.scale:.6g})"
         )
 
-    def plot(self, **options: Any) -> Axes:
-        """Draw the noisy values and their interpolation; see :func:`.plot.plot_release` for the options."""
-        from opendp_timeseries.reconstruction.plot import plot_release
-
-        return plot_release(self, **options)
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain Python objects, ready for ``json.dumps``; :meth:`from_dict` reads them back exactly."""
         return {
@@ -92,22 +97,39 @@ class Release:
             "sampling_probability": self.sampling_probability,
         }
 
-    def by_key(self, keys: Sequence[Hashable]) -> dict[Hashable, Release]:
-        """Return one release per series of a panel: the keys in the order in which they were given to the count.
+    def parts(self) -> list[Release]:
+        """Return one release for each series of a panel, in order; this release alone if it is of one series."""
+        return [self] if self.keys is None else self._cut(len(self.keys))
 
-        :raises ValueError: if the steps do not divide into so many series of equal length.
+    def by_key(self, keys: Sequence[Hashable] | None = None) -> dict[Hashable, Release]:
+        """Return one release for each series of a panel, by the keys that were given to the count.
+
+        :param keys: leave it out if the release knows its keys; given, they must be those keys, in their order.
+        :raises ValueError: if the keys are not those of the release, or not known.
         """
-        if len(set(keys)) < len(keys):
-            raise ValueError(f"keys ({list(keys)}) must be distinct")
-        if len(keys) == 0 or self.size % len(keys):
-            raise ValueError(f"{self.size} steps do not divide into {len(keys)} series; give the keys of the count")
-        size = self.size // len(keys)
-        bounds = np.searchsorted(self.steps, np.arange(len(keys) + 1) * size)
-        parts = [
-            replace(self, steps=self.steps[low:high] - k * size, values=self.values[low:high], size=size)
+        known = self.keys
+        if known is None and keys is None:
+            raise ValueError("this release is of one series, or does not know its keys: give the keys of the count")
+        given = known if keys is None else tuple(keys)
+        assert given is not None
+        if known is not None and given != known:
+            raise ValueError(f"keys ({list(given)}) must be those of the count, in their order: {list(known)}")
+        if len(set(given)) < len(given):
+            raise ValueError(f"keys ({list(given)}) must be distinct")
+        if len(given) == 0 or self.size % len(given):
+            raise ValueError(f"{self.size} steps do not divide into {len(given)} series; give the keys of the count")
+        return dict(zip(given, self._cut(len(given)), strict=True))
+
+    def _cut(self, panel_size: int) -> list[Release]:
+        size = self.size // panel_size
+        bounds = np.searchsorted(self.steps, np.arange(panel_size + 1) * size)
+        one = None if self.provenance is None else self.provenance.of_one_series()
+        return [
+            replace(
+                self, steps=self.steps[low:high] - k * size, values=self.values[low:high], size=size, provenance=one
+            )
             for k, (low, high) in enumerate(pairwise(bounds))
         ]
-        return dict(zip(keys, parts, strict=True))
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Release:

@@ -8,7 +8,7 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.reconstruction.interpolate import interpolated_series
+from opendp_timeseries.reconstruction.interpolate import interpolate
 from opendp_timeseries.record import ReleaseRecord
 
 GRID = ts.TimeGrid(start="2013-01-01", step="1h", size=48, zone="UTC")
@@ -139,7 +139,7 @@ def test_parts_that_do_not_fit_are_refused():
 
 def test_figure_with_the_guarantee():
     figure = pytest.importorskip("matplotlib.figure")
-    axes = record_of().plot(interpolated_series(RELEASE), axes=figure.Figure().subplots())
+    axes = record_of().plot(interpolate(RELEASE), axes=figure.Figure().subplots())
     assert "differential privacy for one individual" in axes.get_xlabel()
     assert axes.get_xlabel().startswith("time (UTC)")
 
