@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
+from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.release import Release
@@ -21,7 +23,7 @@ from opendp_timeseries.release import Release
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["new_axes", "plot", "plot_panel"]
+__all__ = ["new_axes", "normal_quantile", "plot", "plot_panel"]
 
 
 class _Drawable(Protocol):
@@ -123,7 +125,7 @@ def plot_panel(
     for axes, (key, part) in zip(every, parts.items(), strict=False):
         _draw(axes, part, grid, confidence)
         title = f"{key}" if part.converged else f"{key}: {part.model}"
-        axes.set_title(title, loc="left", fontsize="medium")
+        axes.set_title(title, loc="left", fontsize="medium", parse_math=False)  # a key may hold a $
     for axes in every[len(parts) :]:
         axes.remove()
     for axes in every[max(len(parts) - columns, 0) : len(parts)]:  # the lowest of each column
@@ -144,6 +146,16 @@ def new_axes(height: float = 3.6) -> Axes:
     return axes
 
 
+def normal_quantile(confidence: float) -> float:
+    """Return how many standard errors an interval extends to either side.
+
+    :param confidence: the probability with which it is to cover.
+    :raises ValueError: if it is not between 0 and 1.
+    """
+    confidence = check.real("confidence", confidence, above=0.0, below=1.0)
+    return float(ndtri((1 + confidence) / 2))
+
+
 def _pyplot():  # type: ignore[no-untyped-def]
     try:
         from matplotlib import pyplot
@@ -158,11 +170,10 @@ def _draw(axes: Axes, series: _Drawable, grid: TimeGrid | None, confidence: floa
     if len(instants) != release.size:
         raise ValueError(f"grid ({len(instants)} steps) must have the size of the series ({release.size})")
     kept = instants[release.steps]
-    low, high = series.interval(confidence)
     if series.error_covers == "signal":
-        axes.fill_between(instants, low, high, color="0.82", linewidth=0, label="band")
+        axes.fill_between(instants, *series.interval(confidence), color="0.82", linewidth=0, label="band")
     else:
-        half = (high - low)[release.steps] / 2
+        half = normal_quantile(confidence) * release.scale
         axes.vlines(kept, release.values - half, release.values + half, color="0.7", linewidth=0.8, label="error bars")
     axes.plot(instants, series.values, color="black", linewidth=0.9, zorder=3, label="series")
     axes.scatter(kept, release.values, s=7, color="0.4", linewidth=0, zorder=4, label="noisy values")
@@ -198,14 +209,15 @@ def _caption(
     # Of a panel, fits differ in detail, and a title says where one failed.
     models = dict.fromkeys(part.model if len(parts) == 1 else part.model.split(" (")[0] for part in parts)
     covers = {part.error_covers for part in parts}
+    every = release.sampling_probability == 1
+    kept = "every step" if every else f"the {len(release)} of {release.size} steps that were kept"
     lines = [
         _time_label(grid),
         _in_words(guarantee),
         f"Black line: {' or '.join(models)}",
         f"Grey band: {intervals}, if the model is right" if "signal" in covers else "",
         f"Bars, at kept steps only: {intervals}" if "noise" in covers else "",
-        f"Dots: noisy values at the {len(release)} of {release.size} steps that were kept,"
-        f" with noise of standard deviation {release.scale:.4g}",
+        f"Dots: noisy values at {kept}, with noise of standard deviation {release.scale:.4g}",
         "" if made is None else _caps(made, " over all series" if release.keys else ""),
     ]
     return "\n".join(textwrap.fill(line, 120) for line in lines if line)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
-from opendp_timeseries import _validate as check
 from opendp_timeseries.reconstruction import plot
 from opendp_timeseries.release import Release
 
@@ -77,16 +75,20 @@ class Series:
         :return: two float64 arrays of ``len(self)`` values, in the signal's unit.
         :raises ValueError: if the confidence is not between 0 and 1.
         """
-        confidence = check.real("confidence", confidence, above=0.0, below=1.0)
-        half = float(ndtri((1 + confidence) / 2)) * self.standard_error
+        half = plot.normal_quantile(confidence) * self.standard_error
         return self.values - half, self.values + half
 
     def by_key(self) -> dict[Hashable, Series]:
-        """Return the series of each key of a panel.
+        """Return the series of each key of a panel: its share of the values, by the model of its part.
 
         :raises ValueError: if the release has no keys.
         """
-        return dict(zip(self.release.by_key(), self.parts, strict=True))
+        releases = self.release.by_key()
+        values, errors = (np.split(row, len(releases)) for row in (self.values, self.standard_error))
+        return {
+            key: replace(part, release=release, values=value, standard_error=error)
+            for (key, release), part, value, error in zip(releases.items(), self.parts, values, errors, strict=True)
+        }
 
     def plot(self, **options: Any) -> Axes:
         """Draw the series; see :func:`opendp_timeseries.plot` for the options."""

@@ -137,6 +137,8 @@ def test_an_empty_release_is_drawn(axes):
     empty = Release(steps=[], values=[], size=5, scale=1.0, sampling_probability=0.1)
     interpolate(empty).plot(axes=axes)
     assert "at the 0 of 5 steps" in axes.get_xlabel()
+    every = Release(steps=[0, 1], values=[1.0, 2.0], size=2, scale=1.0, sampling_probability=1.0)
+    assert "Dots: noisy values at every step, with noise" in interpolate(every).plot(axes=axes).get_xlabel()
 
 
 def test_sizes_must_agree(axes):
@@ -144,7 +146,7 @@ def test_sizes_must_agree(axes):
         plot(interpolate(RELEASE), grid=TimeGrid(size=3), axes=axes)
 
 
-PANEL = panel(("north", "south", "west"), steps=[2, 17, 50, 60, 100], values=[4.0, 9.0, 7.0, 6.0, 5.0], size=144)
+PANEL = panel(("north", "south", r"$\frac$"), steps=[2, 17, 50, 60, 100], values=[4.0, 9.0, 7.0, 6.0, 5.0], size=144)
 
 
 def test_one_axes_does_not_run_across_the_seams_of_a_panel(axes):
@@ -156,7 +158,7 @@ def test_one_axes_does_not_run_across_the_seams_of_a_panel(axes):
 
 def test_a_panel_has_one_caption_and_equal_axes(agg):
     drawn = plot_panel(interpolate(PANEL), unit="visits", guarantee="private")
-    assert list(drawn) == ["north", "south", "west"]
+    assert list(drawn) == ["north", "south", r"$\frac$"]
     whole = drawn["north"].figure
     assert whole.get_supxlabel().split("\n") == [
         "step",
@@ -167,7 +169,8 @@ def test_a_panel_has_one_caption_and_equal_axes(agg):
         "Counted of each individual: at most 60 steps over all series, once in each; totals are too low by the rest",
     ]
     assert whole.get_supylabel() == "visits"
-    assert [axes.get_title(loc="left") for axes in drawn.values()] == ["north", "south", "west"]
+    whole.canvas.draw()  # no key is read as mathematics, which this one is not
+    assert [axes.get_title(loc="left") for axes in drawn.values()] == ["north", "south", r"$\frac$"]
     for key, release in PANEL.by_key().items():
         assert drawn[key].get_ylim() == drawn["north"].get_ylim()
         assert drawn[key].get_xlim() == drawn["north"].get_xlim()
@@ -217,7 +220,7 @@ def test_a_panel_says_which_series_has_another_model(agg):
     assert [axes.get_title(loc="left") for axes in drawn.values()] == [
         "north",
         "south: linear interpolation (why)",
-        "west",
+        r"$\frac$",
     ]
     caption = drawn["north"].figure.get_supxlabel()
     assert "Black line: structural model or linear interpolation\nGrey band: " in caption

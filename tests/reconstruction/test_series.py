@@ -119,7 +119,13 @@ def test_a_panel_has_a_series_for_each_key():
         for part, level, covers in zip(whole.parts(), (3.0, 8.0), ("noise", "signal"), strict=True)
     ]
     both = series(release=whole, values=np.arange(6.0), standard_error=np.ones(6), parts=parts)
-    assert both.by_key() == {"x": parts[0], "y": parts[1]}
+    x, y = both.by_key().values()
+    assert [one.values.tolist() for one in (x, y)] == [[0, 1, 2], [3, 4, 5]]
+    assert [one.release.steps.tolist() for one in (x, y)] == [[1], [1]]
+    assert [one.error_covers for one in (x, y)] == ["noise", "signal"]
+    changed = dataclasses.replace(both, values=-both.values, standard_error=2 * both.standard_error)
+    assert changed.by_key()["y"].values.tolist() == [-3, -4, -5]
+    assert changed.by_key()["y"].standard_error.tolist() == [2, 2, 2]
     with pytest.raises(ValueError, match=r"parts \(0\) must be one for each key of the release \(2\)"):
         series(release=whole, values=np.arange(6.0), standard_error=np.ones(6))
     with pytest.raises(ValueError, match="does not know its keys"):
