@@ -30,9 +30,10 @@ from opendp_timeseries.measurements.subsampled_gaussian import (
     then_subsampled_gaussian,
 )
 from opendp_timeseries.planning import noise_by_cap, plan
-from opendp_timeseries.reconstruction.interpolate import interpolate, interpolated, interpolated_series
+from opendp_timeseries.reconstruction.interpolate import interpolate
+from opendp_timeseries.reconstruction.plot import plot, plot_panel
 from opendp_timeseries.reconstruction.series import Series
-from opendp_timeseries.reconstruction.smooth import smooth, smoothed
+from opendp_timeseries.reconstruction.smooth import smooth
 from opendp_timeseries.record import ReleaseRecord, read_records, write_records
 from opendp_timeseries.release import Release
 from opendp_timeseries.spaces import count_signal_domain, event_log_domain, influence_distance
@@ -89,11 +90,10 @@ __all__ = [  # in the order of the pipeline
     "least_scale",
     "Release",
     "interpolate",
-    "interpolated",
-    "interpolated_series",
     "smooth",
-    "smoothed",
     "Series",
+    "plot",
+    "plot_panel",
     "ReleaseRecord",
     "read_records",
     "write_records",

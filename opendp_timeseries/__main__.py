@@ -13,9 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import opendp.prelude as dp
-from numpy.typing import NDArray
 
 import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
@@ -55,8 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (TypeError, ValueError, ImportError, OSError, csv.Error, dp.OpenDPException) as error:
         print(f"error: {_first_cause(error)}", file=sys.stderr)
         return 2
-    series = ts.interpolated(release)
-    written = [_write_csv(options.output, grid, release, series), _write_plot(options, grid, release, series)]
+    series = ts.interpolate(release)
+    written = [_write_csv(options.output, grid, series), _write_plot(options, grid, series)]
     said = [_summary(options, grid, release, scale)]
     said.append("Written: " + ", ".join(str(path) for path in written if path is not None))
     if None in written:
@@ -161,31 +159,26 @@ def _beside(output: Path, suffix: str) -> Path:
     return output.with_name(output.name + suffix)
 
 
-def _write_csv(output: Path, grid: ts.TimeGrid, release: ts.Release, series: NDArray[np.float64]) -> Path:
+def _write_csv(output: Path, grid: ts.TimeGrid, series: ts.Series) -> Path:
     path = _beside(output, ".csv")
-    kept = np.isin(np.arange(release.size), release.steps)
     start = grid.instants().astype(str)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["step_start_utc", "private_count", "sampled"])
-        writer.writerows(zip(start, series.tolist(), kept.astype(int).tolist(), strict=True))
+        writer.writerows(zip(start, series.values.tolist(), series.kept.astype(int).tolist(), strict=True))
     return path
 
 
-def _write_plot(
-    options: argparse.Namespace, grid: ts.TimeGrid, release: ts.Release, series: NDArray[np.float64]
-) -> Path | None:
+def _write_plot(options: argparse.Namespace, grid: ts.TimeGrid, series: ts.Series) -> Path | None:
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
         return None
-    from opendp_timeseries.reconstruction.plot import plot_release
-
     figure = Figure(figsize=(9.0, 3.6), layout="constrained")
     FigureCanvasAgg(figure)
-    unit = f"count per {grid.step}, noise sd {release.scale:.3g}"
-    plot_release(release, series, grid=grid, axes=figure.subplots(), unit=unit)
+    unit = f"count per {grid.step}, noise sd {series.release.scale:.3g}"
+    ts.plot(series, grid=grid, axes=figure.subplots(), unit=unit)
     path = _beside(options.output, ".png")
     figure.savefig(path, dpi=150)
     return path

@@ -32,6 +32,8 @@ _FORMAT_OF_MANY: Final = "opendp_timeseries release records, version 2"
 _TOLERANCE: Final = 1e-9
 #: A number of kept steps that is less probable than this was not drawn as the record says.
 _IMPROBABLE: Final = 1e-12
+#: A profile is put in words at the first point with at most this δ.
+_SMALL_DELTA: Final = 1e-5
 #: Where curves are written down.
 _ORDERS: Final = (1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 _EPSILONS: Final = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -157,13 +159,15 @@ class ReleaseRecord:
 
     def guarantee(self) -> str:
         """Say the guarantee in words."""
-        first, second = self.loss[0]
+        measure, (first, second) = self.accounting.measure, self.loss[0]
+        if measure == MEASURES["SmoothedMaxDivergence"]:
+            first, second = next((point for point in self.loss if point[1] <= _SMALL_DELTA), self.loss[-1])
         text = {
             "approximate zero-concentrated divergence": f"{up(second, 4)}-approximate {up(first)}-zCDP",
             "approximate max divergence": f"(ε = {up(first)}, δ = {up(second, 4)})-differential privacy",
             "Rényi divergence": f"Rényi divergence of order {first:g} at most {up(second)}, and a curve",
-            "smoothed max divergence": f"(ε = {up(first)}, δ = {up(second)})-differential privacy, and a profile",
-        }[self.accounting.measure]
+            "smoothed max divergence": f"(ε = {up(first)}, δ = {up(second, 4)})-differential privacy, and a profile",
+        }[measure]
         who = "one individual" if self.individuals == 1 else f"{self.individuals} individuals"
         facts = self.provenance
         assumed = "" if facts.caps_enforced else f", assuming at most {facts.participation_cap} steps of each"

@@ -109,9 +109,9 @@ def test_a_filter_odometer_refuses_what_exceeds_its_budget(log_space):
 def test_native_arrays_and_postprocessing(log_space):
     gaussian = count(log_space, dp.l2_distance(T=float)) >> dp.m.then_gaussian(2.0) >> dp.as_array()
     assert isinstance(gaussian(LOG), np.ndarray)
-    series = (count(log_space) >> noise(failure_probability=1e-6) >> ts.interpolate())(LOG)
-    assert isinstance(series, np.ndarray)
-    assert series.shape == (SIZE,)
+    series = (count(log_space) >> noise(failure_probability=1e-6) >> ts.interpolate)(LOG)
+    assert isinstance(series, ts.Series)
+    assert np.asarray(series).shape == (SIZE,)
 
 
 def test_filter_keeps_the_amplification(log_space):

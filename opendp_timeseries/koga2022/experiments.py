@@ -287,7 +287,7 @@ def koga2022(problem: Problem, *, filtered: bool) -> Mechanism:
         accounting=f"Corollary {2 if filtered else 3}",
         noise_sd=choice.scale,
         numbers=problem.size * problem.sampling_probability,
-        measurement=measurement >> interpolate(),
+        measurement=measurement >> interpolate,
     )
 
 
@@ -318,7 +318,7 @@ def subsampled(problem: Problem, *, filtered: bool) -> Mechanism:
         accounting="exact profile",
         noise_sd=scale,
         numbers=problem.size * problem.sampling_probability,
-        measurement=chain(scale) >> interpolate(),
+        measurement=chain(scale) >> interpolate,
     )
 
 

@@ -185,7 +185,7 @@ def plan(
     everywhere and a curvature nowhere; or anything with the covariance of a public series. The error of
     linear interpolation is then exact, on average over kept sets drawn with a fixed public seed. So is that of the best
     linear smoother, but for the ends of long series; a smoother that must learn the covariance from the
-    release, as :func:`~opendp_timeseries.smoothed` does, does worse; one that knows more than the covariance,
+    release, as :func:`~opendp_timeseries.smooth` does, does worse; one that knows more than the covariance,
     such as a pattern that repeats, can do better.
 
     Beside the subsampled Gaussian stand keeping every step (the Gaussian mechanism) and the first Fourier

@@ -2,87 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Literal, get_args
 
 import numpy as np
-import opendp.prelude as dp
 from numpy.typing import NDArray
-from opendp.core import new_function
 from scipy.interpolate import PchipInterpolator
 
-from opendp_timeseries.reconstruction.series import Series
+from opendp_timeseries.reconstruction.series import Series, reconstruct_parts
 from opendp_timeseries.release import Release
 
-__all__ = ["Kind", "interpolate", "interpolated", "interpolated_series"]
+__all__ = ["Kind", "interpolate"]
 
 Kind = Literal["linear", "nearest", "pchip"]
 
 
-def interpolated(release: Release, kind: Kind = "linear", *, clip_at_zero: bool = False) -> NDArray[np.float64]:
-    """Return the series of ``release.size`` steps that interpolates a release.
+def interpolate(release: Release, kind: Kind = "linear", *, clip_at_zero: bool = False) -> Series:
+    """Interpolate between the kept steps of a release; each series of a panel by itself.
+
+    Post-processing: it reads the release alone, and costs no privacy. In a chain, write
+    ``measurement >> interpolate``, or ``measurement >> functools.partial(interpolate, kind="nearest")``.
 
     At kept steps the series equals the noisy values. Before the first and after the last kept step it is
     constant, as in Koga, Meehan & Chaudhuri (2022), appendix 2. With one kept step the series is that value
     everywhere; with none it is zero everywhere: no rule looks at anything but the release.
 
-    :param release: a release of the subsampled Gaussian.
+    The standard error is what the privacy noise, independent at each kept step, does to the values. It is the
+    release's scale σ at kept steps, before the first and after the last; halfway between two of them linear
+    interpolation averages their noise, to ``σ/√2``. For ``"pchip"``, which is not linear in the values, it is correct
+    to first order in the noise. It does **not** cover how the signal moves between kept steps, of which only a model
+    can say something: see :func:`~opendp_timeseries.smooth`. With no kept step it is 0: the zeros carry no noise, and
+    no information.
+
+    :param release: a release of the subsampled Gaussian, of one series or of a panel.
     :param kind: ``"linear"`` (the paper's), ``"nearest"`` (the earlier step wins a tie), or ``"pchip"``
         (monotone cubic between kept steps; linear if fewer than three were kept).
-    :param clip_at_zero: replace negative values by zero. Off by default: it biases low counts upwards.
-    :return: float64 array of ``release.size`` values, in the signal's unit.
+    :param clip_at_zero: replace negative values by zero. Off by default: it biases low counts upwards. The standard
+        error stays that of the values before clipping.
+    :return: a :class:`~opendp_timeseries.Series` of ``release.size`` values in the signal's unit, with
+        ``error_covers="noise"``.
     :raises ValueError: if ``kind`` is unknown.
 
-    >>> from opendp_timeseries import Release
-    >>> interpolated(Release(steps=[2, 4], values=[6, 9], size=6, scale=1, sampling_probability=.3)).tolist()
+    >>> from opendp_timeseries import Release, interpolate
+    >>> series = interpolate(Release(steps=[2, 4], values=[6, 9], size=6, scale=1, sampling_probability=.3))
+    >>> series.values.tolist()
     [6.0, 6.0, 6.0, 7.5, 9.0, 9.0]
-    """
-    _check_kind(kind)
-    steps, values = release.steps, release.values
-    every = np.arange(release.size)
-    if len(steps) == 0:
-        series = np.zeros(release.size)
-    elif kind == "nearest":
-        series = values[np.searchsorted((steps[1:] + steps[:-1]) / 2, every, side="left")]
-    elif kind == "pchip" and len(steps) > 2:
-        series = PchipInterpolator(steps, values)(np.clip(every, steps[0], steps[-1]))
-        series[steps[-1] :] = values[-1]  # exactly: a cubic meets its right end but for rounding
-    else:
-        series = np.interp(every, steps, values)
-    return np.maximum(series, 0.0) if clip_at_zero else series
-
-
-def interpolated_series(release: Release, kind: Kind = "linear", *, clip_at_zero: bool = False) -> Series:
-    """Return :func:`interpolated` together with the standard error that the privacy noise gives it.
-
-    The noise of kept steps is independent, with the release's scale σ. So the standard error is σ at kept steps
-    and before the first and after the last; of linear interpolation it falls to ``σ/√2`` at a midpoint; for
-    ``"pchip"``, which is not linear in the values, it is that of the first order in the noise. With no kept
-    step it is 0, as the zeros returned then carry no noise, and tell nothing.
-
-    It does **not** cover how the signal, smoothed if it went through a filter, moves between kept steps: of that
-    the release tells only what a model makes of it, see :func:`~opendp_timeseries.smoothed`.
-
-    :param release: a release of the subsampled Gaussian.
-    :param kind: see :func:`interpolated`.
-    :param clip_at_zero: see :func:`interpolated`; the standard error stays that of the values before clipping.
-    :return: values and standard errors, with ``error_covers="noise"``.
-    :raises ValueError: if ``kind`` is unknown.
-
-    >>> from opendp_timeseries import Release
-    >>> release = Release(steps=[2, 4], values=[6, 9], size=6, scale=1, sampling_probability=.3)
-    >>> interpolated_series(release).standard_error.round(3).tolist()
+    >>> series.standard_error.round(3).tolist()
     [1.0, 1.0, 1.0, 0.707, 1.0, 1.0]
     """
-    values = interpolated(release, kind, clip_at_zero=clip_at_zero)
-    return Series(
-        release=release,
-        values=values,
-        standard_error=release.scale * np.sqrt(_squared_weights(release, kind)),
-        error_covers="noise",
-        model=f"{kind} interpolation",
-    )
+    if kind not in get_args(Kind):
+        raise ValueError(f"kind ({kind!r}) must be one of {', '.join(get_args(Kind))}")
+
+    def one_series(part: Release) -> Series:
+        values = _through(part, part.values, kind)
+        return Series(
+            release=part,
+            values=np.maximum(values, 0.0) if clip_at_zero else values,
+            standard_error=part.scale * np.sqrt(_squared_weights(part, kind)),
+            error_covers="noise",
+            model=f"{kind} interpolation" + (", clipped at zero" if clip_at_zero else ""),
+        )
+
+    return reconstruct_parts(release, one_series)
+
+
+def _through(release: Release, values: NDArray[np.float64], kind: Kind) -> NDArray[np.float64]:
+    """The series that takes these values at the kept steps."""
+    steps, every = release.steps, np.arange(release.size)
+    if len(steps) == 0:
+        return np.zeros(release.size)
+    if kind == "nearest":
+        return values[np.searchsorted((steps[1:] + steps[:-1]) / 2, every, side="left")]
+    if kind == "linear" or len(steps) < 3:
+        return np.interp(every, steps, values)
+    series: NDArray[np.float64] = PchipInterpolator(steps, values)(np.clip(every, steps[0], steps[-1]))
+    series[steps[-1] :] = values[-1]  # exactly: a cubic meets its right end but for rounding
+    return series
 
 
 def _squared_weights(release: Release, kind: Kind) -> NDArray[np.float64]:
@@ -97,28 +91,5 @@ def _squared_weights(release: Release, kind: Kind) -> NDArray[np.float64]:
     for start in range(min(4, len(release))):
         moved = base.copy()
         moved[start::4] += step
-        ahead, before = (interpolated(replace(release, values=v), kind) for v in (moved, base))
-        total += ((ahead - before) / step) ** 2
+        total += ((_through(release, moved, kind) - _through(release, base, kind)) / step) ** 2
     return total
-
-
-def interpolate(kind: Kind = "linear", *, clip_at_zero: bool = False) -> dp.Function:
-    """Return an OpenDP function that interpolates a release: chain it behind a measurement with ``>>``.
-
-    Post-processing: it sees the release alone, and costs no privacy. (OpenDP calls a function on plain numbers
-    only: on a release that is already at hand, use :func:`interpolated`.)
-
-    :param kind: see :func:`interpolated`.
-    :param clip_at_zero: see :func:`interpolated`.
-    :raises ValueError: if ``kind`` is unknown.
-    """
-    _check_kind(kind)
-    function: Callable[[Release], NDArray[np.float64]] = lambda release: interpolated(  # noqa: E731
-        release, kind, clip_at_zero=clip_at_zero
-    )
-    return new_function(function, TO="ExtrinsicObject")
-
-
-def _check_kind(kind: str) -> None:
-    if kind not in get_args(Kind):
-        raise ValueError(f"kind ({kind!r}) must be one of {', '.join(get_args(Kind))}")

@@ -1,27 +1,51 @@
-"""Figures of a release, drawn with Matplotlib (extra ``plot``). Only what is public is drawn."""
+"""Figures of a series, drawn with Matplotlib (extra ``plot``). Only what is public is drawn.
+
+The caption says what each mark is, what its error bars cover and what they leave out. There is no legend, which could
+hide data or a title.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+import math
+import textwrap
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
+from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.reconstruction.interpolate import interpolated_series
-from opendp_timeseries.reconstruction.series import Series
 from opendp_timeseries.release import Release
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["new_axes", "plot_release"]
+__all__ = ["new_axes", "normal_quantile", "plot", "plot_panel"]
 
 
-def plot_release(
-    release: Release,
-    series: Series | NDArray[np.float64] | None = None,
+class _Drawable(Protocol):
+    """What a figure needs of a :class:`~opendp_timeseries.Series`."""
+
+    @property
+    def release(self) -> Release: ...
+    @property
+    def values(self) -> NDArray[np.float64]: ...
+    @property
+    def error_covers(self) -> Literal["noise", "signal"]: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def converged(self) -> bool: ...
+    def interval(self, confidence: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+    def by_key(self) -> Mapping[Hashable, _Drawable]: ...
+
+
+def plot(
+    series: _Drawable,
     *,
     grid: TimeGrid | None = None,
     axes: Axes | None = None,
@@ -29,75 +53,197 @@ def plot_release(
     confidence: float = 0.9,
     guarantee: tuple[float, float] | str | None = None,
 ) -> Axes:
-    """Draw the noisy values at the kept steps, a series made from them, and its bands.
+    """Draw a series, the noisy values that it was made from, and its errors.
 
-    :param release: a release of the subsampled Gaussian.
-    :param series: a :class:`~opendp_timeseries.Series`, or an array of ``release.size`` values made from the
-        release alone, which has no bands (the noise of the kept values is drawn instead); linear interpolation
-        if left out.
-    :param grid: the grid of the count, for dates on the axis; step numbers without it.
+    If the error of the series covers the signal, a grey band shows it. If it covers the noise alone, only the noisy
+    values have error bars: between them the error of the noise is smaller, but nothing is known of the signal.
+    The caption says which, and what a cap leaves out. Dates are those of the grid's zone.
+
+    :param series: a :class:`~opendp_timeseries.Series` of one series.
+    :param grid: the grid of the count, for dates on the axis; the release's own if left out. Step numbers are drawn
+        where neither is known.
     :param axes: where to draw; a new figure if left out.
     :param unit: label of the vertical axis.
-    :param confidence: what the bands are to cover, at each step on its own.
-    :param guarantee: (ε, δ) for one individual, or the guarantee in words, for the caption.
+    :param confidence: what the band or the error bars are to cover, at each step on its own.
+    :param guarantee: (ε, δ) for one individual, or the guarantee in words, for the caption; if left out, that of the
+        release's own record, where it knows how it was made.
     :return: the axes.
     :raises ImportError: without Matplotlib, naming the extra to install.
-    :raises ValueError: if series or grid do not have the release's size.
+    :raises ValueError: if the grid does not have the release's size, or the series is a panel.
+
+    >>> from opendp_timeseries import Release, interpolate, plot
+    >>> release = Release(steps=[2, 7], values=[9.0, 4.0], size=10, scale=2.0, sampling_probability=0.1)
+    >>> axes = plot(interpolate(release), unit="visits per hour")
     """
-    series = interpolated_series(release) if series is None else series
-    instants = np.arange(release.size) if grid is None else grid.instants()
-    if not len(instants) == len(series) == release.size:
+    release = series.release
+    if release.keys is not None:
         raise ValueError(
-            f"grid ({len(instants)}) and series ({len(series)}) must have the release's size ({release.size})"
+            f"series holds the {len(release.keys)} series of a panel; draw them with plot_panel, or one of by_key()"
         )
-    axes = new_axes() if axes is None else axes
-    if isinstance(series, Series):
-        low, high = series.interval(confidence)
-        covers = "noise only" if series.error_covers == "noise" else "signal"
-        label = f"{confidence:.0%} band ({covers})"
-        axes.fill_between(instants, low, high, color="0.82", linewidth=0, label=label)
-    else:
-        ends = (release.values - 2 * release.scale, release.values + 2 * release.scale)
-        label = "two standard deviations of the noise"
-        axes.vlines(instants[release.steps], *ends, color="0.75", linewidth=0.8, label=label)
-    axes.scatter(
-        instants[release.steps], release.values, s=6, color="0.45", linewidth=0, label="noisy values", zorder=4
-    )
-    axes.plot(instants, np.asarray(series), color="black", linewidth=0.9, label="reconstruction", zorder=3)
+    grid = release.grid if grid is None else grid
+    caption = _caption(release, [series], grid, confidence, guarantee)
+    axes = new_axes(2.8 + _height(caption)) if axes is None else axes
+    _draw(axes, series, grid, confidence)
     axes.set_ylabel(unit)
-    _label_time(axes, grid, _caption(release, guarantee))
-    axes.margins(x=0.01)
-    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, frameon=False, fontsize="small")
+    axes.set_xlabel(caption, fontsize="small")
     return axes
+
+
+def plot_panel(
+    series: _Drawable,
+    *,
+    grid: TimeGrid | None = None,
+    unit: str = "count per step",
+    confidence: float = 0.9,
+    guarantee: tuple[float, float] | str | None = None,
+) -> dict[Hashable, Axes]:
+    """Draw each series of a panel by itself, on equal axes, in a new figure with one caption.
+
+    :param series: a :class:`~opendp_timeseries.Series` of a panel.
+    :param grid: see :func:`plot`; the grid of one series.
+    :param unit: label of the vertical axes.
+    :param confidence: see :func:`plot`.
+    :param guarantee: see :func:`plot`; it holds for the whole panel.
+    :return: the axes by key. Their figure is ``next(iter(axes.values())).figure``.
+    :raises ImportError: without Matplotlib, naming the extra to install.
+    :raises ValueError: if the grid does not have the size of each series, or the release has no keys.
+    """
+    parts = series.by_key()
+    grid = series.release.grid if grid is None else grid
+    columns = 1 if len(parts) <= 4 else 2 if len(parts) <= 12 else 3
+    rows = math.ceil(len(parts) / columns)
+    caption = _caption(series.release, list(parts.values()), grid, confidence, guarantee)
+    height = 1.5 * rows + _height(caption)
+    figure, grid_of_axes = _pyplot().subplots(
+        rows,
+        columns,
+        figsize=(9.0, height),
+        layout="constrained",
+        sharex=True,
+        sharey=True,
+        squeeze=False,
+    )
+    every = list(grid_of_axes.flat)
+    for axes, (key, part) in zip(every, parts.items(), strict=False):
+        _draw(axes, part, grid, confidence)
+        title = f"{key}" if part.converged else f"{key}: {part.model}"
+        axes.set_title(title, loc="left", fontsize="medium", parse_math=False)  # a key may hold a $
+    for axes in every[len(parts) :]:
+        axes.remove()
+    for axes in every[max(len(parts) - columns, 0) : len(parts)]:  # the lowest of each column
+        axes.xaxis.set_tick_params(labelbottom=True)
+        axes.xaxis.get_offset_text().set_visible(True)
+    figure.supylabel(unit, y=0.5 + _height(caption) / height / 2, fontsize="medium")  # beside the axes
+    figure.supxlabel(caption, fontsize="small")
+    return dict(zip(parts, every, strict=False))
 
 
 def new_axes(height: float = 3.6) -> Axes:
     """Return the axes of a new figure.
 
+    :param height: of the figure, in inches.
     :raises ImportError: without Matplotlib, naming the extra to install.
     """
+    axes: Axes = _pyplot().subplots(figsize=(9.0, height), layout="constrained")[1]
+    return axes
+
+
+def normal_quantile(confidence: float) -> float:
+    """Return how many standard errors an interval extends to either side.
+
+    :param confidence: the probability with which it is to cover.
+    :raises ValueError: if it is not between 0 and 1.
+    """
+    confidence = check.real("confidence", confidence, above=0.0, below=1.0)
+    return float(ndtri((1 + confidence) / 2))
+
+
+def _pyplot():  # type: ignore[no-untyped-def]
     try:
         from matplotlib import pyplot
     except ImportError:
         raise ImportError("figures need Matplotlib; install opendp_timeseries[plot]") from None
-    return pyplot.subplots(figsize=(9.0, height), layout="constrained")[1]
+    return pyplot
 
 
-def _label_time(axes: Axes, grid: TimeGrid | None, caption: str) -> None:
-    axes.set_xlabel(("step" if grid is None or grid.is_integer else "time (UTC)") + f"\n{caption}", fontsize="small")
+def _draw(axes: Axes, series: _Drawable, grid: TimeGrid | None, confidence: float) -> None:
+    release = series.release
+    instants = np.arange(release.size) if grid is None else grid.instants()
+    if len(instants) != release.size:
+        raise ValueError(f"grid ({len(instants)} steps) must have the size of the series ({release.size})")
+    kept = instants[release.steps]
+    if series.error_covers == "signal":
+        axes.fill_between(instants, *series.interval(confidence), color="0.82", linewidth=0, label="band")
+    else:
+        half = normal_quantile(confidence) * release.scale
+        axes.vlines(kept, release.values - half, release.values + half, color="0.7", linewidth=0.8, label="error bars")
+    axes.plot(instants, series.values, color="black", linewidth=0.9, zorder=3, label="series")
+    axes.scatter(kept, release.values, s=7, color="0.4", linewidth=0, zorder=4, label="noisy values")
+    axes.margins(x=0.01)
     if grid is not None and not grid.is_integer:
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-        locator = AutoDateLocator()
+        locator = AutoDateLocator(tz=_zone(grid))
         axes.xaxis.set_major_locator(locator)
-        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=_zone(grid)))
 
 
-def _caption(release: Release, guarantee: tuple[float, float] | str | None) -> str:
-    noise = f"{len(release)} of {release.size} steps kept, noise of standard deviation {release.scale:.4g}"
-    if isinstance(guarantee, tuple):
-        epsilon, delta = guarantee
-        guarantee = (
-            f"differentially private for one individual with ε = {printed_up(epsilon, 4)}, δ = {printed_up(delta, 4)}"
-        )
-    return noise if guarantee is None else f"{guarantee}\n{noise}"
+def _zone(grid: TimeGrid) -> str:
+    return "UTC" if grid.zone is None else grid.zone
+
+
+def _time_label(grid: TimeGrid | None) -> str:
+    return "step" if grid is None or grid.is_integer else f"time ({_zone(grid)})"
+
+
+def _caption(
+    release: Release,
+    parts: Sequence[_Drawable],
+    grid: TimeGrid | None,
+    confidence: float,
+    guarantee: tuple[float, float] | str | None,
+) -> str:
+    made = release.provenance
+    signal = "the signal after caps and filters"
+    if made is not None:
+        signal = "the capped, filtered counts" if made.kernels else "the capped counts"
+    intervals = f"{confidence:.0%} intervals for {signal}, each step on its own"
+    # Of a panel, fits differ in detail, and a title says where one failed.
+    models = dict.fromkeys(part.model if len(parts) == 1 else part.model.split(" (")[0] for part in parts)
+    covers = {part.error_covers for part in parts}
+    every = release.sampling_probability == 1
+    kept = "every step" if every else f"the {len(release)} of {release.size} steps that were kept"
+    lines = [
+        _time_label(grid),
+        _in_words(release, guarantee),
+        f"Black line: {' or '.join(models)}",
+        f"Grey band: {intervals}, if the model is right" if "signal" in covers else "",
+        f"Bars, at kept steps only: {intervals}" if "noise" in covers else "",
+        f"Dots: noisy values at {kept}, with noise of standard deviation {release.scale:.4g}",
+        "" if made is None else _caps(made, " over all series" if release.keys else ""),
+    ]
+    return "\n".join(textwrap.fill(line, 120) for line in lines if line)
+
+
+def _height(caption: str) -> float:
+    """About how many inches a caption takes."""
+    return 0.3 + 0.16 * (1 + caption.count("\n"))
+
+
+def _in_words(release: Release, guarantee: tuple[float, float] | str | None) -> str:
+    if isinstance(guarantee, str):
+        return guarantee
+    if guarantee is None:
+        with contextlib.suppress(ValueError):  # it has no record
+            return f"Guarantee: {release.record().guarantee()}"
+        return ""
+    epsilon, delta = (printed_up(value, 4) for value in guarantee)
+    return f"Differentially private for one individual with ε = {epsilon}, δ = {delta}"
+
+
+def _caps(made: Any, where: str) -> str:
+    each = "once" if made.step_cap == 1 else f"at most {made.step_cap} times"
+    caps = f"at most {made.participation_cap} steps{where}, {each} in each"
+    if made.caps_enforced:
+        return f"Counted of each individual: {caps}; totals are too low by the rest"
+    return f"Assumed of each individual: {caps}"

@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
-from opendp_timeseries import _validate as check
+from opendp_timeseries.reconstruction import plot
 from opendp_timeseries.release import Release
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Series"]
+__all__ = ["Series", "reconstruct_parts"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Series:
     """One value per step, made from a release alone: post-processing, which costs no further privacy.
 
+    NumPy, pandas and Matplotlib take it as the array of its values.
+
     :param release: what it was made from.
     :param values: float64 array of ``release.size`` values, in the signal's unit.
     :param standard_error: float64 array of the same length and unit.
     :param error_covers: what the standard error covers. ``"noise"``: only what the privacy noise at the kept
         steps does to the values; how the signal itself moves between kept steps is *not* in it.
-        ``"signal"``: all that the model does not know of the signal, which includes its moves.
+        ``"signal"``: all that the model does not know of the signal, which includes its moves. Either way the
+        signal is what was measured: the counts after caps and filters.
     :param model: how it was made, in words.
-    :param converged: False if a fit did not converge, and ``model`` says what was used instead.
-    :raises ValueError: if the arrays do not have the release's size.
+    :param converged: False if a fit did not converge; ``model`` then says why, and what was used instead.
+    :param parts: of a panel, the series of each key, in order; empty for one series.
+    :raises ValueError: if the arrays do not have the release's size, or the parts are not one for each key.
     """
 
     release: Release
@@ -39,6 +43,7 @@ class Series:
     error_covers: Literal["noise", "signal"]
     model: str
     converged: bool = True
+    parts: Sequence[Series] = ()
 
     def __post_init__(self) -> None:
         for name in ("values", "standard_error"):
@@ -47,38 +52,87 @@ class Series:
                 raise ValueError(f"{name} (shape {array.shape}) must have the release's size ({self.release.size})")
             array.flags.writeable = False
             object.__setattr__(self, name, array)
+        object.__setattr__(self, "parts", tuple(self.parts))
+        expected = len(self.release.keys or ())
+        if len(self.parts) != expected:
+            raise ValueError(f"parts ({len(self.parts)}) must be one for each key of the release ({expected})")
 
     @property
-    def sampled(self) -> NDArray[np.bool_]:
+    def kept(self) -> NDArray[np.bool_]:
         """Which steps were kept; the others are reconstructed."""
         mask = np.zeros(self.release.size, dtype=np.bool_)
         mask[self.release.steps] = True
         return mask
 
     def interval(self, confidence: float = 0.9) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the lower and upper ends, at each step, of a normal interval.
+        """Return the lower and the upper ends of a normal interval at each step.
 
-        :param confidence: share of the steps that it is to cover, in (0, 1). Each step has its own interval;
-            together they are no band for the whole course of the signal. See ``error_covers`` for what they
-            leave out.
+        Coverage is pointwise, not simultaneous: each step has its own interval, and the whole course of the signal
+        lies within all of them far less often. ``error_covers`` says what the intervals leave out: with ``"noise"``
+        they are honest at kept steps only, and narrowest between them, where least is known.
+
+        :param confidence: the probability with which each interval is to cover, in (0, 1).
+        :return: two float64 arrays of ``len(self)`` values, in the signal's unit.
+        :raises ValueError: if the confidence is not between 0 and 1.
         """
-        confidence = check.real("confidence", confidence, above=0.0, below=1.0)
-        half = float(ndtri((1 + confidence) / 2)) * self.standard_error
+        half = plot.normal_quantile(confidence) * self.standard_error
         return self.values - half, self.values + half
 
-    def plot(self, **options: Any) -> Axes:
-        """Draw the series, its bands and the noisy values; see :func:`.plot.plot_release` for the options."""
-        from opendp_timeseries.reconstruction.plot import plot_release
+    def by_key(self) -> dict[Hashable, Series]:
+        """Return the series of each key of a panel: its share of the values, by the model of its part.
 
-        return plot_release(self.release, self, **options)
+        :raises ValueError: if the release has no keys.
+        """
+        releases = self.release.by_key()
+        values, errors = (np.split(row, len(releases)) for row in (self.values, self.standard_error))
+        return {
+            key: replace(part, release=release, values=value, standard_error=error)
+            for (key, release), part, value, error in zip(releases.items(), self.parts, values, errors, strict=True)
+        }
+
+    def plot(self, **options: Any) -> Axes:
+        """Draw the series; see :func:`opendp_timeseries.plot` for the options."""
+        return plot.plot(self, **options)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """Return the values, so that NumPy functions take a series as they take an array."""
+        """Return a copy of the values, so that NumPy functions take a series as they take an array."""
         return np.array(self.values, dtype=dtype)
 
     def __len__(self) -> int:
         """Return the number of steps."""
         return len(self.values)
 
+    def __getitem__(self, steps: Any) -> Any:
+        """Return the values at steps, indexed as an array is."""
+        return self.values[steps]
+
+    def __iter__(self) -> Iterator[float]:
+        """Go through the values, step by step."""
+        return iter(self.values)
+
     def __repr__(self) -> str:
         return f"Series({len(self)} steps by {self.model}; standard error of the {self.error_covers})"
+
+
+def reconstruct_parts(release: Release, reconstruct: Callable[[Release], Series]) -> Series:
+    """Reconstruct each series of a panel by itself, as nothing connects the end of one with the start of the next.
+
+    :param release: of a panel, or of one series.
+    :param reconstruct: makes a series from the release of one series.
+    :return: what ``reconstruct`` returns for one series. For a panel, the series in one row; its error covers the
+        signal only if that of every part does.
+    """
+    if release.keys is None:
+        return reconstruct(release)
+    parts = [reconstruct(part) for part in release.parts()]
+    models = [part.model for part in parts]
+    named = "; ".join(f"{key}: {model}" for key, model in zip(release.keys, models, strict=True))
+    return Series(
+        release=release,
+        values=np.concatenate([part.values for part in parts]),
+        standard_error=np.concatenate([part.standard_error for part in parts]),
+        error_covers="signal" if all(part.error_covers == "signal" for part in parts) else "noise",
+        model=models[0] if len(set(models)) == 1 else named,
+        converged=all(part.converged for part in parts),
+        parts=parts,
+    )

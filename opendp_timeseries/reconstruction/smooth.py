@@ -8,77 +8,76 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import opendp.prelude as dp
 from numpy.typing import NDArray
-from opendp.core import new_function
 from scipy.optimize import minimize
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.reconstruction.interpolate import interpolated_series
-from opendp_timeseries.reconstruction.series import Series
+from opendp_timeseries.reconstruction.interpolate import interpolate
+from opendp_timeseries.reconstruction.series import Series, reconstruct_parts
 from opendp_timeseries.release import Release
 
-__all__ = ["smooth", "smoothed"]
+__all__ = ["smooth"]
 
 #: Numbers of harmonics tried, in this order, while the likelihood rises.
 _HARMONICS: Final = (1, 2, 3, 4, 6, 8, 12, 16)
 #: The search ends when the likelihood has not risen so many times in a row.
 _PATIENCE: Final = 2
 #: Evaluations of the likelihood allowed to each fit.
-_MOST_EVALUATIONS: Final = 600
+MAX_EVALUATIONS: Final = 600
 #: With fewer kept steps there is nothing to learn variances from.
-_LEAST_KEPT: Final = 8
+MIN_KEPT: Final = 8
 
-Season = float | Sequence[float] | None
+Season = float | Sequence[float] | NDArray[Any] | None
 
 
-def smoothed(release: Release, *, season: Season = None, trend: bool = False) -> Series:
+def smooth(release: Release, *, season: Season = None, trend: bool = False) -> Series:
     """Return the mean and the standard error of the signal at every step, given the release, under a model.
+
+    Post-processing: it reads the release alone, and costs no privacy. In a chain, write ``measurement >> smooth``,
+    or ``measurement >> functools.partial(smooth, season=24)``. An error there, such as a wrong season, comes only
+    once the release is made, and loses it: smoothing a release that is at hand loses nothing.
 
     The model is a structural one (Harvey 1989; Durbin & Koopman 2012): the signal is an unknown level, plus for
     each season a Fourier series that repeats exactly, plus an autoregressive departure from both that dies
     away exponentially. The kept values are the signal plus noise of variance ``release.scale**2``, which is
     known and not estimated; steps that were not kept are missing values. What is estimated, by the largest
     likelihood, are the size of each season, the size and the duration of departures, and the number of
-    harmonics. The mean and variance are then those of statsmodels' Kalman smoother.
+    harmonics. The mean and variance are then those of statsmodels' Kalman smoother. Each series of a panel is fitted
+    by itself.
 
     The result depends on nothing but the release and the parameters; it draws no random numbers. Choose the
     parameters from what is known in public, as that the day has 288 steps.
 
-    Bands are as good as the model, and take the estimated variances for true: where few steps are kept or the
-    signal has sudden jumps they cover less than they say.
+    Intervals are as good as the model, and take the estimated variances for true: where few steps are kept or the
+    signal has sudden jumps they cover less than they say. Their coverage is pointwise, not simultaneous, and what
+    they cover is the signal that was measured, after caps and filters, not the log's raw counts.
 
-    :param release: a release of the subsampled Gaussian.
+    :param release: a release of the subsampled Gaussian, of one series or of a panel.
     :param season: length of the repeating pattern in steps, such as 288 for a day of 5 minutes; several, such as
         ``(24, 168)`` for a day and a week of hours; or None.
     :param trend: let the level drift smoothly, as an integrated random walk, rather than stay.
-    :return: a :class:`~opendp_timeseries.Series` whose standard error covers noise and signal. Where the fit
-        does not converge, or fewer than 8 steps were kept, linear interpolation with ``converged=False``.
+    :return: a :class:`~opendp_timeseries.Series` of ``release.size`` values in the signal's unit, whose standard error
+        covers noise and signal. Where the fit does not converge, or fewer than 8 steps were kept, linear
+        interpolation with ``converged=False``.
     :raises ImportError: without statsmodels, naming the extra to install.
+    :raises TypeError: if a season is not a number.
     :raises ValueError: if a season is shorter than two steps.
-    """
-    periods = _periods(season)
-    return _smoothed(release, periods, bool(trend), _kalman_smoother())
 
-
-def smooth(*, season: Season = None, trend: bool = False) -> dp.Function:
-    """Return an OpenDP function that smooths a release: chain it behind a measurement with ``>>``.
-
-    Post-processing: it sees the release alone, and costs no privacy.
-
-    :param season: see :func:`smoothed`.
-    :param trend: see :func:`smoothed`.
-    :raises ImportError: without statsmodels, naming the extra to install.
-    :raises ValueError: if a season is shorter than two steps.
+    >>> import numpy as np
+    >>> from opendp_timeseries import Release, smooth
+    >>> steps = np.arange(0, 120, 3)
+    >>> values = 50 + 20 * np.sin(2 * np.pi * steps / 24)
+    >>> release = Release(steps=steps, values=values, size=120, scale=2.0, sampling_probability=0.3)
+    >>> smooth(release, season=24)
+    Series(120 steps by structural model (level, departure, season 24 with 1 harmonic); standard error of the signal)
     """
     periods, drifts, smoother = _periods(season), bool(trend), _kalman_smoother()
-    function: Callable[[Release], Series] = lambda release: _smoothed(release, periods, drifts, smoother)  # noqa: E731
-    return new_function(function, TO="ExtrinsicObject")
+    return reconstruct_parts(release, lambda part: _smooth(part, periods, drifts, smoother))
 
 
 def _kalman_smoother() -> Any:
@@ -91,8 +90,11 @@ def _kalman_smoother() -> Any:
 def _periods(season: Season) -> tuple[float, ...]:
     if season is None:
         return ()
-    given = season if isinstance(season, Sequence) else (season,)
-    remedy = "the length of a pattern in steps, such as season=24"
+    given: list[Any] = [season] if np.ndim(season) == 0 else list(season)  # type: ignore[arg-type]
+    remedy = "a season is a number of steps, such as season=24 for a day of hours"
+    for period in given:
+        if isinstance(period, np.timedelta64):  # which Python would convert to a number, in whatever unit it has
+            raise TypeError(f"season ({period!r}) must be a real number, not a time; {remedy}")
     return tuple(sorted({check.real("season", period, minimum=2.0, remedy=remedy) for period in given}))
 
 
@@ -187,7 +189,7 @@ class _Model:
             return -(likelihood + float(np.clip(parameters[0], -25.0, 25.0)))
 
         found = minimize(
-            loss, start, method="Nelder-Mead", options={"xatol": 0.05, "fatol": 0.01, "maxfev": _MOST_EVALUATIONS}
+            loss, start, method="Nelder-Mead", options={"xatol": 0.05, "fatol": 0.01, "maxfev": MAX_EVALUATIONS}
         )
         return _Fit(found.x, -float(found.fun)) if found.success and math.isfinite(found.fun) else None
 
@@ -205,13 +207,13 @@ class _Model:
         return mean, variance
 
 
-def _smoothed(release: Release, periods: tuple[float, ...], drifts: bool, smoother: Any) -> Series:
-    if len(release) < _LEAST_KEPT:
-        return _instead(release, f"fewer than {_LEAST_KEPT} steps were kept")
-    with np.errstate(all="ignore"):  # absurd values overflow, and are told by what comes out
+def _smooth(release: Release, periods: tuple[float, ...], drifts: bool, smoother: Any) -> Series:
+    if len(release) < MIN_KEPT:
+        return _fallback(release, f"fewer than {MIN_KEPT} steps were kept")
+    with np.errstate(all="ignore"):  # absurd values overflow; the next line finds them
         centre, unit = float(np.mean(release.values)), float(np.std(release.values))
     if not 1e-100 < unit < 1e100:
-        return _instead(release, "the kept values do not vary, or beyond all measure")
+        return _fallback(release, "the kept values do not vary, or beyond all measure")
     values = (release.values - centre) / unit
     # A release without noise still needs a variance that arithmetic can see.
     variance = max((release.scale / unit) ** 2, 1e-8)
@@ -229,11 +231,11 @@ def _smoothed(release: Release, periods: tuple[float, ...], drifts: bool, smooth
         elif (worse := worse + 1) == _PATIENCE:
             break
     if best is None:
-        return _instead(release, "the fit did not converge")
+        return _fallback(release, "the fit did not converge")
     chosen, fit = best
     mean, error = chosen.moments(release, values, fit.parameters)
     if not (np.all(np.isfinite(mean)) and np.all(error >= 0)):
-        return _instead(release, "the smoother lost its precision")
+        return _fallback(release, "the smoother lost its precision")
     return Series(
         release=release,
         values=centre + unit * mean,
@@ -245,17 +247,11 @@ def _smoothed(release: Release, periods: tuple[float, ...], drifts: bool, smooth
 
 def _describe(model: _Model) -> str:
     seasons = ", ".join(f"{period:g}" for period in model.periods)
-    pattern = f", season {seasons} with {model.harmonics} harmonic(s)" if seasons else ""
+    harmonics = "1 harmonic" if model.harmonics == 1 else f"{model.harmonics} harmonics"
+    pattern = f", season {seasons} with {harmonics}" if seasons else ""
     return f"structural model (level{', trend' if model.drifts else ''}, departure{pattern})"
 
 
-def _instead(release: Release, reason: str) -> Series:
-    plain = interpolated_series(release)
-    return Series(
-        release=release,
-        values=plain.values,
-        standard_error=plain.standard_error,
-        error_covers=plain.error_covers,
-        model=f"{plain.model} ({reason})",
-        converged=False,
-    )
+def _fallback(release: Release, reason: str) -> Series:
+    line = interpolate(release)
+    return replace(line, model=f"{line.model} ({reason})", converged=False)

@@ -81,7 +81,7 @@ def test_expected_errors_are_met_by_releases():
             white = rng.normal(size=size)
             values = np.fft.irfft(np.fft.rfft(white) * np.sqrt(signal.spectrum()), n=size)
             counts = np.rint(1000 + values).astype(np.int64)
-            squares.append(np.mean((ts.interpolated(chain(counts)) - counts) ** 2))
+            squares.append(np.mean((ts.interpolate(chain(counts)).values - counts) ** 2))
         assert np.mean(squares) == pytest.approx(design.interpolated**2, rel=0.12)
 
 

@@ -1,16 +1,20 @@
-"""Figures: dates on the axis, bands, the guarantee in the caption, and nothing that is not in the release."""
+"""Figures: dates on the grid's clock, errors where they hold, and a caption that says what the marks are."""
 
+import dataclasses
+import datetime as dt
 import sys
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from opendp_timeseries import Release, TimeGrid, interpolated
-from opendp_timeseries.reconstruction.interpolate import interpolated_series
-from opendp_timeseries.reconstruction.plot import plot_release
+from opendp_timeseries import Release, Series, TimeGrid, gaussian_kernel, interpolate, plot, plot_panel
+from tests.reconstruction.panels import panel, provenance
 
 figure = pytest.importorskip("matplotlib.figure")
 GRID = TimeGrid(start="2013-01-01", step="1h", size=48, zone="UTC")
 RELEASE = Release(steps=[2, 17, 40], values=[4.0, 9.0, -1.0], size=48, scale=3.0, sampling_probability=0.1)
+Z90 = 1.6448536269514722
 
 
 @pytest.fixture
@@ -18,52 +22,212 @@ def axes():
     return figure.Figure(layout="constrained").subplots()
 
 
-def legend(axes):
-    return [text.get_text() for text in axes.get_legend().get_texts()]
+@pytest.fixture
+def agg():
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.switch_backend("agg")
+    yield pyplot
+    pyplot.close("all")
 
 
-def test_a_release_alone(axes):
-    assert RELEASE.plot(axes=axes, grid=GRID, guarantee=(1.0, 1e-6)) is axes
-    caption = axes.get_xlabel()
-    assert caption.startswith("time (UTC)\ndifferentially private for one individual with ε = 1, δ = 1e-06\n")
-    assert "3 of 48 steps kept, noise of standard deviation 3" in caption
-    assert legend(axes) == ["90% band (noise only)", "noisy values", "reconstruction"]
+def smoothed(release):
+    """A series whose error covers the signal, without a fit."""
+    spread = np.linspace(1.0, 2.0, release.size)
+    return Series(
+        release=release, values=2 * spread, standard_error=spread, error_covers="signal", model="structural model (x)"
+    )
 
 
-def test_a_series_draws_its_own_bands(axes):
-    series = interpolated_series(RELEASE)
-    series.plot(axes=axes, confidence=0.5, unit="cars")
-    assert legend(axes)[0] == "50% band (noise only)"
+def labelled(axes, label):
+    (found,) = [artist for artist in axes.get_children() if artist.get_label() == label]
+    return found
+
+
+def test_the_caption_says_what_the_marks_are(axes):
+    assert plot(interpolate(RELEASE), axes=axes, grid=GRID, guarantee=(1.0, 1e-6)) is axes
+    assert axes.get_xlabel().split("\n") == [
+        "time (UTC)",
+        "Differentially private for one individual with ε = 1, δ = 1e-06",
+        "Black line: linear interpolation",
+        "Bars, at kept steps only: 90% intervals for the signal after caps and filters, each step on its own",
+        "Dots: noisy values at the 3 of 48 steps that were kept, with noise of standard deviation 3",
+    ]
+    assert axes.get_legend() is None  # it would stand where a title or the data do
+
+
+def test_a_guarantee_in_words(axes):
+    interpolate(RELEASE).plot(axes=axes, guarantee="0.1-zCDP for one individual", unit="cars")
+    assert axes.get_xlabel().startswith("step\n0.1-zCDP for one individual\nBlack line")
     assert axes.get_ylabel() == "cars"
-    assert axes.get_xlabel().startswith("step\n")
+
+
+@pytest.mark.parametrize(
+    ("made", "line", "intervals"),
+    [
+        (
+            {},
+            "Counted of each individual: at most 60 steps, once in each; totals are too low by the rest",
+            "capped counts",
+        ),
+        (
+            {"step_cap": 3, "stages": (gaussian_kernel(48, std=2),)},
+            "Counted of each individual: at most 60 steps, at most 3 times in each; totals are too low by the rest",
+            "capped, filtered counts",
+        ),
+        ({"caps_enforced": False}, "Assumed of each individual: at most 60 steps, once in each", "capped counts"),
+    ],
+)
+def test_the_caption_says_what_the_cap_leaves_out(axes, made, line, intervals):
+    release = dataclasses.replace(RELEASE, provenance=provenance(size=48, **made))
+    smoothed(release).plot(axes=axes)
+    lines = axes.get_xlabel().split("\n")
+    assert lines[-1] == line
+    assert f"Grey band: 90% intervals for the {intervals}, each step on its own, if the model is right" in lines
+    assert "Black line: structural model (x)" in lines
+
+
+def test_an_error_of_the_signal_is_a_band(axes):
+    series = smoothed(RELEASE)
+    series.plot(axes=axes, confidence=0.5)
     low, high = series.interval(0.5)
-    band = axes.collections[0].get_paths()[0].vertices[:, 1]
-    assert band.min() == pytest.approx(low.min())
-    assert band.max() == pytest.approx(high.max())
+    drawn = labelled(axes, "band").get_paths()[0].vertices
+    for step in range(48):
+        assert {low[step], high[step]} <= set(drawn[drawn[:, 0] == step][:, 1])
+    assert "Grey band: 50% intervals" in axes.get_xlabel()
+    assert "Bars" not in axes.get_xlabel()
 
 
-def test_an_array_has_the_noise_of_the_kept_values_instead(axes):
-    plot_release(RELEASE, interpolated(RELEASE), axes=axes, guarantee="0.1-zCDP for one individual")
-    assert legend(axes)[0] == "two standard deviations of the noise"
-    assert "\n0.1-zCDP for one individual\n3 of 48" in axes.get_xlabel()
+def test_an_error_of_the_noise_is_drawn_at_kept_steps_only(axes):
+    # A band would be narrowest in the middle of a gap, where least is known.
+    interpolate(RELEASE, clip_at_zero=True).plot(axes=axes)
+    assert "band" not in [artist.get_label() for artist in axes.get_children()]
+    segments = np.array(labelled(axes, "error bars").get_segments())
+    assert segments[:, :, 0].tolist() == [[2, 2], [17, 17], [40, 40]]
+    assert np.allclose(segments[:, :, 1], RELEASE.values[:, None] + Z90 * 3.0 * np.array([-1, 1]))
+
+
+@pytest.mark.parametrize("clock", ["America/New_York", "Asia/Tokyo"])
+@pytest.mark.parametrize(("zone", "offset"), [("Europe/Berlin", 2), ("UTC", 0), (None, 0)])
+def test_dates_are_on_the_clock_of_the_grid(axes, clock, zone, offset):
+    matplotlib = pytest.importorskip("matplotlib")
+    start = "2024-06-03T00:00" if zone else "2024-06-03T00:00Z"
+    grid = TimeGrid(start=start, step="1h", size=48, zone=zone)
+    with matplotlib.rc_context({"timezone": clock}):
+        plot(interpolate(RELEASE), grid=grid, axes=axes)
+        ticks, formatter = axes.get_xticks(), axes.xaxis.get_major_formatter()
+        labels = formatter.format_ticks(ticks)
+    assert axes.get_xlabel().startswith(f"time ({zone or 'UTC'})\n")
+    # Matplotlib's ticks are days since 1970, UTC: the label is the hour on the grid's clock, or the day at midnight.
+    shown = [dt.datetime(1970, 1, 1) + dt.timedelta(hours=round(24 * tick) + offset) for tick in ticks]
+    assert len(labels) >= 4
+    assert labels == [time.strftime("%H:%M" if time.hour else "%b-%d") for time in shown]
+    assert any(time.hour == 0 for time in shown)  # midnight is a tick, by that clock
+    assert formatter.get_offset() == "2024-Jun-04"
+
+
+def test_the_grid_of_the_release_is_used_unless_another_is_given(axes):
+    made = provenance(size=48, grid=TimeGrid(start="2013-01-01", step="1h", size=48, zone="Asia/Tokyo"))
+    series = interpolate(dataclasses.replace(RELEASE, provenance=made))
+    assert series.plot(axes=axes).get_xlabel().startswith("time (Asia/Tokyo)\n")
+    assert series.plot(axes=axes, grid=GRID).get_xlabel().startswith("time (UTC)\n")
 
 
 def test_an_empty_release_is_drawn(axes):
-    Release(steps=[], values=[], size=5, scale=1.0, sampling_probability=0.1).plot(axes=axes)
+    empty = Release(steps=[], values=[], size=5, scale=1.0, sampling_probability=0.1)
+    interpolate(empty).plot(axes=axes)
+    assert "at the 0 of 5 steps" in axes.get_xlabel()
+    every = Release(steps=[0, 1], values=[1.0, 2.0], size=2, scale=1.0, sampling_probability=1.0)
+    assert "Dots: noisy values at every step, with noise" in interpolate(every).plot(axes=axes).get_xlabel()
 
 
 def test_sizes_must_agree(axes):
-    with pytest.raises(ValueError, match=r"grid \(3\) and series \(48\) must have the release's size \(48\)"):
-        plot_release(RELEASE, grid=TimeGrid(size=3), axes=axes)
+    with pytest.raises(ValueError, match=r"grid \(3 steps\) must have the size of the series \(48\)"):
+        plot(interpolate(RELEASE), grid=TimeGrid(size=3), axes=axes)
 
 
-def test_a_new_figure_without_axes():
-    pyplot = pytest.importorskip("matplotlib.pyplot")
-    pyplot.switch_backend("agg")
-    pyplot.close(RELEASE.plot().figure)
+PANEL = panel(("north", "south", r"$\frac$"), steps=[2, 17, 50, 60, 100], values=[4.0, 9.0, 7.0, 6.0, 5.0], size=144)
+
+
+def test_one_axes_does_not_run_across_the_seams_of_a_panel(axes):
+    with pytest.raises(ValueError, match="holds the 3 series of a panel; draw them with plot_panel"):
+        interpolate(PANEL).plot(axes=axes)
+    with pytest.raises(ValueError, match="keys"):
+        plot_panel(interpolate(RELEASE))
+
+
+def test_a_panel_has_one_caption_and_equal_axes(agg):
+    drawn = plot_panel(interpolate(PANEL), unit="visits", guarantee="private")
+    assert list(drawn) == ["north", "south", r"$\frac$"]
+    whole = drawn["north"].figure
+    assert whole.get_supxlabel().split("\n") == [
+        "step",
+        "private",
+        "Black line: linear interpolation",
+        "Bars, at kept steps only: 90% intervals for the capped counts, each step on its own",
+        "Dots: noisy values at the 5 of 144 steps that were kept, with noise of standard deviation 3",
+        "Counted of each individual: at most 60 steps over all series, once in each; totals are too low by the rest",
+    ]
+    assert whole.get_supylabel() == "visits"
+    whole.canvas.draw()  # no key is read as mathematics, which this one is not
+    assert [axes.get_title(loc="left") for axes in drawn.values()] == ["north", "south", r"$\frac$"]
+    for key, release in PANEL.by_key().items():
+        assert drawn[key].get_ylim() == drawn["north"].get_ylim()
+        assert drawn[key].get_xlim() == drawn["north"].get_xlim()
+        assert drawn[key].get_xlabel() == drawn[key].get_ylabel() == ""
+        assert np.array_equal(labelled(drawn[key], "series").get_ydata(), interpolate(release).values)
+
+
+@pytest.mark.parametrize("panel_size", [1, 3, 5, 7, 14])
+def test_nothing_in_a_panel_overlaps(agg, panel_size):
+    size = 48 * panel_size
+    steps = np.arange(0, size, 5)
+    whole = panel(
+        [f"site {k}" for k in range(panel_size)], steps=steps, values=steps % 48, size=size, scale=3.0, probability=0.2
+    )
+    drawn = plot_panel(interpolate(whole), grid=GRID, guarantee=(1.0, 1e-6))
+    whole = drawn["site 0"].figure
+    whole.canvas.draw()
+    boxes = [axes.get_tightbbox() for axes in drawn.values()]
+    boxes += [text.get_window_extent() for text in whole.texts]
+    assert len(boxes) == len(whole.axes) + 2  # caption and unit; no legend
+    for i, one in enumerate(boxes):
+        assert whole.bbox.x0 <= one.x0 < one.x1 <= whole.bbox.x1
+        assert whole.bbox.y0 <= one.y0 < one.y1 <= whole.bbox.y1
+        for other in boxes[:i]:
+            assert min(one.x1, other.x1) <= max(one.x0, other.x0) or min(one.y1, other.y1) <= max(one.y0, other.y0)
+    # Dates stand under the lowest axes of each column.
+    lowest = {axes.get_position().x0: axes for axes in drawn.values()}
+    for axes in drawn.values():
+        dated = axes.xaxis.get_tick_params()["labelbottom"]
+        assert dated == (axes is lowest[axes.get_position().x0])
+
+
+def test_a_title_over_one_series_overlaps_nothing(agg):
+    axes = interpolate(RELEASE).plot(grid=GRID, guarantee=(1.0, 1e-6))
+    title = axes.set_title("A title\nof two lines")
+    axes.figure.canvas.draw()
+    assert title.get_window_extent().y0 >= axes.get_window_extent().y1
+    assert title.get_window_extent().y1 <= axes.figure.bbox.y1
+    assert axes.xaxis.label.get_window_extent().y0 >= 0
+
+
+def test_a_panel_says_which_series_has_another_model(agg):
+    parts = [smoothed(part) for part in PANEL.parts()]
+    parts[1] = dataclasses.replace(interpolate(PANEL.parts()[1]), model="linear interpolation (why)", converged=False)
+    series = SimpleNamespace(release=PANEL, by_key=lambda: dict(zip(PANEL.keys, parts, strict=True)))
+    drawn = plot_panel(series)
+    assert [axes.get_title(loc="left") for axes in drawn.values()] == [
+        "north",
+        "south: linear interpolation (why)",
+        r"$\frac$",
+    ]
+    caption = drawn["north"].figure.get_supxlabel()
+    assert "Black line: structural model or linear interpolation\nGrey band: " in caption
+    assert "\nBars, at kept steps only: " in caption
 
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ImportError, match=r"opendp_timeseries\[plot\]"):
-        RELEASE.plot()
+    for draw, release in ((plot, RELEASE), (plot_panel, PANEL)):
+        with pytest.raises(ImportError, match=r"opendp_timeseries\[plot\]"):
+            draw(interpolate(release))

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from opendp_timeseries import Release
-from opendp_timeseries.reconstruction.interpolate import interpolated_series
-from opendp_timeseries.reconstruction.series import Series
+from opendp_timeseries import Release, Series, interpolate
+from opendp_timeseries.reconstruction.interpolate import _through
+from tests.reconstruction.panels import panel
 
 RELEASE = Release(steps=[2, 7], values=[4.0, 9.0], size=10, scale=3.0, sampling_probability=0.3)
 
@@ -24,17 +24,17 @@ def series(**change):
 
 
 def test_standard_error_of_linear_interpolation():
-    # Case 42 of the field cases: σ at kept steps and beyond them, σ/√2 at a midpoint, the weights' root of
+    # σ at kept steps and beyond them, σ/√2 at a midpoint, the weights' root of
     # squares in between.
-    error = interpolated_series(RELEASE).standard_error
+    error = interpolate(RELEASE).standard_error
     weight = np.array([0, 0, 0, 0.2, 0.4, 0.6, 0.8, 1, 1, 1])
     assert np.allclose(error, 3.0 * np.hypot(weight, 1 - weight), rtol=1e-9)
     middle = Release(steps=[0, 2], values=[4.0, 9.0], size=3, scale=3.0, sampling_probability=0.3)
-    assert interpolated_series(middle).standard_error[1] == pytest.approx(3.0 / np.sqrt(2), rel=1e-9)
+    assert interpolate(middle).standard_error[1] == pytest.approx(3.0 / np.sqrt(2), rel=1e-9)
 
 
 def test_standard_error_of_nearest_is_the_noise():
-    assert np.allclose(interpolated_series(RELEASE, "nearest").standard_error, 3.0, rtol=1e-9)
+    assert np.allclose(interpolate(RELEASE, "nearest").standard_error, 3.0, rtol=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["linear", "nearest", "pchip"])
@@ -53,33 +53,27 @@ def test_standard_error_is_the_spread_of_repeated_noise(kind):
             scale=1e-3,
             sampling_probability=0.2,
         )
-        errors[i] = np.asarray(interpolated_series(noisy, kind) if i == 0 else _values(noisy, kind))
+        errors[i] = _through(noisy, noisy.values, kind)
     exact = dataclasses.replace(noisy, values=signal)
-    claimed = interpolated_series(exact, kind).standard_error
+    claimed = interpolate(exact, kind).standard_error
     assert np.allclose(errors.std(axis=0), claimed, rtol=0.08)
-
-
-def _values(release, kind):
-    from opendp_timeseries import interpolated
-
-    return interpolated(release, kind)
 
 
 @pytest.mark.parametrize(("steps", "error"), [([], 0.0), ([4], 3.0)])
 def test_standard_error_with_few_kept_steps(steps, error):
     few = Release(steps=steps, values=[9.0] * len(steps), size=6, scale=3.0, sampling_probability=0.3)
-    assert np.allclose(interpolated_series(few, "pchip").standard_error, error, rtol=1e-9)
+    assert np.allclose(interpolate(few, "pchip").standard_error, error, rtol=1e-9)
 
 
 def test_clipping_does_not_shrink_the_standard_error():
     negative = dataclasses.replace(RELEASE, values=[-50.0, -60.0])
-    clipped = interpolated_series(negative, clip_at_zero=True)
+    clipped = interpolate(negative, clip_at_zero=True)
     assert np.all(clipped.values == 0)
-    assert np.array_equal(clipped.standard_error, interpolated_series(negative).standard_error)
+    assert np.array_equal(clipped.standard_error, interpolate(negative).standard_error)
 
 
-def test_sampled_steps_are_marked():
-    assert np.flatnonzero(series().sampled).tolist() == [2, 7]
+def test_kept_steps_are_marked():
+    assert np.flatnonzero(series().kept).tolist() == [2, 7]
 
 
 def test_intervals_are_normal():
@@ -95,6 +89,12 @@ def test_it_counts_as_an_array():
     assert np.mean(series()) == 4.5
     assert len(series()) == 10
     assert np.asarray(series(), dtype=np.float32).dtype == np.float32
+    assert series()[[2, 3]].tolist() == [2, 3]
+    assert list(series()) == list(range(10))
+    assert (series() - np.ones(10)).tolist() == list(range(-1, 9))
+    frame = pytest.importorskip("pandas").Series(series(), index=np.arange(10) * 2)
+    assert frame[18] == 9.0
+    assert frame.dtype == np.float64
 
 
 def test_it_cannot_be_changed():
@@ -107,4 +107,26 @@ def test_it_cannot_be_changed():
 def test_arrays_of_another_size_are_refused():
     with pytest.raises(ValueError, match=r"standard_error \(shape \(9,\)\) must have the release's size \(10\)"):
         series(standard_error=np.ones(9))
+    with pytest.raises(ValueError, match=r"parts \(1\) must be one for each key of the release \(0\)"):
+        series(parts=[series()])
     assert repr(series()) == "Series(10 steps by a test; standard error of the noise)"
+
+
+def test_a_panel_has_a_series_for_each_key():
+    whole = panel("xy", steps=[1, 4], values=[3.0, 8.0], size=6)
+    parts = [
+        series(release=part, values=np.full(3, level), standard_error=np.ones(3), error_covers=covers)
+        for part, level, covers in zip(whole.parts(), (3.0, 8.0), ("noise", "signal"), strict=True)
+    ]
+    both = series(release=whole, values=np.arange(6.0), standard_error=np.ones(6), parts=parts)
+    x, y = both.by_key().values()
+    assert [one.values.tolist() for one in (x, y)] == [[0, 1, 2], [3, 4, 5]]
+    assert [one.release.steps.tolist() for one in (x, y)] == [[1], [1]]
+    assert [one.error_covers for one in (x, y)] == ["noise", "signal"]
+    changed = dataclasses.replace(both, values=-both.values, standard_error=2 * both.standard_error)
+    assert changed.by_key()["y"].values.tolist() == [-3, -4, -5]
+    assert changed.by_key()["y"].standard_error.tolist() == [2, 2, 2]
+    with pytest.raises(ValueError, match=r"parts \(0\) must be one for each key of the release \(2\)"):
+        series(release=whole, values=np.arange(6.0), standard_error=np.ones(6))
+    with pytest.raises(ValueError, match="does not know its keys"):
+        series().by_key()

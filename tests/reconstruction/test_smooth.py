@@ -1,6 +1,7 @@
 """The smoother: a Kalman smoother with known noise. Its state space is checked against dense conditioning."""
 
 import csv
+import functools
 import sys
 from pathlib import Path
 
@@ -8,11 +9,11 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_timeseries import Release, interpolated
+from opendp_timeseries import Release, Series, interpolate, smooth
 from opendp_timeseries import then_subsampled_gaussian as then_release
-from opendp_timeseries.reconstruction.interpolate import interpolated_series
-from opendp_timeseries.reconstruction.smooth import _Model, smooth, smoothed
+from opendp_timeseries.reconstruction.smooth import _Model
 from tests.oracles import smoothing as oracle
+from tests.reconstruction.panels import panel
 
 statespace = pytest.importorskip("statsmodels.tsa.statespace.kalman_smoother")
 PEMS = Path(__file__).parents[1] / "data" / "pems_flow_5min_2016_janfeb.csv"
@@ -90,9 +91,9 @@ def test_pems():
     errors = []
     for seed in range(3):
         release = release_of(flow, np.random.default_rng(seed), scale=26.085969)
-        series = smoothed(release, season=288)
+        series = smooth(release, season=288)
         assert series.converged
-        errors.append([np.abs(series.values - flow).mean(), np.abs(interpolated(release) - flow).mean()])
+        errors.append([np.abs(series.values - flow).mean(), np.abs(interpolate(release).values - flow).mean()])
     smooth_error, linear_error = np.mean(errors, axis=0)
     assert smooth_error <= 12  # about 10.5
     assert linear_error > 18  # about 20, and 36 with the paper's noise
@@ -104,13 +105,13 @@ def test_bands_cover_a_simulated_signal():
     for seed in range(16):
         rng = np.random.default_rng(seed)
         signal = daily(1800) + departures(1800, rng, sd=15, duration=50)
-        series = smoothed(release_of(signal, rng), season=288)
+        series = smooth(release_of(signal, rng), season=288)
         low, high = series.interval(0.9)
         covered.append(np.mean((low <= signal) & (signal <= high)))
     assert 0.85 <= np.mean(covered) <= 0.95
     # Interpolation's error covers the noise alone, and says so.
     assert series.error_covers == "signal"
-    assert interpolated_series(series.release).error_covers == "noise"
+    assert interpolate(series.release).error_covers == "noise"
 
 
 def test_bands_cover_a_signal_without_season():
@@ -118,7 +119,7 @@ def test_bands_cover_a_signal_without_season():
     for seed in range(8):
         rng = np.random.default_rng(seed)
         signal = 100 + departures(1800, rng, sd=40, duration=100)
-        series = smoothed(release_of(signal, rng))
+        series = smooth(release_of(signal, rng))
         low, high = series.interval(0.9)
         covered.append(np.mean((low <= signal) & (signal <= high)))
     assert 0.85 <= np.mean(covered) <= 0.95
@@ -139,7 +140,7 @@ def test_taking_estimated_noise_for_known_would_be_caught():
 def test_a_trend_is_followed():
     signal = 500 + 200 * np.sin(2 * np.pi * np.arange(900) / 300) + 0.5 * np.arange(900)
     release = release_of(signal, np.random.default_rng(1), scale=5.0)
-    series = smoothed(release, season=300, trend=True)
+    series = smooth(release, season=300, trend=True)
     assert series.converged
     assert "trend" in series.model
     assert np.abs(series.values - signal).mean() < 2.0
@@ -147,8 +148,8 @@ def test_a_trend_is_followed():
 
 def test_same_release_same_result_whatever_the_unit():
     release = release_of(daily(600), np.random.default_rng(5))
-    series = smoothed(release, season=288)
-    again = smoothed(release, season=288)
+    series = smooth(release, season=288)
+    again = smooth(release, season=288)
     assert np.array_equal(series.values, again.values)
     thousands = Release(
         steps=release.steps,
@@ -157,7 +158,7 @@ def test_same_release_same_result_whatever_the_unit():
         scale=release.scale / 1000,
         sampling_probability=0.1,
     )
-    scaled = smoothed(thousands, season=288)
+    scaled = smooth(thousands, season=288)
     assert np.allclose(scaled.values, series.values / 1000 + 7, rtol=1e-6)
     assert np.allclose(scaled.standard_error, series.standard_error / 1000, rtol=1e-5)
 
@@ -166,17 +167,17 @@ def test_same_release_same_result_whatever_the_unit():
 def test_what_cannot_be_fitted_falls_back_and_says_so(values):
     steps = 3 * np.arange(len(values))
     release = Release(steps=steps, values=values, size=100, scale=2.0, sampling_probability=0.1)
-    series = smoothed(release, season=24)
+    series = smooth(release, season=24)
     assert not series.converged
     assert series.model.startswith("linear interpolation (")
     assert series.error_covers == "noise"
-    assert np.array_equal(series.values, interpolated(release))
+    assert np.array_equal(series.values, interpolate(release).values)
 
 
 def test_a_fit_that_does_not_converge_falls_back(monkeypatch):
-    monkeypatch.setattr("opendp_timeseries.reconstruction.smooth._MOST_EVALUATIONS", 5)
+    monkeypatch.setattr("opendp_timeseries.reconstruction.smooth.MAX_EVALUATIONS", 5)
     release = release_of(daily(600), np.random.default_rng(5))
-    series = smoothed(release, season=288)
+    series = smooth(release, season=288)
     assert not series.converged
     assert series.model == "linear interpolation (the fit did not converge)"
 
@@ -194,31 +195,70 @@ def test_a_fit_that_does_not_converge_falls_back(monkeypatch):
 )
 def test_no_release_raises_or_warns(values, scale):
     release = Release(steps=np.arange(30) * 2, values=values, size=60, scale=scale, sampling_probability=0.5)
-    series = smoothed(release, season=12)
+    series = smooth(release, season=12)
     assert np.all(np.isfinite(series.values)) or not series.converged
 
 
-def test_chained_after_a_measurement():
+def test_it_stands_behind_a_measurement_as_it_is():
     space = dp.vector_domain(dp.atom_domain(T="i64"), size=60), dp.l2_distance(T=float)
-    chain = space >> then_release(1.0, sampling_probability=0.9, failure_probability=0.1) >> smooth(season=12)
-    series = chain((100 * np.sin(2 * np.pi * np.arange(60) / 12)).astype(int))
-    assert len(series) == 60
+    measurement = space >> then_release(1.0, sampling_probability=0.9, failure_probability=0.1)
+    signal = (100 * np.sin(2 * np.pi * np.arange(60) / 12)).astype(int)
+    for function in (smooth, functools.partial(smooth, season=12)):
+        series = (measurement >> function)(signal)
+        assert isinstance(series, Series)
+        assert len(series) == 60
+    assert "season 12 with" in series.model
+
+
+def test_each_series_of_a_panel_is_fitted_by_itself():
+    rng = np.random.default_rng(4)
+    parts = [release_of(signal, rng, scale=5.0, probability=0.4) for signal in (daily(96, 24), 9 * daily(96, 24))]
+    few = Release(steps=[3], values=[50.0], size=96, scale=5.0, sampling_probability=0.4)
+    steps = np.concatenate([part.steps + 96 * k for k, part in enumerate([*parts, few])])
+    values = np.concatenate([part.values for part in [*parts, few]])
+    whole = panel(("low", "high", "none"), steps=steps, values=values, size=3 * 96, scale=5.0, probability=0.4)
+    series = smooth(whole, season=24)
+    for key, part in zip(("low", "high", "none"), [*parts, few], strict=True):
+        alone = smooth(part, season=24)
+        found = series.by_key()[key]
+        assert np.array_equal(found.values, alone.values)
+        assert np.array_equal(found.standard_error, alone.standard_error)
+        assert (found.model, found.error_covers, found.converged) == (
+            alone.model, alone.error_covers, alone.converged,
+        )  # fmt: skip
+    # The whole says no more than is so of every part.
+    assert not series.converged
+    assert series.error_covers == "noise"
+    assert "none: linear interpolation (fewer than 8 steps were kept)" in series.model
+
+
+@pytest.mark.parametrize("seasons", [np.array([24, 33]), [24, 33.0], (np.int64(33), np.float32(24))])
+def test_seasons_in_any_row(seasons):
+    release = release_of(daily(96, 24), np.random.default_rng(4), scale=5.0, probability=0.4)
+    assert "season 24, 33 with" in smooth(release, season=seasons).model
+    assert smooth(release, season=np.array(24)).model == smooth(release, season=24).model
+
+
+@pytest.mark.parametrize("season", ["1d", ["1d"], np.timedelta64(1, "D"), np.array([24, 168], "m8[ns]"), True, {24}])
+def test_a_season_is_a_number_of_steps(season):
+    release = Release(steps=[0], values=[1.0], size=2, scale=1.0, sampling_probability=0.5)
+    with pytest.raises(
+        TypeError, match=r"season \(.+\) must be a real number.*; a season is a number of steps"
+    ) as error:
+        smooth(release, season=season)
+    assert "such as season=24" in str(error.value)
 
 
 def test_bad_parameters_are_refused():
     release = Release(steps=[0], values=[1.0], size=2, scale=1.0, sampling_probability=0.5)
-    with pytest.raises(ValueError, match=r"season \(1.0\) must be at least 2"):
-        smoothed(release, season=1)
-    with pytest.raises(ValueError, match="season"):
-        smooth(season=(24, float("nan")))
-    with pytest.raises(TypeError, match="season"):
-        smooth(season=True)
+    with pytest.raises(ValueError, match=r"season \(1.0\) must be at least 2; a season is a number of steps"):
+        smooth(release, season=1)
+    with pytest.raises(ValueError, match=r"season \(nan\)"):
+        smooth(release, season=(24, float("nan")))
 
 
 def test_without_statsmodels_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "statsmodels.tsa.statespace.kalman_smoother", None)
     release = Release(steps=[0], values=[1.0], size=2, scale=1.0, sampling_probability=0.5)
     with pytest.raises(ImportError, match=r"opendp_timeseries\[smooth\]"):
-        smoothed(release)
-    with pytest.raises(ImportError, match=r"opendp_timeseries\[smooth\]"):
-        smooth()
+        smooth(release)
