@@ -20,7 +20,7 @@ from opendp_timeseries.transformations.circular_convolution import circular_conv
 __all__ = ["make_circulant_filter", "then_circulant_filter"]
 
 #: Counts up to this size must pass through every filter unclamped: kernels so fine that they would not are refused.
-_LEAST_CLAMP = 2**20
+_MIN_CLAMP = 2**20
 
 
 def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kernel: Kernel) -> dp.Transformation:
@@ -57,17 +57,17 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
     if kernel.size * panel_size != space.size:
         each = f"{space.size}" if panel_size == 1 else f"{space.size} / {panel_size} series"
         raise ValueError(f"kernel size ({kernel.size}) must equal the signal's ({each}); see gaussian_kernel(size=…)")
-    resolution = _resolution(input_domain, input_metric, space.atom)
-    clamp = _clamp(kernel, resolution)
-    if clamp < _LEAST_CLAMP:
+    resolution_bits = _resolution_bits(input_domain, input_metric, space.atom)
+    clamp = _clamp(kernel, resolution_bits)
+    if clamp < _MIN_CLAMP:
         raise ValueError(
-            f"kernel resolution ({kernel.bits} bits) behind a signal of {resolution} bits leaves room for values"
+            f"kernel resolution ({kernel.bits} bits) behind a signal of {resolution_bits} bits leaves room for values"
             f" up to {clamp} only; build both kernels with bits=16 or fewer, or join them: first.convolve(second)"
         )
 
     def function(values: Any) -> NDArray[np.float64]:
         parts = np.split(np.asarray(values), panel_size)
-        return np.concatenate([circular_convolve(part, kernel, input_bits=resolution) for part in parts])
+        return np.concatenate([circular_convolve(part, kernel, resolution_bits=resolution_bits) for part in parts])
 
     output_metric, stability = _stability(input_metric, kernel)
     return dp.t.make_user_transformation(
@@ -75,14 +75,14 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
     )
 
 
-def _clamp(kernel: Kernel, resolution: int) -> int:
+def _clamp(kernel: Kernel, resolution_bits: int) -> int:
     try:
-        return largest_input(kernel, resolution)
+        return largest_input(kernel, resolution_bits)
     except ValueError:  # no room even for an input of 1
         return 0
 
 
-def _resolution(domain: dp.Domain, metric: dp.Metric, atom: str) -> int:
+def _resolution_bits(domain: dp.Domain, metric: dp.Metric, atom: str) -> int:
     """Binary digits behind the point in the entries of the signal."""
     space = influence_space(metric)
     if space is not None:

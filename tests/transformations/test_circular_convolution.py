@@ -137,17 +137,17 @@ def test_tap_one_is_the_weight_of_the_step_before(path):
 def test_largest_input_is_the_largest():
     for kernel in some_kernels(9):
         total = int(kernel.l1 * 2**kernel.bits)
-        for input_bits in (0, 5):
-            if total << input_bits < 2**53:
-                clamp = largest_input(kernel, input_bits)
-                assert clamp * total * 2**input_bits < 2**53 <= (clamp + 1) * total * 2**input_bits
+        for resolution_bits in (0, 5):
+            if total << resolution_bits < 2**53:
+                clamp = largest_input(kernel, resolution_bits)
+                assert clamp * total * 2**resolution_bits < 2**53 <= (clamp + 1) * total * 2**resolution_bits
     assert largest_input(gaussian_kernel(1800, 10)) == 2**27 - 1
 
 
 def test_no_room_is_refused_at_construction():
     with pytest.raises(ValueError, match=r"leaves no room.*first\.convolve\(second\)"):
         largest_input(gaussian_kernel(9, 2.0), 27)
-    with pytest.raises(ValueError, match=r"input_bits \(-1\)"):
+    with pytest.raises(ValueError, match=r"resolution_bits \(-1\)"):
         largest_input(gaussian_kernel(9, 2.0), -1)
 
 
@@ -166,20 +166,20 @@ def test_dtypes_do_not_matter(dtype):
     assert circular_convolve(np.array(counts, dtype), kernel).tolist() == circular_convolve(counts, kernel).tolist()
 
 
-@pytest.mark.parametrize("input_bits", [1, 7, 13])
-def test_dyadic_inputs_are_exact(input_bits, path):
+@pytest.mark.parametrize("resolution_bits", [1, 7, 13])
+def test_dyadic_inputs_are_exact(resolution_bits, path):
     for size in (1, 6, 11):
         for kernel in (gaussian_kernel(size, 1.5), kernel_from_taps(np.arange(size) - 2.5)):
-            clamp = largest_input(kernel, input_bits)
-            for units in some_signals(size, clamp << input_bits):
-                values = [Fraction(int(u), 2**input_bits) for u in units]
-                got = circular_convolve([float(v) for v in values], kernel, input_bits=input_bits)
+            clamp = largest_input(kernel, resolution_bits)
+            for units in some_signals(size, clamp << resolution_bits):
+                values = [Fraction(int(u), 2**resolution_bits) for u in units]
+                got = circular_convolve([float(v) for v in values], kernel, resolution_bits=resolution_bits)
                 assert [Fraction(y) for y in got.tolist()] == exact(values, kernel)
 
 
 def test_values_between_the_grid_are_rounded_to_it():
     kernel = identity_kernel(3)
-    assert circular_convolve([0.24, 0.26, -0.3], kernel, input_bits=1).tolist() == [0, 0.5, -0.5]
+    assert circular_convolve([0.24, 0.26, -0.3], kernel, resolution_bits=1).tolist() == [0, 0.5, -0.5]
 
 
 def test_wrong_length_is_refused():
