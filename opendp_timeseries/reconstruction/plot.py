@@ -10,7 +10,7 @@ import contextlib
 import math
 import textwrap
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from scipy.special import ndtri
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.provenance import Provenance
 from opendp_timeseries.release import Release
 
 if TYPE_CHECKING:
@@ -65,8 +66,8 @@ def plot(
     :param axes: where to draw; a new figure if left out.
     :param unit: label of the vertical axis.
     :param confidence: what the band or the error bars are to cover, at each step on its own.
-    :param guarantee: (ε, δ) for one individual, or the guarantee in words, for the caption; if left out, that of the
-        release's own record, where it knows how it was made.
+    :param guarantee: (ε, δ) for one individual, or the guarantee in words, for the caption. If left out, that of the
+        release's own record, where it has one; ``""`` leaves it out of the caption.
     :return: the axes.
     :raises ImportError: without Matplotlib, naming the extra to install.
     :raises ValueError: if the grid does not have the release's size, or the series is a panel.
@@ -234,14 +235,14 @@ def _in_words(release: Release, guarantee: tuple[float, float] | str | None) -> 
     if isinstance(guarantee, str):
         return guarantee
     if guarantee is None:
-        with contextlib.suppress(ValueError):  # it has no record
+        with contextlib.suppress(ValueError):  # it has no record, or no noise
             return f"Guarantee: {release.record().guarantee()}"
         return ""
     epsilon, delta = (printed_up(value, 4) for value in guarantee)
     return f"Differentially private for one individual with ε = {epsilon}, δ = {delta}"
 
 
-def _caps(made: Any, where: str) -> str:
+def _caps(made: Provenance, where: str) -> str:
     each = "once" if made.step_cap == 1 else f"at most {made.step_cap} times"
     caps = f"at most {made.participation_cap} steps{where}, {each} in each"
     if made.caps_enforced:

@@ -1,20 +1,23 @@
-"""Releases of panels, as a measurement behind a count by key returns them."""
+"""Releases that know how they were made, as a measurement behind a count returns them."""
 
 from opendp_timeseries import Release, TimeGrid
 from opendp_timeseries.provenance import Provenance
 
 
-def provenance(keys=None, *, size, **change):
-    one = {"grid": TimeGrid(size=size), "participation_cap": 60}
-    return Provenance(**one | change, panel=keys)
+def provenance(*, size, **change):
+    """Return what is public of a count: of a panel, if it has keys in ``panel``.
+
+    :param size: of one series.
+    """
+    return Provenance(**{"grid": TimeGrid(size=size), "participation_cap": 60} | change)
 
 
-def panel(keys, *, steps, values, size, scale=3.0, probability=0.3, **change):
+def panel(keys, *, steps, values, size, scale=3.0, probability=0.3):
     """Return the release of a panel.
 
     :param size: of all series together.
     """
     keys = tuple(keys)
-    made = provenance(keys, size=size // len(keys), **change)
+    made = provenance(size=size // len(keys), panel=keys)
     parts = {"steps": steps, "values": values, "size": size, "scale": scale, "sampling_probability": probability}
     return Release(**parts, provenance=made)

@@ -6,9 +6,11 @@ import sys
 from types import SimpleNamespace
 
 import numpy as np
+import opendp.prelude as dp
 import pytest
 
-from opendp_timeseries import Release, Series, TimeGrid, gaussian_kernel, interpolate, plot, plot_panel
+import opendp_timeseries as ts
+from opendp_timeseries import Release, Series, TimeGrid, identity_kernel, interpolate, plot, plot_panel
 from tests.reconstruction.panels import panel, provenance
 
 figure = pytest.importorskip("matplotlib.figure")
@@ -61,6 +63,44 @@ def test_a_guarantee_in_words(axes):
     assert axes.get_ylabel() == "cars"
 
 
+def measured(keys=None, *, scale=8.0):
+    dp.enable_features("contrib", "honest-but-curious")
+    log = {"id": np.arange(300) % 70, "when": np.datetime64("2013-01-01", "h") + np.arange(300) % 48}
+    by = {} if keys is None else {"by": "site", "keys": keys}
+    chain = (
+        (ts.event_log_domain(identifier="id", time="when"), dp.symmetric_distance())
+        >> ts.then_participation_count(GRID, participation_cap=3, **by)
+        >> ts.then_circulant_filter(ts.gaussian_kernel(48, 1.0))
+        >> ts.then_subsampled_gaussian(scale, sampling_probability=0.5, delta=1e-6)
+    )
+    return chain(log | {"site": np.arange(300) % 2} if keys else log)
+
+
+def test_a_measured_release_knows_what_its_caption_says(axes):
+    release = measured()
+    lines = interpolate(release).plot(axes=axes).get_xlabel().split("\n")
+    assert lines[0] == "time (UTC)"
+    assert lines[1] == f"Guarantee: {release.record().guarantee()}"
+    assert "90% intervals for the capped, filtered counts" in lines[3]
+    assert lines[-1] == "Counted of each individual: at most 3 steps, once in each; totals are too low by the rest"
+    for silent in (
+        interpolate(release).plot(axes=axes, guarantee=""),
+        interpolate(measured(scale=0.0)).plot(axes=axes),
+    ):
+        assert silent.get_xlabel().split("\n")[1].startswith("Black line")
+
+
+def test_a_measured_panel_knows_its_keys_and_its_guarantee(agg):
+    release = measured([1, 0])
+    series = interpolate(release)
+    drawn = plot_panel(series)
+    assert drawn[1].figure.get_supxlabel().split("\n")[1] == f"Guarantee: {release.record().guarantee()}"
+    for key in (1, 0):
+        assert np.array_equal(labelled(drawn[key], "series").get_ydata(), series.by_key()[key].values)
+    # What one individual loses is a matter of the whole panel.
+    assert "differential privacy" not in series.by_key()[1].plot().get_xlabel()
+
+
 @pytest.mark.parametrize(
     ("made", "line", "intervals"),
     [
@@ -70,7 +110,7 @@ def test_a_guarantee_in_words(axes):
             "capped counts",
         ),
         (
-            {"step_cap": 3, "stages": (gaussian_kernel(48, std=2),)},
+            {"step_cap": 3, "stages": (identity_kernel(48),)},
             "Counted of each individual: at most 60 steps, at most 3 times in each; totals are too low by the rest",
             "capped, filtered counts",
         ),
