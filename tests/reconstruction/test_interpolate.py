@@ -90,14 +90,8 @@ def test_it_stands_behind_the_query_of_a_context():
     )
 
     def query():
-        delta = context.remaining_privacy_loss()[0][1]
-        return (
-            context.query()
-            .participation_count(ts.TimeGrid(size=6), participation_cap=2)
-            .subsampled_gaussian(
-                sampling_probability=1.0, delta=delta, output_measure=dp.approximate(dp.max_divergence())
-            )
-        )
+        count = context.query().participation_count(ts.TimeGrid(size=6), participation_cap=2)
+        return count.subsampled_gaussian(sampling_probability=1.0)
 
     inside = context(query().resolve() >> functools.partial(interpolate, kind="nearest"))
     outside = interpolate(query().release())
