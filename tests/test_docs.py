@@ -141,6 +141,11 @@ def test_every_public_name_is_on_the_api_page():
     assert missing == []
 
 
+def test_what_is_cited_is_this_version():
+    for page, line in ((ROOT / ".github" / "CITATION.cff", "version: {}"), (ROOT / "README.md", "version = {{{}}},")):
+        assert line.format(ts.__version__) in (text.strip() for text in page.read_text("utf-8").splitlines())
+
+
 LEFT_OUT = "<!-- not run: a reason -->\n"
 
 
