@@ -27,6 +27,8 @@ for notebook in (here.parent / "notebooks").glob("*.ipynb"):
 autodoc_typehints = "none"  # the :param: fields say it in words
 autodoc_member_order = "bysource"
 
+nitpicky = True  # references that lead nowhere are errors, with -W
+
 html_theme = "furo"
 html_title = f"{project} {release}"
 html_show_sphinx = False

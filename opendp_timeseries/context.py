@@ -67,7 +67,7 @@ def compositor(
     """Return a Context like ``dp.Context.compositor``'s, for any number of shares and with exact accounting.
 
     In it, ``subsampled_gaussian(sampling_probability=…)`` spends the query's own share: see
-    :meth:`Query.subsampled_gaussian`.
+    :meth:`~opendp_timeseries.context.Query.subsampled_gaussian`.
 
     :param data: the private data; nothing of it is read here.
     :param domain: domain of the data, such as :func:`~opendp_timeseries.event_log_domain`; of a Polars LazyFrame it may

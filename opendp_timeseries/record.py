@@ -52,7 +52,7 @@ Loss = tuple[tuple[float, float], ...]
 class Accounting(NamedTuple):
     """Which view of its loss a measurement states.
 
-    :param measure: one of the names in :data:`MEASURES`.
+    :param measure: one of the names in :data:`~opendp_timeseries.record.MEASURES`.
     :param failure_probability: δ′, of approximate zCDP alone.
     :param delta: δ, of the approximate max divergence alone.
     """
@@ -86,7 +86,7 @@ class ReleaseRecord:
     :param provenance: how the signal was made.
     :param accounting: which view of the loss is stated.
     :param individuals: how many individuals the guarantee is for.
-    :param loss: the stated loss, see :meth:`Accounting.points`.
+    :param loss: the stated loss, see :meth:`~opendp_timeseries.record.Accounting.points`.
     :param versions: of the software that computed it.
     """
 

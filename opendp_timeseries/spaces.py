@@ -110,7 +110,7 @@ def count_signal_domain(size: int) -> dp.Domain:
     A distance between two signals counts the **individuals** who were added or removed
     (``dp.symmetric_distance()``) or replaced (``dp.change_one_distance()``), not the entries that differ.
     Nothing is known of how far one individual reaches until it is assumed: see
-    :func:`~opendp_timeseries.then_assume_participation`.
+    :func:`~opendp_timeseries.make_assume_participation`.
 
     Requires the OpenDP feature ``honest-but-curious``.
 

@@ -1,11 +1,15 @@
-"""The documentation: its code runs, and its links lead somewhere.
+"""The documentation: its code runs, prints what it says it prints, and its links lead somewhere.
 
 The blocks of a page run in order, in one namespace, in an empty folder: ``python`` blocks are executed, ``pycon``
-blocks are doctests, and ``python -m opendp_timeseries`` commands in ``bash`` blocks go to the command line. A block
-right after the comment ``<!-- not run: reason -->`` is left out.
+blocks are doctests, and ``python -m opendp_timeseries`` commands in ``bash`` blocks go to the command line. A comment
+behind a ``print(…)`` is what it prints, with ``…`` for what is left out. A block right after a line
+``<!-- not run: reason -->`` is left out.
 """
 
+import ast
+import contextlib
 import doctest
+import io
 import re
 import shlex
 from pathlib import Path
@@ -20,40 +24,86 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [
     ROOT / "README.md",
+    *sorted((ROOT / ".github").rglob("*.md")),
     *(page for page in sorted(DOCS.rglob("*.md")) if not {"_build", "notebooks"} & set(page.parts)),
 ]
-FENCE = re.compile(
-    r"(?P<not_run><!-- not run: .+ -->\s*\n)?^(?P<fence>```+)(?P<language>\w+)\n(?P<code>.*?)^(?P=fence)$", re.M | re.S
-)
+FENCE = re.compile(r"(?P<fence>`{3,})(?P<language>[^`]*)")
+NOT_RUN = re.compile(r"<!-- not run: \S[^>]* -->")
 LINK = re.compile(r"(?<!`)\]\((?P<target>[^)\s]+)\)")
 COMMAND = "python -m opendp_timeseries"
+AS_PRINTED = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
 class Block(NamedTuple):
     language: str
     code: str
     line: int
+    runs: bool
 
 
 def blocks(text):
-    return [
-        Block(match["language"], match["code"], text.count("\n", 0, match.start("code")))
-        for match in FENCE.finditer(text)
-        if not match["not_run"]
-    ]
+    """Fenced blocks of a page, each with the number of lines before its code. Fences must begin their lines."""
+    found, lines, skip = [], iter(enumerate(text.splitlines(), 1)), False
+    for number, line in lines:
+        opening = FENCE.fullmatch(line)
+        assert opening or not line.lstrip().startswith("```"), f"line {number}: this fence is not understood"
+        assert opening or not skip, f"line {number}: 'not run' must stand right before a block"
+        if opening:
+            code = []
+            for _, inner in lines:
+                if inner == opening["fence"]:
+                    break
+                code.append(inner)
+            else:
+                raise AssertionError(f"line {number}: the block is not closed")
+            found.append(Block(opening["language"], "".join(f"{inner}\n" for inner in code), number, not skip))
+        skip = NOT_RUN.fullmatch(line) is not None if not opening else False
+        assert skip or opening or not re.search("<!--.*not run", line), (
+            f"line {number}: <!-- not run: reason --> is meant"
+        )
+    assert not skip, "'not run' must stand right before a block"
+    return found
+
+
+def prose(text):
+    """The page without its blocks."""
+    lines = text.splitlines()
+    for block in blocks(text):
+        lines[block.line : block.line + block.code.count("\n")] = [""] * block.code.count("\n")
+    return "\n".join(lines)
+
+
+def execute(page, block, namespace):
+    """Run a block, and compare what each ``print(…)  # comment`` prints with its comment."""
+    # Blank lines first, so that a traceback names the line of the page.
+    code = "\n" * block.line + block.code
+    lines = code.splitlines()
+    for statement in ast.parse(code, page).body:
+        run = compile(ast.Module([statement], []), page, "exec")
+        match statement:
+            case ast.Expr(ast.Call(ast.Name("print"))):
+                with contextlib.redirect_stdout(io.StringIO()) as printed:
+                    exec(run, namespace)
+                rest = lines[statement.end_lineno - 1].encode()[statement.end_col_offset :].decode()
+                said, got = rest.strip().removeprefix("#").strip(), printed.getvalue()
+                if said:
+                    same = doctest.OutputChecker().check_output(f"{said.replace('…', '...')}\n", got, AS_PRINTED)
+                    assert same, f"{page}:{statement.end_lineno} prints {got!r}, not {said!r}"
+            case _:
+                exec(run, namespace)
 
 
 def run(page, text):
     namespace = {"__name__": "__main__"}
     for block in blocks(text):
+        if not block.runs:
+            continue
         if block.language == "python":
-            # Blank lines first, so that a traceback names the line of the page.
-            exec(compile("\n" * block.line + block.code, page, "exec"), namespace)
+            execute(page, block, namespace)
         elif block.language == "pycon":
             session = doctest.DocTestParser().get_doctest(block.code, namespace, page, page, block.line)
-            runner = doctest.DebugRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
             # Unlike a plain runner's, a debug runner's first failure is an exception.
-            runner.run(session, clear_globs=False)
+            doctest.DebugRunner(optionflags=AS_PRINTED).run(session, clear_globs=False)
             namespace.update(session.globs)
         elif block.language == "bash" and block.code.startswith(COMMAND):
             assert main(shlex.split(block.code.removeprefix(COMMAND).replace("\\\n", " "))) == 0
@@ -64,7 +114,7 @@ def name(page):
 
 
 def has_code(page):
-    return any(block.language in ("python", "pycon") for block in blocks(page.read_text("utf-8")))
+    return any(block.language in ("python", "pycon") and block.runs for block in blocks(page.read_text("utf-8")))
 
 
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # of Ibis's own calls into DuckDB
@@ -77,8 +127,7 @@ def test_code_runs(page, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_resolve(page):
-    text = FENCE.sub("", page.read_text("utf-8"))
-    targets = [match["target"].partition("#")[0] for match in LINK.finditer(text)]
+    targets = [match["target"].partition("#")[0] for match in LINK.finditer(prose(page.read_text("utf-8")))]
     local = [target for target in targets if target and "://" not in target and not target.startswith("mailto:")]
     assert [target for target in local if not (page.parent / target).exists()] == []
 
@@ -92,6 +141,14 @@ def test_every_public_name_is_on_the_api_page():
     assert missing == []
 
 
+def test_what_is_cited_is_this_version():
+    for page, line in ((ROOT / ".github" / "CITATION.cff", "version: {}"), (ROOT / "README.md", "version = {{{}}},")):
+        assert line.format(ts.__version__) in (text.strip() for text in page.read_text("utf-8").splitlines())
+
+
+LEFT_OUT = "<!-- not run: a reason -->\n"
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [
@@ -99,6 +156,21 @@ def test_every_public_name_is_on_the_api_page():
         ("```pycon\n>>> 1 + 1\n3\n```\n", doctest.DocTestFailure),
         ("```pycon\n>>> 1 / 0\n```\n", doctest.UnexpectedException),
         ("```python\nx = 1\n```\n```pycon\n>>> x\n1\n>>> y\n```\n", doctest.UnexpectedException),
+        # One comment leaves out one block, and only where it stands right before it.
+        (f"{LEFT_OUT}```python\nx\n```\n```python\n1 / 0\n```\n", ZeroDivisionError),
+        (f"{LEFT_OUT}```sh\nx\n```\ntext\n```python\n1 / 0\n```\n\n{LEFT_OUT}```sh\nx\n```\n", ZeroDivisionError),
+        (f"```sh\n{LEFT_OUT}```\n```python\n1 / 0\n```\n", ZeroDivisionError),
+        (f"{LEFT_OUT}\n```python\nx = 1\n```\n", AssertionError),
+        (f"{LEFT_OUT}", AssertionError),
+        ("<!-- not run -->\n```python\nx = 1\n```\n", AssertionError),
+        ("<!-- not run: --> <!-- x -->\n```python\nx = 1\n```\n", AssertionError),
+        ("```python\nx = 1\n", AssertionError),
+        ("* a list\n  ```python\n  1 / 0\n  ```\n", AssertionError),
+        # What is printed is what the comment says.
+        ("```python\nprint(2)  # 3\n```\n", AssertionError),
+        ("```python\nprint(2.5)  # 2…6\n```\n", AssertionError),
+        ("```python\nprint(\n    2\n)  # 3\n```\n", AssertionError),
+        ("```python\nprint('σ', 2)  # σ 3\n```\n", AssertionError),
     ],
 )
 def test_broken_pages_are_caught(text, error):
@@ -107,4 +179,8 @@ def test_broken_pages_are_caught(text, error):
 
 
 def test_blocks_said_not_to_run_do_not():
-    run("page.md", "<!-- not run: needs a file -->\n```python\n1 / 0\n```\n```sh\nfalse\n```\n")
+    run("page.md", f"{LEFT_OUT}```python\n1 / 0\n```\n```sh\nfalse\n```\n")
+
+
+def test_right_pages_pass():
+    run("page.md", "````text\n```python\n1 / 0\n```\n````\n```python\nprint('σ', 2.53)  # σ 2.5…\nprint(2)\n```\n")

@@ -1,7 +1,7 @@
 """Traffic flow of the California Performance Measurement System (PeMS), as it is published.
 
 PeMS publishes counts without identifiers, so these are count signals, for
-:func:`~opendp_timeseries.then_assume_participation`. The data are public; nothing here protects anybody.
+:func:`~opendp_timeseries.make_assume_participation`. The data are public; nothing here protects anybody.
 """
 
 from __future__ import annotations

@@ -1,0 +1,208 @@
+"""Numbers that pages state in tables and sentences, by routes of their own where these are cheap."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+from scipy.optimize import brentq
+from scipy.stats import binom, norm
+
+import opendp_timeseries as ts
+from opendp_timeseries import TimeGrid
+from opendp_timeseries.datasets import load_flights
+from opendp_timeseries.koga2022.bounds import least_scale_without_filter
+from opendp_timeseries.koga2022.datasets import synth
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+
+
+def table(page: str, heading: str) -> list[list[float]]:
+    """Rows of the table whose heading begins so, with the first number of each cell."""
+    lines = (DOCS / page).read_text(encoding="utf-8").split(f"| {heading}", 1)[1].splitlines()[2:]
+    rows = list(itertools.takewhile(lambda line: line.startswith("|"), lines))
+    assert rows
+    return [[_number(cell.replace(",", "").strip(" *")) for cell in row.strip("|").split("|")] for row in rows]
+
+
+def sentence(page: str, pattern: str) -> list[float]:
+    """The numbers in the groups of a pattern, which the page holds once; its spaces stand for line breaks too."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    (match,) = re.finditer(pattern.replace(" ", r"\s+"), text)
+    return [float(number) for number in match.groups()]
+
+
+def _number(cell: str) -> float:
+    match = re.search(r"[\d.]+(/[\d]+)?", cell)
+    if match is None:
+        return math.nan
+    top, _, bottom = match.group().partition("/")
+    return float(top) / float(bottom or 1)
+
+
+def scale(steps: int, p: float, per_step: int = 1, epsilon: float = 0.5, delta: float = 1e-4) -> float:
+    """Noise whose exact profile is (epsilon, delta): a mixture of Gaussian mechanisms (SciPy alone)."""
+    kept = np.arange(1, steps + 1)
+    chance = binom.pmf(kept, steps, p)
+
+    def excess(sigma: float) -> float:
+        ratio = per_step * np.sqrt(kept) / sigma
+        profile = norm.cdf(ratio / 2 - epsilon / ratio) - math.exp(epsilon) * norm.cdf(-ratio / 2 - epsilon / ratio)
+        return float(chance @ profile) - delta
+
+    return float(brentq(excess, 0.5, 1e4))
+
+
+def test_participation_of_aircraft() -> None:
+    log = load_flights()
+    aircraft = np.unique(log["tailnum"], return_inverse=True)[1]
+    widths = ["1d", "6h", "1h", "5min"]
+    rows = table("participation-and-frequency.md", "step | T |")
+    for width, (_, size, largest, most, product) in zip(widths, rows, strict=True):
+        grid = TimeGrid(size=int(size), start="2013-01-01T05:00", step=width, zone="UTC")
+        steps = grid.steps(log["time"])
+        pairs = np.sort(aircraft[steps >= 0] * grid.size + steps[steps >= 0])
+        first = np.flatnonzero(np.diff(pairs, prepend=-1))
+        assert np.bincount(pairs[first] // grid.size).max() == largest
+        assert np.diff(first, append=len(pairs)).max() == most
+        assert largest * most == product
+
+
+def test_noise_of_the_synthetic_series() -> None:
+    for f, size, p, kept, gap, fixed, scaled in table("participation-and-frequency.md", "f | T | p |"):
+        series = synth(f)
+        assert (series.size, series.sampling_probability) == (size, pytest.approx(p))
+        assert (round(size * p), round(1 / (f * p))) == (kept, gap)
+        assert scale(series.participation_cap, p) == pytest.approx(fixed, abs=0.006)
+        assert scale(max(1, int(100 * f)), p) == pytest.approx(scaled, abs=0.006)
+
+
+def test_noise_of_flows_and_of_stacked_events() -> None:
+    for minutes, (_, _, per_step, per_hour) in zip(
+        [60, 30, 15, 5], table("participation-and-frequency.md", "step | p |"), strict=True
+    ):
+        assert scale(40, 0.1 * minutes / 60) == pytest.approx(per_step, abs=0.006)
+        assert scale(40, 0.1 * minutes / 60) * 60 / minutes == pytest.approx(per_hour, abs=0.06)
+    for per_step, steps, l1, l2, full, sampled in table("participation-and-frequency.md", "M | I |"):
+        assert per_step * steps == l1
+        assert per_step * math.sqrt(steps) == pytest.approx(l2, abs=0.06)
+        assert scale(int(steps), 1.0, int(per_step)) == pytest.approx(full, abs=0.006)
+        assert scale(int(steps), 0.1, int(per_step)) == pytest.approx(sampled, abs=0.006)
+
+
+def test_interpolation_error_of_each_angular_frequency() -> None:
+    """From 60 draws: within 10% and 0.1 of the table, some five standard errors; the seed is fixed."""
+    rng = np.random.default_rng(7)
+    for omega, periods, *errors in table("datasets.md", "ω | periods"):
+        assert omega * 10_000 / (2 * math.pi) == pytest.approx(periods, abs=0.51)
+        for f, error in zip([1, 1 / 4, 1 / 16, 1 / 64], errors, strict=True):
+            series = synth(f, angular_frequency=omega)
+            steps = np.arange(series.size)
+            drawn = []
+            for _ in range(60):
+                kept = np.flatnonzero(rng.random(series.size) < series.sampling_probability)
+                line = np.interp(steps, kept, series.noiseless[kept])
+                drawn.append(np.abs(line - series.noiseless).mean())
+            assert np.mean(drawn) == pytest.approx(error, rel=0.1, abs=0.1)
+
+
+def subsampled(
+    size: int, cap: int, p: float, scale: float, *, std: float | None = None, **accounting: object
+) -> dp.Measurement:
+    count = (ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()) >> ts.then_participation_count(
+        TimeGrid(size=size), participation_cap=cap
+    )
+    signal = count if std is None else count >> ts.then_circulant_filter(ts.gaussian_kernel(size, std=std))
+    return signal >> ts.then_subsampled_gaussian(scale, sampling_probability=p, **accounting)
+
+
+def exact_epsilon(
+    size: int, cap: int, p: float, scale: float, delta: float, *, people: int = 1, std: float | None = None
+) -> float:
+    profile = subsampled(size, cap, p, scale, std=std, output_measure=dp.smoothed_max_divergence()).map(people)
+    return float(profile.epsilon(delta))
+
+
+def gaussian_distance(epsilon: float, delta: float) -> float:
+    """Distance over σ at which the Gaussian mechanism is (ε, δ)-private, as OpenDP converts its zCDP."""
+    space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.l2_distance(T=float)
+    profile = dp.c.make_zCDP_to_approxDP(space >> dp.m.then_gaussian(1.0))
+    return float(brentq(lambda distance: profile.map(distance).epsilon(delta) - epsilon, 1e-3, 10.0))
+
+
+def test_saving_in_the_settings_of_the_paper() -> None:
+    low, high, filtered = sentence("README.md", r"settings ([\d.]+) to ([\d.]+) of the noise .+? and ([\d.]+) with one")
+    ratios = [scale(cap, 0.1) / least_scale_without_filter(0.5, 1e-4, cap, 0.1).scale for cap in (180, 73, 213)]
+    assert (round(min(ratios), 2), round(max(ratios), 2)) == (low, high)
+    paper, ours = (
+        float(re.search(rf"\| {row}, with filter \| ([\d.]+)", (DOCS / "reproduction.md").read_text("utf-8"))[1])  # type: ignore[index]
+        for row in ("paper", "this library")
+    )
+    assert round(ours / paper, 2) == filtered
+
+
+def test_noise_with_and_without_sampling() -> None:
+    caps = (1, 5, 20, 180)
+    whole, sampled, filtered, smoothed = (row[1:] for row in table("concepts/amplification.md", "participation cap"))
+    kernel = ts.gaussian_kernel(1800, std=10)
+    gain = math.sqrt(sum(tap**2 for tap in kernel.taps))
+    for i, cap in enumerate(caps):
+        assert whole[i] == pytest.approx(scale(cap, 1.0), abs=0.006)
+        assert sampled[i] == pytest.approx(scale(cap, 0.1), abs=0.006)
+        assert smoothed[i] == pytest.approx(scale(cap, 1.0) * gain, rel=0.003)
+        # The noise of the table, to its last digit, is what just suffices.
+        step = 0.006 if filtered[i] > 1 else 0.0006
+        assert exact_epsilon(1800, cap, 0.1, filtered[i] + step, 1e-4, std=10) < 0.5
+        assert exact_epsilon(1800, cap, 0.1, filtered[i] - step, 1e-4, std=10) > 0.5
+    assert sentence("docs/concepts/amplification.md", r"noise ([\d.]+) average to one with noise ([\d.]+)") == [
+        pytest.approx(scale(180, 1.0), abs=0.006),
+        pytest.approx(scale(180, 1.0) / math.sqrt(10), abs=0.06),
+    ]
+
+
+def test_noise_by_cap() -> None:
+    (row,) = table("concepts/caps.md", "participation cap")
+    scales = [scale(cap, 0.1, epsilon=1.0, delta=1e-6) for cap in (10, 20, 50, 100, 200)]
+    assert row[1:] == [pytest.approx(value, abs=0.06 if value > 10 else 0.006) for value in scales]
+    # "by a quarter to a third where the cap doubles"
+    doubled = [scales[1] / scales[0], scales[3] / scales[2], scales[4] / scales[3]]
+    assert [0.22 < factor - 1 < 0.35 for factor in doubled] == [True] * 3
+
+
+def test_counts_that_a_cap_leaves_out() -> None:
+    within, cap, lost = sentence(
+        "docs/concepts/caps.md", r"log, (\d+)% stay within \d+ hours, but a cap of (\d+) loses (\d+)% of all counts"
+    )
+    log = load_flights()
+    grid = TimeGrid(start="2013-01-01T05:00", step="1h", size=8760, zone="UTC")
+    aircraft, steps = np.unique(log["tailnum"], return_inverse=True)[1], grid.steps(log["time"])
+    pairs = np.unique(np.column_stack([aircraft, steps])[steps >= 0], axis=0)
+    hours = np.bincount(pairs[:, 0])
+    assert round(100 * np.mean(hours[hours > 0] <= cap)) == within
+    assert round(100 * np.maximum(hours - cap, 0).sum() / hours.sum()) == lost
+
+
+def test_exact_accounting_beside_zcdp() -> None:
+    for p, *ratios in table("concepts/budgets.md", "participation cap"):
+        for cap, ratio in zip((1, 5, 20, 180), ratios, strict=True):
+            rho, failure = subsampled(1800, cap, p, 1.0, failure_probability=5e-7).map(1)
+            converted = math.sqrt(2 * rho) / gaussian_distance(1.0, 1e-6 - failure)
+            assert scale(cap, p, epsilon=1.0, delta=1e-6) / converted == pytest.approx(ratio, abs=0.006)
+
+
+def test_noise_of_opendp_alone() -> None:
+    converted, exact = sentence("docs/comparison.md", r"the noise is then ([\d.]+) at every step \(([\d.]+) with")
+    assert math.sqrt(20) / gaussian_distance(0.5, 1e-4) == pytest.approx(converted, abs=0.06)
+    assert scale(20, 1.0) == pytest.approx(exact, abs=0.06)
+
+
+def test_three_people_together() -> None:
+    (stated,) = sentence("docs/start-here.md", r"for three people together, ε is ([\d.]+) here")
+    noise = brentq(lambda noise: exact_epsilon(672, 20, 0.2, noise, 1e-6, std=2) - 1.0, 5.0, 20.0, xtol=1e-6)
+    assert exact_epsilon(672, 20, 0.2, noise, 1e-6, people=3, std=2) == pytest.approx(stated, abs=0.05)
