@@ -178,16 +178,12 @@ def test_no_rows_raise_or_warn_or_log(seed, capfd, caplog):
 
 
 @pytest.mark.long
-def test_ten_thousand_fuzzed_logs(request, capfd, caplog):
-    if "long" not in request.config.option.markexpr:
-        pytest.skip("the long form; run with -m long")
+def test_ten_thousand_fuzzed_logs(capfd, caplog):
     in_silence(lambda: release_fuzzed(10_000, 100), capfd, caplog)
 
 
 @pytest.mark.long
-def test_one_person_with_a_million_events(request, capfd, caplog):
-    if "long" not in request.config.option.markexpr:
-        pytest.skip("the long form; run with -m long")
+def test_one_person_with_a_million_events(capfd, caplog):
     grid = ts.TimeGrid(size=100_000)
     log = {"id": np.zeros(10**6, dtype=int), "time": np.random.default_rng(0).integers(0, grid.size, 10**6)}
     in_silence(lambda: pipeline(grid)(log), capfd, caplog)
@@ -195,9 +191,18 @@ def test_one_person_with_a_million_events(request, capfd, caplog):
 
 
 def test_what_is_no_name_is_nobody_and_is_not_asked():
-    who = np.empty(len(ODD_OBJECTS), dtype=object)
-    who[:] = ODD_OBJECTS
+    asked = []
+
+    class Watched:
+        def __str__(self):
+            asked.append(self)
+            return "a secret"
+
+    odd = [*ODD_OBJECTS[:-1], Watched()]
+    who = np.empty(len(odd), dtype=object)
+    who[:] = odd
     assert sum(count()({"id": who, "time": np.zeros(len(who), dtype=int)})) == 1  # the text among them
+    assert asked == []
 
 
 def test_a_log_of_no_rows_releases_every_step():

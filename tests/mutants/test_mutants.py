@@ -9,9 +9,11 @@ import contextlib
 import importlib
 import inspect
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import opendp.prelude as dp
 import pytest
 
 from tests.mutants.mutate import broken_code, find, mutated
@@ -98,8 +100,9 @@ MUTANTS = [
     mutant("key from NumPy's global generator", f"{COUNT}:_fresh_key",
            ("secrets.token_bytes(16)", "np.random.bytes(16)"),
            by=[Caught(GUARANTEES, "test_every_release_chooses_anew_whom_to_count_where")]),
-    mutant("counts in 16 bits", f"{ENGINE}:capped_count",
-           ("np.zeros(size, dtype=np.int64)", "np.zeros(size, dtype=np.int16)"),
+    mutant("counts in 16 bits", f"{ENGINE}:_add_rows",
+           ("np.add.at(counts, steps, events)",
+            "np.add.at(counts, steps, events)\n    counts[:] = counts.astype(np.int16)"),
            by=[Caught(GUARANTEES, "test_counts_do_not_wrap_and_people_do_not_merge")]),
     mutant("identifiers in 32 bits", f"{ENGINE}:_sorted_rows",
            ("_people(identifiers,", "_people(np.asarray(identifiers).astype(np.int32),"),
@@ -231,15 +234,61 @@ MUTANTS = [
 ]  # fmt: skip
 
 
+ASSERTIONS = (AssertionError, pytest.fail.Exception)
+
+
+def demand_caught(case: Mutant, check: Callable[[], None]) -> None:
+    """Demand that a check fails on a mutant, by what it asserts: a mutant that does not run shows nothing.
+
+    Whatever else the check raises is raised here. What it raised on the way to its assertion counts too: ``match=`` of
+    :func:`pytest.raises` asserts, whatever the error that it does not match.
+    """
+    with mutated(case.target, *case.edits):
+        try:
+            check()
+        except ASSERTIONS as failure:
+            error: BaseException | None = failure
+        else:
+            raise LookupError(f"{check} does not catch: {case.name}")
+    while error is not None:
+        if not isinstance(error, ASSERTIONS):
+            raise error
+        error = error.__cause__ or error.__context__
+
+
 @pytest.mark.parametrize("case", MUTANTS, ids=lambda case: case.name)
 def test_mutants_are_caught(case):
     for check in case.caught_by:
         check()
     for check in case.caught_by:
-        with mutated(case.target, *case.edits), pytest.raises((Exception, pytest.fail.Exception)) as failure:
-            check()
-        # Caught by what the test asserts, not because the mutant does not run.
-        assert not isinstance(failure.value, (NameError, SyntaxError, LookupError, AttributeError)), failure.value
+        demand_caught(case, check)
+
+
+def broken(*edits):
+    """A mutant of the cap on steps, whatever its edits do, and a check of the cap through OpenDP's callbacks."""
+    check = Caught(GUARANTEES, "test_the_caps_are_enforced_whatever_one_person_does")
+    return Mutant("broken", f"{ENGINE}:_add_rows", edits, (check,)), check
+
+
+@pytest.mark.parametrize("name", ["nowhere", "1 / 0", "[][0]", "rows.nowhere"])
+def test_a_mutant_that_does_not_run_is_not_caught(name):
+    # OpenDP wraps what a callback raises.
+    with pytest.raises(dp.OpenDPException):
+        demand_caught(*broken(("over = lengths > caps.steps", f"over = {name}")))
+
+
+def test_a_mutant_that_no_check_notices_is_not_caught():
+    with pytest.raises(LookupError, match="does not catch"):
+        demand_caught(*broken(("over = lengths > caps.steps", "over = caps.steps < lengths")))
+
+
+def test_an_error_behind_an_assertion_is_not_caught():
+    def check():
+        with pytest.raises(ZeroDivisionError, match="other words"):
+            1 / 0  # noqa: B018
+
+    with pytest.raises(ZeroDivisionError):
+        demand_caught(broken()[0], check)
 
 
 def test_the_sound_code_is_back_after_a_mutant():
