@@ -74,7 +74,7 @@ def test_counts_do_not_wrap_and_people_do_not_merge():
 
 
 def test_a_missing_identifier_is_nobody():
-    # Field case 02: the code of a missing category is -1, which must never become an individual or an index.
+    # The code of a missing category is -1, which must never become an individual or an index.
     who = np.array(["ann", None, "bob", None], dtype=object)
     assert list(counter(1)({"id": who, "time": np.array([1, 2, 3, 19])})) == [0, 1, 0, 1] + [0] * 16
 
