@@ -7,9 +7,12 @@ import itertools
 
 import numpy as np
 import opendp.prelude as dp
+import pyarrow
+import pyarrow.dataset
 import pytest
 
 import opendp_timeseries as ts
+from opendp_timeseries.counting import capped_count as engine
 from opendp_timeseries.transformations import participation_count as count_module
 
 GRID = ts.TimeGrid(size=20)
@@ -71,6 +74,28 @@ def test_counts_do_not_wrap_and_people_do_not_merge():
     rows = [(who, 3) for who in range(70_000)]
     assert counter(1)(log(rows))[3] == 70_000
     assert counter(1)(log([(0, 3), (2**32, 3), (2**53, 3), (2**53 + 1, 3)]))[3] == 4
+
+
+@pytest.mark.parametrize("as_file", [False, True])
+def test_people_at_the_limits_of_packed_rows_do_not_merge(as_file):
+    # Of 63 bits, 5 are of a step: 2**58 is the first identifier that does not fit, and would become -2**58.
+    limit = 2**58
+    table = log([(who, 3) for who in (-limit - 1, -limit, 1 - limit, 0, limit - 1, limit, limit + 1)])
+    for people in ([1, 5], [1, 4], [0, 6], range(7)):
+        some = {name: column[list(people)] for name, column in table.items()}
+        some = pyarrow.dataset.dataset(pyarrow.table(some)) if as_file else some
+        assert counter(1)(some)[3] == len(people)
+
+
+@pytest.mark.parametrize("size", [20, 32])
+def test_individuals_are_never_cut(monkeypatch, size):
+    # Rows are worked on in chunks. With 32 steps, the last step's bits are all ones.
+    grid = ts.TimeGrid(size=size)
+    table = log([(who, step) for who in range(12) for step in (0, 7, size - 2, size - 1, size - 1)])
+    for rows in range(1, 8):
+        monkeypatch.setattr(engine, "_CHUNK", rows)
+        assert sum(counter(1, grid=grid)(table)) == 12
+        assert sum(counter(4, grid=grid)(table)) == 48
 
 
 def test_a_missing_identifier_is_nobody():
