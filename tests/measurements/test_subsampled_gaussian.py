@@ -330,6 +330,15 @@ def test_rounding_of_arbitrary_floats_is_paid_for():
     assert 9 / 8 <= exact <= 9 / 8 * (1 + 1e-12)
 
 
+def test_distances_after_rounding_to_the_grid_are_rounded_up():
+    rng = np.random.default_rng(5)
+    for _ in range(40):
+        distance, step, size = float(rng.uniform(1, 2)), 2.0 ** -int(rng.integers(20, 40)), int(rng.integers(1, 100))
+        apart = module._after_rounding(ts.Influence(l0=1, l2=distance, linf=distance), size, step)
+        assert (Fraction(apart.l2) - Fraction(distance)) ** 2 >= Fraction(step) ** 2 * size
+        assert apart.linf >= apart.l2
+
+
 def test_floats_of_any_size_are_released():
     measurement = make(domain=FLOATS, metric=dp.l2_distance(T="f64"), sampling_probability=1)
     signal = [0.1, -0.1, 1e308, -1e308, math.inf, -math.inf, 5e-324, 0.0, math.pi, 1e16]

@@ -12,6 +12,7 @@ import pyarrow.dataset
 import pytest
 
 import opendp_timeseries as ts
+from opendp_timeseries._validate import integer
 from opendp_timeseries.counting import capped_count as engine
 from opendp_timeseries.transformations import participation_count as count_module
 
@@ -175,6 +176,12 @@ def test_smoothed_values_are_exact_sums():
     signal = [10**7 + k for k in range(20)]
     expected = [sum(h * signal[(t - k) % 20] for k, h in enumerate(taps)) for t in range(20)]
     assert list(smooth(signal)) == expected  # products and sums of so few bits are exact
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint16, np.int32, np.int64])
+def test_public_integers_become_those_of_python(kind):
+    # Squares of narrow integers would wrap: 65536**2 is 0 in 32 bits.
+    assert type(integer("step_cap", kind(5))) is int
 
 
 def test_influences_compare_in_every_part():

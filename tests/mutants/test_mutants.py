@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import opendp.prelude as dp
 import pytest
 
@@ -157,7 +158,7 @@ MUTANTS = [
            (" and kernel.is_symmetric_decreasing", ""),
            by=[Caught(FILTERING, "test_the_block_law_is_false_for_other_kernels", ([2, 0, 1, 0, 0, 0], 2))]),
     mutant("NumPy's integers overflow", "_validate:integer", ("    return number", "    return value"),
-           by=[Caught(GAUSSIAN, "test_numpy_scalars_are_numbers")]),
+           by=[Caught(GUARANTEES, "test_public_integers_become_those_of_python", (np.int32,))]),
     # ---- arithmetic
     mutant("filter summed in float32", "accounting.circulant:circulant_product",
            ("np.convolve(unrolled, arc, mode=\"valid\")",
@@ -226,6 +227,12 @@ MUTANTS = [
     mutant("rounding to the grid not accounted", f"{MECHANISM}:_after_rounding",
            ("up(influence.l2 + up(step * up(math.sqrt(size))))", "influence.l2"),
            by=[Caught(GAUSSIAN, "test_rounding_of_arbitrary_floats_is_paid_for")]),
+    mutant("distance after rounding to the grid not rounded up", f"{MECHANISM}:_after_rounding",
+           ("up(influence.l2 + up(step * up(math.sqrt(size))))", "influence.l2 + up(step * up(math.sqrt(size)))"),
+           by=[Caught(GAUSSIAN, "test_distances_after_rounding_to_the_grid_are_rounded_up")]),
+    mutant("losses recorded a thousandth too low", "record:ReleaseRecord.verify",
+           ("r * (1 - _TOLERANCE)", "r * (1 - 1e-3)"),
+           by=[Caught("test_record", "test_understating_by_a_millionth_is_found_out")]),
     # ---- accounting
     mutant("ρ with the root missing", f"{SUBSAMPLED}:ExtremalLaw.approximate_zcdp",
            ("Fraction(squared) *", "Fraction(squared**0.5) *"),
