@@ -2,10 +2,15 @@
 
 import opendp.prelude as dp
 import pytest
+from hypothesis import HealthCheck, settings
 
 import opendp_timeseries as ts
 
 dp.enable_features("contrib", "honest-but-curious")
+
+# However busy the machine is.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 @pytest.fixture

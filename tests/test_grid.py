@@ -21,7 +21,6 @@ def at(*times, unit="s"):
     return np.array(times, dtype=f"datetime64[{unit}]")
 
 
-# Case B10.
 def test_times_before_1970_round_down():
     assert HOURLY.steps(at("1969-12-31T23:30", "1970-01-01T00:30")).tolist() == [1, 2]
 
@@ -66,14 +65,12 @@ def test_broken_variants_are_caught(broken, grid, times):
     assert 0 <= wrong[0] < grid.size
 
 
-# Case B13 (b).
 def test_steps_are_anchored_at_the_start():
     grid = TimeGrid(size=2, start="2024-01-01T05:00", step="7h", zone="UTC")
     times = at("2024-01-01T05:00:00", "2024-01-01T11:59:59", "2024-01-01T12:00:00", "2024-01-01T19:00:00")
     assert grid.steps(times).tolist() == [0, 0, 1, -1]
 
 
-# Case A08.
 def test_no_event_anchors_the_grid():
     grid = TimeGrid(size=5, start="2013-01-01", step="2d", zone="UTC")
     days = at("2013-01-01", "2013-01-05", "2013-01-06", "2013-01-09", unit="D")
@@ -81,7 +78,6 @@ def test_no_event_anchors_the_grid():
     assert np.bincount(grid.steps(days[1:]), minlength=5).tolist() == [0, 0, 2, 0, 1]
 
 
-# Case B14.
 @pytest.mark.parametrize("step", ["1h", "90min", "1d", "7d", "1s", "500ms"])
 def test_every_unit_gives_the_same_steps(step):
     grid = TimeGrid(size=400, start="2012-12-31T12:00", step=step, zone="UTC")
@@ -98,7 +94,6 @@ def test_every_unit_gives_the_same_steps(step):
     assert grid.steps(days.astype(">M8[s]")).tolist() == expected
 
 
-# Case B16.
 def test_a_missing_time_is_off_the_grid():
     grid = TimeGrid(size=24, start="2013-01-01", step="1h", zone="UTC")
     assert grid.steps(at("NaT", "2013-01-01T00:10", unit="ns")).tolist() == [-1, 0]
@@ -113,7 +108,7 @@ widths = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(
     start=st.datetimes(dt.datetime(1700, 1, 1), dt.datetime(2200, 1, 1)),
     step=widths,
@@ -142,7 +137,7 @@ def test_steps_are_exact(start, step, size, unit, far, near):
     assert grid.steps(times).tolist() == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(start=st.datetimes(dt.datetime(2, 1, 1), dt.datetime(9990, 1, 1)), step=widths, size=st.integers(1, 50))
 def test_every_grid_takes_its_own_instants(start, step, size):
     try:

@@ -224,6 +224,16 @@ def test_losses_that_are_no_losses_are_found_out(loss):
         dataclasses.replace(record_of(), loss=loss).verify()
 
 
+def test_understating_by_a_millionth_is_found_out():
+    record = record_of()
+    ((epsilon, delta),) = record.loss
+    for loss in ((epsilon * (1 - 1e-6), delta), (epsilon, delta * (1 - 1e-6))):
+        with pytest.raises(ValueError, match="loss"):
+            dataclasses.replace(record, loss=(loss,)).verify()
+    # The last digits may differ between machines.
+    assert dataclasses.replace(record, loss=((epsilon * (1 - 1e-12), delta),)).verify() == record.loss
+
+
 def test_points_of_a_curve_cannot_be_shifted():
     record = record_of(output_measure=dp.renyi_divergence())
     shifted = tuple((order * 2, divergence) for order, divergence in record.loss)

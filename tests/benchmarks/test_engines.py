@@ -117,9 +117,7 @@ ROUTES = [in_memory, batches, polars, duckdb_by_hand, ibis_on_duckdb]
 
 
 @pytest.mark.parametrize(("rows", "rounds"), [(10**6, 5), (10**7, 5), pytest.param(10**8, 1, marks=pytest.mark.long)])
-def test_engines_side_by_side(request, log_of, rows, rounds):
-    if rows > 10**7 and "long" not in request.config.option.markexpr:
-        pytest.skip("takes some minutes; run with -m long")
+def test_engines_side_by_side(log_of, rows, rounds):
     path, routes = log_of(rows), ROUTES + [opendp_truncation] * (rows <= 10**6)
     if rows > 10**7:
         routes = routes[1:]  # the whole table does not fit beside its copies
@@ -186,10 +184,8 @@ print(seconds, int(kilobytes) / 1024)
 
 
 @pytest.mark.parametrize(("rows", "limit"), [(10**7, 1000), pytest.param(10**8, 2500, marks=pytest.mark.long)])
-def test_memory_of_batches(request, log_of, rows, limit):
+def test_memory_of_batches(log_of, rows, limit):
     """The peak of a fresh process, in MB, all libraries included."""
-    if rows > 10**7 and "long" not in request.config.option.markexpr:
-        pytest.skip("takes a minute; run with -m long")
     run = subprocess.run([sys.executable, "-c", MEASURE, log_of(rows)], capture_output=True, text=True, check=True)
     seconds, megabytes = map(float, run.stdout.split())
     print(f"\n{rows:.0e} rows: {seconds:.1f} s, {megabytes:.0f} MB at most")

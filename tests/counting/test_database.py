@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import sys
 import time
 import warnings
 
@@ -62,6 +63,7 @@ class Spark:
         from pyspark.sql import SparkSession
 
         settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.driver.host": "127.0.0.1"}
+        os.environ["PYSPARK_PYTHON"] = sys.executable  # the first python3 of the path may be another one
         self.session = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
         self.session.sparkContext.setLogLevel("OFF")
         self.connection, self.folder, self.numbers = ibis.pyspark.connect(self.session), folder, itertools.count()

@@ -130,7 +130,6 @@ def test_synthetic_series_keep_their_settings():
     assert np.abs(series.signal - series.truth).mean() == pytest.approx(100 * math.sqrt(2 / math.pi), rel=0.2)
 
 
-@pytest.mark.skipif(not PEMS_FILE.exists(), reason="the PeMS file is not beside the repository")
 def test_what_the_paper_and_we_err_by_on_the_pems_file():
     """Means of 20 runs within 7 of their standard errors: a false alarm in 10¹¹."""
     series = ex.pems(PEMS_FILE)

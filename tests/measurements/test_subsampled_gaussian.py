@@ -131,7 +131,6 @@ def test_a_distance_that_is_no_influence_is_refused(d_in):
 
 
 def test_numpy_scalars_are_numbers():
-    # Field case 45.
     plain = make(2.0, sampling_probability=0.5, failure_probability=0.25)
     for kind in (np.float32, np.float64, np.float16):
         other = make(kind(2), sampling_probability=kind(0.5), failure_probability=kind(0.25))
@@ -168,7 +167,7 @@ def test_no_noise_releases_the_signal_itself():
 
 
 def test_everything_kept_is_the_gaussian_mechanism():
-    # Field case 25, and case 28 at ε = 800.
+    # The values are of 50-digit arithmetic; at ε = 800 powers of e overflow.
     assert make(sampling_probability=1).map(PERSON) == (1.25, 0.0)
     profile = make(sampling_probability=1, output_measure=dp.smoothed_max_divergence())
     assert profile.map(PERSON).delta(1.0) == pytest.approx(0.352518058894887, rel=1e-9)
@@ -243,7 +242,7 @@ def test_the_sample_does_not_depend_on_the_signal(monkeypatch):
 
 
 def test_poisson_sampling_of_steps():
-    # Field case 23: sizes are binomial, not fixed, and steps are kept independently. Each of the four limits is
+    # Sizes are binomial, not fixed, and steps are kept independently. Each of the four limits is
     # 6.4 standard deviations, a false alarm in 2e-10 runs.
     runs, size, p = 2000, 1000, 0.1
     kept = np.zeros((runs, size))
@@ -280,7 +279,7 @@ def test_releases_lie_on_the_grid(scale, bits):
 
 @pytest.mark.parametrize("p", [1.0, 0.25])
 def test_noise_has_the_stated_scale_and_no_bias(p):
-    # Field case 40: about 10,000 signed values of an empty signal. The sample variance of a Gaussian is within
+    # About 10,000 signed values of an empty signal. The sample variance of a Gaussian is within
     # 6.4·√(2/n) of its own but for 2e-10, the mean within 6.4/√n. On a fine grid hardly a value is whole.
     scale = 3.0
     domain = dp.vector_domain(dp.atom_domain(T="i64"), size=round(10_000 / p))
@@ -329,6 +328,15 @@ def test_rounding_of_arbitrary_floats_is_paid_for():
     # Beside a distance that matters it is nothing.
     exact = make(2.0, domain=FLOATS, metric=dp.l2_distance(T="f64"), sampling_probability=1).map(3.0)[0]
     assert 9 / 8 <= exact <= 9 / 8 * (1 + 1e-12)
+
+
+def test_distances_after_rounding_to_the_grid_are_rounded_up():
+    rng = np.random.default_rng(5)
+    for _ in range(40):
+        distance, step, size = float(rng.uniform(1, 2)), 2.0 ** -int(rng.integers(20, 40)), int(rng.integers(1, 100))
+        apart = module._after_rounding(ts.Influence(l0=1, l2=distance, linf=distance), size, step)
+        assert (Fraction(apart.l2) - Fraction(distance)) ** 2 >= Fraction(step) ** 2 * size
+        assert apart.linf >= apart.l2
 
 
 def test_floats_of_any_size_are_released():

@@ -7,9 +7,13 @@ import itertools
 
 import numpy as np
 import opendp.prelude as dp
+import pyarrow
+import pyarrow.dataset
 import pytest
 
 import opendp_timeseries as ts
+from opendp_timeseries._validate import integer
+from opendp_timeseries.counting import capped_count as engine
 from opendp_timeseries.transformations import participation_count as count_module
 
 GRID = ts.TimeGrid(size=20)
@@ -73,8 +77,30 @@ def test_counts_do_not_wrap_and_people_do_not_merge():
     assert counter(1)(log([(0, 3), (2**32, 3), (2**53, 3), (2**53 + 1, 3)]))[3] == 4
 
 
+@pytest.mark.parametrize("as_file", [False, True])
+def test_people_at_the_limits_of_packed_rows_do_not_merge(as_file):
+    # Of 63 bits, 5 are of a step: 2**58 is the first identifier that does not fit, and would become -2**58.
+    limit = 2**58
+    table = log([(who, 3) for who in (-limit - 1, -limit, 1 - limit, 0, limit - 1, limit, limit + 1)])
+    for people in ([1, 5], [1, 4], [0, 6], range(7)):
+        some = {name: column[list(people)] for name, column in table.items()}
+        some = pyarrow.dataset.dataset(pyarrow.table(some)) if as_file else some
+        assert counter(1)(some)[3] == len(people)
+
+
+@pytest.mark.parametrize("size", [20, 32])
+def test_individuals_are_never_cut(monkeypatch, size):
+    # Rows are worked on in chunks. With 32 steps, the last step's bits are all ones.
+    grid = ts.TimeGrid(size=size)
+    table = log([(who, step) for who in range(12) for step in (0, 7, size - 2, size - 1, size - 1)])
+    for rows in range(1, 8):
+        monkeypatch.setattr(engine, "_CHUNK", rows)
+        assert sum(counter(1, grid=grid)(table)) == 12
+        assert sum(counter(4, grid=grid)(table)) == 48
+
+
 def test_a_missing_identifier_is_nobody():
-    # Field case 02: the code of a missing category is -1, which must never become an individual or an index.
+    # The code of a missing category is -1, which must never become an individual or an index.
     who = np.array(["ann", None, "bob", None], dtype=object)
     assert list(counter(1)({"id": who, "time": np.array([1, 2, 3, 19])})) == [0, 1, 0, 1] + [0] * 16
 
@@ -150,6 +176,12 @@ def test_smoothed_values_are_exact_sums():
     signal = [10**7 + k for k in range(20)]
     expected = [sum(h * signal[(t - k) % 20] for k, h in enumerate(taps)) for t in range(20)]
     assert list(smooth(signal)) == expected  # products and sums of so few bits are exact
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint16, np.int32, np.int64])
+def test_public_integers_become_those_of_python(kind):
+    # Squares of narrow integers would wrap: 65536**2 is 0 in 32 bits.
+    assert type(integer("step_cap", kind(5))) is int
 
 
 def test_influences_compare_in_every_part():

@@ -96,7 +96,7 @@ def zcdp_delta(rho, epsilon):
 
 
 def general_bounds(epsilon, scale, steps, most, m, p):
-    """The bounds A, B, C on the profile that theory 3 lists, for ``W = most``; what is better may go below."""
+    """Bounds on the profile for ``W = most``, of docs/proofs/extremal_law.md: by reach, a tangent, and Jensen."""
     most, m, variance = mp.mpf(most), mp.mpf(m), mp.mpf(scale) ** 2
     n = int(most / m)
     epsilon = mp.mpf(epsilon)

@@ -30,7 +30,6 @@ def make(metric=None, kernel=KERNEL, domain=INTEGERS):
 
 
 def test_wraps_around_and_keeps_the_total():
-    # Field case 19.
     assert list(make()([4, 0, 0, 0, 0, 0, 0, 0])) == [2, 1, 0, 0, 0, 0, 0, 1]
 
 
@@ -74,7 +73,7 @@ def test_influence_stays_influence_and_says_the_resolution():
 
 
 def test_gain_counts():
-    # Field case 21: gain 2 gives four times the ρ of gain 1.
+    # Gain 2 gives four times the ρ of gain 1.
     def rho(kernel):
         chain = make(kernel=kernel) >> ts.then_subsampled_gaussian(
             1.0, sampling_probability=1.0, failure_probability=0.5

@@ -77,7 +77,7 @@ def test_equals_rational_arithmetic(size, path):
             assert is_right(circular_convolve, kernel, signal), (kernel, signal)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(data=st.data(), size=st.integers(1, 30), path=st.sampled_from(list(PATHS)))
 def test_equals_rational_arithmetic_on_random_taps_and_signals(data, size, path):
     q = data.draw(st.lists(st.integers(-(2**30), 2**30), min_size=size, max_size=size))
@@ -116,14 +116,14 @@ def test_the_paths_agree_to_the_byte(monkeypatch):
 
 @pytest.mark.parametrize("size", [1, 7])
 def test_identity_on_odd_and_tiny_sizes(size, path):
-    # Case C17: an inverse transform without its length gives 6 steps for 7.
+    # An inverse transform without its length gives 6 steps for 7.
     counts = np.arange(size) + 3
     assert circular_convolve(counts, identity_kernel(size)).tolist() == counts.tolist()
     assert circular_convolve(counts, kernel_from_taps(identity_kernel(size).taps)).tolist() == counts.tolist()
 
 
 def test_wraps_round(path):
-    # Case C19: zero padding would lose a quarter of what sits at the edge.
+    # Zero padding would lose a quarter of what sits at the edge.
     kernel = kernel_from_taps([0.5, 0.25, 0, 0, 0, 0, 0, 0.25])
     got = circular_convolve([4, 0, 0, 0, 0, 0, 0, 0], kernel)
     assert got.tolist() == [2, 1, 0, 0, 0, 0, 0, 1]

@@ -119,7 +119,7 @@ def test_what_one_person_keeps_depends_on_nobody_else(log_space, monkeypatch):
 
 
 def test_anchors_never_come_from_the_data(log_space):
-    # Field case 8: two-day steps; B's counts are the same whether or not A is there.
+    # Two-day steps; B's counts are the same whether or not A is there.
     grid = ts.TimeGrid(size=5, start="2024-01-01", step="2d", zone="UTC")
     count = log_space >> ts.then_participation_count(grid, participation_cap=5)
     days = [f"2024-01-0{day}" for day in (1, 5, 6, 9)]
@@ -131,7 +131,6 @@ def test_anchors_never_come_from_the_data(log_space):
 
 
 def test_row_order_and_repeats(log_space):
-    # Field case 5.
     rows = [("A", 1), ("A", 1), ("A", 1), ("B", 1)]
     for step_cap, expected in ((2, [0, 3, 0]), (3, [0, 4, 0])):
         count = log_space >> ts.then_participation_count(ts.TimeGrid(size=3), participation_cap=3, step_cap=step_cap)

@@ -12,7 +12,7 @@ from opendp_timeseries import TimeGrid
 from opendp_timeseries.koga2022.datasets import PEMS_GRID, load_flow, load_pems_station
 
 DAY = Path(__file__).parent / "data" / "d04_text_station_5min_2017_01_01.txt"
-SHARED = Path(__file__).parents[2] / "data" / "pems_flow_5min_2016_janfeb.csv"
+PEMS_FILE = Path(__file__).parents[2] / "data" / "pems_flow_5min_2016_janfeb.csv"
 HALF_HOUR = TimeGrid(size=6, start="2017-01-01T00:00", step="5min", zone="America/Los_Angeles")
 
 
@@ -99,11 +99,10 @@ def test_the_hour_in_which_clocks_go_forward_is_no_gap(tmp_path: Path) -> None:
     assert load_flow(path, grid).tolist() == [1, 2, 3]
 
 
-@pytest.mark.skipif(not SHARED.exists(), reason="the PeMS file of the design documents is not beside the repository")
 def test_the_redistributed_file_is_weekdays_only() -> None:
-    flow = load_flow(SHARED)
+    flow = load_flow(PEMS_FILE)
     assert len(flow) == 7776
     assert flow[:1800].mean() == pytest.approx(61.14, abs=0.01)
     days = TimeGrid(size=1800, start="2016-01-04T00:00", step="5min", zone="America/Los_Angeles")
     with pytest.raises(ValueError, match=r"360 of 1800 steps, the first of them step 1440, have no flow"):
-        load_flow(SHARED, days)
+        load_flow(PEMS_FILE, days)
