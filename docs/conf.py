@@ -3,6 +3,9 @@
 import shutil
 from pathlib import Path
 
+from docutils import nodes
+from latex2mathml.converter import convert
+
 import opendp_timeseries
 
 here = Path(__file__).parent
@@ -11,7 +14,7 @@ project = "opendp_timeseries"
 author = copyright = "The opendp_timeseries developers"
 release = version = opendp_timeseries.__version__
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.mathjax"]
+extensions = ["myst_nb", "sphinx.ext.autodoc"]
 exclude_patterns = ["_build"]
 
 # Pages are Markdown that also reads well where the repository is browsed.
@@ -33,3 +36,20 @@ html_theme = "furo"
 html_title = f"{project} {release}"
 html_show_sphinx = False
 html_copy_source = False
+
+# Formulas become MathML when the site is built: browsers draw it by themselves, without a script or a network.
+html_math_renderer = "mathml"
+
+
+def _inline(translator, node):
+    translator.body.append(convert(node.astext()))
+    raise nodes.SkipNode
+
+
+def _block(translator, node):
+    translator.body.append(f'<div class="math">{convert(node.astext(), display="block")}</div>')
+    raise nodes.SkipNode
+
+
+def setup(app):
+    app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
