@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any, Final
+from typing import Any, Final, TypeGuard, TypeVar
 
-__all__ = ["REQUIRED", "integer", "probability", "real", "required"]
+__all__ = ["REQUIRED", "integer", "is_a", "probability", "real", "required"]
+
+
+T = TypeVar("T")
 
 
 class _Required:
@@ -27,6 +30,15 @@ def required(name: str, value: Any, remedy: str) -> Any:
     if value is REQUIRED:
         raise TypeError(f"{name} must be given: it is public and is never read from the data; {remedy}")
     return value
+
+
+def is_a(value: Any, kind: type[T]) -> TypeGuard[T]:
+    """Return whether a value is of a class, or was made by that class before its module was loaded again.
+
+    A notebook that reloads the package must not refuse the grids and kernels that it made before.
+    """
+    made = type(value)
+    return isinstance(value, kind) or (made.__module__, made.__qualname__) == (kind.__module__, kind.__qualname__)
 
 
 def _is_bool(value: Any) -> bool:

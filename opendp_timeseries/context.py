@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import opendp.prelude as dp
+from numpy.typing import NDArray
 from opendp.context import PartialChain
 
 from opendp_timeseries import _validate as check
@@ -30,7 +31,7 @@ _KEPT_BACK = 1 - Fraction(1, 2**30)
 Loss = float | tuple[float, float]
 
 
-def split_budget(loss: Loss, parts: int | Sequence[float]) -> list[Loss]:
+def split_budget(loss: Loss, parts: int | Sequence[float] | NDArray[Any]) -> list[Loss]:
     """Split a privacy loss into shares whose sum, however it is rounded, is within it.
 
     :param loss: ρ or ε, or a pair (ρ, δ) or (ε, δ).
@@ -41,7 +42,7 @@ def split_budget(loss: Loss, parts: int | Sequence[float]) -> list[Loss]:
     >>> [round(rho, 6) for rho, delta in split_budget((0.1, 1e-6), [0.1, 0.2, 0.7])]
     [0.01, 0.02, 0.07]
     """
-    if isinstance(parts, Sequence):
+    if isinstance(parts, (Sequence, np.ndarray)):
         weights = [Fraction(check.real("weight", w, above=0.0)) for w in parts]
     else:
         weights = [Fraction(1)] * check.integer("parts", parts, minimum=1)
@@ -61,7 +62,7 @@ def compositor(
     privacy_unit: tuple[dp.Metric, Any],
     privacy_loss: tuple[dp.Measure, Any],
     split_evenly_over: int | None = None,
-    split_by_weights: Sequence[float] | None = None,
+    split_by_weights: Sequence[float] | NDArray[Any] | None = None,
     margins: Sequence[Any] = (),
 ) -> Context:
     """Return a Context like ``dp.Context.compositor``'s, for any number of shares and with exact accounting.

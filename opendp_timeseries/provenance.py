@@ -76,7 +76,7 @@ class Provenance:
     @cached_property
     def identifier(self) -> str:
         """A digest of everything here, for the identifier of a metric."""
-        stages = [stage.identifier if isinstance(stage, Kernel) else stage.times for stage in self.stages]
+        stages = [stage.times if check.is_a(stage, Repeat) else f"{stage}" for stage in self.stages]
         written = json.dumps(self._counted() | {"stages": stages}, sort_keys=True)  # in ASCII, whatever the keys
         return hashlib.sha256(written.encode()).hexdigest()[:32]
 
@@ -93,7 +93,7 @@ class Provenance:
         """
         keys: tuple[Any, ...] | None = self.panel
         for stage in self.stages:
-            if isinstance(stage, Repeat):
+            if check.is_a(stage, Repeat):
                 copies = range(stage.times)
                 keys = tuple(copies) if keys is None else tuple((copy, key) for copy in copies for key in keys)
         return keys
@@ -106,7 +106,7 @@ class Provenance:
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         """The filters, in order."""
-        return tuple(stage for stage in self.stages if isinstance(stage, Kernel))
+        return tuple(stage for stage in self.stages if check.is_a(stage, Kernel))
 
     def after(self, stage: Kernel | Repeat) -> Provenance:
         """Return the provenance of the signal that a further stage makes."""
@@ -130,10 +130,10 @@ class Provenance:
         )
         panel_size = 1 if self.panel is None else len(self.panel)
         for stage in self.stages:
-            if isinstance(stage, Repeat):
+            if check.is_a(stage, Repeat):
                 influence = repeated_influence(influence, stage.times)
                 panel_size *= stage.times
-            else:
+            elif check.is_a(stage, Kernel):
                 influence = filtered_influence(influence, stage, panel_size)
         return influence
 
@@ -221,8 +221,9 @@ def _read_panel(keys: list[Any] | None) -> tuple[Any, ...] | None:
 
 
 def _write_stage(stage: Kernel | Repeat) -> dict[str, Any]:
-    if isinstance(stage, Repeat):
+    if check.is_a(stage, Repeat):
         return {"repeat": stage.times}
+    assert check.is_a(stage, Kernel)
     at = np.flatnonzero(stage.numerators)
     taps = [[int(step), int(stage.numerators[step])] for step in at]  # those that are not zero
     return {"filter": {"name": stage.name, "size": stage.size, "resolution_bits": stage.bits, "taps": taps}}

@@ -159,7 +159,7 @@ def influence_metric(space: InfluenceSpace) -> dp.Metric:
 def influence_space(metric: dp.Metric) -> InfluenceSpace | None:
     """Return the descriptor of an influence metric, None for any other metric."""
     descriptor = metric.descriptor if isinstance(metric, ExtrinsicDistance) else None
-    return descriptor if isinstance(descriptor, InfluenceSpace) else None
+    return descriptor if check.is_a(descriptor, InfluenceSpace) else None
 
 
 def panel_size_of(metric: dp.Metric) -> int:
@@ -170,7 +170,7 @@ def panel_size_of(metric: dp.Metric) -> int:
 
 def as_influence(d_in: Any) -> Influence:
     """Return a distance of the influence metric; refuse anything else, which is public."""
-    if not isinstance(d_in, Influence):
+    if not check.is_a(d_in, Influence):
         raise TypeError(
             f"d_in must be an Influence, found {type(d_in).__name__}; chain after a count, whose"
             " map(1) gives one, or use output_metric=dp.l2_distance(T=float)"
@@ -198,6 +198,6 @@ def descriptor_of(domain: dp.Domain, kind: type[Any], remedy: str) -> Any:
     :raises TypeError: if the domain is another one, naming it and the remedy.
     """
     descriptor = domain.descriptor if isinstance(domain, ExtrinsicDomain) else None
-    if not isinstance(descriptor, kind):
+    if not check.is_a(descriptor, kind):
         raise TypeError(f"input_domain ({domain}) cannot be used here; {remedy}")
     return descriptor

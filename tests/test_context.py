@@ -2,6 +2,9 @@
 
 import importlib
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import opendp.prelude as dp
@@ -276,3 +279,47 @@ def test_budgets_that_leave_no_room_are_refused_by_name():
     query = exact(dp.loss_of(epsilon=1.0, delta=1e-305)).query().participation_count(GRID, participation_cap=20)
     with pytest.raises(ValueError, match="no scale reaches epsilon"):
         query.subsampled_gaussian(sampling_probability=0.1)
+
+
+def test_weights_may_be_an_array():
+    assert ts.split_budget((1.0, 1e-6), np.array([3, 1])) == ts.split_budget((1.0, 1e-6), [3, 1])
+    ctx = ts.compositor(
+        LOG,
+        domain=ts.event_log_domain(identifier="id", time="time"),
+        privacy_unit=(dp.symmetric_distance(), np.int64(1)),
+        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
+        split_by_weights=np.array([3, 1]),
+    )
+    assert ctx.remaining_privacy_loss()[0][0] == pytest.approx(0.75)
+
+
+RELOAD = """
+import importlib, sys
+import numpy as np, opendp.prelude as dp, opendp_timeseries as ts
+dp.enable_features("contrib", "honest-but-curious")
+grid, kernel = ts.TimeGrid(size=20), ts.gaussian_kernel(20, 2)
+space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+before = space >> ts.then_participation_count(grid, participation_cap=3)
+influence = before.map(1)
+for name in sorted(name for name in sys.modules if name.startswith("opendp_timeseries")):
+    importlib.reload(sys.modules[name])
+for count in (before, space >> ts.then_participation_count(grid, participation_cap=3)):
+    measurement = count >> ts.then_circulant_filter(kernel) >> ts.then_subsampled_gaussian(
+        2.0, sampling_probability=0.5, delta=1e-6)
+    release = measurement({"id": np.arange(9), "time": np.arange(9)})
+    assert release.record().verify() == (measurement.map(1),)
+    assert ts.smooth(release).plot(grid=grid) is not None
+assert influence <= count.map(1) and count.map(1) <= influence
+assert ts.plan(grid, participation_cap=3, epsilon=1.0, delta=1e-6, time_scale=4, deviation=3) is not None
+"""
+
+
+def test_a_notebook_may_reload_the_package():
+    done = subprocess.run(
+        [sys.executable, "-c", RELOAD],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"MPLBACKEND": "agg"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -50,7 +50,7 @@ class Majorant:
         return int(self._hash)  # type: ignore[attr-defined]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Majorant) and np.array_equal(self.values, other.values)
+        return check.is_a(other, Majorant) and np.array_equal(self.values, other.values)
 
     def __le__(self, other: Majorant) -> bool:
         """Entry by entry, which implies weak majorisation and needs no rounding."""
@@ -94,13 +94,13 @@ class Influence:
                 number = check.real(name, value, minimum=0.0)
                 # A fraction or a large integer becomes a float from above.
                 object.__setattr__(self, name, up(number) if number < value else number)
-        if self.majorant is not None and not isinstance(self.majorant, Majorant):
+        if self.majorant is not None and not check.is_a(self.majorant, Majorant):
             raise TypeError(f"majorant ({type(self.majorant).__name__}) must be a Majorant, or None")
 
     # The four comparisons are written out: a dataclass's own `order=True` compares like tuples, under which
     # (5, 100, 100) passes for less than (10, 3, 1).
     def __le__(self, other: Any) -> bool:
-        if not isinstance(other, Influence):
+        if not check.is_a(other, Influence):
             return NotImplemented
         return (
             self.individuals <= other.individuals
@@ -111,19 +111,19 @@ class Influence:
         )
 
     def __ge__(self, other: Any) -> bool:
-        return NotImplemented if not isinstance(other, Influence) else other <= self
+        return NotImplemented if not check.is_a(other, Influence) else other <= self
 
     def __lt__(self, other: Any) -> bool:
-        return NotImplemented if not isinstance(other, Influence) else self <= other and self != other
+        return NotImplemented if not check.is_a(other, Influence) else self <= other and self != other
 
     def __gt__(self, other: Any) -> bool:
-        return NotImplemented if not isinstance(other, Influence) else other < self
+        return NotImplemented if not check.is_a(other, Influence) else other < self
 
     def _key(self) -> tuple[int, float, float, int, Majorant | None]:
         return (self.l0, self.l2, self.linf, self.individuals, self.majorant)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Influence) and self._key() == other._key()
+        return check.is_a(other, Influence) and self._key() == other._key()
 
     def __hash__(self) -> int:
         return hash(self._key())

@@ -222,7 +222,7 @@ def plan(
     Smoothed: every step is best, expected error 6.333. Sampling does not help: 7.111 with it, 6.333 without.
     Fourier, k = 11: expected error 7.027, of its own reconstruction.
     """
-    if not isinstance(grid, TimeGrid):
+    if not check.is_a(grid, TimeGrid):
         raise TypeError(f"grid ({grid!r}) must be given as a TimeGrid")
     epsilon, delta = _budget(epsilon, delta)
     signal, described = _signal(grid.size, time_scale, deviation, proxy)

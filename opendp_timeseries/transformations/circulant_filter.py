@@ -11,6 +11,7 @@ import numpy as np
 import opendp.prelude as dp
 from numpy.typing import NDArray
 
+from opendp_timeseries import _validate as check
 from opendp_timeseries._opendp import lp_kind, signal_domain, then, vector_space
 from opendp_timeseries.accounting.filtering import filtered_influence, filtered_l1, filtered_l2
 from opendp_timeseries.kernels import Kernel
@@ -49,7 +50,7 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
     (Influence(l0=20, l2=4.47214, linf=1), Influence(l0=..., l2=3.1..., linf=0.68...))
     """
     space = vector_space(input_domain)
-    if not isinstance(kernel, Kernel):
+    if not check.is_a(kernel, Kernel):
         raise TypeError(
             f"kernel ({kernel!r}) must be given as a Kernel, not {type(kernel).__name__}; see gaussian_kernel"
         )

@@ -176,7 +176,7 @@ def _fresh_key() -> bytes:
 
 def check_grid(grid: Any) -> TimeGrid:
     """Refuse what is no grid."""
-    if not isinstance(grid, TimeGrid):
+    if not check.is_a(grid, TimeGrid):
         raise TypeError(f"grid ({grid!r}) must be given as a TimeGrid, not {type(grid).__name__}; use TimeGrid(…)")
     return grid
 
