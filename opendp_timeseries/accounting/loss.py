@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from opendp_timeseries.accounting.gaussian import DISCRETE_NOISE
+from opendp_timeseries.accounting.pld import privacy_loss_distribution
 
-if TYPE_CHECKING:
-    from opendp_timeseries.accounting.subsampled import ExtremalLaw
+__all__ = ["PrivacyLoss", "SquaredDistance"]
 
-__all__ = ["PrivacyLoss"]
+
+class SquaredDistance(Protocol):
+    """What the loss needs of a random squared distance: its four maps, as of :class:`~.subsampled.ExtremalLaw`."""
+
+    def delta(self, epsilon: float, scale: float) -> float: ...  # noqa: D102
+
+    def epsilon(self, delta: float, scale: float) -> float: ...  # noqa: D102
+
+    def renyi(self, alpha: float, scale: float) -> float: ...  # noqa: D102
+
+    def approximate_zcdp(self, failure_probability: float, scale: float) -> tuple[float, float]: ...  # noqa: D102
 
 
 class PrivacyLoss(NamedTuple):
     """A law of the squared distance at a noise scale: every measure of loss is a view of it."""
 
-    law: ExtremalLaw
+    law: SquaredDistance
     scale: float
 
     def delta(self, epsilon: float) -> float:
@@ -34,3 +44,7 @@ class PrivacyLoss(NamedTuple):
     def zero_concentrated(self, failure_probability: float) -> tuple[float, float]:
         """Return (ρ, attained δ′) of approximate zCDP."""
         return self.law.approximate_zcdp(failure_probability, self.scale)
+
+    def distribution(self, discretization: float = 1e-3, tail: float = 1e-15) -> Any:
+        """Return the privacy loss distribution for ``dp_accounting``: :func:`~.pld.privacy_loss_distribution`."""
+        return privacy_loss_distribution(self.delta, discretization, tail)
