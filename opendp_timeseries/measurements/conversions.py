@@ -12,8 +12,8 @@ import opendp.prelude as dp
 from opendp_timeseries import _validate as check
 from opendp_timeseries._opendp import privacy_profile
 from opendp_timeseries.accounting import pld
+from opendp_timeseries.accounting.renyi import delta_from_renyi
 from opendp_timeseries.accounting.rounding import up
-from opendp_timeseries.accounting.subsampled import delta_from_renyi
 
 __all__ = ["make_renyiDP_to_approxDP", "make_zCDP_to_renyiDP", "privacy_loss_distribution"]
 

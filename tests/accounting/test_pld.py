@@ -42,7 +42,7 @@ def test_composes_like_the_joint_law():
     pld = law.at(scale).distribution(discretization=1e-3)
     joint = extremal_law(one(360, 3600), 0.1, 3600)
     for epsilon in (0.25, 0.5, 1.0):
-        exact = joint.delta(epsilon, scale)
+        exact = joint.at(scale).delta(epsilon)
         assert exact * (1 - 1e-9) <= pld.compose(pld).get_delta_for_epsilon(epsilon) <= exact * (1 + 1e-3)
 
 
@@ -56,8 +56,8 @@ def test_without_sampling_it_is_their_gaussian_mechanism():
 def test_composes_with_their_laplace_mechanism():
     law, scale = LAWS["count"]
     both = law.at(scale).distribution().compose(theirs.from_laplace_mechanism(10.0, value_discretization_interval=1e-3))
-    assert both.get_delta_for_epsilon(0.5) >= law.delta(0.5, scale)
-    assert both.get_delta_for_epsilon(0.6) <= law.delta(0.5, scale) * (1 + 1e-6)  # basic composition: ε + 0.1
+    assert both.get_delta_for_epsilon(0.5) >= law.at(scale).delta(0.5)
+    assert both.get_delta_for_epsilon(0.6) <= law.at(scale).delta(0.5) * (1 + 1e-6)  # basic composition: ε + 0.1
 
 
 def test_hull():
