@@ -23,7 +23,11 @@ from opendp_timeseries.koga2022.fourier import (
     make_fourier_coefficients,
     then_fourier_coefficients,
 )
-from opendp_timeseries.measurements.conversions import make_renyiDP_to_approxDP, make_zCDP_to_renyiDP
+from opendp_timeseries.measurements.conversions import (
+    make_renyiDP_to_approxDP,
+    make_zCDP_to_renyiDP,
+    privacy_loss_distribution,
+)
 from opendp_timeseries.measurements.subsampled_gaussian import (
     least_scale,
     make_subsampled_gaussian,
@@ -101,6 +105,7 @@ __all__ = [  # in the order of the pipeline
     "noise_by_cap",
     "make_zCDP_to_renyiDP",
     "make_renyiDP_to_approxDP",
+    "privacy_loss_distribution",
     "compositor",
     "split_budget",
 ]

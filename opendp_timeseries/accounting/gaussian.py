@@ -21,13 +21,10 @@ from scipy.special import erfcx, ndtr
 
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND
 
-__all__ = ["DISCRETE_NOISE", "MOST_EPSILON_OF_SLOPE", "gaussian_delta", "gaussian_delta_slope", "inflection"]
+__all__ = ["MAX_EPSILON_OF_SLOPE", "gaussian_delta", "gaussian_delta_slope", "inflection"]
 
-#: Discrete noise on a grid of step γ ≤ σ/2**24 has at most the profile of continuous noise of σ times this, to
-#: within 1e-500 (docs/proofs/subsampled_gaussian.md, lemma on discrete noise).
-DISCRETE_NOISE: Final = 1 - 2.0**-42
 #: Up to here the margin of :func:`gaussian_delta_slope` covers its rounding.
-MOST_EPSILON_OF_SLOPE: Final = 1e5
+MAX_EPSILON_OF_SLOPE: Final = 1e5
 
 _SQRT2: Final = math.sqrt(2.0)
 # Below this ratio the two terms of the profile agree in so many digits that their difference is taken from a
@@ -59,12 +56,14 @@ def gaussian_delta(epsilon: float, u: NDArray[np.float64]) -> NDArray[np.float64
         # B² − a² = 2ε, so e^ε is never formed. What is added covers the rounding, of a and B first.
         e = np.exp(-a * a / 2) / 2
         T2 = e * erfcx(B / _SQRT2)
-        below = e * erfcx(-a / _SQRT2) - T2
-        below += 2.0**-48 * ((below + T2) * (1 + B / (1 + np.abs(a))) + below * np.abs(a) * B)
-        above = ndtr(a) - T2
-        above += 2.0**-48 * (above + 2 * T2 * (1 + np.abs(a) * B) + e * B)
-        small = _at_small_ratio(ratio, shift, e)
-        delta = np.where(ratio < _SMALL_RATIO, small, np.where(a <= 0, below, above))
+        delta = e * erfcx(-a / _SQRT2) - T2
+        delta += 2.0**-48 * ((delta + T2) * (1 + B / (1 + np.abs(a))) + delta * np.abs(a) * B)
+        if np.any(above := a > 0):
+            far = ndtr(a) - T2
+            far += 2.0**-48 * (far + 2 * T2 * (1 + np.abs(a) * B) + e * B)
+            delta = np.where(above, far, delta)
+        if np.any(small := ratio < _SMALL_RATIO):
+            delta = np.where(small, _at_small_ratio(ratio, shift, e), delta)
     # δ_G ≤ Φ(a), and Φ(−38) < 1e-315.
     delta = np.maximum(np.fmin(np.where(a < -38, 0.0, delta), 1.0), LOWEST_BOUND)
     return np.where(u > 0, delta, 0.0)
@@ -90,7 +89,7 @@ def _at_small_ratio(
 def gaussian_delta_slope(epsilon: float, u: float) -> float:
     """Upper bound on the derivative of the profile in ``u > 0``: ``exp(−(ε−u/2)²/(2u)) / (2√(2πu))``.
 
-    :param epsilon: privacy parameter, from 0 to :data:`MOST_EPSILON_OF_SLOPE`.
+    :param epsilon: privacy parameter, from 0 to :data:`MAX_EPSILON_OF_SLOPE`.
     :param u: squared distance over noise variance, positive.
     """
     ratio = math.sqrt(u)

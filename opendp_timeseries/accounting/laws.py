@@ -17,7 +17,7 @@ from scipy.stats import binom
 
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up, up_array, up_fraction
 
-__all__ = ["Binomial", "Law", "binomial", "binomial_tail", "kept_sum", "multiples", "vertex_sum"]
+__all__ = ["Binomial", "Law", "binomial", "binomial_tail", "kept_sum", "multiples", "scaled", "vertex_sum"]
 
 # `kept_sum` keeps sums on at most so many points, beyond which its lattice doubles its step, and cuts tails
 # below this mass.
@@ -115,6 +115,16 @@ def multiples(step: Fraction, counts: NDArray[np.int64]) -> NDArray[np.float64]:
     products = up_fraction(step) * counts.astype(np.float64)
     exact = up_fraction(step) == step and step.numerator * int(counts[-1]) < 2**53
     return products if exact else np.where(counts > 0, up_array(products), 0.0)
+
+
+def scaled(values: NDArray[np.float64], factor: float) -> NDArray[np.float64]:
+    """Non-negative ``values·factor``, rounded up; as it is where every product is a whole number below 2**53."""
+    if factor == 1:
+        return values
+    with np.errstate(over="ignore", invalid="ignore"):
+        products = np.where(values > 0, values * factor, 0.0)
+    whole = np.all(products < 2**53) and factor == math.floor(factor) and np.all(values == np.rint(values))
+    return products if whole else np.where(values > 0, up_array(products), 0.0)
 
 
 class _Lattice(NamedTuple):

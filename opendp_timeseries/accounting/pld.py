@@ -1,58 +1,64 @@
-"""The profile as a privacy loss distribution for Google's ``dp_accounting`` (extra ``pld``)."""
+"""A privacy profile as a privacy loss distribution for Google's ``dp_accounting`` (extra ``pld``)."""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.accounting.gaussian import DISCRETE_NOISE
-from opendp_timeseries.accounting.subsampled import ExtremalLaw
+from opendp_timeseries.accounting.rounding import up
 
 __all__ = ["privacy_loss_distribution"]
 
 #: Beyond these, distributions take too much time and memory, or their exponentials underflow.
-_MOST_LOSS: Final = 300.0
-_MOST_POINTS: Final = 10**6
+MAX_LOSS: Final = 300.0
+MAX_POINTS: Final = 10**6
 
 
-def privacy_loss_distribution(
-    law: ExtremalLaw, scale: float, *, discretization: float = 1e-3, tail: float = 1e-15
-) -> Any:
-    """Return a ``dp_accounting`` privacy loss distribution that dominates a subsampled Gaussian.
+def privacy_loss_distribution(profile: Callable[[float], float], discretization: float, tail: float) -> Any:
+    """Return the ``dp_accounting`` privacy loss distribution of a privacy profile.
 
-    It composes with the distributions of other mechanisms. It is made from the profile of ``law`` by connecting
-    the dots (Doroshenko et al. 2022, arXiv:2207.04380): never below the profile, and equal to it at multiples of
-    ``discretization`` within the range that matters; adding and removing an individual are the same.
+    It connects the dots (Doroshenko et al. 2022, arXiv:2207.04380): its profile is never below the true one, and meets
+    ``profile`` at multiples of ``discretization``, up to where that falls to ``tail``. It is the same for adding
+    and for removing an individual. Proof: docs/proofs/conversions.md.
 
-    :param law: the extremal law of an influence, :func:`~.subsampled.extremal_law`.
-    :param scale: standard deviation of the noise, positive; the distribution covers discrete noise on a fine grid.
-    :param discretization: width of the grid of privacy losses.
-    :param tail: mass that may be moved to an infinite loss.
+    :param profile: upper bound δ(ε) for ``ε ≥ 0``, both ways.
+    :param discretization: width of the grid of privacy losses, positive.
+    :param tail: mass in (0, 1) that may move to an infinite loss.
     :raises ImportError: without ``dp_accounting``, naming the extra to install.
-    :raises ValueError: for a number out of range, or losses that take more than a million points.
+    :raises ValueError: for a number out of range, or for losses that take more than a million points.
     """
     try:
         from dp_accounting.pld import pld_pmf
         from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
     except ImportError:
         raise ImportError("privacy loss distributions need dp_accounting; install opendp_timeseries[pld]") from None
-    scale = check.real("scale", scale, above=0.0) * DISCRETE_NOISE
     width = check.real("discretization", discretization, above=0.0)
     tail = check.real("tail", tail, above=0.0, below=1.0)
-    most = law.epsilon(tail, scale)
-    if most > _MOST_LOSS or most / width > _MOST_POINTS:
+    most = int(min(MAX_POINTS, MAX_LOSS / width))
+    points = bisect_left(range(most), True, key=lambda k: profile(k * width) <= tail)
+    if points == most:
         raise ValueError(
-            f"losses up to {most:g} at discretization ({width:g}) are too many; raise the scale or the discretization"
+            f"the profile is above tail ({tail:g}) up to a loss of {most * width:g}; raise the scale of the noise,"
+            f" the discretization ({width:g}) or the tail"
         )
-    points = math.ceil(most / width) + 1
+    points += 1
+    right = np.array([profile(k * width) for k in range(points + 1)])
+    left = [_mirrored(delta, k * width) for k, delta in enumerate(right.tolist())]
     epsilons = np.arange(-points, points + 1)
-    deltas = np.array([law.delta(epsilon * width, scale) for epsilon in epsilons.tolist()])
+    deltas = np.concatenate([left[:0:-1], right])
     hull = _lower_convex_hull(np.exp((epsilons - points) * width), deltas)
     return PrivacyLossDistribution(pld_pmf.create_pmf_pessimistic_connect_dots(width, epsilons, hull))
+
+
+def _mirrored(delta: float, epsilon: float) -> float:
+    """Return ``δ(−ε) = 1 − e^−ε(1 − δ(ε))`` of a profile that holds both ways, rounded up."""
+    return min(1.0, up(math.exp(-epsilon) * delta - math.expm1(-epsilon), 8))
 
 
 def _lower_convex_hull(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:

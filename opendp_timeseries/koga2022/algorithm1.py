@@ -14,8 +14,8 @@ import opendp.prelude as dp
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._opendp import then, vector_space
-from opendp_timeseries.accounting.gaussian import DISCRETE_NOISE
 from opendp_timeseries.accounting.influence import Influence
+from opendp_timeseries.accounting.loss import DISCRETE_NOISE
 from opendp_timeseries.kernels import Kernel
 from opendp_timeseries.koga2022.bounds import (
     SensitivityBound,

@@ -29,7 +29,7 @@ from opendp_timeseries.spaces import as_influence, influence_space
 
 __all__ = ["least_scale", "make_subsampled_gaussian", "sampling_threshold", "then_subsampled_gaussian"]
 
-#: σ/γ is at least 2**24, as :data:`~.gaussian.DISCRETE_NOISE` needs.
+#: σ/γ is at least 2**24, as :data:`~.loss.DISCRETE_NOISE` needs.
 _GRID_BITS: Final = 24
 #: Signals off any known grid are rounded to one so fine that the step is invisible beside σ.
 _ROUNDING_BITS: Final = 50

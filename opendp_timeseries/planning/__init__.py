@@ -22,7 +22,8 @@ from scipy.optimize import brentq
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import Influence, count_influence
-from opendp_timeseries.accounting.subsampled import ExtremalLaw, delta_from_renyi, extremal_law
+from opendp_timeseries.accounting.renyi import delta_from_renyi
+from opendp_timeseries.accounting.subsampled import ExtremalLaw, extremal_law
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.kernels import gaussian_kernel, identity_kernel
 from opendp_timeseries.koga2022.bounds import analytic_scale
@@ -357,16 +358,16 @@ def _least_scale(law: ExtremalLaw, accounting: Accounting, epsilon: float, delta
 
     def reached(scale: float) -> float:
         if accounting == "exact":
-            return law.delta(epsilon, scale)
+            return law.at(scale).delta(epsilon)
         if accounting == "renyi":
-            return delta_from_renyi(lambda order: law.renyi(order, scale), epsilon)
-        rho, tail = law.approximate_zcdp(delta / 2, scale)
+            return delta_from_renyi(law.at(scale).renyi, epsilon)
+        rho, tail = law.at(scale).zero_concentrated(delta / 2)
         return tail + delta_from_renyi(lambda order: order * rho, epsilon)
 
     def excess(log_scale: float) -> float:
         return math.log(reached(math.exp(log_scale)) / delta)
 
-    if law.delta(epsilon, 1.0) == 0:
+    if law.most == 0:
         return 0.0
     low = high = 0.0
     while excess(high) > 0:

@@ -7,7 +7,7 @@ import pytest
 
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import count_influence
-from opendp_timeseries.accounting.pld import _lower_convex_hull, privacy_loss_distribution
+from opendp_timeseries.accounting.pld import _lower_convex_hull
 from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.kernels import gaussian_kernel
 
@@ -29,25 +29,25 @@ LAWS = {
 @pytest.mark.parametrize("name", LAWS)
 def test_equal_to_the_profile_at_grid_points_and_never_below(name):
     law, scale = LAWS[name]
-    pld = privacy_loss_distribution(law, scale, discretization=1e-2)
+    pld = law.at(scale).distribution(discretization=1e-2)
     for epsilon in (0.0, 0.25, 0.5, 1.0, 2.0):
-        exact = law.delta(epsilon, scale)
+        exact = law.at(scale).delta(epsilon)
         assert exact * (1 - 1e-9) - 1e-14 <= pld.get_delta_for_epsilon(epsilon) <= exact * (1 + 1e-6) + 1e-14
     between = 0.505
-    assert pld.get_delta_for_epsilon(between) >= law.delta(between, scale) * (1 - 1e-9) - 1e-14
+    assert pld.get_delta_for_epsilon(between) >= law.at(scale).delta(between) * (1 - 1e-9) - 1e-14
 
 
 def test_composes_like_the_joint_law():
     law, scale = LAWS["count"]
-    pld = privacy_loss_distribution(law, scale, discretization=1e-3)
+    pld = law.at(scale).distribution(discretization=1e-3)
     joint = extremal_law(one(360, 3600), 0.1, 3600)
     for epsilon in (0.25, 0.5, 1.0):
-        exact = joint.delta(epsilon, scale)
+        exact = joint.at(scale).delta(epsilon)
         assert exact * (1 - 1e-9) <= pld.compose(pld).get_delta_for_epsilon(epsilon) <= exact * (1 + 1e-3)
 
 
 def test_without_sampling_it_is_their_gaussian_mechanism():
-    ours = privacy_loss_distribution(extremal_law(one(9, 20), 1.0, 20), 4.0, discretization=1e-3)
+    ours = extremal_law(one(9, 20), 1.0, 20).at(4.0).distribution(discretization=1e-3)
     gaussian = theirs.from_gaussian_mechanism(4.0, sensitivity=3.0, value_discretization_interval=1e-3)
     for epsilon in (0.0, 0.5, 1.0, 3.0):
         assert ours.get_delta_for_epsilon(epsilon) == pytest.approx(gaussian.get_delta_for_epsilon(epsilon), rel=1e-4)
@@ -55,11 +55,9 @@ def test_without_sampling_it_is_their_gaussian_mechanism():
 
 def test_composes_with_their_laplace_mechanism():
     law, scale = LAWS["count"]
-    both = privacy_loss_distribution(law, scale).compose(
-        theirs.from_laplace_mechanism(10.0, value_discretization_interval=1e-3)
-    )
-    assert both.get_delta_for_epsilon(0.5) >= law.delta(0.5, scale)
-    assert both.get_delta_for_epsilon(0.6) <= law.delta(0.5, scale) * (1 + 1e-6)  # basic composition: ε + 0.1
+    both = law.at(scale).distribution().compose(theirs.from_laplace_mechanism(10.0, value_discretization_interval=1e-3))
+    assert both.get_delta_for_epsilon(0.5) >= law.at(scale).delta(0.5)
+    assert both.get_delta_for_epsilon(0.6) <= law.at(scale).delta(0.5) * (1 + 1e-6)  # basic composition: ε + 0.1
 
 
 def test_hull():
@@ -78,9 +76,9 @@ def test_hull():
 def test_refusals():
     law, _ = LAWS["small"]
     with pytest.raises(ValueError, match="scale"):
-        privacy_loss_distribution(law, 0.0)
+        law.at(0.0).distribution()
     with pytest.raises(ValueError, match="discretization"):
-        privacy_loss_distribution(law, 0.7, discretization=1e-9)
+        law.at(0.7).distribution(discretization=1e-9)
     with pytest.raises(ValueError, match="raise the scale"):
-        privacy_loss_distribution(law, 0.01)
-    assert not math.isinf(privacy_loss_distribution(law, 5.0).get_epsilon_for_delta(1e-6))
+        law.at(0.01).distribution()
+    assert not math.isinf(law.at(5.0).distribution().get_epsilon_for_delta(1e-6))

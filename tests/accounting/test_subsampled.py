@@ -18,16 +18,12 @@ from hypothesis import strategies as st
 from scipy.special import log_ndtr, ndtr
 from scipy.stats import binom
 
-from opendp_timeseries.accounting import laws, subsampled
+from opendp_timeseries.accounting import laws, loss, subsampled
 from opendp_timeseries.accounting.gaussian import gaussian_delta
 from opendp_timeseries.accounting.influence import Influence, Majorant, count_influence
+from opendp_timeseries.accounting.renyi import delta_from_renyi, epsilon_from_renyi, renyi_to_delta
 from opendp_timeseries.accounting.rounding import up_sqrt
-from opendp_timeseries.accounting.subsampled import (
-    delta_from_renyi,
-    epsilon_from_renyi,
-    extremal_law,
-    renyi_to_delta,
-)
+from opendp_timeseries.accounting.subsampled import extremal_law
 from tests.oracles import accounting as oracle
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden.json"
@@ -78,38 +74,38 @@ COUNTS = [
 
 @pytest.mark.parametrize(("epsilon", "scale", "steps", "step_cap", "p"), COUNTS)
 def test_profile_of_a_count_is_exact(epsilon, scale, steps, step_cap, p):
-    got = count_law(steps, p, step_cap=step_cap).delta(epsilon, scale)
+    got = count_law(steps, p, step_cap=step_cap).at(scale).delta(epsilon)
     terms = [(k * step_cap**2, w) for k, w in oracle.binomial_law(steps, p) if w > mp.mpf(10) ** -320]
-    just_above(got, oracle.profile(terms, epsilon, scale))
+    just_above(got, oracle.profile(terms, epsilon, scale * loss.DISCRETE_NOISE))
 
 
 def test_golden_profiles_of_counts():
     for (epsilon, scale, steps, m, p), case in golden("mono"):
-        just_above(equal_law(steps, m, p).delta(epsilon, scale), case["value"], 2e-9)
+        just_above(equal_law(steps, m, p).at(scale).delta(epsilon), case["value"], 2e-9)
 
 
 def test_golden_profiles_by_norms():
     for (epsilon, scale, steps, most, m, p), case in golden("general"):
         bounds = oracle.general_bounds(epsilon, scale, steps, most, m, p) if steps < 100 else []
         best = min([mp.mpf(case["best_min"]), *bounds])
-        assert norms_law(steps, most, m, p).delta(epsilon, scale) <= best * (1 + mp.mpf(2e-9))
+        assert norms_law(steps, most, m, p).at(scale).delta(epsilon) <= best * (1 + mp.mpf(2e-9))
 
 
 def test_golden_renyi():
     for (alpha, scale, most, m, p), case in golden("renyi"):
-        just_above(norms_law(10**4, most, m, p).renyi(alpha, scale), case["value"], 2e-9)
+        just_above(norms_law(10**4, most, m, p).at(scale).renyi(alpha), case["value"], 2e-9)
 
 
 def test_golden_approximate_zcdp():
     for (steps, m, p, tail), case in golden("azcdp_mono"):
-        rho, attained = equal_law(steps, m, p).approximate_zcdp(tail, HALF)
+        rho, attained = equal_law(steps, m, p).at(HALF).zero_concentrated(tail)
         if (steps, p) == (10, 0.5):  # the tie: the tail equals δ′ in real arithmetic, so 9 and 10 are both right
             assert rho == pytest.approx(9, rel=1e-9) or rho == pytest.approx(10, rel=1e-9)
             continue
         assert rho == pytest.approx(float(case["s"]), rel=2e-9)
         just_above(attained, case["tail"], 2e-9)
     for (most, m, p, tail), case in golden("azcdp_gen"):
-        rho, attained = norms_law(10**5, most, m, p).approximate_zcdp(tail, HALF)
+        rho, attained = norms_law(10**5, most, m, p).at(HALF).zero_concentrated(tail)
         just_above(rho * (1 + 3e-16), case["s"], 2e-9)
         assert attained in (tail, 0.0)
 
@@ -126,7 +122,7 @@ GENERAL = [
 def test_profile_by_norms_is_at_most_the_bounds_of_the_literature(arguments):
     epsilon, scale, steps, most, m, p = arguments
     bounds = oracle.general_bounds(*arguments)
-    got = norms_law(steps, most, m, p).delta(epsilon, scale)
+    got = norms_law(steps, most, m, p).at(scale).delta(epsilon)
     assert got <= min(bounds) * (1 + mp.mpf(1e-9))
     # The vertex is itself allowed, so nothing valid is below it.
     n = int(most / m)
@@ -158,18 +154,18 @@ def test_no_difference_within_the_influence_loses_more(vector, p, epsilon, scale
     shaped = extremal_law(influence_of(vector, majorant=Majorant(np.sort(vector)[::-1])), p, 10)
     exact = oracle.profile(truth, epsilon, scale)
     for law in (plain, shaped):
-        assert law.delta(epsilon, scale) >= exact
-        assert law.delta(-epsilon, scale) >= 1 - mp.exp(-epsilon) * (1 - exact)
+        assert law.at(scale).delta(epsilon) >= exact
+        assert law.at(scale).delta(-epsilon) >= 1 - mp.exp(-epsilon) * (1 - exact)
         for alpha in (1.0001, 2.0, 30.0):
-            assert law.renyi(alpha, scale) >= oracle.renyi(truth, alpha, scale)
+            assert law.at(scale).renyi(alpha) >= oracle.renyi(truth, alpha, scale)
         for tail in (1e-9, 0.01, 0.4):
-            rho, attained = law.approximate_zcdp(tail, HALF)
+            rho, attained = law.at(HALF).zero_concentrated(tail)
             assert attained <= tail
             beyond = mp.fsum(w for s, w in truth if s > rho * (1 + 1e-14))
             assert beyond <= attained * (1 + mp.mpf(1e-30))
-    assert shaped.delta(epsilon, scale) <= plain.delta(epsilon, scale) * (1 + 1e-2), "the lattice costs little"
+    assert shaped.at(scale).delta(epsilon) <= plain.at(scale).delta(epsilon) * (1 + 1e-2), "the lattice costs little"
     for alpha in (1.0001, 2.0, 30.0):
-        just_above(shaped.renyi(alpha, scale), oracle.renyi(truth, alpha, scale), 1e-11)
+        just_above(shaped.at(scale).renyi(alpha), oracle.renyi(truth, alpha, scale), 1e-11)
 
 
 @settings(derandomize=True, deadline=None, max_examples=12)
@@ -187,9 +183,9 @@ def test_several_individuals(steps, individuals, p, epsilon, scale):
     }
     for total in sums:
         truth = oracle.kept_law([v * v for v in total], p)
-        assert law.delta(epsilon, scale) >= oracle.profile(truth, epsilon, scale) * (1 - mp.mpf(1e-50))
-        assert law.renyi(3.0, scale) >= oracle.renyi(truth, 3.0, scale)
-        rho, attained = law.approximate_zcdp(0.05, HALF)
+        assert law.at(scale).delta(epsilon) >= oracle.profile(truth, epsilon, scale) * (1 - mp.mpf(1e-50))
+        assert law.at(scale).renyi(3.0) >= oracle.renyi(truth, 3.0, scale)
+        rho, attained = law.at(HALF).zero_concentrated(0.05)
         assert mp.fsum(w for s, w in truth if s > rho * (1 + 1e-14)) <= attained
 
 
@@ -222,10 +218,10 @@ def test_block_law_covers_every_person_and_is_attained(kernel, steps, p):
     for output in outputs:
         truth = oracle.kept_law([v * v for v in output], p)
         for epsilon, scale in ((0.5, 1.0), (2.0, 0.25)):
-            assert law.delta(epsilon, scale) >= oracle.profile(truth, epsilon, scale)
-        assert law.renyi(8.0, 0.5) >= oracle.renyi(truth, 8.0, 0.5)
+            assert law.at(scale).delta(epsilon) >= oracle.profile(truth, epsilon, scale)
+        assert law.at(0.5).renyi(8.0) >= oracle.renyi(truth, 8.0, 0.5)
         worst = max(worst, oracle.renyi(truth, 8.0, 0.5))
-    just_above(law.renyi(8.0, 0.5), worst, 1e-11)
+    just_above(law.at(0.5).renyi(8.0), worst, 1e-11)
 
 
 # --- figures ---
@@ -248,8 +244,8 @@ FIGURES = [
 @pytest.mark.parametrize(("steps", "size", "exact", "by_renyi"), FIGURES)
 def test_scales_of_the_three_series(steps, size, exact, by_renyi):
     law = count_law(steps, 0.1, size=size)
-    assert least_scale(lambda s: law.delta(0.5, s)) == pytest.approx(exact, rel=1e-6)
-    solved = least_scale(lambda s: delta_from_renyi(lambda a: law.renyi(a, s), 0.5), low=10, high=100)
+    assert least_scale(lambda s: law.at(s).delta(0.5)) == pytest.approx(exact, rel=1e-6)
+    solved = least_scale(lambda s: delta_from_renyi(lambda a: law.at(s).renyi(a), 0.5), low=10, high=100)
     assert solved == pytest.approx(by_renyi, rel=1e-6)
 
 
@@ -274,7 +270,7 @@ def block_influence(block):
 @pytest.mark.parametrize(("steps", "figure"), [(180, 25.281), (20, 6.944), (5, 1.8954), (1, 0.3814)])
 def test_scales_through_the_papers_filter(steps, figure):
     law = extremal_law(block_influence(gaussian_block(steps, 10)), 0.1, 1800)
-    assert least_scale(lambda s: law.delta(0.5, s)) == pytest.approx(figure, rel=1e-3)
+    assert least_scale(lambda s: law.at(s).delta(0.5)) == pytest.approx(figure, rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -283,7 +279,7 @@ def test_scales_through_the_papers_filter(steps, figure):
 def test_scales_through_filters_are_near_the_lower_bound(width, steps, p):
     block = gaussian_block(steps, width)
     law = extremal_law(block_influence(block), p, 1800)
-    scale = least_scale(lambda s: law.delta(0.5, s))
+    scale = least_scale(lambda s: law.at(s).delta(0.5))
     below = oracle.block_profile_below(block, p)
     # Rounding the oracle's squares down costs up to 0.1% of the scale; less noise than this is not private.
     assert below(0.5, scale / 1.001, gaussian_delta) > 1e-4
@@ -294,94 +290,94 @@ def test_scales_through_filters_are_near_the_lower_bound(width, steps, p):
 
 def test_case_25_degenerate_parameters():
     full = base(p=1.0)
-    assert full.approximate_zcdp(1e-9, 2.0) == (1.25, 0.0)
-    just_above(full.delta(1.0, 2.0), oracle.gaussian_profile(1, mp.mpf(10) / 4))
-    assert full.delta(1.0, 2.0) == pytest.approx(0.352518058894887, rel=1e-10)
+    assert full.at(2.0).zero_concentrated(1e-9) == (1.25, 0.0)
+    just_above(full.at(2.0).delta(1.0), oracle.gaussian_profile(1, mp.mpf(10) / 4))
+    assert full.at(2.0).delta(1.0) == pytest.approx(0.352518058894887, rel=1e-10)
     for free in (base(p=0.0), count_law(10, 0.1, individuals=0), extremal_law(Influence(l0=3, l2=0, linf=0), 0.1, 9)):
         for scale in (0.0, 2.0):
-            assert free.delta(0.0, scale) == free.epsilon(0.0, scale) == free.renyi(2.0, scale) == 0
-            assert free.approximate_zcdp(1e-6, scale) == (0, 0)
+            assert free.at(scale).delta(0.0) == free.at(scale).epsilon(0.0) == free.at(scale).renyi(2.0) == 0
+            assert free.at(scale).zero_concentrated(1e-6) == (0, 0)
     law = base()
-    assert law.delta(5.0, 0.0) == 1
-    assert law.epsilon(1e-6, 0.0) == law.renyi(2.0, 0.0) == law.approximate_zcdp(1e-6, 0.0)[0] == math.inf
-    assert count_law(1000, 0.1, size=10).delta(1.0, 2.0) == law.delta(1.0, 2.0)
-    assert extremal_law(Influence(l0=1000, l2=99, linf=1), 0.1, 10).delta(1.0, 2.0) == law.delta(1.0, 2.0)
+    assert law.at(0.0).delta(5.0) == 1
+    assert law.at(0.0).epsilon(1e-6) == law.at(0.0).renyi(2.0) == law.at(0.0).zero_concentrated(1e-6)[0] == math.inf
+    assert count_law(1000, 0.1, size=10).at(2.0).delta(1.0) == law.at(2.0).delta(1.0)
+    assert extremal_law(Influence(l0=1000, l2=99, linf=1), 0.1, 10).at(2.0).delta(1.0) == law.at(2.0).delta(1.0)
     for scale in (-1.0, math.nan, math.inf):
         with pytest.raises(ValueError, match="scale"):
-            law.delta(1.0, scale)
+            law.at(scale).delta(1.0)
     with pytest.raises(ValueError, match="epsilon"):
-        law.delta(math.nan, 1.0)
+        law.at(1.0).delta(math.nan)
 
 
 @pytest.mark.parametrize(
     ("steps", "p", "tail", "kept"), [(100, 0.01, 1e-18, 18), (50, 0.02, 1e-20, 19), (10**4, 4e-5, 1e-20, 16)]
 )
 def test_case_27_far_tails(steps, p, tail, kept):
-    rho, attained = count_law(steps, p).approximate_zcdp(tail, 1.0)
+    rho, attained = count_law(steps, p).at(1.0).zero_concentrated(tail)
     assert rho == kept / 2
     just_above(attained, oracle.binomial_tail(kept, steps, p))
     assert oracle.binomial_tail(kept - 1, steps, p) > tail
 
 
 def test_case_28_overflow():
-    assert count_law(5, 0.1, step_cap=10).renyi(64.0, 1.0) == pytest.approx(15999.8172551513, rel=1e-11)
-    assert count_law(16, 1.0, step_cap=10).delta(800.0, 1.0) == pytest.approx(0.490032664811699, rel=1e-9)
+    assert count_law(5, 0.1, step_cap=10).at(1.0).renyi(64.0) == pytest.approx(15999.8172551513, rel=1e-11)
+    assert count_law(16, 1.0, step_cap=10).at(1.0).delta(800.0) == pytest.approx(0.490032664811699, rel=1e-9)
 
 
 @pytest.mark.parametrize("alpha", [1 + 2.0**-52, 1 + 1e-12, 1 + 1e-8, 1.001, 2.0, 1e3])
 def test_case_29_orders_near_one(alpha):
-    just_above(base().renyi(alpha, 1.0), oracle.renyi_of_squares([(1, 10)], alpha, 1, 0.1), 3e-12)
+    just_above(base().at(1.0).renyi(alpha), oracle.renyi_of_squares([(1, 10)], alpha, 1, 0.1), 3e-12)
 
 
 def test_case_29_values_and_refusal():
-    assert base().renyi(1 + 1e-8, 1.0) == pytest.approx(0.500000006125, rel=1e-11)
-    assert base().renyi(1.001, 1.0) == pytest.approx(0.500612740158627, rel=1e-11)
+    assert base().at(1.0).renyi(1 + 1e-8) == pytest.approx(0.500000006125, rel=1e-11)
+    assert base().at(1.0).renyi(1.001) == pytest.approx(0.500612740158627, rel=1e-11)
     for alpha in (1.0, 0.5, -3.0, math.nan):
         with pytest.raises(ValueError, match="alpha"):
-            base().renyi(alpha, 1.0)
-    assert base().renyi(math.inf, 1.0) == math.inf
+            base().at(1.0).renyi(alpha)
+    assert base().at(1.0).renyi(math.inf) == math.inf
 
 
 def test_case_30_ends_of_the_curve():
     law = base()
-    assert law.epsilon(0.0, 2.0) == math.inf
-    assert law.epsilon(0.2, 2.0) == 0
-    assert law.delta(0.0, 2.0) == pytest.approx(0.154208256192747, rel=1e-10)
+    assert law.at(2.0).epsilon(0.0) == math.inf
+    assert law.at(2.0).epsilon(0.2) == 0
+    assert law.at(2.0).delta(0.0) == pytest.approx(0.154208256192747, rel=1e-10)
     for delta, scale in itertools.product([0.0, 5e-324, 1e-300, 1e-40, 1e-6, 0.3, 1.0], [1e-9, 1e-3, 2.0, 1e9]):
         start = time.perf_counter()
-        epsilon = law.epsilon(delta, scale)
+        epsilon = law.at(scale).epsilon(delta)
         assert time.perf_counter() - start < 1
         assert epsilon >= 0
-        assert epsilon == math.inf or law.delta(epsilon, scale) <= delta
+        assert epsilon == math.inf or law.at(scale).delta(epsilon) <= delta
 
 
 @pytest.mark.parametrize(("steps", "p", "scale"), [(10, 0.1, 2.0), (180, 0.1, 26.0), (3, 0.9, 0.2), (40, 1.0, 5.0)])
 @pytest.mark.parametrize("delta", [1e-12, 1e-6, 1e-3])
 def test_epsilon_is_the_least(steps, p, scale, delta):
     law = count_law(steps, p)
-    epsilon = law.epsilon(delta, scale)
-    assert law.delta(epsilon, scale) <= delta
-    assert epsilon == 0 or law.delta(epsilon * (1 - 1e-9), scale) > delta
+    epsilon = law.at(scale).epsilon(delta)
+    assert law.at(scale).delta(epsilon) <= delta
+    assert epsilon == 0 or law.at(scale).delta(epsilon * (1 - 1e-9)) > delta
 
 
 def test_case_32_accountants_agree_in_order():
     law = base()
-    by_renyi = delta_from_renyi(lambda a: law.renyi(a, 2.0), 1.0)
+    by_renyi = delta_from_renyi(lambda a: law.at(2.0).renyi(a), 1.0)
     assert by_renyi <= 0.056804
     for steps, p, scale, epsilon in itertools.product([1, 10, 100], [0.01, 0.5, 1.0], [0.5, 4.0], [0.0, 1.0, 5.0]):
         law = count_law(steps, p)
-        exact = law.delta(epsilon, scale)
-        assert exact <= delta_from_renyi(lambda a, s=scale, law=law: law.renyi(a, s), epsilon) <= 1
+        exact = law.at(scale).delta(epsilon)
+        assert exact <= delta_from_renyi(lambda a, s=scale, law=law: law.at(s).renyi(a), epsilon) <= 1
         for tail in (0.1, 1e-4):
-            rho, attained = law.approximate_zcdp(tail, scale)
+            rho, attained = law.at(scale).zero_concentrated(tail)
             assert exact <= attained + (1 - attained) * oracle.zcdp_delta(rho, epsilon)
 
 
 def test_case_33_calibration():
     law = base()
-    scale = least_scale(lambda s: law.delta(1.0, s), 1e-6)
+    scale = least_scale(lambda s: law.at(s).delta(1.0), 1e-6)
     assert scale == pytest.approx(6.82340425501647, rel=2e-8)
-    assert law.delta(1.0, scale) <= 1e-6 < law.delta(1.0, 0.999 * scale)
+    assert law.at(scale).delta(1.0) <= 1e-6 < law.at(0.999 * scale).delta(1.0)
 
 
 # --- monotone, total, cached ---
@@ -406,8 +402,8 @@ def test_losses_grow_with_individuals_probability_and_precision(person, p, scale
     def losses(k, p, scale):
         many = Influence(l0=person.l0, l2=person.l2, linf=person.linf, individuals=k, majorant=person.majorant)
         law = extremal_law(many, p, 50)
-        rho, _ = law.approximate_zcdp(0.01, scale)
-        return np.array([law.delta(epsilon, scale), law.epsilon(1e-5, scale), law.renyi(3.0, scale), rho])
+        rho, _ = law.at(scale).zero_concentrated(0.01)
+        return np.array([law.at(scale).delta(epsilon), law.at(scale).epsilon(1e-5), law.at(scale).renyi(3.0), rho])
 
     here = losses(1, p, scale) * (1 - 1e-9)
     assert np.all(here <= losses(2, p, scale))
@@ -419,11 +415,11 @@ def test_losses_grow_with_individuals_probability_and_precision(person, p, scale
 @given(influences, unusual, st.sampled_from([0.1, 1.0, 30.0]))
 def test_losses_fall_with_delta_and_epsilon(person, p, scale):
     law = extremal_law(person, p, 50)
-    epsilons = [law.epsilon(d, scale) for d in (1e-12, 1e-6, 1e-3, 0.1, 0.9)]
+    epsilons = [law.at(scale).epsilon(d) for d in (1e-12, 1e-6, 1e-3, 0.1, 0.9)]
     assert epsilons == sorted(epsilons, reverse=True)
-    deltas = [law.delta(e, scale) for e in (-math.inf, -2.0, 0.0, 1e-6, 0.1, 3.0, 1e3, math.inf)]
+    deltas = [law.at(scale).delta(e) for e in (-math.inf, -2.0, 0.0, 1e-6, 0.1, 3.0, 1e3, math.inf)]
     assert all(x >= y * (1 - 1e-10) for x, y in itertools.pairwise(deltas))
-    rhos = [law.approximate_zcdp(d, scale)[0] for d in (0.0, 1e-12, 1e-3, 0.3)]
+    rhos = [law.at(scale).zero_concentrated(d)[0] for d in (0.0, 1e-12, 1e-3, 0.3)]
     assert all(x >= y * (1 - 1e-10) for x, y in itertools.pairwise(rhos))
 
 
@@ -446,28 +442,28 @@ def test_extreme_parameters_give_numbers(influence, p):
     law = extremal_law(influence, p, 10**3)
     for scale in (5e-324, 1e-10, 1.0, 1e10, 1e308):
         for epsilon in (0.0, 1e-300, 1.0, 1e3, 1e300):
-            assert 0 <= law.delta(epsilon, scale) <= 1
+            assert 0 <= law.at(scale).delta(epsilon) <= 1
         for alpha in (1 + 2.0**-52, 2.0, 1e10, 1e308):
-            assert law.renyi(alpha, scale) >= 0
+            assert law.at(scale).renyi(alpha) >= 0
         for delta in (0.0, 1e-310, 1e-10, 0.5):
-            rho, attained = law.approximate_zcdp(delta, scale)
+            rho, attained = law.at(scale).zero_concentrated(delta)
             assert rho >= 0
             assert 0 <= attained <= delta
-            assert law.epsilon(delta, scale) >= 0
+            assert law.at(scale).epsilon(delta) >= 0
 
 
 def test_a_positive_loss_is_never_reported_as_zero():
     law = count_law(10**3, 1e-3)
-    assert law.delta(1e4, 1.0) > 0
-    assert law.renyi(2.0, 1e300) > 0
-    assert law.approximate_zcdp(1e-290, 1.0)[1] > 0
-    assert law.approximate_zcdp(1e-6, 1e300)[0] > 0
+    assert law.at(1.0).delta(1e4) > 0
+    assert law.at(1e300).renyi(2.0) > 0
+    assert law.at(1.0).zero_concentrated(1e-290)[1] > 0
+    assert law.at(1e300).zero_concentrated(1e-6)[0] > 0
 
 
 def test_laws_are_cached_and_shared_between_threads():
     extremal_law.cache_clear()
     found = []
-    threads = [threading.Thread(target=lambda: found.append(base().delta(1.0, 2.0))) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: found.append(base().at(2.0).delta(1.0))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -495,11 +491,11 @@ def test_both_ways_from_renyi_agree():
     law = base()
 
     def curve(alpha):
-        return law.renyi(alpha, 2.0)
+        return law.at(2.0).renyi(alpha)
 
     epsilon = epsilon_from_renyi(curve, 1e-4)
     assert delta_from_renyi(curve, epsilon) == pytest.approx(1e-4, rel=1e-6)
-    assert law.delta(epsilon, 2.0) < 1e-4
+    assert law.at(2.0).delta(epsilon) < 1e-4
     for doubt in (math.inf, math.nan):
         assert epsilon_from_renyi(lambda _, doubt=doubt: doubt, 1e-4) == math.inf
         assert delta_from_renyi(lambda _, doubt=doubt: doubt, 1.0) == 1
@@ -522,7 +518,7 @@ def spread_truth(epsilon, scale):
 
 def test_profile_without_a_convex_majorant_is_caught():
     naive = float(np.sum(FULL.weights * gaussian_delta(1.0, FULL.values / 0.1**2)))
-    assert naive < 0.5 * spread_truth(1.0, 0.1) < spread_law().delta(1.0, 0.1)
+    assert naive < 0.5 * spread_truth(1.0, 0.1) < spread_law().at(0.1).delta(1.0)
 
 
 def test_reach_with_too_few_steps_is_caught():
@@ -536,7 +532,7 @@ def test_quantile_of_the_vertex_law_in_place_of_the_hinge_is_caught():
     quantile = next(v for v in FULL.values if np.sum(FULL.weights[FULL.values > v]) <= tail)
     truth = oracle.kept_law([v * v for v in SPREAD], P)
     assert mp.fsum(w for s, w in truth if s > quantile) > 3 * tail
-    rho, attained = spread_law().approximate_zcdp(tail, HALF)
+    rho, attained = spread_law().at(HALF).zero_concentrated(tail)
     assert mp.fsum(w for s, w in truth if s > rho) <= attained
 
 
@@ -547,9 +543,9 @@ def test_tail_off_by_one_is_caught(monkeypatch):
         rho, attained = attained_and_rho
         return mp.fsum(w for k, w in truth if k > rho * (1 + 1e-9)) <= attained
 
-    assert is_right(base().approximate_zcdp(0.01, HALF))
+    assert is_right(base().at(HALF).zero_concentrated(0.01))
     monkeypatch.setattr(subsampled, "binomial_tail", lambda k, n, p: laws.binomial_tail(k + 1, n, p))
-    assert not is_right(base().approximate_zcdp(0.01, HALF))
+    assert not is_right(base().at(HALF).zero_concentrated(0.01))
 
 
 def test_naive_gaussian_profile_is_caught(monkeypatch):
@@ -559,7 +555,7 @@ def test_naive_gaussian_profile_is_caught(monkeypatch):
             far = np.exp(epsilon + log_ndtr(-ratio / 2 - epsilon / ratio))
             return np.where(u > 0, ndtr(ratio / 2 - epsilon / ratio) - far, 0.0)
 
-    truth = oracle.profile(oracle.binomial_law(1, 0.5), 0.74, 1 / math.sqrt(4.3e-4))
-    assert count_law(1, 0.5).delta(0.74, 1 / math.sqrt(4.3e-4)) >= truth
-    monkeypatch.setattr(subsampled, "gaussian_delta", naive)
-    assert count_law(1, 0.5).delta(0.74, 1 / math.sqrt(4.3e-4)) < truth
+    truth = oracle.profile(oracle.binomial_law(1, 0.5), 0.74, loss.DISCRETE_NOISE / math.sqrt(4.3e-4))
+    assert count_law(1, 0.5).at(1 / math.sqrt(4.3e-4)).delta(0.74) >= truth
+    monkeypatch.setattr(loss, "gaussian_delta", naive)
+    assert count_law(1, 0.5).at(1 / math.sqrt(4.3e-4)).delta(0.74) < truth

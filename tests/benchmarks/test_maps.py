@@ -29,10 +29,10 @@ INFLUENCES = {
 }
 SCALE = {name: 6 * influence.l2 * math.sqrt(P) * influence.individuals for name, influence in INFLUENCES.items()}
 MAPS = {
-    "delta": (lambda law, scale: law.delta(0.5, scale), 5e-3),
-    "epsilon": (lambda law, scale: law.epsilon(1e-6, scale), 20e-3),
-    "renyi": (lambda law, scale: law.renyi(8.0, scale), 5e-3),
-    "approximate_zcdp": (lambda law, scale: law.approximate_zcdp(1e-6, scale), 5e-3),
+    "delta": (lambda law, scale: law.at(scale).delta(0.5), 5e-3),
+    "epsilon": (lambda law, scale: law.at(scale).epsilon(1e-6), 20e-3),
+    "renyi": (lambda law, scale: law.at(scale).renyi(8.0), 5e-3),
+    "zero_concentrated": (lambda law, scale: law.at(scale).zero_concentrated(1e-6), 5e-3),
 }
 
 
@@ -52,7 +52,7 @@ def test_making_a_law(benchmark, name):
 
     def forget():
         subsampled.extremal_law.cache_clear()
-        subsampled._individual.cache_clear()
+        subsampled._worst_of_one.cache_clear()
         return (INFLUENCES[name], P, SIZE), {}
 
     benchmark.pedantic(subsampled.extremal_law, setup=forget, rounds=5)

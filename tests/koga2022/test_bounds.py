@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opendp_timeseries.accounting.influence import count_influence
-from opendp_timeseries.accounting.subsampled import delta_from_renyi, extremal_law
+from opendp_timeseries.accounting.renyi import delta_from_renyi
+from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.koga2022 import bounds as paper
 from opendp_timeseries.koga2022.bounds import FilterConstants, SensitivityBound
 from tests.oracles import paper as oracle
@@ -301,7 +302,7 @@ def test_noise_by_approximate_zcdp_with_the_best_failure_probability(size, cap, 
     law = extremal_law(count_influence(1, participation_cap=cap, step_cap=1, size=size, replaced=False), 0.1, size)
 
     def delta(sigma, failure):
-        rho, attained = law.approximate_zcdp(failure, sigma)
+        rho, attained = law.at(sigma).zero_concentrated(failure)
         return attained + delta_from_renyi(lambda alpha: alpha * rho, 0.5)
 
     failures = np.geomspace(1e-6, 9e-5, 30)

@@ -8,7 +8,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.accounting.influence import Majorant, repeated_influence
-from opendp_timeseries.accounting.subsampled import delta_from_renyi
+from opendp_timeseries.accounting.renyi import delta_from_renyi
 from opendp_timeseries.spaces import influence_space
 
 SIZE = 60
