@@ -281,7 +281,7 @@ def test_plain_norms(kernel, d_in):
 
 
 def test_gain_two_doubles_every_norm():
-    # Case C21: four times the squared distance, and so four times rho.
+    # Four times the squared distance, and so four times rho.
     once, twice = kernel_from_taps([0.5, 0.25, 0, 0.25]), kernel_from_taps([1, 0.5, 0, 0.5])
     a, b = filtered_influence(count(2, 4), once), filtered_influence(count(2, 4), twice)
     assert (b.l2, b.linf, b.l0) == (2 * a.l2, 2 * a.linf, a.l0)

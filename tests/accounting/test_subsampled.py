@@ -32,8 +32,6 @@ HALF = math.sqrt(0.5)  # at this scale ρ is the squared distance
 
 
 def golden(kind):
-    if not GOLDEN.exists():
-        pytest.skip("the shared golden values are not beside the repository; the 60-digit oracle is")
     return [(case["args"], case) for case in json.loads(GOLDEN.read_text())[kind]]
 
 
@@ -288,7 +286,7 @@ def test_scales_through_filters_are_near_the_lower_bound(width, steps, p):
 # --- the cases of users of similar libraries (design/cases.md, D and E) ---
 
 
-def test_case_25_degenerate_parameters():
+def test_degenerate_parameters():
     full = base(p=1.0)
     assert full.at(2.0).zero_concentrated(1e-9) == (1.25, 0.0)
     just_above(full.at(2.0).delta(1.0), oracle.gaussian_profile(1, mp.mpf(10) / 4))
@@ -312,24 +310,24 @@ def test_case_25_degenerate_parameters():
 @pytest.mark.parametrize(
     ("steps", "p", "tail", "kept"), [(100, 0.01, 1e-18, 18), (50, 0.02, 1e-20, 19), (10**4, 4e-5, 1e-20, 16)]
 )
-def test_case_27_far_tails(steps, p, tail, kept):
+def test_far_tails(steps, p, tail, kept):
     rho, attained = count_law(steps, p).at(1.0).zero_concentrated(tail)
     assert rho == kept / 2
     just_above(attained, oracle.binomial_tail(kept, steps, p))
     assert oracle.binomial_tail(kept - 1, steps, p) > tail
 
 
-def test_case_28_overflow():
+def test_large_losses_do_not_overflow():
     assert count_law(5, 0.1, step_cap=10).at(1.0).renyi(64.0) == pytest.approx(15999.8172551513, rel=1e-11)
     assert count_law(16, 1.0, step_cap=10).at(1.0).delta(800.0) == pytest.approx(0.490032664811699, rel=1e-9)
 
 
 @pytest.mark.parametrize("alpha", [1 + 2.0**-52, 1 + 1e-12, 1 + 1e-8, 1.001, 2.0, 1e3])
-def test_case_29_orders_near_one(alpha):
+def test_renyi_at_orders_near_one(alpha):
     just_above(base().at(1.0).renyi(alpha), oracle.renyi_of_squares([(1, 10)], alpha, 1, 0.1), 3e-12)
 
 
-def test_case_29_values_and_refusal():
+def test_renyi_values_and_refusal():
     assert base().at(1.0).renyi(1 + 1e-8) == pytest.approx(0.500000006125, rel=1e-11)
     assert base().at(1.0).renyi(1.001) == pytest.approx(0.500612740158627, rel=1e-11)
     for alpha in (1.0, 0.5, -3.0, math.nan):
@@ -338,15 +336,15 @@ def test_case_29_values_and_refusal():
     assert base().at(1.0).renyi(math.inf) == math.inf
 
 
-def test_case_30_ends_of_the_curve():
+def test_ends_of_the_curve():
     law = base()
     assert law.at(2.0).epsilon(0.0) == math.inf
     assert law.at(2.0).epsilon(0.2) == 0
     assert law.at(2.0).delta(0.0) == pytest.approx(0.154208256192747, rel=1e-10)
     for delta, scale in itertools.product([0.0, 5e-324, 1e-300, 1e-40, 1e-6, 0.3, 1.0], [1e-9, 1e-3, 2.0, 1e9]):
-        start = time.perf_counter()
+        start = time.process_time()
         epsilon = law.at(scale).epsilon(delta)
-        assert time.perf_counter() - start < 1
+        assert time.process_time() - start < 1
         assert epsilon >= 0
         assert epsilon == math.inf or law.at(scale).delta(epsilon) <= delta
 
@@ -360,7 +358,7 @@ def test_epsilon_is_the_least(steps, p, scale, delta):
     assert epsilon == 0 or law.at(scale).delta(epsilon * (1 - 1e-9)) > delta
 
 
-def test_case_32_accountants_agree_in_order():
+def test_accountants_agree_in_order():
     law = base()
     by_renyi = delta_from_renyi(lambda a: law.at(2.0).renyi(a), 1.0)
     assert by_renyi <= 0.056804
@@ -373,7 +371,7 @@ def test_case_32_accountants_agree_in_order():
             assert exact <= attained + (1 - attained) * oracle.zcdp_delta(rho, epsilon)
 
 
-def test_case_33_calibration():
+def test_calibration():
     law = base()
     scale = least_scale(lambda s: law.at(s).delta(1.0), 1e-6)
     assert scale == pytest.approx(6.82340425501647, rel=2e-8)
