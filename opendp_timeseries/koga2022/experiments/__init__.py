@@ -21,7 +21,6 @@ from opendp_timeseries.koga2022.experiments.problems import (
     from_synth,
     gowalla_like,
     pems,
-    traffic_like,
 )
 from opendp_timeseries.koga2022.experiments.tightness import alpha_of_chain, block_scale_lower
 
@@ -42,5 +41,4 @@ __all__ = [
     "pems",
     "releases",
     "subsampled",
-    "traffic_like",
 ]

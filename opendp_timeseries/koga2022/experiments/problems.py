@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from os import PathLike
-from pathlib import Path
 
 import numpy as np
 import opendp.prelude as dp
@@ -18,9 +17,7 @@ from opendp_timeseries.koga2022.datasets import Synth, load_flow
 from opendp_timeseries.spaces import count_signal_domain
 from opendp_timeseries.transformations.assume_participation import then_assume_participation
 
-__all__ = ["Problem", "foursquare_like", "from_synth", "gowalla_like", "pems", "traffic_like"]
-
-_STEPS_PER_DAY = 288  # of five minutes
+__all__ = ["Problem", "foursquare_like", "from_synth", "gowalla_like", "pems"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -71,18 +68,15 @@ class Problem:
 
 
 def pems(path: str | PathLike[str]) -> Problem:
-    """Return the first 1,800 rows of a flow file, or :func:`traffic_like` where there is no such file.
+    """Return the first 1,800 rows of a flow file, with the paper's PeMS settings.
 
     Each row is a step, as in the traffic literature: the file that it shares leaves out weekends and holidays.
 
-    :param path: CSV file for :func:`~opendp_timeseries.koga2022.datasets.load_flow`.
+    :param path: CSV file for :func:`~opendp_timeseries.koga2022.datasets.load_flow`, such as
+        ``tests/data/pems_flow_5min_2016_janfeb.csv`` of the repository.
+    :raises OSError: if there is no such file.
     """
-    return _tenth("PeMS", load_flow(path)[:1800]) if Path(path).exists() else traffic_like()
-
-
-def traffic_like() -> Problem:
-    """Return a generated series of the paper's PeMS settings: 1,800 steps of 5 minutes, about 61 a step."""
-    return _generated("traffic-like", size=1800, individuals=10_300, period=_STEPS_PER_DAY, depth=0.9)
+    return _tenth("PeMS", load_flow(path)[:1800])
 
 
 def gowalla_like() -> Problem:
