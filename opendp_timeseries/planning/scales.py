@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
-from scipy.optimize import brentq
-
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import Influence, count_influence
@@ -14,8 +10,6 @@ from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.kernels import Kernel, gaussian_kernel, identity_kernel
 
 __all__ = ["budget", "counted", "least_scale", "smoothing_kernel"]
-
-_SAFETY = 1 + 1e-9
 
 
 def budget(epsilon: float, delta: float) -> tuple[float, float]:
@@ -40,19 +34,7 @@ def smoothing_kernel(size: int, std: float) -> Kernel:
 
 
 def least_scale(influence: Influence, kernel: Kernel, probability: float, epsilon: float, delta: float) -> float:
-    """Return the least σ that gives (ε, δ) behind a filter, rounded up by about a part in 10⁹."""
+    """Return the least σ that gives (ε, δ) behind a filter, by the exact privacy profile."""
     if kernel != identity_kernel(kernel.size):
         influence = filtered_influence(influence, kernel)
-    law = extremal_law(influence, probability, kernel.size)
-
-    def excess(log_scale: float) -> float:
-        return math.log(law.delta(epsilon, math.exp(log_scale)) / delta)
-
-    if law.delta(epsilon, 1.0) == 0:
-        return 0.0
-    low = high = 0.0
-    while excess(high) > 0:
-        high += 1.0
-    while excess(low) <= 0:
-        low -= 1.0
-    return math.exp(float(brentq(excess, low, high, xtol=1e-11))) * _SAFETY
+    return extremal_law(influence, probability, kernel.size).least_scale(epsilon, delta)

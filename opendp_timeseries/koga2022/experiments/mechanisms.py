@@ -13,7 +13,7 @@ import numpy as np
 import opendp.prelude as dp
 from numpy.typing import NDArray
 
-from opendp_timeseries.kernels import Kernel, identity_kernel
+from opendp_timeseries.kernels import Kernel
 from opendp_timeseries.koga2022.algorithm1 import then_koga2022
 from opendp_timeseries.koga2022.bounds import (
     analytic_scale,
@@ -26,8 +26,7 @@ from opendp_timeseries.koga2022.experiments.problems import Problem
 from opendp_timeseries.koga2022.fourier import invert_fourier, then_fourier_coefficients
 from opendp_timeseries.koga2022.fourier_norms import influence_l2
 from opendp_timeseries.koga2022.fourier_planning import best_frequencies
-from opendp_timeseries.measurements.subsampled_gaussian import then_subsampled_gaussian
-from opendp_timeseries.planning.scales import least_scale
+from opendp_timeseries.measurements.subsampled_gaussian import least_scale, then_subsampled_gaussian
 from opendp_timeseries.reconstruction.interpolate import interpolated
 from opendp_timeseries.reconstruction.smooth import smoothed
 from opendp_timeseries.release import Release
@@ -194,13 +193,10 @@ def every_step(problem: Problem, *, smoothed: bool = False, season: float | None
 def _release(problem: Problem, p: float, filtered: bool) -> tuple[dp.Measurement, float]:
     """Return the subsampled Gaussian with the least noise at the problem's (ε, δ), and that noise."""
     signal = problem.count()
-    kernel = problem.kernel if filtered else identity_kernel(problem.size)
-    scale = least_scale(signal.map(1), kernel, p, problem.epsilon, problem.delta)
     if filtered:
-        signal = signal >> then_circulant_filter(kernel)
-    release: dp.Measurement = signal >> then_subsampled_gaussian(
-        scale, sampling_probability=p, output_measure=dp.approximate(dp.max_divergence()), delta=problem.delta
-    )
+        signal = signal >> then_circulant_filter(problem.kernel)
+    scale = least_scale(signal, epsilon=problem.epsilon, delta=problem.delta, sampling_probability=p)
+    release: dp.Measurement = signal >> then_subsampled_gaussian(scale, sampling_probability=p, delta=problem.delta)
     return release, scale
 
 
