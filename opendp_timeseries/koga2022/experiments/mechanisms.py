@@ -27,8 +27,8 @@ from opendp_timeseries.koga2022.fourier import invert_fourier, then_fourier_coef
 from opendp_timeseries.koga2022.fourier_norms import influence_l2
 from opendp_timeseries.koga2022.fourier_planning import best_frequencies
 from opendp_timeseries.measurements.subsampled_gaussian import least_scale, then_subsampled_gaussian
-from opendp_timeseries.reconstruction.interpolate import interpolated
-from opendp_timeseries.reconstruction.smooth import smoothed
+from opendp_timeseries.reconstruction.interpolate import interpolate
+from opendp_timeseries.reconstruction.smooth import smooth
 from opendp_timeseries.release import Release
 from opendp_timeseries.transformations.circulant_filter import then_circulant_filter
 
@@ -200,15 +200,12 @@ def _release(problem: Problem, p: float, filtered: bool) -> tuple[dp.Measurement
     return release, scale
 
 
-# Functions of a release alone: post-processing.
-
-
 def _interpolated(release: Release) -> NDArray[np.float64]:
-    return interpolated(release)
+    return interpolate(release).values
 
 
 def _smoothed(season: float | None = None) -> Callable[[Release], NDArray[np.float64]]:
-    return lambda release: smoothed(release, season=season).values
+    return lambda release: smooth(release, season=season).values
 
 
 def _filtered(kernel: Kernel) -> Callable[[Release], NDArray[np.float64]]:
