@@ -18,7 +18,7 @@ __all__ = ["CapTable", "NoiseByCap", "noise_by_cap"]
 
 
 class NoiseByCap(NamedTuple):
-    """A row of :func:`noise_by_cap`.
+    """A row of :func:`~opendp_timeseries.noise_by_cap`.
 
     :param participation_cap: ``I``.
     :param scale: standard deviation σ of the noise.
@@ -32,7 +32,7 @@ class NoiseByCap(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class CapTable:
-    """The noise that each participation cap needs: see :func:`noise_by_cap`. It prints as a table.
+    """The noise that each participation cap needs: see :func:`~opendp_timeseries.noise_by_cap`. It prints as a table.
 
     :param rows: one for each cap.
     :param title: the setting in words.
@@ -89,7 +89,7 @@ def noise_by_cap(
     :param step_cap: ``M``, events per individual and step.
     :param individuals: how many the guarantee is for.
     :param replaced: True if adjacent logs replace individuals, rather than add or remove them.
-    :return: a :class:`CapTable`; print it.
+    :return: a :class:`~opendp_timeseries.planning.CapTable`; print it.
     :raises ValueError: for a parameter out of range.
 
     >>> noise_by_cap(TimeGrid(size=1000), [10, 50], epsilon=1.0, delta=1e-6, sampling_probability=0.1)

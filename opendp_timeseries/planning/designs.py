@@ -82,7 +82,9 @@ class Setting:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan:
-    """Designs for one budget, with the errors to expect: see :func:`plan`. It prints as a table with advice.
+    """Designs for one budget, with the errors to expect: see :func:`~opendp_timeseries.plan`.
+
+    It prints as a table with advice.
 
     :param setting: what they have in common.
     :param designs: filters, sampling probabilities and the noise that each needs.
@@ -96,7 +98,8 @@ class Plan:
     def beside(self, *others: Design) -> Plan:
         """Return the plan with further mechanisms beside it, to print and draw; advice is not drawn from them.
 
-        :param others: for the same setting, such as :func:`opendp_timeseries.koga2022.fourier_design` makes.
+        :param others: for the same setting, such as that of
+            :func:`~opendp_timeseries.koga2022.fourier_planning.fourier_design`.
         """
         return replace(self, others=self.others + others)
 
@@ -204,7 +207,7 @@ def plan(
     :param sampling_probabilities: to compare; if left out, those of 0.05, 0.1, 0.2, 0.5 and 1 that keep enough.
     :param stds: widths of Gaussian filters to compare, in steps, 0 for none.
     :param replaced: True if adjacent logs replace individuals, rather than add or remove them.
-    :return: a :class:`Plan`; print it.
+    :return: a :class:`~opendp_timeseries.planning.Plan`; print it.
     :raises TypeError: if the grid is not a :class:`~opendp_timeseries.TimeGrid`.
     :raises ValueError: for a parameter out of range, a probability that keeps fewer than 8 steps on average, or
         not exactly one description of the signal.

@@ -26,7 +26,7 @@ def alpha_of_chain(
     """Return, for each δ′, the ``α`` with which this library's chain bounds the sensitivity by ``α√I``.
 
     Off an event of probability δ′ the chain is ``ρ``-zero-concentrated private with ``ρ = α²I/(2σ²)``, from which
-    ``α`` is read: the same statement as the paper's Theorem 4, for one pair of neighbours.
+    ``α`` is read: the same statement as the paper's Theorem 4, for one pair of adjacent logs.
 
     :param kernel: the filter.
     :param participation_cap: ``I``.
