@@ -17,12 +17,6 @@ from opendp_timeseries.kernels import (
     identity_kernel,
     kernel_from_taps,
 )
-from opendp_timeseries.koga2022.fourier import (
-    fourier_series,
-    invert_fourier,
-    make_fourier_coefficients,
-    then_fourier_coefficients,
-)
 from opendp_timeseries.measurements.conversions import (
     make_renyiDP_to_approxDP,
     make_zCDP_to_renyiDP,
@@ -83,10 +77,6 @@ __all__ = [  # in the order of the pipeline
     "identity_kernel",
     "make_circulant_filter",
     "then_circulant_filter",
-    "make_fourier_coefficients",
-    "then_fourier_coefficients",
-    "invert_fourier",
-    "fourier_series",
     "make_repeat",
     "then_repeat",
     "make_subsampled_gaussian",
@@ -115,7 +105,6 @@ _register(
     make_participation_histogram,
     make_assume_participation,
     make_circulant_filter,
-    make_fourier_coefficients,
     make_repeat,
     make_subsampled_gaussian,
 )

@@ -206,3 +206,13 @@ def test_three_people_together() -> None:
     (stated,) = sentence("docs/start-here.md", r"for three people together, ε is ([\d.]+) here")
     noise = brentq(lambda noise: exact_epsilon(672, 20, 0.2, noise, 1e-6, std=2) - 1.0, 5.0, 20.0, xtol=1e-6)
     assert exact_epsilon(672, 20, 0.2, noise, 1e-6, people=3, std=2) == pytest.approx(stated, abs=0.05)
+
+
+def test_where_the_papers_maxima_exceed_its_cap() -> None:
+    rows = table("reproduction.md", "venue | Gowalla")
+    assert [int(row[0]) for row in rows] == list(range(1, 16))
+    page = " ".join((DOCS / "reproduction.md").read_text(encoding="utf-8").split())
+    for column, name, size in ((1, "Gowalla", 725), (2, "Foursquare", 2126)):
+        over = [int(row[0]) for row in rows if row[column] > math.ceil(size / 10)]
+        *most, last = (str(venue) for venue in over)
+        assert f"{name} at venues {', '.join(most)} and {last}" in page

@@ -21,7 +21,7 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.koga2022.algorithm1 import then_koga2022
+from opendp_timeseries.koga2022 import then_fourier_coefficients, then_koga2022
 from tests.oracles import fourier, maps
 
 SEED = 20221128
@@ -442,7 +442,7 @@ def fourier_findings(rng):
     # The dyadic basis is off by up to 2^-31 in every entry.
     most = l2 * (1 + mp.mpf(1e-9) * size) if exact else None
     for name, norm, metric, ceiling in (("l2", l2, FLOATS, most), ("l1", l1, dp.l1_distance(T=float), None)):
-        space = chain.signal >> ts.then_fourier_coefficients(frequencies, output_metric=metric)
+        space = chain.signal >> then_fourier_coefficients(frequencies, output_metric=metric)
         yield Finding(f"Fourier: {name}", space.map(chain.individuals), norm, ceiling)
 
 

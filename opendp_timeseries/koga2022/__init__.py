@@ -1,1 +1,28 @@
-"""The paper, whole: its bounds, Algorithm 1, baselines, datasets and experiments. Nothing outside imports it."""
+"""The paper, whole: Koga, Meehan & Chaudhuri (2022), "Privacy Amplification by Subsampling in Time Domain".
+
+Its bounds, its Algorithm 1, the Fourier baseline, its datasets and its experiments, for comparison; nothing outside
+imports this package. Importing it makes its constructors available to OpenDP's ``Context.query()``.
+"""
+
+from opendp_timeseries._opendp import register as _register
+from opendp_timeseries.koga2022.algorithm1 import make_koga2022, then_koga2022
+from opendp_timeseries.koga2022.fourier import (
+    fourier_series,
+    invert_fourier,
+    make_fourier_coefficients,
+    then_fourier_coefficients,
+)
+from opendp_timeseries.koga2022.fourier_planning import best_frequencies, fourier_design
+
+__all__ = [
+    "best_frequencies",
+    "fourier_design",
+    "fourier_series",
+    "invert_fourier",
+    "make_fourier_coefficients",
+    "make_koga2022",
+    "then_fourier_coefficients",
+    "then_koga2022",
+]
+
+_register(make_fourier_coefficients, make_koga2022)

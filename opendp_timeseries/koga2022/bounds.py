@@ -187,7 +187,7 @@ def theorem4_sharper(alpha: float, sampling_probability: float, filter: FilterCo
 def fixed_pair(alpha: float, participation_cap: int, sampling_probability: float, filter: FilterConstants) -> float:
     """Chernoff's bound for one fixed individual: ``δ′ = (e^{x−1}/x^x)^{p·max(‖A‖²I/‖h‖₁², ‖A‖²/L)}``.
 
-    Privacy compares one pair of neighbours at a time, so no maximum over all individuals is needed, and
+    Privacy compares one pair of adjacent data sets at a time, so no maximum over all individuals is needed, and
     with it goes the dimension factor. The sampled energy is ``Σ δ_t w_t`` with ``Σ w_t ≤ ‖A‖²I`` and
     ``w_t ≤ min(‖h‖₁², LI)``, as an entry of ``A·d`` is at most ``‖h‖₁`` and, by Cauchy–Schwarz, ``√(LI)``.
     Never above :func:`theorem4`.
@@ -257,7 +257,7 @@ def least_alpha(
 class SensitivityBound:
     """What a high-probability theorem says: off an event of small probability the sensitivity is small.
 
-    The event depends on the sampled steps alone, which are the same on both sides of a pair of neighbours.
+    The event depends on the sampled steps alone, which are the same for both of two adjacent data sets.
 
     :param usual: squared ℓ2 sensitivity off the event: ``I′``, or ``α²I``.
     :param worst: squared ℓ2 sensitivity in any case: ``I``.

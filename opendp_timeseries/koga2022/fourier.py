@@ -36,17 +36,11 @@ from opendp_timeseries.koga2022.fourier_norms import (
 from opendp_timeseries.spaces import influence_space
 
 __all__ = [
-    "ADVISED_FREQUENCIES",
-    "best_frequencies",
     "fourier_series",
     "invert_fourier",
     "make_fourier_coefficients",
     "then_fourier_coefficients",
 ]
-
-#: A usual ``k`` in comparisons with the method of Rastogi & Nath. Koga et al. (2022) take the best that was
-#: reported for it and do not print the number; :func:`best_frequencies` finds one for a kind of series.
-ADVISED_FREQUENCIES: Final = 20
 
 #: Signals are clamped to ±2^20, and taken apart into digits to base 2^20, so that every sum below is exact.
 _DIGIT_BITS: Final = 20
@@ -77,8 +71,8 @@ def make_fourier_coefficients(
     :param input_domain: counts or a filtered signal, ``T`` steps.
     :param input_metric: ``influence_distance()``, ``dp.l1_distance(T=…)`` or ``dp.l2_distance(T=…)``;
         a filtered signal needs the influence metric, which knows its grid.
-    :param frequencies: ``k``, public, with ``2k − 1 ≤ T``: :data:`ADVISED_FREQUENCIES`, or the best for a
-        public series that resembles the private one, :func:`best_frequencies`.
+    :param frequencies: ``k``, public, with ``2k − 1 ≤ T``: :data:`~.fourier_planning.ADVISED_FREQUENCIES`, or the
+        best for a public series that resembles the private one, :func:`~.fourier_planning.best_frequencies`.
     :param output_metric: ``dp.l2_distance(T=float)`` (default) for ``dp.m.then_gaussian``, or
         ``dp.l1_distance(T=float)`` for ``dp.m.then_laplace``.
     :raises TypeError: for a wrong domain, metric or type of number.
@@ -98,7 +92,7 @@ def make_fourier_coefficients(
         frequencies,
         minimum=1,
         maximum=(space.size + 1) // 2,
-        remedy="a public choice; see ADVISED_FREQUENCIES and best_frequencies",
+        remedy="a public choice; see best_frequencies",
     )
     resolution = _resolution(input_domain, input_metric, space.atom)
     output = dp.l2_distance(T="f64") if output_metric is None else output_metric
@@ -272,29 +266,3 @@ def invert_fourier(size: int) -> dp.Function:
     size = check.integer("size", size, minimum=1)
     function: Callable[[Any], NDArray[np.float64]] = lambda values: fourier_series(values, size)  # noqa: E731
     return new_function(function, TO="ExtrinsicObject")
-
-
-def best_frequencies(proxy: NDArray[np.float64], noise: Callable[[int], float]) -> int:
-    """Return the number of frequencies with the least expected squared error for a **public** series.
-
-    The error of ``k`` frequencies is the energy of those left out, plus the variance of the noise on the
-    ``2k − 1`` kept. Chosen on the private series itself, ``k`` would reveal something of it, uncharged.
-
-    :param proxy: a public series that resembles the private one: an earlier year, a simulation.
-    :param noise: standard deviation of the noise on each coefficient as a function of ``k``; for OpenDP's
-        Laplace noise that is ``√2`` times its scale.
-    :return: ``k``; the smallest on a tie.
-
-    >>> t = np.arange(100)
-    >>> best_frequencies(50 + 9 * np.sin(2 * np.pi * 3 * t / 100), lambda k: 2.0)
-    4
-    """
-    values = np.asarray(proxy, dtype=np.float64)
-    if values.ndim != 1 or len(values) == 0 or not np.all(np.isfinite(values)):
-        raise ValueError("proxy must be one row of finite numbers, a public series")
-    energy = np.abs(np.fft.rfft(values)) ** 2 / len(values)
-    energy[1:] *= 2.0
-    most = (len(values) + 1) // 2
-    left_out = float(np.sum(values**2)) - np.cumsum(energy[:most])
-    errors = [left_out[k - 1] + (2 * k - 1) * noise(k) ** 2 for k in range(1, most + 1)]
-    return int(np.argmin(errors)) + 1

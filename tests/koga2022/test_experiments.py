@@ -42,21 +42,21 @@ SETTINGS = [(1800, 180, 52.944, 83.524), (725, 73, 38.377, None), (2126, 213, 56
 def test_noise_levels(size, cap, paper, paper_filtered):
     flat = problem(size, cap)
     classical = math.sqrt(cap * 2 * math.log(1.25 / DELTA)) / EPSILON
-    assert ex.gaussian(flat).noise_sd == pytest.approx(classical, rel=1e-12)
-    assert ex.gaussian(flat, exact=True).noise_sd == pytest.approx(exact_scale(np.ones(1), np.array([cap])), rel=1e-9)
-    assert ex.koga2022(flat, filtered=False).noise_sd == pytest.approx(paper, rel=2e-5)
+    assert ex.gaussian(flat).scale == pytest.approx(classical, rel=1e-12)
+    assert ex.gaussian(flat, exact=True).scale == pytest.approx(exact_scale(np.ones(1), np.array([cap])), rel=1e-9)
+    assert ex.algorithm1(flat, filtered=False).scale == pytest.approx(paper, rel=2e-5)
     kept = np.arange(1, cap + 1)
     exact = exact_scale(binom.pmf(kept, cap, 0.1), kept)
-    assert exact <= ex.subsampled(flat, filtered=False).noise_sd * (1 + 1e-10) <= exact * (1 + 1e-7)
+    assert exact <= ex.subsampled(flat, filtered=False).scale * (1 + 1e-10) <= exact * (1 + 1e-7)
     if paper_filtered:
-        assert ex.koga2022(flat, filtered=True).noise_sd == pytest.approx(paper_filtered, rel=2e-5)
-        assert ex.subsampled(flat, filtered=True).noise_sd == pytest.approx(25.26, abs=0.03)
+        assert ex.algorithm1(flat, filtered=True).scale == pytest.approx(paper_filtered, rel=2e-5)
+        assert ex.subsampled(flat, filtered=True).scale == pytest.approx(25.26, abs=0.03)
 
 
 def test_every_mechanism_makes_the_same_promise():
     flat = problem(300, 30)
     for filtered in (False, True):
-        epsilon, delta = ex.koga2022(flat, filtered=filtered).measurement.map(1)
+        epsilon, delta = ex.algorithm1(flat, filtered=filtered).measurement.map(1)
         assert epsilon == pytest.approx(EPSILON, rel=1e-5)
         assert delta == DELTA
         epsilon, delta = ex.subsampled(flat, filtered=filtered).measurement.map(1)
@@ -75,9 +75,9 @@ def test_every_mechanism_makes_the_same_promise():
 
 def test_exact_fourier_counts_what_few_steps_can_move():
     # One step in 100 moves the mean's coefficient by 1/10.
-    mean_alone = ex.fourier(problem(100, 1), 1, exact=True).noise_sd
+    mean_alone = ex.fourier(problem(100, 1), 1, exact=True).scale
     assert mean_alone == pytest.approx(exact_scale(np.ones(1), np.array([0.01])), rel=1e-6)
-    assert ex.fourier(problem(100, 1), 1).noise_sd == pytest.approx(10 * 0.1 * 8.6873, rel=1e-3)
+    assert ex.fourier(problem(100, 1), 1).scale == pytest.approx(10 * 0.1 * 8.6873, rel=1e-3)
 
 
 def test_best_k_knows_the_observation_noise():
@@ -93,7 +93,7 @@ def test_releases_and_their_errors():
     flat = problem(400, 20)
     mechanisms = [
         ex.gaussian(flat), ex.fourier(flat, 5), ex.fourier(flat, 5, exact=True), ex.fourier_laplace(flat, 5),
-        *(make(flat, filtered=f) for make in (ex.koga2022, ex.subsampled) for f in (False, True)),
+        *(make(flat, filtered=f) for make in (ex.algorithm1, ex.subsampled) for f in (False, True)),
     ]  # fmt: skip
     for mechanism in mechanisms:
         released = ex.releases(mechanism, flat, 2)
@@ -102,8 +102,8 @@ def test_releases_and_their_errors():
         assert not np.array_equal(*released)
     # Of 4,000 draws: within 5 standard errors of σ√(2/π), a false alarm in two million.
     errors = ex.mean_absolute_errors(ex.releases(mechanisms[0], flat, 10), flat.truth)
-    expected = mechanisms[0].noise_sd * math.sqrt(2 / math.pi)
-    assert abs(errors.mean() - expected) < 5 * mechanisms[0].noise_sd * math.sqrt((1 - 2 / math.pi) / 4000)
+    expected = mechanisms[0].scale * math.sqrt(2 / math.pi)
+    assert abs(errors.mean() - expected) < 5 * mechanisms[0].scale * math.sqrt((1 - 2 / math.pi) / 4000)
     assert ex.mean_absolute_errors([[1, 2], [4, 0]], np.array([1.0, 4.0])).tolist() == [1.0, 3.5]
     with pytest.raises(ValueError, match="runs"):
         ex.releases(mechanisms[0], flat, 0)
@@ -111,13 +111,14 @@ def test_releases_and_their_errors():
 
 def test_generated_series_have_the_papers_settings():
     for make, size, cap, mean in (
-        (ex.traffic_like, 1800, 180, 61), (ex.gowalla_like, 725, 73, 7), (ex.foursquare_like, 2126, 213, 14)
+        (ex.gowalla_like, 725, 73, 7), (ex.foursquare_like, 2126, 213, 14)
     ):  # fmt: skip
         series = make()
         assert (series.size, series.participation_cap, series.signal.min() >= 0) == (size, cap, True)
         assert series.truth.mean() == pytest.approx(mean, rel=0.06)
         assert np.array_equal(series.signal, make().signal)
-    assert ex.pems("no such file.csv").name == "traffic-like"
+    with pytest.raises(FileNotFoundError):
+        ex.pems("no such file.csv")
     heavier = ex.gowalla_like().scaled(2.4)
     assert heavier.signal.dtype == np.int64
     assert np.abs(heavier.truth - 2.4 * ex.gowalla_like().truth).max() <= 0.5
@@ -125,7 +126,7 @@ def test_generated_series_have_the_papers_settings():
 
 def test_synthetic_series_keep_their_settings():
     series = ex.from_synth(synth(1 / 16, noisy=True, rng=np.random.default_rng(0)))
-    assert (series.size, series.participation_cap, series.kernel_std) == (625, 100, 5.0)
+    assert (series.size, series.participation_cap, series.std) == (625, 100, 5.0)
     assert series.sampling_probability == pytest.approx(0.2)
     assert np.abs(series.signal - series.truth).mean() == pytest.approx(100 * math.sqrt(2 / math.pi), rel=0.2)
 
@@ -136,8 +137,8 @@ def test_what_the_paper_and_we_err_by_on_the_pems_file():
     assert (series.size, series.signal.sum()) == (1800, 110_050)
     for mechanism, mean, sd in (
         (ex.gaussian(series), 93.0, 1.7),
-        (ex.koga2022(series, filtered=False), 36.4, 2.5),
-        (ex.koga2022(series, filtered=True), 55.7, 3.9),
+        (ex.algorithm1(series, filtered=False), 36.4, 2.5),
+        (ex.algorithm1(series, filtered=True), 55.7, 3.9),
         (ex.subsampled(series, filtered=False), 20.2, 1.3),
         (ex.subsampled(series, filtered=True), 19.8, 1.2),
         (ex.fourier(series, 20), 18.7, 1.2),
@@ -180,7 +181,7 @@ def test_lower_bound_against_every_sample(p):
 def test_lower_bound_is_close_below_the_block_and_our_noise(std, cap, p):
     lower = ex.block_scale_lower(ts.gaussian_kernel(1800, std), cap, p, EPSILON, DELTA)
     assert 1.0 <= block_scale(block_squares(gaussian_taps(1800, std), cap), p, EPSILON, DELTA) / lower <= 1.001
-    ours = ex.subsampled(problem(1800, cap, kernel_std=std, sampling_probability=p), filtered=True).noise_sd
+    ours = ex.subsampled(problem(1800, cap, std=std, sampling_probability=p), filtered=True).scale
     assert 1.0 <= ours / lower <= 1.005
 
 
@@ -205,3 +206,23 @@ def test_a_problem_counts_under_its_assumption():
     assert (influence.l0, influence.linf) == (5, 1)
     assert problem(50, 5).count(dp.l2_distance(T=float)).map(1) == pytest.approx(math.sqrt(5), rel=1e-12)
     assert problem(50, 5).kernel == ts.gaussian_kernel(50, 10.0)
+
+
+def test_every_step_is_filtered_and_smoothed_after_the_noise():
+    """Without noise the filter is the paper's; with it, means of 10 runs on the PeMS file."""
+    flat = problem(300, 30)
+    for smoothed in (False, True):
+        mechanism = ex.every_step(flat, smoothed=smoothed)
+        epsilon, delta = mechanism.measurement.map(1)
+        assert 0.999999 * EPSILON <= epsilon <= EPSILON
+        assert delta == DELTA
+        assert mechanism.scale == pytest.approx(ex.gaussian(flat, exact=True).scale, rel=1e-8)
+        assert mechanism.numbers == 300
+    series = ex.pems(PEMS_FILE)
+    for mechanism, mean, sd in (
+        (ex.every_step(series), 14.0, 0.9),
+        (ex.every_step(series, smoothed=True), 13.6, 0.9),
+        (ex.subsampled(series, filtered=False, smoothed=True), 17.0, 1.2),
+    ):
+        errors = ex.mean_absolute_errors(ex.releases(mechanism, series, 10), series.truth)
+        assert abs(errors.mean() - mean) < 7 * sd / math.sqrt(10)

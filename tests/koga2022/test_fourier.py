@@ -22,14 +22,13 @@ from opendp_timeseries._opendp import register, signal_domain
 from opendp_timeseries.accounting.influence import Influence, count_influence
 from opendp_timeseries.koga2022 import fourier
 from opendp_timeseries.koga2022.fourier import (
-    ADVISED_FREQUENCIES,
-    best_frequencies,
     fourier_series,
     invert_fourier,
     make_fourier_coefficients,
     then_fourier_coefficients,
 )
 from opendp_timeseries.koga2022.fourier_norms import influence_l2
+from opendp_timeseries.koga2022.fourier_planning import ADVISED_FREQUENCIES, best_frequencies
 from tests.oracles import fourier as oracle
 
 dp.enable_features("contrib", "honest-but-curious")

@@ -26,7 +26,7 @@ class Synth:
     :param noiseless: float64 values ``a sin(ωt) + b + ct``, against which the paper measures errors.
     :param participation_cap: ``I``, 100 at every frequency (``docs/participation-and-frequency.md``).
     :param sampling_probability: ``p = 0.1 (1 − log f / 4)``.
-    :param kernel_std: standard deviation of the Gaussian kernel in steps, ``10 / (1 − log f / 4)``.
+    :param std: standard deviation of the Gaussian kernel in steps, ``10 / (1 − log f / 4)``.
     """
 
     frequency: float
@@ -34,7 +34,7 @@ class Synth:
     noiseless: NDArray[np.float64]
     participation_cap: int
     sampling_probability: float
-    kernel_std: float
+    std: float
 
     @property
     def size(self) -> int:
@@ -98,5 +98,5 @@ def synth(
         noiseless=noiseless,
         participation_cap=_PARTICIPATION_CAP,
         sampling_probability=probability,
-        kernel_std=10.0 / factor,
+        std=10.0 / factor,
     )

@@ -37,7 +37,7 @@ def test_settings_of_each_frequency(base: float, quarter: float) -> None:
     for halvings, frequency in enumerate(FREQUENCIES):
         series = synth(frequency, logarithm_base=base)
         assert series.sampling_probability == pytest.approx(0.1 * (1 + halvings * quarter), rel=1e-9)
-        assert series.kernel_std == pytest.approx(10 / (1 + halvings * quarter), rel=1e-9)
+        assert series.std == pytest.approx(10 / (1 + halvings * quarter), rel=1e-9)
 
 
 def test_observation_noise() -> None:

@@ -1,0 +1,153 @@
+"""The error to expect of a reconstruction: mean squares from covariances, with no data and no simulation.
+
+Noise scales come from the exact accounting. What a linear reconstruction adds depends on the second moments of the
+signal alone. So the error of linear interpolation is exact, on average over kept sets that are drawn with a fixed
+public seed; and so is that of the best linear smoother, but for the ends of long series.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+from opendp_timeseries.kernels import Kernel
+from opendp_timeseries.planning.signal import Signal, copies
+
+__all__ = [
+    "ExpectedError",
+    "Moments",
+    "expected_error",
+    "interpolation_squares",
+    "smoothing_square",
+    "smoothing_square_of_every_step",
+]
+
+#: Kept sets are drawn with this public seed, so that a plan is reproducible.
+_SEED: Final = 20220323
+_DRAWS: Final = 8
+#: The error of optimal smoothing is worked out on a stretch with about so many kept steps, at so many of its steps.
+_KEPT_IN_STRETCH: Final = 1000
+_STEPS_IN_STRETCH: Final = 512
+
+
+class ExpectedError(NamedTuple):
+    """Root mean squares per step, in the signal's unit.
+
+    :param noise: what the noise contributes to the error of the interpolated series.
+    :param bias: what the filter removes and what the signal does between kept steps contribute to it.
+    :param smoothed: error of the best linear smoother that knows the covariance of the signal.
+    """
+
+    noise: float
+    bias: float
+    smoothed: float
+
+
+class Moments(NamedTuple):
+    """Covariances of the signal and of the filtered signal, of which the kept steps are samples.
+
+    The filter has gain 1, and the weights of interpolation sum to 1: so the level matters to smoothing alone.
+
+    :param signal: variance of the signal.
+    :param cross: covariances of signal and filtered signal, at the lags 0 … T−1.
+    :param filtered: covariances of the filtered signal.
+    :param level: mean square of the level.
+    """
+
+    signal: float
+    cross: NDArray[np.float64]
+    filtered: NDArray[np.float64]
+    level: float
+
+    @classmethod
+    def of(cls, signal: Signal, kernel: Kernel) -> Moments:
+        """Return the moments behind a filter."""
+        gain = np.fft.rfft(kernel.taps).real
+        return cls(
+            signal=float(signal.covariance[0]),
+            cross=np.fft.irfft(signal.spectrum() * gain, n=signal.size),
+            filtered=np.fft.irfft(signal.spectrum() * gain**2, n=signal.size),
+            level=signal.level,
+        )
+
+    def missed(self, before: NDArray[np.int64], after: NDArray[np.int64], weight: NDArray[np.float64]) -> float:
+        """Return the mean square of signal − ((1−w)·filtered[before] + w·filtered[after]) over all steps."""
+        every = np.arange(len(before))
+        near, far = 1 - weight, weight
+        square = (
+            self.signal
+            - 2 * near * self.cross[every - before]
+            - 2 * far * self.cross[after - every]
+            + (near**2 + far**2) * self.filtered[0]
+            + 2 * near * far * self.filtered[after - before]
+        )
+        return float(np.mean(square))
+
+
+def expected_error(signal: Signal, kernel: Kernel, probability: float, scale: float) -> ExpectedError:
+    """Return the error to expect of a filtered and subsampled release.
+
+    :param signal: what is assumed of the signal.
+    :param kernel: the filter; :func:`~opendp_timeseries.identity_kernel` for none.
+    :param probability: ``p`` in (0, 1], with which each step is kept.
+    :param scale: standard deviation σ of the noise.
+    """
+    moments = Moments.of(signal, kernel)
+    if probability == 1:
+        every = np.arange(signal.size)
+        bias, noise = moments.missed(every, every, np.zeros(signal.size)), 1.0
+        smoothed = smoothing_square_of_every_step(signal, kernel, scale)
+    else:
+        rng = np.random.default_rng(_SEED)
+        draws = [_kept(rng, signal.size, probability) for _ in range(_DRAWS)]
+        squares = [interpolation_squares(moments, kept) for kept in draws]
+        bias, noise = (float(np.mean(part)) for part in zip(*squares, strict=True))
+        fewer = max(2, round(1500 / (probability * signal.size)))  # large samples vary little, and cost much
+        smoothed = float(np.mean([smoothing_square(moments, kept, probability, scale) for kept in draws[:fewer]]))
+    return ExpectedError(
+        noise=scale * math.sqrt(noise),
+        bias=math.sqrt(bias if bias > 1e-12 * moments.signal else 0.0),  # what is left then is rounding
+        smoothed=math.sqrt(max(smoothed, 0.0)),
+    )
+
+
+def _kept(rng: np.random.Generator, size: int, p: float) -> NDArray[np.int64]:
+    """Draw kept steps, never none (which has probability 0.0003 where 8 are kept on average)."""
+    kept = np.flatnonzero(rng.random(size) < p)
+    return kept if len(kept) else np.array([size // 2])
+
+
+def interpolation_squares(moments: Moments, kept: NDArray[np.int64]) -> tuple[float, float]:
+    """Return mean squares of linear interpolation: of what it misses, and of noise of variance 1."""
+    every = np.arange(len(moments.cross))
+    after = kept[np.minimum(np.searchsorted(kept, every), len(kept) - 1)]
+    before = kept[np.maximum(np.searchsorted(kept, every, side="right") - 1, 0)]
+    apart = after - before
+    weight = np.where(apart > 0, (every - before) / np.maximum(apart, 1), 0.0)
+    noise = np.where(apart > 0, (1 - weight) ** 2 + weight**2, 1.0)
+    return moments.missed(before, after, weight), float(np.mean(noise))
+
+
+def smoothing_square_of_every_step(signal: Signal, kernel: Kernel, scale: float) -> float:
+    """Return the mean squared error of the Wiener filter, on the cycle."""
+    power, gain = signal.spectrum_with_level(), np.fft.rfft(kernel.taps).real
+    with np.errstate(invalid="ignore"):
+        left = np.where(power > 0, power * scale**2 / (power * gain**2 + scale**2), 0.0)
+    return float(np.sum(left * copies(signal.size))) / signal.size
+
+
+def smoothing_square(moments: Moments, kept: NDArray[np.int64], probability: float, scale: float) -> float:
+    """Return the mean squared error of the best linear smoother of kept steps, in the middle of a stretch."""
+    size = len(moments.cross)
+    length = min(size, math.ceil(_KEPT_IN_STRETCH / probability))
+    kept = kept[kept < length] if kept[0] < length else kept[:1]
+    ends = (0, length - 1) if length == size else (length // 4, 3 * length // 4)  # a whole cycle has no ends
+    asked = np.unique(np.linspace(*ends, _STEPS_IN_STRETCH).astype(np.int64))
+    known = moments.level + moments.filtered[kept[:, None] - kept] + scale**2 * np.eye(len(kept))
+    with_signal = moments.level + moments.cross[kept[:, None] - asked]
+    explained = np.sum(with_signal * cho_solve(cho_factor(known), with_signal), axis=0)
+    return moments.level + moments.signal - float(np.mean(explained))

@@ -1,0 +1,40 @@
+"""The least noise of a design within a budget, by the exact privacy profile. No data."""
+
+from __future__ import annotations
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting.filtering import filtered_influence
+from opendp_timeseries.accounting.influence import Influence, count_influence
+from opendp_timeseries.accounting.subsampled import extremal_law
+from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.kernels import Kernel, gaussian_kernel, identity_kernel
+
+__all__ = ["budget", "counted", "least_scale", "smoothing_kernel"]
+
+
+def budget(epsilon: float, delta: float) -> tuple[float, float]:
+    """Check a budget."""
+    return check.real("epsilon", epsilon, above=0.0), check.real("delta", delta, above=0.0, below=1.0)
+
+
+def counted(grid: TimeGrid, participation_cap: int, step_cap: int, individuals: int, replaced: bool) -> Influence:
+    """Return how far the count moves between neighbouring logs."""
+    return count_influence(
+        check.integer("individuals", individuals, minimum=1),
+        participation_cap=check.integer("participation_cap", participation_cap, minimum=1),
+        step_cap=check.integer("step_cap", step_cap, minimum=1),
+        size=grid.size,
+        replaced=bool(replaced),
+    )
+
+
+def smoothing_kernel(size: int, std: float) -> Kernel:
+    """Return the Gaussian filter of this width in steps; the identity for 0."""
+    return gaussian_kernel(size, std) if std > 0 else identity_kernel(size)
+
+
+def least_scale(influence: Influence, kernel: Kernel, probability: float, epsilon: float, delta: float) -> float:
+    """Return the least σ that gives (ε, δ) behind a filter, by the exact privacy profile."""
+    if kernel != identity_kernel(kernel.size):
+        influence = filtered_influence(influence, kernel)
+    return extremal_law(influence, probability, kernel.size).least_scale(epsilon, delta)
