@@ -8,6 +8,7 @@ available to OpenDP's ``Context.query()``.
 from opendp_timeseries._opendp import register as _register
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.context import compositor, split_budget
+from opendp_timeseries.counting.check import LogCheck, check_log
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.kernels import (
     Kernel,
@@ -48,8 +49,8 @@ from opendp_timeseries.transformations.participation_count import (
     then_participation_count,
 )
 from opendp_timeseries.transformations.participation_histogram import (
+    fraction_above,
     make_participation_histogram,
-    share_above,
     then_participation_histogram,
 )
 from opendp_timeseries.transformations.repeat import make_repeat, then_repeat
@@ -60,13 +61,15 @@ __all__ = [  # in the order of the pipeline
     "TimeGrid",
     "event_log_domain",
     "count_signal_domain",
+    "check_log",
+    "LogCheck",
     "influence_distance",
     "Influence",
     "make_participation_count",
     "then_participation_count",
     "make_participation_histogram",
     "then_participation_histogram",
-    "share_above",
+    "fraction_above",
     "make_assume_participation",
     "then_assume_participation",
     "Kernel",

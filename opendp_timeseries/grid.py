@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from opendp_timeseries._validate import REQUIRED, integer, required
 
-__all__ = ["StepRule", "TimeGrid"]
+__all__ = ["StepRule", "TimeGrid", "whole_ticks"]
 
 # Every unit of datetime64 that has a fixed length, in attoseconds (the finest of them), coarsest first.
 _SECOND: Final = 10**18
@@ -133,6 +133,11 @@ class TimeGrid:
         """Whether the time column holds step numbers rather than instants."""
         return self.start is None
 
+    @property
+    def unit(self) -> str:
+        """The coarsest unit of ``datetime64``, seconds or finer, that counts the edges of steps in whole ticks."""
+        return _common_unit(self._origin, self._width)
+
     def check_times(self, dtype: np.dtype[Any], *, aware: bool = False) -> None:
         """Refuse times that this grid cannot place exactly, by their type alone, which is public.
 
@@ -158,10 +163,9 @@ class TimeGrid:
                 "for instance zone='UTC'"
             )
         if not self._holds(*np.datetime_data(dtype)):
-            unit = _common_unit(self._origin, self._width)
             raise TypeError(
                 f"times of type {dtype} cannot be placed exactly on {self!r}; "
-                f"convert them to datetime64[{unit}], with astype"
+                f"convert them to datetime64[{self.unit}], with astype"
             )
 
     def steps(self, times: NDArray[Any], *, aware: bool = False) -> NDArray[np.int64]:
@@ -210,9 +214,8 @@ class TimeGrid:
         steps = np.arange(self.size, dtype=np.int64)
         if self.is_integer:
             return steps
-        unit = _common_unit(self._origin, self._width)
-        length = _UNITS[unit]
-        return (self._origin // length + steps * (self._width // length)).view(f"datetime64[{unit}]")
+        length = _UNITS[self.unit]
+        return (self._origin // length + steps * (self._width // length)).view(f"datetime64[{self.unit}]")
 
     def describe(self) -> str:
         """Say the grid in words.
@@ -242,10 +245,9 @@ class TimeGrid:
                 f"size ({self.size}) steps of {self.step} from start ({self.start!r}) must stay within the "
                 "years 1 to 9999"
             )
-        unit = _common_unit(self._origin, self._width)
-        if not self._holds(unit, 1):
+        if not self._holds(self.unit, 1):
             raise ValueError(
-                f"step ({self.step!r}) is too fine: datetime64[{unit}] cannot hold the grid; "
+                f"step ({self.step!r}) is too fine: datetime64[{self.unit}] cannot hold the grid; "
                 "take a coarser step or start"
             )
 
@@ -288,6 +290,18 @@ class TimeGrid:
         changes, offsets = self.clock_changes()
         offset = offsets[np.searchsorted(changes * per_second, local, side="right")]
         return np.where(near, local - offset * per_second, _INT64.min), min(tick, _SECOND)
+
+
+def whole_ticks(instant: np.datetime64 | np.timedelta64, unit: str) -> int | None:
+    """Return an instant in units from 1970 (or a duration in units), rounded down; None for months, years and NaT.
+
+    >>> whole_ticks(np.datetime64("1969-12-31T23:59:59.9"), "s")
+    -1
+    """
+    own, multiple = np.datetime_data(instant.dtype)
+    if own not in _UNITS or np.isnat(instant):
+        return None
+    return int(instant.astype(np.int64)) * multiple * _UNITS[own] // _UNITS[unit]
 
 
 def _common_unit(origin: int, width: int) -> str:

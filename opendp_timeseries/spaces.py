@@ -16,7 +16,7 @@ from opendp.mod import ExtrinsicDistance, ExtrinsicDomain
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.influence import Influence
-from opendp_timeseries.counting.engines import check_log
+from opendp_timeseries.counting.engines import check_schema
 from opendp_timeseries.provenance import Adjacency, Provenance
 
 __all__ = [
@@ -68,9 +68,10 @@ def event_log_domain(*, identifier: str, time: str) -> dp.Domain:
 
     Members are mappings of equally long one-dimensional NumPy arrays, data frames, Ibis tables (of DuckDB or
     Spark, which then count by themselves) and PyArrow datasets (files, which are read batch by batch), with these
-    two columns; other columns are ignored. Identifiers are integers or strings; times are instants
+    two columns; other columns are ignored. Identifiers are told apart by their value as text, so that ``17``,
+    ``17.0`` and ``"17"`` are one individual, whatever type the column has for the other rows; times are instants
     (``datetime64`` of any unit and the like) or, for a grid of plain integer steps, integers. Rows with a
-    missing identifier or time belong to nobody and are dropped.
+    missing identifier or time belong to nobody and are dropped; :func:`~opendp_timeseries.check_log` counts them.
 
     A distance between two logs counts **individuals**, whatever the number of their rows:
     ``dp.symmetric_distance()`` those added or removed, ``dp.change_one_distance()`` those replaced.
@@ -96,7 +97,7 @@ def event_log_domain(*, identifier: str, time: str) -> dp.Domain:
 
     def member(table: Any) -> bool:
         try:
-            check_log(table, identifier=identifier, time=time)
+            check_schema(table, identifier=identifier, time=time)
         except (TypeError, ValueError):
             return False
         return True

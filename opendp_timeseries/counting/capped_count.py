@@ -9,7 +9,6 @@ the data (docs/proofs/participation_count.md).
 from __future__ import annotations
 
 import hashlib
-import operator
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
@@ -17,13 +16,14 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_timeseries._validate import integer
-from opendp_timeseries.counting.tables import Labels
+from opendp_timeseries.counting.identifiers import Labels, text_words
+from opendp_timeseries.counting.layout import Caps
 
-__all__ = ["add_sorted_rows", "capped_count", "participation"]
+__all__ = ["SortedRows", "capped_count", "fits", "integer_words", "label_words", "pack"]
 
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
+WordsOf = Callable[[Ints, bytes], Words]  # of individuals, by their numbers, with a key
 
 # Rows that are worked on at a time: their arrays fit in a processor's cache. Individuals over the cap have at
 # least two rows each, so a chunk and the individual that straddles its end hold at most 2^16 of them.
@@ -33,19 +33,10 @@ _HASH_BITS: Final = 64 - _GROUP_BITS
 _PACKED_BITS: Final = 63  # of an individual's number and a step
 # Odd words without a pattern: the golden ratio's, and those of the finaliser.
 _MULTIPLIERS: Final = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], dtype=np.uint64)
-_WIDE_MULTIPLIERS: Final = _MULTIPLIERS
 
 
-def capped_count(
-    identifiers: NDArray[Any] | Labels,
-    steps: NDArray[np.int64],
-    *,
-    size: int,
-    participation_cap: int,
-    step_cap: int,
-    key: bytes,
-) -> NDArray[np.int64]:
-    """Count events per step; one individual reaches at most ``participation_cap`` steps, ``step_cap`` in each.
+def capped_count(identifiers: NDArray[Any] | Labels, steps: Ints, *, size: int, caps: Caps, key: bytes) -> Ints:
+    """Count events per step; one individual reaches at most ``caps.steps`` steps, ``caps.events`` in each.
 
     Of an individual in more steps than that, those with the smallest keyed hashes of (identifier, step) are
     kept, so that each of their steps is equally likely, whatever the number of events in it. Removing an
@@ -55,106 +46,90 @@ def capped_count(
 
     Nothing about the rows raises, warns or is printed.
 
-    :param identifiers: who, for every row: integers of any type, or :class:`~opendp_timeseries.counting.tables.Labels`.
+    :param identifiers: who, for every row: integers of any type, or :class:`~.identifiers.Labels`.
     :param steps: the step of every row; rows whose step is not in ``0 … size - 1`` are dropped.
-    :param size: ``T``, number of steps.
-    :param participation_cap: ``I``; more than ``size`` means ``size``.
-    :param step_cap: ``M``; any positive integer.
+    :param size: ``T``, number of steps, at most 2^31.
+    :param caps: as from :meth:`~.layout.Caps.within`.
     :param key: at least 16 secret random bytes, fresh for every release.
     :return: ``size`` counts.
-    :raises TypeError: for identifiers or steps that are not integers, or a key that is not bytes.
-    :raises ValueError: for a parameter out of its range.
 
     >>> import numpy as np
     >>> who, step = np.array([7, 7, 8]), np.array([0, 0, 2])
-    >>> capped_count(who, step, size=4, participation_cap=2, step_cap=1, key=bytes(16))
+    >>> capped_count(who, step, size=4, caps=Caps(steps=2, events=1), key=bytes(16))
     array([1, 0, 1, 0])
     """
-    size = integer("size", size, minimum=1, maximum=2**31)
-    caps = _Caps(
-        steps=min(integer("participation_cap", participation_cap, minimum=1), size),
-        events=min(integer("step_cap", step_cap, minimum=1), np.iinfo(np.int64).max),
-    )
-    if not isinstance(key, bytes) or len(key) < 16:
-        raise TypeError("key must be at least 16 secret random bytes, for instance secrets.token_bytes(16)")
-    if steps.dtype.kind not in "iu":
-        raise TypeError(f"steps of type {steps.dtype} must be integers; see TimeGrid.steps")
-    packed, bits, words = _sorted_rows(identifiers, steps, size, key)
-    counts = np.zeros(size, dtype=np.int64)
-    return add_sorted_rows(counts, packed, bits, words, participation_cap=caps.steps, step_cap=caps.events, key=key)
+    return SortedRows.of(identifiers, steps, size).capped_count(caps, key)
 
 
-def add_sorted_rows(
-    counts: Ints,
-    packed: Ints,
-    bits: int,
-    words: Callable[[Ints], Words],
-    *,
-    participation_cap: int,
-    step_cap: int,
-    key: bytes,
-) -> Ints:
-    """Add rows to the counts of the steps, which are returned, with caps as of :func:`capped_count`.
+class SortedRows(NamedTuple):
+    """All rows of some individuals on the grid, as sorted integers from :func:`pack`."""
 
-    :param packed: all rows of some individuals, sorted, as from ``_sorted_rows``.
-    :param bits: the lowest bits of a row, which are its step.
-    :param words: words of individuals, by which their steps are ordered.
-    """
-    caps = _Caps(min(participation_cap, counts.size), min(step_cap, np.iinfo(np.int64).max))
-    for rows in _chunks(packed, bits):
-        _add_rows(counts, rows, bits, caps, partial(_order, words=words, key=key))
-    return counts
+    packed: Ints
+    size: int
+    words: WordsOf
 
+    @classmethod
+    def of(cls, identifiers: NDArray[Any] | Labels, steps: Ints, size: int) -> SortedRows:
+        """Pack and sort rows; those whose step is not in ``0 … size - 1`` are dropped."""
+        numbers, words = _people(identifiers, size)
+        packed = pack(numbers, steps, size)
+        packed.sort()
+        return cls(packed, size, words)
 
-def participation(identifiers: NDArray[Any] | Labels, steps: NDArray[np.int64], *, size: int) -> Ints:
-    """Return in how many steps each individual takes part, those in none left out. Private: one number a person.
+    def capped_count(self, caps: Caps, key: bytes) -> Ints:
+        """Count as :func:`capped_count` does."""
+        counts = np.zeros(self.size, dtype=np.int64)
+        bits = _step_bits(self.size)
+        for rows in _chunks(self.packed, bits):
+            _add_rows(counts, rows, bits, caps, partial(_order, words=self.words, key=key))
+        return counts
 
-    :param identifiers: as of :func:`capped_count`.
-    :param steps: as of :func:`capped_count`.
-    :param size: ``T``, number of steps.
-    """
-    packed, bits, _ = _sorted_rows(identifiers, steps, size, bytes(16))
-    people = packed[_firsts(packed)] >> np.int64(bits)
-    return _lengths(_firsts(people), people.size)
+    def participation(self) -> Ints:
+        """Return in how many steps each individual takes part, those in none left out. Private."""
+        people = self.packed[_firsts(self.packed)] >> np.int64(_step_bits(self.size))
+        return _lengths(_firsts(people), people.size)
 
 
-def _sorted_rows(
-    identifiers: NDArray[Any] | Labels, steps: NDArray[np.int64], size: int, key: bytes
-) -> tuple[Ints, int, Callable[[Ints], Words]]:
-    """One integer for every row on the grid, sorted: the individual above the lowest ``bits``, the step in them."""
-    bits = (size - 1).bit_length()
-    codes, words = _people(identifiers, bits, key)
-    if codes.shape != steps.shape or steps.ndim != 1:
-        raise ValueError("identifiers and steps must be one-dimensional and equally long")
-    packed = (codes << np.int64(bits)) | steps.astype(np.int64, copy=False)
-    packed = packed[(steps >= 0) & (steps < size)]
-    packed.sort()
-    return packed, bits, words
+def pack(numbers: Ints, steps: Ints, size: int) -> Ints:
+    """Make one integer of every row on the grid: the individual's number above the lowest bits, the step in them."""
+    packed = (numbers << np.int64(_step_bits(size))) | steps.astype(np.int64, copy=False)
+    return packed[(steps >= 0) & (steps < size)]
 
 
-class _Caps(NamedTuple):
-    steps: int
-    events: int
+def fits(identifiers: NDArray[Any], size: int) -> bool:
+    """Whether integer identifiers and a step fit in one packed integer, so that they are their own numbers."""
+    limit = 2 ** (_PACKED_BITS - _step_bits(size))
+    return identifiers.size == 0 or (-limit <= int(identifiers.min()) and int(identifiers.max()) < limit)
 
 
-def _people(identifiers: NDArray[Any] | Labels, bits: int, key: bytes) -> tuple[Ints, Callable[[Ints], Words]]:
-    """Number the individuals so that a number and a step fit in 63 bits, and say each one's word.
+def integer_words(numbers: Ints, key: bytes) -> Words:
+    """Return the words of individuals whose numbers are their identifiers."""
+    return numbers.view(np.uint64)
+
+
+def label_words(names: Any) -> WordsOf:
+    """Return the words of individuals who are numbered by their names."""
+    return lambda numbers, key: text_words(map(names.__getitem__, numbers.tolist()), key)
+
+
+def _step_bits(size: int) -> int:
+    return (size - 1).bit_length()
+
+
+def _people(identifiers: NDArray[Any] | Labels, size: int) -> tuple[Ints, WordsOf]:
+    """Number the individuals so that a number and a step fit in 63 bits; and what gives their words.
 
     A word is made from the identifier alone, and decides the order of steps. A number must only tell
     individuals apart: those of wide identifiers shift with who else is there.
     """
     if isinstance(identifiers, Labels):
-        names = identifiers.names
-        return identifiers.codes, lambda codes: _name_words(map(names.__getitem__, codes.tolist()), key)
-    if identifiers.dtype.kind not in "iu":
-        raise TypeError(f"identifiers of type {identifiers.dtype} must be integers or Labels; see read_columns")
-    limit = 2 ** (_PACKED_BITS - bits)
-    if identifiers.size == 0 or (-limit <= int(identifiers.min()) and int(identifiers.max()) < limit):
-        return identifiers.astype(np.int64, copy=False), lambda codes: codes.view(np.uint64)
-    return _narrow(identifiers.astype(np.uint64, copy=False), bits + 1)
+        return identifiers.codes, label_words(identifiers.names)
+    if fits(identifiers, size):
+        return identifiers.astype(np.int64, copy=False), integer_words
+    return _narrow(identifiers.astype(np.uint64, copy=False), _step_bits(size) + 1)
 
 
-def _narrow(identifiers: Words, lost_bits: int) -> tuple[Ints, Callable[[Ints], Words]]:
+def _narrow(identifiers: Words, lost_bits: int) -> tuple[Ints, WordsOf]:
     """Number individuals whose identifiers are too wide to be packed.
 
     The high bits of a product do so in one pass, where they differ for all the identifiers that are there
@@ -162,25 +137,18 @@ def _narrow(identifiers: Words, lost_bits: int) -> tuple[Ints, Callable[[Ints], 
     """
     known = np.sort(identifiers)
     known = known[_firsts(known)]
-    for multiplier in _WIDE_MULTIPLIERS:
+    for multiplier in _MULTIPLIERS:
         numbers = (known * multiplier) >> np.uint64(lost_bits)
         order = np.argsort(numbers)
         if _firsts(numbers[order]).size == known.size:
             codes = ((identifiers * multiplier) >> np.uint64(lost_bits)).view(np.int64)
             ranked, names = numbers[order].view(np.int64), known[order]
             return codes, partial(_look_up, ranked, names)
-    return np.searchsorted(known, identifiers), lambda codes: known[codes]
+    return np.searchsorted(known, identifiers), lambda codes, key: known[codes]
 
 
-def _look_up(numbers: Ints, words: Words, codes: Ints) -> Words:
+def _look_up(numbers: Ints, words: Words, codes: Ints, key: bytes) -> Words:
     return words[np.searchsorted(numbers, codes)]
-
-
-def _name_words(names: Iterator[str], key: bytes) -> Words:
-    """Hash names, each by itself, so that a name has one word in every table."""
-    encoded = map(operator.methodcaller("encode", "utf-8", "surrogatepass"), names)
-    hashes = map(partial(hashlib.blake2b, digest_size=8, key=key[:64]), encoded)
-    return np.frombuffer(b"".join(map(operator.methodcaller("digest"), hashes)), dtype="<u8").astype(np.uint64)
 
 
 def _chunks(packed: Ints, bits: int) -> Iterator[Ints]:
@@ -195,7 +163,7 @@ def _chunks(packed: Ints, bits: int) -> Iterator[Ints]:
         start = stop
 
 
-def _add_rows(counts: Ints, rows: Ints, bits: int, caps: _Caps, order: Callable[[Ints, Ints, Ints], Words]) -> None:
+def _add_rows(counts: Ints, rows: Ints, bits: int, caps: Caps, order: Callable[[Ints, Ints, Ints], Words]) -> None:
     """Add the capped rows of some individuals to the counts."""
     firsts = _firsts(rows)  # of every (individual, step)
     pairs = rows[firsts]
@@ -235,14 +203,14 @@ def _smallest(hashes: Words, lengths: Ints, cap: int) -> NDArray[np.bool_]:
     return kept
 
 
-def _order(people: Ints, lengths: Ints, steps: Ints, *, words: Callable[[Ints], Words], key: bytes) -> Words:
+def _order(people: Ints, lengths: Ints, steps: Ints, *, words: WordsOf, key: bytes) -> Words:
     """Hash (identifier, step) to 48 bits, for individuals and their steps.
 
     Each individual has a SplitMix64 sequence (Steele, Lea & Flood 2014) that starts from their keyed word,
     and a step is given the term of that number.
     """
     first, second = np.frombuffer(hashlib.blake2b(key, digest_size=16).digest(), dtype="<u8").astype(np.uint64)
-    starts = _mix(words(people) ^ first) + second
+    starts = _mix(words(people, key) ^ first) + second
     sequence = np.repeat(starts, lengths) + steps.view(np.uint64) * _MULTIPLIERS[0]
     return _mix(sequence) >> np.uint64(64 - _HASH_BITS)
 

@@ -11,6 +11,7 @@ each is written down in its :class:`_Dialect`, and others are refused by name.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import warnings
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -19,13 +20,11 @@ import ibis
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_timeseries.counting.engines import Layout
-from opendp_timeseries.counting.panels import Keys
+from opendp_timeseries.counting.layout import Caps, Layout
+from opendp_timeseries.counting.tables import Tally
 from opendp_timeseries.grid import TimeGrid
 
-__all__ = ["capped_count", "check_schema", "participation"]
-
-_INT64_MAX: Final = np.iinfo(np.int64).max
+__all__ = ["check_schema", "count", "participation", "tally"]
 
 
 class _Ticks(NamedTuple):
@@ -45,28 +44,16 @@ class _Dialect(NamedTuple):
     hashed: Callable[[int, int, Any, Any], Any]  # of two halves of the key, an identifier and a step
 
 
-def capped_count(
-    table: Any, layout: Layout, *, participation_cap: int, step_cap: int, key: bytes, progress: bool = False
-) -> NDArray[np.int64]:
-    """Count events per step; one individual reaches at most ``participation_cap`` steps, ``step_cap`` in each.
-
-    :param table: an ``ibis.Table`` on a backend that is known here.
-    :param layout: the columns, the grid and the keys.
-    :param participation_cap: ``I``.
-    :param step_cap: ``M``.
-    :param key: at least 16 secret random bytes, fresh for every release.
-    :param progress: without effect: a query shows what its backend shows.
-    :return: ``layout.size`` counts.
-    :raises TypeError: by the names and types of the backend and the columns, before any row is read.
-    :raises ValueError: for a column that is missing.
-    :raises RuntimeError: if the backend fails, in fixed words: its own could quote rows.
-    """
+def count(table: Any, layout: Layout, caps: Caps, key: bytes) -> NDArray[np.int64]:
+    """Count events per step, each individual within the caps: see :class:`~.engines.Engine`."""
     rows, dialect = _rows(table, layout)
-    pairs = rows.group_by("who", "step").aggregate(events=ibis.least(rows.count(), min(step_cap, _INT64_MAX)))
+    pairs = rows.group_by("who", "step").aggregate(events=ibis.least(rows.count(), caps.events))
     first, second = np.frombuffer(key[:16], dtype="<i8").tolist()
-    order = [dialect.hashed(first, second, pairs.who, pairs.step), pairs.step]  # ties go to the earlier step
+    # By the text of an identifier, so that steps are kept alike whatever the type of its column; ties go to the
+    # earlier step.
+    order = [dialect.hashed(first, second, _text(pairs.who), pairs.step), pairs.step]
     ranked = pairs.mutate(rank=ibis.row_number().over(group_by=pairs.who, order_by=order))  # from 0
-    kept = ranked.filter(ranked.rank < min(participation_cap, layout.size))
+    kept = ranked.filter(ranked.rank < caps.steps)
     result = _fetch(kept.group_by("step").aggregate(events=kept.events.sum().cast("int64")))
     counts = np.zeros(layout.size, dtype=np.int64)
     counts[result["step"].to_numpy()] = result["events"].to_numpy()
@@ -74,14 +61,23 @@ def capped_count(
 
 
 def participation(table: Any, layout: Layout) -> NDArray[np.int64]:
-    """Return in how many steps each individual takes part, those in none left out. Private.
-
-    :raises TypeError: as :func:`capped_count`, and the other errors.
-    """
+    """Return in how many steps each individual takes part, those in none left out. Private."""
     rows, _ = _rows(table, layout)
     people = rows.group_by("who").aggregate(steps=rows.step.nunique())
     result = _fetch(people.group_by("steps").aggregate(individuals=people.count()))
     return np.repeat(result["steps"].to_numpy(), result["individuals"].to_numpy()).astype(np.int64)
+
+
+def tally(table: Any, layout: Layout) -> Tally:
+    """Say where the rows go. Private."""
+    rows, _ = _placed(table, layout)
+    counted, _ = _rows(table, layout)
+    somebody = rows.filter(rows.who.notnull())
+    timely = somebody.filter(somebody.when.notnull())
+    on_grid = timely.filter(timely.step.notnull())
+    left = [int(_fetch(part.aggregate(n=part.count()))["n"][0].as_py()) for part in (rows, somebody, timely, on_grid)]
+    left.append(int(_fetch(counted.aggregate(n=counted.count()))["n"][0].as_py()))
+    return Tally(left[0], *(before - after for before, after in itertools.pairwise(left)))
 
 
 def check_schema(table: Any, *, identifier: str, time: str) -> None:
@@ -103,11 +99,9 @@ def check_schema(table: Any, *, identifier: str, time: str) -> None:
 def _check_distinct(table: Any, name: str) -> None:
     """Refuse a column that cannot tell individuals, or series, apart."""
     kind = _type(table, name)
-    if not (kind.is_integer() or kind.is_string()):
-        raise TypeError(
-            f"column {name!r} of type {kind} cannot identify individuals; cast it to integers or text"
-            " (floating-point numbers merge large identifiers)"
-        )
+    numeric = kind.is_integer() or kind.is_floating() or (kind.is_decimal() and kind.scale == 0)
+    if not (numeric or kind.is_string() or kind.is_uuid() or kind.is_boolean() or kind.is_date()):
+        raise TypeError(f"column {name!r} of type {kind} cannot identify individuals; cast it to integers or text")
 
 
 def _type(table: Any, name: str) -> Any:
@@ -129,39 +123,60 @@ def _dialect(table: Any) -> _Dialect:
     return _DIALECTS[name]
 
 
-def _rows(table: Any, layout: Layout) -> tuple[Any, _Dialect]:
-    """Who and where in the counts, for every row that is somewhere."""
+def _placed(table: Any, layout: Layout) -> tuple[Any, _Dialect]:
+    """Who, when and in which step and series, for every row; null for what is missing or off the grid."""
     check_schema(table, identifier=layout.identifier, time=layout.time)
     if layout.by is not None:
         _check_distinct(table, layout.by)
     dialect = _dialect(table)
     columns = {"who": layout.identifier} | ({} if layout.by is None else {"series": layout.by})
     apart = {name: _apart(table[column], dialect) for name, column in columns.items()}
-    rows = table.select(**apart, step=_steps(table, layout.time, layout.grid, dialect))
-    rows = rows.filter(rows.who.notnull(), rows.step.notnull())
+    step = _steps(table, layout.time, layout.grid, dialect)
+    return table.select(**apart, when=table[layout.time], step=step), dialect
+
+
+def _rows(table: Any, layout: Layout) -> tuple[Any, _Dialect]:
+    """Who and where in the counts, for every row that is somewhere."""
+    rows, dialect = _placed(table, layout)
+    rows = rows.filter(rows.who.notnull(), rows.step.notnull()).drop("when")
     if layout.by is not None:
-        keys = _keys(layout.keys, table[layout.by].type(), dialect)
+        keys = _keys(layout, table[layout.by].type(), dialect)
         rows = rows.join(keys, rows.series == keys.key)
         rows = rows.select("who", step=rows.number * layout.grid.size + rows.step)
     return rows, dialect
 
 
 def _apart(column: Any, dialect: _Dialect) -> Any:
-    return dialect.whole_text(column) if column.type().is_string() else column
+    """What tells identifiers apart: integers as they are, all else by its text; null for what is missing."""
+    kind = column.type()
+    if kind.is_integer():
+        return column
+    if kind.is_floating():  # whole numbers as integers, as a missing integer makes a column floating-point
+        near = _clamp(column, -(2.0**62), 2.0**62)  # so that no cast fails
+        whole = ibis.ifelse(near.floor() == column, near, None).cast("int64").cast("string")
+        column = ibis.ifelse(column.isnan(), None, ibis.coalesce(whole, column.cast("string")))
+    return dialect.whole_text(column.cast("string"))
 
 
-def _keys(keys: Keys, kind: Any, dialect: _Dialect) -> Any:
-    """The keys of a panel and their numbers, as a table; without those that a column of this type cannot hold."""
+def _text(who: Any) -> Any:
+    return who.cast("string") if who.type().is_integer() else who
 
-    def holds(key: Any) -> bool:
-        if kind.is_string():
-            return isinstance(key, str)
-        return isinstance(key, int) and bool(kind.bounds.lower <= key <= kind.bounds.upper)
 
-    numbers = {key: k for k, key in enumerate(keys) if holds(key)}
-    schema = {"key": kind.copy(nullable=True), "number": "int64"}
-    table = ibis.memtable({"key": list(numbers), "number": list(numbers.values())}, schema=schema)
+def _keys(layout: Layout, kind: Any, dialect: _Dialect) -> Any:
+    """The keys of a panel and their numbers, as a table; without those that a column of integers cannot hold."""
+    places: dict[Any, int] = layout.places
+    if kind.is_integer():
+        low, high = kind.bounds.lower, kind.bounds.upper
+        places = {int(text): k for text, k in places.items() if _is_integer(text) and low <= int(text) <= high}
+    schema = {"key": kind.copy(nullable=True) if kind.is_integer() else "string", "number": "int64"}
+    table = ibis.memtable({"key": list(places), "number": list(places.values())}, schema=schema)
     return table.select(key=_apart(table.key, dialect), number=table.number)
+
+
+def _is_integer(text: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return str(int(text)) == text
+    return False
 
 
 def _steps(table: Any, time: str, grid: TimeGrid, dialect: _Dialect) -> Any:
@@ -196,7 +211,7 @@ def _to_utc(ticks: Any, grid: TimeGrid, per_second: int) -> Any:
     return local - (ibis.cases(*reversed(later), else_=offset) if later else offset)
 
 
-def _clamp(values: Any, low: int, high: int) -> Any:
+def _clamp(values: Any, low: float, high: float) -> Any:
     return ibis.greatest(ibis.least(values, high), low)
 
 

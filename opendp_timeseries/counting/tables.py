@@ -1,31 +1,32 @@
-"""Reading event logs: the only file that knows what kinds of table there are.
+"""Reading event logs in memory: the only file that knows what kinds of table there are.
 
-Whatever the table, the same two columns come out: identifiers as integers or :class:`Labels`, and times as
-``datetime64`` or integers. What is wrong with a table is refused by the names and types of its columns,
-which are public, never by a value. pandas, Polars and PyArrow are looked at only when their tables arrive.
+Whatever the table and the types that its library inferred, each cell is read by itself: its identifier by
+:mod:`~opendp_timeseries.counting.identifiers`, its time by the grid. What is wrong with a table is refused by the names
+and types of its columns, where those cannot be the work of one row, never by a value. pandas, Polars and PyArrow are
+looked at only when their tables arrive.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-import operator
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EventColumns", "Labels", "check_schema", "read_columns"]
+from opendp_timeseries.counting.identifiers import Labels, canonical_text, identifier_text, instant_text
+from opendp_timeseries.counting.layout import Layout
+from opendp_timeseries.counting.times import steps_of_floats, steps_of_objects
+from opendp_timeseries.grid import TimeGrid
 
-_IDENTIFIER: Final = (
-    "column {name!r} of type {dtype} cannot identify individuals; convert it to integers or text "
-    "(floating-point numbers merge large identifiers)"
-)
+__all__ = ["Who", "Tally", "check_schema", "read_positions", "tally"]
+
+_IDENTIFIER: Final = "column {name!r} of type {dtype} cannot identify individuals; convert it to integers or text"
 _TIME: Final = (
     "column {name!r} of type {dtype} does not hold times; convert it to datetime64 (in pandas: pd.to_datetime) or,"
     " for a grid of integer steps, to integers"
@@ -33,85 +34,82 @@ _TIME: Final = (
 _COLUMN: Final = (
     "column {name!r} of type {dtype} is neither an identifier nor a time; convert it to integers, text or datetimes"
 )
-_TEXT_KINDS: Final = "OUST"  # objects; text of fixed width, as bytes, of variable width
 _POLARS_TYPES: Final = frozenset(
     {f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)}
-    | {"String", "Categorical", "Enum", "Date", "Datetime"}
+    | {"Float32", "Float64", "Decimal", "Boolean", "Null"}
+    | {"String", "Categorical", "Enum", "Binary", "Date", "Datetime", "Duration"}
 )
 
-
 Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Who = NDArray[Any] | Labels  # integers of any width, or text
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Labels:
-    """Identifiers that are text: every row holds the number of its individual's name.
+class Tally(NamedTuple):
+    """Where the rows of a log went: every row is in one of these, the first that holds. Private."""
 
-    :param codes: ``int64``, one for each row, positions in ``names``.
-    :param names: every name once.
-    """
+    rows: int
+    without_identifier: int
+    without_time: int
+    off_grid: int
+    unknown_key: int
 
-    codes: Ints
-    names: Sequence[str]
-
-    def __len__(self) -> int:
-        return self.codes.size
-
-    def __getitem__(self, rows: Any) -> Labels:
-        """Choose rows, as of an array."""
-        return Labels(codes=self.codes[rows], names=self.names)
+    @property
+    def counted(self) -> int:
+        """Rows of somebody, on the grid, and of a listed key."""
+        return self.rows - sum(self[1:])
 
 
-class EventColumns(NamedTuple):
-    """The columns of an event log, as long as each other, without the rows that lack one of them.
-
-    Missing ``datetime64`` times are kept, as ``NaT``.
-    """
-
-    identifiers: NDArray[Any] | Labels
-    times: NDArray[Any]
-    aware: bool
-    """Whether times are instants in UTC, rather than on a clock that the table does not name."""
-    by: NDArray[Any] | Labels | None = None
-    """What tells the series of a panel apart, if a column of it was asked for."""
-
-
-def read_columns(table: Any, *, identifier: str, time: str, by: str | None = None) -> EventColumns:
-    """Read the identifiers and times of an event log.
+def read_positions(table: Any, layout: Layout) -> tuple[Who, Ints]:
+    """Read who and where in the (panel of) series, for every row; -1 for rows that are nowhere.
 
     Tables are mappings of equally long one-dimensional NumPy arrays, pandas data frames, Polars data and
     lazy frames, PyArrow tables, and what else exports an Arrow stream (``__arrow_c_stream__``) repeatedly.
 
-    Identifiers are integers of any width, also nullable, masked or as categories, or text of any kind. The
-    same identifier is the same individual in every kind of table. In a NumPy or pandas column of type
-    ``object``, what is not a ``str`` is missing, numbers too. Rows with a missing identifier are dropped.
+    Identifiers and keys are told apart by their text, in columns of numbers, text, bytes, truth values, dates,
+    datetimes and objects, also nullable, masked or as categories. Times are ``datetime64`` and its like, dates (at
+    midnight) or, on a grid of integer steps, numbers; in columns of objects, each cell is read by its own type.
 
-    Times are ``datetime64`` and its like, dates (at midnight), or integers.
-
-    :param table: the event log.
-    :param identifier: name of the column that tells individuals apart.
-    :param time: name of the column of event times.
-    :param by: name of a column that tells series apart, integers or text as identifiers are; rows that lack it
-        are dropped.
     :raises TypeError: for a table of an unknown kind, or a column of a type that does not serve.
     :raises ValueError: for columns that are missing, ambiguous or of unequal length.
 
-    >>> log = {"who": np.array(["ann", "bob", "ann"]), "when": np.array([0, 1, 2])}
-    >>> columns = read_columns(log, identifier="who", time="when")
-    >>> columns.identifiers.codes, columns.identifiers.names, columns.times
-    (array([0, 1, 0]), ['ann', 'bob'], array([0, 1, 2]))
+    >>> log = {"who": np.array(["ann", "bob", "ann"]), "when": np.array([0, 1, 9])}
+    >>> who, positions = read_positions(log, Layout("who", "when", TimeGrid(size=3)))
+    >>> who.codes, who.names, positions
+    (array([0, 1, 0]), ['ann', 'bob'], array([ 0,  1, -1]))
     """
-    names = (identifier, time) if by is None else (identifier, time, by)
-    return _read(_columns(table, names), identifier, time, by)
+    rows = _read(table, layout)
+    positions = rows.steps
+    if rows.series is not None:
+        positions = np.where((positions >= 0) & (rows.series >= 0), rows.series * layout.grid.size + positions, -1)
+    if rows.nobody is not None and rows.nobody.any():
+        positions = np.where(rows.nobody, -1, positions)
+    return rows.who, positions
+
+
+def tally(table: Any, layout: Layout) -> Tally:
+    """Say where the rows of a table go. Private.
+
+    :raises TypeError: as :func:`read_positions`, and the other errors.
+    """
+    rows = _read(table, layout)
+    left = np.ones(rows.steps.shape, dtype=np.bool_)
+    lost = []
+    for mask in (rows.nobody, rows.timeless, rows.steps < 0, None if rows.series is None else rows.series < 0):
+        lost.append(0 if mask is None else int(np.count_nonzero(left & mask)))
+        left = left if mask is None else left & ~mask
+    return Tally(rows.steps.size, *lost)
 
 
 def check_schema(table: Any, *, identifier: str, time: str) -> None:
-    """Refuse a table that :func:`read_columns` refuses, without reading its rows.
+    """Refuse a table that :func:`read_positions` refuses on every grid, without reading its rows.
 
     :raises TypeError: for a table of an unknown kind, or a column of a type that does not serve.
     :raises ValueError: for columns that are missing, ambiguous or of unequal length.
     """
-    _read(_columns(table, (identifier, time), schema_only=True), identifier, time)
+    who, when = _columns(table, [identifier, time], schema_only=True)
+    _identifiers(who, identifier)
+    _check_time(when, time)
 
 
 class _Column(NamedTuple):
@@ -119,26 +117,153 @@ class _Column(NamedTuple):
 
     dtype: Any  # as its owner calls it, for messages
     values: NDArray[Any] | Labels | None  # None for a type that nothing here reads
-    missing: NDArray[np.bool_] | None = None
-    aware: bool = False
+    missing: Mask | None = None
+    aware: bool = False  # whether times are instants in UTC, rather than on a clock that the table does not name
+
+    @property
+    def kind(self) -> str:
+        return self.values.dtype.kind if isinstance(self.values, np.ndarray) else ""
 
 
-def _read(columns: Iterable[_Column], identifier: str, time: str, by: str | None = None) -> EventColumns:
-    who, when, *which = columns
-    for column, name in zip((who, *which), (identifier, by), strict=False):
-        if column.values is None or (not isinstance(column.values, Labels) and column.values.dtype.kind not in "iu"):
-            raise TypeError(_IDENTIFIER.format(name=name, dtype=column.dtype))
-    if when.values is None or isinstance(when.values, Labels) or when.values.dtype.kind not in "iuM":
-        raise TypeError(_TIME.format(name=time, dtype=when.dtype))
-    missing = [column.missing for column in (who, when, *which) if column.missing is not None]
-    values: list[Any] = [who.values, when.values, *(column.values for column in which)]
-    if any(mask.any() for mask in missing):
-        present = ~np.logical_or.reduce(missing)
-        values = [column[present] for column in values]
-    return EventColumns(values[0], values[1], when.aware, *values[2:])
+class _Rows(NamedTuple):
+    """The columns of a log, as long as each other."""
+
+    who: Who
+    nobody: Mask | None  # rows without an identifier
+    steps: Ints  # -1 off the grid or without a time
+    timeless: Mask | None
+    series: Ints | None  # the number of the key, -1 for one that is not listed
 
 
-def _columns(table: Any, names: tuple[str, ...], *, schema_only: bool = False) -> list[_Column]:
+def _read(table: Any, layout: Layout) -> _Rows:
+    who, when, *which = _columns(table, layout.columns)
+    identifiers, nobody = _identifiers(who, layout.identifier)
+    _check_time(when, layout.time)
+    steps, timeless = _steps(when, layout.grid)
+    series = _series(*_identifiers(which[0], str(layout.by)), layout.places) if which else None
+    return _Rows(identifiers, nobody, steps, timeless, series)
+
+
+def _identifiers(column: _Column, name: str) -> tuple[Who, Mask | None]:
+    """Tell individuals (or series) apart; and say which rows have none."""
+    if column.kind and column.kind in "iu":
+        return cast(NDArray[Any], column.values), column.missing
+    if column.kind == "f":
+        return _of_floats(column)
+    if isinstance(column.values, Labels):
+        labels = column.values
+    elif column.kind and column.kind in "bcmMOUST":
+        labels = _labels(column)
+    else:
+        raise TypeError(_IDENTIFIER.format(name=name, dtype=column.dtype))
+    return labels, labels.codes < 0
+
+
+def _of_floats(column: _Column) -> tuple[Who, Mask]:
+    """Read whole numbers as integers, so that a missing identifier does not change how others are read."""
+    values: Any = column.values
+    missing = np.isnan(values) if column.missing is None else np.isnan(values) | column.missing
+    with np.errstate(invalid="ignore"):
+        whole = (np.trunc(values) == values) & (np.abs(values) < 2**63)
+    if (whole | missing).all():
+        return np.where(missing, 0, values).astype(np.int64), missing
+    return _labels(column), missing
+
+
+def _labels(column: _Column) -> Labels:
+    """Label the cells of a column by their texts."""
+    values: Any = column.values
+    names = _Names()
+    if column.kind == "O" or column.kind in "UT":
+        codes = names.number(values.tolist() if column.kind != "U" else _known_text(values))
+    else:
+        known, inverse = np.unique(values, return_inverse=True)
+        if column.kind == "M":
+            texts = [instant_text(value, aware=column.aware) for value in known]
+        else:  # of durations, the list would hold integers
+            texts = list(map(identifier_text, known if column.kind == "m" else known.tolist()))
+        codes = names.number(texts)[inverse]
+    if column.missing is not None:
+        codes = np.where(column.missing, -1, codes)
+    return names.labels(codes)
+
+
+def _known_text(array: NDArray[Any]) -> list[Any]:
+    """Text of fixed width as strings; None for code points beyond Unicode, which would raise (they take a view)."""
+    if array.dtype.itemsize:
+        points = np.ascontiguousarray(array).view(np.uint32).reshape(array.size, array.dtype.itemsize // 4)
+        beyond = points.max(axis=1, initial=0) > sys.maxunicode
+        if beyond.any():
+            array = np.where(beyond, "", array).astype(object)
+            array[beyond] = None
+    return list(array.tolist())
+
+
+def _series(who: Who, nobody: Mask | None, places: Mapping[str, int]) -> Ints:
+    """The number of every row's key, -1 for those that are not listed."""
+    if isinstance(who, Labels):
+        numbers = np.array([*(places.get(name, -1) for name in who.names), -1], dtype=np.int64)
+        return numbers[who.codes]
+    series = np.full(who.shape, -1, dtype=np.int64)
+    limits = np.iinfo(who.dtype)
+    for text, place in places.items():
+        with contextlib.suppress(ValueError):
+            key = int(text)
+            if str(key) == text and limits.min <= key <= limits.max:
+                series[who == who.dtype.type(key)] = place
+    return series if nobody is None else np.where(nobody, -1, series)
+
+
+def _check_time(column: _Column, name: str) -> None:
+    if not column.kind or column.kind not in "iufcMO":
+        raise TypeError(_TIME.format(name=name, dtype=column.dtype))
+
+
+def _steps(column: _Column, grid: TimeGrid) -> tuple[Ints, Mask | None]:
+    """Place the times of a column on the grid; and say which rows have none."""
+    values: Any = column.values
+    timeless: Mask | None
+    if column.kind == "O" or (column.kind == "c" and grid.is_integer):
+        steps, timeless = steps_of_objects(values.tolist(), grid)
+    elif column.kind == "f" and grid.is_integer:
+        steps, timeless = steps_of_floats(values, grid)
+    else:
+        steps = grid.steps(values, aware=column.aware)
+        timeless = np.isnat(values) if column.kind == "M" else None
+    if column.missing is None:
+        return steps, timeless
+    return np.where(column.missing, -1, steps), column.missing if timeless is None else column.missing | timeless
+
+
+class _Names:
+    """Numbers names in order of appearance."""
+
+    def __init__(self) -> None:
+        self._numbers: defaultdict[str, int] = defaultdict(itertools.count().__next__)
+
+    def number(self, values: Sequence[Any]) -> Ints:
+        """Number cells by their texts, -1 for those without. Text is looked up as it is: see :meth:`labels`."""
+        if set(map(type, values)) <= {str}:
+            return np.fromiter(map(self._numbers.__getitem__, values), np.int64, len(values))
+        numbers, codes = self._numbers, np.full(len(values), -1, dtype=np.int64)
+        text = np.fromiter((type(value) is str for value in values), np.bool_, len(values))
+        codes[text] = np.fromiter(map(numbers.__getitem__, itertools.compress(values, text)), np.int64)
+        others = map(identifier_text, itertools.compress(values, ~text))
+        codes[~text] = np.fromiter((-1 if other is None else numbers[other] for other in others), np.int64)
+        return codes
+
+    def labels(self, codes: Ints) -> Labels:
+        """Return the labels of rows, with names that say the same made one."""
+        names = list(self._numbers)
+        texts = list(map(canonical_text, names))
+        if texts == names:
+            return Labels(codes=codes, names=names)
+        merged: defaultdict[str, int] = defaultdict(itertools.count().__next__)
+        numbers = np.array([*map(merged.__getitem__, texts), -1], dtype=np.int64)
+        return Labels(codes=numbers[codes], names=list(merged))
+
+
+def _columns(table: Any, names: Sequence[str], *, schema_only: bool = False) -> list[_Column]:
     """Find the columns; of no rows, when only the schema is wanted."""
     pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")
     rows = slice(0, 0) if schema_only else slice(None)
@@ -153,8 +278,8 @@ def _columns(table: Any, names: tuple[str, ...], *, schema_only: bool = False) -
         table = _stream_to_arrow(table, names, schema_only)
     else:
         raise TypeError(
-            f"a table of type {type(table).__name__} is not known; give a mapping of NumPy arrays, or a data "
-            "frame of pandas, Polars or PyArrow"
+            f"a table of type {type(table).__name__} is not known; give a mapping of NumPy arrays, a data frame of"
+            " pandas, Polars or PyArrow, a pyarrow.dataset.Dataset, or an Ibis table"
         )
     return [_from_arrow(table.column(name)) for name in names]
 
@@ -183,7 +308,7 @@ def _arrays(table: Mapping[Any, Any], names: Sequence[str]) -> list[NDArray[Any]
     return arrays
 
 
-def _polars_to_arrow(frame: Any, names: tuple[str, ...], schema_only: bool) -> Any:
+def _polars_to_arrow(frame: Any, names: Sequence[str], schema_only: bool) -> Any:
     _import_pyarrow()
     schema = frame.collect_schema()
     _find(names, list(schema))
@@ -192,10 +317,10 @@ def _polars_to_arrow(frame: Any, names: tuple[str, ...], schema_only: bool) -> A
             raise TypeError(_COLUMN.format(name=name, dtype=schema[name]))
     if schema_only:
         frame = frame.clear()
-    return _quietly(lambda: frame.lazy().select(names).collect().to_arrow())
+    return _quietly(lambda: frame.lazy().select(list(names)).collect().to_arrow())
 
 
-def _stream_to_arrow(table: Any, names: tuple[str, ...], schema_only: bool) -> Any:
+def _stream_to_arrow(table: Any, names: Sequence[str], schema_only: bool) -> Any:
     pyarrow = _import_pyarrow()
     if isinstance(table, pyarrow.RecordBatchReader):
         raise TypeError("a RecordBatchReader can be read only once; give a table, for instance by its read_all()")
@@ -204,7 +329,7 @@ def _stream_to_arrow(table: Any, names: tuple[str, ...], schema_only: bool) -> A
     if schema_only:
         return reader.schema.empty_table()
     schema = pyarrow.schema([reader.schema.field(name) for name in names])
-    return _quietly(lambda: pyarrow.Table.from_batches((batch.select(names) for batch in reader), schema))
+    return _quietly(lambda: pyarrow.Table.from_batches((batch.select(list(names)) for batch in reader), schema))
 
 
 def _quietly(read: Callable[[], Any]) -> Any:
@@ -230,11 +355,9 @@ def _from_numpy(array: NDArray[Any]) -> _Column:
     missing = None
     if isinstance(array, np.ma.MaskedArray):
         array, missing = array.data, np.ma.getmaskarray(array)
-    if array.dtype.kind not in _TEXT_KINDS:
-        return _Column(array.dtype, array.astype(array.dtype.newbyteorder("="), copy=False), missing)
-    labels = _array_labels(array)
-    absent = labels.codes < 0
-    return _Column(array.dtype, labels, absent if missing is None else absent | missing)
+    if array.dtype.kind in "iufcMU":
+        array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    return _Column(array.dtype, array, missing)
 
 
 def _from_pandas(pandas: Any, series: Any) -> _Column:
@@ -244,52 +367,67 @@ def _from_pandas(pandas: Any, series: Any) -> _Column:
     if isinstance(dtype, pandas.DatetimeTZDtype):
         return _Column(dtype, series.dt.tz_convert(None).to_numpy(), aware=True)
     if isinstance(dtype, pandas.CategoricalDtype):
-        return _from_categories(pandas, dtype, array)
-    if isinstance(array, pandas.arrays.IntegerArray):
+        return _from_categories(dtype, array)
+    if isinstance(array, (pandas.arrays.IntegerArray, pandas.arrays.FloatingArray, pandas.arrays.BooleanArray)):
         return _Column(dtype, series.to_numpy(dtype=dtype.numpy_dtype, na_value=0), np.asarray(array.isna()))
     if isinstance(dtype, pandas.ArrowDtype) or "pyarrow" in getattr(dtype, "storage", ""):
         column = _from_arrow(_import_pyarrow().chunked_array(array.__arrow_array__()))
         return column._replace(dtype=dtype)
     if isinstance(dtype, pandas.StringDtype):
-        return _from_numpy(series.to_numpy(dtype=object))
+        return _Column(dtype, _labels_of(series.to_numpy(dtype=object).tolist()))
+    if isinstance(dtype, (pandas.PeriodDtype, pandas.IntervalDtype)):
+        return _Column(dtype, _labels_of(list(array)))
     return _Column(dtype, None)
 
 
-def _from_categories(pandas: Any, dtype: Any, array: Any) -> _Column:
+def _labels_of(values: list[Any]) -> Labels:
+    names = _Names()
+    return names.labels(names.number(values))
+
+
+def _from_categories(dtype: Any, array: Any) -> _Column:
     """Read a pandas column of categories; its code -1 is missing."""
     codes, categories = array.codes.astype(np.int64), array.categories
-    kind = categories.dtype.kind
-    if isinstance(categories.dtype, np.dtype) and kind in "iu":
+    if isinstance(categories.dtype, np.dtype) and categories.dtype.kind in "iu":
         padded = np.concatenate([categories.to_numpy(), np.zeros(1, categories.dtype)])
         return _Column(dtype, padded[codes], codes < 0)
-    if categories.dtype == np.dtype(object) or isinstance(categories.dtype, pandas.StringDtype) or kind == "U":
-        numbers = _numbers()
-        codes = _renumber(codes, len(categories), partial(_number_pandas, categories, numbers))
-        return _Column(dtype, Labels(codes=codes, names=list(numbers)), codes < 0)
-    return _Column(dtype, None)
+    names = _Names()
+    codes = _renumber(codes, len(categories), lambda used: names.number(categories.take(used).tolist()))
+    return _Column(dtype, names.labels(codes))
 
 
 def _from_arrow(column: Any) -> _Column:
     pyarrow = _import_pyarrow()
     dtype, types = column.type, pyarrow.types
-    if types.is_dictionary(dtype) and types.is_integer(dtype.value_type):
-        return _from_arrow(column.cast(dtype.value_type))
+    is_dictionary = types.is_dictionary(dtype)
+    if _is_arrow_text(pyarrow, dtype.value_type if is_dictionary else dtype):
+        return _Column(dtype, _arrow_labels(column if is_dictionary else column.dictionary_encode()))
+    if is_dictionary and types.is_primitive(dtype.value_type):
+        return _from_arrow(column.cast(dtype.value_type))._replace(dtype=dtype)
     if types.is_integer(dtype):
         return _Column(dtype, column.fill_null(0).to_numpy(), column.is_null().to_numpy())
+    if types.is_floating(dtype):
+        return _Column(dtype, column.cast(pyarrow.float64()).fill_null(np.nan).to_numpy())
+    if types.is_boolean(dtype):
+        return _Column(dtype, column.fill_null(False).to_numpy(), column.is_null().to_numpy())
     if types.is_timestamp(dtype) or types.is_date(dtype):
         unit = dtype.unit if types.is_timestamp(dtype) else "D" if dtype == pyarrow.date32() else "ms"
         ticks = column.cast(pyarrow.int32()) if dtype == pyarrow.date32() else column
         ticks = ticks.cast(pyarrow.int64()).fill_null(np.iinfo(np.int64).min).to_numpy()
         return _Column(dtype, ticks.view(f"datetime64[{unit}]"), aware=getattr(dtype, "tz", None) is not None)
-    if _is_arrow_text(pyarrow, dtype.value_type if types.is_dictionary(dtype) else dtype):
-        labels = _arrow_labels(column if types.is_dictionary(dtype) else column.dictionary_encode())
-        return _Column(dtype, labels, labels.codes < 0)
+    if types.is_duration(dtype):
+        ticks = column.cast(pyarrow.int64()).fill_null(np.iinfo(np.int64).min).to_numpy()
+        return _Column(dtype, ticks.view(f"timedelta64[{dtype.unit}]"))
+    if types.is_decimal(dtype) or types.is_null(dtype) or getattr(dtype, "extension_name", "") == "arrow.uuid":
+        objects = np.empty(len(column), dtype=object)
+        objects[:] = column.to_pylist()
+        return _Column(dtype, objects)
     return _Column(dtype, None)
 
 
 def _is_arrow_text(pyarrow: Any, dtype: Any) -> bool:
-    """Whether this is text, of a type that this version of PyArrow converts (old ones leave out views)."""
-    if str(dtype) not in ("string", "large_string", "string_view"):
+    """Whether this is text or bytes, of a type that this version of PyArrow converts (old ones leave out views)."""
+    if str(dtype) not in ("string", "large_string", "string_view", "binary", "large_binary"):
         return False
     try:
         pyarrow.nulls(0, dtype).cast("large_binary")
@@ -298,63 +436,20 @@ def _is_arrow_text(pyarrow: Any, dtype: Any) -> bool:
     return True
 
 
-def _array_labels(array: NDArray[Any]) -> Labels:
-    """Label a NumPy array of text, or of objects of which those that are text count."""
-    numbers = _numbers()
-    if array.dtype.kind == "S":
-        # Bytes are text in UTF-8. `surrogateescape` keeps what is not, so two names never become one.
-        codes = np.fromiter(map(numbers.__getitem__, array.tolist()), np.int64, array.size)
-        names = map(operator.methodcaller("decode", "utf-8", "surrogateescape"), numbers)
-        return Labels(codes=codes, names=list(names))
-    if array.dtype.kind == "U" and array.dtype.itemsize:
-        # What is beyond Unicode (it takes a view of other memory) would raise when it becomes a str.
-        array = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False))
-        points = array.view(np.uint32).reshape(array.size, array.dtype.itemsize // 4)
-        beyond = points.max(axis=1, initial=0) > sys.maxunicode
-        if beyond.any():
-            array = np.where(beyond, "", array).astype(object)
-            array[beyond] = None
-    codes = _number(array.tolist(), numbers)
-    return Labels(codes=codes, names=list(numbers))
-
-
 def _arrow_labels(column: Any) -> Labels:
     """Label a dictionary column, whose chunks may have dictionaries of their own, with repeats and nulls."""
-    numbers = _numbers()
+    names = _Names()
     pieces = [np.empty(0, dtype=np.int64)]
     for chunk in column.chunks:
         indices = chunk.indices.cast("int64").fill_null(-1).to_numpy()
-        number = partial(_number_arrow, chunk.dictionary, numbers)
-        pieces.append(_renumber(indices, len(chunk.dictionary), number))
-    return Labels(codes=np.concatenate(pieces), names=list(numbers))
+        pieces.append(_renumber(indices, len(chunk.dictionary), partial(_number_arrow, chunk.dictionary, names)))
+    return names.labels(np.concatenate(pieces))
 
 
-def _number_arrow(dictionary: Any, numbers: Mapping[Any, int], used: Ints) -> Ints:
+def _number_arrow(dictionary: Any, names: _Names, used: Ints) -> Ints:
     """Number entries of an Arrow dictionary, also where they are not UTF-8, which Arrow does not check."""
     values = dictionary.cast("large_binary").take(used).to_pylist()
-    text = [None if value is None else value.decode("utf-8", "surrogateescape") for value in values]
-    return _number(text, numbers)
-
-
-def _number_pandas(categories: Any, numbers: Mapping[Any, int], used: Ints) -> Ints:
-    """Number categories of a pandas column."""
-    return _number(categories.take(used).tolist(), numbers)
-
-
-def _numbers() -> defaultdict[Any, int]:
-    """A table that numbers what it is asked for, in order of appearance."""
-    return defaultdict(itertools.count().__next__)
-
-
-def _number(values: list[Any], numbers: Mapping[Any, int]) -> Ints:
-    """Number the values that are text, and -1 for all others."""
-    types = list(map(type, values))
-    text = np.fromiter(map(operator.is_, types, itertools.repeat(str)), np.bool_, len(values))
-    if not text.all():
-        text |= np.fromiter(map(operator.is_, types, itertools.repeat(np.str_)), np.bool_, len(values))
-    codes = np.full(len(values), -1, dtype=np.int64)
-    codes[text] = np.fromiter(map(numbers.__getitem__, itertools.compress(values, text)), np.int64)
-    return codes
+    return names.number([None if value is None else value.decode("utf-8", "surrogateescape") for value in values])
 
 
 def _renumber(codes: Ints, size: int, number: Callable[[Ints], Ints]) -> Ints:

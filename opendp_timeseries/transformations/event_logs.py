@@ -1,10 +1,11 @@
-"""OpenDP's own frames as event logs: a ``LazyFrameDomain`` with one of the identifier distances.
+"""What an event log is: which columns of a log are read, and what distances between two logs count.
 
-OpenDP says what the guarantee is about by an expression in the metric, and which columns there are by the
-domain. Two frames are at a ``symmetric_id_distance`` of 1 when one identifier is there with all of its rows in
-one of them and not at all in the other: the same as for :func:`~opendp_timeseries.event_log_domain`. OpenDP
-defines ``change_one_id_distance`` as half of that, without asking for equally many identifiers in both: a
-distance of 1 may be two individuals added, and is accounted for as such.
+A log is a member of :func:`~opendp_timeseries.event_log_domain`, or one of OpenDP's own frames: a ``LazyFrameDomain``
+with one of the identifier distances. Of frames, OpenDP says what the guarantee is about by an expression in the metric,
+and which columns there are by the domain. Two frames are at a ``symmetric_id_distance`` of 1 when one identifier is
+there with all of its rows in one of them and not at all in the other: the same as for
+:func:`~opendp_timeseries.event_log_domain`. OpenDP defines ``change_one_id_distance`` as half of that, without asking
+for equally many identifiers in both: a distance of 1 may be two individuals added, and is accounted for as such.
 """
 
 from __future__ import annotations
@@ -12,31 +13,56 @@ from __future__ import annotations
 from typing import Any, Final
 
 import opendp.prelude as dp
+from opendp.mod import LazyFrameDomain
 
 from opendp_timeseries._opendp import empty_frame
-from opendp_timeseries.counting.tables import read_columns
+from opendp_timeseries.counting.layout import Keys, Layout
+from opendp_timeseries.counting.tables import read_positions
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.provenance import Adjacency
-from opendp_timeseries.spaces import EventLog
+from opendp_timeseries.spaces import EventLog, adjacency_of, descriptor_of
 
-__all__ = ["lazyframe_log"]
+__all__ = ["event_log"]
 
 _ADJACENCY: Final = {"SymmetricIdDistance": Adjacency(), "ChangeOneIdDistance": Adjacency(individuals=2)}
 
 
-def lazyframe_log(
-    input_domain: dp.Domain, input_metric: dp.Metric, time: str | None, by: str | None, grid: TimeGrid
-) -> tuple[EventLog, Adjacency]:
-    """Say which columns of a LazyFrame are the event log, and what distances count.
+def event_log(
+    input_domain: dp.Domain,
+    input_metric: dp.Metric,
+    grid: TimeGrid,
+    *,
+    by: str | None,
+    keys: Keys | None,
+    time: str | None,
+) -> tuple[Layout, Adjacency]:
+    """Check the space and the public parameters of a count: where rows belong, and what distances count.
 
-    :param input_domain: an OpenDP ``LazyFrameDomain``.
-    :param input_metric: ``dp.symmetric_id_distance(…)`` or ``dp.change_one_id_distance(…)`` of a plain column.
-    :param time: name of the column of event times, which OpenDP's spaces do not know of.
-    :param by: name of the column that tells the series of a panel apart, if there is one.
+    :param input_domain: :func:`~opendp_timeseries.event_log_domain` or an OpenDP ``LazyFrameDomain``.
+    :param input_metric: a distance that counts individuals.
     :param grid: the grid that is to place the times.
-    :raises TypeError: for another metric, an identifier that is not a column, or a column of a wrong type.
-    :raises ValueError: for a column that the domain does not have.
+    :param by: name of the column that tells the series of a panel apart, if there is one.
+    :param keys: the series of the panel.
+    :param time: name of the column of event times, of a LazyFrame only.
+    :raises TypeError: for a wrong domain, metric, grid or name, or a column of a LazyFrame of a wrong type.
+    :raises ValueError: for keys that are not distinct, or a column that a LazyFrame does not have.
     """
+    frame = isinstance(input_domain, LazyFrameDomain)
+    if frame:
+        log, adjacency = _of_frame(input_metric, time)
+    else:
+        log = descriptor_of(input_domain, EventLog, "use event_log_domain(identifier=…, time=…)")
+        if time is not None:
+            raise TypeError(f"time ({time!r}) is for a LazyFrame; leave it out, as {input_domain} names its own")
+        adjacency = adjacency_of(input_metric)
+    layout = Layout.checked(identifier=log.identifier, time=log.time, grid=grid, by=by, keys=keys)
+    if frame:
+        read_positions(empty_frame(input_domain), layout)
+    return layout, adjacency
+
+
+def _of_frame(input_metric: dp.Metric, time: str | None) -> tuple[EventLog, Adjacency]:
+    """Say which columns of a LazyFrame are the event log, and what distances count."""
     kind = str(input_metric.type) if isinstance(input_metric, dp.Metric) else ""
     if kind not in _ADJACENCY:
         raise TypeError(
@@ -48,10 +74,7 @@ def lazyframe_log(
         raise TypeError(
             f"time ({time!r}) must name the column of event times in the LazyFrame, for instance time='time'"
         )
-    log = EventLog(identifier=_column(input_metric), time=time)
-    columns = read_columns(empty_frame(input_domain), identifier=log.identifier, time=log.time, by=by)
-    grid.check_times(columns.times.dtype, aware=columns.aware)
-    return log, _ADJACENCY[kind]
+    return EventLog(identifier=_column(input_metric), time=time), _ADJACENCY[kind]
 
 
 def _column(metric: Any) -> str:

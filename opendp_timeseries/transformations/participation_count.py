@@ -5,7 +5,6 @@ Proof: docs/proofs/participation_count.md.
 
 from __future__ import annotations
 
-import importlib.util
 import secrets
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,27 +13,17 @@ from typing import Any
 import numpy as np
 import opendp.prelude as dp
 from numpy.typing import NDArray
-from opendp.mod import LazyFrameDomain
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._opendp import lp_kind, signal_domain, then
 from opendp_timeseries.accounting.influence import count_l1, count_l2
 from opendp_timeseries.accounting.rounding import whole_distance
-from opendp_timeseries.counting.capped_count import capped_count
-from opendp_timeseries.counting.engines import Layout, engine_of
-from opendp_timeseries.counting.panels import Keys, panel_keys, place_in_panel
-from opendp_timeseries.counting.tables import Labels, read_columns
+from opendp_timeseries.counting.engines import engine_of
+from opendp_timeseries.counting.layout import Caps, Keys
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.provenance import Adjacency, Provenance
-from opendp_timeseries.spaces import (
-    EventLog,
-    adjacency_of,
-    descriptor_of,
-    influence_distance,
-    influence_metric,
-    influence_space,
-)
-from opendp_timeseries.transformations.event_logs import lazyframe_log
+from opendp_timeseries.provenance import Provenance
+from opendp_timeseries.spaces import influence_distance, influence_metric, influence_space
+from opendp_timeseries.transformations.event_logs import event_log
 
 __all__ = ["make_participation_count", "then_participation_count"]
 
@@ -55,7 +44,6 @@ def make_participation_count(
     keys: Keys | None = None,
     time: str | None = None,
     output_metric: dp.Metric | None = None,
-    progress: bool = False,
 ) -> dp.Transformation:
     """Count events per time step, with every individual in at most ``participation_cap`` steps.
 
@@ -82,16 +70,14 @@ def make_participation_count(
     :param participation_cap: ``I``, steps per individual; more than ``grid.size`` means ``grid.size``.
     :param step_cap: ``M``, events per individual and step.
     :param by: the column that tells the series of a panel apart.
-    :param keys: the series of the panel: distinct strings, or distinct integers.
+    :param keys: the series of the panel: distinct strings, or distinct integers. They are compared with the column as
+        text, so that ``[1, 2]`` and ``["1", "2"]`` mean the same.
     :param time: the column of event times, of a LazyFrame only: an event-log domain names its own.
     :param output_metric: :func:`~opendp_timeseries.influence_distance` (default), which is what amplification
         by subsampling needs; ``dp.l1_distance(T=…)`` feeds OpenDP's own ``then_laplace``, ``dp.l2_distance(T=…)``
         its ``then_gaussian``.
-    :param progress: show on standard error how much of a file has been read, with tqdm. That is for whoever is
-        trusted with the log: it tells how many rows there are.
     :raises TypeError: for a wrong domain, metric or grid, or a public parameter that was left out.
     :raises ValueError: for a cap below 1.
-    :raises ImportError: for ``progress`` without tqdm.
 
     >>> import opendp.prelude as dp, opendp_timeseries as ts
     >>> dp.enable_features("contrib", "honest-but-curious")
@@ -103,29 +89,12 @@ def make_participation_count(
     >>> count({"id": np.array([7, 7, 8]), "step": np.array([0, 0, 2])})
     [1, 0, 1, 0]
     """
-    check_grid(grid)
-    if progress and importlib.util.find_spec("tqdm") is None:
-        raise ImportError("progress=True takes tqdm: pip install tqdm")
-    panel = panel_keys(by, keys)
-    log, adjacency = event_log(input_domain, input_metric, time, by, grid)
+    layout, adjacency = event_log(input_domain, input_metric, grid, by=by, keys=keys, time=time)
     cap, per_step = caps(participation_cap, step_cap)
-    layout = Layout(log.identifier, log.time, grid, by, panel)
-    size = check.integer("size of the panel", layout.size, maximum=2**31, remedy="use fewer steps or keys")
+    clamped = Caps.within(layout.size, participation_cap=cap, step_cap=per_step)
 
     def function(table: Any) -> NDArray[np.int64]:
-        engine = engine_of(table)
-        if engine is not None:
-            both = {"participation_cap": cap, "step_cap": per_step}
-            return engine.capped_count(table, layout, **both, key=_fresh_key(), progress=progress)
-        identifiers, positions = read_positions(table, log, grid, by, panel)
-        return capped_count(
-            identifiers,
-            positions,
-            size=size,
-            participation_cap=cap,
-            step_cap=per_step,
-            key=_fresh_key(),
-        )
+        return engine_of(table).count(table, layout, clamped, _fresh_key())
 
     return count_transformation(
         input_domain,
@@ -136,49 +105,15 @@ def make_participation_count(
             participation_cap=cap,
             step_cap=per_step,
             adjacency=adjacency,
-            panel=None if by is None else tuple(panel),
+            panel=None if by is None else tuple(layout.keys),
         ),
         output_metric,
     )
 
 
-def read_positions(
-    table: Any, log: EventLog, grid: TimeGrid, by: str | None, panel: Keys
-) -> tuple[NDArray[Any] | Labels, NDArray[np.int64]]:
-    """Read who and where in the (panel of) series, for every row; -1 for rows that are nowhere."""
-    columns = read_columns(table, identifier=log.identifier, time=log.time, by=by)
-    steps = grid.steps(columns.times, aware=columns.aware)
-    if columns.by is None:
-        return columns.identifiers, steps
-    return columns.identifiers, place_in_panel(steps, columns.by, panel, grid.size)
-
-
-def event_log(
-    domain: dp.Domain, metric: dp.Metric, time: str | None, by: str | None, grid: TimeGrid
-) -> tuple[EventLog, Adjacency]:
-    """Say which columns are the event log, and what distances count."""
-    if isinstance(domain, LazyFrameDomain):
-        log, adjacency = lazyframe_log(domain, metric, time, by, grid)
-    else:
-        log = descriptor_of(domain, EventLog, "use event_log_domain(identifier=…, time=…)")
-        if time is not None:
-            raise TypeError(f"time ({time!r}) is for a LazyFrame; leave it out, as {domain} names its own")
-        adjacency = adjacency_of(metric)
-    if by in (log.identifier, log.time):
-        raise ValueError(f"by ({by!r}) must be another column than the identifier and the time")
-    return log, adjacency
-
-
 def _fresh_key() -> bytes:
     """Return a new secret key: one for every release. Tests replace this function to inject theirs."""
     return secrets.token_bytes(16)
-
-
-def check_grid(grid: Any) -> TimeGrid:
-    """Refuse what is no grid."""
-    if not check.is_a(grid, TimeGrid):
-        raise TypeError(f"grid ({grid!r}) must be given as a TimeGrid, not {type(grid).__name__}; use TimeGrid(…)")
-    return grid
 
 
 def caps(participation_cap: Any, step_cap: Any) -> tuple[int, int]:

@@ -18,14 +18,13 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries._opendp import lp_kind, signal_domain, then
 from opendp_timeseries.accounting.influence import count_l1, count_l2
 from opendp_timeseries.accounting.rounding import whole_distance
-from opendp_timeseries.counting.capped_count import participation
-from opendp_timeseries.counting.engines import Layout, engine_of
-from opendp_timeseries.counting.panels import Keys, panel_keys
+from opendp_timeseries.counting.engines import engine_of
+from opendp_timeseries.counting.layout import Keys
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.provenance import Adjacency
-from opendp_timeseries.transformations.participation_count import event_log, read_positions
+from opendp_timeseries.transformations.event_logs import event_log
 
-__all__ = ["make_participation_histogram", "share_above", "then_participation_histogram"]
+__all__ = ["make_participation_histogram", "fraction_above", "then_participation_histogram"]
 
 
 def make_participation_histogram(
@@ -44,7 +43,7 @@ def make_participation_histogram(
     The result has one entry more than ``caps``: individuals in 1 … ``caps[0]`` steps, in ``caps[0] + 1`` …
     ``caps[1]``, and so on, and in more than ``caps[-1]``. One individual is in one entry, so it costs little: chain
     it with ``dp.m.then_laplace(…)`` or, with an ℓ2 metric, ``dp.m.then_gaussian(…)``, and read it by
-    :func:`share_above`.
+    :func:`fraction_above`.
 
     :param input_domain: as in :func:`~opendp_timeseries.make_participation_count`.
     :param input_metric: as there.
@@ -66,20 +65,11 @@ def make_participation_histogram(
     >>> histogram.map(1)
     1
     """
-    if not isinstance(grid, TimeGrid):
-        raise TypeError(f"grid ({grid!r}) must be given as a TimeGrid, not {type(grid).__name__}; use TimeGrid(…)")
-    panel = panel_keys(by, keys)
-    log, adjacency = event_log(input_domain, input_metric, time, by, grid)
+    layout, adjacency = event_log(input_domain, input_metric, grid, by=by, keys=keys, time=time)
     edges = _edges(caps)
-    layout = Layout(log.identifier, log.time, grid, by, panel)
 
     def function(table: Any) -> NDArray[np.int64]:
-        engine = engine_of(table)
-        if engine is None:
-            rows = read_positions(table, log, grid, by, layout.keys)
-            steps = participation(*rows, size=layout.size)
-        else:
-            steps = engine.participation(table, layout)
+        steps = engine_of(table).participation(table, layout)
         return np.bincount(np.searchsorted(edges, steps), minlength=len(edges) + 1).astype(np.int64)
 
     metric = dp.l1_distance(T=int) if output_metric is None else output_metric
@@ -114,15 +104,15 @@ def _stability(metric: dp.Metric, size: int, adjacency: Adjacency) -> Callable[[
     return stability_map
 
 
-def share_above(histogram: ArrayLike) -> NDArray[np.float64]:
-    """Share of individuals above each candidate cap, from a noisy :func:`make_participation_histogram`.
+def fraction_above(histogram: ArrayLike) -> NDArray[np.float64]:
+    """Return the fraction of individuals above each candidate cap, from a noisy :func:`make_participation_histogram`.
 
-    Post-processing: entries below zero are read as zero. With nothing left, every share is 0.
+    Post-processing: entries below zero are read as zero. With nothing left, every fraction is 0.
 
     :param histogram: the released entries.
-    :return: one share for each candidate cap, descending.
+    :return: one fraction for each candidate cap, descending.
 
-    >>> share_above([60, 30, 10]).tolist()
+    >>> fraction_above([60, 30, 10]).tolist()
     [0.4, 0.1]
     """
     entries = np.maximum(np.nan_to_num(np.asarray(histogram, dtype=np.float64)), 0.0)

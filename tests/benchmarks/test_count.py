@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from opendp_timeseries.counting.capped_count import capped_count
-from opendp_timeseries.counting.tables import read_columns
+from opendp_timeseries.counting.layout import Caps, Layout
+from opendp_timeseries.counting.tables import read_positions
 from opendp_timeseries.grid import TimeGrid
 
 ROWS = int(os.environ.get("COUNT_ROWS", 10**6))
@@ -29,8 +30,7 @@ def log():
 
 
 def count(people, steps):
-    caps = {"participation_cap": CAP, "step_cap": 1}
-    return capped_count(people, steps, size=SIZE, key=secrets.token_bytes(16), **caps)
+    return capped_count(people, steps, size=SIZE, caps=Caps(CAP, 1), key=secrets.token_bytes(16))
 
 
 def packed_sort(people, steps):
@@ -48,8 +48,31 @@ def text_of(size):
 
 def names(people, steps):
     table = {"id": text_of(max(ROWS // 50, 1))[people], "time": steps}
-    columns = read_columns(table, identifier="id", time="time")
-    return count(columns.identifiers, columns.times)
+    return count(*read_positions(table, Layout("id", "time", TimeGrid(size=SIZE))))
+
+
+@functools.cache
+def arrow_text(rows):
+    pa = pytest.importorskip("pyarrow")
+    random = np.random.default_rng(2013)
+    names = random.permutation([f"Person {k:07d} of somewhere" for k in range(max(rows // 50, 1))])
+    return pa.array(names[random.integers(0, names.size, rows)].tolist(), pa.string())
+
+
+def real_names_of_arrow(people, steps):
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({"id": arrow_text(people.size), "time": steps})
+    return count(*read_positions(table, Layout("id", "time", TimeGrid(size=SIZE))))
+
+
+@functools.cache
+def fresh_objects(rows):
+    return np.array(arrow_text(rows).to_pylist(), dtype=object)  # each row a string of its own, as a reader makes them
+
+
+def real_names_as_objects(people, steps):
+    table = {"id": fresh_objects(people.size), "time": steps}
+    return count(*read_positions(table, Layout("id", "time", TimeGrid(size=SIZE))))
 
 
 def instants(people, steps):
@@ -79,7 +102,17 @@ def textbook(people, steps):
     return np.bincount(steps[rank < CAP], minlength=SIZE)
 
 
-ROUTES = [packed_sort, count, wide_identifiers, instants, names, polars, textbook]
+ROUTES = [
+    packed_sort,
+    count,
+    wide_identifiers,
+    instants,
+    names,
+    real_names_of_arrow,
+    real_names_as_objects,
+    polars,
+    textbook,
+]
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.__name__)

@@ -16,9 +16,8 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_timeseries.counting import dataset as batch_count
-from opendp_timeseries.counting.capped_count import capped_count
-from opendp_timeseries.counting.engines import Layout
-from opendp_timeseries.counting.tables import read_columns
+from opendp_timeseries.counting import memory
+from opendp_timeseries.counting.layout import Caps, Layout
 from opendp_timeseries.grid import TimeGrid
 
 pa = pytest.importorskip("pyarrow")
@@ -34,7 +33,7 @@ from opendp_timeseries.counting import database as ibis_count  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
 SIZE, CAP = 10**4, 20
 GRID = TimeGrid(size=SIZE, start="2020-01-01", step="1h", zone="UTC")
-LAYOUT = Layout("id", "time", GRID, None, ("",))
+LAYOUT = Layout("id", "time", GRID)
 START, HOUR = np.datetime64("2020-01-01", "us").astype(int), 3600 * 10**6
 
 
@@ -61,20 +60,19 @@ def log_of(tmp_path_factory):
 
 
 def caps(cap=CAP):
-    return {"participation_cap": cap, "step_cap": 1, "key": secrets.token_bytes(16)}
+    return Caps(min(cap, SIZE), 1), secrets.token_bytes(16)
 
 
 def in_memory(path, cap=CAP):
-    columns = read_columns(pq.read_table(path), identifier="id", time="time")
-    return capped_count(columns.identifiers, GRID.steps(columns.times), size=SIZE, **caps(cap))
+    return memory.count(pq.read_table(path), LAYOUT, *caps(cap))
 
 
 def batches(path, cap=CAP):
-    return batch_count.capped_count(ds.dataset(path), LAYOUT, **caps(cap))
+    return batch_count.count(ds.dataset(path), LAYOUT, *caps(cap))
 
 
 def ibis_on_duckdb(path, cap=CAP):
-    return ibis_count.capped_count(ibis.duckdb.connect().read_parquet(path), LAYOUT, **caps(cap))
+    return ibis_count.count(ibis.duckdb.connect().read_parquet(path), LAYOUT, *caps(cap))
 
 
 def duckdb_by_hand(path):
@@ -82,7 +80,8 @@ def duckdb_by_hand(path):
     query = f"""
         SELECT step, sum(events) FROM (
             SELECT step, events,
-                row_number() OVER (PARTITION BY id ORDER BY hash(hash(?::BIGINT, ?::BIGINT, id, step)), step) AS rank
+                row_number() OVER (
+                    PARTITION BY id ORDER BY hash(hash(?::BIGINT, ?::BIGINT, id::VARCHAR, step)), step) AS rank
             FROM (
                 SELECT id, {step} AS step, least(count(*), 1) AS events FROM read_parquet('{path}')
                 WHERE epoch_us(time) BETWEEN {START} AND {START + SIZE * HOUR - 1} GROUP BY ALL))
@@ -162,8 +161,7 @@ def test_cost_does_not_grow_with_declared_categories():
         table, times = pa.table({"id": who, "time": steps}), []
         for _ in range(5):
             start = time.perf_counter()
-            columns = read_columns(table, identifier="id", time="time")
-            capped_count(columns.identifiers, columns.times, size=SIZE, **caps())
+            memory.count(table, Layout("id", "time", TimeGrid(size=SIZE)), *caps())
             times.append(time.perf_counter() - start)
         taken[len(names)] = min(times)
     print(f"\ndeclared categories: {taken}")
@@ -176,7 +174,7 @@ import pyarrow.dataset as ds
 from opendp_timeseries.counting import dataset as batch_count
 from tests.benchmarks.test_engines import LAYOUT, caps
 start = time.perf_counter()
-batch_count.capped_count(ds.dataset(sys.argv[1]), LAYOUT, **caps())
+batch_count.count(ds.dataset(sys.argv[1]), LAYOUT, *caps())
 seconds = time.perf_counter() - start
 kilobytes = re.search(r"VmHWM:\\s+(\\d+) kB", pathlib.Path("/proc/self/status").read_text())[1]
 print(seconds, int(kilobytes) / 1024)

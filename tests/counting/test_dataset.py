@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opendp_timeseries as ts
-from opendp_timeseries.counting.engines import Layout, engine_of
+from opendp_timeseries.counting.engines import engine_of
+from opendp_timeseries.counting.layout import Caps, Layout
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.transformations import participation_count as constructor
 from tests.oracles import counting as oracle
@@ -52,6 +53,11 @@ IDENTIFIERS = {
     "wide": pa.array(WHO * 2**57 - 2**62, mask=GAP),
     "wide and unsigned": pa.array(WHO.astype(np.uint64) * np.uint64(2**58), mask=GAP),
     "wide in the last batch": pa.array(np.where(np.arange(ROWS) < ROWS - 3, WHO, 2**62), mask=GAP),
+    "whole floats": pa.array(WHO * 1.0, mask=GAP),
+    "floats": pa.array(WHO / 2, mask=GAP),
+    "floats that are whole but in the last batch": pa.array(np.where(np.arange(ROWS) < ROWS - 3, WHO, 0.5)),
+    "decimals": pa.array(WHO.tolist(), pa.decimal128(20, 3), mask=GAP),
+    "bytes": pa.array([name.encode() for name in NAMES.tolist()], mask=GAP),
     "text": pa.array(NAMES.tolist(), mask=GAP),
     "categories": pa.array(NAMES.tolist(), mask=GAP).dictionary_encode(),
 }
@@ -102,8 +108,7 @@ def test_against_one_individual_at_a_time(rows, participation_cap, step_cap, tex
     table = pa.table({"id": pa.array(people, kind), "time": pa.array([row[1] for row in rows], pa.int64())})
     caps = {"participation_cap": participation_cap, "step_cap": step_cap}
     engine._BATCH = batch
-    layout = Layout("id", "time", TimeGrid(size=8), None, ("",))
-    got = engine.capped_count(ds.dataset(table), layout, **caps, key=KEY)
+    got = engine.count(ds.dataset(table), Layout("id", "time", TimeGrid(size=8)), Caps.within(8, **caps), KEY)
     known = zip(people, [row[1] for row in rows], strict=True)
     assert got.tolist() == oracle.capped_counts(known, size=8, key=KEY, **caps)
 
@@ -118,8 +123,9 @@ def test_no_rows_and_no_files(tmp_path, log_space):
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        ({"id": pa.array(WHO * 1.0)}, TypeError, "'id' of type double cannot identify"),
-        ({"time": pa.array(WHO * 1.0)}, TypeError, "'time' of type double does not hold times"),
+        ({"id": pa.array([[1]] * ROWS)}, TypeError, "'id' of type list.* cannot identify"),
+        ({"time": pa.array(NAMES.tolist())}, TypeError, "'time' of type string does not hold times"),
+        ({"time": pa.array(WHO * 1.0)}, TypeError, "float64 are not instants"),
         ({"time": pa.array(WHO)}, TypeError, "int64 are not instants"),
         ({"id": None}, ValueError, "'id' is missing"),
     ],
@@ -129,7 +135,7 @@ def test_columns_are_refused_by_type_before_any_row_is_read(tmp_path, monkeypatc
     log = file_of(tmp_path, **{name: column for name, column in columns.items() if column is not None})
     (tmp_path / "log.parquet").unlink()
     with pytest.raises(error, match=words):
-        engine.capped_count(log, Layout("id", "time", GRID, None, ("",)), participation_cap=1, step_cap=1, key=KEY)
+        engine.count(log, Layout("id", "time", GRID), Caps(1, 1), KEY)
 
 
 def test_a_failure_quotes_no_row(tmp_path):
@@ -138,28 +144,11 @@ def test_a_failure_quotes_no_row(tmp_path):
     log = ds.dataset(tmp_path / "log.csv", format="csv", schema=schema)
     for act in (
         engine.participation,
-        lambda *args: engine.capped_count(*args, participation_cap=1, step_cap=1, key=KEY),
+        lambda *args: engine.count(*args, Caps(1, 1), KEY),
     ):
         with pytest.raises(RuntimeError, match="could not be read to its end") as failure:
-            act(log, Layout("id", "time", GRID, None, ("",)))
+            act(log, Layout("id", "time", GRID))
         assert failure.value.__context__ is None
-
-
-def test_progress_is_shown_when_asked_only(tmp_path, log_space, capsys):
-    pytest.importorskip("tqdm")
-    log = file_of(tmp_path, id=pa.array(WHO), time=TIME)
-    quiet = chain(log_space)(log)
-    assert capsys.readouterr() == ("", "")
-    assert chain(log_space, progress=True)(log) == quiet
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert "3.00k/3.00k" in shown.err
-
-
-def test_progress_without_tqdm_is_refused_at_construction(monkeypatch, log_space):
-    monkeypatch.setattr(constructor.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ImportError, match="tqdm"):
-        chain(log_space, progress=True)
 
 
 def test_a_context_on_a_file(tmp_path, log_space):
@@ -181,9 +170,9 @@ def test_memory_is_that_of_packed_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "_BATCH", 2**16)
     rows = 3_000_000
     log = file_of(tmp_path, id=pa.array(np.arange(rows) % 50_000), time=pa.array(np.arange(rows) // 50_000))
-    layout = Layout("id", "time", TimeGrid(size=100), None, ("",))
+    layout = Layout("id", "time", TimeGrid(size=100))
     tracemalloc.start()
-    counts = engine.capped_count(log, layout, participation_cap=20, step_cap=1, key=KEY)
+    counts = engine.count(log, layout, Caps(20, 1), KEY)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert counts.sum() == 50_000 * 20

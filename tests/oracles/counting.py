@@ -6,6 +6,7 @@ Times are exact fractions, people are dictionary keys, and every individual is w
 import datetime as dt
 import hashlib
 import itertools
+import re
 from collections import Counter
 from fractions import Fraction
 from zoneinfo import ZoneInfo
@@ -73,11 +74,11 @@ def mix(word):
 
 def hash_of(identifier, step, key):
     """The 48-bit hash by which an individual's steps are ordered."""
-    if isinstance(identifier, str):
+    if isinstance(identifier, str) and not re.fullmatch(r"0|-?[1-9][0-9]{0,18}", identifier):
         text = hashlib.blake2b(identifier.encode(), digest_size=8, key=key[:64]).digest()
         word = int.from_bytes(text, "little")
     else:
-        word = identifier & MASK
+        word = int(identifier) & MASK
     digest = hashlib.blake2b(key, digest_size=16).digest()
     first, second = int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
     sequence = mix(word ^ first) + second + step * 0x9E3779B97F4A7C15

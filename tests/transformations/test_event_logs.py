@@ -21,7 +21,7 @@ EXACT = dp.approximate(dp.max_divergence())
 def frame(who=WHO, when=WHEN):
     start = dt.datetime(2020, 1, 1)
     times = [start + dt.timedelta(hours=int(hour)) for hour in when]
-    return pl.LazyFrame({"who": who, "when": times, "other": np.zeros(len(who))})
+    return pl.LazyFrame({"who": who, "when": times, "other": [dt.time(0)] * len(who)})
 
 
 def space(data, metric=dp.symmetric_id_distance, identifier="who"):
@@ -123,7 +123,7 @@ def test_an_event_log_domain_names_its_own_time(log_space):
 
 
 def test_the_column_of_a_panel_is_checked_at_construction():
-    data = frame().with_columns(venue=pl.lit(1), half=pl.lit(0.5))
+    data = frame().with_columns(venue=pl.lit(1), half=pl.lit(dt.time(0)))
 
     def make(by):
         return space(data) >> ts.then_participation_count(GRID, participation_cap=1, time="when", by=by, keys=[1])

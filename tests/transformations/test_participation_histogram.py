@@ -66,16 +66,16 @@ def test_chosen_cap_from_a_shared_budget(log_space, log):
         split_by_weights=[1, 9],
     )
     noisy = context.query().participation_histogram(GRID, caps=CAPS).laplace().release()
-    shares = ts.share_above(noisy)
+    shares = ts.fraction_above(noisy)
     assert np.all(np.diff(shares) <= 0)
-    truth = ts.share_above(slowly(log))
+    truth = ts.fraction_above(slowly(log))
     # Laplace noise of scale 10 on about 200 individuals; false alarm below 1e-8.
     assert np.all(np.abs(shares - truth) < 1)
 
 
-def test_share_above_is_total():
-    assert ts.share_above([0, 0]).tolist() == [0.0]
-    assert ts.share_above([-5, 3, -1]).tolist() == [1.0, 0.0]
+def test_fraction_above_is_total():
+    assert ts.fraction_above([0, 0]).tolist() == [0.0]
+    assert ts.fraction_above([-5, 3, -1]).tolist() == [1.0, 0.0]
 
 
 @pytest.mark.parametrize("caps", [[], [0], [3, 2], [2, 2], [1.5], [True]])

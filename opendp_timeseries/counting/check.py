@@ -1,0 +1,112 @@
+"""A private look at a log before anything is spent: which rows would be counted, and what the caps would lose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries.counting.engines import engine_of
+from opendp_timeseries.counting.layout import Caps, Keys, Layout
+from opendp_timeseries.grid import TimeGrid
+
+__all__ = ["LogCheck", "check_log"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogCheck:
+    """What :func:`check_log` found. **Private**: exact facts about the log, which nothing protects.
+
+    Every row of the log is counted in ``rows``, and in at most one of the four numbers below it, the first that holds.
+    """
+
+    rows: int
+    without_identifier: int
+    """Rows of nobody: the identifier is missing, or of a type that is not known."""
+    without_time: int
+    """Rows whose time is missing, or is no time."""
+    off_grid: int
+    """Rows before the first step or after the last."""
+    unknown_key: int
+    """Rows of a panel whose key is missing, or not listed."""
+    individuals: int
+    """Individuals with a row on the grid."""
+    individuals_over_cap: int
+    """Individuals in more steps than the participation cap, who lose some."""
+    events_lost_share: float
+    """The share of the events on the grid that the two caps leave out, from 0 to 1."""
+
+    def __str__(self) -> str:
+        lines = [
+            "PRIVATE: do not publish",
+            f"{self.rows} rows were read",
+            f"{self.without_identifier} of them have no identifier",
+            f"{self.without_time} have no time",
+            f"{self.off_grid} are off the grid",
+            f"{self.unknown_key} are of no listed key",
+            f"{self.individuals} individuals are on the grid",
+            f"{self.individuals_over_cap} of them are in more steps than the participation cap",
+            f"{self.events_lost_share:.1%} of the events on the grid are left out by the caps",
+        ]
+        return "\n".join(lines)
+
+
+def check_log(
+    table: Any,
+    *,
+    identifier: str,
+    time: str,
+    grid: TimeGrid,
+    participation_cap: int = check.REQUIRED,
+    step_cap: int = 1,
+    by: str | None = None,
+    keys: Keys | None = None,
+) -> LogCheck:
+    """Look at a log before it is counted: are its rows read, and what would the caps leave out? Private.
+
+    This is for whoever is trusted with the log, to find a wrong column, time format, zone or year before a budget is
+    spent. Its numbers are exact, and no guarantee covers them: publish none, and choose no cap or grid by them that is
+    then called public. Where a cap must come from the log, buy
+    :func:`~opendp_timeseries.make_participation_histogram`.
+
+    :param table: a log, as :func:`~opendp_timeseries.event_log_domain` describes them.
+    :param identifier: name of the column that tells individuals apart.
+    :param time: name of the column of event times.
+    :param grid: the grid of the count that is planned.
+    :param participation_cap: ``I``, steps per individual.
+    :param step_cap: ``M``, events per individual and step.
+    :param by: the column that tells the series of a panel apart.
+    :param keys: the series of the panel.
+    :raises TypeError: for a table of an unknown kind, or a column of a type that does not serve.
+    :raises ValueError: for a column that is missing, or a cap below 1.
+
+    >>> import numpy as np, opendp_timeseries as ts
+    >>> log = {"id": np.array(["ann", "ann", "bob", ""]), "step": np.array([0, 2, 1, 9])}
+    >>> grid = ts.TimeGrid(size=3)
+    >>> print(ts.check_log(log, identifier="id", time="step", grid=grid, participation_cap=1))
+    PRIVATE: do not publish
+    4 rows were read
+    0 of them have no identifier
+    0 have no time
+    1 are off the grid
+    0 are of no listed key
+    2 individuals are on the grid
+    1 of them are in more steps than the participation cap
+    33.3% of the events on the grid are left out by the caps
+    """
+    cap = check.required("participation_cap", participation_cap, "the cap of the count that is planned")
+    cap = check.integer("participation_cap", cap, minimum=1)
+    per_step = check.integer("step_cap", step_cap, minimum=1)
+    layout = Layout.checked(identifier=identifier, time=time, grid=grid, by=by, keys=keys)
+    engine = engine_of(table)
+    tally, steps = engine.tally(table, layout), engine.participation(table, layout)
+    caps = Caps.within(layout.size, participation_cap=cap, step_cap=per_step)
+    counts = engine.count(table, layout, caps, bytes(16))  # the key decides which steps are lost, not how many
+    return LogCheck(
+        **tally._asdict(),
+        individuals=steps.size,
+        individuals_over_cap=int(np.count_nonzero(steps > caps.steps)),
+        events_lost_share=1 - int(counts.sum()) / tally.counted if tally.counted else 0.0,
+    )

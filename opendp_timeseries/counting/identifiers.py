@@ -1,0 +1,199 @@
+"""Who is who: an identifier is told apart by its value written as text, whatever the type of its column.
+
+The type of a column can be the work of one row: one text among a million integers makes a pandas column
+``object``, one missing value makes it ``float64``. Were anybody read differently for that, one individual's row would
+change what is counted of all others. So the text of a cell is a function of that cell alone, and the same in every
+type that libraries infer: ``17``, ``17.0``, ``"17"`` and ``"17.0"`` are one individual
+(docs/proofs/participation_count.md).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import decimal
+import hashlib
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_timeseries.grid import whole_ticks
+
+__all__ = ["Labels", "canonical_text", "identifier_text", "instant_text", "text_words", "utc_of", "whole_number"]
+
+_MAX_BITS: Final = 2048  # of integers that are written in decimal, which Python limits; wider ones are in hexadecimal
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Labels:
+    """Identifiers as text: every row holds the number of its individual's name, -1 where it is missing.
+
+    :param codes: ``int64``, one for each row, positions in ``names``.
+    :param names: every name once, as from :func:`identifier_text`.
+    """
+
+    codes: NDArray[np.int64]
+    names: Sequence[str]
+
+    def __len__(self) -> int:
+        return self.codes.size
+
+
+def identifier_text(value: Any) -> str | None:
+    """Return the text by which an identifier is told apart; None for what is missing or of an unknown type.
+
+    Nothing raises, and no method of a type that is not known here is called.
+
+    >>> [identifier_text(value) for value in (17, 17.0, "17", "17.0", "017", 0.5, b"ann", None, float("nan"))]
+    ['17', '17', '17', '17', '017', '0.5', 'ann', None, None]
+    """
+    kind = type(value)
+    with contextlib.suppress(Exception):
+        for base in kind.__mro__:
+            if base in _TEXTS:
+                return _TEXTS[base](value)
+        owner = kind.__module__.partition(".")[0]
+        if (owner, kind.__name__) == ("pandas", "Period"):
+            return str(value)
+        if (owner, kind.__name__) == ("pandas", "Interval"):
+            return f"{value.closed} {identifier_text(value.left)} {identifier_text(value.right)}"
+    return None
+
+
+def whole_number(value: Any) -> int | None:
+    """Return an integer that a cell holds, also as a whole floating-point number; None for anything else."""
+    with contextlib.suppress(Exception):
+        for base in type(value).__mro__:
+            if base in (bool, np.bool_):
+                return None
+            if base in _NUMBERS:
+                number = _NUMBERS[base](value)
+                return number if isinstance(number, int) else None
+    return None
+
+
+def instant_text(value: np.datetime64, *, aware: bool) -> str | None:
+    """Write an instant in the coarsest unit that holds it, so that its text does not depend on its own unit."""
+    if np.isnat(value):
+        return None
+    return str(np.datetime_as_string(value, unit="auto")) + ("Z" if aware else "")
+
+
+def text_words(texts: Iterable[str], key: bytes) -> NDArray[np.uint64]:
+    """Return a keyed hash of each text by itself; of the text of a 64-bit integer, that integer instead.
+
+    An identifier thus has one word in every table, also where its column holds integers, which need no text.
+    """
+    return np.fromiter((_word(text, key) for text in texts), dtype=np.uint64)
+
+
+def _word(text: str, key: bytes) -> int:
+    if len(text) <= 20 and text.isascii() and text.removeprefix("-").isdecimal():
+        number = int(text)
+        if -(2**63) <= number < 2**64 and str(number) == text:
+            return number % 2**64
+    encoded = text.encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(encoded, digest_size=8, key=key[:64]).digest(), "little")
+
+
+def canonical_text(value: str) -> str:
+    """Text is itself, unless it is how Python writes a whole floating-point number."""
+    text = str.__str__(value)
+    if text[-2:] == ".0" or "e+" in text:
+        with contextlib.suppress(ValueError):
+            number = float(text)
+            if number.is_integer() and repr(number) == text:
+                return _whole(int(number))
+    return text
+
+
+def _whole(number: int) -> str:
+    return str(number) if number.bit_length() <= _MAX_BITS else hex(number)
+
+
+def _number_text(value: Any) -> str | None:
+    number = next(_NUMBERS[base](value) for base in type(value).__mro__ if base in _NUMBERS)
+    if isinstance(number, int):
+        return _whole(number)
+    return None if number != number else str(number)
+
+
+def _float(value: Any) -> int | float:
+    number = float(value)
+    return int(number) if number.is_integer() else number
+
+
+def _complex(value: Any) -> int | float | complex:
+    number = complex(value)
+    return _float(number.real) if number.imag == 0 else number
+
+
+def _decimal(value: decimal.Decimal) -> Any:
+    """Without trailing zeros, which say nothing about the value; exact, as contexts of Decimal are not."""
+    sign, digits, exponent = decimal.Decimal.as_tuple(value)
+    if not isinstance(exponent, int):
+        return float("inf" if exponent == "F" else "nan") * (-1 if sign else 1)
+    written = "".join(map(str, digits)).rstrip("0")
+    exponent += len(digits) - len(written)
+    if not written:
+        return 0
+    if exponent >= 0 and exponent + len(written) < _MAX_BITS // 4:
+        return int(written) * 10**exponent * (-1 if sign else 1)
+    return decimal.Decimal(f"{'-' if sign else ''}{written}e{exponent}")
+
+
+def utc_of(value: Any) -> tuple[np.datetime64, bool]:
+    """Return a date or datetime, also of pandas, as ``datetime64``, and whether it is an instant in UTC."""
+    if not isinstance(value, dt.datetime):
+        return np.datetime64(value, "D"), False
+    offset: dt.timedelta | None
+    in_utc = getattr(type(value), "to_datetime64", None)
+    if in_utc is not None:  # a Timestamp of pandas, with its nanoseconds
+        return in_utc(value), value.tzinfo is not None
+    offset = value.utcoffset()
+    clock = np.datetime64(value.replace(tzinfo=None), "us")
+    return (clock, False) if offset is None else (clock - np.timedelta64(offset), True)
+
+
+def _datetime_text(value: Any) -> str | None:
+    when, aware = utc_of(value)
+    return instant_text(when, aware=aware)
+
+
+def _duration_text(value: Any) -> str | None:
+    in_ticks = getattr(type(value), "to_timedelta64", None)
+    if in_ticks is not None:  # of pandas, with its nanoseconds
+        value = in_ticks(value)
+    if isinstance(value, dt.timedelta):
+        ticks: int | None = (value // dt.timedelta(microseconds=1)) * 10**12
+    else:
+        ticks = whole_ticks(value, "as")
+    return None if ticks is None else f"{ticks} as"
+
+
+_NUMBERS: Final[dict[type, Callable[[Any], Any]]] = {
+    int: int.__index__,
+    np.integer: int,
+    float: _float,
+    np.floating: _float,
+    complex: _complex,
+    np.complexfloating: _complex,
+    decimal.Decimal: _decimal,
+}
+_TEXTS: Final[dict[type, Callable[[Any], str | None]]] = {
+    bool: lambda value: str(bool(value)),
+    np.bool_: lambda value: str(bool(value)),
+    **dict.fromkeys(_NUMBERS, _number_text),
+    str: canonical_text,
+    bytes: lambda value: canonical_text(bytes(value).decode("utf-8", "surrogateescape")),
+    uuid.UUID: uuid.UUID.__str__,
+    dt.datetime: _datetime_text,
+    dt.date: _datetime_text,
+    np.datetime64: lambda value: instant_text(value, aware=False),
+    dt.timedelta: _duration_text,
+    np.timedelta64: _duration_text,
+}

@@ -1,0 +1,115 @@
+"""What an engine is asked for: where the rows of a log belong, and how far one individual may reach."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries.counting.identifiers import identifier_text
+from opendp_timeseries.grid import TimeGrid
+
+__all__ = ["Caps", "Keys", "Layout", "check_grid", "panel_keys"]
+
+Keys = Sequence[str] | Sequence[int]
+
+_INT64_MAX: Final = int(np.iinfo(np.int64).max)
+
+
+class Layout(NamedTuple):
+    """Where the rows of a log belong: the columns that are read, and the public grid and keys of the counts."""
+
+    identifier: str
+    time: str
+    grid: TimeGrid
+    by: str | None = None
+    keys: Keys = ("",)
+
+    @classmethod
+    def checked(cls, *, identifier: str, time: str, grid: TimeGrid, by: str | None, keys: Keys | None) -> Layout:
+        """Check what is public.
+
+        :raises TypeError: for a grid that is none, or keys that do not fit ``by``.
+        :raises ValueError: for keys that are not distinct, or ``by`` that is another of the columns.
+        """
+        layout = cls(identifier, time, check_grid(grid), by, panel_keys(by, keys))
+        if by in (identifier, time):
+            raise ValueError(f"by ({by!r}) must be another column than the identifier and the time")
+        check.integer("size of the panel", layout.size, maximum=2**31, remedy="use fewer steps or keys")
+        return layout
+
+    @property
+    def size(self) -> int:
+        """Number of counts: steps of one series after those of the other."""
+        return self.grid.size * len(self.keys)
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns that are read."""
+        return [self.identifier, self.time, *([] if self.by is None else [self.by])]
+
+    @property
+    def places(self) -> dict[str, int]:
+        """The position of each key of a panel, by its text: keys are compared as identifiers are."""
+        return {str(identifier_text(key)): k for k, key in enumerate(self.keys)}
+
+
+class Caps(NamedTuple):
+    """What one individual may add to the counts: at most ``events`` to each of at most ``steps`` of them."""
+
+    steps: int
+    events: int
+
+    @classmethod
+    def within(cls, size: int, *, participation_cap: int, step_cap: int) -> Caps:
+        """Clamp caps, checked before, to what can bind: the number of counts, and that of rows."""
+        return cls(steps=min(participation_cap, size), events=min(step_cap, _INT64_MAX))
+
+
+def check_grid(grid: Any) -> TimeGrid:
+    """Refuse what is no grid.
+
+    :raises TypeError: naming the value and the remedy.
+    """
+    if not check.is_a(grid, TimeGrid):
+        raise TypeError(f"grid ({grid!r}) must be given as a TimeGrid, not {type(grid).__name__}; use TimeGrid(…)")
+    checked: TimeGrid = grid
+    return checked
+
+
+def panel_keys(by: str | None, keys: Keys | None) -> Keys:
+    """Check the column and the keys of a panel; without them, there is one series and its key is empty.
+
+    :raises TypeError: if one of the two is left out, or keys are neither all strings nor all integers.
+    :raises ValueError: if there are none, or one of them twice.
+    """
+    if by is None and keys is None:
+        return ("",)
+    if by is None or keys is None:
+        raise TypeError(
+            f"by ({by!r}) and keys ({keys!r}) must be given together: keys are public, and never read from the data"
+        )
+    if not isinstance(by, str):
+        raise TypeError(f"by ({by!r}) must be a string, the name of a column")
+    if not _is_list(keys):
+        raise TypeError(f"keys ({keys!r}) must be a list of keys: their order is that of the series")
+    listed: list[Any] = list(keys)
+    if not all(isinstance(key, str) for key in listed):
+        if any(isinstance(key, (bool, np.bool_)) or not hasattr(key, "__index__") for key in listed):
+            raise TypeError(f"keys ({listed}) must be all strings or all integers")
+        listed = [operator.index(key) for key in listed]
+    if not listed:
+        raise ValueError("keys must name at least one series")
+    if len(set(map(identifier_text, listed))) < len(listed):
+        raise ValueError(f"keys ({listed}) must be distinct")
+    return listed
+
+
+def _is_list(keys: Any) -> bool:
+    """Whether these have an order: a sequence but text, an array, or an index or series of pandas."""
+    if isinstance(keys, Sequence):
+        return not isinstance(keys, (str, bytes))
+    return hasattr(keys, "__array__") and getattr(keys, "ndim", 0) == 1

@@ -1,0 +1,25 @@
+"""The capped count of a table in memory: data frames, Arrow tables and NumPy arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_timeseries.counting.capped_count import SortedRows, capped_count
+from opendp_timeseries.counting.layout import Caps, Layout
+from opendp_timeseries.counting.tables import check_schema, read_positions, tally
+
+__all__ = ["check_schema", "count", "participation", "tally"]
+
+
+def count(table: Any, layout: Layout, caps: Caps, key: bytes) -> NDArray[np.int64]:
+    """Count events per step, each individual within the caps: see :class:`~.engines.Engine`."""
+    identifiers, positions = read_positions(table, layout)
+    return capped_count(identifiers, positions, size=layout.size, caps=caps, key=key)
+
+
+def participation(table: Any, layout: Layout) -> NDArray[np.int64]:
+    """Return in how many steps each individual takes part, those in none left out. Private."""
+    return SortedRows.of(*read_positions(table, layout), layout.size).participation()
