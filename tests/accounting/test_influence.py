@@ -1,4 +1,4 @@
-"""Count stability (theory 1) is tight by brute force, and influence is a partial order."""
+"""Count stability is tight by brute force, and influence is a partial order."""
 
 import copy
 import itertools
