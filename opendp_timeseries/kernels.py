@@ -1,7 +1,7 @@
 """Public filter kernels, with taps on a dyadic grid.
 
 The sensitivity of a filter is a statement about the taps that are applied, not about ideal ones. Every tap
-here is an integer times ``2**-bits``, so norms are exact rationals and filtering can be exact arithmetic.
+here is an integer times ``2**-resolution_bits``, so norms are exact rationals and filtering can be exact arithmetic.
 """
 
 from __future__ import annotations
@@ -35,45 +35,47 @@ _LARGEST: Final = 2**53
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Kernel:
-    """The taps of a circulant filter, ``h_t = numerators[t] * 2**-bits``: public, never read from data.
+    """The taps of a circulant filter, ``h_t = numerators[t] * 2**-resolution_bits``: public, never read from data.
 
     The filter maps a signal ``x`` of ``T`` steps to ``y_t = sum_k x_k h_((t - k) mod T)``, so tap 0 is the
     weight of the same step, tap 1 that of the step before and tap ``T - 1`` that of the step after.
 
-    Kernels are equal when they have the same numerators and bits; the name is for readers.
+    Kernels are equal when they have the same numerators and resolution_bits; the name is for readers.
 
     :param numerators: ``T`` integers, not all zero, with magnitudes that sum to less than 2**53.
-    :param bits: binary places of the taps, 0 to 40.
+    :param resolution_bits: binary places of the taps, 0 to 40.
     :param name: how the kernel was made.
     :raises TypeError, ValueError: naming the value and the rule.
     """
 
     numerators: NDArray[np.int64]
-    bits: int
+    resolution_bits: int
     name: str = "taps"
 
     def __post_init__(self) -> None:
-        bits = integer("bits", self.bits, minimum=0, maximum=40)
+        resolution_bits = integer("resolution_bits", self.resolution_bits, minimum=0, maximum=40)
         given = np.asarray(self.numerators)
         if given.dtype.kind not in "iu":
             raise TypeError(f"numerators ({given.dtype}) must be integers; see kernel_from_taps(...)")
         if given.ndim != 1 or given.size == 0:
             raise ValueError(f"numerators (shape {given.shape}) must be one row of at least one integer")
         if not given.any():
-            raise ValueError(f"a kernel needs a tap that is not zero at bits ({bits}); raise bits or the taps")
+            raise ValueError(
+                f"a kernel needs a tap that is not zero at resolution_bits ({resolution_bits}); raise either"
+            )
         # Python integers: a sum of int64 magnitudes may wrap, and so may a magnitude.
         if sum(abs(q) for q in given[given != 0].tolist()) >= _LARGEST:
             raise ValueError(
-                f"the magnitudes of the taps must sum to less than 2**{53 - bits} at bits ({bits}); "
-                "scale the taps down or lower bits"
+                f"the magnitudes of the taps must sum to less than 2**{53 - resolution_bits} at resolution_bits"
+                f" ({resolution_bits}); scale the taps down or lower resolution_bits"
             )
         # An array over bytes can never be made writeable again, and so the taps stay what was accounted for.
         fixed = np.frombuffer(given.astype("<i8").tobytes(), dtype="<i8")
         object.__setattr__(self, "numerators", fixed)
-        object.__setattr__(self, "bits", bits)
+        object.__setattr__(self, "resolution_bits", resolution_bits)
 
     def __reduce__(self) -> Any:
-        return Kernel, (self.numerators, self.bits, self.name)
+        return Kernel, (self.numerators, self.resolution_bits, self.name)
 
     @property
     def size(self) -> int:
@@ -83,12 +85,12 @@ class Kernel:
     @property
     def taps(self) -> NDArray[np.float64]:
         """The taps as float64, exactly, of shape ``(T,)``."""
-        return np.ldexp(self.numerators.astype(np.float64), -self.bits)
+        return np.ldexp(self.numerators.astype(np.float64), -self.resolution_bits)
 
     @cached_property
     def l1(self) -> Fraction:
         """Sum of the magnitudes of the taps, exactly: 1 for every named kernel."""
-        return Fraction(int(np.abs(self.numerators).sum()), 2**self.bits)
+        return Fraction(int(np.abs(self.numerators).sum()), 2**self.resolution_bits)
 
     @cached_property
     def support(self) -> int:
@@ -108,23 +110,25 @@ class Kernel:
 
     @cached_property
     def _digest(self) -> bytes:
-        return hashlib.sha256(b"%d:" % self.bits + self.numerators.tobytes()).digest()
+        return hashlib.sha256(b"%d:" % self.resolution_bits + self.numerators.tobytes()).digest()
 
     @property
     def identifier(self) -> str:
-        """Name, size, bits and a digest of the taps: kernels that differ have identifiers that differ."""
-        return f"{self.name}, size={self.size}, bits={self.bits}, sha256={self._digest.hex()[:16]}"
+        """Name, size, resolution_bits and a digest of the taps: kernels that differ have identifiers that differ."""
+        return (
+            f"{self.name}, size={self.size}, resolution_bits={self.resolution_bits}, sha256={self._digest.hex()[:16]}"
+        )
 
-    def convolve(self, other: Kernel, *, bits: int = _BITS) -> Kernel:
+    def convolve(self, other: Kernel, *, resolution_bits: int = _BITS) -> Kernel:
         """Return one kernel for two filters in a row.
 
         Two filters one after the other need the binary places of both, which leaves little room for counts;
-        one filter with this kernel needs only ``bits``. It is rounded to its own grid and accounted for as
+        one filter with this kernel needs only ``resolution_bits``. It is rounded to its own grid and accounted for as
         stored. If both kernels are symmetric and decreasing then so is the result (Wintner 1938), and its
         ``l1`` is the product of the two, rounded down to the grid: exactly 1 for named kernels.
 
         :param other: the other filter, on a cycle of the same size.
-        :param bits: binary places of the result, 0 to 40.
+        :param resolution_bits: binary places of the result, 0 to 40.
 
         >>> twice = boxcar_kernel(8, 3).convolve(boxcar_kernel(8, 3))
         >>> twice.support, twice.l1, twice.is_symmetric_decreasing
@@ -134,11 +138,12 @@ class Kernel:
             raise ValueError(f"kernel sizes ({self.size} and {other.size}) must be equal")
         product = np.fft.irfft(np.fft.rfft(self.taps) * np.fft.rfft(other.taps), n=self.size)
         if self.is_symmetric_decreasing and other.is_symmetric_decreasing:
-            return _decreasing("convolution", self.size, product[: self.size // 2 + 1], bits, gain=self.l1 * other.l1)
-        return kernel_from_taps(product, bits=bits)
+            half = product[: self.size // 2 + 1]
+            return _decreasing("convolution", self.size, half, resolution_bits, gain=self.l1 * other.l1)
+        return kernel_from_taps(product, resolution_bits=resolution_bits)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Kernel) and self.bits == other.bits and self._digest == other._digest
+        return isinstance(other, Kernel) and self._digest == other._digest  # which is of resolution_bits too
 
     def __hash__(self) -> int:
         return hash(self._digest)
@@ -152,7 +157,7 @@ def _size(size: Any) -> int:
 
 
 def _decreasing(
-    name: str, size: int, weights: NDArray[np.float64], bits: int, *, gain: Fraction = Fraction(1)
+    name: str, size: int, weights: NDArray[np.float64], resolution_bits: int, *, gain: Fraction = Fraction(1)
 ) -> Kernel:
     """Put weights at the distances 0 … ⌊T/2⌋ on the grid, with ‖h‖₁ = ``gain`` rounded down to the grid.
 
@@ -160,10 +165,12 @@ def _decreasing(
     left over go to the innermost taps, one each: order and symmetry stay, and no tap moves by more than two
     units.
     """
-    bits = integer("bits", bits, minimum=0, maximum=40)
-    units = math.floor(gain * 2**bits)
+    resolution_bits = integer("resolution_bits", resolution_bits, minimum=0, maximum=40)
+    units = math.floor(gain * 2**resolution_bits)
     if units < 1:
-        raise ValueError(f"a gain of {float(gain):g} is less than one unit at bits ({bits}); raise bits")
+        raise ValueError(
+            f"a gain of {float(gain):g} is less than one unit at resolution_bits ({resolution_bits}); raise it"
+        )
     # Rounding noise must not break the order, nor leave a negative weight.
     weights = np.minimum.accumulate(np.maximum(weights, 0.0))
     copies = np.full(len(weights), 2)
@@ -177,7 +184,7 @@ def _decreasing(
     pairs = max(left - 1, 0) // 2
     half[1 : pairs + 1] += 1
     half[0] += left - 2 * pairs  # at least 1 whenever its neighbour got 1
-    return Kernel(np.concatenate([half, half[(size - 1) // 2 : 0 : -1]]), bits, name)
+    return Kernel(np.concatenate([half, half[(size - 1) // 2 : 0 : -1]]), resolution_bits, name)
 
 
 def _distances(size: int) -> NDArray[np.float64]:
@@ -185,14 +192,14 @@ def _distances(size: int) -> NDArray[np.float64]:
     return np.arange(size // 2 + 1, dtype=np.float64)
 
 
-def gaussian_kernel(size: int, std: float, *, bits: int = _BITS) -> Kernel:
+def gaussian_kernel(size: int, std: float, *, resolution_bits: int = _BITS) -> Kernel:
     """Gaussian kernel, taps proportional to ``exp(-d**2 / (2 std**2))`` at circular distance ``d``.
 
     The filter of the paper's experiments (Koga et al. 2022, appendix), with ``l1`` exactly 1.
 
     :param size: steps of the grid, ``T``.
     :param std: standard deviation, in steps; positive.
-    :param bits: binary places of the taps, 0 to 40.
+    :param resolution_bits: binary places of the taps, 0 to 40.
 
     >>> kernel = gaussian_kernel(1800, std=10)
     >>> kernel.l1, kernel.support, kernel.is_symmetric_decreasing
@@ -201,36 +208,36 @@ def gaussian_kernel(size: int, std: float, *, bits: int = _BITS) -> Kernel:
     size, std = _size(size), real("std", std, above=0.0)
     with np.errstate(over="ignore"):  # a vanishing std: everything but the centre has weight 0
         weights = np.exp(-0.5 * (_distances(size) / std) ** 2)
-    return _decreasing(f"gaussian std={std:g}", size, weights, bits)
+    return _decreasing(f"gaussian std={std:g}", size, weights, resolution_bits)
 
 
-def exponential_kernel(size: int, decay: float, *, bits: int = _BITS) -> Kernel:
+def exponential_kernel(size: int, decay: float, *, resolution_bits: int = _BITS) -> Kernel:
     """Two-sided exponential kernel, taps proportional to ``exp(-d / decay)`` at circular distance ``d``.
 
     :param size: steps of the grid, ``T``.
     :param decay: distance at which the weight has fallen to 1/e, in steps; positive.
-    :param bits: binary places of the taps, 0 to 40.
+    :param resolution_bits: binary places of the taps, 0 to 40.
 
-    >>> exponential_kernel(4, decay=1.0, bits=4).numerators.tolist()
+    >>> exponential_kernel(4, decay=1.0, resolution_bits=4).numerators.tolist()
     [9, 3, 1, 3]
     """
     size, decay = _size(size), real("decay", decay, above=0.0)
     with np.errstate(over="ignore"):
         weights = np.exp(-_distances(size) / decay)
-    return _decreasing(f"exponential decay={decay:g}", size, weights, bits)
+    return _decreasing(f"exponential decay={decay:g}", size, weights, resolution_bits)
 
 
-def boxcar_kernel(size: int, width: int, *, bits: int = _BITS) -> Kernel:
+def boxcar_kernel(size: int, width: int, *, resolution_bits: int = _BITS) -> Kernel:
     """Moving average over ``width`` steps, centred, so ``width`` is odd.
 
-    Where ``width`` does not divide ``2**bits`` the innermost taps are one unit larger, so that ``l1`` is
+    Where ``width`` does not divide ``2**resolution_bits`` the innermost taps are one unit larger, so that ``l1`` is
     exactly 1.
 
     :param size: steps of the grid, ``T``.
     :param width: steps averaged, odd, at most ``size``.
-    :param bits: binary places of the taps, 0 to 40.
+    :param resolution_bits: binary places of the taps, 0 to 40.
 
-    >>> boxcar_kernel(6, width=3, bits=4).numerators.tolist()
+    >>> boxcar_kernel(6, width=3, resolution_bits=4).numerators.tolist()
     [6, 5, 0, 0, 0, 5]
     """
     size = _size(size)
@@ -238,11 +245,11 @@ def boxcar_kernel(size: int, width: int, *, bits: int = _BITS) -> Kernel:
     if width % 2 == 0:
         raise ValueError(f"width ({width}) must be odd, so that the average is centred; try {width + 1}")
     weights = (_distances(size) <= width // 2).astype(np.float64)
-    return _decreasing(f"boxcar width={width}", size, weights, bits)
+    return _decreasing(f"boxcar width={width}", size, weights, resolution_bits)
 
 
 def identity_kernel(size: int) -> Kernel:
-    """Kernel of the filter that changes nothing; its taps are integers (``bits`` is 0).
+    """Kernel of the filter that changes nothing; its taps are integers (``resolution_bits`` is 0).
 
     :param size: steps of the grid, ``T``.
 
@@ -254,22 +261,22 @@ def identity_kernel(size: int) -> Kernel:
     return Kernel(numerators, 0, "identity")
 
 
-def kernel_from_taps(taps: ArrayLike, *, bits: int = _BITS) -> Kernel:
+def kernel_from_taps(taps: ArrayLike, *, resolution_bits: int = _BITS) -> Kernel:
     """Kernel from any real taps, signed and asymmetric ones too.
 
-    Each tap is rounded to the nearest multiple of ``2**-bits`` (one that is such a multiple stays unchanged),
+    Each tap is rounded to the nearest multiple of ``2**-resolution_bits`` (which leaves such a multiple unchanged),
     and ``l1`` is that of the taps as stored. It need not be 1: a gain of 2 doubles the signal and its
     sensitivity.
 
     :param taps: ``T`` finite real numbers; ``taps[t]`` is the weight of the step ``t`` steps before.
-    :param bits: binary places of the taps, 0 to 40.
+    :param resolution_bits: binary places of the taps, 0 to 40.
     :raises TypeError: if the taps are complex, bools or not numbers.
     :raises ValueError: if they are not one row, not finite, all zero on the grid, or too large.
 
     >>> kernel_from_taps([0.5, 0.25, 0, 0.25]).taps.tolist()
     [0.5, 0.25, 0.0, 0.25]
     """
-    bits = integer("bits", bits, minimum=0, maximum=40)
+    resolution_bits = integer("resolution_bits", resolution_bits, minimum=0, maximum=40)
     given = np.asarray(taps)
     if given.dtype.kind not in "iuf":
         raise TypeError(f"taps ({given.dtype}) must be real numbers; give one float for each step")
@@ -280,8 +287,11 @@ def kernel_from_taps(taps: ArrayLike, *, bits: int = _BITS) -> Kernel:
     if not finite.all():
         first = int(np.flatnonzero(~finite)[0])
         raise ValueError(f"taps[{first}] ({values[first]}) must be finite; give every step a finite weight")
-    limit = math.ldexp(1.0, 53 - bits)
+    limit = math.ldexp(1.0, 53 - resolution_bits)
     largest = float(np.abs(values).max())
     if largest >= limit:
-        raise ValueError(f"taps up to {largest:g} must be below 2**{53 - bits} at bits ({bits}); scale them")
-    return Kernel(np.rint(np.ldexp(values, bits)).astype(np.int64), bits)
+        raise ValueError(
+            f"taps up to {largest:g} must be below 2**{53 - resolution_bits} at resolution_bits ({resolution_bits});"
+            " scale them"
+        )
+    return Kernel(np.rint(np.ldexp(values, resolution_bits)).astype(np.int64), resolution_bits)

@@ -226,7 +226,7 @@ def _write_stage(stage: Kernel | Repeat) -> dict[str, Any]:
     assert check.is_a(stage, Kernel)
     at = np.flatnonzero(stage.numerators)
     taps = [[int(step), int(stage.numerators[step])] for step in at]  # those that are not zero
-    return {"filter": {"name": stage.name, "size": stage.size, "resolution_bits": stage.bits, "taps": taps}}
+    return {"filter": {"name": stage.name, "size": stage.size, "resolution_bits": stage.resolution_bits, "taps": taps}}
 
 
 def _read_stage(document: Any, size: int) -> Kernel | Repeat:

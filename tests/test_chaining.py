@@ -119,7 +119,7 @@ def test_filter_keeps_the_amplification(log_space):
     plain, smooth = count(log_space), count(log_space) >> ts.then_circulant_filter(kernel)
     mechanism = {"output_measure": dp.approximate(dp.max_divergence()), "delta": 1e-6}
     assert (smooth >> noise(**mechanism)).map(1)[0] < (plain >> noise(**mechanism)).map(1)[0]
-    two = smooth >> ts.then_circulant_filter(ts.kernel_from_taps(np.eye(1, SIZE)[0], bits=0))
+    two = smooth >> ts.then_circulant_filter(ts.kernel_from_taps(np.eye(1, SIZE)[0], resolution_bits=0))
     assert two.map(1) == smooth.map(1)
 
 

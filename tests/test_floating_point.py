@@ -112,7 +112,7 @@ KERNELS = [
 @pytest.mark.parametrize("kernel", KERNELS, ids=repr)
 def test_what_is_noised_is_the_exact_sum_at_the_limits(kernel):
     limit = largest_input(kernel)
-    taps = [Fraction(q, 2**kernel.bits) for q in kernel.numerators.tolist()]
+    taps = [Fraction(q, 2**kernel.resolution_bits) for q in kernel.numerators.tolist()]
     rng = np.random.default_rng(3)
     alternating = np.where(np.arange(kernel.size) % 2, limit, -limit)
     for signal in (np.full(kernel.size, limit), alternating, rng.integers(-limit, limit, kernel.size)):

@@ -34,7 +34,7 @@ def named_kernels(draw):
 @given(named_kernels())
 def test_named_kernels_have_norm_one_exactly_and_keep_their_shape(case):
     weight, size, parameter, bits = case
-    kernel = MAKERS[weight](size, parameter, bits=bits)
+    kernel = MAKERS[weight](size, parameter, resolution_bits=bits)
     q = kernel.numerators.tolist()
     assert kernel.size == size == len(q)
     assert sum(map(abs, q)) == 2**bits
@@ -49,7 +49,7 @@ def test_named_kernels_have_norm_one_exactly_and_keep_their_shape(case):
 @given(named_kernels())
 def test_no_tap_moves_by_more_than_two_units(case):
     weight, size, parameter, bits = case
-    kernel = MAKERS[weight](size, parameter, bits=bits)
+    kernel = MAKERS[weight](size, parameter, resolution_bits=bits)
     ideal = oracle.ideal_taps(size, weight, parameter)
     assert all(abs(q - 2**bits * h) <= 2.01 for q, h in zip(kernel.numerators.tolist(), ideal, strict=True))
 
@@ -83,8 +83,8 @@ def test_taps_on_the_grid_are_stored_unchanged():
     assert kernel.l1 == sum(map(abs, map(Fraction, given_taps)))
     assert kernel.support == 4
     assert not kernel.is_symmetric_decreasing
-    assert kernel_from_taps([1, 2, 3], bits=0).numerators.tolist() == [1, 2, 3]
-    assert kernel_from_taps(np.float32([0.1, 0.2]), bits=20).numerators.tolist() == [104858, 209715]
+    assert kernel_from_taps([1, 2, 3], resolution_bits=0).numerators.tolist() == [1, 2, 3]
+    assert kernel_from_taps(np.float32([0.1, 0.2]), resolution_bits=20).numerators.tolist() == [104858, 209715]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_taps_on_the_grid_are_stored_unchanged():
     ],
 )
 def test_shape_is_recognised(taps, expected):
-    assert kernel_from_taps(taps, bits=0).is_symmetric_decreasing is expected
+    assert kernel_from_taps(taps, resolution_bits=0).is_symmetric_decreasing is expected
 
 
 @pytest.mark.parametrize(
@@ -120,13 +120,13 @@ def test_shape_is_recognised(taps, expected):
         (lambda: kernel_from_taps([[1.0]]), ValueError, "must be one row"),
         (lambda: kernel_from_taps([]), ValueError, "must be one row"),
         (lambda: kernel_from_taps(1.0), ValueError, "must be one row"),
-        (lambda: kernel_from_taps([0.0, 0.0]), ValueError, "raise bits or the taps"),
-        (lambda: kernel_from_taps([1e-9, 0.0]), ValueError, r"bits \(26\); raise bits or the taps"),
+        (lambda: kernel_from_taps([0.0, 0.0]), ValueError, "raise either"),
+        (lambda: kernel_from_taps([1e-9, 0.0]), ValueError, r"resolution_bits \(26\); raise either"),
         (lambda: kernel_from_taps([2.0**27]), ValueError, r"taps up to 1.34218e\+08 must be below 2\*\*27"),
         (lambda: kernel_from_taps([2.0**26, 2.0**26]), ValueError, r"must sum to less than 2\*\*27"),
-        (lambda: kernel_from_taps([1.0], bits=41), ValueError, r"bits \(41\) must be at most 40"),
-        (lambda: kernel_from_taps([1.0], bits=-1), ValueError, r"bits \(-1\) must be at least 0"),
-        (lambda: kernel_from_taps([1.0], bits=True), TypeError, "not a bool"),
+        (lambda: kernel_from_taps([1.0], resolution_bits=41), ValueError, r"resolution_bits \(41\) must be at most 40"),
+        (lambda: kernel_from_taps([1.0], resolution_bits=-1), ValueError, r"resolution_bits \(-1\) must be at least 0"),
+        (lambda: kernel_from_taps([1.0], resolution_bits=True), TypeError, "not a bool"),
         (lambda: gaussian_kernel(0, 1.0), ValueError, r"size \(0\) must be at least 1"),
         (lambda: gaussian_kernel(2.0, 1.0), TypeError, r"size \(2.0\) must be an integer"),
         (lambda: gaussian_kernel(2, 0.0), ValueError, r"std \(0.0\) must be greater than 0"),
@@ -149,8 +149,8 @@ def test_refusals_name_the_value_and_the_remedy(make, error, message):
 
 
 def test_numpy_scalars_are_numbers():
-    plain = gaussian_kernel(9, 2.0, bits=20)
-    assert gaussian_kernel(np.int32(9), np.float32(2.0), bits=np.uint8(20)) == plain
+    plain = gaussian_kernel(9, 2.0, resolution_bits=20)
+    assert gaussian_kernel(np.int32(9), np.float32(2.0), resolution_bits=np.uint8(20)) == plain
     assert boxcar_kernel(np.int64(9), np.int8(3)) == boxcar_kernel(9, 3)
 
 
@@ -173,7 +173,7 @@ def test_kernels_are_values():
     different = [
         gaussian_kernel(9, 2.1),
         gaussian_kernel(10, 2.0),
-        gaussian_kernel(9, 2.0, bits=25),
+        gaussian_kernel(9, 2.0, resolution_bits=25),
         identity_kernel(9),
     ]
     assert all(kernel != other for other in different)
@@ -182,7 +182,7 @@ def test_kernels_are_values():
     assert Kernel(np.array([1, 0]), 0) != Kernel(np.array([1, 0]), 1)
     assert kernel != "kernel"
     assert repr(kernel) == f"Kernel({kernel.identifier})"
-    assert kernel.identifier.startswith("gaussian std=2, size=9, bits=26, sha256=")
+    assert kernel.identifier.startswith("gaussian std=2, size=9, resolution_bits=26, sha256=")
 
 
 @given(named_kernels(), st.sampled_from(sorted(MAKERS)), st.integers(0, 40))
@@ -190,7 +190,7 @@ def test_one_kernel_for_two_filters_keeps_norm_and_shape(case, second, bits):
     weight, size, parameter, _ = case
     first = MAKERS[weight](size, parameter)
     other = MAKERS[second](size, 1)
-    both = first.convolve(other, bits=bits)
+    both = first.convolve(other, resolution_bits=bits)
     assert both.l1 == 1
     assert both.is_symmetric_decreasing
     exact = oracle.convolve([Fraction(h) for h in first.taps.tolist()], [Fraction(h) for h in other.taps.tolist()])
@@ -207,7 +207,7 @@ def test_convolution_of_other_kernels():
     with pytest.raises(ValueError, match=r"kernel sizes \(4 and 3\) must be equal"):
         signed.convolve(double)
     faint = kernel_from_taps([2.0**-20, 0, 0])
-    with pytest.raises(ValueError, match="less than one unit at bits"):
+    with pytest.raises(ValueError, match="less than one unit at resolution_bits"):
         faint.convolve(faint)
 
 

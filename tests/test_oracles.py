@@ -84,7 +84,7 @@ class Chain:
 
     @property
     def filters(self):
-        return [(kernel.numerators.tolist(), kernel.bits) for kernel in self.kernels]
+        return [(kernel.numerators.tolist(), kernel.resolution_bits) for kernel in self.kernels]
 
     @property
     def signal(self):
@@ -152,16 +152,16 @@ def some_kernel(rng, size, bits):
     """Draw a kernel: named, signed, one-sided or the identity."""
     kind = rng.integers(6)
     if kind == 0:
-        return ts.gaussian_kernel(size, 10 ** rng.uniform(-1, 1), bits=bits)
+        return ts.gaussian_kernel(size, 10 ** rng.uniform(-1, 1), resolution_bits=bits)
     if kind == 1:
-        return ts.boxcar_kernel(size, 2 * int(rng.integers((size + 1) // 2)) + 1, bits=bits)
+        return ts.boxcar_kernel(size, 2 * int(rng.integers((size + 1) // 2)) + 1, resolution_bits=bits)
     if kind == 2:
-        return ts.exponential_kernel(size, 10 ** rng.uniform(-1, 1), bits=bits)
+        return ts.exponential_kernel(size, 10 ** rng.uniform(-1, 1), resolution_bits=bits)
     if kind == 3:
         taps = rng.integers(-8, 9, size=size) / 8
-        return ts.kernel_from_taps(taps if taps.any() else [1.0] * size, bits=bits)
+        return ts.kernel_from_taps(taps if taps.any() else [1.0] * size, resolution_bits=bits)
     if kind == 4:
-        return ts.kernel_from_taps(0.5 ** np.arange(1, size + 1).clip(max=bits), bits=bits)
+        return ts.kernel_from_taps(0.5 ** np.arange(1, size + 1).clip(max=bits), resolution_bits=bits)
     return ts.identity_kernel(size)
 
 

@@ -17,7 +17,7 @@ from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.record import Accounting
 
 GRID = ts.TimeGrid(start="2013-01-01", step="1h", size=48, zone="UTC")
-COARSE = ts.gaussian_kernel(48, 2, bits=12), ts.boxcar_kernel(48, 3, bits=10)
+COARSE = ts.gaussian_kernel(48, 2, resolution_bits=12), ts.boxcar_kernel(48, 3, resolution_bits=10)
 LOG = {
     "id": np.array([1, 2, 2]),
     "time": np.array(["2013-01-01T00:30", "2013-01-02T10:00", "2013-01-02T12:00"], dtype="datetime64[m]"),

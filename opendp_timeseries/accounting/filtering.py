@@ -3,9 +3,10 @@
 Three restricted norms bound what a filter does to a vector with few non-zero entries, and for kernels that
 are symmetric and decreasing the magnitude majorant goes through the filter exactly. A filter that is wide
 compared with a person's participation lowers sensitivity: the norm of the whole filter alone, as used by
-Koga et al. (2022), does not show it. See docs/proofs/circulant_filter.md (theory 2 and 3).
+Koga et al. (2022), does not show it. Proofs:
+docs/proofs/circulant_filter.md and docs/proofs/magnitude_majorant.md.
 
-All sums over taps are sums of integers, in the unit ``2**-bits``, and every result is rounded up.
+All sums over taps are sums of integers, in the unit ``2**-resolution_bits``, and every result is rounded up.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ __all__ = [
 
 
 class Taps(Protocol):
-    """What the theory needs to know of a kernel: ``h_t = numerators[t] * 2**-bits``; hashable."""
+    """What the theory needs to know of a kernel: ``h_t = numerators[t] * 2**-resolution_bits``; hashable."""
 
     @property
     def numerators(self) -> NDArray[np.int64]: ...  # noqa: D102
 
     @property
-    def bits(self) -> int: ...  # noqa: D102
+    def resolution_bits(self) -> int: ...  # noqa: D102
 
     @property
     def is_symmetric_decreasing(self) -> bool: ...  # noqa: D102
@@ -57,7 +58,7 @@ def filtered_influence(influence: Influence, kernel: Taps, series: int = 1) -> I
     (docs/proofs/circulant_filter.md and magnitude_majorant.md, panels).
 
     One individual is carried through the filter, and the number of individuals stays: a sum of ``k`` vectors
-    within a bound is within ``k`` times that bound (theory 3), and filtering ``k`` individuals at once
+    within a bound is within ``k`` times that bound, and filtering ``k`` individuals at once
     would never give less.
 
     The majorant survives if the kernel is symmetric and decreasing, for any other kernel it would be false.
@@ -117,7 +118,7 @@ def _times_root(value: float, square: Fraction) -> float:
 @lru_cache(maxsize=32)
 def _of_one(influence: Influence, kernel: Taps, series: int) -> Influence:
     """Influence of one individual after the filter (a search asks for the same one again and again)."""
-    size, unit = len(kernel.numerators), Fraction(1, 2**kernel.bits)
+    size, unit = len(kernel.numerators), Fraction(1, 2**kernel.resolution_bits)
     steps = min(influence.l0, size)
     largest = _magnitudes(kernel)[:steps].tolist()
     _, norm = _norm_bounds(kernel)
@@ -142,7 +143,7 @@ def _of_one(influence: Influence, kernel: Taps, series: int) -> Influence:
 
 
 def _rearranged(majorant: Majorant, kernel: Taps) -> tuple[NDArray[np.float64], float]:
-    """Majorant after a symmetric decreasing filter, and its Euclidean norm, rounded up (theory 3).
+    """Majorant after a symmetric decreasing filter, and its Euclidean norm, rounded up.
 
     The worst vector has its magnitudes ``a`` on the cycle in the order 0, 1, -1, 2, -2, …, the largest in
     the middle (rearrangement on the cycle; docs/proofs/magnitude_majorant.md).
@@ -151,7 +152,7 @@ def _rearranged(majorant: Majorant, kernel: Taps) -> tuple[NDArray[np.float64], 
     if not len(values):
         return values, 0.0
     # Round `a` up to a grid on which the convolution is exact: integers up to 2**(room's bits - 1) <= room.
-    # Counts lie on it already, and so does what came out of one filter, at the usual bits.
+    # Counts lie on it already, and so does what came out of one filter, at the usual resolution.
     room = (EXACT - 1) // _total(kernel)
     places = min(room.bit_length() - 1 - math.frexp(values[0])[1], 900)
     units = np.maximum(np.ceil(np.ldexp(values, places)), 1.0)  # at least 1, should the scaling underflow
@@ -159,7 +160,7 @@ def _rearranged(majorant: Majorant, kernel: Taps) -> tuple[NDArray[np.float64], 
     signal = np.zeros(size)
     signal[np.where(order % 2 == 0, order // 2, -(order // 2))] = units
     product = np.sort(circulant_product(signal, kernel.numerators))[::-1]
-    scale = places + kernel.bits
+    scale = places + kernel.resolution_bits
     energy = sum(y * y for y in product[product > 0].astype(np.int64).tolist())
     with np.errstate(over="ignore"):  # beyond the largest float is infinity, which is an upper bound
         return np.ldexp(product, -scale), up_sqrt(energy / Fraction(4) ** scale)
@@ -182,12 +183,12 @@ def _total(kernel: Taps) -> int:
 
 def _gain(kernel: Taps) -> Fraction:
     """‖h‖₁."""
-    return Fraction(_total(kernel), 2**kernel.bits)
+    return Fraction(_total(kernel), 2**kernel.resolution_bits)
 
 
 def _energy(kernel: Taps) -> Fraction:
     """``sum h**2``."""
-    return Fraction(sum(q * q for q in _magnitudes(kernel).tolist()), 4**kernel.bits)
+    return Fraction(sum(q * q for q in _magnitudes(kernel).tolist()), 4**kernel.resolution_bits)
 
 
 @lru_cache(maxsize=16)
@@ -220,5 +221,5 @@ def _norm_bounds(kernel: Taps) -> tuple[Fraction, Fraction]:
     # The transform of a length with a large prime factor is itself a convolution, of the taps with a chirp
     # of at most 4T points and 2T magnitudes of 1.
     error = fft_error(4 * size) * math.sqrt(2.0 * size) * math.sqrt(up_fraction(_energy(kernel)))
-    largest = float(np.abs(np.fft.rfft(np.ldexp(taps.astype(np.float64), -kernel.bits))).max())
+    largest = float(np.abs(np.fft.rfft(np.ldexp(taps.astype(np.float64), -kernel.resolution_bits))).max())
     return Fraction(max(largest - error, 0.0)), min(gain, Fraction(largest + error))

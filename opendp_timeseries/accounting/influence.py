@@ -2,7 +2,8 @@
 
 One ℓ2 number does not say whether a person sits in one step or is spread over many, and subsampling
 protects the second far better. :class:`Influence` carries what is known of one individual (number of
-steps, ℓ2, ℓ∞ and, where it is known, the magnitude majorant of theory 3) and the number of individuals.
+steps, ℓ2, ℓ∞ and, where it is known, the magnitude majorant) and the number of individuals. Proof:
+docs/proofs/influence_order.md.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.accounting.rounding import up, up_fraction, up_sqrt
+from opendp_timeseries.accounting.rounding import printed_up, up, up_fraction, up_sqrt
 
 __all__ = ["Influence", "Majorant", "count_influence", "count_l1", "count_l2", "repeated_influence"]
 
@@ -25,7 +26,7 @@ class Majorant:
     """A magnitude majorant: non-negative numbers in descending order.
 
     ``a`` majorises a difference ``v`` when, for every ``k``, the sum of the ``k`` largest ``|v_t|`` is at
-    most ``a[0] + … + a[k-1]`` (weak majorisation; theory 3, "Magnitude majorant and block law").
+    most ``a[0] + … + a[k-1]`` (weak majorisation; docs/proofs/magnitude_majorant.md).
 
     :param values: float64 array, positive and descending; zeros beyond its end are understood.
     """
@@ -130,25 +131,25 @@ class Influence:
 
     def __repr__(self) -> str:
         many = "" if self.individuals == 1 else f", individuals={self.individuals}"
-        return f"Influence(l0={self.l0}, l2={self.l2:.6g}, linf={self.linf:.6g}{many})"
+        return f"Influence(l0={self.l0}, l2={printed_up(self.l2)}, linf={printed_up(self.linf)}{many})"
 
 
-class _Individual(NamedTuple):
-    """The largest change that one individual can make to a count signal (theory 1)."""
+class _LargestChange(NamedTuple):
+    """The largest change that one individual can make to a count (docs/proofs/participation_count.md)."""
 
     steps: int
     per_step: int
 
 
-def _individual(participation_cap: int, step_cap: int, size: int, *, replaced: bool) -> _Individual:
-    # Theory 1, the table: a replaced individual leaves up to I steps and enters up to I others, each entry
-    # of the difference staying within ±M as both are within [0, M].
+def _largest_change(participation_cap: int, step_cap: int, size: int, *, replaced: bool) -> _LargestChange:
+    # A replaced individual leaves up to I steps and enters up to I others, each entry of the difference
+    # staying within ±M as both are within [0, M].
     cap = min(participation_cap, size)
-    return _Individual(min(2 * cap, size) if replaced else cap, step_cap)
+    return _LargestChange(min(2 * cap, size) if replaced else cap, step_cap)
 
 
 def count_influence(individuals: int, *, participation_cap: int, step_cap: int, size: int, replaced: bool) -> Influence:
-    """Influence of ``individuals`` on a count with caps (theory 1).
+    """Influence of ``individuals`` on a count with caps (docs/proofs/participation_count.md).
 
     :param individuals: individuals added or removed, or replaced.
     :param participation_cap: ``I``, steps per individual.
@@ -156,7 +157,7 @@ def count_influence(individuals: int, *, participation_cap: int, step_cap: int, 
     :param size: ``T``, steps of the grid.
     :param replaced: True for the change-one distance, False for the symmetric distance.
     """
-    steps, per_step = _individual(participation_cap, step_cap, size, replaced=replaced)
+    steps, per_step = _largest_change(participation_cap, step_cap, size, replaced=replaced)
     linf = up_fraction(per_step)
     return Influence(
         l0=steps,
@@ -168,14 +169,14 @@ def count_influence(individuals: int, *, participation_cap: int, step_cap: int, 
 
 
 def count_l1(individuals: int, *, participation_cap: int, step_cap: int, size: int, replaced: bool) -> float:
-    """ℓ1 distance of two counts that differ in ``individuals``, rounded up (theory 1)."""
-    steps, per_step = _individual(participation_cap, step_cap, size, replaced=replaced)
+    """ℓ1 distance of two counts that differ in ``individuals``, rounded up (docs/proofs/participation_count.md)."""
+    steps, per_step = _largest_change(participation_cap, step_cap, size, replaced=replaced)
     return up_fraction(individuals * steps * per_step)
 
 
 def count_l2(individuals: int, *, participation_cap: int, step_cap: int, size: int, replaced: bool) -> float:
-    """ℓ2 distance of two counts that differ in ``individuals``, rounded up (theory 1)."""
-    steps, per_step = _individual(participation_cap, step_cap, size, replaced=replaced)
+    """ℓ2 distance of two counts that differ in ``individuals``, rounded up (docs/proofs/participation_count.md)."""
+    steps, per_step = _largest_change(participation_cap, step_cap, size, replaced=replaced)
     return up_sqrt((individuals * per_step) ** 2 * steps)
 
 

@@ -21,7 +21,7 @@ __all__ = ["Binomial", "Law", "binomial", "binomial_tail", "kept_sum", "multiple
 
 # `kept_sum` keeps sums on at most so many points, beyond which its lattice doubles its step, and cuts tails
 # below this mass.
-_MOST_POINTS: Final = 2048
+_MAX_POINTS: Final = 2048
 _CUT: Final = 1e-60
 _LATTICE_MARGIN: Final = 1 + 1e-10
 
@@ -203,7 +203,7 @@ def _trim(x: _Lattice) -> _Lattice:
 
 
 def _shorten(x: _Lattice) -> _Lattice:
-    while len(x.mass) > _MOST_POINTS:
+    while len(x.mass) > _MAX_POINTS:
         x = _coarsen(x)
     return x
 

@@ -239,5 +239,5 @@ def _mean_of_convex_majorant(epsilon: float, u: NDArray[np.float64], weights: ND
         if abs(centre - t) <= 1e-12 * t or high <= low * (1 + 1e-12):
             return best
         # The centre is the best t if the same points are above its tangent; halving makes sure that the loop ends.
-        t = math.sqrt(low) * math.sqrt(high) if bisect or not low < centre < high else centre
+        t = math.sqrt(low) * math.sqrt(high) if bisect or not low < centre <= high else centre
         bisect = not bisect

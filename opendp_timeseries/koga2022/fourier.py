@@ -130,7 +130,7 @@ def _resolution(domain: dp.Domain, metric: dp.Metric, atom: str) -> int:
     if bits is not None and bits > 62 - _DIGIT_BITS:
         raise ValueError(
             f"a signal of {bits} bits behind the point leaves no room for its values; build the kernels with"
-            f" fewer bits=…, {62 - _DIGIT_BITS} in all"
+            f" fewer resolution_bits=…, {62 - _DIGIT_BITS} in all"
         )
     return bits or 0
 

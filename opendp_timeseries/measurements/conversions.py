@@ -22,9 +22,11 @@ def make_zCDP_to_renyiDP(measurement: dp.Measurement) -> dp.Measurement:  # noqa
     """Return the same measurement with its loss as a Rényi curve: ``ρ``-zCDP is ``α ↦ ρα``.
 
     So OpenDP's own Gaussian mechanism composes with a subsampled Gaussian whose ``output_measure`` is
-    ``renyi_divergence()``. Source: Bun & Steinke (2016), arXiv:1605.02065, Definition 1.1.
+    ``renyi_divergence()``. Source: Bun & Steinke (2016), arXiv:1605.02065, Definition 1.1; proof:
+    docs/proofs/conversions.md.
 
-    :param measurement: a measurement under ``zero_concentrated_divergence()`` whose release is data, no queryable.
+    :param measurement: a measurement under ``zero_concentrated_divergence()``, not interactive: OpenDP does not say
+        before a release whether it is a queryable, so such a release fails with a ``TypeError`` and nothing leaves.
     :raises TypeError: for another output measure.
 
     >>> import opendp.prelude as dp
@@ -50,8 +52,8 @@ def make_renyiDP_to_approxDP(measurement: dp.Measurement) -> dp.Measurement:  # 
     ``dp.c.make_fix_delta``. Source: Canonne, Kamath & Steinke (2020), arXiv:2004.00010v4, Proposition 12; proof:
     docs/proofs/renyi_to_approxdp.md.
 
-    :param measurement: a measurement under ``renyi_divergence()``, such as a composition of several, whose release
-        is data, no queryable.
+    :param measurement: a measurement under ``renyi_divergence()``, such as a composition of several, not interactive:
+        a release that is a queryable fails with a ``TypeError``, and nothing leaves.
     :raises TypeError: for another output measure.
     """
     _needs(measurement, "RenyiDivergence", dp.renyi_divergence())
@@ -101,6 +103,19 @@ def _needs(measurement: dp.Measurement, name: str, measure: dp.Measure) -> None:
 
 
 def _with_loss(measurement: dp.Measurement, measure: dp.Measure, privacy_map: Any) -> dp.Measurement:
+    def function(arg: Any) -> Any:
+        release = measurement.invoke(arg)
+        _refuse_queryables(release)
+        return release
+
     return dp.m.make_user_measurement(
-        measurement.input_domain, measurement.input_metric, measure, measurement.invoke, privacy_map
+        measurement.input_domain, measurement.input_metric, measure, function, privacy_map
     )
+
+
+def _refuse_queryables(release: Any) -> None:
+    # The conversions are of divergences between two laws of a release. What an analyst may still ask has no such law.
+    if isinstance(release, dp.Queryable):
+        raise TypeError("an interactive measurement cannot be converted; convert each measurement that it is asked")
+    for part in release if isinstance(release, (list, tuple)) else ():
+        _refuse_queryables(part)

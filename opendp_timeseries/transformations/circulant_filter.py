@@ -28,8 +28,8 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
     """Smooth a signal: ``y_t = Σ_k x_k h_{(t−k) mod T}`` for the public kernel ``h``.
 
     The output is the domain ``vector_domain(atom_domain(T="f64", nan=False), size=T)``. Its values are exact:
-    taps are multiples of ``2**-kernel.bits``, and inputs are clamped to ±``largest_input(kernel)`` (more than
-    100 million for a smoothing kernel of default resolution), within which every sum is exact in float64.
+    taps are multiples of ``2**-kernel.resolution_bits``, and inputs are clamped to ±``largest_input(kernel)``
+    (more than 100 million for a smoothing kernel of default resolution), within which every sum is exact in float64.
     The kind of metric is kept: influence to influence, ℓ1 to ℓ1, ℓ2 to ℓ2.
 
     Of a panel, every series is filtered by itself. A filter that is wide compared with an individual's
@@ -62,8 +62,9 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
     clamp = _clamp(kernel, resolution_bits)
     if clamp < _MIN_CLAMP:
         raise ValueError(
-            f"kernel resolution ({kernel.bits} bits) behind a signal of {resolution_bits} bits leaves room for values"
-            f" up to {clamp} only; build both kernels with bits=16 or fewer, or join them: first.convolve(second)"
+            f"kernel resolution ({kernel.resolution_bits} bits) behind a signal of {resolution_bits} bits leaves room"
+            f" for values up to {clamp} only; build both kernels with resolution_bits=16 or fewer, or join them:"
+            " first.convolve(second)"
         )
 
     def function(values: Any) -> NDArray[np.float64]:
@@ -104,7 +105,7 @@ def _stability(metric: dp.Metric, kernel: Kernel) -> tuple[dp.Metric, Any]:
     space = influence_space(metric)
     if space is not None:
         output = InfluenceSpace(
-            resolution_bits=space.resolution_bits + kernel.bits,
+            resolution_bits=space.resolution_bits + kernel.resolution_bits,
             panel_size=space.panel_size,
             provenance=space.provenance and space.provenance.after(kernel),
         )

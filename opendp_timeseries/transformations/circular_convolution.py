@@ -21,7 +21,7 @@ def largest_input(kernel: Kernel, resolution_bits: int = 0) -> int:
 
     :param kernel: the filter's taps.
     :param resolution_bits: inputs are multiples of ``2**-resolution_bits``; 0 for counts.
-    :raises ValueError: if there is no room for an input of 1, as after a filter that used up the bits.
+    :raises ValueError: if there is no room for an input of 1, as after a filter that used up the resolution.
 
     >>> from opendp_timeseries.kernels import gaussian_kernel
     >>> largest_input(gaussian_kernel(1800, std=10)) == 2**27 - 1
@@ -29,11 +29,11 @@ def largest_input(kernel: Kernel, resolution_bits: int = 0) -> int:
     """
     resolution_bits = integer("resolution_bits", resolution_bits, minimum=0, maximum=52)
     # sum|q| * 2**resolution_bits * clamp < 2**53 is the condition of `circulant_product`.
-    clamp = (EXACT - 1) // (int(kernel.l1 * 2**kernel.bits) << resolution_bits)
+    clamp = (EXACT - 1) // (int(kernel.l1 * 2**kernel.resolution_bits) << resolution_bits)
     if clamp < 1:
         raise ValueError(
             f"{kernel!r} on inputs of {resolution_bits} binary places leaves no room for an input of 1; "
-            "use fewer bits, or one kernel for both filters: first.convolve(second)"
+            "use a lower resolution_bits, or one kernel for both filters: first.convolve(second)"
         )
     return clamp
 
@@ -42,8 +42,8 @@ def circular_convolve(values: ArrayLike, kernel: Kernel, *, resolution_bits: int
     """Return ``y_t = sum_k x_k h_((t - k) mod T)``, equal to rational arithmetic.
 
     ``x`` is ``values`` saturated at ``largest_input(kernel, resolution_bits)``; the result is float64 of shape
-    ``(T,)``, and each entry is a multiple of ``2**-(kernel.bits + resolution_bits)``. Nothing about the values
-    raises or warns.
+    ``(T,)``, and each entry is a multiple of ``2**-(kernel.resolution_bits + resolution_bits)``. Nothing about the
+    values raises or warns.
 
     :param values: ``T`` integers, or multiples of ``2**-resolution_bits``; others are rounded to such multiples,
         and NaN is read as 0.
@@ -61,4 +61,4 @@ def circular_convolve(values: ArrayLike, kernel: Kernel, *, resolution_bits: int
         raise ValueError(f"values (shape {signal.shape}) must have the shape ({kernel.size},) of the kernel")
     integers = np.rint(np.ldexp(np.clip(signal, -clamp, clamp), resolution_bits))
     # Adding 0.0 turns -0.0 into 0.0, so that equal results have equal bytes.
-    return np.ldexp(circulant_product(integers, kernel.numerators), -(kernel.bits + resolution_bits)) + 0.0
+    return np.ldexp(circulant_product(integers, kernel.numerators), -(kernel.resolution_bits + resolution_bits)) + 0.0

@@ -31,24 +31,24 @@ from tests.oracles import filtering as oracle
 DECREASING = [
     identity_kernel(5),
     gaussian_kernel(6, 1.0),
-    gaussian_kernel(7, 1.3, bits=12),
-    exponential_kernel(7, 2.0, bits=6),
-    exponential_kernel(6, 1.5, bits=40),
+    gaussian_kernel(7, 1.3, resolution_bits=12),
+    exponential_kernel(7, 2.0, resolution_bits=6),
+    exponential_kernel(6, 1.5, resolution_bits=40),
     boxcar_kernel(6, 3),
-    boxcar_kernel(7, 5, bits=8),
-    kernel_from_taps([4, 2, 1, 2], bits=0),
-    kernel_from_taps([3], bits=0),
-    kernel_from_taps([3, 1], bits=0),
-    kernel_from_taps([2, 2, 2], bits=0),
+    boxcar_kernel(7, 5, resolution_bits=8),
+    kernel_from_taps([4, 2, 1, 2], resolution_bits=0),
+    kernel_from_taps([3], resolution_bits=0),
+    kernel_from_taps([3, 1], resolution_bits=0),
+    kernel_from_taps([2, 2, 2], resolution_bits=0),
 ]
 OTHER = [
     kernel_from_taps([1, 0.5, 0, 0, 0, 0]),  # one-sided
     kernel_from_taps([0.5, -0.25, 0, 0, 0, -0.25]),  # signed
     kernel_from_taps([1, 0, 0.5, 0, 0.5, 0]),  # not monotone
-    kernel_from_taps([1, -1, 1, -1, 1, -1], bits=0),
+    kernel_from_taps([1, -1, 1, -1, 1, -1], resolution_bits=0),
     kernel_from_taps([0.3, 0.1, -0.7, 0.2, 0.9, -0.4, 0.05]),
-    kernel_from_taps([1 - 2.0**-40, 0.1, -0.2, 1 / 3, 0.7], bits=40),
-    kernel_from_taps([-1, -2, -1], bits=0),
+    kernel_from_taps([1 - 2.0**-40, 0.1, -0.2, 1 / 3, 0.7], resolution_bits=40),
+    kernel_from_taps([-1, -2, -1], resolution_bits=0),
 ]
 
 
@@ -61,7 +61,7 @@ def numbers_only(influence):
 
 
 def rational(kernel):
-    return [Fraction(q, 2**kernel.bits) for q in kernel.numerators.tolist()]
+    return [Fraction(q, 2**kernel.resolution_bits) for q in kernel.numerators.tolist()]
 
 
 def holds(influence, output):
@@ -146,7 +146,9 @@ def test_euclidean_gain_against_every_principal_submatrix(kernel):
     "values", [[5, 1], [4, 2, 1], [3, 3, 0.5, 0.25], [0.1, 0.07, 0.03], [1, 0.9, 0.8, 0.7, 0.6, 0.5]]
 )
 @pytest.mark.parametrize(
-    "kernel", [DECREASING[1], exponential_kernel(5, 2.0, bits=6), boxcar_kernel(6, 5, bits=40)], ids=repr
+    "kernel",
+    [DECREASING[1], exponential_kernel(5, 2.0, resolution_bits=6), boxcar_kernel(6, 5, resolution_bits=40)],
+    ids=repr,
 )
 def test_unequal_majorants_are_rearranged(kernel, values):
     taps, values = rational(kernel), values[: kernel.size]
@@ -159,7 +161,7 @@ def test_unequal_majorants_are_rearranged(kernel, values):
     # All signed placements are the vertices of what is majorised; signs only lower (h >= 0).
     assert all(holds(claimed, oracle.convolve(v, taps)) for v in oracle.placements(exact_values, kernel.size))
     expected = oracle.rearranged(exact_values, taps)
-    coarse = Fraction(1, 2**26) if kernel.bits <= 26 else Fraction(1, 2**8)
+    coarse = Fraction(1, 2**26) if kernel.resolution_bits <= 26 else Fraction(1, 2**8)
     for got, exact in zip(claimed.majorant.values.tolist(), expected, strict=False):
         assert exact <= Fraction(got) <= exact + coarse * len(values)
 
@@ -187,11 +189,13 @@ def test_the_block_law_is_false_for_other_kernels(taps, steps):
         if any(a > b for a, b in zip(oracle.top_sums(oracle.convolve(v, taps)), block, strict=True))
     ]
     assert beaten
-    assert filtered_influence(count(steps, 6), kernel_from_taps(taps, bits=0)).majorant is None
+    assert filtered_influence(count(steps, 6), kernel_from_taps(taps, resolution_bits=0)).majorant is None
 
 
-@pytest.mark.parametrize("first", [DECREASING[1], boxcar_kernel(6, 3, bits=5), OTHER[0], OTHER[1]], ids=repr)
-@pytest.mark.parametrize("second", [exponential_kernel(6, 1.0, bits=10), gaussian_kernel(6, 0.8), OTHER[2]], ids=repr)
+@pytest.mark.parametrize("first", [DECREASING[1], boxcar_kernel(6, 3, resolution_bits=5), OTHER[0], OTHER[1]], ids=repr)
+@pytest.mark.parametrize(
+    "second", [exponential_kernel(6, 1.0, resolution_bits=10), gaussian_kernel(6, 0.8), OTHER[2]], ids=repr
+)
 def test_two_filters(first, second):
     both = oracle.convolve(rational(first), rational(second))
     for steps in (1, 2, 3, 6):
@@ -206,7 +210,7 @@ def test_two_filters(first, second):
 
 
 def test_two_filters_at_fine_grids_stay_valid():
-    first = exponential_kernel(6, 1.0, bits=40)
+    first = exponential_kernel(6, 1.0, resolution_bits=40)
     both = oracle.convolve(rational(first), rational(first))
     claimed = filtered_influence(filtered_influence(count(2, 6), first), first)
     assert everything_within(claimed, both, 2)
@@ -259,7 +263,7 @@ def test_a_wide_filter_lowers_sensitivity():
 def test_spectral_norm_of_signed_taps(size):
     rng = np.random.default_rng(size)
     for bits in (3, 26, 40):
-        kernel = kernel_from_taps(rng.standard_normal(size), bits=bits)
+        kernel = kernel_from_taps(rng.standard_normal(size), resolution_bits=bits)
         true = max(oracle.spectrum(rational(kernel)))
         assert true <= Fraction(spectral_norm(kernel)) <= true * (1 + Fraction(1, 10**11))
         rank = size * sum(h * h for h in rational(kernel)) / true**2
@@ -298,7 +302,7 @@ def test_zero_distance_stays_zero():
 
 
 def test_unbounded_and_extreme_distances_stay_bounds():
-    kernel = kernel_from_taps([2, 1, 1], bits=0)
+    kernel = kernel_from_taps([2, 1, 1], resolution_bits=0)
     unbounded = filtered_influence(Influence(l0=2, l2=math.inf, linf=math.inf), kernel)
     assert (unbounded.l2, unbounded.linf) == (math.inf, math.inf)
     half_known = filtered_influence(Influence(l0=2, l2=math.inf, linf=1.0), kernel)
@@ -390,7 +394,7 @@ BROKEN = [
 
 @pytest.mark.parametrize("broken", BROKEN)
 def test_broken_variants_are_caught(broken):
-    kernel = kernel_from_taps([4, 2, 1, 0, 1, 2], bits=0)
+    kernel = kernel_from_taps([4, 2, 1, 0, 1, 2], resolution_bits=0)
     influence = count(3, 6)
     assert everything_within(filtered_influence(influence, kernel), rational(kernel), 3)
     assert not everything_within(broken(influence, kernel), rational(kernel), 3)

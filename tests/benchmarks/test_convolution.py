@@ -31,7 +31,7 @@ def numpy_direct(counts, kernel):
 def numpy_transform(counts, kernel):
     """One FFT, rounded: exact for small counts only."""
     product = np.fft.irfft(np.fft.rfft(counts) * np.fft.rfft(kernel.taps), len(counts))
-    return np.ldexp(np.rint(np.ldexp(product, kernel.bits)), -kernel.bits)
+    return np.ldexp(np.rint(np.ldexp(product, kernel.resolution_bits)), -kernel.resolution_bits)
 
 
 @pytest.mark.parametrize("route", [exact, numpy_direct, numpy_transform], ids=lambda r: r.__name__)

@@ -305,7 +305,7 @@ def test_best_frequencies_weighs_what_is_left_out_against_noise():
         (
             lambda: make_fourier_coefficients(signal_domain("f64", 10), influence_distance(43), 2),
             ValueError,
-            "fewer bits",
+            "fewer resolution_bits",
         ),
         (lambda: make_fourier_coefficients(dp.atom_domain(T=int), L2, 2), TypeError, "vector domain"),
         (lambda: fourier_series(np.zeros(4), 10), ValueError, "odd number"),

@@ -132,7 +132,7 @@ MUTANTS = [
             "    return (numbers << np.int64(_step_bits(size))) | np.clip(steps, 0, size - 1)"),
            by=[Caught(CAPPED, "test_rows_off_the_grid_are_dropped")]),
     # ---- distances
-    mutant("replaced people cost as one removed", "accounting.influence:_individual",
+    mutant("replaced people cost as one removed", "accounting.influence:_largest_change",
            ("min(2 * cap, size) if replaced else cap", "cap"),
            by=[Caught(GUARANTEES, "test_replacing_reaches_twice_as_many_steps"),
                Caught(INFLUENCE, "test_norms_are_attained_and_never_exceeded", (3, 1, 2, True, 1))]),
@@ -307,9 +307,9 @@ def test_an_error_behind_an_assertion_is_not_caught():
 
 
 def test_the_sound_code_is_back_after_a_mutant():
-    function = find("accounting.influence:_individual")
+    function = find("accounting.influence:_largest_change")
     sound = function.__code__
-    with mutated("accounting.influence:_individual", ("if replaced else cap", "if not replaced else cap")):
+    with mutated("accounting.influence:_largest_change", ("if replaced else cap", "if not replaced else cap")):
         assert function.__code__ is not sound
     assert function.__code__ is sound
     with pytest.raises(LookupError, match="renew the mutant"):

@@ -20,7 +20,7 @@ ONE = count_influence(1, participation_cap=2, step_cap=1, size=8, replaced=False
 
 def exact(values, kernel):
     """The filter by its definition, in rationals."""
-    taps = [Fraction(int(q), 2**kernel.bits) for q in kernel.numerators]
+    taps = [Fraction(int(q), 2**kernel.resolution_bits) for q in kernel.numerators]
     size = len(taps)
     return [sum(int(values[k]) * taps[(t - k) % size] for k in range(size)) for t in range(size)]
 
@@ -63,7 +63,7 @@ def test_l2_stays_l2(metric):
 
 def test_influence_stays_influence_and_says_the_resolution():
     smooth = make()
-    assert smooth.output_metric == ts.influence_distance(KERNEL.bits)
+    assert smooth.output_metric == ts.influence_distance(KERNEL.resolution_bits)
     assert smooth.output_metric != ts.influence_distance()
     assert smooth.map(ONE) == filtered_influence(ONE, KERNEL)
     assert smooth.map(count_influence(0, participation_cap=2, step_cap=1, size=8, replaced=False)).individuals == 0
@@ -85,7 +85,7 @@ def test_gain_counts():
 
 
 def test_two_filters_in_a_row():
-    first, second = ts.gaussian_kernel(8, 1.0, bits=16), ts.boxcar_kernel(8, 3, bits=16)
+    first, second = ts.gaussian_kernel(8, 1.0, resolution_bits=16), ts.boxcar_kernel(8, 3, resolution_bits=16)
     once = make(kernel=first)
     twice = once >> ts.then_circulant_filter(second)
     assert twice.output_metric == ts.influence_distance(32)
@@ -99,7 +99,7 @@ def test_two_filters_in_a_row():
     ]
     assert [Fraction(value) for value in twice(values)] == by_hand
     assert twice.map(ONE).majorant is not None
-    with pytest.raises(ValueError, match=r"build both kernels with bits=16 or fewer, or join them"):
+    with pytest.raises(ValueError, match=r"build both kernels with resolution_bits=16 or fewer, or join them"):
         make(kernel=ts.gaussian_kernel(8, 1.0)) >> ts.then_circulant_filter(ts.gaussian_kernel(8, 1.0))
     joined = make(kernel=ts.gaussian_kernel(8, 1.0).convolve(ts.gaussian_kernel(8, 1.0)))
     assert joined.map(ONE).l2 < make(kernel=ts.gaussian_kernel(8, 1.0)).map(ONE).l2
@@ -148,7 +148,7 @@ def test_a_distance_of_another_kind_is_refused():
 @pytest.mark.parametrize(("series", "size", "cap"), [(2, 4, 2), (2, 4, 4), (3, 3, 3), (2, 5, 6), (2, 3, 6)])
 @pytest.mark.parametrize("std", [0.7, 2.0])
 def test_no_individual_in_a_panel_exceeds_the_influence(series, size, cap, std):
-    kernel = ts.gaussian_kernel(size, std, bits=12)
+    kernel = ts.gaussian_kernel(size, std, resolution_bits=12)
     domain = dp.vector_domain(dp.atom_domain(T="i64"), size=series * size)
     smooth = ts.make_circulant_filter(domain, ts.influence_distance(panel_size=series), kernel)
     assert smooth.output_metric == ts.influence_distance(12, panel_size=series)
@@ -179,7 +179,7 @@ def test_every_series_of_a_panel_is_filtered_by_itself():
 
 def test_a_long_block_does_not_fit_one_series():
     # Why there is no majorant beyond one series: with the cycle's wrap-around the block law would be too small.
-    kernel = ts.gaussian_kernel(3, 0.7, bits=12)
+    kernel = ts.gaussian_kernel(3, 0.7, resolution_bits=12)
     domain = dp.vector_domain(dp.atom_domain(T="i64"), size=6)
     smooth = ts.make_circulant_filter(domain, ts.influence_distance(panel_size=2), kernel)
     everything = count_influence(1, participation_cap=6, step_cap=1, size=6, replaced=False)

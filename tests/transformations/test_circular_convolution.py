@@ -34,7 +34,7 @@ def path(request, monkeypatch):
 
 
 def exact(values, kernel):
-    scale = 2**kernel.bits
+    scale = 2**kernel.resolution_bits
     return oracle.convolve(values, [Fraction(q, scale) for q in kernel.numerators.tolist()])
 
 
@@ -45,11 +45,11 @@ def some_kernels(size):
     return [
         identity_kernel(size),
         gaussian_kernel(size, 1.5),
-        gaussian_kernel(size, 0.7, bits=40),
-        exponential_kernel(size, 2.0, bits=10),
+        gaussian_kernel(size, 0.7, resolution_bits=40),
+        exponential_kernel(size, 2.0, resolution_bits=10),
         boxcar_kernel(size, size - 1 + size % 2),
         kernel_from_taps(rng.standard_normal(size)),
-        kernel_from_taps(sparse, bits=0),
+        kernel_from_taps(sparse, resolution_bits=0),
         Kernel(np.roll(np.eye(1, size, dtype=np.int64)[0] * (2**53 - 1), size // 2), 0),
     ]
 
@@ -92,7 +92,7 @@ def test_equals_rational_arithmetic_on_random_taps_and_signals(data, size, path)
 
 @pytest.mark.parametrize(
     "kernel",
-    [boxcar_kernel(5003, 1501), gaussian_kernel(4096, 700), exponential_kernel(3001, 5e3, bits=30)],
+    [boxcar_kernel(5003, 1501), gaussian_kernel(4096, 700), exponential_kernel(3001, 5e3, resolution_bits=30)],
     ids=repr,
 )
 def test_wide_kernels_and_long_signals(kernel):
@@ -100,7 +100,7 @@ def test_wide_kernels_and_long_signals(kernel):
     for signal in some_signals(kernel.size, clamp)[2:6]:
         # int64 wraps modulo 2**64, and no result reaches 2**53: exact, however it is summed.
         full = np.convolve(signal.astype(np.int64), np.concatenate([kernel.numerators, kernel.numerators]))
-        expected = np.ldexp(full[kernel.size : 2 * kernel.size].astype(np.float64), -kernel.bits)
+        expected = np.ldexp(full[kernel.size : 2 * kernel.size].astype(np.float64), -kernel.resolution_bits)
         np.testing.assert_array_equal(circular_convolve(signal, kernel), expected)
 
 
@@ -136,7 +136,7 @@ def test_tap_one_is_the_weight_of_the_step_before(path):
 
 def test_largest_input_is_the_largest():
     for kernel in some_kernels(9):
-        total = int(kernel.l1 * 2**kernel.bits)
+        total = int(kernel.l1 * 2**kernel.resolution_bits)
         for resolution_bits in (0, 5):
             if total << resolution_bits < 2**53:
                 clamp = largest_input(kernel, resolution_bits)
@@ -216,7 +216,7 @@ def without_rounding(signal, kernel):
 
 def without_length(signal, kernel):
     y = np.fft.irfft(np.fft.rfft(signal) * np.fft.rfft(kernel.taps))
-    return np.ldexp(np.rint(np.ldexp(y, kernel.bits)), -kernel.bits)
+    return np.ldexp(np.rint(np.ldexp(y, kernel.resolution_bits)), -kernel.resolution_bits)
 
 
 def in_single_precision(signal, kernel):
@@ -232,7 +232,7 @@ def with_zero_padding(signal, kernel):
 
 def with_one_large_transform(signal, kernel):
     y = without_rounding(signal, kernel)
-    return np.ldexp(np.rint(np.ldexp(y, kernel.bits)), -kernel.bits)
+    return np.ldexp(np.rint(np.ldexp(y, kernel.resolution_bits)), -kernel.resolution_bits)
 
 
 BROKEN = [

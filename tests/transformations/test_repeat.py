@@ -116,7 +116,7 @@ def test_copies_go_through_a_filter_each_by_itself(count):
     assert np.array_equal(first(LOG), then(LOG))
     for chain in (first, then):
         space = influence_space(chain.output_metric)
-        assert (space.resolution_bits, space.panel_size) == (kernel.bits, 2)
+        assert (space.resolution_bits, space.panel_size) == (kernel.resolution_bits, 2)
     assert first.map(1).l2 <= then.map(1).l2 * (1 + 1e-12)
 
 
