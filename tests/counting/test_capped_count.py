@@ -35,7 +35,6 @@ def count(rows, size, *, participation_cap, step_cap=1, key=KEY, dtype=np.int64)
     return capped_count(who, steps, size=size, key=key, **caps).tolist()
 
 
-# Case A05.
 @pytest.mark.parametrize(("step_cap", "expected"), [(2, [0, 3, 0]), (3, [0, 4, 0])])
 def test_row_order_does_not_matter(step_cap, expected):
     rows = [(1, 1), (1, 1), (1, 1), (2, 1)]
@@ -43,7 +42,7 @@ def test_row_order_does_not_matter(step_cap, expected):
         assert count(order, 3, participation_cap=3, step_cap=step_cap) == expected
 
 
-# Case A06. Each interval misses with probability below 1e-9 when the choice is uniform.
+# Each interval misses with probability below 1e-9 when the choice is uniform.
 def test_steps_are_kept_uniformly_whatever_the_events():
     rows = [(7, 0)] * 1000 + [(7, step) for step in range(1, 10)]
     draws, kept = 10_000, np.zeros(10, dtype=int)
@@ -266,14 +265,14 @@ def test_another_key_keeps_other_steps():
     assert others[0].sum() != 0
 
 
-# Case D25: a cap above the number of steps is that number.
+# A cap above the number of steps is that number.
 def test_caps_beyond_the_grid_and_beyond_int64():
     rows = [(1, step) for step in range(10) for _ in range(3)]
     assert count(rows, 10, participation_cap=1000, step_cap=10**30) == [3] * 10
     assert count(rows, 10, participation_cap=2**100, step_cap=2) == [2] * 10
 
 
-# Case B11, exact part: a log of no rows has all its steps.
+# A log of no rows has all its steps.
 def test_no_rows():
     empty = np.empty(0, dtype=np.int64)
     nobody = Labels(codes=empty, names=[])
@@ -283,13 +282,13 @@ def test_no_rows():
         assert counts.tolist() == [0] * 5
 
 
-# Case B16: a missing time never becomes an index.
+# A missing time never becomes an index.
 def test_rows_off_the_grid_are_dropped():
     rows = [(1, -1), (2, 0), (3, 24), (4, 2**63 - 1), (5, -(2**63))]
     assert count(rows, 24, participation_cap=1) == [1] + [0] * 23
 
 
-# Theory 1: the stability map is attained, for the caps that the engine enforces.
+# The stability map is attained, for the caps that the engine enforces.
 @pytest.mark.parametrize("replaced", [False, True])
 @pytest.mark.parametrize(
     ("size", "cap", "step_cap", "individuals"),

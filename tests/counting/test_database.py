@@ -110,7 +110,7 @@ TIME = pa.array(SECONDS * 10**6, pa.timestamp("us"))
 GAP = np.arange(WHO.size) % 7 == 3
 
 
-# --- Who: case A02
+# --- Who
 
 IDENTIFIERS = {
     "int8": pa.array(WHO - 5, pa.int8(), mask=GAP),
@@ -324,7 +324,7 @@ def test_caps_hold_when_hashes_tie(backend, monkeypatch, hashed):
     assert count(table, TimeGrid(size=4), participation_cap=2).tolist() == expected
 
 
-# Case B11, exact part, and case A08: the steps are those of the grid, whoever is there.
+# The steps are those of the grid, whoever is there.
 def test_no_rows_and_rows_of_others(backend):
     columns = {"id": pa.array([], pa.string()), "time": pa.array([], pa.timestamp("us"))}
     assert count(backend.table(**columns), by="id", keys=["a", "b"]).tolist() == [0] * 80

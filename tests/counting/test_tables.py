@@ -189,7 +189,7 @@ def test_row_order_does_not_matter(kind):
         )
 
 
-# Case B14: one log in every unit, B13 (numpy part) and issue 4.1: in every zone.
+# One log in every unit and zone.
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
 def test_times_are_the_same_in_every_unit_and_table(unit):
     times = TIMES.astype(f"datetime64[{unit}]")
@@ -229,7 +229,6 @@ def test_dates_are_midnights():
         assert np.flatnonzero(count(table)).tolist() == [0, 24]
 
 
-# Case B16.
 def test_a_missing_time_is_dropped():
     times = np.array(["NaT", "2013-01-01T00:10"], dtype="M8[ns]")
     for table in (numpy_table, pandas_table, polars_table, arrow_table):
@@ -242,7 +241,6 @@ def test_a_missing_time_is_dropped():
     assert count(numpy_table(np.arange(2), masked)) == [1] + [0] * 39
 
 
-# Case A02.
 def test_large_identifiers_stay_apart_when_one_is_missing():
     people = [2**53, 2**53 + 1, None]
     times = np.repeat(TIMES[:1], 3)
@@ -364,7 +362,7 @@ def test_times_are_refused_by_type(kind):
             function(TIMES_REFUSED[kind], **COLUMNS)
 
 
-# Case B13 (a): which clock a naive time shows is never assumed.
+# Which clock a naive time shows is never assumed.
 @pytest.mark.parametrize("table", [numpy_table, pandas_table, polars_table, arrow_table])
 def test_naive_times_need_a_zone(table):
     with pytest.raises(TypeError, match="zone='UTC'"):
