@@ -294,8 +294,7 @@ def test_profiles_pay_for_discrete_noise():
     # The discrete Gaussian's profile is above the continuous one's, by less than σ(1 − 2**-42) makes of it.
     profile = make(sampling_probability=1, output_measure=dp.smoothed_max_divergence()).map(PERSON)
     for epsilon in (0.0, 1.0, 5.0):
-        continuous = float(gaussian_delta(epsilon, np.array([10 / 4])).item())
-        deflated = float(gaussian_delta(epsilon, np.array([10 / 4 / (1 - 2.0**-42) ** 2])).item())
+        deflated, continuous = gaussian_delta(epsilon, np.array([10 / 4 / (1 - 2.0**-42) ** 2, 10 / 4])).tolist()
         assert continuous < deflated <= profile.delta(epsilon) <= continuous * (1 + 1e-9)
 
 
