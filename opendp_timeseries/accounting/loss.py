@@ -208,6 +208,12 @@ def _mean(weights: NDArray[np.float64], values: NDArray[np.float64]) -> float:
     return float(np.sum(weights * values)) * _MARGIN
 
 
+def _tangent(epsilon: float, t: float, u: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Tangent at ``t`` of the Gaussian profile, from above at every ``u ≥ 0``."""
+    # Raised by 2e-11 of slope·t: the slope is from above, which would lower the line left of t.
+    return gaussian_delta(epsilon, np.array([t])) + gaussian_delta_slope(epsilon, t) * (u - t * (1 - 2e-11))
+
+
 def _mean_of_convex_majorant(epsilon: float, u: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
     """Least ``E φ(U)`` over a family of convex increasing ``φ ≥ g``, where ``g`` is the Gaussian profile.
 
@@ -227,9 +233,7 @@ def _mean_of_convex_majorant(epsilon: float, u: NDArray[np.float64], weights: ND
     low = t = min(max(low, float(centres[0]), LOWEST_BOUND), high)
     best, bisect = 1.0, False
     while True:
-        slope = gaussian_delta_slope(epsilon, t)
-        # Raised by 2e-11 of slope·t, so that the line is above the true tangent left of t as well.
-        tangent = gaussian_delta(epsilon, np.array([t])) + slope * (u - t * (1 - 2e-11))
+        tangent = _tangent(epsilon, t, u)
         best = min(best, _mean(weights, np.maximum(tangent, g)))
         centre = float(centres[np.argmax(tangent > g)])
         if t < centre:

@@ -14,7 +14,7 @@ from scipy.optimize import minimize_scalar
 
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up
 
-__all__ = ["delta_from_renyi", "epsilon_from_renyi", "renyi_to_delta"]
+__all__ = ["delta_from_renyi", "epsilon_from_renyi", "renyi_to_delta", "renyi_to_epsilon"]
 
 
 def renyi_to_delta(alpha: float, renyi_epsilon: float, epsilon: float) -> float:
@@ -39,6 +39,25 @@ def renyi_to_delta(alpha: float, renyi_epsilon: float, epsilon: float) -> float:
     return min(1.0, max(math.exp(exponent) * (1 + 1e-11), LOWEST_BOUND)) if exponent < 0 else 1.0
 
 
+def renyi_to_epsilon(alpha: float, renyi_epsilon: float, delta: float) -> float:
+    """``ε`` at ``delta`` of a mechanism whose divergence of order ``alpha`` is at most ``renyi_epsilon``.
+
+    The same proposition, solved for ``ε``; rounded up, at least 0.
+
+    :param alpha: order, above 1.
+    :param renyi_epsilon: Rényi divergence of that order, at most.
+    :param delta: in (0, 1).
+    :raises ValueError: for an order of 1 or below.
+    """
+    if not alpha > 1:
+        raise ValueError(f"alpha ({alpha}) must be greater than 1")
+    cost, tail = _order_cost(alpha), -math.log(delta)
+    # Where the terms cancel, what they lost is added before it is divided.
+    excess = (cost + tail + 2.0**-49 * (1 - cost + tail)) / (alpha - 1)
+    bound = up(renyi_epsilon + excess + 2.0**-50 * abs(excess), 2)
+    return math.inf if math.isnan(bound) else max(0.0, bound)
+
+
 def delta_from_renyi(curve: Callable[[float], float], epsilon: float) -> float:
     """``δ`` at ``epsilon`` from a curve of Rényi divergences, at the best order that is found.
 
@@ -54,16 +73,7 @@ def epsilon_from_renyi(curve: Callable[[float], float], delta: float) -> float:
     :param curve: order (above 1) to Rényi divergence.
     :param delta: in (0, 1).
     """
-    log_delta = math.log(delta)
-
-    def at(alpha: float) -> float:
-        # The proposition solved for ε, rounded up; where the terms cancel, what they lose is added first.
-        cost = _order_cost(alpha)
-        excess = (cost - log_delta + 2.0**-49 * (1 - cost - log_delta)) / (alpha - 1)
-        bound = up(curve(alpha) + excess + 2.0**-50 * abs(excess), 2)
-        return math.inf if math.isnan(bound) else max(0.0, bound)
-
-    return _best_over_orders(at)
+    return _best_over_orders(lambda alpha: renyi_to_epsilon(alpha, curve(alpha), delta))
 
 
 def _order_cost(alpha: float) -> float:

@@ -55,6 +55,14 @@ def test_step_cap_of_any_integer_type_never_overflows():
         assert count_influence(3, **caps).linf == float(cap)
 
 
+def test_what_is_printed_is_not_below():
+    for value in (math.sqrt(10), 2 / 3, 1e-7 / 3, 1e300 / 7):
+        text = repr(Influence(l0=3, l2=value, linf=value))
+        printed = [float(part.split("=")[1]) for part in text.rstrip(")").split(", ")[1:]]
+        assert all(value <= number <= value * (1 + 1e-5) for number in printed)
+    assert repr(Influence(l0=4, l2=2.0, linf=1.0)) == "Influence(l0=4, l2=2, linf=1)"
+
+
 LESS = Influence(l0=2, l2=2.0, linf=1.0)
 SOME = [
     LESS,

@@ -184,6 +184,30 @@ def test_cut_mass_is_kept_at_the_top(monkeypatch):
     assert not dominates(lambda *_: laws.Law(law.values[:-1], law.weights[:-1]), squares, 0.2)
 
 
+@pytest.mark.parametrize(("squares", "p"), [([1.0] * 40, 0.5), ([1.0] * 20 + [0.3] * 20, 0.5), ([1.0, 0.4, 0.3], 0.3)])
+def test_no_mass_is_lost_where_tails_are_cut(monkeypatch, squares, p):
+    # At the usual cut of 1e-60 a tail that is forgotten would be covered by the margin of the weights.
+    monkeypatch.setattr(laws, "_CUT", 1e-2)
+    law = laws.kept_sum(np.array(squares), p)
+    assert np.sum(law.weights) >= 1
+    assert dominates(laws.kept_sum, squares[:10], p)
+
+
+def test_the_largest_value_of_a_kept_sum_is_not_below_the_sum():
+    # With p = 1 the law is one point, and it must not be lower by as much as an ulp.
+    for square in np.random.default_rng(0).uniform(0.5, 1, 50):
+        for count in (1, 3, 7):
+            law = laws.kept_sum(np.full(count, square), 1.0)
+            assert law.values[-1] >= Fraction(square) * count
+
+
+def test_what_lies_beyond_the_window_is_at_the_largest_value():
+    n, step, rest = 10**4, Fraction(1), Fraction(1, 2)
+    law = laws.vertex_sum(n, step, rest, 0.01)
+    assert laws.binomial(n, 0.01).beyond > 0
+    assert law.values[-1] == n * step + rest
+
+
 def test_vertex_sum():
     n, m, r, p = 5, Fraction(1, 3), Fraction(1, 7), 0.3
     law = laws.vertex_sum(n, m, r, p)
@@ -196,6 +220,22 @@ def test_vertex_sum():
 def test_multiples_are_exact_where_they_can_be():
     counts = np.arange(1001)
     np.testing.assert_array_equal(laws.multiples(Fraction(9, 4), counts), 2.25 * counts)
-    third = laws.multiples(Fraction(1, 3), counts)
-    assert all(Fraction(v) >= Fraction(int(k), 3) for v, k in zip(third, counts, strict=True))
-    assert np.all(third <= counts / 3 * (1 + 1e-15))
+    for denominator in (3, 7, 10, 49):
+        step = Fraction(1, denominator)
+        got = laws.multiples(step, counts)
+        assert all(Fraction(v) >= step * int(k) for v, k in zip(got, counts, strict=True))
+        assert np.all(got <= counts / denominator * (1 + 1e-15))
+    # A product of floats may be rounded below.
+    for step in map(Fraction, np.random.default_rng(0).uniform(0.5, 1, 20)):
+        got = laws.multiples(step, counts)
+        assert all(Fraction(v) >= step * int(k) for v, k in zip(got, counts, strict=True))
+
+
+def test_scaled_is_never_below_and_exact_where_it_can_be():
+    values = np.array([0.0, 1.0, 3.0, 10.0])
+    np.testing.assert_array_equal(laws.scaled(values, 9.0), 9 * values)
+    thirds = np.arange(100) / 3
+    for factor in (1.0, 49.0, 1e12, 1e300):
+        got = laws.scaled(thirds, factor)
+        assert all(Fraction(g) >= Fraction(v) * Fraction(factor) for g, v in zip(got, thirds, strict=True))
+    assert laws.scaled(np.array([0.0, 1e300]), 1e100).tolist() == [0.0, np.inf]

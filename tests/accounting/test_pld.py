@@ -1,10 +1,12 @@
 """The privacy loss distribution for dp_accounting agrees with our profile and with theirs."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
+from opendp_timeseries.accounting import loss
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import count_influence
 from opendp_timeseries.accounting.pld import _lower_convex_hull
@@ -58,6 +60,28 @@ def test_composes_with_their_laplace_mechanism():
     both = law.at(scale).distribution().compose(theirs.from_laplace_mechanism(10.0, value_discretization_interval=1e-3))
     assert both.get_delta_for_epsilon(0.5) >= law.at(scale).delta(0.5)
     assert both.get_delta_for_epsilon(0.6) <= law.at(scale).delta(0.5) * (1 + 1e-6)  # basic composition: ε + 0.1
+
+
+def test_is_made_from_the_view_that_pays_for_discrete_noise(monkeypatch):
+    made = []
+    monkeypatch.setattr(loss, "privacy_loss_distribution", lambda profile, *_: made.append(profile))
+    law, scale = LAWS["count"]
+    law.at(scale).distribution()
+    for epsilon in (0.0, 0.5, 2.0):
+        assert made[0](epsilon) == law.at(scale).delta(epsilon)
+
+
+def test_the_hull_is_never_below_the_exact_hull():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        x = np.exp(np.linspace(-2, 0, 30))
+        y = (1 - x) ** 2 + 0.05 * rng.random(30)
+        points = [(Fraction(a), Fraction(b)) for a, b in zip(x, y, strict=True)]
+        hull = _lower_convex_hull(x, y)
+        for (at, height), got in zip(points, hull, strict=True):
+            # The least over all chords that span the point, and the point itself.
+            chords = [b + (at - a) / (c - a) * (d - b) for a, b in points for c, d in points if a < at < c]
+            assert min([height, *chords]) <= Fraction(got)
 
 
 def test_hull():

@@ -19,9 +19,9 @@ from scipy.special import log_ndtr, ndtr
 from scipy.stats import binom
 
 from opendp_timeseries.accounting import laws, loss, subsampled
-from opendp_timeseries.accounting.gaussian import gaussian_delta
+from opendp_timeseries.accounting.gaussian import gaussian_delta, inflection
 from opendp_timeseries.accounting.influence import Influence, Majorant, count_influence
-from opendp_timeseries.accounting.renyi import delta_from_renyi, epsilon_from_renyi, renyi_to_delta
+from opendp_timeseries.accounting.renyi import delta_from_renyi
 from opendp_timeseries.accounting.rounding import up_sqrt
 from opendp_timeseries.accounting.subsampled import extremal_law
 from tests.oracles import accounting as oracle
@@ -378,6 +378,87 @@ def test_calibration():
     assert law.at(scale).delta(1.0) <= 1e-6 < law.at(0.999 * scale).delta(1.0)
 
 
+@pytest.mark.parametrize(("epsilon", "t"), [(0.0, 1.0), (0.5, 0.3), (0.5, 4.0), (3.0, 6.0), (20.0, 45.0), (1e3, 2e3)])
+def test_the_computed_tangent_is_above_the_tangent(epsilon, t):
+    at = np.array([0.0, 1e-3, 0.5, 0.999, 1.0, 1.001, 3.0]) * t
+    lines = loss._tangent(epsilon, t, at)
+    level, slope = oracle.gaussian_profile(epsilon, t), oracle.gaussian_profile_slope(epsilon, t)
+    for u, line in zip(at.tolist(), lines.tolist(), strict=True):
+        exact = level + slope * (mp.mpf(u) - mp.mpf(t))
+        assert exact <= line <= exact + mp.mpf(1e-10) * (level + slope * (u + t))
+
+
+def test_the_best_tangent_is_the_best_of_many():
+    laws_of_many = [
+        extremal_law(block_influence(gaussian_block(180, 10)), 0.1, 1800),
+        extremal_law(block_influence(gaussian_block(5, 2)), 0.5, 1800),
+        norms_law(10, 3.5, 1.0, 0.2),
+    ]
+    for law, scale, epsilon in itertools.product(laws_of_many, (0.3, 3.0, 25.0), (0.1, 0.5, 2.0)):
+        u, weights = law.at(scale)._over_variance(law.convex[0].values), law.convex[0].weights
+        best = loss._mean_of_convex_majorant(epsilon, u, weights)
+        turn = inflection(epsilon)
+        if u[-1] > turn:
+            g = gaussian_delta(epsilon, u)
+            points = np.geomspace(max(turn, u[-1] * 1e-6), u[-1], 300)
+            tried = [float(np.sum(weights * np.maximum(loss._tangent(epsilon, t, u), g))) for t in points]
+            assert best <= min(min(tried), 1.0) * (1 + 2e-11)
+
+
+def test_far_tails_are_at_most_what_the_renyi_view_says():
+    # The law of a sum is cut at 1e-60, and what is cut lies at the largest value.
+    view = extremal_law(block_influence(gaussian_block(180, 10)), 0.1, 1800).at(25.0)
+    deltas = [view.delta(epsilon) for epsilon in (3.0, 4.0, 4.5, 5.0)]
+    assert deltas == sorted(deltas, reverse=True)
+    assert deltas[-1] < 1e-60
+    for epsilon, delta in zip((4.0, 4.5, 5.0), deltas[1:], strict=True):
+        assert delta >= 1e-50 or delta <= delta_from_renyi(view.renyi, epsilon)
+
+
+@pytest.mark.parametrize("target", [(0.5, 1e-4), (0.5, 1e-9), (0.0, 1e-3), (1e-3, 1e-6), (5.0, 1e-5), (200.0, 1e-12)])
+def test_least_scale_is_the_least_and_is_enough(target):
+    epsilon, delta = target
+    for law in (
+        count_law(180, 0.1, size=1800),
+        count_law(7, 0.9, individuals=3),
+        norms_law(10, 3.5, 1.0, 0.2),
+        extremal_law(block_influence(gaussian_block(20, 10)), 0.1, 1800),
+        equal_law(5, 1e-18, 1.0),
+    ):
+        scale = law.least_scale(epsilon, delta)
+        assert law.at(scale).delta(epsilon) <= delta < law.at(scale * (1 - 1e-11)).delta(epsilon)
+        assert law.at(scale).epsilon(delta) <= epsilon
+        assert law.at(scale).epsilon_delta(delta) <= (epsilon, delta)
+
+
+def test_least_scale_at_the_edges():
+    assert base(p=0.0).least_scale(1.0, 1e-6) == 0
+    assert count_law(10, 0.1, individuals=0).least_scale(1.0, 1e-6) == 0
+    rare = count_law(3, 1e-9)  # that anything is kept is less probable than δ
+    assert 0 < rare.least_scale(1.0, 1e-4) < 1e-300
+    assert rare.at(rare.least_scale(1.0, 1e-4)).delta(1.0) <= 1e-4
+    unbounded = extremal_law(Influence(l0=10, l2=math.inf, linf=math.inf), 0.1, 10)
+    assert unbounded.least_scale(1.0, 1e-6) == math.inf
+    assert base().least_scale(1.0, 1e-310) == math.inf
+
+
+def test_least_scale_for_approximate_zcdp():
+    for law in (base(), norms_law(10, 3.5, 1.0, 0.2), count_law(20, 0.3, individuals=2)):
+        for rho, failure in ((0.1, 1e-6), (3.0, 1e-3), (1e-12, 0.0)):
+            scale = law.least_scale_zero_concentrated(rho, failure)
+            assert law.at(scale).zero_concentrated(failure)[0] <= rho
+            assert law.at(scale * (1 - 1e-14)).zero_concentrated(failure)[0] > rho
+    assert base(p=0.0).least_scale_zero_concentrated(0.1, 1e-6) == 0
+    assert base().least_scale_zero_concentrated(0.0, 1e-6) == math.inf
+
+
+def test_profiles_pay_for_discrete_noise():
+    for scale, square in ((2.0, 10.0), (0.3, 7.0), (1e9, 1e3)):
+        (u,) = base().at(scale)._over_variance(np.array([square]))
+        exact = Fraction(square) / (Fraction(scale) * (1 - Fraction(1, 2**42))) ** 2
+        assert exact <= Fraction(u) <= exact * (1 + Fraction(1, 10**14))
+
+
 # --- monotone, total, cached ---
 
 influences = st.builds(
@@ -469,34 +550,6 @@ def test_laws_are_cached_and_shared_between_threads():
     assert len(set(found)) == 1
     assert len(found) == 8
     assert base() is base()
-
-
-# --- from Rényi ---
-
-
-def test_renyi_to_delta_is_the_proposition():
-    for alpha, divergence, epsilon in [(1.5, 0.1, 1.0), (1 + 1e-9, 0.2, 0.1), (64.0, 3.0, 9.0), (3.0, 0.01, 0.5)]:
-        a = mp.mpf(alpha)
-        truth = mp.exp((a - 1) * (mp.mpf(divergence) - mp.mpf(epsilon))) * (1 - 1 / a) ** a / (a - 1)
-        just_above(renyi_to_delta(alpha, divergence, epsilon), min(1, truth))
-    assert renyi_to_delta(2.0, 100.0, 1.0) == renyi_to_delta(2.0, math.inf, 1.0) == 1
-    assert renyi_to_delta(2.0, math.nan, 1.0) == 1
-    assert renyi_to_delta(2.0, 0.0, 0.0) == 0
-    assert renyi_to_delta(1e300, 1.0, 2.0) > 0
-
-
-def test_both_ways_from_renyi_agree():
-    law = base()
-
-    def curve(alpha):
-        return law.at(2.0).renyi(alpha)
-
-    epsilon = epsilon_from_renyi(curve, 1e-4)
-    assert delta_from_renyi(curve, epsilon) == pytest.approx(1e-4, rel=1e-6)
-    assert law.at(2.0).delta(epsilon) < 1e-4
-    for doubt in (math.inf, math.nan):
-        assert epsilon_from_renyi(lambda _, doubt=doubt: doubt, 1e-4) == math.inf
-        assert delta_from_renyi(lambda _, doubt=doubt: doubt, 1.0) == 1
 
 
 # --- broken variants: each is below the truth somewhere that the tests above look ---

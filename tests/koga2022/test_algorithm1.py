@@ -130,3 +130,20 @@ def test_our_noise_is_within_half_a_percent_of_the_lower_bound(std, p):
         ours = dp.binary_search_param(chain, d_in=one(1800, cap), d_out=(0.5, 1e-4), T=float)
         least = block_scale(block_squares(gaussian_taps(1800, std), cap), p, 0.5, 1e-4)
         assert 1 - 2e-4 <= ours / least <= 1.005
+
+
+def test_a_difference_that_is_no_whole_number_counts_as_the_next():
+    influence = ts.Influence(l0=12, l2=1.9 * math.sqrt(12), linf=1.9)
+    rho, delta = (space(60) >> then_koga2022(2.0, alpha=0.7, sampling_probability=0.2)).map(influence)
+    kept = math.ceil(0.7**2 * 12)
+    assert rho >= 1.9**2 * kept / (2 * 2.0**2)
+    assert (rho, delta) == (space(60) >> then_koga2022(2.0, alpha=0.7, sampling_probability=0.2)).map(one(60, 12, 2))
+
+
+def test_individuals_are_joined_without_a_filter():
+    # Two people with 12 steps each reach 24; the steps that both are in change by 2.
+    paper = space(60) >> then_koga2022(2.0, alpha=0.7, sampling_probability=0.2)
+    rho, delta = paper.map(one(60, 12, individuals=2))
+    joined, failure = paper.map(one(60, 24))
+    assert rho == pytest.approx(4 * joined, rel=1e-12)
+    assert delta == failure

@@ -180,9 +180,11 @@ def test_a_filtered_signal_keeps_its_digits():
     assert still.map(Influence(l0=3, l2=0.0, linf=0.0)) == 0.0
 
 
-def test_the_last_rounding_is_charged_and_must_be():
-    # Two signals 2^-42 apart whose coefficients fall on either side of a rounding: found by bisection.
-    size, frequencies, bits = 60, 4, 42
+@pytest.mark.parametrize(("size", "frequencies"), [(60, 4), (20, 1)])
+def test_the_last_rounding_is_charged_and_must_be(size, frequencies):
+    # Two signals 2^-42 apart whose coefficients fall on either side of a rounding: found by bisection. Where the only
+    # coefficient lies above a power of two, the rounding is nearly all that is charged.
+    bits = 42
     apply = make_fourier_coefficients(signal_domain("f64", size), influence_distance(bits), frequencies)
 
     def at(j):

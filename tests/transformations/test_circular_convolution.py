@@ -206,6 +206,16 @@ def test_a_transform_that_cannot_be_certified_is_not_used():
     assert circulant._certified_digit_bits(2**20, np.array([2.0**40])) < 1
 
 
+def test_the_certificate_leaves_three_quarters_of_a_unit_to_rounding():
+    rng = np.random.default_rng(2)
+    for length in (2**11, 2**15, 2**20):
+        for largest in (2.0**5, 2.0**13, 2.0**21):
+            arc = np.rint(rng.random(length // 4) * largest)
+            width = circulant._certified_digit_bits(length, arc)
+            digits = 2.0**width * np.sqrt(length)
+            assert circulant.fft_error(length) * digits * np.sqrt(float(arc @ arc)) <= 0.25
+
+
 # Broken variants: each is what a plausible implementation would do, and each is caught by the check above.
 
 

@@ -1,6 +1,7 @@
 """Rényi curves convert and compose with native measurements; equal releases compose exactly."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import opendp.prelude as dp
@@ -14,6 +15,14 @@ from opendp_timeseries.spaces import influence_space
 SIZE = 60
 LOG = {"id": np.repeat(np.arange(50), 4), "time": np.arange(200) % SIZE}
 APPROX_DP = {"output_measure": dp.approximate(dp.max_divergence()), "delta": 1e-6}
+
+
+def test_the_norm_of_copies_is_never_rounded_down():
+    for l2 in np.random.default_rng(0).uniform(0.5, 9, 50).tolist():
+        for times in (2, 3, 7, 10):
+            copies = repeated_influence(ts.Influence(l0=3, l2=l2, linf=l2), times)
+            exact = Fraction(l2) ** 2 * times
+            assert exact <= Fraction(copies.l2) ** 2 <= exact * (1 + Fraction(1, 2**49))
 
 
 @pytest.fixture
