@@ -244,13 +244,23 @@ class _Names:
     def number(self, values: Sequence[Any]) -> Ints:
         """Number cells by their texts, -1 for those without. Text is looked up as it is: see :meth:`labels`."""
         if set(map(type, values)) <= {str}:
-            return np.fromiter(map(self._numbers.__getitem__, values), np.int64, len(values))
+            return self._number_text(values)
         numbers, codes = self._numbers, np.full(len(values), -1, dtype=np.int64)
         text = np.fromiter((type(value) is str for value in values), np.bool_, len(values))
-        codes[text] = np.fromiter(map(numbers.__getitem__, itertools.compress(values, text)), np.int64)
+        codes[text] = self._number_text(list(itertools.compress(values, text)))
         others = map(identifier_text, itertools.compress(values, ~text))
         codes[~text] = np.fromiter((-1 if other is None else numbers[other] for other in others), np.int64)
         return codes
+
+    def _number_text(self, values: Sequence[str]) -> Ints:
+        pyarrow = sys.modules.get("pyarrow")
+        if pyarrow is not None:  # it finds the distinct texts of many rows three times as fast
+            with contextlib.suppress(UnicodeError):  # lone surrogates
+                encoded = pyarrow.array(values, pyarrow.large_string()).dictionary_encode()
+                distinct = encoded.dictionary.to_pylist()
+                numbers = np.fromiter(map(self._numbers.__getitem__, distinct), np.int64, len(distinct))
+                return cast(Ints, numbers[encoded.indices.to_numpy()])
+        return np.fromiter(map(self._numbers.__getitem__, values), np.int64, len(values))
 
     def labels(self, codes: Ints) -> Labels:
         """Return the labels of rows, with names that say the same made one."""
