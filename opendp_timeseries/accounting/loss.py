@@ -116,12 +116,16 @@ class PrivacyLoss:
         if self.scale == 0:
             return 1.0
         epsilon = min(epsilon, 1e300)  # the profile falls, so this is an upper bound at infinity too
+        bound = self._delta_by_law(epsilon)
+        if bound < _CUT_SHOWS and self.law.convex:
+            bound = min(bound, delta_from_renyi(self.renyi, epsilon))
+        return bound
+
+    def _delta_by_law(self, epsilon: float) -> float:
         values, weights = self.law.increasing
         bound = _mean(weights, gaussian_delta(epsilon, self._over_variance(values)))
         for values, weights in self.law.convex:
             bound = min(bound, _mean_of_convex_majorant(epsilon, self._over_variance(values), weights))
-        if bound < _CUT_SHOWS and self.law.convex:
-            bound = min(bound, delta_from_renyi(self.renyi, epsilon))
         return min(1.0, max(bound, LOWEST_BOUND))
 
     def epsilon(self, delta: float) -> float:
@@ -138,17 +142,18 @@ class PrivacyLoss:
         # At squared distance u the profile is at most Φ(−√(2 log 1/δ)) ≤ δ here.
         u = float(self._over_variance(np.array([self.law.most]))[0])
         most = (u / 2 + math.sqrt(2 * u) * math.sqrt(math.log(1 / delta))) * _MARGIN
-        if most == math.inf or not self.delta(most) <= delta:
+        profile = self.delta if delta < _CUT_SHOWS else self._delta_by_law
+        if most == math.inf or not profile(most) <= delta:
             return math.inf
 
         def excess(x: float) -> float:
-            return math.log(self.delta(math.expm1(x)) / delta)
+            return math.log(profile(math.expm1(x)) / delta)
 
         # On the scale of log(1 + ε), as the bracket may span hundreds of orders of magnitude.
         found = math.expm1(toms748(excess, 0.0, math.log1p(most), xtol=LOWEST_BOUND, rtol=1e-13, disp=False))
         step = 1e-13
         while (found := max(found, LOWEST_BOUND) * (1 + step)) < most:
-            if self.delta(found) <= delta:
+            if profile(found) <= delta:
                 return found
             step *= 2
         return most
