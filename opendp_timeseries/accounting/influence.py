@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.rounding import printed_up, up, up_fraction, up_sqrt
@@ -34,7 +34,7 @@ class Majorant:
     values: NDArray[np.float64]
 
     def __post_init__(self) -> None:
-        values = np.array(self.values, dtype=np.float64)
+        values = _as_floats(self.values)
         if values.ndim != 1 or not np.all(np.isfinite(values)) or np.any(values < 0):
             raise ValueError("a majorant must be one row of finite, non-negative numbers")
         if np.any(np.diff(values) > 0):
@@ -60,6 +60,15 @@ class Majorant:
 
     def __repr__(self) -> str:
         return f"Majorant(<{len(self.values)} values>)"
+
+
+def _as_floats(values: ArrayLike) -> NDArray[np.float64]:
+    """Return float64, from above where a number is none."""
+    given = np.asarray(values)
+    if given.dtype.kind in "iuO":
+        return np.array([up_fraction(number) for number in given.ravel().tolist()]).reshape(given.shape)
+    rounded = given.astype(np.float64)
+    return np.where(rounded < given, np.nextafter(rounded, np.inf), rounded) if given.dtype.kind == "f" else rounded
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -19,6 +19,7 @@ Proof: docs/proofs/fourier.md.
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
@@ -26,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries.accounting.influence import Influence
-from opendp_timeseries.accounting.rounding import up
+from opendp_timeseries.accounting.rounding import up, up_fraction
 
 __all__ = ["coefficients_l1", "coefficients_l2", "influence_l1", "influence_l2"]
 
@@ -46,7 +47,9 @@ def influence_l2(influence: Influence, size: int, frequencies: int, *, entry_err
     """
     l1 = up(min(influence.l0 * influence.linf, math.sqrt(influence.l0) * influence.l2), 2)
     one = coefficients_l2(size, frequencies, l0=influence.l0, l1=l1, l2=influence.l2, entry_error=entry_error)
-    return up(influence.individuals * one) if influence.individuals and one else 0.0
+    if influence.individuals == 0 or math.isinf(one):
+        return one if influence.individuals else 0.0
+    return up_fraction(influence.individuals * Fraction(one))
 
 
 def influence_l1(influence: Influence, size: int, frequencies: int, *, entry_error: float = 0.0) -> float:

@@ -5,6 +5,8 @@ To a Rényi curve, from one to a privacy profile, and from a profile to a privac
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from typing import Any
 
 import opendp.prelude as dp
@@ -13,7 +15,7 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries._opendp import privacy_profile
 from opendp_timeseries.accounting import pld
 from opendp_timeseries.accounting.renyi import delta_from_renyi
-from opendp_timeseries.accounting.rounding import up
+from opendp_timeseries.accounting.rounding import up_fraction
 
 __all__ = ["make_renyiDP_to_approxDP", "make_zCDP_to_renyiDP", "privacy_loss_distribution"]
 
@@ -40,7 +42,12 @@ def make_zCDP_to_renyiDP(measurement: dp.Measurement) -> dp.Measurement:  # noqa
 
     def privacy_map(d_in: Any) -> Any:
         rho = measurement.map(d_in)
-        return lambda alpha: up(rho * check.real("alpha", alpha, above=1.0)) if rho else 0.0
+
+        def divergence(alpha: Any) -> float:
+            check.real("alpha", alpha, above=1.0)
+            return rho if rho in (0, math.inf) else up_fraction(Fraction(rho) * Fraction(alpha))
+
+        return divergence
 
     return _with_loss(measurement, dp.renyi_divergence(), privacy_map)
 
@@ -117,5 +124,6 @@ def _refuse_queryables(release: Any) -> None:
     # The conversions are of divergences between two laws of a release. What an analyst may still ask has no such law.
     if isinstance(release, dp.Queryable):
         raise TypeError("an interactive measurement cannot be converted; convert each measurement that it is asked")
-    for part in release if isinstance(release, (list, tuple)) else ():
+    parts = release.values() if isinstance(release, dict) else release
+    for part in parts if isinstance(release, (dict, list, tuple)) else ():
         _refuse_queryables(part)

@@ -5,6 +5,7 @@ import itertools
 import math
 import pickle
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import opendp.prelude as dp
@@ -169,3 +170,14 @@ def test_an_adaptive_compositor_refuses_an_incomparable_distance(low, high):
     queryable(nested(low))  # the declared distance itself is answered
     with pytest.raises(dp.OpenDPException):
         queryable(nested(high))
+
+
+def test_what_is_printed_or_stored_is_not_below_what_was_given():
+    shown = repr(Influence(l0=3, l2=1.7320508, linf=1.0000001, individuals=2))
+    assert shown == "Influence(l0=3, l2=1.73206, linf=1.00001, individuals=2)"
+    odd = 2**53 + 1
+    for given in ([odd, 1], np.array([odd, 1]), [Fraction(odd), 1]):
+        assert Majorant(given).values.tolist() == [2.0**53 + 2, 1.0]
+    if np.finfo(np.longdouble).nmant > 52:
+        assert Majorant(np.array([1], np.longdouble) + np.longdouble(2) ** -60).values[0] > 1
+    assert Influence(l0=1, l2=odd, linf=odd).l2 == 2.0**53 + 2

@@ -441,3 +441,20 @@ def test_scale_behind_the_papers_filter(cap):
     assert norms_alone.majorant is None
     assert solve(lambda scale: exact_at(scale, shaped, *space)) == pytest.approx(FILTERED[cap], rel=1e-3)
     assert solve(lambda scale: exact_at(scale, norms_alone, *space)) == pytest.approx(THREE_NORMS[cap], rel=1e-3)
+
+
+@pytest.mark.parametrize("width", [None, 3])
+@pytest.mark.parametrize(("p", "people", "epsilon", "delta"), [(0.1, 1, 0.5, 1e-4), (0.5, 3, 4.0, 1e-9)])
+def test_least_scale_is_what_opendps_own_search_finds(width, p, people, epsilon, delta):
+    chain = counted(60, 12)
+    if width:
+        chain >>= ts.then_circulant_filter(ts.gaussian_kernel(60, std=width))
+
+    def release(scale):
+        return chain >> ts.then_subsampled_gaussian(scale, sampling_probability=p, delta=delta)
+
+    found = ts.least_scale(chain, epsilon=epsilon, delta=delta, sampling_probability=p, d_in=people)
+    assert release(found).check(people, (epsilon, delta))
+    assert not release(found * (1 - 1e-11)).check(people, (epsilon, delta))
+    searched = dp.binary_search_param(release, d_in=people, d_out=(epsilon, delta), T=float)
+    assert found == pytest.approx(searched, rel=1e-9)

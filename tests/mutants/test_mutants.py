@@ -271,7 +271,7 @@ MUTANTS = [
             "renyi_epsilon + excess"),
            by=[Caught(RENYI, "test_epsilon_where_terms_cancel")]),
     mutant("a zCDP curve not rounded up", "measurements.conversions:make_zCDP_to_renyiDP",
-           ("up(rho * check.real(\"alpha\", alpha, above=1.0))", "rho * check.real('alpha', alpha, above=1.0)"),
+           ("up_fraction(Fraction(rho) * Fraction(alpha))", "float(rho * alpha)"),
            by=[Caught("measurements/test_renyi_conversions",
                       "test_a_curve_is_never_below_the_zcdp_that_it_comes_from")]),
     mutant("queryables under a converted loss", "measurements.conversions:_with_loss",
