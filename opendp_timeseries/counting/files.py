@@ -1,75 +1,116 @@
-"""Read event logs from files, for the command line: CSV with the standard library, Parquet with PyArrow."""
+"""Read event logs from files, for the command line: CSV with the standard library, Parquet with PyArrow.
+
+What is wrong with a file is refused by its name, its header or its schema, never by a row: a row that cannot be read
+has no identifier or no time, and is dropped by the count.
+"""
 
 from __future__ import annotations
 
 import csv
 import datetime as dt
+import decimal
+import re
+import warnings
 import zoneinfo
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["read_csv_log", "read_parquet_log"]
+__all__ = ["CSV_SUFFIXES", "PARQUET_SUFFIXES", "TIME_UNITS", "read_csv_log", "read_parquet_log"]
+
+CSV_SUFFIXES: Final = (".csv", ".tsv", ".txt")
+PARQUET_SUFFIXES: Final = (".parquet", ".pq")
+#: Units of times that are numbers, by how many of them make a second.
+TIME_UNITS: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 _UTC = dt.timezone.utc
+_EPOCH: Final = dt.datetime(1970, 1, 1)
+#: No instant that Python can hold is further from the epoch, in seconds.
+_MAX_SECONDS: Final = 10**12
+_ISO: Final = re.compile(
+    r"(\d{4})-?(\d\d)-?(\d\d)(?:[Tt ](\d\d):?(\d\d)(?::?(\d\d)(?:[.,](\d+))?)?)?"
+    r"(?: ?(?:([Zz]|UTC|GMT)|([+-])(\d\d):?(\d\d)?))?",
+    re.ASCII,
+)
+
+ReadTime = Callable[[str], dt.datetime | None]
 
 
-def read_csv_log(path: Path, *, identifier: str, time: str, zone: str) -> dict[str, NDArray[Any]]:
-    """Read two columns of a CSV file with a header: identifiers as strings, times as UTC ``datetime64[us]``.
+def read_csv_log(
+    path: Path,
+    *,
+    identifier: str,
+    time: str,
+    zone: str,
+    delimiter: str = ",",
+    time_format: str | None = None,
+    time_unit: str | None = None,
+) -> dict[str, NDArray[Any]]:
+    """Read two columns of a CSV file with a header: identifiers as text, times as UTC ``datetime64[us]``.
 
-    Times are ISO 8601; those without an offset are local times of ``zone`` (the first occurrence where clocks go
-    back). What is not a time is missing, as is an empty identifier: such rows are dropped by the count.
+    Times are in ISO 8601 (``2024-03-01``, ``2024-03-01 08:15``, ``20240301T081500Z``, ``2024-03-01 08:15:00 UTC``),
+    unless a format or a unit is given. Those without an offset are local times of ``zone`` (the first occurrence where
+    clocks go back). What is not a time in that form is missing, as is an empty identifier: such rows are dropped by the
+    count, so a file in another form gives a count of zeros.
 
     One line is one row, whatever quotes are in it: were rows to extend over lines, an open quote in the row of
-    one person would take in the rows of others. Fields in quotes may hold commas, and no line breaks.
+    one person would take in the rows of others. Fields in quotes may hold the delimiter, and no line breaks.
 
     :param path: the file, in UTF-8.
     :param identifier: name of the column that tells individuals apart.
     :param time: name of the column of event times.
     :param zone: IANA name of the zone of times without an offset.
-    :raises ValueError: if a column is not in the header, or is there more than once.
+    :param delimiter: the character between fields.
+    :param time_format: how times are written, in the terms of ``datetime.strptime``.
+    :param time_unit: ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``, if times are numbers of these since 1970-01-01 in UTC.
+    :raises ValueError: if a column is not in the header, or is there more than once; if a parameter does not serve.
     """
-    local = zoneinfo.ZoneInfo(zone) if zone != "UTC" else _UTC
+    read_time = _time_reader(zone, time_format, time_unit)
+    _check_delimiter(delimiter)
     csv.field_size_limit(2**31 - 1)  # one long field must not stop the reading of all others
     with path.open(newline="\n", encoding="utf-8-sig", errors="surrogateescape") as lines:
-        header = _fields(next(lines, ""))
+        header = _fields(next(lines, ""), delimiter)
         where = [_position(header, name, f"the first line of {path.name}") for name in (identifier, time)]
         columns: tuple[list[str | None], list[dt.datetime | None]] = ([], [])
         for line in lines:
-            row = _fields(line)
+            row = _fields(line, delimiter)
             who, when = (row[k] if k < len(row) else "" for k in where)
             columns[0].append(who or None)
-            columns[1].append(_instant(when.strip(), local))
+            columns[1].append(read_time(when.strip()))
     return {
         identifier: np.array(columns[0], dtype=object),
         time: np.array(columns[1], dtype="datetime64[us]"),
     }
 
 
-def _fields(line: str) -> list[str]:
-    """The fields of one line; none of a line that is no CSV."""
-    try:
-        return next(csv.reader([line.rstrip("\r\n")]), [])
-    except csv.Error:
-        return []
-
-
 def read_parquet_log(path: Path, *, identifier: str, time: str) -> Any:
-    """Read two columns of a Parquet file as a PyArrow table.
+    """Open a Parquet file as a PyArrow dataset, which is counted batch by batch.
 
     :raises ImportError: without PyArrow, naming the extra to install.
-    :raises ValueError: if a column is not in the file's schema.
+    :raises ValueError: if it is no Parquet file, or a column is not in its schema, or is there more than once.
     """
     try:
-        from pyarrow import parquet
+        from pyarrow import dataset
     except ImportError:
         raise ImportError("Parquet files need PyArrow; install opendp_timeseries[tables]") from None
-    header = list(parquet.read_schema(path).names)
+    try:
+        log = dataset.dataset(path, format="parquet")
+    except ValueError:  # pyarrow.ArrowInvalid, in many words
+        raise ValueError(f"file ({path}) must be a Parquet file; convert it, or correct its suffix") from None
     for name in (identifier, time):
-        _position(header, name, f"the schema of {path.name}")
-    return parquet.read_table(path, columns=[identifier, time])
+        _position(log.schema.names, name, f"the schema of {path.name}")
+    return log
+
+
+def _fields(line: str, delimiter: str) -> list[str]:
+    """The fields of one line; none of a line that is no CSV."""
+    try:
+        return next(csv.reader([line.rstrip("\r\n")], delimiter=delimiter), [])
+    except csv.Error:
+        return []
 
 
 def _position(header: list[str], name: str, place: str) -> int:
@@ -80,12 +121,85 @@ def _position(header: list[str], name: str, place: str) -> int:
     return header.index(name)
 
 
-def _instant(text: str, local: dt.tzinfo) -> dt.datetime | None:
-    """The UTC instant that ``text`` says, without a zone for NumPy; None for what is not an instant."""
-    if text.endswith(("Z", "z")):  # Python 3.10 does not read it
-        text = text[:-1] + "+00:00"
+def _check_delimiter(delimiter: str) -> None:
+    if len(delimiter) != 1 or delimiter.isalnum() or delimiter in '"\r\n\0':
+        raise ValueError(f"delimiter ({delimiter!r}) must be one character that separates fields, such as ',' or ';'")
+
+
+def _time_reader(zone: str, time_format: str | None, time_unit: str | None) -> ReadTime:
+    """Return a function that reads the text of a time as an instant in UTC, without a zone for NumPy."""
+    if time_format is not None and time_unit is not None:
+        raise ValueError(
+            f"time_format ({time_format!r}) and time_unit ({time_unit!r}) must not both be given: leave out the"
+            " format if times are numbers, and the unit if they are not"
+        )
+    if time_unit is not None:
+        if time_unit not in TIME_UNITS:
+            raise ValueError(f"time_unit ({time_unit!r}) must be one of {', '.join(TIME_UNITS)}")
+        return lambda text: _from_number(text, TIME_UNITS[time_unit])
+    local = zoneinfo.ZoneInfo(zone) if zone != "UTC" else _UTC
+    if time_format is None:
+        return lambda text: _from_iso(text, local)
+    _check_format(time_format)
+    return lambda text: _from_format(text, time_format, local)
+
+
+def _in_utc(when: dt.datetime, local: dt.tzinfo) -> dt.datetime:
+    return (when if when.tzinfo else when.replace(tzinfo=local)).astimezone(_UTC).replace(tzinfo=None)
+
+
+def _from_iso(text: str, local: dt.tzinfo) -> dt.datetime | None:
+    # `datetime.fromisoformat` reads different texts in different versions of Python.
+    match = _ISO.fullmatch(text)
+    if match is None:
+        return None
+    *numbers, fraction, utc, sign, hours, minutes = match.groups()
     try:
-        when = dt.datetime.fromisoformat(text)
-        return (when if when.tzinfo else when.replace(tzinfo=local)).astimezone(_UTC).replace(tzinfo=None)
+        zone: dt.tzinfo | None = _UTC if utc else None
+        if sign:
+            ahead = dt.timedelta(hours=int(hours), minutes=int(minutes or 0))
+            zone = dt.timezone(ahead if sign == "+" else -ahead)
+        year, month, day, hour, minute, second = (int(number or 0) for number in numbers)
+        microsecond = int((fraction or "")[:6].ljust(6, "0"))
+        return _in_utc(dt.datetime(year, month, day, hour, minute, second, microsecond, zone), local)
     except (ValueError, OverflowError):
         return None
+
+
+def _from_number(text: str, per_second: int) -> dt.datetime | None:
+    try:
+        seconds = decimal.Decimal(text) / per_second
+        if not abs(seconds) < _MAX_SECONDS:  # nor infinite
+            return None
+        return _EPOCH + dt.timedelta(microseconds=int((seconds * 10**6).to_integral_value(decimal.ROUND_FLOOR)))
+    except (decimal.DecimalException, OverflowError):
+        return None
+
+
+def _from_format(text: str, time_format: str, local: dt.tzinfo) -> dt.datetime | None:
+    try:
+        return _in_utc(dt.datetime.strptime(text, time_format), local)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _check_format(time_format: str) -> None:
+    """Refuse a format that ``strptime`` does not know, or that does not tell an instant: the day, and its hours."""
+    remedy = "such as '%d.%m.%Y %H:%M' or '%m/%d/%Y %I:%M %p'; see Python's datetime.strptime"
+    if "%Z" in time_format.replace("%%", ""):
+        raise ValueError(
+            f"time_format ({time_format!r}) must not have %Z, as the names of zones are ambiguous: write the name"
+            " itself, and give its zone with --zone"
+        )
+    probe = dt.datetime(2003, 11, 27, 17, 46, 53, 123456)
+    exact = [probe]
+    for part in ("microsecond", "second", "minute", "hour"):
+        exact.append(exact[-1].replace(**{part: 0}))  # type: ignore[arg-type]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            read = dt.datetime.strptime(probe.replace(tzinfo=_UTC).strftime(time_format), time_format)
+    except (ValueError, re.error, KeyError, IndexError):
+        raise ValueError(f"time_format ({time_format!r}) must be a format that Python can read, {remedy}") from None
+    if read.replace(tzinfo=None) not in exact:
+        raise ValueError(f"time_format ({time_format!r}) must say year, month and day, and with %I also %p, {remedy}")
