@@ -1,0 +1,197 @@
+"""What the command line takes. Everything public must be said, and nothing is guessed from a file."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from opendp_timeseries.counting.files import CSV_SUFFIXES, PARQUET_SUFFIXES, TIME_UNITS
+
+__all__ = ["HELP", "parse"]
+
+_PROGRAM: Final = "python -m opendp_timeseries"
+HELP: Final = f"see {_PROGRAM} --help"
+
+#: The log that comes with the package: aircraft departing from New York in 2013, per three hours.
+_FLIGHTS: Final[dict[str, Any]] = {
+    "identifier": "tailnum",
+    "time": "time",
+    "start": "2013-01-01T00:00",
+    "step": "3h",
+    "size": 2920,
+    "zone": "America/New_York",
+    "participation_cap": 100,
+    "epsilon": 1.0,
+    "delta": 1e-6,
+    "sampling_probability": 0.2,
+    "season": [8.0, 56.0],  # a day and a week
+}
+#: What may be left out with a file.
+_DEFAULTS: Final[dict[str, Any]] = {"zone": "UTC", "sampling_probability": 1.0}
+#: What must be said with a file, by command.
+_COUNT: Final = ("identifier", "time", "start", "step", "size", "participation_cap")
+_REQUIRED: Final = {"release": (*_COUNT, "epsilon", "delta"), "check": _COUNT}
+#: A figure and a table of more steps than this are of no use to anybody.
+_MAX_STEPS: Final = 1_000_000
+
+
+#: What has no meaning without a file, and without one of text.
+_OF_CSV: Final = ("time_format", "time_unit", "delimiter")
+_OF_FILES: Final = ("identifier", "time", *_OF_CSV)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises errors, so that every refusal of the command line takes one way out."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{message}; {HELP}")
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Return what was asked for, as options; ``command`` is release, check or verify.
+
+    :raises ValueError: if it is not understood, or something that must be said is left out.
+    :raises SystemExit: after ``--help``.
+    """
+    command = arguments[0] if arguments and arguments[0] in ("check", "verify") else "release"
+    parser = {"release": _release_parser, "check": _check_parser, "verify": _verify_parser}[command]()
+    options = parser.parse_args(arguments if command == "release" else arguments[1:])
+    options.command = command
+    if command != "verify":
+        _complete(options, parser)
+    return options
+
+
+def _complete(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    """Fill in what may be left out, and refuse what may not."""
+    defaults = _FLIGHTS if options.file is None else _DEFAULTS
+    if options.file is None:
+        for name in _OF_FILES:
+            if getattr(options, name) is not None:
+                parser.error(f"{_flag(name)} ({getattr(options, name)}) is for a file: give one, or leave it out")
+    else:
+        left_out = [name for name in _REQUIRED[options.command] if getattr(options, name) is None]
+        if left_out:
+            flags = ", ".join(map(_flag, left_out))
+            parser.error(f"with a file, these must be given, as they are public: {flags}")
+        suffix = options.file.suffix.lower()
+        if suffix not in CSV_SUFFIXES + PARQUET_SUFFIXES:
+            parser.error(
+                f"file ({options.file}) must end in one of {', '.join(CSV_SUFFIXES + PARQUET_SUFFIXES)}: convert or"
+                " rename it"
+            )
+        given = [name for name in _OF_CSV if getattr(options, name) is not None]
+        if suffix in PARQUET_SUFFIXES and given:
+            flags = ", ".join(map(_flag, given))
+            parser.error(f"file ({options.file}) has typed columns: leave out {flags}, which are for CSV files")
+    for name, value in defaults.items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _release_parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=_PROGRAM,
+        description="Release a differentially private series of counts per time step. It protects each individual's"
+        " whole history. Without a file, it counts the aircraft that departed from New York in 2013.",
+        epilog=f"Before the first release from a file, run '{_PROGRAM} check' with the same options: it says in private"
+        f" how many rows were understood. A reader of a release runs '{_PROGRAM} verify RECORD'.",
+        allow_abbrev=False,
+    )
+    _add_log(parser)
+    _add_budget(parser, "")
+    return parser
+
+
+def _check_parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=f"{_PROGRAM} check",
+        description="Say on standard error how the rows of a log are read, and what the caps would leave out. What it"
+        " says is private: do not publish it, and choose no parameter of a release by it. Nothing is written.",
+        allow_abbrev=False,
+    )
+    _add_log(parser)
+    _add_budget(parser, " (not used by check)")
+    return parser
+
+
+def _verify_parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=f"{_PROGRAM} verify",
+        description="Compute again the guarantee of a release from what its record says of caps, filter, sampling and"
+        " noise, and refuse the record if it claims more privacy than they give. It needs no data.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("record", type=Path, help="the OUTPUT.json that was written beside a release")
+    return parser
+
+
+def _add_log(parser: argparse.ArgumentParser) -> None:
+    log = parser.add_argument_group("the log")
+    log.add_argument("file", nargs="?", type=Path, help="event log, .csv or .parquet, with one row for each event")
+    log.add_argument("--identifier", help="the column that tells individuals apart")
+    log.add_argument("--time", help="the column of event times")
+    log.add_argument("--time-format", help="how a CSV file writes times, such as '%%d.%%m.%%Y %%H:%%M' (ISO 8601)")
+    log.add_argument("--time-unit", help=f"unit of times that are numbers since 1970: {', '.join(TIME_UNITS)}")
+    log.add_argument("--delimiter", help="the character between the fields of a CSV file (a comma; in .tsv a tab)")
+    count = parser.add_argument_group("the count, in public terms")
+    count.add_argument("--start", help="start of the first step, such as 2024-01-01T00:00")
+    count.add_argument("--step", help="length of a step, such as 5min, 1h, 1d")
+    count.add_argument("--size", type=_whole(_MAX_STEPS), help="number of steps")
+    count.add_argument("--zone", help="time zone of --start and of times without a zone (UTC)")
+    count.add_argument("--participation-cap", type=_whole(), help="in how many steps one individual counts at most")
+    count.add_argument("--step-cap", type=_whole(), default=1, help="how often one individual counts in a step (1)")
+
+
+def _add_budget(parser: argparse.ArgumentParser, note: str) -> None:
+    release = parser.add_argument_group(f"the release{note}")
+    release.add_argument("--epsilon", type=_number, help="privacy loss parameter ε")
+    release.add_argument("--delta", type=_number, help="privacy loss parameter δ")
+    release.add_argument(
+        "--sampling-probability",
+        type=_number,
+        help="share of the steps that are kept, with less noise the fewer they are (1: every step)",
+    )
+    release.add_argument("--filter-std", type=_number, help="width in steps of a Gaussian filter before the noise")
+    release.add_argument(
+        "--season",
+        type=_number,
+        nargs="+",
+        metavar="STEPS",
+        help="smooth the release by a model that repeats after so many steps, such as 24 168 with hours",
+    )
+    release.add_argument(
+        "--output",
+        type=Path,
+        default=Path("release"),
+        help="where to write: OUTPUT.csv, OUTPUT.json and OUTPUT.png (release)",
+    )
+    release.add_argument("--force", action="store_true", help="replace an earlier release at OUTPUT")
+
+
+def _whole(maximum: int | None = None) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"({text}) must be a whole number, such as 168") from None
+        if number < 1:
+            raise argparse.ArgumentTypeError(f"({text}) must be at least 1")
+        if maximum is not None and number > maximum:
+            raise argparse.ArgumentTypeError(f"({text}) must be at most {maximum}: choose longer steps, or use Python")
+        return number
+
+    return read
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"({text}) must be a number, such as 0.5") from None

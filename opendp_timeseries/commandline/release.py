@@ -1,0 +1,174 @@
+"""Make one release as the options say. Whatever can fail, fails before the log is read."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import math
+import textwrap
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import opendp.prelude as dp
+
+import opendp_timeseries as ts
+from opendp_timeseries import _validate as check
+from opendp_timeseries._files import files_together
+from opendp_timeseries.accounting.rounding import printed_up, up
+from opendp_timeseries.commandline.inputs import Grids, grids, read_log
+from opendp_timeseries.commandline.interrupts import held_back
+from opendp_timeseries.commandline.outputs import documents, places
+from opendp_timeseries.datasets import load_flights
+
+__all__ = ["release"]
+
+#: Steps that the figure shows enlarged, two weeks of hours; with a season, fourteen times the shortest.
+_ENLARGED: Final = 336
+#: Counts are whole numbers, and nobody would call this noise.
+_MIN_SCALE: Final = 1e-6
+
+
+class _Plan(NamedTuple):
+    """All that is public about the release."""
+
+    measurement: dp.Measurement
+    grids: Grids
+    what: str  # is counted
+    enlarged: int  # steps, in the figure
+
+    def measure(self, log: Any) -> ts.Release:
+        with held_back():
+            made: ts.Release = self.measurement(log)
+        return made
+
+    def shown(self) -> tuple[Grids, str, int]:
+        return self.grids, self.what, self.enlarged
+
+
+def release(options: argparse.Namespace) -> str:
+    """Make a release, write it, and return what is to be said about it.
+
+    :raises Exception: as for the options; nothing is written then, and no earlier file is changed.
+    """
+    if options.file is None and importlib.util.find_spec("statsmodels") is None:
+        options.season = None  # the embedded example does without
+    found = places(options.output, options.file, force=options.force)
+    _try_season(options)
+    with held_back():
+        plan = _plan(options)
+    room = {suffix: 2 * len(document) for suffix, document in _rehearsal(options, plan).items()}
+    if ".png" not in room and found[".png"].exists():
+        raise ValueError(
+            f"output ({found['.png']}) is of an earlier release, and without Matplotlib no figure can replace it;"
+            " install opendp_timeseries[plot], or choose another --output"
+        )
+    with files_together({found[suffix]: size for suffix, size in room.items()}, replace=options.force) as files:
+        series = _reconstruct(plan.measure(read_log(options)), options)
+        for suffix, document in documents(series, *plan.shown()).items():
+            files[found[suffix]].write(document)
+    return "\n".join([_summary(options, plan, series), *_written(options, [found[suffix] for suffix in room])])
+
+
+def _plan(options: argparse.Namespace) -> _Plan:
+    """Build the measurement whose noise just meets the budget. No data so far."""
+    both = grids(options)
+    space = ts.event_log_domain(identifier=options.identifier, time=options.time), dp.symmetric_distance()
+    signal = space >> ts.then_participation_count(
+        both.counted, participation_cap=options.participation_cap, step_cap=options.step_cap
+    )
+    if options.filter_std is not None:
+        signal = signal >> ts.then_circulant_filter(ts.gaussian_kernel(both.counted.size, options.filter_std))
+    probability = check.real("sampling_probability", options.sampling_probability, maximum=1.0)
+    if probability * options.size < 1:
+        raise ValueError(
+            f"sampling_probability ({probability:g}) must keep at least one of {options.size} steps on average; choose"
+            f" at least {1 / options.size:.2g}"
+        )
+    epsilon = check.real("epsilon", options.epsilon, above=0.0, remedy="1 is a common choice")
+    delta = check.real("delta", options.delta, above=0.0, below=1.0, remedy="choose far less than 1 / individuals")
+    scale = ts.least_scale(signal, epsilon=epsilon, delta=delta, sampling_probability=probability)
+    if scale < _MIN_SCALE:  # as where δ is above the probability that anything of one individual is kept
+        raise ValueError(
+            f"epsilon ({epsilon:g}) and delta ({delta:g}) at sampling_probability ({probability:g}) allow a release"
+            " with next to no noise, which protects nobody; choose smaller ones"
+        )
+    measurement = signal >> ts.then_subsampled_gaussian(scale, sampling_probability=probability, delta=delta)
+    what = "aircraft" if options.file is None else "individuals" if options.step_cap == 1 else "events"
+    enlarged = _ENLARGED if options.season is None else 14 * max(1, int(min(options.season)))
+    return _Plan(measurement, both, what, enlarged)
+
+
+def _try_season(options: argparse.Namespace) -> None:
+    """Refuse a season that is none, or that cannot be fitted here; a release of no steps takes no time to smooth."""
+    if options.season is not None:
+        steps, values = np.array([], dtype=np.int64), np.array([], dtype=np.float64)
+        nothing = ts.Release(steps=steps, values=values, size=1, scale=1.0, sampling_probability=1.0)
+        ts.smooth(nothing, season=options.season)
+
+
+def _rehearsal(options: argparse.Namespace, plan: _Plan) -> dict[str, bytes]:
+    """Do all of it without data: what cannot be made fails here, and the files have about the size that they will."""
+    nobody = {options.identifier: np.array([], dtype=np.int64), options.time: np.array([], dtype="datetime64[us]")}
+    return documents(ts.interpolate(plan.measure(nobody)), *plan.shown())
+
+
+def _reconstruct(made: ts.Release, options: argparse.Namespace) -> ts.Series:
+    if options.season is None:
+        return ts.interpolate(made)
+    try:
+        return ts.smooth(made, season=options.season)
+    except Exception:  # whatever it is, the release must not be lost for it
+        return ts.interpolate(made)
+
+
+def _summary(options: argparse.Namespace, plan: _Plan, series: ts.Series) -> str:
+    made, grid = series.release, plan.grids.shown
+    individual = f"one individual (one value of {options.identifier!r})"
+    smoothing = f", smoothed by a Gaussian filter of {options.filter_std:g} steps" if options.filter_std else ""
+    factor = f" = {printed_up(up(math.exp(options.epsilon)))}" if options.epsilon < 700 else ""
+    once = options.step_cap == 1
+    counted = "individuals who have an event in it" if once else "events in it"
+    each = "once in each" if once else f"at most {options.step_cap} times in each"
+    noise = f"Gaussian noise of standard deviation {made.scale:.4g}"
+    if made.sampling_probability == 1:
+        kept, rest = f"Every step carries {noise}.", ""
+    else:
+        kept = (
+            f"{len(made)} of {grid.size} steps were kept at random (each with probability"
+            f" {made.sampling_probability:.4g}) and carry {noise}."
+        )
+        rest = " The other steps are interpolated between them."
+    if options.season is not None:
+        rest = f" The series is made from these noisy values by: {series.model}."
+    paragraphs = (
+        f"A private series of counts: {grid.size} steps of {grid.step} from {grid.start}. The count of a step is the"
+        f" number of {counted}{smoothing}. {kept}{rest}",
+        f"Guarantee: (ε = {printed_up(options.epsilon)}, δ = {printed_up(options.delta)})-differential privacy for"
+        f" {individual}. Whether or not all the events of any {individual} are in the log, no set of possible releases"
+        f" is more than e^ε{factor} times as likely, up to an additional probability of δ.",
+        "It holds for everyone, whatever their events: each individual is counted in at most"
+        f" {options.participation_cap} steps, {each}; what exceeds that is left out, so totals are too low. It rests on"
+        " this: each individual has one identifier; the grid, the caps and all other parameters were chosen without"
+        " looking at this log; whoever runs this is trusted with the log, and publishes nothing from it but this"
+        " release and what is computed from the release alone.",
+    )
+    return "\n\n".join(textwrap.fill(paragraph, 100, break_on_hyphens=False) for paragraph in paragraphs) + "\n"
+
+
+def _left_out(options: argparse.Namespace) -> str:
+    """Of flights alone: what the caps leave out of any other log is private."""
+    columns = {"identifier": options.identifier, "time": options.time}
+    caps = {"participation_cap": options.participation_cap, "step_cap": options.step_cap}
+    found = ts.check_log(load_flights(), **columns, **caps, grid=grids(options).counted)
+    return f"This log is public, so it can be said: the caps leave out {found.events_lost_share:.0%} of its departures."
+
+
+def _written(options: argparse.Namespace, files: list[object]) -> list[str]:
+    said = ["Written: " + ", ".join(map(str, files))]
+    if len(files) < 3:
+        said.append("No figure: install opendp_timeseries[plot] for one.")
+    if options.file is None:
+        said.append(_left_out(options))
+    if options.file is None and options.season is None:
+        said.append("Not smoothed: install opendp_timeseries[smooth] for a series with less noise.")
+    return said

@@ -1,0 +1,29 @@
+"""Verify the record of a release, as its reader."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+
+import opendp_timeseries as ts
+
+__all__ = ["verify"]
+
+
+def verify(options: argparse.Namespace) -> str:
+    """Compute the loss of a record again, and return what the record guarantees.
+
+    :raises ValueError: if it is no record, or claims less loss than follows from its own parameters.
+    :raises OSError: if it cannot be read.
+    """
+    try:
+        record = ts.ReleaseRecord.from_json(options.record.read_text(encoding="utf-8"))
+        record.verify()
+    except ValueError as error:
+        raise ValueError(f"record ({options.record}) is refused: {error}; give the OUTPUT.json of a release") from None
+    return textwrap.fill(
+        f"Verified: the parameters in {options.record} give {record.guarantee()}. No record can show that the values"
+        " came from this mechanism, or that the caps were enforced: that is a matter of trust in its publisher.",
+        100,
+        break_on_hyphens=False,
+    )
