@@ -84,7 +84,7 @@ def make_participation_count(
     >>> space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
     >>> count = space >> ts.then_participation_count(ts.TimeGrid(size=4), participation_cap=2)
     >>> count.map(1)
-    Influence(l0=2, l2=1.41421, linf=1)
+    Influence(l0=2, l2=1.41422, linf=1)
     >>> import numpy as np
     >>> count({"id": np.array([7, 7, 8]), "step": np.array([0, 0, 2])})
     [1, 0, 1, 0]
