@@ -215,6 +215,13 @@ def test_one_text_among_a_thousand_integers(category, cell):
     assert counts(both)[0] - counts(without)[0] == (cell is not None)
 
 
+def test_a_whole_number_is_one_individual_however_it_is_written():
+    cells = [17, 17.0, "17", "17.0", np.int8(17), np.float32(17), np.uint64(17), decimal.Decimal("17.00"), b"17"]
+    assert {identifier_text(cell) for cell in cells} == {"17"}
+    one = counts({"id": np.array(cells, dtype=object), "t": np.arange(len(cells)) % SIZE})
+    assert one.sum() == 2  # one individual, in at most two steps
+
+
 def test_chunks_that_read_csv_infers_apart(tmp_path):
     rows = 300_000
     (tmp_path / "log.csv").write_text("id,t\n" + "".join(f"{k % 100}.0,{k % 7}\n" for k in range(rows)) + "x,3\n")
