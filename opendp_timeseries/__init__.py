@@ -1,8 +1,8 @@
 """Differentially private time series, as OpenDP building blocks.
 
-The pipeline, in order: a grid and the spaces of event logs; the capped count; the circulant filter; the
-subsampled Gaussian; the release and its interpolation. Importing this package makes the constructors
-available to OpenDP's ``Context.query()``.
+The pipeline, in order: grid and event logs; the capped count; the circulant filter; the subsampled Gaussian; the
+release, its record and its reconstruction. ``plan`` and ``noise_by_cap`` compare designs beforehand. Importing this
+package makes the constructors available to OpenDP's ``Context.query()``.
 """
 
 from opendp_timeseries._opendp import register as _register

@@ -1,4 +1,7 @@
-"""The only file that knows OpenDP's plumbing: partial constructors, registration, native spaces, profiles."""
+"""What this package takes from OpenDP beyond its public interface: partial constructors, registration, profiles.
+
+The queries in :mod:`~opendp_timeseries.context` also read the private fields of OpenDP's queries.
+"""
 
 from __future__ import annotations
 

@@ -19,9 +19,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_timeseries._validate import REQUIRED, integer, required
+from opendp_timeseries._validate import REQUIRED, integer, is_a, required
 
-__all__ = ["StepRule", "TimeGrid", "whole_ticks"]
+__all__ = ["StepRule", "TimeGrid", "check_grid", "whole_ticks"]
 
 # Every unit of datetime64 that has a fixed length, in attoseconds (the finest of them), coarsest first.
 _SECOND: Final = 10**18
@@ -217,19 +217,6 @@ class TimeGrid:
         length = _UNITS[self.unit]
         return (self._origin // length + steps * (self._width // length)).view(f"datetime64[{self.unit}]")
 
-    def describe(self) -> str:
-        """Say the grid in words.
-
-        >>> TimeGrid(size=24, start="2013-01-01", step="1h", zone="UTC").describe()
-        '24 steps of 1h from 2013-01-01T00:00Z; naive times show the clock of UTC'
-        >>> TimeGrid(size=24).describe()
-        '24 integer steps, 0 to 23'
-        """
-        if self.is_integer:
-            return f"{self.size} integer steps, 0 to {self.size - 1}"
-        clock = "are refused" if self.zone is None else f"show the clock of {self.zone}"
-        return f"{self.size} steps of {self.step} from {self.start}; naive times {clock}"
-
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain values that JSON can hold."""
         return {"size": self.size, "start": self.start, "step": self.step, "zone": self.zone}
@@ -290,6 +277,17 @@ class TimeGrid:
         changes, offsets = self.clock_changes()
         offset = offsets[np.searchsorted(changes * per_second, local, side="right")]
         return np.where(near, local - offset * per_second, _INT64.min), min(tick, _SECOND)
+
+
+def check_grid(grid: Any) -> TimeGrid:
+    """Refuse what is no grid.
+
+    :raises TypeError: naming the value and the remedy.
+    """
+    if not is_a(grid, TimeGrid):
+        raise TypeError(f"grid ({grid!r}) must be given as a TimeGrid, not {type(grid).__name__}; use TimeGrid(…)")
+    checked: TimeGrid = grid
+    return checked
 
 
 def whole_ticks(instant: np.datetime64 | np.timedelta64, unit: str) -> int | None:

@@ -10,7 +10,7 @@ import json
 import math
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, NamedTuple
 
@@ -61,6 +61,24 @@ class Accounting(NamedTuple):
     failure_probability: float | None = None
     delta: float | None = None
 
+    @classmethod
+    def from_dict(cls, document: Any) -> Accounting:
+        """Read back what ``_asdict`` wrote, and nothing else.
+
+        :raises ValueError: for an unknown measure, or one without its own parameter or with another's.
+        """
+        accounting = cls(**fields_of(document, "accounting", _ACCOUNTING))
+        needs = {
+            MEASURES["Approximate<ZeroConcentratedDivergence>"]: {"failure_probability"},
+            MEASURES["Approximate<MaxDivergence>"]: {"delta"},
+        }.get(accounting.measure, set())
+        given = {name: value for name, value in accounting._asdict().items() if name != "measure" and value is not None}
+        if accounting.measure not in MEASURES.values() or given.keys() != needs:
+            raise ValueError(f"measure ({accounting.measure}) must be a known one, with the parameters of its own")
+        for name, value in given.items():
+            check.real(name, value, above=0.0, below=1.0)
+        return accounting
+
     def points(self, loss: PrivacyLoss) -> Loss:
         """Return the loss as points: one ``(ρ, δ′)`` or ``(ε, δ)``, or several ``(α, ε)`` or ``(ε, δ)`` of a curve."""
         if self.failure_probability is not None:
@@ -98,7 +116,7 @@ class ReleaseRecord:
     accounting: Accounting
     individuals: int = 1
     loss: Loss = ()
-    versions: Mapping[str, str]
+    versions: Mapping[str, str] = field(default_factory=lambda: _versions())
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
@@ -109,11 +127,9 @@ class ReleaseRecord:
         set_field(self, "individuals", check.integer("individuals", self.individuals, minimum=1))
         check_kept(self.steps, self.values, self.provenance.size)
 
-    @classmethod
-    def of(cls, *, individuals: int = 1, **made: Any) -> ReleaseRecord:
-        """Record what ran, with the loss that follows from it; see :meth:`Release.record` for how to call it."""
-        blank = cls(individuals=individuals, versions=_versions(), **made)
-        return cls(individuals=individuals, versions=blank.versions, loss=blank._recomputed(), **made)
+    def with_loss(self) -> ReleaseRecord:
+        """Return this record with the loss that follows from what it says."""
+        return replace(self, loss=self._recomputed())
 
     @property
     def size(self) -> int:
@@ -165,13 +181,14 @@ class ReleaseRecord:
         text = {
             "approximate zero-concentrated divergence": f"{up(second, 4)}-approximate {up(first)}-zCDP",
             "approximate max divergence": f"(ε = {up(first)}, δ = {up(second, 4)})-differential privacy",
-            "Rényi divergence": f"Rényi divergence of order {first:g} at most {up(second)}, and a curve",
-            "smoothed max divergence": f"(ε = {up(first)}, δ = {up(second, 4)})-differential privacy, and a profile",
+            "Rényi divergence": f"Rényi divergence of order {first:g} at most {up(second)}",
+            "smoothed max divergence": f"(ε = {up(first)}, δ = {up(second, 4)})-differential privacy",
         }[measure]
         who = "one individual" if self.individuals == 1 else f"{self.individuals} individuals"
         facts = self.provenance
         assumed = "" if facts.caps_enforced else f", assuming at most {facts.participation_cap} steps of each"
-        return f"{text} for {who} {facts.adjacency}{assumed}"
+        more = "" if len(self.loss) == 1 else "; more points of the curve are in the record"
+        return f"{text} for {who} {facts.adjacency}{assumed}{more}"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ReleaseRecord) and self.to_json() == other.to_json()
@@ -217,13 +234,12 @@ class ReleaseRecord:
         for name, kinds in (("steps", (int,)), ("values", (int, float))):
             if not all(type(number) in kinds for number in release[name]):
                 raise ValueError(f"{name} of release must list numbers")
-        accounting = fields_of(fields["accounting"], "accounting", _ACCOUNTING)
         versions = fields_of(fields["versions"], "versions", dict.fromkeys(_SOFTWARE, str))
         try:
             record = cls(
                 **release,
                 provenance=Provenance.from_dict(fields["provenance"]),
-                accounting=_accounting(**accounting),
+                accounting=Accounting.from_dict(fields["accounting"]),
                 individuals=fields["individuals"],
                 loss=_read_loss(fields["loss"]),
                 versions=versions,
@@ -333,19 +349,6 @@ _FIELDS: Final[dict[str, Any]] = {
 }
 _RELEASE: Final[dict[str, Any]] = {"steps": list, "values": list, "scale": float, "sampling_probability": float}
 _ACCOUNTING: Final[dict[str, Any]] = {"measure": str, "failure_probability": _NUMBER_OR_NONE, "delta": _NUMBER_OR_NONE}
-
-
-def _accounting(measure: str, failure_probability: float | None, delta: float | None) -> Accounting:
-    needs = {
-        MEASURES["Approximate<ZeroConcentratedDivergence>"]: (True, False),
-        MEASURES["Approximate<MaxDivergence>"]: (False, True),
-    }.get(measure, (False, False))
-    if measure not in MEASURES.values() or needs != (failure_probability is not None, delta is not None):
-        raise ValueError(f"measure ({measure}) must be a known one, with the parameters of its own")
-    for name, value in (("failure_probability", failure_probability), ("delta", delta)):
-        if value is not None:
-            check.real(name, value, above=0.0, below=1.0)
-    return Accounting(measure, failure_probability, delta)
 
 
 def _read_loss(points: list[Any]) -> Loss:

@@ -5,17 +5,27 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.provenance import Provenance
+from opendp_timeseries.provenance import Provenance, fields_of
 from opendp_timeseries.record import Accounting, ReleaseRecord, check_kept, frozen_row
 
 __all__ = ["Release"]
+
+_FIELDS: Final[dict[str, Any]] = {
+    "steps": list,
+    "values": list,
+    "size": int,
+    "scale": float,
+    "sampling_probability": float,
+    "provenance": (dict, type(None)),
+    "accounting": (dict, type(None)),
+}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -84,7 +94,7 @@ class Release:
     def record(self, *, individuals: int = 1) -> ReleaseRecord:
         """Return the document that says how this release was made and what it guarantees; it may be published.
 
-        It is made from what ran: the caps, the filters, the grid, the neighbours, the sampling and the measure came
+        It is made from what ran: the caps, the filters, the grid, the adjacency, the sampling and the measure came
         with the measurement.
 
         :param individuals: how many individuals the guarantee is for.
@@ -107,7 +117,7 @@ class Release:
                 "this release does not know how it was made, so it has no record: chain the measurement behind a count"
                 " with the influence metric, which is the default"
             )
-        return ReleaseRecord.of(
+        return ReleaseRecord(
             steps=self.steps,
             values=self.values,
             scale=self.scale,
@@ -115,7 +125,7 @@ class Release:
             provenance=self.provenance,
             accounting=self.accounting,
             individuals=individuals,
-        )
+        ).with_loss()
 
     @classmethod
     def from_record(cls, record: ReleaseRecord) -> Release:
@@ -186,15 +196,14 @@ class Release:
     def from_dict(cls, document: Mapping[str, Any]) -> Release:
         """Read back what :meth:`to_dict` wrote.
 
-        :raises KeyError: if a part is missing.
-        :raises ValueError: if the parts do not fit together.
+        :raises ValueError: if a part is missing, unknown, or does not fit.
         """
-        names = ("steps", "values", "size", "scale", "sampling_probability")
-        provenance, accounting = document["provenance"], document["accounting"]
+        fields = fields_of(document, "release", _FIELDS)
+        provenance, accounting = fields.pop("provenance"), fields.pop("accounting")
         return cls(
-            **{name: document[name] for name in names},
+            **fields,
             provenance=None if provenance is None else Provenance.from_dict(provenance),
-            accounting=None if accounting is None else Accounting(**accounting),
+            accounting=None if accounting is None else Accounting.from_dict(accounting),
         )
 
     def __reduce__(self) -> Any:

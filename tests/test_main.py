@@ -88,7 +88,7 @@ def test_the_main_job(tmp_path, capsys, monkeypatch):
     assert "This log is public, so it can be said: the caps leave out 31% of its departures." in said
     kept = sum(row["noisy_count"] != "" for row in rows)
     assert f"{kept} of 2920 steps were kept at random" in said
-    # The series is far better than a flat line, and its band is honest: in 19 releases, the ratio of the errors was
+    # The series is far better than a flat line, and its band is honest: in 17 releases, the ratio of the errors was
     # 0.30 to 0.32, and the coverage of the 90% band 0.85 to 0.93.
     space = ts.event_log_domain(identifier="tailnum", time="time"), dp.symmetric_distance()
     grid = ts.TimeGrid(start="2013-01-01T05:00", step="3h", size=2920, zone="UTC")

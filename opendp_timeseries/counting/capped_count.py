@@ -40,7 +40,7 @@ def capped_count(identifiers: NDArray[Any] | Labels, steps: Ints, *, size: int, 
 
     Of an individual in more steps than that, those with the smallest keyed hashes of (identifier, step) are
     kept, so that each of their steps is equally likely, whatever the number of events in it. Removing an
-    individual leaves what is kept of everyone else exactly as it was; so does any order of the rows. The
+    individual, or reordering the rows, changes nothing of what is kept of anybody else. The
     hash is quick rather than cryptographic: a poor hash or a key used twice could favour some steps, which
     costs accuracy, but could break neither the caps nor the independence of other people.
 

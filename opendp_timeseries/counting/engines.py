@@ -6,13 +6,13 @@ arrives, so that nothing here needs Ibis or PyArrow.
 
 from __future__ import annotations
 
-import importlib
 import sys
-from typing import Any, Final, Protocol, cast
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_timeseries.counting import memory
 from opendp_timeseries.counting.layout import Caps, Layout
 from opendp_timeseries.counting.tables import Tally
 
@@ -46,21 +46,19 @@ class Engine(Protocol):
         """Say where the rows go. Private."""
 
 
-# Who owns a type of log, and the engine for it. All others are read in memory, or refused there.
-_ENGINES: Final = {("ibis", "Table"): "database", ("pyarrow.dataset", "Dataset"): "dataset"}
-
-
 def engine_of(table: Any) -> Engine:
-    """Return the engine that counts a log."""
-    for (owner, kind), name in _ENGINES.items():
-        module = sys.modules.get(owner)  # a log of this kind cannot be here before its owner is
-        if module is not None and isinstance(table, getattr(module, kind)):
-            return _engine(name)
-    return _engine("memory")
+    """Return the engine that counts a log. What no other knows is read in memory, or refused there."""
+    # A log of a library cannot be here before that library is.
+    ibis, dataset = sys.modules.get("ibis"), sys.modules.get("pyarrow.dataset")
+    if ibis is not None and isinstance(table, ibis.Table):
+        from opendp_timeseries.counting import database
 
+        return database
+    if dataset is not None and isinstance(table, dataset.Dataset):
+        from opendp_timeseries.counting import dataset as batches
 
-def _engine(name: str) -> Engine:
-    return cast(Engine, importlib.import_module(f"opendp_timeseries.counting.{name}"))
+        return batches
+    return memory
 
 
 def check_schema(table: Any, *, identifier: str, time: str) -> None:

@@ -10,9 +10,9 @@ import numpy as np
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.counting.identifiers import identifier_text
-from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.grid import TimeGrid, check_grid
 
-__all__ = ["Caps", "Keys", "Layout", "check_grid", "panel_keys"]
+__all__ = ["Caps", "Keys", "Layout", "panel_keys"]
 
 Keys = Sequence[str] | Sequence[int]
 
@@ -67,17 +67,6 @@ class Caps(NamedTuple):
     def within(cls, size: int, *, participation_cap: int, step_cap: int) -> Caps:
         """Clamp caps, checked before, to what can bind: the number of counts, and that of rows."""
         return cls(steps=min(participation_cap, size), events=min(step_cap, _INT64_MAX))
-
-
-def check_grid(grid: Any) -> TimeGrid:
-    """Refuse what is no grid.
-
-    :raises TypeError: naming the value and the remedy.
-    """
-    if not check.is_a(grid, TimeGrid):
-        raise TypeError(f"grid ({grid!r}) must be given as a TimeGrid, not {type(grid).__name__}; use TimeGrid(…)")
-    checked: TimeGrid = grid
-    return checked
 
 
 def panel_keys(by: str | None, keys: Keys | None) -> Keys:

@@ -1,4 +1,4 @@
-"""Step 3: keep a random subset of steps, add Gaussian noise there, and state the privacy loss.
+"""Keep a random subset of steps, add Gaussian noise there, and state the privacy loss.
 
 Koga, Meehan & Chaudhuri (2022), "Privacy Amplification by Subsampling in Time Domain", Algorithm 1, with the
 accounting of :mod:`opendp_timeseries.accounting.subsampled`. Proof: docs/proofs/subsampled_gaussian.md.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.grid import TimeGrid, check_grid
 from opendp_timeseries.planning.scales import budget, counted, least_scale, smoothing_kernel
 from opendp_timeseries.planning.tables import text_table
 
@@ -56,7 +56,7 @@ class CapTable:
 
         axes = new_axes() if axes is None else axes
         caps = [row.participation_cap for row in self.rows]
-        axes.plot(caps, [row.scale for row in self.rows], "o-", color="black", ms=4, label="sampled")
+        axes.plot(caps, [row.scale for row in self.rows], "o-", color="black", ms=4, label="a share kept")
         axes.plot(caps, [row.every_step for row in self.rows], "s--", color="0.5", ms=4, label="every step kept")
         axes.set(xscale="log", yscale="log", ylabel="noise scale, in counts per step")
         axes.set_xlabel("participation cap, in steps\n" + self.title, fontsize="small")
@@ -101,7 +101,7 @@ def noise_by_cap(
     epsilon, delta = budget(epsilon, delta)
     p = check.probability("sampling_probability", sampling_probability)
     std = check.real("std", std, minimum=0.0)
-    kernel = smoothing_kernel(grid.size, std)
+    kernel = smoothing_kernel(check_grid(grid).size, std)
 
     def row(cap: int) -> NoiseByCap:
         influence = counted(grid, cap, step_cap, individuals, replaced)

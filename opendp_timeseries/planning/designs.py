@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.influence import Influence
-from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.grid import TimeGrid, check_grid
 from opendp_timeseries.planning.errors import expected_error
 from opendp_timeseries.planning.scales import budget, counted, least_scale, smoothing_kernel
 from opendp_timeseries.planning.signal import Signal, described_signal
@@ -222,8 +222,7 @@ def plan(
     Interpolated: p = 0.2 is best, expected error 12.68. Sampling helps: 12.68 with it, 29.87 without.
     Smoothed: every step is best, expected error 6.333. Sampling does not help: 7.111 with it, 6.333 without.
     """
-    if not check.is_a(grid, TimeGrid):
-        raise TypeError(f"grid ({grid!r}) must be given as a TimeGrid")
+    check_grid(grid)
     epsilon, delta = budget(epsilon, delta)
     signal, described = described_signal(grid.size, time_scale, deviation, proxy)
     if sampling_probabilities is None:

@@ -1,4 +1,4 @@
-"""Step 4: from a release to a full series, by interpolation between the kept steps."""
+"""From a release to a full series, by interpolation between the kept steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Step 4, with a model: from a release to a full series with standard errors, by a Kalman smoother.
+"""From a release to a full series with standard errors, by a Kalman smoother.
 
 The noise level of a release is public, so a model of the signal alone remains to be fitted: a level that
 departs from, and returns to, a repeating pattern. What it fits is the release; it never sees the signal.

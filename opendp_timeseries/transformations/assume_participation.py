@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._opendp import then
-from opendp_timeseries.counting.layout import check_grid
-from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.grid import TimeGrid, check_grid
 from opendp_timeseries.provenance import Provenance
 from opendp_timeseries.spaces import CountSignal, adjacency_of, descriptor_of
 from opendp_timeseries.transformations.participation_count import caps, count_transformation

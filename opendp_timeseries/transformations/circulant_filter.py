@@ -1,4 +1,4 @@
-"""Step 2: smooth a signal with a public circulant filter, in exact arithmetic.
+"""Smooth a signal with a public circulant filter, in exact arithmetic.
 
 Proof: docs/proofs/circulant_filter.md.
 """

@@ -1,4 +1,4 @@
-"""Step 1: from an event log to a count signal, with a cap on how far one individual can reach.
+"""From an event log to a count signal, with a cap on how far one individual can reach.
 
 Proof: docs/proofs/participation_count.md.
 """
@@ -50,8 +50,8 @@ def make_participation_count(
     An individual's events in one step count at most ``step_cap`` times. Of an individual in more than
     ``participation_cap`` steps, that many are kept, each equally likely, whatever the number of events in
     them. Which ones is decided by a keyed hash of identifier and step with a fresh key for every release, so
-    it depends on nothing but that individual's own records: removing one individual leaves what is kept of
-    all the others exactly as it was. Rows without an identifier or time, or off the grid, are dropped.
+    it depends on nothing but that individual's own records: removing one individual changes nothing of what is
+    kept of the others. Rows without an identifier or time, or off the grid, are dropped.
 
     With ``by`` and ``keys`` the result is a panel, one series per key, one after the other in the order of the
     keys. The participation cap then holds over the whole panel: for an individual's pairs of key and step. Keys

@@ -22,7 +22,7 @@ def make_repeat(input_domain: dp.Domain, input_metric: dp.Metric, times: int) ->
 
     The subsampled Gaussian after it samples each copy by itself, and its map is the exact joint loss: of ``n``
     releases of a count without filter, ``Bin(nI, p)`` in place of ``Bin(I, p)``. Adding up the ``ε`` of ``n``
-    releases costs more. Take them apart by :meth:`Release.by_key(range(times)) <opendp_timeseries.Release.by_key>`.
+    releases costs more. Take them apart by :meth:`.Release.by_key`.
 
     :param input_domain: integers or floats of a fixed size.
     :param input_metric: ``influence_distance()``.
