@@ -34,7 +34,7 @@ from scipy.optimize import toms748
 from opendp_timeseries.accounting.influence import Influence, Majorant
 from opendp_timeseries.accounting.laws import Law, binomial, binomial_tail, kept_sum, multiples, scaled, vertex_sum
 from opendp_timeseries.accounting.loss import PrivacyLoss
-from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up_fraction, up_sqrt
+from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up, up_fraction, up_sqrt
 
 __all__ = ["ExtremalLaw", "extremal_law"]
 
@@ -198,7 +198,8 @@ def _hinge(law: Law, failure_probability: float) -> float:
     """``s`` with ``P(S ≥ s) ≤ E(S−q)₊/(s−q) ≤ δ′``, at the quantile ``q``, which is the best choice."""
     beyond = np.append(np.cumsum(law.weights[:0:-1])[::-1], 0.0)
     q = law.values[int(np.argmax(beyond <= failure_probability))]
-    return float(q + np.sum(law.weights * np.maximum(law.values - q, 0.0)) * _MARGIN / failure_probability)
+    excess = float(np.sum(law.weights * np.maximum(law.values - q, 0.0))) * _MARGIN / failure_probability
+    return up(float(q) + excess)
 
 
 @lru_cache(maxsize=256)

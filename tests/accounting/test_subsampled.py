@@ -442,6 +442,19 @@ def test_least_scale_at_the_edges():
     assert base().least_scale(1.0, 1e-310) == math.inf
 
 
+def test_the_hinge_is_rounded_up():
+    # Also where all that lies beyond the quantile is within a few floats of it.
+    rng = np.random.default_rng(0)
+    for width in (1e-15, 1e-12, 0.3):
+        for _ in range(50):
+            values, weights = np.sort(1 + width * rng.random(5)), rng.dirichlet(np.ones(5))
+            got = subsampled._hinge(laws.Law(values, weights), 0.3)
+            points = [(Fraction(v), Fraction(w)) for v, w in zip(values, weights, strict=True)]
+            q = next(v for v, _ in points if sum(w for x, w in points if x > v) <= Fraction(0.3))
+            exact = q + sum(w * max(v - q, 0) for v, w in points) / Fraction(0.3)
+            assert exact <= Fraction(got) <= exact * (1 + Fraction(1, 10**10))
+
+
 def test_least_scale_for_approximate_zcdp():
     for law in (base(), norms_law(10, 3.5, 1.0, 0.2), count_law(20, 0.3, individuals=2)):
         for rho, failure in ((0.1, 1e-6), (3.0, 1e-3), (1e-12, 0.0)):

@@ -268,6 +268,8 @@ MUTANTS = [
            by=[Caught(LAWS, "test_what_lies_beyond_the_window_is_at_the_largest_value")]),
     mutant("lattice's unit without its margin", "accounting.laws:kept_sum", (" * (1 + 2.0**-50)", ""),
            by=[Caught(LAWS, "test_the_largest_value_of_a_kept_sum_is_not_below_the_sum")]),
+    mutant("hinge rounded to nearest", f"{SUBSAMPLED}:_hinge", ("up(float(q) + excess)", "float(q) + excess"),
+           by=[Caught(LOSS, "test_the_hinge_is_rounded_up")]),
     mutant("tangent not raised left of its point", "accounting.loss:_tangent", (" * (1 - 2e-11)", ""),
            by=[Caught(LOSS, "test_the_computed_tangent_is_above_the_tangent", (0.5, 4.0))]),
     mutant("least scale not verified", f"{SUBSAMPLED}:ExtremalLaw.least_scale",
