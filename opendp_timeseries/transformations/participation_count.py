@@ -19,7 +19,7 @@ from opendp_timeseries._opendp import lp_kind, signal_domain, then
 from opendp_timeseries.accounting.influence import count_l1, count_l2
 from opendp_timeseries.accounting.rounding import whole_distance
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.counting.layout import Caps, Keys
+from opendp_timeseries.counting.layout import Caps, Keys, check_caps
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.provenance import Adjacency, Provenance
 from opendp_timeseries.spaces import influence_distance, influence_metric, influence_space
@@ -85,7 +85,7 @@ def make_participation_count(
     [1, 0, 1, 0]
     """
     layout, adjacency = event_log(input_domain, input_metric, grid, by=by, keys=keys, time=time)
-    cap, per_step = caps(participation_cap, step_cap)
+    cap, per_step = check_caps(participation_cap, step_cap)
     clamped = Caps.within(layout.size, participation_cap=cap, step_cap=per_step)
 
     def function(table: Any) -> NDArray[np.int64]:
@@ -109,16 +109,6 @@ def make_participation_count(
 def _fresh_key() -> bytes:
     """Return a new secret key: one for every release. Tests replace this function to inject theirs."""
     return secrets.token_bytes(16)
-
-
-def caps(participation_cap: Any, step_cap: Any) -> tuple[int, int]:
-    """Check the caps of a count, which are public."""
-    remedy = "choose it from what is plausible for one individual, never from the log"
-    cap = check.required("participation_cap", participation_cap, remedy)
-    return (
-        check.integer("participation_cap", cap, minimum=1, remedy="the most steps that one individual may enter"),
-        check.integer("step_cap", step_cap, minimum=1, remedy="the most events of one individual in one step"),
-    )
 
 
 def count_transformation(
