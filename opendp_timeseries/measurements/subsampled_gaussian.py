@@ -21,7 +21,7 @@ from opendp_timeseries._opendp import lp_kind, privacy_profile, then, vector_spa
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import up, up_fraction
-from opendp_timeseries.accounting.subsampled import extremal_law
+from opendp_timeseries.accounting.subsampled import MIN_SCALE, extremal_law
 from opendp_timeseries.provenance import Provenance
 from opendp_timeseries.record import MEASURES, Accounting
 from opendp_timeseries.release import Release
@@ -33,8 +33,6 @@ __all__ = ["least_scale", "make_subsampled_gaussian", "sampling_threshold", "the
 _GRID_BITS: Final = 24
 #: Signals off any known grid are rounded to one so fine that the step is invisible beside σ.
 _ROUNDING_BITS: Final = 50
-#: Below this scale the noise grid would need steps finer than the least float: the loss is called infinite.
-_MIN_SCALE: Final = 2.0**-1000
 #: How often the scale that was found is raised by two parts in 10¹³, until the map agrees.
 _MAX_NUDGES: Final = 1000
 #: Kept steps are those whose 53 random bits fall below p·2**53, so p is a multiple of 2**-53.
@@ -76,7 +74,7 @@ def _spread(d_in: Any, size: int) -> Influence:
 
 def _noise_exponent(scale: float, resolution_bits: int | None) -> int:
     """Exponent k of the noise grid 2**k: from σ and the signal's grid alone, before any data."""
-    if scale < _MIN_SCALE:
+    if scale < MIN_SCALE:
         return -(resolution_bits or 0)
     fine = math.frexp(scale)[1] - 1
     if resolution_bits is None:
@@ -224,7 +222,7 @@ def _loss(signal: _Signal, d_in: Any, probability: float, scale: float) -> Priva
     influence = signal.influence(d_in)
     if signal.resolution_bits is None:
         influence = _after_rounding(influence, signal.size, 2.0 ** _noise_exponent(scale, None))
-    return extremal_law(influence, probability, signal.size).at(scale if scale >= _MIN_SCALE else 0.0)
+    return extremal_law(influence, probability, signal.size).at(scale if scale >= MIN_SCALE else 0.0)
 
 
 def _accounting(
@@ -318,7 +316,7 @@ def least_scale_at(
         rounded = _after_rounding(influence, signal.size, step)
         scale = extremal_law(rounded, probability, signal.size).least_scale(epsilon, delta)
     if scale > 0:
-        scale = max(scale, _MIN_SCALE)
+        scale = max(scale, MIN_SCALE)
     # The map states ε at δ, and verifies it to 12 digits: ask it.
     for _ in range(_MAX_NUDGES):
         if scale < math.inf and _loss(signal, d_in, probability, scale).epsilon_delta(delta)[0] <= epsilon:

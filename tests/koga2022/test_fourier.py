@@ -82,7 +82,7 @@ def test_sums_are_exact_at_the_limits(resolution):
         for row, value in zip(rows, got, strict=True):
             exact = Fraction(
                 sum(int(f) * int(x) for f, x in zip(row, numerators, strict=True)),
-                1 << (basis.bits + resolution),
+                1 << (basis.basis_bits + resolution),
             )
             # The nearest float, and for counts the number itself.
             assert value == float(exact)
@@ -94,7 +94,7 @@ def test_no_partial_sum_can_leave_the_exact_range(size):
     basis = fourier._DyadicBasis.of(size, 1)
     every = (float(np.abs(basis.cosine).sum()), float(np.abs(basis.sine).sum()), size * basis.constant)
     assert max(every) * LARGEST <= 2**53
-    assert basis.bits >= 22
+    assert basis.basis_bits >= 22
 
 
 def test_neighbours_stay_within_the_map_in_the_numbers_that_are_computed():
@@ -169,7 +169,7 @@ def test_a_filtered_signal_keeps_its_digits():
     exact = [Fraction(float(v)) for v in smooth(signal)]
     basis = fourier._DyadicBasis.of(size, frequencies)
     got = chain(signal)
-    assert Fraction(float(got[0])) == Fraction(float(sum(exact) * int(basis.constant) / 2**basis.bits))
+    assert Fraction(float(got[0])) == Fraction(float(sum(exact) * int(basis.constant) / 2**basis.basis_bits))
     # The final rounding is charged, and is tiny.
     distance = count_influence(1, participation_cap=3, step_cap=1, size=size, replaced=False)
     other = signal.copy()
