@@ -4,7 +4,8 @@ Rastogi & Nath (2010) add noise to the first ``k`` coefficients of the discrete 
 others to zero. Here the coefficients are a stable transformation, the noise is OpenDP's own, and the
 inverse is post-processing::
 
-    count >> then_fourier_coefficients(20) >> dp.m.then_gaussian(scale) >> invert_fourier(T)
+    invert = functools.partial(fourier_series, size=T)
+    count >> then_fourier_coefficients(20) >> dp.m.then_gaussian(scale) >> invert
 
 with Gaussian noise as in Koga et al. (2022), or, with ``output_metric=dp.l1_distance(T=float)`` and
 ``dp.m.then_laplace(scale)``, in the original form.
@@ -22,7 +23,6 @@ from typing import Any, Final
 import numpy as np
 import opendp.prelude as dp
 from numpy.typing import NDArray
-from opendp.core import new_function
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._opendp import lp_kind, signal_domain, then, vector_space
@@ -37,7 +37,6 @@ from opendp_timeseries.spaces import influence_space
 
 __all__ = [
     "fourier_series",
-    "invert_fourier",
     "make_fourier_coefficients",
     "then_fourier_coefficients",
 ]
@@ -240,6 +239,8 @@ def _stability(
 def fourier_series(coefficients: NDArray[np.float64], size: int) -> NDArray[np.float64]:
     """Return the series of ``size`` steps whose first Fourier coefficients are given, the others being zero.
 
+    Post-processing: behind a measurement, ``>> functools.partial(fourier_series, size=T)``.
+
     :param coefficients: ``2k − 1`` numbers, noisy or not, in the order of :func:`make_fourier_coefficients`.
     :param size: ``T``, at least ``2k − 1``.
     :return: float64 array of ``size`` values, in the signal's unit.
@@ -256,15 +257,3 @@ def fourier_series(coefficients: NDArray[np.float64], size: int) -> NDArray[np.f
     spectrum[0] = values[0] * math.sqrt(size)
     spectrum[1 : (len(values) + 1) // 2] = (values[1::2] - 1j * values[2::2]) * math.sqrt(size / 2)
     return np.fft.irfft(spectrum, n=size)
-
-
-def invert_fourier(size: int) -> dp.Function:
-    """Return :func:`fourier_series` as an OpenDP function, to stand behind a measurement and ``>>``.
-
-    Post-processing: it sees the noisy coefficients alone, and costs no privacy.
-
-    :param size: ``T``, the steps of the signal.
-    """
-    size = check.integer("size", size, minimum=1)
-    function: Callable[[Any], NDArray[np.float64]] = lambda values: fourier_series(values, size)  # noqa: E731
-    return new_function(function, TO="ExtrinsicObject")
