@@ -21,7 +21,7 @@ from opendp.context import PartialChain
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.rounding import down_fraction
-from opendp_timeseries.measurements.subsampled_gaussian import least_scale_at
+from opendp_timeseries.measurements.subsampled_gaussian import least_scale_at, least_scale_zero_concentrated_at
 
 __all__ = ["Context", "Query", "compositor", "split_budget"]
 
@@ -170,18 +170,22 @@ class Query(dp.Query):
             )
         share: Any = self._d_out
         first, delta = share
-        name = "failure_probability" if "ZeroConcentrated" in budget else "delta"
+        name, least = (
+            ("failure_probability", least_scale_zero_concentrated_at)
+            if "ZeroConcentrated" in budget
+            else ("delta", least_scale_at)
+        )
         if not 0 < delta < 1 or not first > 0:
             raise ValueError(f"its share ({first!r}, {delta!r}) leaves nothing to spend; split the budget anew")
         options[name] = delta
-        if args or "scale" in options or name != "delta" or isinstance(self._chain, PartialChain):
+        if args or "scale" in options or isinstance(self._chain, PartialChain):
             return make(*args, **options)
         # OpenDP's own search would find the same scale, asking the map some hundred times.
         chain: Any = self._chain
         domain, metric = chain if isinstance(chain, tuple) else chain.output_space
         d_in = self._d_in if isinstance(chain, tuple) else chain.map(self._d_in)
         probability = options.get("sampling_probability", check.REQUIRED)
-        scale = least_scale_at(domain, metric, d_in, first, delta, probability)
+        scale = least(domain, metric, d_in, first, delta, probability)
         if scale == 0:
             raise ValueError(
                 f"sampling_probability ({probability}) keeps no step, or nobody is counted: nothing would be released"

@@ -29,8 +29,8 @@ __all__ = [
 
 #: Taps are multiples of 2**-26 unless asked otherwise: finer than any use of a smoother needs, and counts
 #: up to 2**27 - 1 still pass an averaging filter exactly.
-_BITS: Final = 26
-_LARGEST: Final = 2**53
+_RESOLUTION_BITS: Final = 26
+_MAX_TOTAL: Final = 2**53
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,7 +64,7 @@ class Kernel:
                 f"a kernel needs a tap that is not zero at resolution_bits ({resolution_bits}); raise either"
             )
         # Python integers: a sum of int64 magnitudes may wrap, and so may a magnitude.
-        if sum(abs(q) for q in given[given != 0].tolist()) >= _LARGEST:
+        if sum(abs(q) for q in given[given != 0].tolist()) >= _MAX_TOTAL:
             raise ValueError(
                 f"the magnitudes of the taps must sum to less than 2**{53 - resolution_bits} at resolution_bits"
                 f" ({resolution_bits}); scale the taps down or lower resolution_bits"
@@ -119,7 +119,7 @@ class Kernel:
             f"{self.name}, size={self.size}, resolution_bits={self.resolution_bits}, sha256={self._digest.hex()[:16]}"
         )
 
-    def convolve(self, other: Kernel, *, resolution_bits: int = _BITS) -> Kernel:
+    def convolve(self, other: Kernel, *, resolution_bits: int = _RESOLUTION_BITS) -> Kernel:
         """Return one kernel for two filters in a row.
 
         Two filters one after the other need the binary places of both, which leaves little room for counts;
@@ -192,7 +192,7 @@ def _distances(size: int) -> NDArray[np.float64]:
     return np.arange(size // 2 + 1, dtype=np.float64)
 
 
-def gaussian_kernel(size: int, std: float, *, resolution_bits: int = _BITS) -> Kernel:
+def gaussian_kernel(size: int, std: float, *, resolution_bits: int = _RESOLUTION_BITS) -> Kernel:
     """Gaussian kernel, taps proportional to ``exp(-d**2 / (2 std**2))`` at circular distance ``d``.
 
     The filter of the paper's experiments (Koga et al. 2022, appendix), with ``l1`` exactly 1.
@@ -211,7 +211,7 @@ def gaussian_kernel(size: int, std: float, *, resolution_bits: int = _BITS) -> K
     return _decreasing(f"gaussian std={std:g}", size, weights, resolution_bits)
 
 
-def exponential_kernel(size: int, decay: float, *, resolution_bits: int = _BITS) -> Kernel:
+def exponential_kernel(size: int, decay: float, *, resolution_bits: int = _RESOLUTION_BITS) -> Kernel:
     """Two-sided exponential kernel, taps proportional to ``exp(-d / decay)`` at circular distance ``d``.
 
     :param size: steps of the grid, ``T``.
@@ -227,7 +227,7 @@ def exponential_kernel(size: int, decay: float, *, resolution_bits: int = _BITS)
     return _decreasing(f"exponential decay={decay:g}", size, weights, resolution_bits)
 
 
-def boxcar_kernel(size: int, width: int, *, resolution_bits: int = _BITS) -> Kernel:
+def boxcar_kernel(size: int, width: int, *, resolution_bits: int = _RESOLUTION_BITS) -> Kernel:
     """Moving average over ``width`` steps, centred, so ``width`` is odd.
 
     Where ``width`` does not divide ``2**resolution_bits`` the innermost taps are one unit larger, so that ``l1`` is
@@ -261,7 +261,7 @@ def identity_kernel(size: int) -> Kernel:
     return Kernel(numerators, 0, "identity")
 
 
-def kernel_from_taps(taps: ArrayLike, *, resolution_bits: int = _BITS) -> Kernel:
+def kernel_from_taps(taps: ArrayLike, *, resolution_bits: int = _RESOLUTION_BITS) -> Kernel:
     """Kernel from any real taps, signed and asymmetric ones too.
 
     Each tap is rounded to the nearest multiple of ``2**-resolution_bits`` (which leaves such a multiple unchanged),

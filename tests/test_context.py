@@ -230,10 +230,30 @@ def test_a_share_of_zcdp_gives_its_delta_to_the_sample():
     ctx = exact(loss_of_zcdp(0.2, 2e-6), shares=2)
     query = ctx.query().participation_count(GRID, participation_cap=20).subsampled_gaussian(sampling_probability=0.1)
     rho, attained = query.resolve().map(1)
-    assert 0.1 * (1 - 1e-6) < rho <= 0.1
+    share, failure = ctx.remaining_privacy_loss()[0]
+    assert share * (1 - 1e-12) < rho <= share
+    count = (
+        ts.event_log_domain(identifier="id", time="time"),
+        dp.symmetric_distance(),
+    ) >> ts.then_participation_count(GRID, participation_cap=20)
+
+    def rho_at(scale):
+        options = {"sampling_probability": 0.1, "failure_probability": failure}
+        return (count >> ts.then_subsampled_gaussian(scale, **options)).map(1)[0]
+
+    found = dp.binary_search(lambda scale: rho_at(scale) <= share, bounds=(1e-3, 1e4))
+    assert query.param() == pytest.approx(found, rel=1e-9)
     assert 0 < attained <= 1e-6
     record = query.release().record()
     assert record.accounting.failure_probability == pytest.approx(1e-6, rel=1e-8)
+
+
+def test_a_share_of_zcdp_pays_for_rounding_to_the_noise_grid():
+    ctx = exact(loss_of_zcdp(0.1, 1e-6))
+    count = ctx.query().participation_count(GRID, participation_cap=20, output_metric=dp.l2_distance(T=float))
+    query = count.circulant_filter(ts.gaussian_kernel(SIZE, 3)).subsampled_gaussian(sampling_probability=0.1)
+    rho, _ = query.resolve().map(1)
+    assert 0.1 * (1 - 1e-12) < rho <= 0.1
 
 
 def test_a_scale_that_is_given_is_kept():
@@ -271,13 +291,17 @@ def test_budgets_that_leave_no_room_are_refused_by_name():
         query = exact(loss).query().participation_count(GRID, participation_cap=20)
         with pytest.raises(ValueError, match="leaves nothing to spend"):
             query.subsampled_gaussian(sampling_probability=0.1)
-    query = exact(dp.loss_of(epsilon=1.0, delta=1e-6)).query().participation_count(GRID, participation_cap=20)
-    with pytest.raises(ValueError, match=r"sampling_probability \(0.0\) keeps no step"):
-        query.subsampled_gaussian(sampling_probability=0.0)
-    with pytest.raises(TypeError, match="sampling_probability must be given"):
-        query.subsampled_gaussian()
+    for loss in (dp.loss_of(epsilon=1.0, delta=1e-6), loss_of_zcdp(0.1, 1e-6)):
+        query = exact(loss).query().participation_count(GRID, participation_cap=20)
+        with pytest.raises(ValueError, match=r"sampling_probability \(0.0\) keeps no step"):
+            query.subsampled_gaussian(sampling_probability=0.0)
+        with pytest.raises(TypeError, match="sampling_probability must be given"):
+            query.subsampled_gaussian()
     query = exact(dp.loss_of(epsilon=1.0, delta=1e-305)).query().participation_count(GRID, participation_cap=20)
     with pytest.raises(ValueError, match="no scale reaches epsilon"):
+        query.subsampled_gaussian(sampling_probability=0.1)
+    query = exact(loss_of_zcdp(1e-305, 1e-6)).query().participation_count(GRID, participation_cap=20)
+    with pytest.raises(ValueError, match="no scale reaches rho"):
         query.subsampled_gaussian(sampling_probability=0.1)
 
 

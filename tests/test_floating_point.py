@@ -147,7 +147,7 @@ def test_no_other_blas_or_transform_changes_a_bit(monkeypatch, direct):
     kernel = ts.gaussian_kernel(2000, 150.0)
     signal = np.random.default_rng(1).integers(0, 10**6, 2000)
     results = {circular_convolve(signal, kernel).tobytes()}
-    monkeypatch.setattr(circulant, "_LONGEST_DIRECT", 10**9 if direct else 0)
+    monkeypatch.setattr(circulant, "_MAX_DIRECT", 10**9 if direct else 0)
     results.add(circular_convolve(signal, kernel).tobytes())
     if direct:
         monkeypatch.setattr(np, "convolve", another_convolve)

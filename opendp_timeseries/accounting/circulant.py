@@ -20,7 +20,7 @@ __all__ = ["EXACT", "circulant_product", "fft_error"]
 EXACT: Final = 2**53
 
 #: The longest arc of taps for which the direct sum is about as fast as a Fourier transform, or faster.
-_LONGEST_DIRECT: Final = 1024
+_MAX_DIRECT: Final = 1024
 
 
 def circulant_product(integers: NDArray[np.float64], taps: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -36,7 +36,7 @@ def circulant_product(integers: NDArray[np.float64], taps: NDArray[np.int64]) ->
     turned = np.roll(integers, start + span - 1)
     unrolled = np.concatenate([turned, turned[: span - 1]])
     digit_bits = _certified_digit_bits(len(unrolled), arc)
-    if span <= _LONGEST_DIRECT or digit_bits < 1:
+    if span <= _MAX_DIRECT or digit_bits < 1:
         return np.convolve(unrolled, arc, mode="valid")
     largest = (EXACT - 1) // int(np.abs(taps).sum())
     return _by_fourier(unrolled, arc, size, largest, digit_bits)

@@ -15,7 +15,7 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from opendp_timeseries.accounting.circulant import EXACT, circulant_product, fft_error
 from opendp_timeseries.accounting.influence import Influence, Majorant
 from opendp_timeseries.accounting.rounding import up_fraction, up_sqrt
+from opendp_timeseries.kernels import Kernel
 
 __all__ = [
-    "Taps",
     "filtered_influence",
     "filtered_l1",
     "filtered_l2",
@@ -35,22 +35,7 @@ __all__ = [
 ]
 
 
-class Taps(Protocol):
-    """What the theory needs to know of a kernel: ``h_t = numerators[t] * 2**-resolution_bits``; hashable."""
-
-    @property
-    def numerators(self) -> NDArray[np.int64]: ...  # noqa: D102
-
-    @property
-    def resolution_bits(self) -> int: ...  # noqa: D102
-
-    @property
-    def is_symmetric_decreasing(self) -> bool: ...  # noqa: D102
-
-    def __hash__(self) -> int: ...
-
-
-def filtered_influence(influence: Influence, kernel: Taps, series: int = 1) -> Influence:
+def filtered_influence(influence: Influence, kernel: Kernel, panel_size: int = 1) -> Influence:
     """Return the influence on ``y = A x``, given the influence on ``x``.
 
     A signal of several series, filtered each by itself, is a filter too: its Gram matrix is block diagonal, so the
@@ -64,31 +49,31 @@ def filtered_influence(influence: Influence, kernel: Taps, series: int = 1) -> I
     The majorant survives if the kernel is symmetric and decreasing, for any other kernel it would be false.
 
     :param influence: what individuals can do to the signal.
-    :param kernel: the filter's taps.
-    :param series: number of series in the signal, each as long as the kernel.
+    :param kernel: the filter.
+    :param panel_size: number of series in the signal, each as long as the kernel.
     """
-    one = _of_one(replace(influence, individuals=1), kernel, series)
+    one = _of_one(replace(influence, individuals=1), kernel, panel_size)
     return replace(one, individuals=influence.individuals)
 
 
-def filtered_l2(d_in: float, kernel: Taps) -> float:
+def filtered_l2(d_in: float, kernel: Kernel) -> float:
     """ℓ2 distance after the filter, at most ``d_in`` times its spectral norm, rounded up."""
     _, norm = _norm_bounds(kernel)
     return _times(d_in, norm)
 
 
-def filtered_l1(d_in: float, kernel: Taps) -> float:
+def filtered_l1(d_in: float, kernel: Kernel) -> float:
     """ℓ1 distance after the filter, at most ``d_in`` times the sum of the taps' magnitudes, rounded up."""
-    return _times(d_in, _gain(kernel))
+    return _times(d_in, kernel.l1)
 
 
-def spectral_norm(kernel: Taps) -> float:
+def spectral_norm(kernel: Kernel) -> float:
     """Return an upper bound on ``‖A‖ = max|ĥ|``; for ``h >= 0`` the sum of the taps, exactly."""
     _, norm = _norm_bounds(kernel)
     return up_fraction(norm)
 
 
-def row_energy(kernel: Taps) -> float:
+def row_energy(kernel: Kernel) -> float:
     """Return ``L``, the largest squared norm of a row of the filter, ``sum h**2``, rounded up.
 
     Symbol of the matrix Chernoff bound (Koga et al. 2022, Theorem 4), which increases in it.
@@ -96,7 +81,7 @@ def row_energy(kernel: Taps) -> float:
     return up_fraction(_energy(kernel))
 
 
-def stable_rank(kernel: Taps) -> float:
+def stable_rank(kernel: Kernel) -> float:
     """Return the stable rank ``‖A‖_F² / ‖A‖²`` of the filter, rounded up.
 
     Symbol of the matrix Chernoff bound (Koga et al. 2022, Theorem 4), which increases in it.
@@ -104,7 +89,7 @@ def stable_rank(kernel: Taps) -> float:
     energy = _energy(kernel)
     # ‖A‖_F² = T·L, and ‖A‖² is at least L, the mean of all |ĥ|².
     least, _ = _norm_bounds(kernel)
-    return up_fraction(len(kernel.numerators) * energy / max(least**2, energy))
+    return up_fraction(kernel.size * energy / max(least**2, energy))
 
 
 def _times(value: float, factor: Fraction) -> float:
@@ -116,9 +101,9 @@ def _times_root(value: float, square: Fraction) -> float:
 
 
 @lru_cache(maxsize=32)
-def _of_one(influence: Influence, kernel: Taps, series: int) -> Influence:
+def _of_one(influence: Influence, kernel: Kernel, panel_size: int) -> Influence:
     """Influence of one individual after the filter (a search asks for the same one again and again)."""
-    size, unit = len(kernel.numerators), Fraction(1, 2**kernel.resolution_bits)
+    size, unit = kernel.size, Fraction(1, 2**kernel.resolution_bits)
     steps = min(influence.l0, size)
     largest = _magnitudes(kernel)[:steps].tolist()
     _, norm = _norm_bounds(kernel)
@@ -132,23 +117,23 @@ def _of_one(influence: Influence, kernel: Taps, series: int) -> Influence:
         _times_root(influence.l2, sum(q * q for q in largest) * unit**2),
     )
     majorant = None
-    fits = influence.majorant is not None and (series == 1 or len(influence.majorant.values) <= size)
+    fits = influence.majorant is not None and (panel_size == 1 or len(influence.majorant.values) <= size)
     if influence.majorant is not None and fits and kernel.is_symmetric_decreasing:
         values, values_l2 = _rearranged(influence.majorant, kernel)
         largest_value = float(values.max(initial=0.0))
         l2, linf = min(l2, values_l2), min(linf, largest_value)
         majorant = Majorant(values) if math.isfinite(largest_value) else None
-    l0 = min(series * size, influence.l0 * int(np.count_nonzero(kernel.numerators)))
+    l0 = min(panel_size * size, influence.l0 * kernel.support)
     return Influence(l0=l0, l2=l2, linf=linf, majorant=majorant)
 
 
-def _rearranged(majorant: Majorant, kernel: Taps) -> tuple[NDArray[np.float64], float]:
+def _rearranged(majorant: Majorant, kernel: Kernel) -> tuple[NDArray[np.float64], float]:
     """Majorant after a symmetric decreasing filter, and its Euclidean norm, rounded up.
 
     The worst vector has its magnitudes ``a`` on the cycle in the order 0, 1, -1, 2, -2, …, the largest in
     the middle (rearrangement on the cycle; docs/proofs/magnitude_majorant.md).
     """
-    size, values = len(kernel.numerators), majorant.values[: len(kernel.numerators)]
+    size, values = kernel.size, majorant.values[: kernel.size]
     if not len(values):
         return values, 0.0
     # Round `a` up to a grid on which the convolution is exact: integers up to 2**(room's bits - 1) <= room.
@@ -171,28 +156,23 @@ def _top(descending: NDArray[Any], count: int) -> int:
 
 
 @lru_cache(maxsize=16)
-def _magnitudes(kernel: Taps) -> NDArray[np.int64]:
+def _magnitudes(kernel: Kernel) -> NDArray[np.int64]:
     """Magnitudes of the non-zero taps in units, descending."""
     magnitudes: NDArray[np.int64] = np.abs(kernel.numerators)
     return np.sort(magnitudes[magnitudes > 0])[::-1]
 
 
-def _total(kernel: Taps) -> int:
+def _total(kernel: Kernel) -> int:
     return int(_magnitudes(kernel).sum())  # below 2**53, a rule of kernels
 
 
-def _gain(kernel: Taps) -> Fraction:
-    """‖h‖₁."""
-    return Fraction(_total(kernel), 2**kernel.resolution_bits)
-
-
-def _energy(kernel: Taps) -> Fraction:
+def _energy(kernel: Kernel) -> Fraction:
     """``sum h**2``."""
     return Fraction(sum(q * q for q in _magnitudes(kernel).tolist()), 4**kernel.resolution_bits)
 
 
 @lru_cache(maxsize=16)
-def _autocorrelation(kernel: Taps) -> NDArray[Any]:
+def _autocorrelation(kernel: Kernel) -> NDArray[Any]:
     """Magnitudes of ``R_m = sum_t q_t q_(t+m)`` in squared units, exactly, non-zero and descending."""
     total, taps = _total(kernel), kernel.numerators
     width = 53 - total.bit_length()  # digits below 2**width keep the product exact
@@ -212,9 +192,9 @@ def _autocorrelation(kernel: Taps) -> NDArray[Any]:
 
 
 @lru_cache(maxsize=16)
-def _norm_bounds(kernel: Taps) -> tuple[Fraction, Fraction]:
+def _norm_bounds(kernel: Kernel) -> tuple[Fraction, Fraction]:
     """Lower and upper bound on ``max|ĥ|``: equal unless the taps have both signs."""
-    gain, taps = _gain(kernel), kernel.numerators
+    gain, taps = kernel.l1, kernel.numerators
     if taps.min() >= 0 or taps.max() <= 0:
         return gain, gain  # attained at frequency 0
     size = len(taps)

@@ -36,14 +36,15 @@ from opendp_timeseries.accounting.laws import Law, binomial, binomial_tail, kept
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up, up_fraction, up_sqrt
 
-__all__ = ["ExtremalLaw", "extremal_law"]
+__all__ = ["MIN_SCALE", "ExtremalLaw", "extremal_law"]
 
 _MARGIN: Final = 1 + 1e-11
 _TINY_MARGIN: Final = 1 + 1e-15
 # Changes beyond this are unbounded for all we say: their squares, and sums of these, would overflow.
-_LARGEST: Final = 1e140
-# The least scale that a search returns: any noise does, but none is infinite loss.
-_MIN_SCALE: Final = 2.0**-1000
+_MAX_CHANGE: Final = 1e140
+#: The least scale that a search returns, where any noise would do. Below it the noise grid would need steps finer
+#: than the least float, and the loss is called infinite.
+MIN_SCALE: Final = 2.0**-1000
 
 
 class _Squares(NamedTuple):
@@ -126,8 +127,8 @@ class ExtremalLaw:
         step = 0.5
         while excess(low) <= 0:
             high, low, step = low, low - step, 2 * step
-            if low < math.log(_MIN_SCALE):
-                return _MIN_SCALE
+            if low < math.log(MIN_SCALE):
+                return MIN_SCALE
         found = math.exp(toms748(excess, low, high, xtol=1e-14, rtol=1e-14, disp=False))
         step = 1e-13
         while self.at(found).delta(asked) > delta:
@@ -146,7 +147,7 @@ class ExtremalLaw:
             return 0.0
         squared, _ = self.quantile(failure_probability)
         if squared == 0:
-            return _MIN_SCALE
+            return MIN_SCALE
         if squared == math.inf or not rho >= LOWEST_BOUND:
             return math.inf
         return up_sqrt(Fraction(squared) / (2 * Fraction(rho)))
@@ -242,7 +243,7 @@ def _worst_of_one(influence: Influence, p: float, size: int) -> _WorstOfOne:
     linf = min(influence.linf, influence.l2)
     if steps == 0 or linf == 0 or p == 0 or (influence.majorant and len(influence.majorant.values) == 0):
         return _WorstOfOne(np.zeros(1), True, (), ())
-    if linf > _LARGEST:
+    if linf > _MAX_CHANGE:
         unbounded = np.array([0.0, math.inf])
         return _WorstOfOne(unbounded, True, (), (_Squares(unbounded[1:], np.ones(1, int)),))
 
@@ -275,4 +276,4 @@ def _growing(reach: NDArray[np.float64]) -> NDArray[np.float64]:
 def _is_of_use(majorant: Majorant, steps: int, linf: float) -> bool:
     # Not one that overflows when squared, nor one that says no more than ℓ0 and ℓ∞ do.
     a = majorant.values
-    return bool(a[0] <= _LARGEST and (len(a) < steps or a[steps - 1] < linf))
+    return bool(a[0] <= _MAX_CHANGE and (len(a) < steps or a[steps - 1] < linf))

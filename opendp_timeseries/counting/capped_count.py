@@ -36,7 +36,7 @@ _MULTIPLIERS: Final = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049
 
 
 def capped_count(identifiers: NDArray[Any] | Labels, steps: Ints, *, size: int, caps: Caps, key: bytes) -> Ints:
-    """Count events per step; one individual reaches at most ``caps.steps`` steps, ``caps.events`` in each.
+    """Count events per step: at most ``caps.participation_cap`` steps of one individual, ``caps.step_cap`` in each.
 
     Of an individual in more steps than that, those with the smallest keyed hashes of (identifier, step) are
     kept, so that each of their steps is equally likely, whatever the number of events in it. Removing an
@@ -55,7 +55,7 @@ def capped_count(identifiers: NDArray[Any] | Labels, steps: Ints, *, size: int, 
 
     >>> import numpy as np
     >>> who, step = np.array([7, 7, 8]), np.array([0, 0, 2])
-    >>> capped_count(who, step, size=4, caps=Caps(steps=2, events=1), key=bytes(16))
+    >>> capped_count(who, step, size=4, caps=Caps(participation_cap=2, step_cap=1), key=bytes(16))
     array([1, 0, 1, 0])
     """
     return SortedRows.of(identifiers, steps, size).capped_count(caps, key)
@@ -167,16 +167,16 @@ def _add_rows(counts: Ints, rows: Ints, bits: int, caps: Caps, order: Callable[[
     """Add the capped rows of some individuals to the counts."""
     firsts = _firsts(rows)  # of every (individual, step)
     pairs = rows[firsts]
-    events = np.minimum(_lengths(firsts, rows.size), caps.events)
+    events = np.minimum(_lengths(firsts, rows.size), caps.step_cap)
     people, steps = pairs >> np.int64(bits), pairs & np.int64(2**bits - 1)
     begins = _firsts(people)
     lengths = _lengths(begins, people.size)
-    over = lengths > caps.steps
+    over = lengths > caps.participation_cap
     if over.any():
         kept = np.ones(pairs.size, dtype=np.bool_)
         capped = np.repeat(over, lengths)
         hashes = order(people[begins[over]], lengths[over], steps[capped])
-        kept[capped] = _smallest(hashes, lengths[over], caps.steps)
+        kept[capped] = _smallest(hashes, lengths[over], caps.participation_cap)
         steps, events = steps[kept], events[kept]
     np.add.at(counts, steps, events)
 

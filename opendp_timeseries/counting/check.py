@@ -9,7 +9,7 @@ import numpy as np
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.counting.layout import Caps, Keys, Layout
+from opendp_timeseries.counting.layout import Caps, Keys, Layout, check_caps
 from opendp_timeseries.grid import TimeGrid
 
 __all__ = ["LogCheck", "check_log"]
@@ -96,9 +96,7 @@ def check_log(
     1 of them are in more steps than the participation cap
     33.3% of the events on the grid are left out by the caps
     """
-    cap = check.required("participation_cap", participation_cap, "the cap of the count that is planned")
-    cap = check.integer("participation_cap", cap, minimum=1)
-    per_step = check.integer("step_cap", step_cap, minimum=1)
+    cap, per_step = check_caps(participation_cap, step_cap)
     layout = Layout.checked(identifier=identifier, time=time, grid=grid, by=by, keys=keys)
     engine = engine_of(table)
     tally, steps = engine.tally(table, layout), engine.participation(table, layout)
@@ -107,6 +105,6 @@ def check_log(
     return LogCheck(
         **tally._asdict(),
         individuals=steps.size,
-        individuals_over_cap=int(np.count_nonzero(steps > caps.steps)),
+        individuals_over_cap=int(np.count_nonzero(steps > caps.participation_cap)),
         events_lost_share=1 - int(counts.sum()) / tally.counted if tally.counted else 0.0,
     )

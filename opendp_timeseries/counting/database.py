@@ -47,13 +47,13 @@ class _Dialect(NamedTuple):
 def count(table: Any, layout: Layout, caps: Caps, key: bytes) -> NDArray[np.int64]:
     """Count events per step, each individual within the caps: see :class:`~.engines.Engine`."""
     rows, dialect = _rows(table, layout)
-    pairs = rows.group_by("who", "step").aggregate(events=ibis.least(rows.count(), caps.events))
+    pairs = rows.group_by("who", "step").aggregate(events=ibis.least(rows.count(), caps.step_cap))
     first, second = np.frombuffer(key[:16], dtype="<i8").tolist()
     # By the text of an identifier, so that steps are kept alike whatever the type of its column; ties go to the
     # earlier step.
     order = [dialect.hashed(first, second, _text(pairs.who), pairs.step), pairs.step]
     ranked = pairs.mutate(rank=ibis.row_number().over(group_by=pairs.who, order_by=order))  # from 0
-    kept = ranked.filter(ranked.rank < caps.steps)
+    kept = ranked.filter(ranked.rank < caps.participation_cap)
     result = _fetch(kept.group_by("step").aggregate(events=kept.events.sum().cast("int64")))
     counts = np.zeros(layout.size, dtype=np.int64)
     counts[result["step"].to_numpy()] = result["events"].to_numpy()

@@ -12,7 +12,7 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.counting.identifiers import identifier_text
 from opendp_timeseries.grid import TimeGrid, check_grid
 
-__all__ = ["Caps", "Keys", "Layout", "panel_keys"]
+__all__ = ["Caps", "Keys", "Layout", "check_caps", "panel_keys"]
 
 Keys = Sequence[str] | Sequence[int]
 
@@ -58,15 +58,29 @@ class Layout(NamedTuple):
 
 
 class Caps(NamedTuple):
-    """What one individual may add to the counts: at most ``events`` to each of at most ``steps`` of them."""
+    """What one individual may add to the counts: at most ``step_cap`` to each of at most ``participation_cap``."""
 
-    steps: int
-    events: int
+    participation_cap: int
+    step_cap: int
 
     @classmethod
     def within(cls, size: int, *, participation_cap: int, step_cap: int) -> Caps:
         """Clamp caps, checked before, to what can bind: the number of counts, and that of rows."""
-        return cls(steps=min(participation_cap, size), events=min(step_cap, _INT64_MAX))
+        return cls(min(participation_cap, size), min(step_cap, _INT64_MAX))
+
+
+def check_caps(participation_cap: Any, step_cap: Any) -> tuple[int, int]:
+    """Check the caps of a count, which are public.
+
+    :raises TypeError: for a participation cap that was left out, or a cap that is no integer.
+    :raises ValueError: for a cap below 1.
+    """
+    remedy = "choose it from what is plausible for one individual, never from the log"
+    cap = check.required("participation_cap", participation_cap, remedy)
+    return (
+        check.integer("participation_cap", cap, minimum=1, remedy="the most steps that one individual may enter"),
+        check.integer("step_cap", step_cap, minimum=1, remedy="the most events of one individual in one step"),
+    )
 
 
 def panel_keys(by: str | None, keys: Keys | None) -> Keys:

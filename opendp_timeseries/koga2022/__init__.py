@@ -8,7 +8,6 @@ from opendp_timeseries._opendp import register as _register
 from opendp_timeseries.koga2022.algorithm1 import make_koga2022, then_koga2022
 from opendp_timeseries.koga2022.fourier import (
     fourier_series,
-    invert_fourier,
     make_fourier_coefficients,
     then_fourier_coefficients,
 )
@@ -18,7 +17,6 @@ __all__ = [
     "best_frequencies",
     "fourier_design",
     "fourier_series",
-    "invert_fourier",
     "make_fourier_coefficients",
     "make_koga2022",
     "then_fourier_coefficients",

@@ -24,10 +24,11 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.accounting.filtering import Taps, filtered_l1, row_energy, spectral_norm, stable_rank
+from opendp_timeseries.accounting.filtering import filtered_l1, row_energy, spectral_norm, stable_rank
 from opendp_timeseries.accounting.gaussian import gaussian_delta
 from opendp_timeseries.accounting.laws import binomial_tail
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up, up_fraction, up_sqrt
+from opendp_timeseries.kernels import Kernel
 
 __all__ = [
     "Choice",
@@ -137,7 +138,7 @@ class FilterConstants:
             )
 
 
-def filter_constants(kernel: Taps) -> FilterConstants:
+def filter_constants(kernel: Kernel) -> FilterConstants:
     """Return what the paper's theorems need to know of a kernel."""
     return FilterConstants(
         row_energy=row_energy(kernel),

@@ -4,7 +4,8 @@ Rastogi & Nath (2010) add noise to the first ``k`` coefficients of the discrete 
 others to zero. Here the coefficients are a stable transformation, the noise is OpenDP's own, and the
 inverse is post-processing::
 
-    count >> then_fourier_coefficients(20) >> dp.m.then_gaussian(scale) >> invert_fourier(T)
+    invert = functools.partial(fourier_series, size=T)
+    count >> then_fourier_coefficients(20) >> dp.m.then_gaussian(scale) >> invert
 
 with Gaussian noise as in Koga et al. (2022), or, with ``output_metric=dp.l1_distance(T=float)`` and
 ``dp.m.then_laplace(scale)``, in the original form.
@@ -22,7 +23,6 @@ from typing import Any, Final
 import numpy as np
 import opendp.prelude as dp
 from numpy.typing import NDArray
-from opendp.core import new_function
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._opendp import lp_kind, signal_domain, then, vector_space
@@ -37,14 +37,13 @@ from opendp_timeseries.spaces import influence_space
 
 __all__ = [
     "fourier_series",
-    "invert_fourier",
     "make_fourier_coefficients",
     "then_fourier_coefficients",
 ]
 
 #: Signals are clamped to ±2^20, and taken apart into digits to base 2^20, so that every sum below is exact.
 _DIGIT_BITS: Final = 20
-_LARGEST: Final = 2**_DIGIT_BITS
+_MAX_VALUE: Final = 2**_DIGIT_BITS
 
 
 def make_fourier_coefficients(
@@ -94,15 +93,15 @@ def make_fourier_coefficients(
         maximum=(space.size + 1) // 2,
         remedy="a public choice; see best_frequencies",
     )
-    resolution = _resolution(input_domain, input_metric, space.atom)
+    resolution_bits = _resolution_bits(input_domain, input_metric, space.atom)
     output = dp.l2_distance(T="f64") if output_metric is None else output_metric
     if lp_kind(output) not in (("l1", "f64"), ("l2", "f64")):
         raise TypeError(f"output_metric ({output}) must be dp.l2_distance(T=float) or dp.l1_distance(T=float)")
     basis = _DyadicBasis.of(space.size, k)
 
     def function(values: Any) -> NDArray[np.float64]:
-        signal = np.clip(np.nan_to_num(np.asarray(values).astype(np.float64)), -_LARGEST, _LARGEST)
-        return basis.coefficients(np.rint(signal * 2.0**resolution).astype(np.int64), resolution)
+        signal = np.clip(np.nan_to_num(np.asarray(values).astype(np.float64)), -_MAX_VALUE, _MAX_VALUE)
+        return basis.coefficients(np.rint(signal * 2.0**resolution_bits).astype(np.int64), resolution_bits)
 
     return dp.t.make_user_transformation(
         input_domain,
@@ -110,43 +109,43 @@ def make_fourier_coefficients(
         signal_domain("f64", 2 * k - 1),
         output,
         function,
-        _stability(input_metric, output, basis, resolution),
+        _stability(input_metric, output, basis, resolution_bits),
     )
 
 
 then_fourier_coefficients = then(make_fourier_coefficients)
 
 
-def _resolution(domain: dp.Domain, metric: dp.Metric, atom: str) -> int:
+def _resolution_bits(domain: dp.Domain, metric: dp.Metric, atom: str) -> int:
     """Binary digits behind the point in the entries of the signal."""
     space = influence_space(metric)
-    bits = None if space is None else space.resolution_bits
+    resolution_bits = None if space is None else space.resolution_bits
     if space is not None and space.panel_size != 1:
         raise TypeError(f"input_metric ({metric}) must be of one series; count each key of a panel by itself")
-    if bits is None and lp_kind(metric) is None:
+    if resolution_bits is None and lp_kind(metric) is None:
         raise TypeError(f"input_metric ({metric}) must be influence_distance(), or dp.l1_distance or dp.l2_distance")
-    if bits is None and atom.startswith("f"):
+    if resolution_bits is None and atom.startswith("f"):
         raise TypeError(f"a signal of floats ({domain}) needs the influence metric, which knows their grid")
-    if bits is not None and bits > 62 - _DIGIT_BITS:
+    if resolution_bits is not None and resolution_bits > 62 - _DIGIT_BITS:
         raise ValueError(
-            f"a signal of {bits} bits behind the point leaves no room for its values; build the kernels with"
+            f"a signal of {resolution_bits} bits behind the point leaves no room for its values; build the kernels with"
             f" fewer resolution_bits=…, {62 - _DIGIT_BITS} in all"
         )
-    return bits or 0
+    return resolution_bits or 0
 
 
 @dataclass(frozen=True)
 class _DyadicBasis:
-    """The first rows of the orthonormal Fourier basis, rounded to multiples of ``2**-bits``.
+    """The first rows of the orthonormal Fourier basis, rounded to multiples of ``2**-basis_bits``.
 
-    :param cosine: ``√(2/T)·cos(2πj/T)·2**bits`` for ``j = 0 … T−1``, whole numbers.
+    :param cosine: ``√(2/T)·cos(2πj/T)·2**basis_bits`` for ``j = 0 … T−1``, whole numbers.
     :param sine: the same of the sine.
-    :param constant: ``2**bits/√T``, a whole number.
+    :param constant: ``2**basis_bits/√T``, a whole number.
     """
 
     size: int
     frequencies: int
-    bits: int
+    basis_bits: int
     constant: float
     cosine: NDArray[np.float64]
     sine: NDArray[np.float64]
@@ -154,18 +153,18 @@ class _DyadicBasis:
     @classmethod
     def of(cls, size: int, frequencies: int) -> _DyadicBasis:
         # Exactness: a row of an orthonormal matrix has Σ_t |F_t| ≤ √T, and rounding adds at most T units to it.
-        # So with √T·2^bits + T ≤ 2^33 and digits of at most 2^20, no partial sum exceeds 2^53.
+        # So with √T·2^basis_bits + T ≤ 2^33 and digits of at most 2^20, no partial sum exceeds 2^53.
         room = 2.0 ** (53 - _DIGIT_BITS) - size
-        bits = min(30, math.floor(math.log2(room / math.sqrt(size)) - 1e-9)) if room > 0 else 0
-        if bits < 1:
+        basis_bits = min(30, math.floor(math.log2(room / math.sqrt(size)) - 1e-9)) if room > 0 else 0
+        if basis_bits < 1:
             raise ValueError(f"a signal of {size} steps is too long for exact Fourier sums")
         angles = 2 * np.pi * np.arange(size) / size
-        amplitude = math.sqrt(2 / size) * 2.0**bits
+        amplitude = math.sqrt(2 / size) * 2.0**basis_bits
         return cls(
             size,
             frequencies,
-            bits,
-            float(round(2.0**bits / math.sqrt(size))),
+            basis_bits,
+            float(round(2.0**basis_bits / math.sqrt(size))),
             np.rint(amplitude * np.cos(angles)),
             np.rint(amplitude * np.sin(angles)),
         )
@@ -175,24 +174,24 @@ class _DyadicBasis:
         """How far an entry is at most from the ideal basis."""
         # Half a unit by rounding; before it, sine and cosine are within 8 units in the last place of 1 and
         # the amplitude is at most 2^31: far below 2^-14 of a unit.
-        return (0.5 + 2.0**-14) * 2.0**-self.bits
+        return (0.5 + 2.0**-14) * 2.0**-self.basis_bits
 
-    def coefficients(self, numerators: NDArray[np.int64], resolution: int) -> NDArray[np.float64]:
-        """Apply the basis to the signal ``numerators·2**-resolution``: exact but for one final rounding.
+    def coefficients(self, numerators: NDArray[np.int64], resolution_bits: int) -> NDArray[np.float64]:
+        """Apply the basis to the signal ``numerators·2**-resolution_bits``: exact but for one final rounding.
 
-        :param numerators: int64 array of ``size`` entries, at most ``2**(20 + resolution)`` in size.
+        :param numerators: int64 array of ``size`` entries, at most ``2**(20 + resolution_bits)`` in size.
         """
         # The lower digits are in [0, 2^20); the last keeps the sign, and is within ±2^20 as its exponent has
         # reached the resolution.
         totals = [0] * (2 * self.frequencies - 1)
         rest = numerators
-        for exponent in range(0, resolution + _DIGIT_BITS, _DIGIT_BITS):
-            digits = rest if exponent >= resolution else rest & (_LARGEST - 1)
+        for exponent in range(0, resolution_bits + _DIGIT_BITS, _DIGIT_BITS):
+            digits = rest if exponent >= resolution_bits else rest & (_MAX_VALUE - 1)
             rest = rest >> _DIGIT_BITS
             for j, total in enumerate(self._exact_sums(digits.astype(np.float64))):
                 totals[j] += int(total) << exponent
         # Division of Python integers rounds once, correctly; for counts the quotient is exact.
-        unit = 1 << (self.bits + resolution)
+        unit = 1 << (self.basis_bits + resolution_bits)
         return np.array([total / unit for total in totals], dtype=np.float64)
 
     def _exact_sums(self, digits: NDArray[np.float64]) -> list[float]:
@@ -204,19 +203,21 @@ class _DyadicBasis:
             sums += [float(self.cosine[at] @ digits), float(self.sine[at] @ digits)]
         return sums
 
-    def rounding(self, resolution: int) -> float:
+    def rounding(self, resolution_bits: int) -> float:
         """How far the final rounding moves the difference of two results, in each coefficient."""
-        if resolution == 0:
+        if resolution_bits == 0:
             return 0.0
-        largest = (math.sqrt(self.size) + self.size * self.entry_error) * _LARGEST
+        largest = (math.sqrt(self.size) + self.size * self.entry_error) * _MAX_VALUE
         return 2.0 * largest * 2.0**-53 * (1.0 + 2.0**-20)
 
 
-def _stability(metric: dp.Metric, output: dp.Metric, basis: _DyadicBasis, resolution: int) -> Callable[[Any], float]:
+def _stability(
+    metric: dp.Metric, output: dp.Metric, basis: _DyadicBasis, resolution_bits: int
+) -> Callable[[Any], float]:
     size, k, error = basis.size, basis.frequencies, basis.entry_error
     n = 2 * k - 1
     to_l1 = lp_kind(output) == ("l1", "f64")
-    rounding = basis.rounding(resolution) * (n if to_l1 else math.sqrt(n))
+    rounding = basis.rounding(resolution_bits) * (n if to_l1 else math.sqrt(n))
     kind = lp_kind(metric)
 
     def distance(d_in: Any) -> float:
@@ -238,6 +239,8 @@ def _stability(metric: dp.Metric, output: dp.Metric, basis: _DyadicBasis, resolu
 def fourier_series(coefficients: NDArray[np.float64], size: int) -> NDArray[np.float64]:
     """Return the series of ``size`` steps whose first Fourier coefficients are given, the others being zero.
 
+    Post-processing: behind a measurement, ``>> functools.partial(fourier_series, size=T)``.
+
     :param coefficients: ``2k − 1`` numbers, noisy or not, in the order of :func:`make_fourier_coefficients`.
     :param size: ``T``, at least ``2k − 1``.
     :return: float64 array of ``size`` values, in the signal's unit.
@@ -254,15 +257,3 @@ def fourier_series(coefficients: NDArray[np.float64], size: int) -> NDArray[np.f
     spectrum[0] = values[0] * math.sqrt(size)
     spectrum[1 : (len(values) + 1) // 2] = (values[1::2] - 1j * values[2::2]) * math.sqrt(size / 2)
     return np.fft.irfft(spectrum, n=size)
-
-
-def invert_fourier(size: int) -> dp.Function:
-    """Return :func:`fourier_series` as an OpenDP function, to stand behind a measurement and ``>>``.
-
-    Post-processing: it sees the noisy coefficients alone, and costs no privacy.
-
-    :param size: ``T``, the steps of the signal.
-    """
-    size = check.integer("size", size, minimum=1)
-    function: Callable[[Any], NDArray[np.float64]] = lambda values: fourier_series(values, size)  # noqa: E731
-    return new_function(function, TO="ExtrinsicObject")

@@ -21,20 +21,25 @@ from opendp_timeseries._opendp import lp_kind, privacy_profile, then, vector_spa
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import up, up_fraction
-from opendp_timeseries.accounting.subsampled import extremal_law
+from opendp_timeseries.accounting.subsampled import MIN_SCALE, ExtremalLaw, extremal_law
 from opendp_timeseries.provenance import Provenance
 from opendp_timeseries.record import MEASURES, Accounting
 from opendp_timeseries.release import Release
 from opendp_timeseries.spaces import as_influence, influence_space
 
-__all__ = ["least_scale", "make_subsampled_gaussian", "sampling_threshold", "then_subsampled_gaussian"]
+__all__ = [
+    "least_scale",
+    "least_scale_at",
+    "least_scale_zero_concentrated_at",
+    "make_subsampled_gaussian",
+    "sampling_threshold",
+    "then_subsampled_gaussian",
+]
 
 #: σ/γ is at least 2**24, as :data:`~.loss.DISCRETE_NOISE` needs.
 _GRID_BITS: Final = 24
 #: Signals off any known grid are rounded to one so fine that the step is invisible beside σ.
 _ROUNDING_BITS: Final = 50
-#: Below this scale the noise grid would need steps finer than the least float: the loss is called infinite.
-_MIN_SCALE: Final = 2.0**-1000
 #: How often the scale that was found is raised by two parts in 10¹³, until the map agrees.
 _MAX_NUDGES: Final = 1000
 #: Kept steps are those whose 53 random bits fall below p·2**53, so p is a multiple of 2**-53.
@@ -76,7 +81,7 @@ def _spread(d_in: Any, size: int) -> Influence:
 
 def _noise_exponent(scale: float, resolution_bits: int | None) -> int:
     """Exponent k of the noise grid 2**k: from σ and the signal's grid alone, before any data."""
-    if scale < _MIN_SCALE:
+    if scale < MIN_SCALE:
         return -(resolution_bits or 0)
     fine = math.frexp(scale)[1] - 1
     if resolution_bits is None:
@@ -224,7 +229,7 @@ def _loss(signal: _Signal, d_in: Any, probability: float, scale: float) -> Priva
     influence = signal.influence(d_in)
     if signal.resolution_bits is None:
         influence = _after_rounding(influence, signal.size, 2.0 ** _noise_exponent(scale, None))
-    return extremal_law(influence, probability, signal.size).at(scale if scale >= _MIN_SCALE else 0.0)
+    return extremal_law(influence, probability, signal.size).at(scale if scale >= MIN_SCALE else 0.0)
 
 
 def _accounting(
@@ -306,25 +311,59 @@ def least_scale_at(
     domain: dp.Domain, metric: dp.Metric, d_in: Any, epsilon: float, delta: float, sampling_probability: float
 ) -> float:
     """Return :func:`least_scale` for a space and a distance in it."""
-    signal = _read_space(domain, metric)
     epsilon = check.real("epsilon", epsilon, minimum=0.0)
     delta = check.real("delta", delta, above=0.0, below=1.0)
+    return _verified_scale(
+        _read_space(domain, metric),
+        d_in,
+        sampling_probability,
+        lambda law: law.least_scale(epsilon, delta),
+        lambda loss: loss.epsilon_delta(delta)[0] <= epsilon,
+        f"epsilon ({epsilon}) and delta ({delta})",
+    )
+
+
+def least_scale_zero_concentrated_at(
+    domain: dp.Domain, metric: dp.Metric, d_in: Any, rho: float, failure_probability: float, sampling_probability: float
+) -> float:
+    """Return the least noise scale σ for approximate zCDP, for a space and a distance in it.
+
+    :param rho: ρ, not negative.
+    :param failure_probability: δ′, in (0, 1).
+    """
+    rho = check.real("rho", rho, minimum=0.0)
+    failure = check.real("failure_probability", failure_probability, above=0.0, below=1.0)
+    return _verified_scale(
+        _read_space(domain, metric),
+        d_in,
+        sampling_probability,
+        lambda law: law.least_scale_zero_concentrated(rho, failure),
+        lambda loss: loss.zero_concentrated(failure)[0] <= rho,
+        f"rho ({rho}) and failure_probability ({failure})",
+    )
+
+
+def _verified_scale(
+    signal: _Signal,
+    d_in: Any,
+    sampling_probability: float,
+    search: Callable[[ExtremalLaw], float],
+    holds: Callable[[PrivacyLoss], bool],
+    budget: str,
+) -> float:
+    """Return the scale that a search finds, raised until the loss that the map states holds."""
     _, probability = sampling_threshold(sampling_probability)
     influence = signal.influence(d_in)
-    scale = extremal_law(influence, probability, signal.size).least_scale(epsilon, delta)
+    scale = search(extremal_law(influence, probability, signal.size))
     if 0 < scale < math.inf and signal.resolution_bits is None:
         # Rounding to the noise grid is paid for too; it is a matter of 2**-50 of σ and hardly moves it.
         step = 2.0 ** (_noise_exponent(scale, None) + 1)
-        rounded = _after_rounding(influence, signal.size, step)
-        scale = extremal_law(rounded, probability, signal.size).least_scale(epsilon, delta)
+        scale = search(extremal_law(_after_rounding(influence, signal.size, step), probability, signal.size))
     if scale > 0:
-        scale = max(scale, _MIN_SCALE)
-    # The map states ε at δ, and verifies it to 12 digits: ask it.
+        scale = max(scale, MIN_SCALE)
+    # The search is right to 12 digits, and the map states what must hold: ask it.
     for _ in range(_MAX_NUDGES):
-        if scale < math.inf and _loss(signal, d_in, probability, scale).epsilon_delta(delta)[0] <= epsilon:
+        if scale < math.inf and holds(_loss(signal, d_in, probability, scale)):
             return scale
         scale *= 1 + 2e-13
-    raise ValueError(
-        f"no scale reaches epsilon ({epsilon}) and delta ({delta}); raise them, or lower the caps or the number of"
-        " individuals"
-    )
+    raise ValueError(f"no scale reaches {budget}; raise them, or lower the caps or the number of individuals")

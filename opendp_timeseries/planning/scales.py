@@ -6,6 +6,7 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import Influence, count_influence
 from opendp_timeseries.accounting.subsampled import extremal_law
+from opendp_timeseries.counting.layout import check_caps
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.kernels import Kernel, gaussian_kernel, identity_kernel
 
@@ -19,10 +20,11 @@ def budget(epsilon: float, delta: float) -> tuple[float, float]:
 
 def counted(grid: TimeGrid, participation_cap: int, step_cap: int, individuals: int, replaced: bool) -> Influence:
     """Return how far the count moves between neighbouring logs."""
+    participation_cap, step_cap = check_caps(participation_cap, step_cap)
     return count_influence(
         check.integer("individuals", individuals, minimum=1),
-        participation_cap=check.integer("participation_cap", participation_cap, minimum=1),
-        step_cap=check.integer("step_cap", step_cap, minimum=1),
+        participation_cap=participation_cap,
+        step_cap=step_cap,
         size=grid.size,
         replaced=bool(replaced),
     )

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._opendp import then
+from opendp_timeseries.counting.layout import check_caps
 from opendp_timeseries.grid import TimeGrid, check_grid
 from opendp_timeseries.provenance import Provenance
 from opendp_timeseries.spaces import CountSignal, adjacency_of, descriptor_of
-from opendp_timeseries.transformations.participation_count import caps, count_transformation
+from opendp_timeseries.transformations.participation_count import count_transformation
 
 __all__ = ["make_assume_participation", "then_assume_participation"]
 
@@ -44,7 +45,7 @@ def make_assume_participation(
     :raises ValueError: for a cap below 1.
     """
     space = descriptor_of(input_domain, CountSignal, "use count_signal_domain(size)")
-    cap, per_step = caps(participation_cap, step_cap)
+    cap, per_step = check_caps(participation_cap, step_cap)
     grid = TimeGrid(size=space.size) if grid is None else check_grid(grid)
     if grid.size != space.size:
         raise ValueError(f"grid ({grid.size} steps) must have the size of the signal ({space.size})")

@@ -19,18 +19,13 @@ from opendp_timeseries._opendp import lp_kind, signal_domain, then
 from opendp_timeseries.accounting.influence import count_l1, count_l2
 from opendp_timeseries.accounting.rounding import whole_distance
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.counting.layout import Caps, Keys
+from opendp_timeseries.counting.layout import Caps, Keys, check_caps
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.provenance import Provenance
+from opendp_timeseries.provenance import Adjacency, Provenance
 from opendp_timeseries.spaces import influence_distance, influence_metric, influence_space
 from opendp_timeseries.transformations.event_logs import event_log
 
-__all__ = ["make_participation_count", "then_participation_count"]
-
-_OUTPUT_METRICS = (
-    "output_metric ({metric}) must be influence_distance() (the default), or dp.l1_distance(T=…) or"
-    " dp.l2_distance(T=…) with T float or int"
-)
+__all__ = ["count_transformation", "lp_stability", "make_participation_count", "then_participation_count"]
 
 
 def make_participation_count(
@@ -90,7 +85,7 @@ def make_participation_count(
     [1, 0, 1, 0]
     """
     layout, adjacency = event_log(input_domain, input_metric, grid, by=by, keys=keys, time=time)
-    cap, per_step = caps(participation_cap, step_cap)
+    cap, per_step = check_caps(participation_cap, step_cap)
     clamped = Caps.within(layout.size, participation_cap=cap, step_cap=per_step)
 
     def function(table: Any) -> NDArray[np.int64]:
@@ -114,16 +109,6 @@ def make_participation_count(
 def _fresh_key() -> bytes:
     """Return a new secret key: one for every release. Tests replace this function to inject theirs."""
     return secrets.token_bytes(16)
-
-
-def caps(participation_cap: Any, step_cap: Any) -> tuple[int, int]:
-    """Check the caps of a count, which are public."""
-    remedy = "choose it from what is plausible for one individual, never from the log"
-    cap = check.required("participation_cap", participation_cap, remedy)
-    return (
-        check.integer("participation_cap", cap, minimum=1, remedy="the most steps that one individual may enter"),
-        check.integer("step_cap", step_cap, minimum=1, remedy="the most events of one individual in one step"),
-    )
 
 
 def count_transformation(
@@ -155,20 +140,41 @@ def _stability(
             expected = influence_distance(panel_size=panel_size)
             raise TypeError(f"output_metric ({metric}) must be {expected}, or left out")
         return influence_metric(replace(space, provenance=provenance)), provenance.influence
+    caps = {"participation_cap": provenance.participation_cap, "step_cap": provenance.step_cap}
+    return metric, lp_stability(metric, provenance.adjacency, size=provenance.counted_size, **caps)
+
+
+def lp_stability(
+    metric: dp.Metric, adjacency: Adjacency, *, size: int, participation_cap: int, step_cap: int
+) -> Callable[[int], Any]:
+    """Return the stability map of counts in OpenDP's own ℓ1 or ℓ2 distance.
+
+    :param metric: an output metric that was asked for.
+    :param adjacency: what a distance of 1 between two logs is.
+    :param size: number of counts.
+    :param participation_cap: most counts that one individual enters.
+    :param step_cap: most that one individual adds to one of them.
+    :raises TypeError: for any other metric, naming it and the remedy.
+    """
     kind = lp_kind(metric)
     if kind is None or kind[1] not in ("f64", "i32", "i64", "u32", "u64"):
-        raise TypeError(_OUTPUT_METRICS.format(metric=metric))
+        raise TypeError(
+            f"output_metric ({metric}) must be dp.l1_distance(T=…) or dp.l2_distance(T=…) with T float or int, or be"
+            " left out"
+        )
     distance = count_l1 if kind[0] == "l1" else count_l2
-    limits: dict[str, Any] = {
-        "participation_cap": provenance.participation_cap,
-        "step_cap": provenance.step_cap,
-        "size": provenance.counted_size,
-        "replaced": provenance.adjacency.replaced,
-    }
-    each = provenance.adjacency.individuals
-    if kind[1] == "f64":
-        return metric, lambda d_in: distance(d_in * each, **limits)
-    return metric, lambda d_in: whole_distance(distance(d_in * each, **limits), kind[1])
+
+    def stability_map(d_in: int) -> Any:
+        moved = distance(
+            d_in * adjacency.individuals,
+            participation_cap=participation_cap,
+            step_cap=step_cap,
+            size=size,
+            replaced=adjacency.replaced,
+        )
+        return moved if kind[1] == "f64" else whole_distance(moved, kind[1])
+
+    return stability_map
 
 
 then_participation_count = then(make_participation_count)

@@ -7,7 +7,7 @@ buy this histogram first.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,14 +15,12 @@ import opendp.prelude as dp
 from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries._opendp import lp_kind, signal_domain, then
-from opendp_timeseries.accounting.influence import count_l1, count_l2
-from opendp_timeseries.accounting.rounding import whole_distance
+from opendp_timeseries._opendp import signal_domain, then
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.layout import Keys
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.provenance import Adjacency
 from opendp_timeseries.transformations.event_logs import event_log
+from opendp_timeseries.transformations.participation_count import lp_stability
 
 __all__ = ["make_participation_histogram", "fraction_above", "then_participation_histogram"]
 
@@ -74,9 +72,9 @@ def make_participation_histogram(
 
     metric = dp.l1_distance(T=int) if output_metric is None else output_metric
     output = signal_domain("i64", len(edges) + 1)
-    return dp.t.make_user_transformation(
-        input_domain, input_metric, output, metric, function, _stability(metric, len(edges) + 1, adjacency)
-    )
+    # One individual is one in one entry; one who is replaced may move to another. That is a count with caps 1 and 1.
+    stability = lp_stability(metric, adjacency, size=len(edges) + 1, participation_cap=1, step_cap=1)
+    return dp.t.make_user_transformation(input_domain, input_metric, output, metric, function, stability)
 
 
 def _edges(caps: Any) -> NDArray[np.int64]:
@@ -87,21 +85,6 @@ def _edges(caps: Any) -> NDArray[np.int64]:
     if not listed or any(low >= high for low, high in itertools.pairwise(listed)):
         raise ValueError(f"caps ({listed}) must be {remedy}")
     return np.array(listed, dtype=np.int64)
-
-
-def _stability(metric: dp.Metric, size: int, adjacency: Adjacency) -> Callable[[int], Any]:
-    # One individual is one in one entry; one who is replaced may move to another. That is a count with caps 1 and 1.
-    kind = lp_kind(metric)
-    if kind is None or kind[1] not in ("f64", "i32", "i64", "u32", "u64"):
-        raise TypeError(f"output_metric ({metric}) must be dp.l1_distance(T=…) or dp.l2_distance(T=…), T float or int")
-    distance = count_l1 if kind[0] == "l1" else count_l2
-
-    def stability_map(d_in: int) -> Any:
-        individuals = d_in * adjacency.individuals
-        moved = distance(individuals, participation_cap=1, step_cap=1, size=size, replaced=adjacency.replaced)
-        return moved if kind[1] == "f64" else whole_distance(moved, kind[1])
-
-    return stability_map
 
 
 def fraction_above(histogram: ArrayLike) -> NDArray[np.float64]:

@@ -28,7 +28,7 @@ KEY = bytes(range(16))
 SIZE = 12
 INTEGERS = TimeGrid(size=SIZE)
 HOURS = TimeGrid(size=SIZE, start="2024-03-31T00:00", step="1h", zone="Europe/Paris")
-CAPS = Caps(steps=2, events=2)
+CAPS = Caps(participation_cap=2, step_cap=2)
 
 
 def counts(table, grid=INTEGERS, by=None, keys=("",)):

@@ -62,7 +62,7 @@ BY_ROW_ORDER = """\
     seen, first = {}, []
     for person, step in zip(identifiers.tolist(), steps.tolist()):
         mine = seen.setdefault(person, set())
-        first.append(step in mine or len(mine) < caps.steps)
+        first.append(step in mine or len(mine) < caps.participation_cap)
         mine.update([step] if first[-1] else [])
     identifiers, steps = identifiers[np.array(first)], steps[np.array(first)]
 """
@@ -74,11 +74,11 @@ def mutant(name, target, *edits, by):
 
 MUTANTS = [
     # ---- counting
-    mutant("no cap on steps", f"{ENGINE}:_add_rows", ("over = lengths > caps.steps", "over = lengths < 0"),
+    mutant("no cap on steps", f"{ENGINE}:_add_rows", ("over = lengths > caps.participation_cap", "over = lengths < 0"),
            by=[Caught(GUARANTEES, "test_the_caps_are_enforced_whatever_one_person_does"),
                Caught(CAPPED, "test_removing_anyone_leaves_everyone_else_as_they_were")]),
     mutant("no cap on events in a step", f"{ENGINE}:_add_rows",
-           ("np.minimum(_lengths(firsts, rows.size), caps.events)", "_lengths(firsts, rows.size)"),
+           ("np.minimum(_lengths(firsts, rows.size), caps.step_cap)", "_lengths(firsts, rows.size)"),
            by=[Caught(GUARANTEES, "test_the_caps_are_enforced_whatever_one_person_does")]),
     mutant("cap by row order", f"{ENGINE}:capped_count",
            ("    return SortedRows", BY_ROW_ORDER + "    return SortedRows"),
@@ -362,12 +362,12 @@ def broken(*edits):
 def test_a_mutant_that_does_not_run_is_not_caught(name):
     # OpenDP wraps what a callback raises.
     with pytest.raises(dp.OpenDPException):
-        demand_caught(*broken(("over = lengths > caps.steps", f"over = {name}")))
+        demand_caught(*broken(("over = lengths > caps.participation_cap", f"over = {name}")))
 
 
 def test_a_mutant_that_no_check_notices_is_not_caught():
     with pytest.raises(LookupError, match="does not catch"):
-        demand_caught(*broken(("over = lengths > caps.steps", "over = caps.steps < lengths")))
+        demand_caught(*broken(("over = lengths > caps.participation_cap", "over = caps.participation_cap < lengths")))
 
 
 def test_an_error_behind_an_assertion_is_not_caught():

@@ -24,7 +24,7 @@ PATHS = {"direct": 10**9, "fourier": 0}
 
 def choose(path, monkeypatch):
     """Make every product take one path, whatever the width."""
-    monkeypatch.setattr(circulant, "_LONGEST_DIRECT", PATHS[path])
+    monkeypatch.setattr(circulant, "_MAX_DIRECT", PATHS[path])
 
 
 @pytest.fixture(params=PATHS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import opendp.prelude as dp
@@ -23,7 +24,7 @@ from opendp_timeseries.koga2022.bounds import (
     least_scale_without_filter,
 )
 from opendp_timeseries.koga2022.experiments.problems import Problem
-from opendp_timeseries.koga2022.fourier import invert_fourier, then_fourier_coefficients
+from opendp_timeseries.koga2022.fourier import fourier_series, then_fourier_coefficients
 from opendp_timeseries.koga2022.fourier_norms import influence_l2
 from opendp_timeseries.koga2022.fourier_planning import best_frequencies
 from opendp_timeseries.measurements.subsampled_gaussian import least_scale, then_subsampled_gaussian
@@ -93,7 +94,7 @@ def fourier(problem: Problem, frequencies: int | None = None, *, exact: bool = F
         accounting="exact profile" if exact else "classical theorem",
         scale=scale,
         numbers=2 * k - 1,
-        measurement=coefficients >> dp.m.then_gaussian(scale) >> invert_fourier(problem.size),
+        measurement=coefficients >> dp.m.then_gaussian(scale) >> partial(fourier_series, size=problem.size),
     )
 
 
@@ -118,7 +119,7 @@ def fourier_laplace(problem: Problem, frequencies: int | None = None) -> Mechani
         accounting="δ = 0",
         scale=math.sqrt(2.0) * scale,
         numbers=2 * k - 1,
-        measurement=coefficients >> dp.m.then_laplace(scale) >> invert_fourier(problem.size),
+        measurement=coefficients >> dp.m.then_laplace(scale) >> partial(fourier_series, size=problem.size),
     )
 
 
