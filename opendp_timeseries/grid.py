@@ -162,7 +162,9 @@ class TimeGrid:
                 f"times of type {dtype} carry no zone and the grid has none; say which clock they show, "
                 "for instance zone='UTC'"
             )
-        if not self._holds(*np.datetime_data(dtype)):
+        unit, multiple = np.datetime_data(dtype)
+        finer = unit in _UNITS and multiple == 1 and _UNITS[unit] < _UNITS[self.unit]
+        if not self._holds(unit, multiple) and not finer:
             raise TypeError(
                 f"times of type {dtype} cannot be placed exactly on {self!r}; "
                 f"convert them to datetime64[{self.unit}], with astype"
@@ -184,6 +186,9 @@ class TimeGrid:
         if self.is_integer:
             return np.where((times >= 0) & (times < self.size), times.astype(np.int64), -1)
         ticks, tick = times.view(np.int64), _UNITS[np.datetime_data(times.dtype)[0]]
+        if tick < (unit := _UNITS[self.unit]) and not self._holds(*np.datetime_data(times.dtype)):
+            # Finer than the edges of steps: rounded down to their unit, no time crosses one.
+            ticks, tick = np.where(np.isnat(times), ticks, ticks // (unit // tick)), unit
         if not aware and self.zone != "UTC":
             ticks, tick = self._to_utc(ticks, tick)
         return self._place(ticks, tick)
@@ -194,7 +199,10 @@ class TimeGrid:
         No intermediate value leaves 64 bits, for ticks on the grid of a unit that :meth:`check_times` admits.
 
         :param unit: the unit of ticks, such as ``"us"``.
+        :raises TypeError: for a unit so fine that an intermediate value could leave 64 bits.
         """
+        if not self._holds(unit, 1):
+            raise TypeError(f"times in {unit} cannot be placed on {self!r} in 64 bits; cast them to {self.unit}")
         return self._rule(_UNITS[unit])
 
     def clock_range(self) -> tuple[int, int]:

@@ -126,6 +126,7 @@ class ReleaseRecord:
         set_field(self, "sampling_probability", check.probability("sampling_probability", self.sampling_probability))
         set_field(self, "individuals", check.integer("individuals", self.individuals, minimum=1))
         check_kept(self.steps, self.values, self.provenance.size)
+        Accounting.from_dict(self.accounting._asdict())
 
     def with_loss(self) -> ReleaseRecord:
         """Return this record with the loss that follows from what it says."""
@@ -265,8 +266,10 @@ def write_records(records: Sequence[ReleaseRecord]) -> str:
     The joint guarantee is by basic composition: (ε, δ), or (ρ, δ′), add up.
 
     :param records: of the same measure, adjacency and number of individuals.
-    :raises ValueError: if there are none, or they do not add up.
+    :raises ValueError: if there are none, one states less than it loses, or they do not add up.
     """
+    for record in records:
+        record.verify()
     document = {
         "format": _FORMAT_OF_MANY,
         "joint loss": list(_joint(records)),

@@ -27,6 +27,14 @@ from opendp_timeseries.grid import TimeGrid
 __all__ = ["check_schema", "count", "participation", "tally"]
 
 
+_TIMES: Final = (
+    "column {name!r} of type {kind} does not hold times; cast it to a timestamp or, for a grid of integer steps, to"
+    " integers"
+)
+#: Whole floating-point numbers as libraries write them, up to where all of their digits are exact.
+_WHOLE: Final = r"^(-?[1-9][0-9]{0,14}|0)\.0$"
+
+
 class _Ticks(NamedTuple):
     """A column of times as integers from 1970, null for what is missing or out of their range."""
 
@@ -89,11 +97,13 @@ def check_schema(table: Any, *, identifier: str, time: str) -> None:
     _dialect(table)
     _check_distinct(table, identifier)
     when = _type(table, time)
-    if not (when.is_integer() or when.is_timestamp() or when.is_date()):
-        raise TypeError(
-            f"column {time!r} of type {when} does not hold times; cast it to a timestamp or, for a grid of"
-            " integer steps, to integers"
-        )
+    if not (when.is_integer() or when.is_timestamp() or when.is_date() or _may_hold_steps(when)):
+        raise TypeError(_TIMES.format(name=time, kind=when))
+
+
+def _may_hold_steps(kind: Any) -> bool:
+    """Whether one odd row can give this type to a column of whole numbers."""
+    return bool(kind.is_floating() or kind.is_decimal() or kind.is_string())
 
 
 def _check_distinct(table: Any, name: str) -> None:
@@ -155,7 +165,10 @@ def _apart(column: Any, dialect: _Dialect) -> Any:
         near = _clamp(column, -(2.0**62), 2.0**62)  # so that no cast fails
         whole = ibis.ifelse(near.floor() == column, near, None).cast("int64").cast("string")
         column = ibis.ifelse(column.isnan(), None, ibis.coalesce(whole, column.cast("string")))
-    return dialect.whole_text(column.cast("string"))
+    text = column.cast("string")
+    if kind.is_string():  # how libraries write whole floating-point numbers
+        text = ibis.ifelse(text.re_search(_WHOLE), text.substr(0, text.length() - 2), text)
+    return dialect.whole_text(text)
 
 
 def _text(who: Any) -> Any:
@@ -186,15 +199,23 @@ def _steps(table: Any, time: str, grid: TimeGrid, dialect: _Dialect) -> Any:
     evaluates: its message would quote the row.
     """
     when = table[time]
+    if _may_hold_steps(when.type()):
+        if not grid.is_integer:
+            raise TypeError(_TIMES.format(name=time, kind=when.type()))
+        numbers = when.try_cast("float64")
+        near = _clamp(numbers, -1.0, float(grid.size))  # so that no cast fails; steps are far below 2**53
+        return ibis.ifelse(
+            (near == numbers) & (near.floor() == near) & near.between(0, grid.size - 1), near, None
+        ).cast("int64")
     if when.type().is_integer():
         grid.check_times(np.dtype(when.type().to_numpy()))
         return ibis.ifelse(when.between(0, grid.size - 1), _clamp(when, 0, grid.size - 1).cast("int64"), None)
     ticks = dialect.ticks(table, time)
     grid.check_times(np.dtype(f"datetime64[{ticks.unit}]"), aware=ticks.aware)
+    rule = grid.step_rule(ticks.unit)
     instants = ticks.values
     if not ticks.aware and grid.zone != "UTC":
         instants = _to_utc(instants, grid, {"us": 10**6, "ns": 10**9}[ticks.unit])
-    rule = grid.step_rule(ticks.unit)
     ahead = (_clamp(instants, rule.first, rule.stop - 1) - rule.first) * rule.factor + rule.ahead
     return ibis.ifelse(instants.between(rule.first, rule.stop - 1), dialect.quotient(ahead, rule.divisor), None)
 

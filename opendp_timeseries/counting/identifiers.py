@@ -13,6 +13,7 @@ import contextlib
 import datetime as dt
 import decimal
 import hashlib
+import re
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from opendp_timeseries.grid import whole_ticks
 
 __all__ = ["Labels", "canonical_text", "identifier_text", "instant_text", "text_words", "utc_of", "whole_number"]
 
+_WHOLE: Final = re.compile(r"\s*([+-]?[0-9]{1,300})(?:\.0*)?\s*")
 _MAX_BITS: Final = 2048  # of integers that are written in decimal, which Python limits; wider ones are in hexadecimal
 
 
@@ -65,8 +67,15 @@ def identifier_text(value: Any) -> str | None:
 
 
 def whole_number(value: Any) -> int | None:
-    """Return an integer that a cell holds, also as a whole floating-point number; None for anything else."""
+    """Return a whole number that a cell holds or says in text, also in floating point; None for anything else.
+
+    >>> [whole_number(value) for value in (3, 3.0, "3", "3.0", "03", "3.5", "x", True)]
+    [3, 3, 3, 3, 3, None, None, None]
+    """
     with contextlib.suppress(Exception):
+        if isinstance(value, str):
+            said = _WHOLE.fullmatch(str.__str__(value))
+            return None if said is None else int(said[1])
         for base in type(value).__mro__:
             if base in (bool, np.bool_):
                 return None

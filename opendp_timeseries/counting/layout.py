@@ -27,6 +27,7 @@ class Layout(NamedTuple):
     grid: TimeGrid
     by: str | None = None
     keys: Keys = ("",)
+    exact: bool = False  # whether equal texts are one individual only if they are written alike, as in OpenDP's frames
 
     @classmethod
     def checked(cls, *, identifier: str, time: str, grid: TimeGrid, by: str | None, keys: Keys | None) -> Layout:

@@ -36,7 +36,7 @@ _COLUMN: Final = (
 )
 _POLARS_TYPES: Final = frozenset(
     {f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)}
-    | {"Float32", "Float64", "Decimal", "Boolean", "Null"}
+    | {"Int128", "UInt128", "Float32", "Float64", "Decimal", "Boolean", "Null"}
     | {"String", "Categorical", "Enum", "Binary", "Date", "Datetime", "Duration"}
 )
 
@@ -137,21 +137,24 @@ class _Rows(NamedTuple):
 
 def _read(table: Any, layout: Layout) -> _Rows:
     who, when, *which = _columns(table, layout.columns)
-    identifiers, nobody = _identifiers(who, layout.identifier)
+    identifiers, nobody = _identifiers(who, layout.identifier, exact=layout.exact)
     _check_time(when, layout.time)
     steps, timeless = _steps(when, layout.grid)
     series = _series(*_identifiers(which[0], str(layout.by)), layout.places) if which else None
     return _Rows(identifiers, nobody, steps, timeless, series)
 
 
-def _identifiers(column: _Column, name: str) -> tuple[Who, Mask | None]:
-    """Tell individuals (or series) apart; and say which rows have none."""
+def _identifiers(column: _Column, name: str, *, exact: bool = False) -> tuple[Who, Mask | None]:
+    """Tell individuals (or series) apart; and say which rows have none.
+
+    :param exact: whether text is itself, and never how a number is written.
+    """
     if column.kind and column.kind in "iu":
         return cast(NDArray[Any], column.values), column.missing
     if column.kind == "f":
         return _of_floats(column)
     if isinstance(column.values, Labels):
-        labels = column.values
+        labels = column.values if exact else _canonical(column.values)
     elif column.kind and column.kind in "bcmMOUST":
         labels = _labels(column)
     else:
@@ -185,7 +188,17 @@ def _labels(column: _Column) -> Labels:
         codes = names.number(texts)[inverse]
     if column.missing is not None:
         codes = np.where(column.missing, -1, codes)
-    return names.labels(codes)
+    return _canonical(names.labels(codes))
+
+
+def _canonical(labels: Labels) -> Labels:
+    """Make names one that say the same, such as ``17`` and ``17.0``."""
+    texts = list(map(canonical_text, labels.names))
+    if texts == labels.names:
+        return labels
+    merged: defaultdict[str, int] = defaultdict(itertools.count().__next__)
+    numbers = np.array([*map(merged.__getitem__, texts), -1], dtype=np.int64)
+    return Labels(codes=numbers[labels.codes], names=list(merged))
 
 
 def _known_text(array: NDArray[Any]) -> list[Any]:
@@ -215,7 +228,8 @@ def _series(who: Who, nobody: Mask | None, places: Mapping[str, int]) -> Ints:
 
 
 def _check_time(column: _Column, name: str) -> None:
-    if not column.kind or column.kind not in "iufcMO":
+    text = isinstance(column.values, Labels) and not str(column.dtype).startswith(("period", "interval"))
+    if not text and (not column.kind or column.kind not in "iufcMOUST"):
         raise TypeError(_TIME.format(name=name, dtype=column.dtype))
 
 
@@ -223,7 +237,11 @@ def _steps(column: _Column, grid: TimeGrid) -> tuple[Ints, Mask | None]:
     """Place the times of a column on the grid; and say which rows have none."""
     values: Any = column.values
     timeless: Mask | None
-    if column.kind == "O" or (column.kind == "c" and grid.is_integer):
+    if isinstance(values, Labels) or column.kind in "UST":
+        labels = values if isinstance(values, Labels) else _labels(column)
+        by_name, without = steps_of_objects([*labels.names, None], grid)
+        steps, timeless = by_name[labels.codes], without[labels.codes]
+    elif column.kind == "O" or (column.kind == "c" and grid.is_integer):
         steps, timeless = steps_of_objects(values.tolist(), grid)
     elif column.kind == "f" and grid.is_integer:
         steps, timeless = steps_of_floats(values, grid)
@@ -263,14 +281,8 @@ class _Names:
         return np.fromiter(map(self._numbers.__getitem__, values), np.int64, len(values))
 
     def labels(self, codes: Ints) -> Labels:
-        """Return the labels of rows, with names that say the same made one."""
-        names = list(self._numbers)
-        texts = list(map(canonical_text, names))
-        if texts == names:
-            return Labels(codes=codes, names=names)
-        merged: defaultdict[str, int] = defaultdict(itertools.count().__next__)
-        numbers = np.array([*map(merged.__getitem__, texts), -1], dtype=np.int64)
-        return Labels(codes=numbers[codes], names=list(merged))
+        """Return the labels of rows, each text by itself: see :func:`_canonical`."""
+        return Labels(codes=codes, names=list(self._numbers))
 
 
 def _columns(table: Any, names: Sequence[str], *, schema_only: bool = False) -> list[_Column]:
@@ -327,7 +339,11 @@ def _polars_to_arrow(frame: Any, names: Sequence[str], schema_only: bool) -> Any
             raise TypeError(_COLUMN.format(name=name, dtype=schema[name]))
     if schema_only:
         frame = frame.clear()
-    return _quietly(lambda: frame.lazy().select(list(names)).collect().to_arrow())
+    polars = sys.modules["polars"]
+    wide = [name for name in names if schema[name].base_type().__name__ in ("Int128", "UInt128")]
+    return _quietly(
+        lambda: frame.lazy().select(list(names)).with_columns(polars.col(wide).cast(polars.String)).collect().to_arrow()
+    )
 
 
 def _stream_to_arrow(table: Any, names: Sequence[str], schema_only: bool) -> Any:
@@ -365,9 +381,14 @@ def _from_numpy(array: NDArray[Any]) -> _Column:
     missing = None
     if isinstance(array, np.ma.MaskedArray):
         array, missing = array.data, np.ma.getmaskarray(array)
-    if array.dtype.kind in "iufcMU":
-        array = array.astype(array.dtype.newbyteorder("="), copy=False)
-    return _Column(array.dtype, array, missing)
+    dtype = array.dtype
+    if dtype.kind in "fc" and dtype.itemsize > (8 if dtype.kind == "f" else 16):
+        return _Column(dtype, None)  # of numbers that no other type holds; never the work of one row
+    if dtype.kind == "f":
+        array = array.astype(np.float64, copy=False)
+    elif dtype.kind in "iucMU":
+        array = array.astype(dtype.newbyteorder("="), copy=False)
+    return _Column(dtype, array, missing)
 
 
 def _from_pandas(pandas: Any, series: Any) -> _Column:

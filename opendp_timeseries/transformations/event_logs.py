@@ -57,6 +57,7 @@ def event_log(
         adjacency = adjacency_of(input_metric)
     layout = Layout.checked(identifier=log.identifier, time=log.time, grid=grid, by=by, keys=keys)
     if frame:
+        layout = layout._replace(exact=True)
         read_positions(empty_frame(input_domain), layout)
     return layout, adjacency
 

@@ -458,3 +458,23 @@ def test_least_scale_is_what_opendps_own_search_finds(width, p, people, epsilon,
     assert not release(found * (1 - 1e-11)).check(people, (epsilon, delta))
     searched = dp.binary_search_param(release, d_in=people, d_out=(epsilon, delta), T=float)
     assert found == pytest.approx(searched, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("cap", "epsilon", "delta", "p"),
+    [
+        (1, 1.0, 0.01, 0.01),
+        (1, 1.0, 1e-6, 1e-6),
+        (1, 1e-3, 0.5, 0.5),
+        (3, 1.0, 1 - 0.9**3, 0.1),
+        (1, 1.0, 0.1 - 1e-10, 0.1),
+    ],
+)
+def test_a_scale_is_found_where_the_profile_is_flat(cap, epsilon, delta, p):
+    # There δ is the probability that anything of one individual is kept, and hardly depends on ε.
+    space = ts.event_log_domain(identifier="id", time="t"), dp.symmetric_distance()
+    count = space >> ts.then_participation_count(ts.TimeGrid(size=100), participation_cap=cap)
+    scale = ts.least_scale(count, epsilon=epsilon, delta=delta, sampling_probability=p)
+    stated = (count >> ts.then_subsampled_gaussian(scale, sampling_probability=p, delta=delta)).map(1)
+    assert stated[0] <= epsilon
+    assert stated[1] == delta
