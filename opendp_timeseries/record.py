@@ -24,7 +24,7 @@ from opendp_timeseries.accounting.rounding import printed_up as up
 from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.provenance import Provenance, fields_of
 
-__all__ = ["MEASURES", "Accounting", "ReleaseRecord", "frozen_row", "read_records", "write_records"]
+__all__ = ["MEASURES", "Accounting", "ReleaseRecord", "check_kept", "frozen_row", "read_records", "write_records"]
 
 _FORMAT: Final = "opendp_timeseries release record, version 2"
 _FORMAT_OF_MANY: Final = "opendp_timeseries release records, version 2"

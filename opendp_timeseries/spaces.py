@@ -8,7 +8,7 @@ removed with all of their rows, and never means one row.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import opendp.prelude as dp
@@ -26,12 +26,15 @@ __all__ = [
     "adjacency_of",
     "as_influence",
     "count_signal_domain",
+    "descriptor_of",
     "event_log_domain",
     "influence_distance",
     "influence_metric",
     "influence_space",
     "panel_size_of",
 ]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,7 +196,7 @@ def adjacency_of(input_metric: dp.Metric) -> Adjacency:
     return Adjacency(replaced=name == "ChangeOneDistance")
 
 
-def descriptor_of(domain: dp.Domain, kind: type[Any], remedy: str) -> Any:
+def descriptor_of(domain: dp.Domain, kind: type[T], remedy: str) -> T:
     """Return the descriptor of a domain of this package.
 
     :raises TypeError: if the domain is another one, naming it and the remedy.

@@ -9,7 +9,7 @@ the data (docs/proofs/participation_count.md).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
@@ -107,7 +107,7 @@ def integer_words(numbers: Ints, key: bytes) -> Words:
     return numbers.view(np.uint64)
 
 
-def label_words(names: Any) -> WordsOf:
+def label_words(names: Sequence[str]) -> WordsOf:
     """Return the words of individuals who are numbered by their names."""
     return lambda numbers, key: text_words(map(names.__getitem__, numbers.tolist()), key)
 
