@@ -42,8 +42,8 @@ def split_budget(loss: Loss, parts: int | Sequence[float] | NDArray[Any]) -> lis
     >>> [round(rho, 6) for rho, delta in split_budget((0.1, 1e-6), [0.1, 0.2, 0.7])]
     [0.01, 0.02, 0.07]
     """
-    if isinstance(parts, (Sequence, np.ndarray)):
-        weights = [Fraction(check.real("weight", w, above=0.0)) for w in parts]
+    if np.ndim(parts) == 1:  # a list, a tuple, an array, a series
+        weights = [Fraction(check.real("weight", w, above=0.0)) for w in np.asarray(parts).tolist()]
     else:
         weights = [Fraction(1)] * check.integer("parts", parts, minimum=1)
     if not weights:

@@ -129,7 +129,7 @@ class PrivacyLoss:
         return min(1.0, max(bound, LOWEST_BOUND))
 
     def epsilon(self, delta: float) -> float:
-        """Least ``ε`` (to 12 digits, rounded up) at which :meth:`delta` is at most ``delta``, as verified.
+        """Least ``ε`` (to 12 digits where the profile falls, rounded up) at which :meth:`delta` is at most ``delta``.
 
         It is 0 where that holds at 0, and infinite where ``delta`` is below what double precision resolves.
 
