@@ -94,8 +94,8 @@ class Release:
     def record(self, *, individuals: int = 1) -> ReleaseRecord:
         """Return the document that says how this release was made and what it guarantees; it may be published.
 
-        It is made from what ran, by stages of this library: the caps, the filters, the grid, the adjacency, the sampling
-        and the measure came with the measurement.
+        It is made from what ran, by stages of this library: caps, filters, grid, adjacency, sampling and measure came
+        with the measurement.
 
         :param individuals: how many individuals the guarantee is for.
         :raises ValueError: if how it was made is not known, or it has no noise.
