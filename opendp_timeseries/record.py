@@ -279,13 +279,15 @@ def write_records(records: Sequence[ReleaseRecord]) -> str:
 
 
 def read_records(text: str) -> tuple[ReleaseRecord, ...]:
-    """Read back and verify what :func:`write_records` wrote: every record, and their joint guarantee.
+    """Read back and verify one record, or what :func:`write_records` wrote: every record, and their joint guarantee.
 
     :raises ValueError: if it is no such document, or a loss is stated too low.
     """
     document = _parse(text)
     if not isinstance(document, dict) or document.get("format") != _FORMAT_OF_MANY:
-        raise ValueError(f"the document is not in the format {_FORMAT_OF_MANY!r}")
+        record = ReleaseRecord.from_dict(document)
+        record.verify()
+        return (record,)
     fields = fields_of(document, "the document", {"format": str, "joint loss": list, "records": list})
     records = tuple(ReleaseRecord.from_dict(record) for record in fields["records"])
     for record in records:

@@ -486,7 +486,7 @@ def test_a_file_without_a_header_is_refused_without_showing_it(tmp_path, capsys)
 
 def test_what_can_fail_fails_before_the_release(log_file, tmp_path, capsys):
     assert main(arguments(log_file, tmp_path / "nowhere" / "out")) == 2
-    assert "No such file or directory" in capsys.readouterr().err
+    assert "is in a folder that is not there; make it" in capsys.readouterr().err
     (tmp_path / "folder.csv").mkdir()
     for output in (tmp_path / "folder", ".", "/", tmp_path / "..", tmp_path / ("x" * 300)):
         assert main(arguments(log_file, output)) == 2
@@ -521,6 +521,10 @@ def test_the_record_beside_the_table_says_what_ran(log_file, tmp_path, capsys):
     noisy = [float(row["noisy_count"]) for row in released(tmp_path / "out.csv") if row["noisy_count"]]
     assert noisy == made.values.tolist()
     capsys.readouterr()
+    several = tmp_path / "several.json"
+    several.write_text(ts.write_records([record, record]), encoding="utf-8")
+    assert main(["verify", str(several)]) == 0
+    assert "These add up" in " ".join(capsys.readouterr().out.split())
     assert main(["verify", str(tmp_path / "out.json")]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert record.guarantee() in said
@@ -600,11 +604,12 @@ def test_check_says_in_private_how_rows_are_read(mixed, tmp_path, capsys):
     for line in (
         "14 rows were read",
         "1 of them have no identifier",
-        "2 have no time",
+        "2 have no time that could be read",
         "3 are off the grid",
         "3 individuals are on the grid",
         "1 of them are in more steps than the participation cap",
-        "37.5% of the events on the grid are left out by the caps",  # one of ann's, two of dan's, of eight
+        # one of ann's, two of dan's, of eight
+        "37.5% of the events on the grid are left out by the caps on steps and on events in a step",
     ):
         assert line in lines
 

@@ -419,6 +419,7 @@ def test_several_records_are_written_with_their_joint_guarantee():
     first, second = record_of(), behind(count(participation_cap=3), scale=9.0)(LOG).record()
     text = ts.write_records([first, second])
     assert ts.read_records(text) == (first, second)
+    assert ts.read_records(first.to_json()) == (first,)
     (total, delta), parts = json.loads(text)["joint loss"], [first.loss[0], second.loss[0]]
     assert sum(part[0] for part in parts) <= total <= sum(part[0] for part in parts) * (1 + 1e-12)
     assert 2e-6 <= delta <= 2e-6 * (1 + 1e-12)

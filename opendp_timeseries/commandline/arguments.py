@@ -161,7 +161,7 @@ def _add_budget(parser: argparse.ArgumentParser, note: str) -> None:
     release.add_argument("--filter-std", type=_number, help="width in steps of a Gaussian filter before the noise")
     release.add_argument(
         "--season",
-        type=_number,
+        type=_season,
         nargs="+",
         metavar="STEPS",
         help="smooth the release by a model that repeats after so many steps, such as 24 168 with hours",
@@ -188,6 +188,13 @@ def _whole(maximum: int | None = None) -> Callable[[str], int]:
         return number
 
     return read
+
+
+def _season(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"({text}) must be a number of steps, such as 24 for a day of hours") from None
 
 
 def _number(text: str) -> float:

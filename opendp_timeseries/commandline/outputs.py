@@ -39,6 +39,8 @@ def places(output: Path, log: Path | None, *, force: bool) -> dict[str, Path]:
     """
     if output.name in ("", "..") or output.suffix.lower() in _MARKS:
         raise ValueError(f"output ({output}) must name files without their suffix, such as {Path('folder', 'release')}")
+    if not output.parent.is_dir():
+        raise ValueError(f"output ({output}) is in a folder that is not there; make it, or choose another --output")
     found = {suffix: output.with_name(output.name + suffix) for suffix in _MARKS}
     for suffix, place in found.items():
         if not os.path.lexists(place):

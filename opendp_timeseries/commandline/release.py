@@ -165,6 +165,8 @@ def _left_out(options: argparse.Namespace) -> str:
 
 def _written(options: argparse.Namespace, files: list[object]) -> list[str]:
     said = ["Written: " + ", ".join(map(str, files))]
+    if options.file is not None:  # whatever the log holds: the release itself cannot say
+        said.append("A wrong column or format of times gives noise alone: compare the private words of 'check'.")
     if len(files) < 3:
         said.append("No figure: install opendp_timeseries[plot] for one.")
     if options.file is None:

@@ -17,12 +17,13 @@ def verify(options: argparse.Namespace) -> str:
     :raises OSError: if it cannot be read.
     """
     try:
-        record = ts.ReleaseRecord.from_json(options.record.read_text(encoding="utf-8"))
-        record.verify()
+        records = ts.read_records(options.record.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"record ({options.record}) is refused: {error}; give the OUTPUT.json of a release") from None
+    guarantees = "; and ".join(record.guarantee() for record in records)
+    together = "" if len(records) == 1 else ". These add up"
     return textwrap.fill(
-        f"Verified: the parameters in {options.record} give {record.guarantee()}. No record can show that the values"
+        f"Verified: the parameters in {options.record} give {guarantees}{together}. No record can show that the values"
         " came from this mechanism, or that the caps were enforced: that is a matter of trust in its publisher.",
         100,
         break_on_hyphens=False,

@@ -43,12 +43,13 @@ class LogCheck:
             "PRIVATE: do not publish",
             f"{self.rows} rows were read",
             f"{self.without_identifier} of them have no identifier",
-            f"{self.without_time} have no time",
+            f"{self.without_time} have no time that could be read",
             f"{self.off_grid} are off the grid",
             f"{self.unknown_key} are of no listed key",
             f"{self.individuals} individuals are on the grid",
             f"{self.individuals_over_cap} of them are in more steps than the participation cap",
-            f"{self.events_lost_share:.1%} of the events on the grid are left out by the caps",
+            f"{self.events_lost_share:.1%} of the events on the grid are left out by the caps on steps and on events in"
+            " a step",
         ]
         return "\n".join(lines)
 
@@ -89,12 +90,12 @@ def check_log(
     PRIVATE: do not publish
     4 rows were read
     0 of them have no identifier
-    0 have no time
+    0 have no time that could be read
     1 are off the grid
     0 are of no listed key
     2 individuals are on the grid
     1 of them are in more steps than the participation cap
-    33.3% of the events on the grid are left out by the caps
+    33.3% of the events on the grid are left out by the caps on steps and on events in a step
     """
     cap, per_step = check_caps(participation_cap, step_cap)
     layout = Layout.checked(identifier=identifier, time=time, grid=grid, by=by, keys=keys)

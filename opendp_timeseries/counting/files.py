@@ -73,7 +73,8 @@ def read_csv_log(
     csv.field_size_limit(2**31 - 1)  # one long field must not stop the reading of all others
     with path.open(newline="\n", encoding="utf-8-sig", errors="surrogateescape") as lines:
         header = _fields(next(lines, ""), delimiter)
-        where = [_position(header, name, f"the first line of {path.name}") for name in (identifier, time)]
+        place = f"the first line of {path.name}, read with the delimiter {delimiter!r}"
+        where = [_position(header, name, place) for name in (identifier, time)]
         columns: tuple[list[str | None], list[dt.datetime | None]] = ([], [])
         for line in lines:
             row = _fields(line, delimiter)
