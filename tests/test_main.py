@@ -146,7 +146,7 @@ def test_parquet_columns_are_refused_by_type_in_one_sentence(tmp_path, capsys, w
 
 
 def test_what_opendp_wraps_comes_out_as_it_went_in(log_file, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(release, "read_log", lambda options: {"who": np.array([1]), "when": np.array(["x"])})
+    monkeypatch.setattr(release, "read_log", lambda options: {"who": np.array([1]), "when": np.zeros(1, "m8[s]")})
     assert main(arguments(log_file, tmp_path / "out")) == 2
     assert refusal(capsys).startswith("error: column 'when' of type ")
 

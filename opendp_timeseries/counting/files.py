@@ -91,6 +91,7 @@ def read_parquet_log(path: Path, *, identifier: str, time: str) -> Any:
     """Open a Parquet file as a PyArrow dataset, which is counted batch by batch.
 
     :raises ImportError: without PyArrow, naming the extra to install.
+    :raises TypeError: for times that are text.
     :raises ValueError: if it is no Parquet file, or a column is not in its schema, or is there more than once.
     """
     try:
@@ -103,6 +104,9 @@ def read_parquet_log(path: Path, *, identifier: str, time: str) -> Any:
         raise ValueError(f"file ({path}) must be a Parquet file; convert it, or correct its suffix") from None
     for name in (identifier, time):
         _position(log.schema.names, name, f"the schema of {path.name}")
+    kind = str(log.schema.field(time).type)
+    if "string" in kind:  # declared by the file, and so not the work of one row
+        raise TypeError(f"column {time!r} of type {kind} does not hold times; convert it to datetime64 in the file")
     return log
 
 
