@@ -290,6 +290,36 @@ def test_noise_has_the_stated_scale_and_no_bias(p):
     assert np.mean(noise == np.rint(noise)) < 0.01
 
 
+@pytest.mark.parametrize("processors", [1, 2, 5])
+def test_noise_in_chunks_is_drawn_for_every_value_and_stays_in_place(monkeypatch, processors):
+    # Noise of scale 1 on a grid of 2**-26, so that two of 100 draws agree with probability below 1e-4.
+    monkeypatch.setattr(module, "_CHUNK", 8)
+    monkeypatch.setattr(module, "_processors", lambda: processors)
+    for size in (0, 1, 8, 9, 16, 100):
+        values = np.arange(size) * 1024.0
+        noise = module._add_noise(values, 1.0, -26) - values
+        assert np.all(np.abs(noise) < 512)
+        assert len(set(noise.tolist())) == size
+        assert np.array_equal(noise * 2**26, np.rint(noise * 2**26))
+
+
+def test_a_chunk_of_noise_that_fails_fails_the_release(monkeypatch):
+    # The last chunk is the only one of 3 values.
+    monkeypatch.setattr(module, "_CHUNK", 8)
+    monkeypatch.setattr(module, "_processors", lambda: 2)
+    make_gaussian = dp.m.make_gaussian
+
+    def out_of_memory(domain, *args, **kwargs):
+        if domain == dp.vector_domain(dp.atom_domain(T="f64", nan=False), size=3):
+            raise MemoryError
+        return make_gaussian(domain, *args, **kwargs)
+
+    monkeypatch.setattr(module.dp.m, "make_gaussian", out_of_memory)
+    assert len(module._add_noise(np.zeros(24), 1.0, -26)) == 24
+    with pytest.raises(MemoryError):
+        module._add_noise(np.zeros(27), 1.0, -26)
+
+
 def test_profiles_pay_for_discrete_noise():
     # The discrete Gaussian's profile is above the continuous one's, by less than σ(1 − 2**-42) makes of it.
     profile = make(sampling_probability=1, output_measure=dp.smoothed_max_divergence()).map(PERSON)
