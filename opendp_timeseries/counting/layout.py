@@ -12,7 +12,7 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.counting.identifiers import identifier_text
 from opendp_timeseries.grid import TimeGrid, check_grid
 
-__all__ = ["Caps", "Keys", "Layout", "check_caps", "panel_keys"]
+__all__ = ["Caps", "Keys", "Layout", "check_caps", "check_gap", "panel_keys"]
 
 Keys = Sequence[str] | Sequence[int]
 
@@ -59,15 +59,19 @@ class Layout(NamedTuple):
 
 
 class Caps(NamedTuple):
-    """What one individual may add to the counts: at most ``step_cap`` to each of at most ``participation_cap``."""
+    """What one individual may add to the counts: at most ``step_cap`` to each of at most ``participation_cap``.
+
+    Within a series these are at least ``gap`` steps apart, around the cycle of the grid too.
+    """
 
     participation_cap: int
     step_cap: int
+    gap: int = 1
 
     @classmethod
-    def within(cls, size: int, *, participation_cap: int, step_cap: int) -> Caps:
+    def within(cls, size: int, *, participation_cap: int, step_cap: int, gap: int = 1) -> Caps:
         """Clamp caps, checked before, to what can bind: the number of counts, and that of rows."""
-        return cls(min(participation_cap, size), min(step_cap, _INT64_MAX))
+        return cls(min(participation_cap, size), min(step_cap, _INT64_MAX), gap)
 
 
 def check_caps(participation_cap: Any, step_cap: Any) -> tuple[int, int]:
@@ -81,6 +85,22 @@ def check_caps(participation_cap: Any, step_cap: Any) -> tuple[int, int]:
     return (
         check.integer("participation_cap", cap, minimum=1, remedy="the most steps that one individual may enter"),
         check.integer("step_cap", step_cap, minimum=1, remedy="the most events of one individual in one step"),
+    )
+
+
+def check_gap(gap: Any, grid_size: int) -> int:
+    """Check the gap between two counted steps of one individual, which is public; 1 is none.
+
+    :raises TypeError: for a gap that is no integer.
+    :raises ValueError: for a gap below 1, or above the number of steps of the grid.
+    """
+    return check.integer(
+        "gap",
+        gap,
+        minimum=1,
+        maximum=grid_size,
+        remedy="give the fewest steps from one counted step of an individual to their next, from 1, which is no gap,"
+        f" to the {grid_size} of the grid",
     )
 
 
