@@ -282,12 +282,13 @@ def test_a_release_is_not_lost_for_its_smoothing(log_file, tmp_path, capsys, mon
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("times", [4, pytest.param(40, marks=pytest.mark.long)])
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_a_killed_command_leaves_whole_files(log_file, tmp_path, how):
+def test_a_killed_command_leaves_whole_files(log_file, tmp_path, how, times):
     draw = random.Random(2)
     assert main(arguments(log_file, tmp_path / "out")) == 0
     log, ends = log_file.read_bytes(), set()
-    for _ in range(14):
+    for _ in range(times):
         child = os.fork()
         if child == 0:
             signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -769,7 +770,7 @@ def fuzz(times, seed, path, names, capsys, monkeypatch):
 
 
 def test_no_arguments_lose_a_file_or_end_in_a_traceback(fuzz_files, tmp_path, capsys, monkeypatch):
-    fuzz(60, 1, tmp_path, fuzz_files, capsys, monkeypatch)
+    fuzz(30, 1, tmp_path, fuzz_files, capsys, monkeypatch)
 
 
 @pytest.mark.long

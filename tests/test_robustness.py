@@ -358,13 +358,16 @@ def least_growth(*arguments):
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the resident size from /proc")
-@pytest.mark.parametrize("accounting", ["zCDP", "profile", "Renyi"])
+@pytest.mark.parametrize(
+    "accounting", ["profile", *(pytest.param(other, marks=pytest.mark.long) for other in ("zCDP", "Renyi"))]
+)
 def test_memory_stays_flat(accounting):
     size, objects = least_growth(accounting)  # of 600 maps and 75 releases
     assert size < 150_000  # a quarter of a kilobyte for each map, two for each release
     assert objects < 60
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the resident size from /proc")
 def test_a_kilobyte_lost_in_each_map_is_noticed():
     size, objects = least_growth("zCDP", "leak")

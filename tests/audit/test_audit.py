@@ -30,7 +30,8 @@ def demand(found, *, of_epsilon, of_delta):
         assert low > of_delta * claim, found
 
 
-@pytest.mark.parametrize("name", BY_NAME)
+# OpenDP's composition of many releases takes the longest, and has the long form alone.
+@pytest.mark.parametrize("name", [name for name, case in BY_NAME.items() if case.native_scale is None])
 def test_releases_are_as_private_as_claimed(name):
     demand(audit(BY_NAME[name], BY_NAME[name].runs), of_epsilon=0.1, of_delta=0.4)
 
