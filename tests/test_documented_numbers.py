@@ -62,7 +62,7 @@ def scale(steps: int, p: float, per_step: int = 1, epsilon: float = 0.5, delta: 
 def test_participation_of_aircraft() -> None:
     log = load_flights()
     aircraft = np.unique(log["tailnum"], return_inverse=True)[1]
-    widths = ["1d", "6h", "1h", "5min"]
+    widths = ["24h", "6h", "1h", "5min"]
     rows = table("participation-and-frequency.md", "step | T |")
     for width, (_, size, largest, most, product) in zip(widths, rows, strict=True):
         grid = TimeGrid(size=int(size), start="2013-01-01T05:00", step=width, zone="UTC")

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from opendp_timeseries.counting.layout import Caps, Layout
 from opendp_timeseries.counting.tables import Tally
-from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.grid import StepTable, TimeGrid
 
 __all__ = ["check_schema", "count", "participation", "tally"]
 
@@ -31,6 +31,7 @@ _TIMES: Final = (
     "column {name!r} of type {kind} does not hold times; cast it to a timestamp or, for a grid of integer steps, to"
     " integers"
 )
+_STEPS: Final = {"cell": "int64", "low": "int64", "high": "int64", "number": "int64"}
 #: Whole floating-point numbers as libraries write them, up to where all of their digits are exact.
 _WHOLE: Final = r"^(-?[1-9][0-9]{0,14}|0)\.0$"
 
@@ -141,8 +142,19 @@ def _placed(table: Any, layout: Layout) -> tuple[Any, _Dialect]:
     dialect = _dialect(table)
     columns = {"who": layout.identifier} | ({} if layout.by is None else {"series": layout.by})
     apart = {name: _apart(table[column], dialect) for name, column in columns.items()}
-    step = _steps(table, layout.time, layout.grid, dialect)
-    return table.select(**apart, when=table[layout.time], step=step), dialect
+    step, uneven = _steps(table, layout.time, layout.grid, dialect)
+    rows = table.select(**apart, when=table[layout.time], step=step)
+    return (rows if uneven is None else _looked_up(rows, uneven, dialect)), dialect
+
+
+def _looked_up(rows: Any, uneven: StepTable, dialect: _Dialect) -> Any:
+    """Replace instants in the column of steps by the steps that hold them."""
+    columns = {"cell": uneven.cells, "low": uneven.low, "high": uneven.high, "number": uneven.steps}
+    steps = ibis.memtable({name: values.tolist() for name, values in columns.items()}, schema=_STEPS)
+    rows = rows.mutate(at=dialect.quotient(rows.step - uneven.first, uneven.width))
+    # Equal cells first, as backends are slow to join by ranges alone. At most one step fits; null fits none.
+    rows = rows.left_join(steps, [rows["at"] == steps.cell, rows.step >= steps.low, rows.step < steps.high])
+    return rows.mutate(step=rows.number).drop("at", *columns)
 
 
 def _rows(table: Any, layout: Layout) -> tuple[Any, _Dialect]:
@@ -192,8 +204,10 @@ def _is_integer(text: str) -> bool:
     return False
 
 
-def _steps(table: Any, time: str, grid: TimeGrid, dialect: _Dialect) -> Any:
+def _steps(table: Any, time: str, grid: TimeGrid, dialect: _Dialect) -> tuple[Any, StepTable | None]:
     """The step of every row, null for those off the grid or without a time.
+
+    Where steps are of uneven length, their instants instead, and a table to look them up in.
 
     Values are brought into range before any arithmetic, so that none overflows, in whatever order a backend
     evaluates: its message would quote the row.
@@ -204,20 +218,22 @@ def _steps(table: Any, time: str, grid: TimeGrid, dialect: _Dialect) -> Any:
             raise TypeError(_TIMES.format(name=time, kind=when.type()))
         numbers = when.try_cast("float64")
         near = _clamp(numbers, -1.0, float(grid.size))  # so that no cast fails; steps are far below 2**53
-        return ibis.ifelse(
-            (near == numbers) & (near.floor() == near) & near.between(0, grid.size - 1), near, None
-        ).cast("int64")
+        whole = (near == numbers) & (near.floor() == near) & near.between(0, grid.size - 1)
+        return ibis.ifelse(whole, near, None).cast("int64"), None
     if when.type().is_integer():
         grid.check_times(np.dtype(when.type().to_numpy()))
-        return ibis.ifelse(when.between(0, grid.size - 1), _clamp(when, 0, grid.size - 1).cast("int64"), None)
+        return ibis.ifelse(when.between(0, grid.size - 1), _clamp(when, 0, grid.size - 1).cast("int64"), None), None
     ticks = dialect.ticks(table, time)
     grid.check_times(np.dtype(f"datetime64[{ticks.unit}]"), aware=ticks.aware)
     rule = grid.step_rule(ticks.unit)
     instants = ticks.values
     if not ticks.aware and grid.zone != "UTC":
         instants = _to_utc(instants, grid, {"us": 10**6, "ns": 10**9}[ticks.unit])
+    on_grid = instants.between(rule.first, rule.stop - 1)
+    if isinstance(rule, StepTable):
+        return ibis.ifelse(on_grid, instants, None), rule
     ahead = (_clamp(instants, rule.first, rule.stop - 1) - rule.first) * rule.factor + rule.ahead
-    return ibis.ifelse(instants.between(rule.first, rule.stop - 1), dialect.quotient(ahead, rule.divisor), None)
+    return ibis.ifelse(on_grid, dialect.quotient(ahead, rule.divisor), None), None
 
 
 def _to_utc(ticks: Any, grid: TimeGrid, per_second: int) -> Any:
