@@ -86,10 +86,9 @@ def test_the_main_job(tmp_path, capsys, monkeypatch):
     assert len(rows) == 2920
     assert rows[0]["step_start_utc"] == "2013-01-01T05:00:00"
     assert "This log is public, so it can be said: the caps leave out 31% of its departures." in said
-    kept = sum(row["noisy_count"] != "" for row in rows)
-    assert f"{kept} of 2920 steps were kept at random" in said
-    # The series is far better than a flat line, and its band is honest: in 17 releases, the ratio of the errors was
-    # 0.30 to 0.32, and the coverage of the 90% band 0.85 to 0.93.
+    assert all(row["kept"] == "yes" for row in rows)
+    assert "Every step carries Gaussian noise" in said
+    # FALSE ALARMS
     space = ts.event_log_domain(identifier="tailnum", time="time"), dp.symmetric_distance()
     grid = ts.TimeGrid(start="2013-01-01T05:00", step="3h", size=2920, zone="UTC")
     truth = np.array((space >> ts.then_participation_count(grid, participation_cap=100))(load_flights()))
@@ -98,7 +97,9 @@ def test_the_main_job(tmp_path, capsys, monkeypatch):
     assert 0.7 < np.mean((low <= truth) & (truth <= high)) <= 1
     assert (tmp_path / "flights.png").read_bytes()[:4] == b"\x89PNG"
     whole, enlarged = drawn[-1].axes
-    assert whole.get_title("left") == "Private series of aircraft per 3h"
+    assert drawn[-1].get_suptitle() == "Private series of aircraft per 3h"
+    assert whole.get_title("left") == "All of it: means of 8 steps, and the range within them"
+    assert enlarged.get_title("left") == "112 steps of it, enlarged"
     for part in ("America/New_York", "ε = 1, δ = 1e-06", "Grey band: 90% intervals", "totals are too low by the rest"):
         assert part in enlarged.get_xlabel()
 
@@ -107,16 +108,38 @@ def test_a_csv_file(log_file, tmp_path, capsys):
     assert main(arguments(log_file, tmp_path / "out.v1")) == 0
     rows = released(tmp_path / "out.v1.csv")
     assert len(rows) == 48
-    assert all(row["noisy_count"] == row["private_count"] for row in rows)
+    assert all(row["kept"] == "yes" for row in rows)
+    assert all(float(row["low"]) <= float(row["private_count"]) <= float(row["high"]) for row in rows)
     assert not capsys.readouterr().err
     assert {path.name for path in tmp_path.iterdir()} == {"log.csv", *(f"out.v1{suffix}" for suffix in SUFFIXES)}
 
 
-def test_a_step_that_was_not_kept_has_a_value_and_no_interval(log_file, tmp_path):
-    assert main(arguments(log_file, tmp_path / "out", sampling_probability="0.3", size="400")) == 0
+def test_a_step_that_was_not_kept_has_a_value_and_a_wider_interval(log_file, tmp_path):
+    assert main(arguments(log_file, tmp_path / "out", sampling_probability="0.3", size="400", epsilon="50")) == 0
+    record = ts.ReleaseRecord.from_json((tmp_path / "out.json").read_text())
+    rows = released(tmp_path / "out.csv")
+    assert [k for k, row in enumerate(rows) if row["kept"] == "yes"] == record.steps.tolist()
+    assert {row["kept"] for row in rows} == {"yes", "no"}
+    assert all(float(row["low"]) < float(row["private_count"]) < float(row["high"]) for row in rows)
+
+
+# Eight or more of 40 steps are kept with probability 2e-5.
+def test_without_enough_steps_there_is_no_interval_between_them(log_file, tmp_path):
+    assert main(arguments(log_file, tmp_path / "out", sampling_probability="0.03", size="40")) == 0
     for row in released(tmp_path / "out.csv"):
         assert row["private_count"]
-        assert bool(row["noisy_count"]) == bool(row["low"]) == bool(row["high"])
+        assert (row["kept"] == "yes") == bool(row["low"]) == bool(row["high"])
+
+
+def test_a_figure_of_vectors(log_file, tmp_path, capsys):
+    assert main(arguments(log_file, tmp_path / "out", "--figure", "svg")) == 0
+    assert b"<svg" in (tmp_path / "out.svg").read_bytes()
+    before = contents(tmp_path)
+    capsys.readouterr()
+    assert main(arguments(log_file, tmp_path / "out", "--force")) == 2
+    assert f"output ({tmp_path}/out.svg) is of an earlier release, and no new figure would" in refusal(capsys)
+    assert contents(tmp_path) == before
+    assert main(arguments(log_file, tmp_path / "out", "--figure", "svg", "--force")) == 0
 
 
 def test_a_parquet_file(tmp_path, capsys):
@@ -215,7 +238,7 @@ def test_without_matplotlib_an_old_figure_does_not_stay_beside_a_new_table(log_f
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     capsys.readouterr()
     assert main(arguments(log_file, tmp_path / "out", "--force")) == 2
-    assert "without Matplotlib no figure can replace it" in refusal(capsys)
+    assert "is of an earlier release, and no new figure would replace it" in refusal(capsys)
     assert contents(tmp_path) == before
     assert main(arguments(log_file, tmp_path / "new")) == 0
     assert "No figure: install opendp_timeseries[plot]" in capsys.readouterr().out
@@ -519,8 +542,8 @@ def test_the_record_beside_the_table_says_what_ran(log_file, tmp_path, capsys):
     assert delta == 1e-6
     made = ts.Release.from_record(record)
     assert record.provenance.participation_cap == 3
-    noisy = [float(row["noisy_count"]) for row in released(tmp_path / "out.csv") if row["noisy_count"]]
-    assert noisy == made.values.tolist()
+    kept = [k for k, row in enumerate(released(tmp_path / "out.csv")) if row["kept"] == "yes"]
+    assert kept == made.steps.tolist()
     capsys.readouterr()
     several = tmp_path / "several.json"
     several.write_text(ts.write_records([record, record]), encoding="utf-8")
@@ -556,11 +579,11 @@ def test_the_summary_says_what_is_true_of_the_sampling(log_file, tmp_path, capsy
     every = " ".join(capsys.readouterr().out.split())
     assert "Every step carries Gaussian noise of standard deviation" in every
     assert "random" not in every
-    assert "interpolated" not in every
+    assert "kept" not in every
     assert main(arguments(log_file, tmp_path / "some", sampling_probability="0.5")) == 0
     some = " ".join(capsys.readouterr().out.split())
     assert "were kept at random (each with probability 0.5)" in some
-    assert "The other steps are interpolated between them" in some
+    assert "The series is made from these noisy values by: " in some
 
 
 def test_individuals_are_not_called_events(log_file, tmp_path, capsys):

@@ -25,7 +25,7 @@ _FLIGHTS: Final[dict[str, Any]] = {
     "participation_cap": 100,
     "epsilon": 1.0,
     "delta": 1e-6,
-    "sampling_probability": 0.2,
+    "sampling_probability": 1.0,
     "season": [8.0, 56.0],  # a day and a week
 }
 #: What may be left out with a file.
@@ -164,14 +164,15 @@ def _add_budget(parser: argparse.ArgumentParser, note: str) -> None:
         type=_season,
         nargs="+",
         metavar="STEPS",
-        help="smooth the release by a model that repeats after so many steps, such as 24 168 with hours",
+        help="the series repeats after so many steps, such as 24 168 with hours: smooth the release by such a model",
     )
     release.add_argument(
         "--output",
         type=Path,
         default=Path("release"),
-        help="where to write: OUTPUT.csv, OUTPUT.json and OUTPUT.png (release)",
+        help="where to write: OUTPUT.csv, OUTPUT.json and a figure, OUTPUT.png (release)",
     )
+    release.add_argument("--figure", choices=("png", "svg"), default="png", help="format of the figure (png)")
     release.add_argument("--force", action="store_true", help="replace an earlier release at OUTPUT")
 
 

@@ -6,24 +6,30 @@ import csv
 import io
 import os
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 import opendp_timeseries as ts
 from opendp_timeseries._files import check_place
-from opendp_timeseries.commandline.inputs import Grids
+from opendp_timeseries.reconstruction.plot import BLUE, style_axes
 
-__all__ = ["documents", "places"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-_COLUMNS: Final = ("step_start_utc", "private_count", "low", "high", "noisy_count")
+__all__ = ["FIGURES", "Drawn", "documents", "places"]
+
+_COLUMNS: Final = ("step_start_utc", "private_count", "low", "high", "kept")
 #: By which beginning a file is known as part of an earlier release. The figure holds the name in its metadata.
 _MARKS: Final = {
     ".csv": ",".join(_COLUMNS).encode(),
     ".json": b'{"format": "opendp_timeseries release record',
     ".png": b"opendp_timeseries",
+    ".svg": b"opendp_timeseries",
 }
+#: The suffixes that a figure may have.
+FIGURES: Final = (".png", ".svg")
 #: What intervals in table and figure are to cover, at each step on its own.
 _CONFIDENCE: Final = 0.9
 
@@ -57,35 +63,44 @@ def places(output: Path, log: Path | None, *, force: bool) -> dict[str, Path]:
 
 def _beginning(place: Path) -> bytes:
     with place.open("rb") as file:
-        return file.read(300)
+        return file.read(1000)
 
 
-def documents(series: ts.Series, grids: Grids, what: str, enlarged: int) -> dict[str, bytes]:
-    """Return the contents of the files, by suffix; without a figure if Matplotlib is not there to draw it.
+class Drawn(NamedTuple):
+    """How the figure is to be drawn.
 
+    :param suffix: its format.
+    :param grid: on the clock that it shows.
     :param what: what is counted, in a word.
-    :param enlarged: how many steps the figure shows enlarged, if the series is much longer.
+    :param cycle: steps of the shortest season, or of about a two-hundredth of the series.
     """
-    drawn = _figure(series, grids, what, enlarged)
+
+    suffix: str
+    grid: ts.TimeGrid
+    what: str
+    cycle: int
+
+
+def documents(series: ts.Series, grid: ts.TimeGrid, drawn: Drawn) -> dict[str, bytes]:
+    """Return the contents of the files, by suffix; without a figure if Matplotlib is not there to draw it."""
+    figure = _figure(series, drawn)
     return {
-        ".csv": _table(series, grids.counted),
+        ".csv": _table(series, grid),
         ".json": (series.release.record().to_json() + "\n").encode(),
-        **({} if drawn is None else {".png": drawn}),
+        **({} if figure is None else {drawn.suffix: figure}),
     }
 
 
 def _table(series: ts.Series, grid: ts.TimeGrid) -> bytes:
-    release, kept = series.release, series.kept
-    noisy = np.full(release.size, np.nan)
-    noisy[release.steps] = release.values
     # Between kept steps, the error of interpolation leaves out how the signal moves.
-    known = np.ones_like(kept) if series.error_covers == "signal" else kept
+    known = np.ones_like(series.kept) if series.error_covers == "signal" else series.kept
     ends = (np.where(known, end, np.nan) for end in series.interval(_CONFIDENCE))
-    columns = [_cells(column) for column in (series.values, *ends, noisy)]
+    columns = [_cells(column) for column in (series.values, *ends)]
+    kept = np.where(series.kept, "yes", "no").tolist()
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(_COLUMNS)
-    writer.writerows(zip(grid.instants().astype(str), *columns, strict=True))
+    writer.writerows(zip(grid.instants().astype(str), *columns, kept, strict=True))
     return text.getvalue().encode()
 
 
@@ -94,27 +109,42 @@ def _cells(values: NDArray[np.float64]) -> list[float | str]:
     return ["" if np.isnan(value) else value for value in values.tolist()]
 
 
-def _figure(series: ts.Series, grids: Grids, what: str, enlarged: int) -> bytes | None:
+def _figure(series: ts.Series, drawn: Drawn) -> bytes | None:
     try:
         import matplotlib
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
         return None
-    size = series.release.size
-    parts = 2 if size >= 2 * enlarged else 1
-    figure = Figure(figsize=(9.0, 1.6 + 2.6 * parts), layout="constrained")
+    size, grid, enlarged = series.release.size, drawn.grid, 14 * drawn.cycle
+    is_long = size >= 2 * enlarged
+    figure = Figure(figsize=(9.0, 6.8 if is_long else 4.2), layout="constrained")
     FigureCanvasAgg(figure)
-    every = figure.subplots(parts, squeeze=False)[:, 0]
-    for axes in every:
-        ts.plot(series, grid=grids.shown, axes=axes, unit=f"{what} per {grids.shown.step}", confidence=_CONFIDENCE)
-    if parts == 2:
-        every[0].set_xlabel("")
-        first = (size - enlarged) // 2
-        every[1].set_xlim(*grids.shown.instants()[[first, first + enlarged]])
-        every[1].set_title(f"{enlarged} steps of the same, enlarged", loc="left", fontsize="medium")
-    every[0].set_title(f"Private series of {what} per {grids.shown.step}", loc="left")
+    if is_long:
+        above, axes = figure.subplots(2, height_ratios=(2, 3))
+        _draw_cycles(above, series, drawn)
+    else:
+        axes = figure.subplots()
+    unit = f"{drawn.what} per {grid.step}"
+    ts.plot(series, grid=grid, axes=axes, unit=unit, confidence=_CONFIDENCE)
+    if is_long:
+        first = (size - enlarged) // 2 // drawn.cycle * drawn.cycle
+        axes.set_xlim(*grid.instants()[[first, first + enlarged]])
+        axes.set_title(f"{enlarged} steps of it, enlarged", loc="left", fontsize="medium")
+    figure.suptitle(f"Private series of {unit}", x=0.01, ha="left")
     image = io.BytesIO()
+    name = "opendp_timeseries"
+    metadata = {"Software": name} if drawn.suffix == ".png" else {"Creator": name, "Date": None}
     with matplotlib.rc_context({"agg.path.chunksize": 10_000}):  # long lines overflow Agg's memory
-        figure.savefig(image, format="png", dpi=150, metadata={"Software": "opendp_timeseries"})
+        figure.savefig(image, format=drawn.suffix[1:], dpi=150, metadata=metadata)
     return image.getvalue()
+
+
+def _draw_cycles(axes: Axes, series: ts.Series, drawn: Drawn) -> None:
+    """Draw the mean of every cycle, and the range within it: a line of thousands of steps would be a slab."""
+    cycles = series.values[: series.release.size // drawn.cycle * drawn.cycle].reshape(-1, drawn.cycle)
+    at = drawn.grid.instants()[: cycles.size : drawn.cycle]
+    axes.fill_between(at, cycles.min(axis=1), cycles.max(axis=1), color="0.84", linewidth=0)
+    axes.plot(at, cycles.mean(axis=1), color=BLUE, linewidth=1.2)
+    axes.set_title(f"All of it: means of {drawn.cycle} steps, and the range within them", loc="left", fontsize="medium")
+    style_axes(axes, drawn.grid)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import math
 import textwrap
 from typing import Any, Final, NamedTuple
@@ -17,13 +16,13 @@ from opendp_timeseries._files import files_together
 from opendp_timeseries.accounting.rounding import printed_up, up
 from opendp_timeseries.commandline.inputs import Grids, grids, read_log
 from opendp_timeseries.commandline.interrupts import held_back
-from opendp_timeseries.commandline.outputs import documents, places
+from opendp_timeseries.commandline.outputs import FIGURES, Drawn, documents, places
 from opendp_timeseries.datasets import load_flights
 
 __all__ = ["release"]
 
-#: Steps that the figure shows enlarged, two weeks of hours; with a season, fourteen times the shortest.
-_ENLARGED: Final = 336
+#: Without a season, a figure summarises a long series by so many means.
+_MEANS: Final = 200
 #: Counts are whole numbers, and nobody would call this noise.
 _MIN_SCALE: Final = 1e-6
 
@@ -33,16 +32,15 @@ class _Plan(NamedTuple):
 
     measurement: dp.Measurement
     grids: Grids
-    what: str  # is counted
-    enlarged: int  # steps, in the figure
+    drawn: Drawn
 
     def measure(self, log: Any) -> ts.Release:
         with held_back():
             made: ts.Release = self.measurement(log)
         return made
 
-    def shown(self) -> tuple[Grids, str, int]:
-        return self.grids, self.what, self.enlarged
+    def documents(self, series: ts.Series) -> dict[str, bytes]:
+        return documents(series, self.grids.counted, self.drawn)
 
 
 def release(options: argparse.Namespace) -> str:
@@ -50,21 +48,20 @@ def release(options: argparse.Namespace) -> str:
 
     :raises Exception: as for the options; nothing is written then, and no earlier file is changed.
     """
-    if options.file is None and importlib.util.find_spec("statsmodels") is None:
-        options.season = None  # the embedded example does without
     found = places(options.output, options.file, force=options.force)
     _try_season(options)
     with held_back():
         plan = _plan(options)
     room = {suffix: 2 * len(document) for suffix, document in _rehearsal(options, plan).items()}
-    if ".png" not in room and found[".png"].exists():
-        raise ValueError(
-            f"output ({found['.png']}) is of an earlier release, and without Matplotlib no figure can replace it;"
-            " install opendp_timeseries[plot], or choose another --output"
-        )
+    for suffix in FIGURES:
+        if suffix not in room and found[suffix].exists():
+            raise ValueError(
+                f"output ({found[suffix]}) is of an earlier release, and no new figure would replace it; choose"
+                f" another --output, or draw one by --figure {suffix[1:]} with opendp_timeseries[plot]"
+            )
     with files_together({found[suffix]: size for suffix, size in room.items()}, replace=options.force) as files:
         series = _reconstruct(plan.measure(read_log(options)), options)
-        for suffix, document in documents(series, *plan.shown()).items():
+        for suffix, document in plan.documents(series).items():
             files[found[suffix]].write(document)
     return "\n".join([_summary(options, plan, series), *_written(options, [found[suffix] for suffix in room])])
 
@@ -94,27 +91,24 @@ def _plan(options: argparse.Namespace) -> _Plan:
         )
     measurement = signal >> ts.then_subsampled_gaussian(scale, sampling_probability=probability, delta=delta)
     what = "aircraft" if options.file is None else "individuals" if options.step_cap == 1 else "events"
-    enlarged = _ENLARGED if options.season is None else 14 * max(1, int(min(options.season)))
-    return _Plan(measurement, both, what, enlarged)
+    cycle = options.size // _MEANS if options.season is None else int(min(options.season))
+    return _Plan(measurement, both, Drawn("." + options.figure, both.shown, what, max(1, cycle)))
 
 
 def _try_season(options: argparse.Namespace) -> None:
-    """Refuse a season that is none, or that cannot be fitted here; a release of no steps takes no time to smooth."""
-    if options.season is not None:
-        steps, values = np.array([], dtype=np.int64), np.array([], dtype=np.float64)
-        nothing = ts.Release(steps=steps, values=values, size=1, scale=1.0, sampling_probability=1.0)
-        ts.smooth(nothing, season=options.season)
+    """Refuse a season that is none; a release of no steps takes no time to smooth."""
+    steps, values = np.array([], dtype=np.int64), np.array([], dtype=np.float64)
+    nothing = ts.Release(steps=steps, values=values, size=1, scale=1.0, sampling_probability=1.0)
+    ts.smooth(nothing, season=options.season)
 
 
 def _rehearsal(options: argparse.Namespace, plan: _Plan) -> dict[str, bytes]:
     """Do all of it without data: what cannot be made fails here, and the files have about the size that they will."""
     nobody = {options.identifier: np.array([], dtype=np.int64), options.time: np.array([], dtype="datetime64[us]")}
-    return documents(ts.interpolate(plan.measure(nobody)), *plan.shown())
+    return plan.documents(ts.interpolate(plan.measure(nobody)))
 
 
 def _reconstruct(made: ts.Release, options: argparse.Namespace) -> ts.Series:
-    if options.season is None:
-        return ts.interpolate(made)
     try:
         return ts.smooth(made, season=options.season)
     except Exception:  # whatever it is, the release must not be lost for it
@@ -131,15 +125,13 @@ def _summary(options: argparse.Namespace, plan: _Plan, series: ts.Series) -> str
     each = "once in each" if once else f"at most {options.step_cap} times in each"
     noise = f"Gaussian noise of standard deviation {made.scale:.4g}"
     if made.sampling_probability == 1:
-        kept, rest = f"Every step carries {noise}.", ""
+        kept = f"Every step carries {noise}."
     else:
         kept = (
             f"{len(made)} of {grid.size} steps were kept at random (each with probability"
             f" {made.sampling_probability:.4g}) and carry {noise}."
         )
-        rest = " The other steps are interpolated between them."
-    if options.season is not None:
-        rest = f" The series is made from these noisy values by: {series.model}."
+    rest = f" The series is made from these noisy values by: {series.model}."
     paragraphs = (
         f"A private series of counts: {grid.size} steps of {grid.step} from {grid.start}. The count of a step is the"
         f" number of {counted}{smoothing}. {kept}{rest}",
@@ -171,6 +163,4 @@ def _written(options: argparse.Namespace, files: list[object]) -> list[str]:
         said.append("No figure: install opendp_timeseries[plot] for one.")
     if options.file is None:
         said.append(_left_out(options))
-    if options.file is None and options.season is None:
-        said.append("Not smoothed: install opendp_timeseries[smooth] for a series with less noise.")
     return said

@@ -1,7 +1,8 @@
 """Figures of a series, drawn with Matplotlib (extra ``plot``). Only what is public is drawn.
 
-The caption says what each mark is, what its error bars cover and what they leave out. There is no legend, which could
-hide data or a title.
+Each mark is named beside it, in its own colour; there is no legend, which could hide data or a title. The caption says
+what an error bar or band covers, and what it leaves out. Colours are two that people with any colour vision tell apart
+(Okabe & Ito 2008), and greys.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import contextlib
 import math
 import textwrap
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,17 @@ from opendp_timeseries.release import Release
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["new_axes", "normal_quantile", "plot", "plot_panel"]
+__all__ = ["BLUE", "ORANGE", "new_axes", "normal_quantile", "plot", "plot_panel", "style_axes"]
+
+#: What is made from a release, and what was released.
+BLUE: Final = "#0072B2"
+ORANGE: Final = "#D55E00"
+_BAND: Final = "0.84"
+_WORDS: Final = "0.3"
+#: Up to so many dots are drawn as points.
+_FEW: Final = 400
+#: Height of a line of small words, in inches.
+_LINE_OF_WORDS: Final = 0.16
 
 
 class _Drawable(Protocol):
@@ -85,8 +96,9 @@ def plot(
     caption = _caption(release, [series], grid, confidence, guarantee)
     axes = new_axes(2.8 + _height(caption)) if axes is None else axes
     _draw(axes, series, grid, confidence)
+    _name_marks(axes, series, confidence)
     axes.set_ylabel(unit)
-    axes.set_xlabel(caption, fontsize="small")
+    axes.set_xlabel(caption, fontsize="small", color=_WORDS, loc="left", multialignment="left")
     return axes
 
 
@@ -129,13 +141,15 @@ def plot_panel(
         _draw(axes, part, grid, confidence)
         title = f"{key}" if part.converged else f"{key}: {part.model}"
         axes.set_title(title, loc="left", fontsize="medium", parse_math=False)  # a key may hold a $
+    right = min(columns, len(parts)) - 1  # of the first row: its marks are those of all
+    _name_marks(every[right], list(parts.values())[right], confidence)
     for axes in every[len(parts) :]:
         axes.remove()
     for axes in every[max(len(parts) - columns, 0) : len(parts)]:  # the lowest of each column
         axes.xaxis.set_tick_params(labelbottom=True)
         axes.xaxis.get_offset_text().set_visible(True)
     figure.supylabel(unit, y=0.5 + _height(caption) / height / 2, fontsize="medium")  # beside the axes
-    figure.supxlabel(caption, fontsize="small")
+    figure.supxlabel(caption, fontsize="small", color=_WORDS, x=0.01, ha="left", multialignment="left")
     return dict(zip(parts, every, strict=False))
 
 
@@ -174,19 +188,70 @@ def _draw(axes: Axes, series: _Drawable, grid: TimeGrid | None, confidence: floa
         raise ValueError(f"grid ({len(instants)} steps) must have the size of the series ({release.size})")
     kept = instants[release.steps]
     if series.error_covers == "signal":
-        axes.fill_between(instants, *series.interval(confidence), color="0.82", linewidth=0, label="band")
+        axes.fill_between(instants, *series.interval(confidence), color=_BAND, linewidth=0, label="band")
     else:
         half = normal_quantile(confidence) * release.scale
         axes.vlines(kept, release.values - half, release.values + half, color="0.7", linewidth=0.8, label="error bars")
-    axes.plot(instants, series.values, color="black", linewidth=0.9, zorder=3, label="series")
-    axes.scatter(kept, release.values, s=7, color="0.4", linewidth=0, zorder=4, label="noisy values")
+    # Many dots are a cloud, behind the line; few are points, each to be seen.
+    few = len(kept) <= _FEW
+    size, opacity = (12.0, 0.9) if few else (6.0, 0.6)
+    axes.scatter(
+        kept,
+        release.values,
+        s=size,
+        color=ORANGE,
+        alpha=opacity,
+        linewidth=0,
+        zorder=2.5,
+        label="noisy values",
+        rasterized=not few,  # or a drawing of vectors would hold every one of them
+    )
+    axes.plot(instants, series.values, color=BLUE, linewidth=1.2, zorder=3, label="series")
+    style_axes(axes, grid)
+
+
+def style_axes(axes: Axes, grid: TimeGrid | None) -> None:
+    """Give axes the style of this package, and dates on the clock of the grid's zone.
+
+    :param grid: what the horizontal axis counts; None for steps.
+    """
     axes.margins(x=0.01)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color="0.92", linewidth=0.6)
+    axes.set_axisbelow(True)
     if grid is not None and not grid.is_integer:
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
         locator = AutoDateLocator(tz=_zone(grid))
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=_zone(grid)))
+
+
+def _name_marks(axes: Axes, series: _Drawable, confidence: float) -> None:
+    """Write beside the last values what each mark is, from the top down, as near to it as the words have room."""
+    if series.error_covers == "signal":
+        at = [(series.interval(confidence)[1][-1], f"{confidence:.0%} band", "0.45")]
+    else:
+        at = [(-math.inf, f"{confidence:.0%} error bars", "0.45")]
+    at.append((series.values[-1], "estimate", BLUE))
+    if len(series.release):
+        at.append((series.release.values[-1], "noisy values", ORANGE))
+    low, high = axes.get_ylim()
+    line = _LINE_OF_WORDS * (high - low) / axes.get_window_extent().height * axes.figure.dpi
+    top = high
+    for rest, (value, words, color) in zip(reversed(range(len(at))), sorted(at, reverse=True), strict=True):
+        y = max(min(value, top), low + rest * line)
+        axes.annotate(
+            words,
+            (1.0, (y - low) / (high - low)),
+            xycoords="axes fraction",
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize="small",
+            color=color,
+        )
+        top = y - line
 
 
 def _zone(grid: TimeGrid) -> str:
@@ -217,10 +282,10 @@ def _caption(
     lines = [
         _time_label(grid),
         _in_words(release, guarantee),
-        f"Black line: {' or '.join(models)}",
+        f"Blue line: {' or '.join(models)}",
         f"Grey band: {intervals}, if the model is right" if "signal" in covers else "",
         f"Bars, at kept steps only: {intervals}" if "noise" in covers else "",
-        f"Dots: noisy values at {kept}, with noise of standard deviation {release.scale:.4g}",
+        f"Orange dots: noisy values at {kept}, with noise of standard deviation {release.scale:.4g}",
         "" if made is None else _caps(made, " over all series" if release.keys else ""),
     ]
     return "\n".join(textwrap.fill(line, 120) for line in lines if line)

@@ -50,16 +50,16 @@ def test_the_caption_says_what_the_marks_are(axes):
     assert axes.get_xlabel().split("\n") == [
         "time (UTC)",
         "Differentially private for one individual with ε = 1, δ = 1e-06",
-        "Black line: linear interpolation",
+        "Blue line: linear interpolation",
         "Bars, at kept steps only: 90% intervals for the signal after caps and filters, each step on its own",
-        "Dots: noisy values at the 3 of 48 steps that were kept, with noise of standard deviation 3",
+        "Orange dots: noisy values at the 3 of 48 steps that were kept, with noise of standard deviation 3",
     ]
     assert axes.get_legend() is None  # it would stand where a title or the data do
 
 
 def test_a_guarantee_in_words(axes):
     interpolate(RELEASE).plot(axes=axes, guarantee="0.1-zCDP for one individual", unit="cars")
-    assert axes.get_xlabel().startswith("step\n0.1-zCDP for one individual\nBlack line")
+    assert axes.get_xlabel().startswith("step\n0.1-zCDP for one individual\nBlue line")
     assert axes.get_ylabel() == "cars"
 
 
@@ -87,7 +87,7 @@ def test_a_measured_release_knows_what_its_caption_says(axes):
         interpolate(release).plot(axes=axes, guarantee=""),
         interpolate(measured(scale=0.0)).plot(axes=axes),
     ):
-        assert silent.get_xlabel().split("\n")[1].startswith("Black line")
+        assert silent.get_xlabel().split("\n")[1].startswith("Blue line")
 
 
 def test_a_measured_panel_knows_its_keys_and_its_guarantee(agg):
@@ -123,7 +123,7 @@ def test_the_caption_says_what_the_cap_leaves_out(axes, made, line, intervals):
     lines = axes.get_xlabel().split("\n")
     assert lines[-1] == line
     assert f"Grey band: 90% intervals for the {intervals}, each step on its own, if the model is right" in lines
-    assert "Black line: structural model (x)" in lines
+    assert "Blue line: structural model (x)" in lines
 
 
 def test_an_error_of_the_signal_is_a_band(axes):
@@ -177,7 +177,7 @@ def test_an_empty_release_is_drawn(axes):
     interpolate(empty).plot(axes=axes)
     assert "at the 0 of 5 steps" in axes.get_xlabel()
     every = Release(steps=[0, 1], values=[1.0, 2.0], size=2, scale=1.0, sampling_probability=1.0)
-    assert "Dots: noisy values at every step, with noise" in interpolate(every).plot(axes=axes).get_xlabel()
+    assert "Orange dots: noisy values at every step, with noise" in interpolate(every).plot(axes=axes).get_xlabel()
 
 
 def test_sizes_must_agree(axes):
@@ -202,9 +202,9 @@ def test_a_panel_has_one_caption_and_equal_axes(agg):
     assert whole.get_supxlabel().split("\n") == [
         "step",
         "private",
-        "Black line: linear interpolation",
+        "Blue line: linear interpolation",
         "Bars, at kept steps only: 90% intervals for the capped counts, each step on its own",
-        "Dots: noisy values at the 5 of 144 steps that were kept, with noise of standard deviation 3",
+        "Orange dots: noisy values at the 5 of 144 steps that were kept, with noise of standard deviation 3",
         "Counted of each individual: at most 60 steps over all series, once in each; totals are too low by the rest",
     ]
     assert whole.get_supylabel() == "visits"
@@ -262,7 +262,7 @@ def test_a_panel_says_which_series_has_another_model(agg):
         r"$\frac$",
     ]
     caption = drawn["north"].figure.get_supxlabel()
-    assert "Black line: structural model or linear interpolation\nGrey band: " in caption
+    assert "Blue line: structural model or linear interpolation\nGrey band: " in caption
     assert "\nBars, at kept steps only: " in caption
 
 
