@@ -17,7 +17,18 @@ from scipy.stats import binom
 
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up, up_array, up_fraction
 
-__all__ = ["Binomial", "Law", "binomial", "binomial_tail", "kept_sum", "multiples", "scaled", "vertex_sum"]
+__all__ = [
+    "Binomial",
+    "Lattice",
+    "Law",
+    "binomial",
+    "binomial_tail",
+    "kept_sum",
+    "multiples",
+    "scaled",
+    "trim",
+    "vertex_sum",
+]
 
 # `kept_sum` keeps sums on at most so many points, beyond which its lattice doubles its step, and cuts tails
 # below this mass.
@@ -127,7 +138,7 @@ def scaled(values: NDArray[np.float64], factor: float) -> NDArray[np.float64]:
     return products if whole else np.where(values > 0, up_array(products), 0.0)
 
 
-class _Lattice(NamedTuple):
+class Lattice(NamedTuple):
     """Masses at ``step·first, step·(first + 1), …``, ``step`` a power of two; ``cut`` may lie at the top."""
 
     step: int
@@ -174,45 +185,45 @@ def _lattice_levels(squares: NDArray[np.float64], bits: int) -> NDArray[np.int64
     return np.diff(-(-prefix >> (fine - bits)), prepend=0)
 
 
-def _kept_copies(level: int, count: int, p: float) -> _Lattice:
+def _kept_copies(level: int, count: int, p: float) -> Lattice:
     """``level·Bin(count, p)``."""
     kept = binomial(count, p)
-    thin = _trim(_Lattice(1, kept.first, kept.weights, kept.beyond))
+    thin = trim(Lattice(1, kept.first, kept.weights, kept.beyond))
     mass = np.zeros((len(thin.mass) - 1) * level + 1)
     mass[::level] = thin.mass
-    return _shorten(_Lattice(1, thin.first * level, mass, thin.cut))
+    return _shorten(Lattice(1, thin.first * level, mass, thin.cut))
 
 
-def _sum(x: _Lattice, y: _Lattice) -> _Lattice:
+def _sum(x: Lattice, y: Lattice) -> Lattice:
     """The sum of two independent variables. Mass that was cut of either is cut of the sum."""
     while x.step < y.step:
         x = _coarsen(x)
     while y.step < x.step:
         y = _coarsen(y)
     mass = np.convolve(x.mass, y.mass)
-    return _shorten(_trim(_Lattice(x.step, x.first + y.first, mass, (x.cut + y.cut) * _LATTICE_MARGIN)))
+    return _shorten(trim(Lattice(x.step, x.first + y.first, mass, (x.cut + y.cut) * _LATTICE_MARGIN)))
 
 
-def _trim(x: _Lattice) -> _Lattice:
+def trim(x: Lattice) -> Lattice:
     """Move a negligible lower tail up to the first point that stays, and cut a negligible upper tail."""
     low = int(np.searchsorted(np.cumsum(x.mass), _CUT, side="right"))
     high = len(x.mass) - int(np.searchsorted(np.cumsum(x.mass[::-1]), _CUT, side="right"))
     mass = x.mass[low:high].copy()
     mass[0] += np.sum(x.mass[:low])
-    return _Lattice(x.step, x.first + low, mass, x.cut + float(np.sum(x.mass[high:])))
+    return Lattice(x.step, x.first + low, mass, x.cut + float(np.sum(x.mass[high:])))
 
 
-def _shorten(x: _Lattice) -> _Lattice:
+def _shorten(x: Lattice) -> Lattice:
     while len(x.mass) > _MAX_POINTS:
         x = _coarsen(x)
     return x
 
 
-def _coarsen(x: _Lattice) -> _Lattice:
+def _coarsen(x: Lattice) -> Lattice:
     """Double the step: points in between are split in halves onto their neighbours, which keeps the mean."""
     mass = np.pad(x.mass, (x.first % 2, 0))
     mass = np.pad(mass, (0, 1 - len(mass) % 2))
     coarse = mass[::2].copy()
     coarse[:-1] += mass[1::2] / 2
     coarse[1:] += mass[1::2] / 2
-    return _Lattice(2 * x.step, x.first // 2, coarse, x.cut)
+    return Lattice(2 * x.step, x.first // 2, coarse, x.cut)

@@ -52,6 +52,10 @@ class SquaredDistance(Protocol):
     """What the loss needs of a random squared distance ``S``, all of it from above."""
 
     @property
+    def holds_from(self) -> float:
+        """The least scale of the noise at which the laws hold; 0 if they hold at all."""
+
+    @property
     def most(self) -> float:
         """The largest value that ``S`` can take."""
 
@@ -99,6 +103,8 @@ class PrivacyLoss:
     def __post_init__(self) -> None:
         if not 0 <= self.scale < math.inf:
             raise ValueError(f"scale ({self.scale}) must be finite and not negative")
+        if 0 < self.scale < self.law.holds_from:
+            raise ValueError(f"scale ({self.scale}) must be at least {self.law.holds_from}, from where this law holds")
 
     def delta(self, epsilon: float) -> float:
         """Privacy profile δ(ε).

@@ -36,7 +36,7 @@ from opendp_timeseries.accounting.laws import Law, binomial, binomial_tail, kept
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up, up_fraction, up_sqrt
 
-__all__ = ["MIN_SCALE", "ExtremalLaw", "extremal_law"]
+__all__ = ["MIN_SCALE", "ExtremalLaw", "extremal_law", "hinge", "law_of_reach"]
 
 _MARGIN: Final = 1 + 1e-11
 _TINY_MARGIN: Final = 1 + 1e-15
@@ -91,6 +91,11 @@ class ExtremalLaw:
     increasing: Law
     convex: tuple[Law, ...]
     squares: tuple[_Squares, ...]
+
+    @property
+    def holds_from(self) -> float:
+        """The laws hold at every scale."""
+        return 0.0
 
     @property
     def most(self) -> float:
@@ -165,9 +170,8 @@ class ExtremalLaw:
         """
         squared, attained = self._quantile_of_reach(failure_probability)
         for law in self.convex if failure_probability > 0 else ():
-            hinge = _hinge(law, failure_probability)
-            if hinge < squared:
-                squared, attained = hinge, failure_probability
+            if (bound := hinge(law, failure_probability)) < squared:
+                squared, attained = bound, failure_probability
         return squared, attained
 
     def _quantile_of_reach(self, failure_probability: float) -> tuple[float, float]:
@@ -195,7 +199,7 @@ def _log_means(p: float, squares: _Squares, rate: float, scale: float) -> float:
         return float(np.sum(squares.counts * np.where(x < 30, little, much)))
 
 
-def _hinge(law: Law, failure_probability: float) -> float:
+def hinge(law: Law, failure_probability: float) -> float:
     """``s`` with ``P(S ≥ s) ≤ E(S−q)₊/(s−q) ≤ δ′``, at the quantile ``q``, which is the best choice."""
     beyond = np.append(np.cumsum(law.weights[:0:-1])[::-1], 0.0)
     q = law.values[int(np.argmax(beyond <= failure_probability))]
@@ -220,13 +224,13 @@ def extremal_law(influence: Influence, probability: float, size: int) -> Extrema
         steps=steps,
         probability=probability,
         reach=reach,
-        increasing=_law_of_reach(reach, steps, probability),
+        increasing=law_of_reach(reach, steps, probability),
         convex=() if one.tight and k == 1 else tuple(Law(scaled(v, squared), w) for v, w in one.convex),
         squares=tuple(_Squares(scaled(values, squared), counts) for values, counts in one.squares),
     )
 
 
-def _law_of_reach(reach: NDArray[np.float64], steps: int, probability: float) -> Law:
+def law_of_reach(reach: NDArray[np.float64], steps: int, probability: float) -> Law:
     """The law of ``reach[K]``, ``K ~ Bin(steps, p)``: from ``K = len(reach) − 1`` on, one atom."""
     kept = binomial(steps, probability)
     inside = max(0, min(len(reach) - 1 - kept.first, len(kept.weights)))

@@ -145,12 +145,12 @@ def round_prefixes_down(squares, bits):
 def merge_down(x):
     mass = np.pad(x.mass, (x.first % 2, 0))
     mass = np.pad(mass, (0, len(mass) % 2))
-    return laws._Lattice(2 * x.step, x.first // 2, mass[::2] + mass[1::2], x.cut)
+    return laws.Lattice(2 * x.step, x.first // 2, mass[::2] + mass[1::2], x.cut)
 
 
 def merge_upper_half_down(x):
     """Splits, but onto the wrong neighbours in unequal parts: the mean falls."""
-    whole = laws._Lattice(x.step, x.first, x.mass, x.cut)
+    whole = laws.Lattice(x.step, x.first, x.mass, x.cut)
     split, merged = COARSEN(whole), merge_down(whole)
     mass = split.mass.copy()
     mass[: len(merged.mass)] = (mass[: len(merged.mass)] + merged.mass) / 2

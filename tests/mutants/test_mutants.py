@@ -26,7 +26,7 @@ CONVOLUTION = "transformations/test_circular_convolution"
 INFLUENCE = "accounting/test_influence"
 FILTERING = "accounting/test_filtering"
 LAWS, LOSS = "accounting/test_laws", "accounting/test_subsampled"
-RENYI, PLD = "accounting/test_renyi", "accounting/test_pld"
+RENYI, PLD, JOINTLY = "accounting/test_renyi", "accounting/test_pld", "accounting/test_joint"
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,8 @@ class Mutant:
     caught_by: tuple[Caught, ...]
 
 
+JOINT = "accounting.joint:joint_loss"
+ADAPTIVE = "test_a_query_that_follows_the_noise_of_an_earlier_one_is_covered_by_the_adaptive_loss_alone"
 COUNT, ENGINE = "transformations.participation_count", "counting.capped_count"
 SUBSAMPLED, MECHANISM = "accounting.subsampled", "measurements.subsampled_gaussian"
 BY_ROW_ORDER = """\
@@ -262,7 +264,7 @@ MUTANTS = [
     mutant("δ dropped", "accounting.loss:PrivacyLoss.epsilon_delta", ("(delta), delta) if", "(delta), 0.0) if"),
            by=[Caught(GUARANTEES, "test_failure_probabilities_are_attained_tails")]),
     # ---- accounting, second round
-    mutant("lower tail forgotten when a lattice is trimmed", "accounting.laws:_trim",
+    mutant("lower tail forgotten when a lattice is trimmed", "accounting.laws:trim",
            ("    mass[0] += np.sum(x.mass[:low])\n", ""),
            by=[Caught(LAWS, "test_no_mass_is_lost_where_tails_are_cut", ([1.0] * 40, 0.5))]),
     mutant("mass cut off of a summand forgotten", "accounting.laws:_sum", ("(x.cut + y.cut)", "x.cut"),
@@ -276,7 +278,7 @@ MUTANTS = [
            by=[Caught(LAWS, "test_what_lies_beyond_the_window_is_at_the_largest_value")]),
     mutant("lattice's unit without its margin", "accounting.laws:kept_sum", (" * (1 + 2.0**-50)", ""),
            by=[Caught(LAWS, "test_the_largest_value_of_a_kept_sum_is_not_below_the_sum")]),
-    mutant("hinge rounded to nearest", f"{SUBSAMPLED}:_hinge", ("up(float(q) + excess)", "float(q) + excess"),
+    mutant("hinge rounded to nearest", f"{SUBSAMPLED}:hinge", ("up(float(q) + excess)", "float(q) + excess"),
            by=[Caught(LOSS, "test_the_hinge_is_rounded_up")]),
     mutant("tangent not raised left of its point", "accounting.loss:_tangent", (" * (1 - 2e-11)", ""),
            by=[Caught(LOSS, "test_the_computed_tangent_is_above_the_tangent", (0.5, 4.0))]),
@@ -317,6 +319,25 @@ MUTANTS = [
     mutant("FFT certified to a whole unit", "accounting.circulant:_certified_digit_bits",
            ("math.floor(-2 - ", "math.floor(-"),
            by=[Caught(CONVOLUTION, "test_the_certificate_leaves_three_quarters_of_a_unit_to_rounding")]),
+    # ---- joint accounting
+    mutant("a release left out", JOINT, ("for loss in given for part", "for loss in given[1:] for part"),
+           by=[Caught(JOINTLY, "test_no_release_is_left_out"), Caught(JOINTLY, "test_precisions_add_up")]),
+    mutant("variances added instead of precisions", JOINT, ("PrivacyLoss(JointLaw(parts), 1.0)",
+           "PrivacyLoss(parts[0].loss.law, math.hypot(*(loss.scale for loss, _ in parts)))"),
+           by=[Caught(JOINTLY, "test_precisions_add_up"),
+               Caught(JOINTLY, "test_two_unequal_releases", ("one by one",))]),
+    mutant("a law of fixed queries for adaptive ones", "accounting.joint:_convex",
+           ("if part.adaptive or constant", "if constant"),
+           by=[Caught(JOINTLY, ADAPTIVE)]),
+    mutant("adaptive queries forgotten when nested", "accounting.joint:_parts", ("adaptive or inner", "adaptive"),
+           by=[Caught(JOINTLY, ADAPTIVE)]),
+    mutant("the mean kept where profiles bend down", "accounting.joint:_for_profiles",
+           ("np.fmin(share, 1.0)", "place"),
+           by=[Caught(JOINTLY, "test_a_split_mass_never_has_a_lower_profile", (0.3,))]),
+    mutant("tails split as if profiles were asked for", "accounting.joint:_upwards", ("np.ceil(place)", "place"),
+           by=[Caught(JOINTLY, "test_quantiles_on_the_lattice_are_not_below")]),
+    mutant("the mass beyond the lattice forgotten", "accounting.joint:_law_of_sum", ("if cut > 0:", "if cut > 1:"),
+           by=[Caught(JOINTLY, "test_no_mass_is_lost_on_the_lattice")]),
     # ---- end of accounting, second round
     mutant("amplified loss at p = 1", f"{MECHANISM}:_loss",
            ("extremal_law(influence, probability, signal.size)",

@@ -1,0 +1,386 @@
+"""The joint loss of several releases about the same people.
+
+Given its kept steps, release ``i`` is a Gaussian mechanism at the squared distance ``S_i``, in noise of variance
+``σ_i²``, and the sets of steps that releases keep are independent. So all of them together are one Gaussian mechanism
+at the squared distance ``U = Σ S_i/σ_i²``, in noise of variance 1: their joint loss is a law of ``U``, and has the same
+views as the loss of one of them. Proof: docs/proofs/joint_loss.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import toms748
+
+from opendp_timeseries.accounting.laws import Lattice, Law, multiples, trim
+from opendp_timeseries.accounting.loss import DISCRETE_NOISE, PrivacyLoss, SquaredDistance
+from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up_array, up_fraction
+from opendp_timeseries.accounting.subsampled import MIN_SCALE, ExtremalLaw, hinge, law_of_reach
+
+__all__ = ["JointLaw", "joint_loss", "least_factor"]
+
+# Sums that take at most so many values are formed one by one; others on a lattice of so many points.
+_MAX_ATOMS: Final = 2**14
+_POINTS: Final = 2**15
+# Tails of sums are cut below this mass.
+_CUT: Final = 1e-60
+# A convolution of 2**16 products per entry errs by less.
+_MARGIN: Final = 1 + 1e-11
+_TINY_MARGIN: Final = 1 + 1e-15
+#: The laws of a joint loss hold at scales of at least this: its own is 1.
+_HOLDS_FROM: Final = 0.5
+
+
+def joint_loss(losses: Iterable[PrivacyLoss], *, adaptive: bool = True) -> PrivacyLoss:
+    """Return the loss of several releases about the same people, all of them together.
+
+    Each release draws its own steps and noise. Grids, caps, filters, sampling and scales may differ. Releases of a
+    count without filter have their exact joint loss, attained by somebody who is at the cap in all of them; equal
+    ones have that of a single release with as many times the cap.
+
+    :param losses: of the single releases, each at its own scale; they may be joint losses themselves.
+    :param adaptive: True if what is released, within the influence of each loss, may depend on what earlier releases
+        showed. That holds for any. False if all was fixed before the first release, which makes the joint loss of
+        filtered signals smaller: see docs/proofs/joint_loss.md.
+    :return: a loss at scale 1, whose law is in units of the noise.
+    :raises ValueError: if there are none.
+
+    >>> from opendp_timeseries.accounting.influence import count_influence
+    >>> from opendp_timeseries.accounting.subsampled import extremal_law
+    >>> person = count_influence(1, participation_cap=30, step_cap=1, size=744, replaced=False)
+    >>> month = extremal_law(person, 0.2, 744).at(36.7)
+    >>> round(month.epsilon(1e-6), 4), round(joint_loss([month] * 12).epsilon(1e-6), 4)
+    (0.3012, 0.998)
+    """
+    given = list(losses)
+    if not given:
+        raise ValueError("losses must not be empty: there is no release to account for")
+    parts = tuple(part for loss in given for part in _parts(loss, adaptive) if part.loss.law.most > 0)
+    if len(parts) <= 1:
+        return parts[0].loss if parts else given[0]
+    without_noise = (loss for loss, _ in parts if loss.scale == 0)
+    return next(without_noise, None) or PrivacyLoss(JointLaw(parts), 1.0)
+
+
+def least_factor(losses: Iterable[PrivacyLoss], epsilon: float, delta: float, *, adaptive: bool = True) -> float:
+    """Return the least factor on all scales with which the joint loss is within ``(epsilon, delta)``, from above.
+
+    The profile of the joint loss was evaluated at the scales ``factor·scale``, and holds there with a little to spare.
+
+    :param losses: of the single releases, at scales that are right up to a common factor.
+    :param epsilon: not negative.
+    :param delta: in (0, 1).
+    :param adaptive: see :func:`joint_loss`.
+    :return: 0 if nothing is lost; infinity if no factor is enough in floating point.
+    :raises ValueError: if there are none, or a scale is 0.
+
+    >>> from opendp_timeseries.accounting.influence import count_influence
+    >>> from opendp_timeseries.accounting.subsampled import extremal_law
+    >>> person = count_influence(1, participation_cap=30, step_cap=1, size=744, replaced=False)
+    >>> month = extremal_law(person, 0.2, 744).at(1.0)
+    >>> round(least_factor([month] * 12, 1.0, 1e-6), 6)
+    36.632567
+    """
+    given = list(losses)
+    if any(loss.scale == 0 for loss in given):
+        raise ValueError("every scale must be positive, to be multiplied by a factor")
+    asked = epsilon * (1 - 2.0**-40)
+
+    def joint(factor: float) -> PrivacyLoss:
+        return joint_loss((PrivacyLoss(loss.law, loss.scale * factor) for loss in given), adaptive=adaptive)
+
+    loss = joint(1.0)
+    if loss.law.most == 0:
+        return 0.0
+    if np.sum(loss.law.increasing.weights[loss.law.increasing.values > 0]) <= delta:
+        return MIN_SCALE / min(loss.scale for loss in given)
+    # At a distance of μ the Gaussian mechanism has δ ≤ μ/√(2π), and δ is enough where μ²/2 + μ√(2 log 1/δ) ≤ ε.
+    tail = math.sqrt(2 * math.log(1 / delta))
+    ratio = max(delta * math.sqrt(2 * math.pi), 2 * asked / (math.sqrt(tail**2 + 2 * asked) + tail))
+    factor = math.sqrt(loss.law.most) / loss.scale / ratio * (1 + 1e-3)
+    if not (factor < 1e150 and joint(factor).delta(asked) <= delta):
+        return math.inf
+    # The law that is made at one factor serves down to half of it. Where the least is known, it is made there.
+    for nearly in (False, True):
+        while True:
+            loss = joint(factor)
+
+            def excess(log_share: float, law: SquaredDistance = loss.law, scale: float = loss.scale) -> float:
+                return math.log(PrivacyLoss(law, math.exp(log_share) * scale).delta(asked) / delta)
+
+            low = math.log(_HOLDS_FROM) + 1e-9
+            if excess(low) > 0:
+                break
+            factor *= math.exp(low)
+        factor *= math.exp(toms748(excess, low, 0.0, xtol=1e-14, rtol=1e-14, disp=False))
+        if not nearly:
+            factor *= 1 + 1e-3
+    step = 1e-13
+    while joint(factor).delta(asked) > delta:
+        factor *= 1 + step
+        step *= 4
+    return factor
+
+
+class _Part(NamedTuple):
+    """One release, and whether what is released may depend on the others."""
+
+    loss: PrivacyLoss
+    adaptive: bool
+
+
+def _parts(loss: PrivacyLoss, adaptive: bool) -> tuple[_Part, ...]:
+    """Return the single releases of a loss, which may be a joint one."""
+    if not isinstance(loss.law, JointLaw):
+        return (_Part(loss, adaptive),)
+    return tuple(
+        _Part(PrivacyLoss(part.law, part.scale * loss.scale), adaptive or inner) for part, inner in loss.law.parts
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class JointLaw:
+    """Law from above of ``U = Σ S_i/σ_i²`` over independent releases; made by :func:`joint_loss`.
+
+    :param parts: the releases, at least two, none of which loses nothing, each with some noise.
+    """
+
+    parts: tuple[_Part, ...]
+
+    @property
+    def holds_from(self) -> float:
+        """The least scale at which the laws hold."""
+        return _HOLDS_FROM
+
+    @cached_property
+    def most(self) -> float:
+        """The largest value that ``U`` can take."""
+        return math.fsum(_in_units(np.array([loss.law.most]), loss.scale)[0] for loss, _ in self.parts) * _TINY_MARGIN
+
+    @cached_property
+    def increasing(self) -> Law:
+        """A law that bounds ``E g(ε; U)`` for every ``ε``, whether queries are adaptive or not."""
+        return self._sum(_for_profiles)
+
+    @cached_property
+    def convex(self) -> tuple[Law, ...]:
+        """Laws that bound ``E φ(U)`` for every convex increasing ``φ``; none if no query fixed in advance has any."""
+        if self.most == math.inf:
+            return ()
+        return tuple(self._sum(_for_convex, k) for k in range(max(len(_convex(part)) for part in self.parts)))
+
+    def log_moment(self, rate: float, scale: float) -> float:
+        """``log E exp(rate·U/scale²)``: the sum of those of the releases, which holds for adaptive queries too."""
+        counted = Counter(loss for loss, _ in self.parts)
+        return math.fsum(n * loss.law.log_moment(rate, loss.scale * scale) for loss, n in counted.items())
+
+    def quantile(self, failure_probability: float) -> tuple[float, float]:
+        """Return ``u``, and the probability, at most ``failure_probability``, that ``U > u``."""
+        values, weights = self._above
+        beyond = np.append(np.cumsum(weights[:0:-1])[::-1] * _MARGIN, 0.0)
+        first = int(np.argmax(beyond <= failure_probability))
+        found, attained = float(values[first]), float(beyond[first])
+        for law in self.convex if failure_probability > 0 else ():
+            if (bound := hinge(law, failure_probability)) < found:
+                found, attained = bound, failure_probability
+        return found, attained
+
+    @cached_property
+    def _above(self) -> Law:
+        """A law that bounds ``P(U > u)`` for every ``u``."""
+        return self._sum(_upwards)
+
+    def _sum(self, split: _Split, choice: int | None = None) -> Law:
+        """Law of the sum, of the laws for increasing functions, or of a choice of those for convex ones."""
+        if self.most == math.inf:
+            return Law(np.array([math.inf]), np.ones(1))
+        counts: dict[tuple[Fraction, float], int] = {}
+        terms = []
+        for part, n in Counter(self.parts).items():
+            convex = () if choice is None else _convex(part)
+            if convex:
+                # A release with fewer laws than others takes part with its last.
+                terms.append(_Term(_scaled_law(convex[min(choice or 0, len(convex) - 1)], part.loss.scale), n))
+            elif (equal := _as_binomial(part.loss.law)) is not None:
+                key = equal.unit / Fraction(part.loss.scale) ** 2, equal.probability
+                counts[key] = counts.get(key, 0) + n * equal.steps
+            else:
+                terms.append(_Term(_scaled_law(part.loss.law.increasing, part.loss.scale), n))
+        terms += [_Term(_law_of_count(unit, steps, p), 1) for (unit, p), steps in counts.items()]
+        return _law_of_sum([_Term(_trimmed(law), n) for law, n in terms], split)
+
+
+def _convex(part: _Part) -> tuple[Law, ...]:
+    """Return the laws for convex functions that a release takes part with: none where they do not hold jointly."""
+    constant = np.count_nonzero(part.loss.law.increasing.weights) == 1
+    return () if part.adaptive or constant else part.loss.law.convex
+
+
+class _Equal(NamedTuple):
+    """The law of ``unit·Bin(steps, probability)``, which is attained."""
+
+    unit: Fraction
+    steps: int
+    probability: float
+
+
+def _as_binomial(law: SquaredDistance) -> _Equal | None:
+    """Return what a law is of, if it is a binomial number of equal squares, in all of its values and weights."""
+    if not isinstance(law, ExtremalLaw) or law.convex or len(law.reach) != law.steps + 1:
+        return None
+    equal = _Equal(Fraction(float(law.reach[1])), law.steps, law.probability)
+    same = map(np.array_equal, _law_of_count(*equal), law.increasing)
+    return equal if all(same) else None
+
+
+def _law_of_count(unit: Fraction, steps: int, p: float) -> Law:
+    return law_of_reach(multiples(unit, np.arange(steps + 1)), steps, p)
+
+
+def _in_units(squares: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
+    """``squares/σ²``, rounded up; positive where the squares are."""
+    with np.errstate(over="ignore"):
+        u = squares / scale / scale * _TINY_MARGIN
+    return _positive(np.maximum(u, LOWEST_BOUND), squares)
+
+
+def _positive(above: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What is above ``values``, but 0 where they are exactly 0."""
+    return np.where(values > 0, above, 0.0)
+
+
+def _scaled_law(law: Law, scale: float) -> Law:
+    return Law(_in_units(law.values, scale), law.weights)
+
+
+class _Term(NamedTuple):
+    """Independent copies of one variable."""
+
+    law: Law
+    copies: int
+
+
+def _trimmed(law: Law) -> Law:
+    """Leave out values of no weight, and move a negligible lower tail up to the first value that stays."""
+    values, weights = law.values[law.weights > 0], law.weights[law.weights > 0]
+    low = int(np.searchsorted(np.cumsum(weights), _CUT, side="right"))
+    kept = weights[low:].copy()
+    kept[0] += np.sum(weights[:low])
+    return Law(values[low:], kept)
+
+
+def _law_of_sum(terms: Sequence[_Term], split: _Split) -> Law:
+    """Law of a sum of independent variables, from above for the functions that ``split`` is for."""
+    if math.prod(len(law.values) ** copies for law, copies in terms) <= _MAX_ATOMS:
+        total = Law(np.zeros(1), np.ones(1))
+        for law in (law for law, copies in terms for _ in range(copies)):
+            total = _every_sum(total, law)
+        return total
+    lowest = up_fraction(sum(Fraction(float(law.values[0])) * copies for law, copies in terms))
+    most = math.fsum(float(law.values[-1]) * copies for law, copies in terms) * _TINY_MARGIN
+    step = _reach_above_lowest(terms) / _POINTS * _TINY_MARGIN
+    sums = [_power(_on_lattice(law, lowest, step, split), copies) for law, copies in terms]
+    while len(sums) > 1:
+        odd = sums[len(sums) & ~1 :]
+        sums = [_convolved(x, y) for x, y in zip(sums[::2], sums[1::2], strict=False)] + odd
+    _, first, mass, cut = sums[0]
+    values = (lowest + np.arange(first, first + len(mass), dtype=np.float64) * step) * _TINY_MARGIN
+    if cut > 0:
+        values, mass = np.append(values, max(most, values[-1])), np.append(mass, cut)
+    return Law(values[mass > 0], mass[mass > 0])
+
+
+def _every_sum(x: Law, y: Law) -> Law:
+    values: NDArray[np.float64] = np.add.outer(x.values, y.values).ravel()
+    weights: NDArray[np.float64] = np.multiply.outer(x.weights, y.weights).ravel()
+    order = np.argsort(values, kind="stable")
+    return Law(_positive(up_array(values), values)[order], weights[order] * _TINY_MARGIN)
+
+
+def _reach_above_lowest(terms: Sequence[_Term]) -> float:
+    """How far above its least value the sum can be, but for a mass of 1e-60: Chernoff's bound, at the best rate."""
+    farthest = math.fsum(float(law.values[-1] - law.values[0]) * copies for law, copies in terms)
+    rates = np.geomspace(1.0, 1e6, 61) / farthest
+    logs = np.full(len(rates), -math.log(_CUT))
+    for law, copies in terms:
+        above = law.values - law.values[-1]
+        mean = np.array([float(law.weights @ np.exp(rate * above)) for rate in rates])
+        logs += copies * (np.log(mean) + rates * (law.values[-1] - law.values[0]))
+    return float(min(farthest, np.min(logs / rates)))
+
+
+def _on_lattice(law: Law, lowest: float, step: float, split: _Split) -> Lattice:
+    """Move the mass of one variable to ``step·0, step·1, …`` above its least value."""
+    above: NDArray[np.float64] = law.values - law.values[0]
+    points: NDArray[np.float64] = (above + 2.0**-52 * law.values) / step * _TINY_MARGIN
+    points = _positive(points, above)
+    inside = points <= _POINTS
+    lower = np.floor(points[inside])
+    share = split(lowest + lower * step, points[inside] - lower, step)
+    weights, below = law.weights[inside], lower.astype(np.int64)
+    mass = np.zeros(int(below[-1]) + 2)
+    np.add.at(mass, below, weights * (1 - share))
+    np.add.at(mass, below + 1, weights * share)
+    return trim(Lattice(1, 0, mass * _TINY_MARGIN, float(np.sum(law.weights[~inside])) * _MARGIN))
+
+
+def _power(x: Lattice, copies: int) -> Lattice:
+    """The sum of independent copies."""
+    result = None
+    while True:
+        if copies & 1:
+            result = x if result is None else _convolved(result, x)
+        copies >>= 1
+        if copies == 0:
+            assert result is not None
+            return result
+        x = _convolved(x, x)
+
+
+def _convolved(x: Lattice, y: Lattice) -> Lattice:
+    """The sum of two independent variables. Mass that was cut of either, or lies beyond the lattice, is cut of it."""
+    sparse, dense = sorted((x.mass, y.mass), key=np.count_nonzero)
+    places = np.flatnonzero(sparse)
+    if len(places) * 8 < len(sparse):
+        mass = np.zeros(len(x.mass) + len(y.mass) - 1)
+        for place in places:
+            mass[place : place + len(dense)] += sparse[place] * dense
+    else:
+        mass = np.convolve(x.mass, y.mass)
+    return trim(Lattice(1, x.first + y.first, mass * _MARGIN, (x.cut + y.cut) * _MARGIN))
+
+
+# How much of a mass that lies between two points of a lattice goes to the upper one: a function of the lower point, of
+# how far up the mass lies as a share of the step, and of the step.
+_Split = Callable[[NDArray[np.float64], NDArray[np.float64], float], NDArray[np.float64]]
+
+
+def _for_convex(below: NDArray[np.float64], place: NDArray[np.float64], step: float) -> NDArray[np.float64]:
+    """For convex increasing functions: as much as keeps the mean."""
+    return np.minimum(place * _TINY_MARGIN, 1.0)
+
+
+def _for_profiles(below: NDArray[np.float64], place: NDArray[np.float64], step: float) -> NDArray[np.float64]:
+    """For the profiles ``g(ε; ·)``, ``ε ≥ 0``, at scales of at least 1/2: as much as never lowers the one at 0.
+
+    They are convex increasing functions of that one, which bends down, relative to its slope, by ``1/8 + 1/(2u)``, and
+    within a cell by no more than at the lower end (docs/proofs/joint_loss.md).
+    """
+    with np.errstate(divide="ignore"):
+        bend = (1 / (8 * (_HOLDS_FROM * DISCRETE_NOISE) ** 2) + 1 / (2 * below)) * step * _MARGIN
+    with np.errstate(invalid="ignore"):
+        share = np.expm1(-bend * place) / np.expm1(-bend) * _MARGIN
+    return np.where(place > 0, np.fmin(share, 1.0), 0.0)
+
+
+def _upwards(below: NDArray[np.float64], place: NDArray[np.float64], step: float) -> NDArray[np.float64]:
+    """For all increasing functions: everything."""
+    return np.ceil(place)
