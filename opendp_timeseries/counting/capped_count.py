@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_timeseries.counting.gap import kept_apart
 from opendp_timeseries.counting.identifiers import Labels, text_words
 from opendp_timeseries.counting.layout import Caps
 
@@ -35,13 +36,16 @@ _PACKED_BITS: Final = 63  # of an individual's number and a step
 _MULTIPLIERS: Final = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], dtype=np.uint64)
 
 
-def capped_count(identifiers: NDArray[Any] | Labels, steps: Ints, *, size: int, caps: Caps, key: bytes) -> Ints:
+def capped_count(
+    identifiers: NDArray[Any] | Labels, steps: Ints, *, size: int, caps: Caps, key: bytes, cycle: int | None = None
+) -> Ints:
     """Count events per step: at most ``caps.participation_cap`` steps of one individual, ``caps.step_cap`` in each.
 
-    Of an individual in more steps than that, those with the smallest keyed hashes of (identifier, step) are
-    kept, so that each of their steps is equally likely, whatever the number of events in it. Removing an
-    individual, or reordering the rows, changes nothing of what is kept of anybody else. The
-    hash is quick rather than cryptographic: a poor hash or a key used twice could favour some steps, which
+    Within a series, the steps of an individual are first thinned until they are ``caps.gap`` apart
+    (:mod:`~opendp_timeseries.counting.gap`). Of an individual in more steps than the cap, those with the smallest
+    keyed hashes of (identifier, step) are kept, so that each of their steps is equally likely, whatever the number
+    of events in it. Removing an individual, or reordering the rows, changes nothing of what is kept of anybody
+    else. The hash is quick rather than cryptographic: a poor hash or a key used twice could favour some steps, which
     costs accuracy, but could break neither the caps nor the independence of other people.
 
     Nothing about the rows raises, warns or is printed.
@@ -51,6 +55,7 @@ def capped_count(identifiers: NDArray[Any] | Labels, steps: Ints, *, size: int, 
     :param size: ``T``, number of steps, at most 2^31.
     :param caps: as from :meth:`~.layout.Caps.within`.
     :param key: at least 16 secret random bytes, fresh for every release.
+    :param cycle: number of steps of one series, in each of which the gap holds by itself; by default, of all.
     :return: ``size`` counts.
 
     >>> import numpy as np
@@ -58,7 +63,7 @@ def capped_count(identifiers: NDArray[Any] | Labels, steps: Ints, *, size: int, 
     >>> capped_count(who, step, size=4, caps=Caps(participation_cap=2, step_cap=1), key=bytes(16))
     array([1, 0, 1, 0])
     """
-    return SortedRows.of(identifiers, steps, size).capped_count(caps, key)
+    return SortedRows.of(identifiers, steps, size, cycle).capped_count(caps, key)
 
 
 class SortedRows(NamedTuple):
@@ -66,28 +71,43 @@ class SortedRows(NamedTuple):
 
     packed: Ints
     size: int
+    cycle: int
     words: WordsOf
 
     @classmethod
-    def of(cls, identifiers: NDArray[Any] | Labels, steps: Ints, size: int) -> SortedRows:
+    def of(cls, identifiers: NDArray[Any] | Labels, steps: Ints, size: int, cycle: int | None = None) -> SortedRows:
         """Pack and sort rows; those whose step is not in ``0 … size - 1`` are dropped."""
         numbers, words = _people(identifiers, size)
         packed = pack(numbers, steps, size)
         packed.sort()
-        return cls(packed, size, words)
+        return cls(packed, size, size if cycle is None else cycle, words)
 
     def capped_count(self, caps: Caps, key: bytes) -> Ints:
         """Count as :func:`capped_count` does."""
         counts = np.zeros(self.size, dtype=np.int64)
-        bits = _step_bits(self.size)
-        for rows in _chunks(self.packed, bits):
-            _add_rows(counts, rows, bits, caps, partial(_order, words=self.words, key=key))
+        for pairs in self._pairs(caps.gap):
+            _add_pairs(counts, pairs, caps, partial(_order, words=self.words, key=key))
         return counts
 
-    def participation(self) -> Ints:
+    def participation(self, gap: int = 1) -> Ints:
         """Return in how many steps each individual takes part, those in none left out. Private."""
-        people = self.packed[_firsts(self.packed)] >> np.int64(_step_bits(self.size))
-        return _lengths(_firsts(people), people.size)
+        lengths = (_lengths(_firsts(pairs.people), pairs.people.size) for pairs in self._pairs(gap))
+        return np.concatenate([np.empty(0, dtype=np.int64), *lengths])
+
+    def _pairs(self, gap: int) -> Iterator[_Pairs]:
+        """Everybody's distinct steps, a gap apart within each series, some individuals at a time."""
+        bits = _step_bits(self.size)
+        for rows in _chunks(self.packed, bits):
+            pairs = _distinct(rows, bits)
+            yield pairs if gap == 1 else _apart(pairs, gap, self.cycle)
+
+
+class _Pairs(NamedTuple):
+    """The distinct (individual, step) pairs of some individuals, in order, and the events of each."""
+
+    people: Ints
+    steps: Ints
+    events: Ints
 
 
 def pack(numbers: Ints, steps: Ints, size: int) -> Ints:
@@ -163,17 +183,29 @@ def _chunks(packed: Ints, bits: int) -> Iterator[Ints]:
         start = stop
 
 
-def _add_rows(counts: Ints, rows: Ints, bits: int, caps: Caps, order: Callable[[Ints, Ints, Ints], Words]) -> None:
-    """Add the capped rows of some individuals to the counts."""
-    firsts = _firsts(rows)  # of every (individual, step)
-    pairs = rows[firsts]
-    events = np.minimum(_lengths(firsts, rows.size), caps.step_cap)
-    people, steps = pairs >> np.int64(bits), pairs & np.int64(2**bits - 1)
+def _distinct(rows: Ints, bits: int) -> _Pairs:
+    firsts = _firsts(rows)
+    packed = rows[firsts]
+    return _Pairs(packed >> np.int64(bits), packed & np.int64(2**bits - 1), _lengths(firsts, rows.size))
+
+
+def _apart(pairs: _Pairs, gap: int, cycle: int) -> _Pairs:
+    """Keep the pairs that are a gap apart, within each series of ``cycle`` steps."""
+    series, steps = np.divmod(pairs.steps, cycle)
+    begins = _firsts(pairs.people, series)
+    kept = kept_apart(steps, begins, gap=gap, cycle=cycle)
+    return _Pairs(*(column[kept] for column in pairs))
+
+
+def _add_pairs(counts: Ints, pairs: _Pairs, caps: Caps, order: Callable[[Ints, Ints, Ints], Words]) -> None:
+    """Add the capped events of some individuals to the counts."""
+    people, steps, events = pairs
+    events = np.minimum(events, caps.step_cap)
     begins = _firsts(people)
     lengths = _lengths(begins, people.size)
     over = lengths > caps.participation_cap
     if over.any():
-        kept = np.ones(pairs.size, dtype=np.bool_)
+        kept = np.ones(steps.size, dtype=np.bool_)
         capped = np.repeat(over, lengths)
         hashes = order(people[begins[over]], lengths[over], steps[capped])
         kept[capped] = _smallest(hashes, lengths[over], caps.participation_cap)
@@ -225,10 +257,12 @@ def _mix(words: Words) -> Words:
     return words
 
 
-def _firsts(values: NDArray[Any]) -> Ints:
-    """Positions where a new value starts in values that are grouped."""
+def _firsts(values: NDArray[Any], others: NDArray[Any] | None = None) -> Ints:
+    """Positions where a new value starts in values that are grouped; or in either of two columns."""
     changes = np.ones(values.size, dtype=np.bool_)
     np.not_equal(values[1:], values[:-1], out=changes[1:])
+    if others is not None:
+        changes[1:] |= others[1:] != others[:-1]
     return cast(Ints, np.flatnonzero(changes))
 
 

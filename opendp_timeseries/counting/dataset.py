@@ -35,9 +35,9 @@ def count(table: Any, layout: Layout, caps: Caps, key: bytes) -> Ints:
     return _sorted_rows(table, layout).capped_count(caps, key)
 
 
-def participation(table: Any, layout: Layout) -> Ints:
-    """Return in how many steps each individual takes part, those in none left out. Private."""
-    return _sorted_rows(table, layout).participation()
+def participation(table: Any, layout: Layout, gap: int = 1) -> Ints:
+    """Return in how many steps, a gap apart, each individual takes part, those in none left out. Private."""
+    return _sorted_rows(table, layout).participation(gap)
 
 
 def tally(table: Any, layout: Layout) -> Tally:
@@ -54,8 +54,8 @@ def check_schema(table: Any, *, identifier: str, time: str) -> None:
 class _PackedRows:
     """Rows as integers, as they come, in one array that grows."""
 
-    def __init__(self, size: int) -> None:
-        self._size = size
+    def __init__(self, size: int, cycle: int) -> None:
+        self._size, self._cycle = size, cycle
         self._packed = np.empty(0, dtype=np.int64)
         self._used = 0
         self._numbers: defaultdict[str, int] | None = None  # of names; None while identifiers are integers
@@ -91,16 +91,16 @@ class _PackedRows:
         rows = self._packed[: self._used]
         rows.sort()
         words = integer_words if self._numbers is None else label_words(list(self._numbers))
-        return SortedRows(rows, self._size, words)
+        return SortedRows(rows, self._size, self._cycle, words)
 
 
 def _sorted_rows(table: Any, layout: Layout) -> SortedRows:
     """Read the log, at once where its identifiers are so wide, or so mixed, that they are numbered by who is there."""
-    rows = _PackedRows(layout.size)
+    rows = _PackedRows(layout.size, layout.grid.size)
     if all(rows.add(*read_positions(batch, layout)) for batch in _batches(table, layout)):
         return rows.sorted()
     _, *batches = _batches(table, layout)
-    return SortedRows.of(*read_positions(pyarrow.concat_tables(batches), layout), layout.size)
+    return SortedRows.of(*read_positions(pyarrow.concat_tables(batches), layout), layout.size, layout.grid.size)
 
 
 def _batches(table: Any, layout: Layout) -> Iterator[Any]:

@@ -21,7 +21,7 @@ from tests.mutants.mutate import broken_code, find, mutated
 
 GUARANTEES = "mutants/test_guarantees"
 GAUSSIAN = "measurements/test_subsampled_gaussian"
-CAPPED = "counting/test_capped_count"
+CAPPED, GAP = "counting/test_capped_count", "counting/test_gap"
 CONVOLUTION = "transformations/test_circular_convolution"
 INFLUENCE = "accounting/test_influence"
 FILTERING = "accounting/test_filtering"
@@ -76,17 +76,16 @@ def mutant(name, target, *edits, by):
 
 MUTANTS = [
     # ---- counting
-    mutant("no cap on steps", f"{ENGINE}:_add_rows", ("over = lengths > caps.participation_cap", "over = lengths < 0"),
+    mutant("no cap on steps", f"{ENGINE}:_add_pairs", ("over = lengths > caps.participation_cap", "over = lengths < 0"),
            by=[Caught(GUARANTEES, "test_the_caps_are_enforced_whatever_one_person_does"),
                Caught(CAPPED, "test_removing_anyone_leaves_everyone_else_as_they_were")]),
-    mutant("no cap on events in a step", f"{ENGINE}:_add_rows",
-           ("np.minimum(_lengths(firsts, rows.size), caps.step_cap)", "_lengths(firsts, rows.size)"),
+    mutant("no cap on events in a step", f"{ENGINE}:_add_pairs", ("np.minimum(events, caps.step_cap)", "events"),
            by=[Caught(GUARANTEES, "test_the_caps_are_enforced_whatever_one_person_does")]),
     mutant("cap by row order", f"{ENGINE}:capped_count",
            ("    return SortedRows", BY_ROW_ORDER + "    return SortedRows"),
            by=[Caught(GUARANTEES, "test_the_order_of_the_rows_does_not_matter"),
                Caught(CAPPED, "test_removing_anyone_leaves_everyone_else_as_they_were")]),
-    mutant("cap per event", f"{ENGINE}:_add_rows", ("firsts = _firsts(rows)", "firsts = np.arange(rows.size)"),
+    mutant("cap per event", f"{ENGINE}:_distinct", ("firsts = _firsts(rows)", "firsts = np.arange(rows.size)"),
            by=[Caught(GUARANTEES, "test_the_caps_are_enforced_whatever_one_person_does"),
                Caught(CAPPED, "test_row_order_does_not_matter", (2, [0, 3, 0]))]),
     mutant("one stream of random numbers for all people", f"{ENGINE}:_order",
@@ -104,7 +103,7 @@ MUTANTS = [
     mutant("key from NumPy's global generator", f"{COUNT}:_fresh_key",
            ("secrets.token_bytes(16)", "np.random.bytes(16)"),
            by=[Caught(GUARANTEES, "test_every_release_chooses_anew_whom_to_count_where")]),
-    mutant("counts in 16 bits", f"{ENGINE}:_add_rows",
+    mutant("counts in 16 bits", f"{ENGINE}:_add_pairs",
            ("np.add.at(counts, steps, events)",
             "np.add.at(counts, steps, events)\n    counts[:] = counts.astype(np.int16)"),
            by=[Caught(GUARANTEES, "test_counts_do_not_wrap_and_people_do_not_merge")]),
@@ -123,6 +122,17 @@ MUTANTS = [
                Caught(CAPPED, "test_many_chunks_give_what_one_does")]),
     mutant("a chunk cut before an individual's last step", f"{ENGINE}:_chunks", ('side="right"', 'side="left"'),
            by=[Caught(GUARANTEES, "test_individuals_are_never_cut", (32,))]),
+    mutant("a gap that ends with the grid", "counting.gap:kept_apart", ("if round_the_end.any():", "if False:"),
+           by=[Caught(GAP, "test_what_is_left_of_all_sets_of_steps_is_apart_and_begins_with_the_first"),
+               Caught(GAP, "test_removing_anyone_leaves_everyone_else_as_they_were")]),
+    mutant("a gap from the last step seen, kept or not", "counting.gap:_kept_on_line", ("if long.any():", "if False:"),
+           by=[Caught(GAP, "test_what_is_left_of_all_sets_of_steps_is_apart_and_begins_with_the_first"),
+               Caught(GAP, "test_first_come_then_rest", ([0, 2, 4, 6, 8], 3, [0, 4, 8]))]),
+    mutant("a gap between the series of a panel", f"{ENGINE}:_apart",
+           ("_firsts(pairs.people, series)", "_firsts(pairs.people)"),
+           by=[Caught(GAP, "test_every_series_has_a_gap_of_its_own")]),
+    mutant("a gap between people", f"{ENGINE}:_apart", ("_firsts(pairs.people, series)", "_firsts(series)"),
+           by=[Caught(GAP, "test_people_do_not_wait_for_each_other")]),
     mutant("missing identifiers are one person", "counting.tables:read_positions",
            ("if rows.nobody is not None and rows.nobody.any():", "if False:"),
            by=[Caught(GUARANTEES, "test_a_missing_identifier_is_nobody")]),
@@ -380,10 +390,10 @@ def test_mutants_are_caught(case):
 def broken(*edits):
     """A mutant of the cap on steps, whatever its edits do, and a check of the cap through OpenDP's callbacks."""
     check = Caught(GUARANTEES, "test_the_caps_are_enforced_whatever_one_person_does")
-    return Mutant("broken", f"{ENGINE}:_add_rows", edits, (check,)), check
+    return Mutant("broken", f"{ENGINE}:_add_pairs", edits, (check,)), check
 
 
-@pytest.mark.parametrize("name", ["nowhere", "1 / 0", "[][0]", "rows.nowhere"])
+@pytest.mark.parametrize("name", ["nowhere", "1 / 0", "[][0]", "pairs.nowhere"])
 def test_a_mutant_that_does_not_run_is_not_caught(name):
     # OpenDP wraps what a callback raises.
     with pytest.raises(dp.OpenDPException):

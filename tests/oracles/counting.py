@@ -85,32 +85,54 @@ def hash_of(identifier, step, key):
     return mix(sequence & MASK) >> 16
 
 
-def kept(identifier, steps, *, participation_cap, step_cap, key):
-    """What is kept of one individual: ``{step: events}``."""
+def rested(steps, gap, cycle):
+    """What a gap leaves of the steps of one individual in one series: first come, then rest, around the cycle too."""
+    left = []
+    for step in sorted(set(steps)):
+        if not left or step - left[-1] >= gap:
+            left.append(step)
+    if len(left) > 1 and left[0] + cycle - left[-1] < gap:
+        left.pop()
+    return left
+
+
+def kept(identifier, steps, *, participation_cap, step_cap, key, gap=1, cycle=2**31):
+    """What is kept of one individual: ``{step: events}``. Every ``cycle`` steps are a series."""
     events = Counter(steps)
-    order = sorted(events, key=lambda step: (hash_of(identifier, step, key), step))
+    left = [
+        series * cycle + step
+        for series in {step // cycle for step in events}
+        for step in rested([step % cycle for step in events if step // cycle == series], gap, cycle)
+    ]
+    order = sorted(left, key=lambda step: (hash_of(identifier, step, key), step))
     return {step: min(events[step], step_cap) for step in order[:participation_cap]}
 
 
-def capped_counts(rows, *, size, participation_cap, step_cap, key):
+def capped_counts(rows, *, size, participation_cap, step_cap, key, gap=1, cycle=None):
     """Counts of rows ``(identifier, step)``, one individual after the other."""
     people = {}
     for identifier, step in rows:
         if 0 <= step < size:
             people.setdefault(identifier, []).append(step)
     counts = [0] * size
+    caps = {"participation_cap": participation_cap, "step_cap": step_cap, "gap": gap, "cycle": cycle or size}
     for identifier, steps in people.items():
-        alone = kept(identifier, steps, participation_cap=participation_cap, step_cap=step_cap, key=key)
-        for step, events in alone.items():
+        for step, events in kept(identifier, steps, key=key, **caps).items():
             counts[step] += events
     return counts
 
 
-def contributions(size, participation_cap, step_cap):
-    """Every vector that one individual can add to a count."""
+def contributions(size, participation_cap, step_cap, gap=1):
+    """Every vector that one individual can add to a count of one series."""
     for vector in itertools.product(range(step_cap + 1), repeat=size):
-        if sum(entry > 0 for entry in vector) <= participation_cap:
+        entered = [step for step, entry in enumerate(vector) if entry > 0]
+        if len(entered) <= participation_cap and apart(entered, gap, size):
             yield vector
+
+
+def apart(steps, gap, cycle):
+    """Whether every two steps are at least a gap from each other, both ways around the cycle."""
+    return all(gap <= abs(a - b) <= cycle - gap for a, b in itertools.combinations(steps, 2))
 
 
 def largest_differences(size, participation_cap, step_cap, individuals, *, replaced):

@@ -1,0 +1,70 @@
+"""Keep the counted steps of an individual a gap apart: first come, then rest.
+
+Of the steps of one individual in one series, in order, the first is kept; those less than ``gap`` after the last that
+was *kept* are not; and so on. The last of those kept is then left out if it is within ``gap`` of the first around the
+cycle of the grid. Proof: docs/proofs/participation_count.md.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["kept_apart"]
+
+Ints = NDArray[np.int64]
+Marks = NDArray[np.bool_]
+
+
+def kept_apart(steps: Ints, begins: Ints, *, gap: int, cycle: int) -> Marks:
+    """Mark the steps that are kept, of many groups at once: one for each individual and series.
+
+    :param steps: group after group, in ``0 … cycle - 1``, distinct and in order within each.
+    :param begins: where each group begins; none is empty.
+    :param gap: from 1 to ``cycle``.
+    :param cycle: ``T``, number of steps of the grid, at most 2^31.
+
+    >>> import numpy as np
+    >>> kept_apart(np.array([0, 3, 4, 6, 9, 0, 5]), np.array([0, 5]), gap=3, cycle=10)
+    array([ True,  True, False,  True, False,  True,  True])
+    """
+    if steps.size == 0:
+        return np.ones(0, dtype=np.bool_)
+    lengths = np.diff(begins, append=steps.size)
+    # All groups on one line, further from each other than the gap.
+    line = steps + np.repeat(np.arange(begins.size) * (cycle + gap), lengths)
+    kept = _kept_on_line(line, gap)
+    ends = begins + lengths
+    round_the_end = steps[ends - 1] - steps[begins] > cycle - gap
+    if round_the_end.any():
+        first, positions = steps[begins[round_the_end]], np.flatnonzero(kept)
+        last = positions[np.searchsorted(positions, ends[round_the_end]) - 1]
+        kept[last[steps[last] - first > cycle - gap]] = False
+    return kept
+
+
+def _kept_on_line(line: Ints, gap: int) -> Marks:
+    """Mark the first of increasing numbers, then the first at least ``gap`` after it, and so on."""
+    # A number so far from the one before it is kept, whatever was kept before: it starts a run of its own. The second
+    # of a run is never kept, so that only runs of three and more have to be walked.
+    kept = np.ones(line.size, dtype=np.bool_)
+    np.greater_equal(line[1:] - line[:-1], gap, out=kept[1:])
+    starts = np.flatnonzero(kept)
+    lengths = np.diff(starts, append=line.size)
+    long = lengths > 2
+    if long.any():
+        walked = np.repeat(long, lengths)
+        kept[walked] = _walk(line[walked], kept[walked], gap)
+    return kept
+
+
+def _walk(line: Ints, starts: Marks, gap: int) -> Marks:
+    """Mark what is reached from the starts of runs, all runs at once, by doubling the stride: no loop over steps."""
+    nowhere = line.size
+    following = np.append(np.searchsorted(line, line + gap), nowhere)
+    reached = np.append(starts, True)  # and nowhere, where every walk ends
+    following[reached[following]] = nowhere  # at the start of the next run
+    while (following < nowhere).any():
+        reached[following[reached]] = True
+        following = following[following]
+    return reached[:-1]

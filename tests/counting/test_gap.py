@@ -1,0 +1,221 @@
+"""The gap between an individual's counted steps: first come, then rest, around the cycle, in every series by itself."""
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opendp_timeseries.counting import capped_count as module
+from opendp_timeseries.counting.capped_count import capped_count
+from opendp_timeseries.counting.engines import engine_of
+from opendp_timeseries.counting.gap import kept_apart
+from opendp_timeseries.counting.layout import Caps, Layout
+from opendp_timeseries.grid import TimeGrid
+from tests.oracles import counting as oracle
+
+KEY = bytes(range(16))
+
+
+def count(rows, size, *, gap, participation_cap=10**9, step_cap=1, cycle=None):
+    """Counts of ``(identifier, step)`` rows."""
+    who, steps = np.array(rows, dtype=np.int64).reshape(-1, 2).T
+    caps = Caps.within(size, participation_cap=participation_cap, step_cap=step_cap, gap=gap)
+    return capped_count(who, steps, size=size, caps=caps, key=KEY, cycle=cycle).tolist()
+
+
+def left(steps, *, gap, cycle):
+    """What a gap leaves of the steps of one individual."""
+    counts = count([(7, step) for step in steps], cycle, gap=gap)
+    assert set(counts) <= {0, 1}
+    return np.flatnonzero(counts).tolist()
+
+
+@pytest.mark.parametrize(
+    ("steps", "gap", "expected"),
+    [
+        ([5], 20, [5]),  # one step is not too near to itself
+        ([0, 1, 2, 3, 4, 5, 6], 3, [0, 3, 6]),
+        ([0, 2, 3, 5], 3, [0, 3]),  # 5 is two after 3, which is kept; 3 is one after 2, which is not
+        ([0, 2, 4, 6, 8], 3, [0, 4, 8]),
+        ([3, 10, 17], 6, [3, 10, 17]),  # 17 and 3 are six apart around the end
+        ([3, 10, 17], 7, [3, 10]),
+        ([2, 10, 19], 4, [2, 10]),  # 19 and 2 are three apart around the end
+        ([2, 10, 15, 16, 19], 4, [2, 10, 15]),  # one dropped is enough, and 16 does not come back
+        ([0, 19], 2, [0]),
+        ([0, 19], 1, [0, 19]),
+        ([0, 10], 10, [0, 10]),
+        ([0, 10], 11, [0]),
+        ([1, 12], 10, [1]),
+        (range(20), 20, [0]),
+        (range(20), 1, list(range(20))),
+        (range(20), 6, [0, 6, 12]),
+    ],
+)
+def test_first_come_then_rest(steps, gap, expected):
+    assert left(steps, gap=gap, cycle=20) == expected == oracle.rested(steps, gap, 20)
+
+
+def test_what_is_left_of_all_sets_of_steps_is_apart_and_begins_with_the_first():
+    for cycle in (1, 2, 5, 9):
+        sets = [[step for step in range(cycle) if mask >> step & 1] for mask in range(1, 2**cycle)]
+        steps = np.concatenate(sets)
+        begins = np.cumsum([0, *map(len, sets)])[:-1]
+        for gap in range(1, cycle + 1):
+            marks = np.split(kept_apart(steps, begins, gap=gap, cycle=cycle), begins[1:])
+            for own, kept in zip(sets, marks, strict=True):
+                remaining = np.array(own)[kept].tolist()
+                assert remaining == oracle.rested(own, gap, cycle)
+                assert remaining[0] == own[0]
+                assert oracle.apart(remaining, gap, cycle)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data(), st.integers(1, 4), st.integers(1, 12), st.integers(1, 14), st.integers(1, 3))
+def test_against_one_individual_at_a_time(data, series, cycle, participation_cap, step_cap):
+    size, gap = series * cycle, data.draw(st.integers(1, cycle))
+    rows = data.draw(st.lists(st.tuples(st.integers(-2, 2), st.integers(-1, size)), max_size=60))
+    caps = {"participation_cap": participation_cap, "step_cap": step_cap, "gap": gap, "cycle": cycle}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        got = count(rows, size, **caps)
+        assert count(data.draw(st.permutations(rows)), size, **caps) == got
+    assert got == oracle.capped_counts(rows, size=size, key=KEY, **caps)
+
+
+def test_every_series_has_a_gap_of_its_own():
+    rows = [(1, step) for step in (0, 9, 10, 12, 29)]  # of three series of ten steps
+    expected = [0, 10, 29]  # 9 is next to 0 around the end, 12 two after 10
+    assert np.flatnonzero(count(rows, 30, gap=3, cycle=10)).tolist() == expected
+    assert np.flatnonzero(count(rows, 30, gap=3)).tolist() == [0, 9, 12]
+
+
+def test_people_do_not_wait_for_each_other():
+    assert count([(person, person) for person in range(20)], 20, gap=7) == [1] * 20
+
+
+def test_long_walks():
+    """Runs of thousands of steps, many at once, beside short ones."""
+    random = np.random.default_rng(4)
+    size = 5000
+    own = [
+        np.arange(size),
+        np.arange(1, size, 2),
+        *(np.unique(random.integers(0, size, k)) for k in (4000, 900, 50, 2)),
+    ]
+    rows = [(person, step) for person, steps in enumerate(own) for step in steps.tolist()]
+    for gap in (2, 3, 64, size // 2, size):
+        expected = oracle.capped_counts(rows, size=size, participation_cap=size, step_cap=1, key=KEY, gap=gap)
+        assert count(rows, size, gap=gap) == expected
+
+
+def crowd(people=80, size=60, seed=3):
+    """A log in bursts: most steps of an individual are too near to another one of theirs."""
+    random = np.random.default_rng(seed)
+    who = random.integers(0, people, people * 20)
+    return who * 2**40 + 5, (random.integers(0, 6, who.size) * 10 + random.geometric(0.3, who.size)) % size
+
+
+CAPS = Caps(participation_cap=3, step_cap=2, gap=4)
+
+
+def engine(who, steps, size=60):
+    return capped_count(who, steps, size=size, caps=CAPS, key=KEY, cycle=30)
+
+
+def forgetful(who, steps, size=60):
+    """Broken on purpose: counts the gap from the last row that was read, whoever it is of."""
+    kept = np.append(True, np.abs(np.diff(steps)) >= CAPS.gap)
+    return capped_count(who[kept], steps[kept], size=size, caps=CAPS._replace(gap=1), key=KEY)
+
+
+def sound(counter):
+    """Whether removing any one individual changes what their own rows give, apart and within the caps, and no more."""
+    who, steps = crowd()
+    whole = counter(who, steps)
+    shuffled = np.random.default_rng(8).permutation(who.size)
+    if (counter(who[shuffled], steps[shuffled]) != whole).any():
+        return False
+    for person in np.unique(who):
+        mine = who == person
+        change = whole - counter(who[~mine], steps[~mine])
+        if (change != counter(who[mine], steps[mine])).any() or np.count_nonzero(change) > 3 or change.max() > 2:
+            return False
+        if not all(oracle.apart(np.flatnonzero(series), CAPS.gap, 30) for series in change.reshape(2, 30)):
+            return False
+    return True
+
+
+def test_removing_anyone_leaves_everyone_else_as_they_were():
+    assert sound(engine)
+    assert not sound(forgetful)
+
+
+def test_many_chunks_give_what_one_does(monkeypatch):
+    who, steps = crowd()
+    whole = engine(who, steps)
+    assert (whole != capped_count(who, steps, size=60, caps=CAPS._replace(gap=1), key=KEY)).any()
+    for rows in (1, 2, 7, 1000):
+        monkeypatch.setattr(module, "_CHUNK", rows)
+        assert (engine(who, steps) == whole).all()
+
+
+def test_one_individual_reaches_all_that_is_apart_and_nothing_else():
+    size, reached = 5, set()
+    for events in itertools.product(range(3), repeat=size):
+        rows = [(0, step) for step, many in enumerate(events) for _ in range(many)]
+        reached.add(tuple(count(rows, size, gap=2, step_cap=2, participation_cap=2)))
+    assert reached == set(oracle.contributions(size, 2, 2, gap=2))
+
+
+# --- The engines
+
+GRID, KEYS = TimeGrid(size=30), ["a", "b", "c"]
+LAYOUT, PANEL = Layout("id", "t", GRID), Layout("id", "t", GRID, "venue", KEYS)
+
+
+def logs(seed, rows=900):
+    """The same log for every engine that is installed here."""
+    random = np.random.default_rng(seed)
+    who, start = random.integers(0, 25, rows), random.integers(0, 30, rows)
+    log = {"id": who, "t": (start + 7 * who) % 12 * 3 % 31, "venue": random.choice(["a", "b", "c", "d"], rows)}
+    yield log
+    pa = pytest.importorskip("pyarrow")
+    dataset = pytest.importorskip("pyarrow.dataset")
+    yield dataset.dataset(pa.table(log))
+
+
+def slowly(log, layout, caps):
+    """Counts of one individual after the other."""
+    places = [KEYS.index(key) if key in KEYS else None for key in log["venue"].tolist()]
+    if layout.by is None:
+        places = [0] * len(places)
+    rows = [
+        (person, place * GRID.size + step)
+        for person, place, step in zip(log["id"].tolist(), places, log["t"].tolist(), strict=True)
+        if place is not None and step < GRID.size
+    ]
+    return rows, oracle.capped_counts(rows, size=layout.size, key=KEY, cycle=GRID.size, **caps._asdict())
+
+
+@pytest.mark.parametrize("layout", [LAYOUT, PANEL], ids=["series", "panel"])
+@pytest.mark.parametrize("gap", [1, 2, 5, 16, 30])
+def test_every_engine_keeps_the_same_steps(gap, layout):
+    unbound = Caps.within(layout.size, participation_cap=10**9, step_cap=2, gap=gap)
+    log, *others = logs(gap)
+    rows, expected = slowly(log, layout, unbound)
+    for table in (log, *others):
+        assert engine_of(table).count(table, layout, unbound, KEY).tolist() == expected
+    steps = {person: {step for who, step in rows if who == person} for person in sorted({who for who, _ in rows})}
+    lengths = [
+        sum(len(oracle.rested([t % 30 for t in own if t // 30 == k], gap, 30)) for k in range(3))
+        for own in steps.values()
+    ]
+    for table in (log, *others):
+        assert sorted(engine_of(table).participation(table, layout, gap)) == sorted(lengths)
+    # Where the participation cap binds, the same number of steps is left, and those are apart all the same.
+    bound = unbound._replace(participation_cap=2, step_cap=1)
+    for table in (log, *others):
+        assert engine_of(table).count(table, layout, bound, KEY).sum() == np.minimum(lengths, 2).sum()
