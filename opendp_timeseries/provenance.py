@@ -161,22 +161,25 @@ class Provenance:
         adjacency = fields_of(fields["adjacency"], "adjacency", {"individuals": int, "replaced": bool})
         if adjacency["individuals"] not in (1, 2):
             raise ValueError(f"individuals of the adjacency ({adjacency['individuals']}) must be 1 or 2")
-        grid = fields_of(fields["grid"], "grid", {"size": int, "start": _TEXT, "step": _TEXT, "zone": _TEXT})
+        written = fields_of(fields["grid"], "grid", _EDGES if "edges" in fields["grid"] else _GRID)
         try:
+            grid = TimeGrid.from_dict(written)
             return cls(
-                grid=TimeGrid.from_dict(grid),
+                grid=grid,
                 participation_cap=fields["participation_cap"],
                 step_cap=fields["step_cap"],
                 caps_enforced=fields["caps_enforced"],
                 adjacency=Adjacency(**adjacency),
                 panel=_read_panel(fields["panel"]),
-                stages=tuple(_read_stage(stage, grid["size"]) for stage in fields["stages"]),
+                stages=tuple(_read_stage(stage, grid.size) for stage in fields["stages"]),
             )
         except TypeError as error:
             raise ValueError(f"provenance: {error}") from None
 
 
 _TEXT: Final = (str, type(None))
+_GRID: Final[dict[str, Any]] = {"size": int, "start": _TEXT, "step": _TEXT, "zone": _TEXT}
+_EDGES: Final[dict[str, Any]] = {"edges": list, "zone": _TEXT}
 _FIELDS: Final[dict[str, Any]] = {
     "grid": dict,
     "panel": (list, type(None)),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.grid import StepTable, TimeGrid
 from tests.oracles import counting as oracle
 
 HOURLY = TimeGrid(size=4, start="1969-12-31T22:00", step="1h", zone="UTC")
@@ -276,6 +276,213 @@ def test_a_unit_that_cannot_hold_the_grid_is_refused_for_engines_of_their_own():
         early.steps(at("1600-01", unit="M"))
 
 
+class TestCalendar:
+    """Steps that are units of the calendar; tests/counting/test_calendars.py counts by them in every engine."""
+
+    @pytest.mark.parametrize(
+        ("zone", "start", "days"),
+        [
+            ("Europe/London", "2024-03-29", 5),
+            ("Australia/Lord_Howe", "2024-04-05", 4),
+            ("America/Sao_Paulo", "2018-11-02", 4),  # no midnight
+            ("Asia/Beirut", "2024-10-25", 4),  # the hour before midnight twice
+            ("America/Havana", "2024-11-01", 4),  # the hour after midnight twice
+            ("America/Toronto", "1919-03-29", 4),  # from 23:30 to 00:30
+            ("America/St_Johns", "2006-10-27", 4),  # back from 00:01 to 23:01 of the day before
+            ("Pacific/Apia", "2011-12-28", 4),  # a day skipped
+            ("Pacific/Kwajalein", "1969-09-28", 4),  # a day twice
+            ("Africa/Monrovia", "1972-01-05", 4),  # by 44 minutes and 30 seconds
+            ("Asia/Kathmandu", "1969-12-30", 4),
+            ("America/New_York", "9999-11-01", 10),
+            ("Europe/Paris", "0002-02-27", 4),
+        ],
+    )
+    def test_a_day_begins_when_the_clock_first_shows_it_or_a_later_one(self, zone, start, days):
+        grid = TimeGrid(start=start, size=days, step="1d", zone=zone)
+        edges = grid.edges().astype("M8[s]").astype(np.int64).tolist()
+        reached, found = None, []
+        for second in range(edges[0] - 90_000, edges[-1] + 1, 30):  # clocks change at multiples of this
+            shown = (oracle.EPOCH + dt.timedelta(seconds=second)).astimezone(ZoneInfo(zone)).date()
+            if reached is not None and shown > reached:
+                found.append(second)
+            reached = shown if reached is None else max(reached, shown)
+        assert edges == found[-days - 1 :]
+        assert grid.start == min(grid.start, start) or grid.start.startswith(start)
+
+    def test_lengths_in_hours(self):
+        def hours(start, size, step, zone):
+            edges = TimeGrid(start=start, size=size, step=step, zone=zone).edges()
+            return (np.diff(edges) / np.timedelta64(1, "h")).tolist()
+
+        assert hours("2024-03-30", 3, "1d", "Europe/London") == [24, 23, 24]
+        assert hours("2024-10-26", 3, "1d", "Europe/London") == [24, 25, 24]
+        assert hours("2024-10-26", 3, "24h", "Europe/London") == [24, 24, 24]
+        assert hours("2024-04-06", 2, "1d", "Australia/Lord_Howe") == [24, 24.5]
+        assert hours("2024-03-25", 2, "1w", "Europe/London") == [167, 168]
+        assert hours("2024-02-01", 3, "1mo", "UTC") == [29 * 24, 31 * 24, 30 * 24]
+        assert hours("2023-01-01", 2, "1q", "UTC") == [90 * 24, 91 * 24]
+        assert hours("2024-01-01", 2, "1y", "America/New_York") == [366 * 24, 365 * 24]
+        assert hours("2024-01-01", 2, "2q", "UTC") == [182 * 24, 184 * 24]
+
+    def test_size_and_end_say_the_same(self):
+        for start, end, step, size in [
+            ("2024-01-01", "2025-01-01", "1mo", 12),
+            ("2024-01-01", "2025-01-01", "1d", 366),
+            ("2024-01-01", "2025-01-01", "1y", 1),
+            ("2024-03-30", "2024-04-01", "1h", 47),
+            ("2024-01-01", "2024-01-15", "2w", 1),
+            ("1702-01-01", "2199-11-01", "1mo", 497 * 12 + 10),
+            ("9998-01-01", "9999-01-01", "1y", 1),
+        ]:
+            grid = TimeGrid(start=start, end=end, step=step, zone="Europe/London")
+            assert grid == TimeGrid(start=start, size=size, step=step, zone="Europe/London")
+            assert grid.end.startswith(end)
+            assert TimeGrid(start=start, end=grid.end, step=step, zone="Europe/London") == grid
+        assert TimeGrid(size=3).end is None
+
+    @pytest.mark.parametrize(
+        ("zone", "start", "same"),
+        [
+            ("UTC", "2024-01-01", ["1d", "24h", dt.timedelta(days=1), np.timedelta64(1, "D")]),
+            ("UTC", "2024-01-01", ["1w", "7d", "168h"]),
+            ("UTC", "2024-01-02", ["7d", "168h"]),
+            ("UTC", "2024-01-01T05:00", ["24h", dt.timedelta(1)]),
+            ("Europe/London", "2024-01-01", ["24h", "1440min", dt.timedelta(1)]),
+            ("Europe/London", "2024-01-01", ["1w", "7d"]),
+            ("Europe/London", "2024-01-01", ["1y", "4q", "12mo"]),
+            ("Europe/London", "2024-04-01", ["4q", "12mo"]),
+            ("Europe/London", "2024-02-01", ["3mo"]),
+        ],
+    )
+    def test_a_width_has_one_spelling(self, zone, start, same):
+        grids = [TimeGrid(start=start, size=5, step=step, zone=zone) for step in same]
+        assert len(set(grids)) == len({repr(grid) for grid in grids}) == 1
+        assert grids[0].step == same[0]
+        assert eval(repr(grids[0])) == grids[0] == TimeGrid.from_dict(json.loads(json.dumps(grids[0].to_dict())))
+        assert grids[0] != TimeGrid(start=start, size=5, step="25h", zone=zone)
+
+    def test_days_and_24_hours_differ_where_clocks_change(self):
+        days, hours = (TimeGrid(start="2024-01-01", size=2, step=step, zone="Europe/London") for step in ("1d", "24h"))
+        assert days != hours
+
+    def test_times_of_any_unit(self):
+        months = TimeGrid(start="1969-11-01", size=4, step="1mo", zone="America/New_York")
+        days = np.arange("1969-10-30", "1970-03-03", dtype="datetime64[D]")
+        expected = [int(f"{day}"[:4]) * 12 + int(f"{day}"[5:7]) - 1969 * 12 - 11 for day in days]
+        expected = [step if 0 <= step < 4 else -1 for step in expected]
+        for unit in ("D", "h", "m", "s", "ms", "us", "ns"):
+            times = days.astype(f"datetime64[{unit}]")
+            assert months.steps(times).tolist() == expected, unit
+            assert months.steps(times + np.timedelta64(1, "D") - np.timedelta64(1, unit)).tolist() == expected
+        far = np.array([-(2**63), -(2**63) + 1, 2**63 - 1], dtype=np.int64)
+        for unit in ("W", "D", "h", "m", "s", "ms", "us", "ns"):
+            assert months.steps(far.view(f"datetime64[{unit}]"), aware=True).tolist() == [-1, -1, -1]
+
+    def test_local_times(self):
+        grid = TimeGrid(start="2024-10-26T23:30", size=8, step="30min", zone="Europe/London")
+        assert str(grid.instants(tz="local")[[1, 3, 5, 7]]) == (
+            "['2024-10-27T00:00:00' '2024-10-27T01:00:00' '2024-10-27T01:00:00'\n '2024-10-27T02:00:00']"
+        )
+        assert grid.edges().tolist() == grid.edges("UTC").tolist()
+        assert (grid.edges("Asia/Kathmandu") - grid.edges()).tolist() == [dt.timedelta(hours=5, minutes=45)] * 9
+        aware = TimeGrid(start="2024-01-01T00:00:00.5Z", size=2, step="1s")
+        assert aware.edges("local").tolist() == aware.edges().tolist()
+        assert str(aware.edges("Africa/Monrovia")[0]) == "2024-01-01T00:00:00.500"
+        assert TimeGrid(size=2).edges("local").tolist() == [0, 1, 2]
+        with pytest.raises(ValueError, match="IANA"):
+            grid.instants(tz="here")
+
+
+class TestPublicEdges:
+    WEEKS = ("2024-01-08", "2024-01-15", "2024-01-23T05:00:00.25")
+
+    def test_one_spelling(self):
+        grid = TimeGrid.from_edges(self.WEEKS, zone="Europe/Paris")
+        same = [
+            ["2024-01-07T23:00Z", "2024-01-15 00:00", "2024-01-23T05:00:00.250"],
+            [dt.date(2024, 1, 8), dt.datetime(2024, 1, 15, tzinfo=ZoneInfo("Europe/Paris")), "2024-01-23T05:00:00.25"],
+            np.array(self.WEEKS, "M8[ms]"),
+            iter(self.WEEKS),
+        ]
+        assert all(grid == TimeGrid.from_edges(edges, zone="Europe/Paris") for edges in same)
+        assert eval(repr(grid)) == grid == TimeGrid.from_dict(json.loads(json.dumps(grid.to_dict())))
+        assert hash(eval(repr(grid))) == hash(grid)
+        assert (grid.size, grid.unit, grid.step, grid.is_integer) == (2, "ms", None, False)
+        assert grid.start == "2024-01-08T00:00+01:00"
+        assert grid.end == "2024-01-23T05:00:00.25+01:00"
+        others = [
+            grid,
+            TimeGrid.from_edges(self.WEEKS, zone="Europe/Berlin"),
+            TimeGrid.from_edges(self.WEEKS, zone="UTC"),
+        ]
+        others.append(TimeGrid.from_edges(self.WEEKS[:2], zone="Europe/Paris"))
+        assert len(set(others)) == len({repr(grid) for grid in others}) == 4
+
+    def test_a_long_list_is_shown_by_its_digest(self):
+        hours = np.arange("2024-01-01", "2024-02-01", dtype="M8[h]")
+        long, other = (TimeGrid.from_edges(hours[np.arange(len(hours)) != k], zone="UTC") for k in (5, 6))
+        assert len(repr(long)) < 200
+        assert repr(long) != repr(other)
+        assert TimeGrid.from_dict(long.to_dict()) == long != other
+
+    def test_midnights_are_where_days_begin(self):
+        grid = TimeGrid.from_edges(["2018-11-03", "2018-11-04", "2018-11-05"], zone="America/Sao_Paulo")
+        assert grid.to_dict()["edges"][1] == "2018-11-04T01:00-02:00"
+
+    @given(gaps=st.lists(st.integers(1, 10**9), min_size=1, max_size=12), data=st.data())
+    def test_steps_and_the_table_for_other_engines(self, gaps, data):
+        start = data.draw(st.integers(-(10**9), 10**9))
+        edges = np.cumsum([start, *gaps])
+        grid = TimeGrid.from_edges(edges.astype("M8[us]"), zone="UTC")
+        near = [int(edge) + shift for edge in edges for shift in (-1, 0, 1)]
+        ticks = near + data.draw(st.lists(st.integers(int(edges[0]) - 9, int(edges[-1]) + 9), max_size=9))
+        expected = [sum(int(edge) <= tick for edge in edges) - 1 for tick in ticks]
+        expected = [step if step < len(gaps) else -1 for step in expected]
+        assert grid.steps(np.array(ticks, "M8[us]")).tolist() == expected
+        assert grid.steps(np.array(ticks, "M8[us]") + np.timedelta64(999, "ns")).tolist() == expected
+        for unit, per_microsecond in (("us", 1), ("ns", 1000), ("ms", oracle.Fraction(1, 1000))):
+            rule = grid.step_rule(unit)
+            if not isinstance(rule, StepTable):
+                continue
+            assert len(rule.steps) <= 2 * grid.size
+            for tick, step in zip(ticks, expected, strict=True):
+                at = tick * per_microsecond
+                if at != int(at):
+                    continue
+                cell = (int(at) - rule.first) // rule.width
+                fits = (rule.cells == cell) & (rule.low <= int(at)) & (int(at) < rule.high)
+                assert rule.steps[fits].tolist() == ([step] if rule.first <= at < rule.stop else [])
+                assert (step >= 0) == (rule.first <= at < rule.stop)
+
+    @pytest.mark.parametrize(
+        ("edges", "zone", "error", "message"),
+        [
+            (["2024-01-08", "2024-01-08"], "UTC", ValueError, r"edges\[1\] \(2024-01-08\) is not after edges\[0\]"),
+            (
+                ["2024-01-08", "2024-01-15", "2024-01-01"],
+                "UTC",
+                ValueError,
+                r"edges\[2\].*sort them, and give each once",
+            ),
+            (["2024-01-08"], "UTC", ValueError, "at least two"),
+            ([], "UTC", ValueError, "at least two"),
+            (["2024-01-08", "2024-01-15"], None, ValueError, r"edges\[0\] \('2024-01-08'\).*give zone"),
+            (["2024-01-08Z", "2024-01-15"], None, ValueError, r"edges\[1\] \('2024-01-15'\).*give zone"),
+            (["2024-01-08", "soon"], "UTC", ValueError, r"edges\[1\] \('soon'\).*ISO 8601"),
+            ([0, 1, 2], "UTC", TypeError, r"edges\[0\] \(0\)"),
+            ("2024-01-08", "UTC", TypeError, r"edges \('2024-01-08'\) must be a list"),
+            (5, "UTC", TypeError, "must be a list"),
+            (["2024-01-08", "2024-10-27T01:30"], "Europe/London", ValueError, "write the offset"),
+            (["2011-12-29", "2011-12-30"], "Pacific/Apia", ValueError, "skipped; the next begins at '2011-12-31"),
+            (["0001-01-01", "2024-01-01"], "UTC", ValueError, "years 1 to 9999"),
+            (["2024-01-01T00:00:00.000000000000000001", "2024-01-02"], "UTC", ValueError, "too fine.*coarser"),
+        ],
+    )
+    def test_what_is_wrong_is_refused_by_name(self, edges, zone, error, message):
+        with pytest.raises(error, match=message):
+            TimeGrid.from_edges(edges, zone=zone)
+
+
 SAME = [
     {"start": "2013-01-01T00:00", "step": "1h", "zone": "UTC"},
     {"start": "2013-01-01", "step": "60min", "zone": "UTC"},
@@ -344,6 +551,45 @@ REFUSED = [
     ({"start": "9999-12-29"}, ValueError, "years 1 to 9999"),
     ({"start": "0001-01-01"}, ValueError, "years 1 to 9999"),
     ({"size": 2**31, "step": "1d"}, ValueError, "years 1 to 9999"),
+    ({"end": "2014-01-01"}, TypeError, r"size \(24\) and end \('2014-01-01'\) must not both be given"),
+    ({"size": None}, TypeError, "size or end must be given"),
+    ({"size": None, "end": "2013-01-01"}, ValueError, r"end \(2013-01-01\) must be after start"),
+    ({"size": None, "end": "2013-01-02T00:20"}, ValueError, "end .*the nearest is '2013-01-02T00:00Z'"),
+    ({"size": None, "end": "2013-01-02T00:30"}, ValueError, "end .*the nearest is '2013-01-02T01:00Z'"),
+    ({"size": None, "end": "2013-01-01T00:10"}, ValueError, "the nearest is '2013-01-01T01:00Z'"),
+    (
+        {"size": None, "end": "2013-02-02", "step": "1mo"},
+        ValueError,
+        "end .*step of 1mo.*nearest is '2013-02-01T00:00Z'",
+    ),
+    ({"size": None, "end": "2013-01-01T05:00", "step": "1y"}, ValueError, "nearest is '2014-01-01T00:00Z'"),
+    ({"size": None, "end": "2013-01-02T00:00:00.5", "step": "1d"}, ValueError, "nearest is '2013-01-02T00:00Z'"),
+    ({"size": None, "end": "2013-01-02", "step": "1as"}, ValueError, "take longer steps"),
+    ({"size": None, "end": "soon"}, ValueError, r"end \('soon'\).*ISO 8601"),
+    ({"size": None, "end": "9999-12-31", "step": "1y"}, ValueError, "9999"),
+    ({"start": None, "step": None, "zone": None, "size": None, "end": "2014-01-01"}, TypeError, "needs a start"),
+    ({"start": "2013-01-01T00:00Z", "step": "1mo", "zone": None}, ValueError, r"step \('1mo'\).*zone='UTC'.*'24h'"),
+    ({"start": "2013-01-01T00:00Z", "step": "1d", "zone": None}, ValueError, "must have a zone"),
+    ({"start": "2013-01-01T05:00", "step": "1d"}, ValueError, "start of a day.*nearest is '2013-01-01T00:00Z'"),
+    ({"start": "2013-01-01T13:00", "step": "1d", "zone": "Asia/Kathmandu"}, ValueError, r"'2013-01-02T00:00\+05:45'"),
+    ({"start": "2013-01-01", "step": "1w"}, ValueError, r"week \(a Monday\).*nearest is '2012-12-31T00:00Z'"),
+    ({"start": "2013-01-17", "step": "2mo"}, ValueError, "month .*steps of 2mo.*nearest is '2013-02-01T00:00Z'"),
+    ({"start": "2013-02-01", "step": "1q"}, ValueError, "quarter.*nearest is '2013-01-01T00:00Z'"),
+    ({"start": "2013-08-01", "step": "1y"}, ValueError, "year.*nearest is '2014-01-01T00:00Z'"),
+    ({"start": "2013-01-01T00:00:00.5", "step": "1d"}, ValueError, "start of a day.*nearest is '2013-01-01T00:00Z'"),
+    ({"start": "2011-12-30", "step": "1d", "zone": "Pacific/Apia"}, ValueError, "skipped; the next.*'2011-12-31T00:00"),
+    ({"start": "0001-01-01T00:00+05:00"}, ValueError, r"start \(0001-01-01T00:00\+05:00\) must stay within"),
+    ({"size": None, "end": "9999-12-31T00:00-05:00", "step": "1y"}, ValueError, r"end \(9999-12-31.* must stay"),
+    ({"size": None, "end": "2014-01-01", "step": "9000y"}, ValueError, "there is none"),
+    ({"size": None, "end": "2014-01-01", "step": "99y"}, ValueError, "the nearest is '2112-01-01"),
+    ({"start": "0001-01-01", "step": "1d"}, ValueError, "years 1 to 9999"),
+    ({"start": "9999-12-01", "step": "1mo", "zone": "Europe/Paris"}, ValueError, "years 1 to 9999"),
+    ({"start": "9999-12-02", "step": "1y", "zone": "Europe/Paris"}, ValueError, "nearest is '9999-01-01"),
+    ({"step": "9999999999999d"}, ValueError, "years 1 to 9999"),
+    ({"size": 2**31, "step": "1mo"}, ValueError, "years 1 to 9999"),
+    ({"size": 2**31, "step": "1d", "zone": "Europe/Paris"}, ValueError, "years 1 to 9999"),
+    ({"step": "1Y"}, ValueError, "y for years"),
+    ({"step": "0mo"}, ValueError, "longer"),
     ({"step": "0h"}, ValueError, "longer"),
     ({"step": "-1h"}, ValueError, "whole number"),
     ({"step": "1.5h"}, ValueError, "whole number"),

@@ -15,7 +15,12 @@ Ints = NDArray[np.int64]
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 _DAY: Final = 86400
+_ONE: Final = dt.timedelta(seconds=1)
+_BLOCK: Final = 512 * _DAY
 _LONG_AGO: Final = -(2**62)
+#: No date that Python has is beyond these, on any clock.
+_FIRST: Final = (dt.datetime(1, 1, 3, tzinfo=dt.timezone.utc) - _EPOCH) // _ONE
+_LAST: Final = (dt.datetime(9999, 12, 29, tzinfo=dt.timezone.utc) - _EPOCH) // _ONE
 
 
 class Clock(NamedTuple):
@@ -50,30 +55,44 @@ class Clock(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def clock_of(zone: dt.tzinfo, low: int, high: int) -> Clock:
-    """Return the clock of a zone between two instants, in seconds from 1970.
+    """Return the clock of a zone between two instants, in seconds from 1970."""
+    changes: list[tuple[int, int]] = []
+    if zone is not dt.timezone.utc:  # which never changes
+        for block in range(low // _BLOCK, high // _BLOCK + 1):
+            changes += (change for change in _changes(zone, block) if low < change[0] <= high)
+    clock = Clock(
+        np.array([instant for instant, _ in changes], dtype=np.int64),
+        np.array([_offset(zone, low), *(offset for _, offset in changes)], dtype=np.int64),
+    )
+    for array in clock:
+        array.flags.writeable = False
+    return clock
+
+
+@functools.lru_cache(maxsize=4096)
+def _changes(zone: dt.tzinfo, block: int) -> tuple[tuple[int, int], ...]:
+    """The instants in a block of time at which offsets change, and to what.
 
     Offsets are looked up once a day and changes are then found by bisection; no zone changes its offset twice within a
     day.
     """
-
-    def offset(instant: int) -> int:
-        shift = (_EPOCH + dt.timedelta(seconds=instant)).astimezone(zone).utcoffset()
-        assert shift is not None
-        return shift // dt.timedelta(seconds=1)
-
-    changes, offsets = [], [offset(low)]
-    if zone is dt.timezone.utc:
-        high = low  # it never changes
+    found = []
+    low, high = max(block * _BLOCK, _FIRST), min((block + 1) * _BLOCK, _LAST)
+    old = _offset(zone, low)
     for day in range(low, high, _DAY):
         before, after = day, min(day + _DAY, high)
-        if offset(after) == offsets[-1]:
+        new = _offset(zone, after)
+        if new == old:
             continue
         while after - before > 1:
             middle = (before + after) // 2
-            before, after = (middle, after) if offset(middle) == offsets[-1] else (before, middle)
-        changes.append(after)
-        offsets.append(offset(after))
-    clock = Clock(np.array(changes, dtype=np.int64), np.array(offsets, dtype=np.int64))
-    for array in clock:
-        array.flags.writeable = False
-    return clock
+            before, after = (middle, after) if _offset(zone, middle) == old else (before, middle)
+        found.append((after, new))
+        old = new
+    return tuple(found)
+
+
+def _offset(zone: dt.tzinfo, instant: int) -> int:
+    shift = (_EPOCH + dt.timedelta(seconds=instant)).astimezone(zone).utcoffset()
+    assert shift is not None
+    return shift // _ONE

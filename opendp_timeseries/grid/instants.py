@@ -95,11 +95,11 @@ def parse_instant(name: str, value: Any, zone: Zone, *, calendar: bool = False) 
             f"{name} ({written!r}) must say which clock it shows: give zone, for instance zone='UTC', or write an"
             " offset"
         )
-    if calendar and whole.time() == dt.time() and not fraction:
-        return _day_begins(name, written, local, zone) * SECOND
     shift = whole.replace(tzinfo=zone).utcoffset()
     assert shift is not None
     if shift != whole.replace(tzinfo=zone, fold=1).utcoffset():
+        if calendar and whole.time() == dt.time() and not fraction:
+            return _day_begins(name, written, local, zone) * SECOND
         raise ValueError(f"{name} ({written!r}) occurs twice or not at all in {zone}; write the offset")
     return (local - shift // _ONE) * SECOND + fraction
 

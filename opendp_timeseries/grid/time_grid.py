@@ -132,9 +132,12 @@ class TimeGrid:
             )
         calendar = isinstance(width, CalendarWidth)
         first = parse_instant("start", start, clock, calendar=calendar)
+        _check_years(first, first, f"start ({start!s})")
         last = None if end is None else parse_instant("end", end, clock, calendar=calendar)
-        if last is not None and last <= first:
-            raise ValueError(f"end ({end!s}) must be after start ({write_instant(first, clock)!r})")
+        if last is not None:
+            _check_years(last, last, f"end ({end!s})")
+            if last <= first:
+                raise ValueError(f"end ({end!s}) must be after start ({write_instant(first, clock)!r})")
         if isinstance(width, FixedWidth):
             edges = _even_edges(width.attoseconds, width, first, steps, last, clock)
         else:
@@ -387,8 +390,8 @@ def _check_years(first: int, last: int, what: str) -> None:
         raise ValueError(f"{what} must stay within the years 1 to 9999")
 
 
-def _in_words(width: FixedWidth | CalendarWidth, first: int, zone: Zone, size: int | None) -> str:
-    return f"size ({size}) steps of {width} from start ({write_instant(first, zone)!r})" if size else "end"
+def _in_words(width: FixedWidth | CalendarWidth, first: int, zone: Zone, size: int) -> str:
+    return f"size ({size}) steps of {width} from start ({write_instant(first, zone)!r})"
 
 
 def _even_edges(
@@ -412,36 +415,41 @@ def _calendar_edges(width: CalendarWidth, first: int, size: int | None, last: in
     begin = _check_begin(width, first, zone)
     if width.of == "D" and zone is dt.timezone.utc:
         return _even_edges(width.number * _DAY * SECOND, width, first, size, last, zone)
+    if size is None:
+        assert last is not None
+        edges = _begins(width, begin, width.steps_beyond(begin, _date(last, zone)), zone)
+        at = int(np.searchsorted(edges, last // SECOND))
+        if last % SECOND or at == len(edges) or edges[at] != last // SECOND:
+            nearest = min((int(edge) * SECOND for edge in edges[1:]), key=lambda edge: abs(edge - last), default=None)
+            raise _no_edge(last, nearest, width, first, zone)
+        return edges_between(edges[: at + 1], "s")
     what = _in_words(width, first, zone, size)
-    steps = size if last is None else width.steps_beyond(begin, _date(last, zone))
-    assert steps is not None
-    _check_years(first, first + steps * width.shortest * SECOND, what)
-    skipped = 3 if (width.number, width.of) == (1, "D") else 0  # at most; then other days take their places
-    dates = width.dates(begin, np.arange(steps + 1 + skipped))
+    _check_years(first, first + size * width.shortest * SECOND, what)  # before that many are worked out
+    skipped = 3 if (width.number, width.of) == (1, "D") else 0  # at most; other days take their places
+    edges = _begins(width, begin, size + skipped, zone)[: size + 1]
+    if len(edges) <= size:
+        raise ValueError(f"{what} must stay within the years 1 to 9999")
+    return edges_between(edges, "s")
+
+
+def _begins(width: CalendarWidth, begin: np.datetime64, steps: int, zone: dt.tzinfo) -> NDArray[np.int64]:
+    """The seconds at which so many steps begin and the last ends, as far as Python's calendar goes."""
+    dates = width.dates(begin, np.arange(steps + 1))
     dates = dates[dates <= _LAST_DATE]
-    edges = np.unique(width.begins(_clock_around(zone, dates[0], dates[-1]), dates))
-    if last is None:
-        if len(edges) <= steps:
-            raise ValueError(f"{what} must stay within the years 1 to 9999")
-        return edges_between(edges[: steps + 1], "s")
-    at = int(np.searchsorted(edges, last // SECOND))
-    if last % SECOND or at == len(edges) or edges[at] != last // SECOND:
-        nearest = min((int(edge) * SECOND for edge in edges[1:]), key=lambda edge: abs(edge - last))
-        raise _no_edge(last, nearest, width, first, zone)
-    return edges_between(edges[: at + 1], "s")
+    return np.unique(width.begins(_clock_around(zone, dates[0], dates[-1]), dates))
 
 
-def _no_edge(last: int, nearest: int, width: FixedWidth | CalendarWidth, first: int, zone: Zone) -> ValueError:
-    end, start, instead = (write_instant(instant, zone) for instant in (last, first, nearest))
-    return ValueError(f"end ({end!r}) must be the end of a step of {width} from {start!r}; the nearest is {instead!r}")
+def _no_edge(last: int, nearest: int | None, width: FixedWidth | CalendarWidth, first: int, zone: Zone) -> ValueError:
+    end, start = write_instant(last, zone), write_instant(first, zone)
+    instead = "there is none" if nearest is None else f"the nearest is {write_instant(nearest, zone)!r}"
+    return ValueError(f"end ({end!r}) must be the end of a step of {width} from start ({start!r}); {instead}")
 
 
 def _check_begin(width: CalendarWidth, first: int, zone: dt.tzinfo) -> np.datetime64:
     """Return the day at whose beginning the grid starts, which must be the first of a unit."""
     start = write_instant(first, zone)
-    _check_years(first, first, f"start ({start!r})")
     units = width.around(_date(first, zone))
-    begins = (width.begins(_clock_around(zone, units[0], units[-1]), units)).tolist()
+    begins = width.begins(_clock_around(zone, units[0], units[1]), units).tolist()
     if begins[0] * SECOND != first:
         known = [begin * SECOND for begin in begins if _YEAR_1 <= begin <= _YEAR_10000]
         nearest = write_instant(min(known, key=lambda begin: abs(begin - first)), zone)

@@ -1,0 +1,151 @@
+"""Steps of the calendar, counted by every engine as one would by looking at each event's clock."""
+
+import datetime as dt
+import functools
+import itertools
+import os
+
+import numpy as np
+import pytest
+
+from opendp_timeseries.counting.engines import engine_of
+from opendp_timeseries.counting.layout import Caps, Layout
+from opendp_timeseries.grid import TimeGrid
+from tests.oracles import calendars as oracle
+
+pa = pytest.importorskip("pyarrow")
+pd = pytest.importorskip("pandas")
+pl = pytest.importorskip("polars")
+ibis = pytest.importorskip("ibis")
+pytest.importorskip("duckdb")
+
+from pyarrow import dataset  # noqa: E402
+
+from tests.counting.test_database import DuckDB, Spark  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning", "ignore::FutureWarning")
+
+START, STOP = dt.date(2024, 1, 1), dt.date(2027, 1, 1)  # the first is a Monday
+ZONES = [
+    "Europe/London",
+    "America/New_York",
+    "Australia/Lord_Howe",  # by half an hour
+    "Asia/Kathmandu",  # a quarter of an hour off
+    "America/St_Johns",
+    "Pacific/Chatham",
+    "Africa/Casablanca",  # back for Ramadan
+    "Africa/Cairo",  # no midnight when clocks go forward
+    "America/Santiago",  # an hour before midnight twice
+    "America/Havana",  # midnight twice
+    "Atlantic/Azores",  # the hour after midnight twice
+    "Pacific/Apia",
+]
+UNITS = ["d", "w", "mo", "q", "y"]
+
+
+@functools.cache
+def events(zone, start=START, stop=STOP):
+    """Microseconds from 1970, UTC, around every edge of a day and anywhere; their clocks; and the days there are."""
+    random = np.random.default_rng(12)
+    edges = TimeGrid(start=start, end=stop, step="1d", zone=zone).edges().astype("M8[us]").astype(np.int64)
+    anywhere = random.integers(edges[0] - 10**11, edges[-1] + 10**11, 3000)
+    ticks = np.concatenate([(edges[:, None] + [-1, 0, 1]).ravel(), anywhere])
+    clocks = [oracle.clock_at(tick, zone) for tick in ticks]
+    low, high = (int(edges[k]) // 10**6 for k in (0, -1))
+    days = [day for day in oracle.days(low - 7200, high + 7200, zone) if start <= day < stop]
+    return ticks, clocks, days
+
+
+def aware(ticks):
+    return pa.array(ticks, pa.timestamp("us", "UTC"))
+
+
+def local(clocks):
+    return pa.array(clocks, pa.timestamp("us"))
+
+
+MEMORY = {
+    "NumPy": lambda ticks, clocks: {"id": np.arange(len(ticks)), "time": np.array(clocks, "M8[us]")},
+    "pandas": lambda ticks, clocks: pa.table({"id": range(len(ticks)), "time": aware(ticks)}).to_pandas(),
+    "objects": lambda ticks, clocks: pd.DataFrame({"id": range(len(ticks)), "time": pd.Series(clocks, dtype=object)}),
+    "Polars": lambda ticks, clocks: pl.DataFrame({"id": range(len(ticks)), "time": clocks}),
+    "lazy": lambda ticks, clocks: pl.from_arrow(pa.table({"id": range(len(ticks)), "time": aware(ticks)})).lazy(),
+    "batches": lambda ticks, clocks: dataset.dataset(pa.table({"id": range(len(ticks)), "time": aware(ticks)})),
+}
+
+
+def counted(table, grid):
+    caps = Caps.within(grid.size, participation_cap=grid.size, step_cap=10**9)
+    return engine_of(table).count(table, Layout("id", "time", grid), caps, bytes(16)).tolist()
+
+
+def check(tables, zone, units=UNITS, start=START, stop=STOP):
+    _, clocks, days = events(zone, start, stop)
+    for unit, (each, table) in itertools.product(units, tables):
+        listed = oracle.periods(days[: len(days) // 7 * 7] if unit == "w" else days, unit)  # whole weeks
+        listed = listed[: len(listed) // each * each]
+        grid = TimeGrid(start=start, size=len(listed) // each, step=f"{each}{unit}", zone=zone)
+        assert counted(table, grid) == oracle.counts(clocks, listed, unit, each), (zone, unit, each)
+
+
+def in_memory(zone, names=tuple(MEMORY), each=1):
+    return [(each, MEMORY[name](*events(zone)[:2])) for name in names]
+
+
+def in_database(zone, backend, each=1):
+    ticks, clocks, _ = events(zone)
+    who = pa.array(range(len(ticks)))
+    return [(each, backend.table(id=who, time=aware(ticks))), (each, backend.table(id=who, time=local(clocks)))]
+
+
+def test_units_of_the_calendar():
+    check(in_memory("Africa/Cairo", ["NumPy", "lazy"]), "Africa/Cairo")
+    check(in_memory("Europe/London", ["pandas", "batches"], each=2), "Europe/London")
+    check(in_database("Europe/London", DuckDB()), "Europe/London", ["d", "w", "q"])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("zone", ZONES)
+def test_units_of_the_calendar_in_every_zone_and_engine(zone):
+    check(in_memory(zone) + in_memory(zone, ["objects"], each=3) + in_database(zone, DuckDB()), zone)
+    check(in_database(zone, DuckDB(), each=2), zone, ["d", "mo"])
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory):
+    pytest.importorskip("pyspark")
+    if not any(os.access(os.path.join(folder, "java"), os.X_OK) for folder in os.get_exec_path()):
+        pytest.skip("Spark needs Java")
+    return Spark(tmp_path_factory.mktemp("spark"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("zone", ZONES)
+def test_units_of_the_calendar_in_spark(spark, zone):
+    check(in_database(zone, spark), zone)
+
+
+def test_a_day_that_clocks_skip_is_no_step():
+    zone, start, stop = "Pacific/Apia", dt.date(2011, 12, 26), dt.date(2012, 1, 9)
+    ticks, clocks, days = events(zone, start, stop)
+    assert dt.date(2011, 12, 30) not in days
+    tables = [(1, make(ticks, clocks)) for make in MEMORY.values()]
+    tables.append((1, DuckDB().table(id=pa.array(range(len(ticks))), time=aware(ticks))))
+    check(tables, zone, ["d"], start, stop)
+
+
+TERMS = ["2024-09-02", "2024-10-26T15:30", "2024-11-04", "2024-12-20T15:30", "2025-01-06", "2025-09-01"]
+
+
+def test_public_edges_of_any_kind():
+    grid = TimeGrid.from_edges(TERMS, zone="Europe/London")
+    ticks, clocks, _ = events("Europe/London")
+    naive = [dt.datetime.fromisoformat(edge) for edge in TERMS]
+    expected = [sum(low <= clock < high for clock in clocks) for low, high in itertools.pairwise(naive)]
+    who = pa.array(np.arange(len(ticks)))
+    for table in (
+        {"id": who.to_numpy(), "time": np.array(clocks, "M8[us]")},
+        DuckDB().table(id=who, time=aware(ticks)),
+        DuckDB().table(id=who, time=local(clocks)),
+    ):
+        assert counted(table, grid) == expected
