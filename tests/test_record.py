@@ -31,9 +31,9 @@ ACCOUNTINGS = [
 ]
 
 
-def count(metric=None, **more):
+def count(metric=None, grid=GRID, **more):
     space = ts.event_log_domain(identifier="id", time="time"), metric or dp.symmetric_distance()
-    return space >> ts.then_participation_count(GRID, **{"participation_cap": 5, "step_cap": 2} | more)
+    return space >> ts.then_participation_count(grid, **{"participation_cap": 5, "step_cap": 2} | more)
 
 
 def behind(signal, scale=3.0, p=0.3, **accounting):
@@ -159,6 +159,40 @@ def test_a_release_comes_back_from_its_record():
     again = ts.Release.from_record(ReleaseRecord.from_json(release.record().to_json()))
     assert again == release
     assert again.keys == ("a", "b")
+
+
+WEEKS = np.arange("2012-12-31", "2014-01-01", 7, dtype="M8[D]")
+GRIDS = {
+    "days": ts.TimeGrid(start="2013-01-01", end="2014-01-01", step="1d", zone="America/New_York"),
+    "months": ts.TimeGrid(start="2013-01-01", size=12, step="1mo", zone="Europe/London"),
+    "terms": ts.TimeGrid.from_edges(["2012-09-03", "2013-01-07", "2013-04-15"], zone="Europe/London"),
+    "all but one week": ts.TimeGrid.from_edges(np.delete(WEEKS, 8), zone="Asia/Kathmandu"),
+}
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_grids_of_the_calendar_come_back_exactly(name):
+    release = behind(count(grid=GRIDS[name]), p=1.0)(LOG)
+    again = ts.Release.from_record(ReleaseRecord.from_json(release.record().to_json()))
+    assert again.grid == release.grid == GRIDS[name]
+    assert again.grid.edges().tolist() == GRIDS[name].edges().tolist()
+    assert again == release
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda grid: grid.__setitem__("step", "1d"), "step"),
+        (lambda grid: grid["edges"].reverse(), "ascend"),
+        (lambda grid: grid["edges"].__setitem__(1, 7), r"edges\[1\]"),
+        (lambda grid: grid.__setitem__("edges", 7), "edges"),
+    ],
+)
+def test_other_edges_are_refused_by_name(change, message):
+    document = json.loads(behind(count(grid=GRIDS["terms"]), p=1.0)(LOG).record().to_json())
+    change(document["provenance"]["grid"])
+    with pytest.raises(ValueError, match=message):
+        ReleaseRecord.from_json(json.dumps(document))
 
 
 def test_what_is_printed_is_not_below_what_is_claimed():

@@ -120,9 +120,11 @@ def spark(tmp_path_factory):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("zone", ZONES)
-def test_units_of_the_calendar_in_spark(spark, zone):
-    check(in_database(zone, spark), zone)
+@pytest.mark.parametrize(("zone", "unit"), [(zone, UNITS[1 + k % 4]) for k, zone in enumerate(ZONES)])
+def test_units_of_the_calendar_in_spark(spark, zone, unit):
+    aware, naive = in_database(zone, spark)
+    check([aware], zone, ["d"])
+    check([naive], zone, [unit])
 
 
 def test_a_day_that_clocks_skip_is_no_step():

@@ -19,6 +19,9 @@ import pytest
 
 from tests.mutants.mutate import broken_code, find, mutated
 
+# Of Ibis's own calls into DuckDB, when tables are made.
+pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
+
 GUARANTEES = "mutants/test_guarantees"
 GAUSSIAN = "measurements/test_subsampled_gaussian"
 CAPPED, GAP = "counting/test_capped_count", "counting/test_gap"
@@ -133,6 +136,9 @@ MUTANTS = [
            by=[Caught(GAP, "test_every_series_has_a_gap_of_its_own")]),
     mutant("a gap between people", f"{ENGINE}:_apart", ("_firsts(pairs.people, series)", "_firsts(series)"),
            by=[Caught(GAP, "test_people_do_not_wait_for_each_other")]),
+    mutant("a time of a step of uneven length is in two", "counting.database:_looked_up",
+           ("rows.step >= steps.low, rows.step < steps.high", "rows.step < steps.high"),
+           by=[Caught("counting/test_calendars", "test_public_edges_of_any_kind")]),
     mutant("missing identifiers are one person", "counting.tables:read_positions",
            ("if rows.nobody is not None and rows.nobody.any():", "if False:"),
            by=[Caught(GUARANTEES, "test_a_missing_identifier_is_nobody")]),
