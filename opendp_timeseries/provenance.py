@@ -55,7 +55,9 @@ class Provenance:
     :param grid: the grid of the count.
     :param participation_cap: ``I``, most steps in which one individual is counted, over all series of a panel.
     :param step_cap: ``M``, most events of one individual in one step.
-    :param caps_enforced: whether the count enforced the caps; False if they were assumed of a count made elsewhere.
+    :param gap: least distance of two steps in which one individual is counted, around the cycle of the grid, in each
+        series of a panel; 1 is none.
+    :param caps_enforced: whether the count enforced caps and gap; False if they were assumed of a count made elsewhere.
     :param adjacency: what a distance of 1 is.
     :param panel: the keys of a panel, in the order of its series; None for one series.
     :param stages: the filters and repetitions after the count, in order.
@@ -64,6 +66,7 @@ class Provenance:
     grid: TimeGrid
     participation_cap: int
     step_cap: int = 1
+    gap: int = 1
     caps_enforced: bool = True
     adjacency: Adjacency = field(default_factory=Adjacency)
     panel: tuple[str | int, ...] | None = None
@@ -72,6 +75,7 @@ class Provenance:
     def __post_init__(self) -> None:
         for name in ("participation_cap", "step_cap"):
             object.__setattr__(self, name, check.integer(name, getattr(self, name), minimum=1))
+        object.__setattr__(self, "gap", check.integer("gap", self.gap, minimum=1, maximum=self.grid.size))
 
     @cached_property
     def identifier(self) -> str:
@@ -121,14 +125,16 @@ class Provenance:
 
         :param distance: in individuals, as the log's metric counts them.
         """
+        panel_size = 1 if self.panel is None else len(self.panel)
         influence = count_influence(
             distance * self.adjacency.individuals,
             participation_cap=self.participation_cap,
             step_cap=self.step_cap,
             size=self.counted_size,
             replaced=self.adjacency.replaced,
+            gap=self.gap,
+            series=panel_size,
         )
-        panel_size = 1 if self.panel is None else len(self.panel)
         for stage in self.stages:
             if check.is_a(stage, Repeat):
                 influence = repeated_influence(influence, stage.times)
@@ -147,6 +153,7 @@ class Provenance:
             "panel": None if self.panel is None else list(self.panel),
             "participation_cap": self.participation_cap,
             "step_cap": self.step_cap,
+            "gap": self.gap,
             "caps_enforced": self.caps_enforced,
             "adjacency": {"individuals": self.adjacency.individuals, "replaced": self.adjacency.replaced},
         }
@@ -168,6 +175,7 @@ class Provenance:
                 grid=grid,
                 participation_cap=fields["participation_cap"],
                 step_cap=fields["step_cap"],
+                gap=fields["gap"],
                 caps_enforced=fields["caps_enforced"],
                 adjacency=Adjacency(**adjacency),
                 panel=_read_panel(fields["panel"]),
@@ -185,6 +193,7 @@ _FIELDS: Final[dict[str, Any]] = {
     "panel": (list, type(None)),
     "participation_cap": int,
     "step_cap": int,
+    "gap": int,
     "caps_enforced": bool,
     "adjacency": dict,
     "stages": list,

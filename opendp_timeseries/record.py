@@ -26,8 +26,8 @@ from opendp_timeseries.provenance import Provenance, fields_of
 
 __all__ = ["MEASURES", "Accounting", "ReleaseRecord", "check_kept", "frozen_row", "read_records", "write_records"]
 
-_FORMAT: Final = "opendp_timeseries release record, version 2"
-_FORMAT_OF_MANY: Final = "opendp_timeseries release records, version 2"
+_FORMAT: Final = "opendp_timeseries release record, version 3"
+_FORMAT_OF_MANY: Final = "opendp_timeseries release records, version 3"
 #: A recomputed loss may differ in the last digits between machines.
 _TOLERANCE: Final = 1e-9
 #: A number of kept steps that is less probable than this was not drawn as the record says.

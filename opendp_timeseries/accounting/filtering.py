@@ -3,8 +3,9 @@
 Three restricted norms bound what a filter does to a vector with few non-zero entries, and for kernels that
 are symmetric and decreasing the magnitude majorant goes through the filter exactly. A filter that is wide
 compared with a person's participation lowers sensitivity: the norm of the whole filter alone, as used by
-Koga et al. (2022), does not show it. Proofs:
-docs/proofs/circulant_filter.md and docs/proofs/magnitude_majorant.md.
+Koga et al. (2022), does not show it. Where a person's steps lie a gap apart, the taps that they meet do too, and
+the filter spreads them thin. Proofs: docs/proofs/circulant_filter.md, docs/proofs/magnitude_majorant.md and
+docs/proofs/separated_steps.md.
 
 All sums over taps are sums of integers, in the unit ``2**-resolution_bits``, and every result is rounded up.
 """
@@ -15,6 +16,7 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate, chain, pairwise, repeat
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ from numpy.typing import NDArray
 from opendp_timeseries.accounting.circulant import EXACT, circulant_product, fft_error
 from opendp_timeseries.accounting.influence import Influence, Majorant
 from opendp_timeseries.accounting.rounding import up_fraction, up_sqrt
+from opendp_timeseries.accounting.separated import comb_sums, most_apart, row_sum
 from opendp_timeseries.kernels import Kernel
 
 __all__ = [
@@ -46,7 +49,8 @@ def filtered_influence(influence: Influence, kernel: Kernel, panel_size: int = 1
     within a bound is within ``k`` times that bound, and filtering ``k`` individuals at once
     would never give less.
 
-    The majorant survives if the kernel is symmetric and decreasing, for any other kernel it would be false.
+    The majorant survives if the kernel is symmetric and decreasing, for any other kernel it would be false. With a
+    gap there is one for every kernel. The gap itself is used up: the output's steps lie close together.
 
     :param influence: what individuals can do to the signal.
     :param kernel: the filter.
@@ -104,55 +108,119 @@ def _times_root(value: float, square: Fraction) -> float:
 def _of_one(influence: Influence, kernel: Kernel, panel_size: int) -> Influence:
     """Influence of one individual after the filter (a search asks for the same one again and again)."""
     size, unit = kernel.size, Fraction(1, 2**kernel.resolution_bits)
-    steps = min(influence.l0, size)
+    apart = min(influence.l0_apart, most_apart(size, influence.gap))
+    steps = min(influence.l0, 2 * apart if influence.replaced else apart)
     largest = _magnitudes(kernel)[:steps].tolist()
     _, norm = _norm_bounds(kernel)
     # ‖Av‖₂² = v_S' G v_S with G a principal submatrix of A'A, whose rows hold the autocorrelation at `steps`
     # different shifts: its top eigenvalue is at most its largest absolute row sum (Gershgorin).
-    energy_gain = min(norm**2, _top(_autocorrelation(kernel), steps) * unit**2)
-    l2 = _times_root(influence.l2, energy_gain)
+    shifts = _autocorrelation(kernel)
+    top = int(np.sort(shifts)[::-1][:steps].sum())
+    if influence.gap > 1 and apart > 0:
+        top = min(top, _halves(influence, kernel) * row_sum(shifts, influence.gap, apart))
+    l2 = _times_root(influence.l2, min(norm**2, top * unit**2))
     # Every |(Av)_t| takes at most `steps` taps: all of them times linf, or Cauchy-Schwarz.
     linf = min(
         _times(influence.linf, sum(largest) * unit),
         _times_root(influence.l2, sum(q * q for q in largest) * unit**2),
     )
-    majorant = None
-    fits = influence.majorant is not None and (panel_size == 1 or len(influence.majorant.values) <= size)
-    if influence.majorant is not None and fits and kernel.is_symmetric_decreasing:
-        values, values_l2 = _rearranged(influence.majorant, kernel)
-        largest_value = float(values.max(initial=0.0))
-        l2, linf = min(l2, values_l2), min(linf, largest_value)
-        majorant = Majorant(values) if math.isfinite(largest_value) else None
+    carried = _carried(influence, kernel, panel_size)
     l0 = min(panel_size * size, influence.l0 * kernel.support)
-    return Influence(l0=l0, l2=l2, linf=linf, majorant=majorant)
+    if carried is None:
+        return Influence(l0=l0, l2=l2, linf=linf)
+    values, values_l2 = carried
+    largest_value = float(values.max(initial=0.0))
+    majorant = Majorant(values) if math.isfinite(largest_value) else None
+    return Influence(l0=l0, l2=min(l2, values_l2), linf=min(linf, largest_value), majorant=majorant)
 
 
-def _rearranged(majorant: Majorant, kernel: Kernel) -> tuple[NDArray[np.float64], float]:
-    """Majorant after a symmetric decreasing filter, and its Euclidean norm, rounded up.
+def _halves(influence: Influence, kernel: Kernel) -> int:
+    """How many times the bound for steps that lie apart is to be taken.
+
+    The two halves of a replaced individual, what they left and what they entered, are not negative. Filtered by taps
+    of one sign, they work against each other, and squares and entries are no more than those of both side by side.
+    """
+    taps = kernel.numerators
+    return 2 if influence.replaced and taps.min() < 0 < taps.max() else 1
+
+
+def _carried(influence: Influence, kernel: Kernel, panel_size: int) -> tuple[NDArray[np.float64], float] | None:
+    """Majorant after the filter, and its Euclidean norm, rounded up; None if nothing is known of it.
+
+    Every bound on the sums of the largest magnitudes holds, so their minimum does, which is that of a majorant again.
+    """
+    given = influence.majorant
+    fits = given is not None and (panel_size == 1 or len(given.values) <= kernel.size)
+    block = given is not None and fits and kernel.is_symmetric_decreasing
+    apart = influence.gap > 1 and 0 < influence.linf < math.inf
+    if not (block or apart):
+        return None
+    if given is None:
+        given = Majorant(np.full(min(influence.l0, panel_size * kernel.size), influence.linf))
+    if not len(given.values):
+        return given.values, 0.0
+    # Round `a` up to a grid on which the convolution is exact: integers up to 2**(room's bits - 1) <= room.
+    # Counts lie on it already, and so does what came out of one filter, at the usual resolution.
+    room = (EXACT - 1) // (_total(kernel) * _halves(influence, kernel))
+    places = min(room.bit_length() - 1 - math.frexp(given.values[0])[1], 900)
+    units = _in_units(given.values, places)
+    bounds = []
+    if block:
+        bounds.append(_rearranged(units[: kernel.size], kernel))
+    if apart:
+        step = int(_in_units(min(influence.linf, given.values[0]), places))
+        bounds.append([step * tap for tap in _separated(influence, kernel, panel_size)])
+        bounds.append([sum(int(unit) for unit in units.tolist()) * _total(kernel)])
+    integers = _least(bounds)
+    scale = places + kernel.resolution_bits
+    with np.errstate(over="ignore"):  # beyond the largest float is infinity, which is an upper bound
+        values = np.ldexp(np.array(integers, dtype=np.float64), -scale)
+        return values, up_sqrt(sum(y * y for y in integers) / Fraction(4) ** scale)
+
+
+def _in_units(values: Any, places: int) -> Any:
+    return np.maximum(np.ceil(np.ldexp(values, places)), 1.0)  # at least 1, should the scaling underflow
+
+
+def _rearranged(units: NDArray[np.float64], kernel: Kernel) -> list[int]:
+    """Integers after a symmetric decreasing filter, descending, at most as many as its taps before it.
 
     The worst vector has its magnitudes ``a`` on the cycle in the order 0, 1, -1, 2, -2, …, the largest in
     the middle (rearrangement on the cycle; docs/proofs/magnitude_majorant.md).
     """
-    size, values = kernel.size, majorant.values[: kernel.size]
-    if not len(values):
-        return values, 0.0
-    # Round `a` up to a grid on which the convolution is exact: integers up to 2**(room's bits - 1) <= room.
-    # Counts lie on it already, and so does what came out of one filter, at the usual resolution.
-    room = (EXACT - 1) // _total(kernel)
-    places = min(room.bit_length() - 1 - math.frexp(values[0])[1], 900)
-    units = np.maximum(np.ceil(np.ldexp(values, places)), 1.0)  # at least 1, should the scaling underflow
-    order = np.arange(1, len(values) + 1)
-    signal = np.zeros(size)
+    order = np.arange(1, len(units) + 1)
+    signal = np.zeros(kernel.size)
     signal[np.where(order % 2 == 0, order // 2, -(order // 2))] = units
     product = np.sort(circulant_product(signal, kernel.numerators))[::-1]
-    scale = places + kernel.resolution_bits
-    energy = sum(y * y for y in product[product > 0].astype(np.int64).tolist())
-    with np.errstate(over="ignore"):  # beyond the largest float is infinity, which is an upper bound
-        return np.ldexp(product, -scale), up_sqrt(energy / Fraction(4) ** scale)
+    return list(map(int, product[product > 0].tolist()))
 
 
-def _top(descending: NDArray[Any], count: int) -> int:
-    return int(descending[:count].sum())
+def _separated(influence: Influence, kernel: Kernel, panel_size: int) -> list[int]:
+    """Magnitudes after the filter of steps that lie apart, in units of a tap and the largest change, descending.
+
+    Entry by entry they are at most these: two for each step and distance to it, one for the step itself
+    (docs/proofs/separated_steps.md).
+    """
+    size, halves = kernel.size, _halves(influence, kernel)
+    apart = most_apart(size, influence.gap)
+    steps = min(influence.l0_apart, panel_size * apart)
+    sums = comb_sums(np.abs(kernel.numerators), influence.gap, min(steps, apart))
+    sums = halves * np.minimum(sums, int(_magnitudes(kernel)[:steps].sum()))
+    sides = (2 if influence.replaced and halves == 1 else 1) * steps * np.minimum(np.arange(1, len(sums) + 1), 2)
+    order = np.argsort(-sums, kind="stable")
+    ends = np.minimum(np.cumsum(sides[order]), panel_size * size)
+    values = np.repeat(sums[order], np.diff(ends, prepend=0))
+    return list(values[values > 0].tolist())
+
+
+def _least(bounds: list[list[int]]) -> list[int]:
+    """Descending integers whose sums of the first ``j`` are the least of the bounds', for every ``j``."""
+    if len(bounds) == 1:
+        return bounds[0]
+    most = max(map(len, bounds))
+    sums = zip(*(accumulate(chain(bound, repeat(0, most - len(bound)))) for bound in bounds), strict=True)
+    least = list(map(min, sums))
+    return [now - before for before, now in pairwise([0, *least]) if now > before]
 
 
 @lru_cache(maxsize=16)
@@ -173,11 +241,12 @@ def _energy(kernel: Kernel) -> Fraction:
 
 @lru_cache(maxsize=16)
 def _autocorrelation(kernel: Kernel) -> NDArray[Any]:
-    """Magnitudes of ``R_m = sum_t q_t q_(t+m)`` in squared units, exactly, non-zero and descending."""
+    """Magnitudes of ``R_m = sum_t q_t q_(t+m)`` in squared units, exactly, by shift."""
     total, taps = _total(kernel), kernel.numerators
     width = 53 - total.bit_length()  # digits below 2**width keep the product exact
     if width < 1:
-        return np.array([total**2], dtype=object)  # all that is used: the sum of all |R_m| is at most this
+        # All that is used are sums with R_0 among them, and the sum of all |R_m| is at most this.
+        return np.array([total**2] + [0] * (len(taps) - 1), dtype=object)
     mirrored = np.roll(taps[::-1], 1)
     kind = np.int64 if total**2 < 2**62 else object
     shifts = np.zeros(len(taps), dtype=kind)
@@ -187,8 +256,7 @@ def _autocorrelation(kernel: Kernel) -> NDArray[Any]:
         part = circulant_product(digits.astype(np.float64), mirrored).astype(np.int64)
         shifts += part.astype(kind) * 2**place
         rest, place = rest >> width, place + width
-    magnitudes = np.abs(shifts[shifts != 0])
-    return np.sort(magnitudes)[::-1]
+    return np.abs(shifts)
 
 
 @lru_cache(maxsize=16)

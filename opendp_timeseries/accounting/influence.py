@@ -2,8 +2,8 @@
 
 One ℓ2 number does not say whether a person sits in one step or is spread over many, and subsampling
 protects the second far better. :class:`Influence` carries what is known of one individual (number of
-steps, ℓ2, ℓ∞ and, where it is known, the magnitude majorant) and the number of individuals. Proof:
-docs/proofs/influence_order.md.
+steps, ℓ2, ℓ∞ and, where they are known, the magnitude majorant and the gap between steps) and the number of
+individuals. Proof: docs/proofs/influence_order.md.
 """
 
 from __future__ import annotations
@@ -79,6 +79,11 @@ class Influence:
     with at most ``l0`` non-zero entries, Euclidean norm at most ``l2``, largest magnitude at most
     ``linf``, and, when ``majorant`` is given, weakly majorised by it.
 
+    With a ``gap``, the non-zero entries of one vector also lie at least that many steps apart, around the cycle of
+    each series of a panel. An individual who is ``replaced`` leaves steps that lie apart and enters others that do,
+    but the two may lie close together: the vector is then a difference of two non-negative ones, each with the gap
+    and at most half of ``l0`` non-zero entries. A filter makes use of the gap; sampling does not.
+
     Comparison is a partial order over all fields, and incomparable distances compare as False both ways,
     so a compositor that was built for one never lets the other pass.
 
@@ -87,6 +92,9 @@ class Influence:
     :param linf: largest change of one step by one individual, in the signal's unit.
     :param individuals: number of individuals that differ.
     :param majorant: magnitude majorant of one individual's change, if one is known.
+    :param gap: least distance, in steps, of two steps of one individual; 1 says nothing.
+    :param replaced: whether the steps lie apart in two halves only, see above; without a gap it says nothing, and is
+        False.
     """
 
     l0: int
@@ -94,10 +102,13 @@ class Influence:
     linf: float
     individuals: int = 1
     majorant: Majorant | None = None
+    gap: int = 1
+    replaced: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("l0", "individuals"):
-            object.__setattr__(self, name, check.integer(name, getattr(self, name), minimum=0))
+        for name, minimum in (("l0", 0), ("individuals", 0), ("gap", 1)):
+            object.__setattr__(self, name, check.integer(name, getattr(self, name), minimum=minimum))
+        object.__setattr__(self, "replaced", bool(self.replaced) and self.gap > 1)
         for name in ("l2", "linf"):
             value = getattr(self, name)
             if value != math.inf:  # a bound that says nothing
@@ -106,6 +117,11 @@ class Influence:
                 object.__setattr__(self, name, up(number) if number < value else number)
         if self.majorant is not None and not check.is_a(self.majorant, Majorant):
             raise TypeError(f"majorant ({type(self.majorant).__name__}) must be a Majorant, or None")
+
+    @property
+    def l0_apart(self) -> int:
+        """Most steps of one individual's change that all lie ``gap`` apart: ``l0``, or half of it if replaced."""
+        return self.l0 // 2 if self.replaced else self.l0
 
     # The four comparisons are written out: a dataclass's own `order=True` compares like tuples, under which
     # (5, 100, 100) passes for less than (10, 3, 1).
@@ -118,7 +134,13 @@ class Influence:
             and self.l2 <= other.l2
             and self.linf <= other.linf
             and (other.majorant is None or (self.majorant is not None and self.majorant <= other.majorant))
+            and (other.gap == 1 or self._lies_apart_as(other))
         )
+
+    def _lies_apart_as(self, other: Influence) -> bool:
+        """Whether every vector with this gap has the other's, which is no larger: steps apart may stand for a half."""
+        apart = self.replaced <= other.replaced and self.l0_apart <= other.l0_apart
+        return self.gap >= other.gap and apart
 
     def __ge__(self, other: Any) -> bool:
         return NotImplemented if not check.is_a(other, Influence) else other <= self
@@ -129,8 +151,8 @@ class Influence:
     def __gt__(self, other: Any) -> bool:
         return NotImplemented if not check.is_a(other, Influence) else other < self
 
-    def _key(self) -> tuple[int, float, float, int, Majorant | None]:
-        return (self.l0, self.l2, self.linf, self.individuals, self.majorant)
+    def _key(self) -> tuple[Any, ...]:
+        return (self.l0, self.l2, self.linf, self.individuals, self.majorant, self.gap, self.replaced)
 
     def __eq__(self, other: object) -> bool:
         return check.is_a(other, Influence) and self._key() == other._key()
@@ -140,7 +162,8 @@ class Influence:
 
     def __repr__(self) -> str:
         many = "" if self.individuals == 1 else f", individuals={self.individuals}"
-        return f"Influence(l0={self.l0}, l2={printed_up(self.l2)}, linf={printed_up(self.linf)}{many})"
+        apart = "" if self.gap == 1 else f", gap={self.gap}" + (", replaced=True" if self.replaced else "")
+        return f"Influence(l0={self.l0}, l2={printed_up(self.l2)}, linf={printed_up(self.linf)}{many}{apart})"
 
 
 class _LargestChange(NamedTuple):
@@ -150,23 +173,37 @@ class _LargestChange(NamedTuple):
     per_step: int
 
 
-def _largest_change(participation_cap: int, step_cap: int, size: int, *, replaced: bool) -> _LargestChange:
+def _largest_change(
+    participation_cap: int, step_cap: int, size: int, *, replaced: bool, gap: int, series: int
+) -> _LargestChange:
     # A replaced individual leaves up to I steps and enters up to I others, each entry of the difference
-    # staying within ±M as both are within [0, M].
-    cap = min(participation_cap, size)
+    # staying within ±M as both are within [0, M]. On a cycle of T steps at most ⌊T/gap⌋ lie gap apart.
+    length = size // series
+    cap = min(participation_cap, series * (length // check.integer("gap", gap, minimum=1, maximum=length)))
     return _LargestChange(min(2 * cap, size) if replaced else cap, step_cap)
 
 
-def count_influence(individuals: int, *, participation_cap: int, step_cap: int, size: int, replaced: bool) -> Influence:
+def count_influence(
+    individuals: int,
+    *,
+    participation_cap: int,
+    step_cap: int,
+    size: int,
+    replaced: bool,
+    gap: int = 1,
+    series: int = 1,
+) -> Influence:
     """Influence of ``individuals`` on a count with caps (docs/proofs/participation_count.md).
 
     :param individuals: individuals added or removed, or replaced.
     :param participation_cap: ``I``, steps per individual.
     :param step_cap: ``M``, events per individual and step.
-    :param size: ``T``, steps of the grid.
+    :param size: entries of the count: ``T`` steps of the grid, in each of the series.
     :param replaced: True for the change-one distance, False for the symmetric distance.
+    :param gap: least distance of two steps of an individual in one series, around the cycle; at most ``T``.
+    :param series: number of series, each of equally many steps.
     """
-    steps, per_step = _largest_change(participation_cap, step_cap, size, replaced=replaced)
+    steps, per_step = _largest_change(participation_cap, step_cap, size, replaced=replaced, gap=gap, series=series)
     linf = up_fraction(per_step)
     return Influence(
         l0=steps,
@@ -174,18 +211,38 @@ def count_influence(individuals: int, *, participation_cap: int, step_cap: int, 
         linf=linf,
         individuals=individuals,
         majorant=Majorant(np.full(steps, linf)) if math.isfinite(linf) else None,
+        gap=gap,
+        replaced=replaced,
     )
 
 
-def count_l1(individuals: int, *, participation_cap: int, step_cap: int, size: int, replaced: bool) -> float:
-    """ℓ1 distance of two counts that differ in ``individuals``, rounded up (docs/proofs/participation_count.md)."""
-    steps, per_step = _largest_change(participation_cap, step_cap, size, replaced=replaced)
+def count_l1(
+    individuals: int,
+    *,
+    participation_cap: int,
+    step_cap: int,
+    size: int,
+    replaced: bool,
+    gap: int = 1,
+    series: int = 1,
+) -> float:
+    """ℓ1 distance of two counts that differ in ``individuals``, rounded up; parameters as :func:`count_influence`."""
+    steps, per_step = _largest_change(participation_cap, step_cap, size, replaced=replaced, gap=gap, series=series)
     return up_fraction(individuals * steps * per_step)
 
 
-def count_l2(individuals: int, *, participation_cap: int, step_cap: int, size: int, replaced: bool) -> float:
-    """ℓ2 distance of two counts that differ in ``individuals``, rounded up (docs/proofs/participation_count.md)."""
-    steps, per_step = _largest_change(participation_cap, step_cap, size, replaced=replaced)
+def count_l2(
+    individuals: int,
+    *,
+    participation_cap: int,
+    step_cap: int,
+    size: int,
+    replaced: bool,
+    gap: int = 1,
+    series: int = 1,
+) -> float:
+    """ℓ2 distance of two counts that differ in ``individuals``, rounded up; parameters as :func:`count_influence`."""
+    steps, per_step = _largest_change(participation_cap, step_cap, size, replaced=replaced, gap=gap, series=series)
     return up_sqrt((individuals * per_step) ** 2 * steps)
 
 
@@ -194,6 +251,7 @@ def repeated_influence(influence: Influence, times: int) -> Influence:
 
     The copies of a difference have ``times`` as many entries, the same largest one, and are majorised by every
     entry of the majorant ``times`` times: the largest ``k`` of the copies are copies of the largest ``⌈k/times⌉``.
+    Each is a series of its own, and keeps the gap.
     """
     majorant = influence.majorant
     return replace(

@@ -73,6 +73,7 @@ def noise_by_cap(
     sampling_probability: float,
     std: float = 0.0,
     step_cap: int = 1,
+    gap: int = 1,
     individuals: int = 1,
     replaced: bool = False,
 ) -> CapTable:
@@ -87,6 +88,7 @@ def noise_by_cap(
     :param sampling_probability: ``p``.
     :param std: width of the Gaussian filter in steps, 0 for none.
     :param step_cap: ``M``, events per individual and step.
+    :param gap: least distance of two counted steps of an individual, which matters with a filter; 1 is none.
     :param individuals: how many the guarantee is for.
     :param replaced: True if adjacent logs replace individuals, rather than add or remove them.
     :return: a :class:`~opendp_timeseries.planning.CapTable`; print it.
@@ -104,12 +106,13 @@ def noise_by_cap(
     kernel = smoothing_kernel(check_grid(grid).size, std)
 
     def row(cap: int) -> NoiseByCap:
-        influence = counted(grid, cap, step_cap, individuals, replaced)
+        influence = counted(grid, cap, step_cap, individuals, replaced, gap)
         scale, every_step = (least_scale(influence, kernel, q, epsilon, delta) for q in (p, 1.0))
         return NoiseByCap(int(cap), scale, every_step)
 
+    apart = f", gap {gap}" if gap > 1 else ""
     smoothing = f", filter std {std:g}" if std else ""
     return CapTable(
         rows=tuple(row(cap) for cap in participation_caps),
-        title=f"{grid.size} steps, p = {p:g}{smoothing}, (ε = {epsilon:g}, δ = {delta:g})",
+        title=f"{grid.size} steps, p = {p:g}{apart}{smoothing}, (ε = {epsilon:g}, δ = {delta:g})",
     )

@@ -6,7 +6,7 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import Influence, count_influence
 from opendp_timeseries.accounting.subsampled import extremal_law
-from opendp_timeseries.counting.layout import check_caps
+from opendp_timeseries.counting.layout import check_caps, check_gap
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.kernels import Kernel, gaussian_kernel, identity_kernel
 
@@ -18,7 +18,9 @@ def budget(epsilon: float, delta: float) -> tuple[float, float]:
     return check.real("epsilon", epsilon, above=0.0), check.real("delta", delta, above=0.0, below=1.0)
 
 
-def counted(grid: TimeGrid, participation_cap: int, step_cap: int, individuals: int, replaced: bool) -> Influence:
+def counted(
+    grid: TimeGrid, participation_cap: int, step_cap: int, individuals: int, replaced: bool, gap: int = 1
+) -> Influence:
     """Return how far the count moves between neighbouring logs."""
     participation_cap, step_cap = check_caps(participation_cap, step_cap)
     return count_influence(
@@ -27,6 +29,7 @@ def counted(grid: TimeGrid, participation_cap: int, step_cap: int, individuals: 
         step_cap=step_cap,
         size=grid.size,
         replaced=bool(replaced),
+        gap=check_gap(gap, grid.size),
     )
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._opendp import then
-from opendp_timeseries.counting.layout import check_caps
+from opendp_timeseries.counting.layout import check_caps, check_gap
 from opendp_timeseries.grid import TimeGrid, check_grid
 from opendp_timeseries.provenance import Provenance
 from opendp_timeseries.spaces import CountSignal, adjacency_of, descriptor_of
@@ -25,10 +25,11 @@ def make_assume_participation(
     *,
     participation_cap: int = check.REQUIRED,
     step_cap: int = 1,
+    gap: int = 1,
     grid: TimeGrid | None = None,
     output_metric: dp.Metric | None = None,
 ) -> dp.Transformation:
-    """Assume that no individual is in more than ``participation_cap`` steps of a count made elsewhere.
+    """Assume that no individual is in more than ``participation_cap`` steps of a count made elsewhere, ``gap`` apart.
 
     An identity on the numbers. **Nothing enforces the assumption**: the guarantee of all that follows holds
     only as far as it is true (Koga, Meehan & Chaudhuri 2022, Assumption 1; how the guarantee degrades when
@@ -39,10 +40,12 @@ def make_assume_participation(
     :param input_metric: ``dp.symmetric_distance()`` or ``dp.change_one_distance()``, in individuals.
     :param participation_cap: ``I``, steps in which one individual may be counted.
     :param step_cap: ``M``, how often one individual may be counted in one step.
+    :param gap: least distance of two steps in which one individual is counted, around the cycle of the grid too; 1 is
+        none.
     :param grid: the public grid of the count, for records and figures; integer steps if left out.
     :param output_metric: as in :func:`~opendp_timeseries.make_participation_count`.
     :raises TypeError: for a wrong domain or metric, or a cap that was left out.
-    :raises ValueError: for a cap below 1.
+    :raises ValueError: for a cap below 1, or a gap below 1 or above the number of steps.
     """
     space = descriptor_of(input_domain, CountSignal, "use count_signal_domain(size)")
     cap, per_step = check_caps(participation_cap, step_cap)
@@ -57,6 +60,7 @@ def make_assume_participation(
         grid=grid,
         participation_cap=cap,
         step_cap=per_step,
+        gap=check_gap(gap, grid.size),
         caps_enforced=False,
         adjacency=adjacency_of(input_metric),
     )

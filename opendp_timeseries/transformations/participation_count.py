@@ -19,7 +19,7 @@ from opendp_timeseries._opendp import lp_kind, signal_domain, then
 from opendp_timeseries.accounting.influence import count_l1, count_l2
 from opendp_timeseries.accounting.rounding import whole_distance
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.counting.layout import Caps, Keys, check_caps
+from opendp_timeseries.counting.layout import Caps, Keys, check_caps, check_gap
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.provenance import Adjacency, Provenance
 from opendp_timeseries.spaces import influence_distance, influence_metric, influence_space
@@ -35,6 +35,7 @@ def make_participation_count(
     *,
     participation_cap: int = check.REQUIRED,
     step_cap: int = 1,
+    gap: int = 1,
     by: str | None = None,
     keys: Keys | None = None,
     time: str | None = None,
@@ -48,10 +49,15 @@ def make_participation_count(
     it depends on nothing but that individual's own records: removing one individual changes nothing of what is
     kept of the others. Rows without an identifier or time, or off the grid, are dropped.
 
+    With a ``gap``, the steps of an individual are taken in order: the first counts, those less than ``gap`` steps after
+    a counted one do not, and so on; the last is left out again if it is less than ``gap`` steps before the first around
+    the cycle of the grid, as filters wrap around. Only then is the cap applied. Behind a filter a gap saves most of the
+    noise, as nobody can pile up within the filter's width; without one it changes nothing but the counts.
+
     With ``by`` and ``keys`` the result is a panel, one series per key, one after the other in the order of the
-    keys. The participation cap then holds over the whole panel: for an individual's pairs of key and step. Keys
-    are public and never come from the data; rows of other keys are dropped, and a key without rows has a series
-    of zeros.
+    keys. The participation cap then holds over the whole panel, for an individual's pairs of key and step; the gap
+    holds within each series. Keys are public and never come from the data; rows of other keys are dropped, and a key
+    without rows has a series of zeros.
 
     The output is the domain ``vector_domain(atom_domain(T="i64"), size=grid.size)``, or ``len(keys)`` times that.
 
@@ -64,6 +70,8 @@ def make_participation_count(
     :param grid: the public grid of time steps.
     :param participation_cap: ``I``, steps per individual; more than ``grid.size`` means ``grid.size``.
     :param step_cap: ``M``, events per individual and step.
+    :param gap: least distance, in steps, of two steps in which one individual counts; 1 (default) is none. From what is
+        plausible, as the cap.
     :param by: the column that tells the series of a panel apart.
     :param keys: the series of the panel: distinct strings, or distinct integers. They are compared with the column as
         text, so that ``[1, 2]`` and ``["1", "2"]`` mean the same.
@@ -72,7 +80,7 @@ def make_participation_count(
         by subsampling needs; ``dp.l1_distance(T=…)`` feeds OpenDP's own ``then_laplace``, ``dp.l2_distance(T=…)``
         its ``then_gaussian``.
     :raises TypeError: for a wrong domain, metric or grid, or a public parameter that was left out.
-    :raises ValueError: for a cap below 1.
+    :raises ValueError: for a cap below 1, or a gap below 1 or above the number of steps.
 
     >>> import opendp.prelude as dp, opendp_timeseries as ts
     >>> dp.enable_features("contrib", "honest-but-curious")
@@ -86,7 +94,8 @@ def make_participation_count(
     """
     layout, adjacency = event_log(input_domain, input_metric, grid, by=by, keys=keys, time=time)
     cap, per_step = check_caps(participation_cap, step_cap)
-    clamped = Caps.within(layout.size, participation_cap=cap, step_cap=per_step)
+    apart = check_gap(gap, layout.grid.size)
+    clamped = Caps.within(layout.size, participation_cap=cap, step_cap=per_step, gap=apart)
 
     def function(table: Any) -> NDArray[np.int64]:
         return engine_of(table).count(table, layout, clamped, _fresh_key())
@@ -99,6 +108,7 @@ def make_participation_count(
             grid=grid,
             participation_cap=cap,
             step_cap=per_step,
+            gap=apart,
             adjacency=adjacency,
             panel=None if by is None else tuple(layout.keys),
         ),
@@ -120,7 +130,8 @@ def count_transformation(
 ) -> dp.Transformation:
     """Wrap a function that returns counts, with the stability map of its caps (docs/proofs/participation_count.md).
 
-    The function must let one individual change at most ``participation_cap`` steps, each by ``step_cap``.
+    The function must let one individual change at most ``participation_cap`` steps, each by ``step_cap``, and in one
+    series of a panel steps that are ``gap`` apart.
     """
     panel_size = 1 if provenance.panel is None else len(provenance.panel)
     metric, stability = _stability(output_metric, provenance, panel_size)
@@ -140,12 +151,19 @@ def _stability(
             expected = influence_distance(panel_size=panel_size)
             raise TypeError(f"output_metric ({metric}) must be {expected}, or left out")
         return influence_metric(replace(space, provenance=provenance)), provenance.influence
-    caps = {"participation_cap": provenance.participation_cap, "step_cap": provenance.step_cap}
-    return metric, lp_stability(metric, provenance.adjacency, size=provenance.counted_size, **caps)
+    caps = {"participation_cap": provenance.participation_cap, "step_cap": provenance.step_cap, "gap": provenance.gap}
+    return metric, lp_stability(metric, provenance.adjacency, size=provenance.counted_size, series=panel_size, **caps)
 
 
 def lp_stability(
-    metric: dp.Metric, adjacency: Adjacency, *, size: int, participation_cap: int, step_cap: int
+    metric: dp.Metric,
+    adjacency: Adjacency,
+    *,
+    size: int,
+    participation_cap: int,
+    step_cap: int,
+    gap: int = 1,
+    series: int = 1,
 ) -> Callable[[int], Any]:
     """Return the stability map of counts in OpenDP's own ℓ1 or ℓ2 distance.
 
@@ -154,6 +172,8 @@ def lp_stability(
     :param size: number of counts.
     :param participation_cap: most counts that one individual enters.
     :param step_cap: most that one individual adds to one of them.
+    :param gap: least distance of two counts of one individual in one series.
+    :param series: number of series, each of equally many counts.
     :raises TypeError: for any other metric, naming it and the remedy.
     """
     kind = lp_kind(metric)
@@ -171,6 +191,8 @@ def lp_stability(
             step_cap=step_cap,
             size=size,
             replaced=adjacency.replaced,
+            gap=gap,
+            series=series,
         )
         return moved if kind[1] == "f64" else whole_distance(moved, kind[1])
 

@@ -180,7 +180,7 @@ MUTANTS = [
            ("individuals=influence.individuals)", "individuals=1)"),
            by=[Caught(GUARANTEES, "test_groups_pay_quadratically_at_p_1"),
                Caught(FILTERING, "test_individuals_are_carried_through")]),
-    mutant("block law for kernels of every shape", "accounting.filtering:_of_one",
+    mutant("block law for kernels of every shape", "accounting.filtering:_carried",
            (" and kernel.is_symmetric_decreasing", ""),
            by=[Caught(FILTERING, "test_the_block_law_is_false_for_other_kernels", ([2, 0, 1, 0, 0, 0], 2))]),
     mutant("NumPy's integers overflow", "_validate:integer", ("    return number", "    return value"),

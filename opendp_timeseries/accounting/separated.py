@@ -1,0 +1,77 @@
+"""What a filter does to steps that lie a gap apart on the cycle.
+
+A set of steps with distances of at least ``gap`` has one in every window of ``gap`` steps at most. So, seen from any
+step of the cycle, its members lie at distances of at least ``d, d + gap, d + 2·gap, …`` on the one side and
+``gap − d, 2·gap − d, …`` on the other, and weights that decrease with the distance add up to a sum over two combs.
+Weights that do not decrease are replaced by their least decreasing majorant, their envelope.
+Proof: docs/proofs/separated_steps.md.
+
+All sums are of integers, exact.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["comb_sums", "envelope", "most_apart", "row_sum"]
+
+
+def most_apart(size: int, gap: int) -> int:
+    """Return how many steps of a cycle of ``size`` can lie ``gap`` apart."""
+    return max(size // gap, 1)
+
+
+def envelope(magnitudes: NDArray[Any]) -> NDArray[Any]:
+    """Return the largest magnitude at each circular distance ``0 … ⌊T/2⌋`` or a larger one.
+
+    :param magnitudes: non-negative integers by shift, of shape ``(T,)``.
+    """
+    half = len(magnitudes) // 2 + 1
+    mirrored = np.roll(magnitudes[::-1], 1)
+    inwards = np.maximum(magnitudes, mirrored)[:half][::-1]
+    largest: NDArray[Any] = np.maximum.accumulate(inwards)
+    return largest[::-1]
+
+
+def row_sum(autocorrelation: NDArray[Any], gap: int, steps: int) -> int:
+    """Return the most that the magnitudes of an autocorrelation sum to at the differences of one step to all.
+
+    :param autocorrelation: its magnitudes by shift, integers of shape ``(T,)``.
+    :param gap: least distance of two of the steps.
+    :param steps: how many steps there are, at most as many as can lie apart.
+    """
+    # The k-th step clockwise lies at least k gaps away, and at least n - k gaps the other way round.
+    k = np.arange(1, steps)
+    neighbours = envelope(autocorrelation)[gap * np.minimum(k, steps - k)]
+    return int(autocorrelation[0]) + int(sum(neighbours.tolist()))
+
+
+def comb_sums(magnitudes: NDArray[np.int64], gap: int, steps: int) -> NDArray[Any]:
+    """Return the most that taps sum to over steps that lie apart, by the distance ``0 … ⌊T/2⌋`` of the nearest.
+
+    :param magnitudes: of the taps by shift, integers of shape ``(T,)``.
+    :param gap: least distance of two of the steps.
+    :param steps: how many steps there are, at most as many as can lie apart.
+    """
+    weights = envelope(magnitudes)
+    nearest = np.arange(len(weights))
+    # On the other side, the nearest is no nearer, and the two are a gap apart.
+    opposite = np.minimum(np.maximum(nearest, gap - nearest), len(weights) - 1)
+    sums: NDArray[Any] = _combs(weights, gap, steps - steps // 2) + _combs(weights, gap, steps // 2)[opposite]
+    return sums
+
+
+def _combs(weights: NDArray[Any], gap: int, teeth: int) -> NDArray[Any]:
+    """Return ``Σ_{k < teeth} weights[d + k·gap]`` for every ``d``; beyond the end, there are no steps."""
+    rows = -(-len(weights) // gap)
+    kind = np.int64 if int(weights[0]) * rows < 2**62 else object
+    table = np.zeros((rows, gap), dtype=kind)
+    table.flat[: len(weights)] = weights
+    sums = np.cumsum(table[::-1], axis=0)[::-1]
+    beyond = np.zeros_like(sums)
+    beyond[: max(rows - teeth, 0)] = sums[teeth:]
+    within: NDArray[Any] = sums - beyond
+    return within.ravel()[: len(weights)]
