@@ -1,0 +1,91 @@
+"""A privacy filter holds whatever is chosen next; the joint law does not."""
+
+import math
+
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opendp_timeseries.accounting.fully_adaptive import RenyiFilter
+from opendp_timeseries.accounting.influence import count_influence
+from opendp_timeseries.accounting.joint import joint_loss
+from opendp_timeseries.accounting.renyi import renyi_to_delta
+from opendp_timeseries.accounting.subsampled import extremal_law
+from tests.oracles.adaptive import renyi, worst_delta
+
+EPSILON, DELTA = 1.0, 1e-3
+ONE_STEP = count_influence(1, participation_cap=1, step_cap=1, size=1, replaced=False)
+
+
+def loss(p, u):
+    """The loss of one step, kept with probability p, at the squared distance u in units of the noise."""
+    return extremal_law(ONE_STEP, p, 1).at(1 / math.sqrt(u))
+
+
+def allowed_by_the_filter(chosen):
+    within = RenyiFilter.within(EPSILON, DELTA)
+    return within.admits(within.divergence((loss(p, u), 1) for p, u in chosen))
+
+
+def allowed_by_the_joint_law(chosen):
+    return joint_loss([loss(p, u) for p, u in chosen]).delta(EPSILON) <= DELTA
+
+
+#: Behind a kept step, noise that is as small as the joint law allows; else, one that rarely tells all.
+TRAP = [(0.5, 0.09), (1.0, 0.0863), (9.7e-4, 1e4)]
+
+
+def test_noise_that_is_chosen_by_what_was_kept_beats_the_joint_law_and_not_the_filter():
+    for second in TRAP[1:]:
+        assert allowed_by_the_joint_law((TRAP[0], second))
+    assert worst_delta(TRAP, allowed_by_the_joint_law, EPSILON, 2) > 1.4 * DELTA
+    assert worst_delta(TRAP, allowed_by_the_filter, EPSILON, 3) <= DELTA
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_strategy_exceeds_the_budget(seed):
+    rng = np.random.default_rng(seed)
+    menu = [
+        (float(p), float(u))
+        for p, u in zip(rng.choice([1e-4, 0.01, 0.3, 1.0], 4), 10 ** rng.uniform(-3, 1, 4), strict=True)
+    ]
+    found = worst_delta(menu, allowed_by_the_filter, EPSILON, 4)
+    assert found <= DELTA
+    assert found > 0 or not any(allowed_by_the_filter((one,)) for one in menu)
+
+
+def test_divergences_add_up_from_above():
+    within = RenyiFilter.within(EPSILON, DELTA)
+    parts = [((0.5, 0.02), 3), ((1.0, 0.001), 10**6), ((1e-6, 7.0), 1)]
+    exact = mp.fsum(count * mp.mpf(renyi(within.order, p, u)) for (p, u), count in parts)
+    got = within.divergence((loss(p, u), count) for (p, u), count in parts)
+    assert exact * (1 - 1e-12) <= got <= exact * (1 + 1e-9)
+
+
+@given(st.floats(1e-3, 20.0), st.floats(1e-12, 0.3), st.floats(0.0, 3.0))
+def test_epsilon_is_the_least_that_the_order_gives(epsilon, delta, share):
+    within = RenyiFilter.within(epsilon, delta)
+    assert within.order > 1
+    divergence = share * within.most if within.most > 0 else share
+    if divergence > 0:
+        found = within.epsilon_of(divergence)
+        assert renyi_to_delta(within.order, divergence, found) <= delta
+        assert found == 0 or renyi_to_delta(within.order, divergence, found - 1e-9 * max(1.0, found)) > delta
+        assert not within.admits(divergence) or found <= epsilon * (1 + 1e-9)
+    assert within.epsilon_of(0.0) == 0.0
+    assert within.admits(0.0)
+    assert not within.admits(math.inf)
+
+
+@pytest.mark.parametrize(("steps", "p", "more"), [(30, 0.2, 0.09), (40, 1.0, 0.08), (1000, 0.01, 0.10)])
+def test_the_filter_costs_so_much_more_noise(steps, p, more):
+    """Twelve months of 30 steps or so within (1, 1e-6), against the joint law."""
+    person = count_influence(1, participation_cap=steps, step_cap=1, size=1000, replaced=False)
+    law, within = extremal_law(person, p, 1000), RenyiFilter.within(1.0, 1e-6)
+    least = extremal_law(
+        count_influence(1, participation_cap=12 * steps, step_cap=1, size=12_000, replaced=False), p, 12_000
+    ).least_scale(1.0, 1e-6)
+    assert not within.admits(within.divergence([(law.at(least), 12)]))
+    assert within.admits(within.divergence([(law.at(least * (1 + more)), 12)]))
