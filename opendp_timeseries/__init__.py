@@ -18,6 +18,7 @@ from opendp_timeseries.kernels import (
     identity_kernel,
     kernel_from_taps,
 )
+from opendp_timeseries.ledger import Ledger
 from opendp_timeseries.measurements.conversions import (
     make_renyiDP_to_approxDP,
     make_zCDP_to_renyiDP,
@@ -29,6 +30,7 @@ from opendp_timeseries.measurements.subsampled_gaussian import (
     then_subsampled_gaussian,
 )
 from opendp_timeseries.planning import noise_by_cap, plan
+from opendp_timeseries.programme import Programme
 from opendp_timeseries.reconstruction.interpolate import interpolate
 from opendp_timeseries.reconstruction.plot import plot, plot_panel
 from opendp_timeseries.reconstruction.series import Series
@@ -96,6 +98,8 @@ __all__ = [  # in the order of the pipeline
     "write_records",
     "plan",
     "noise_by_cap",
+    "Programme",
+    "Ledger",
     "make_zCDP_to_renyiDP",
     "make_renyiDP_to_approxDP",
     "privacy_loss_distribution",

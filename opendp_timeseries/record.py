@@ -11,6 +11,7 @@ import math
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, NamedTuple
 
@@ -21,10 +22,19 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.laws import binomial_tail
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import printed_up as up
-from opendp_timeseries.accounting.subsampled import extremal_law
+from opendp_timeseries.mechanism import Mechanism
 from opendp_timeseries.provenance import Provenance, fields_of
 
-__all__ = ["MEASURES", "Accounting", "ReleaseRecord", "check_kept", "frozen_row", "read_records", "write_records"]
+__all__ = [
+    "MEASURES",
+    "Accounting",
+    "ReleaseRecord",
+    "check_kept",
+    "frozen_row",
+    "parse_json",
+    "read_records",
+    "write_records",
+]
 
 _FORMAT: Final = "opendp_timeseries release record, version 3"
 _FORMAT_OF_MANY: Final = "opendp_timeseries release records, version 3"
@@ -137,6 +147,11 @@ class ReleaseRecord:
         """Number of entries of the signal: steps of the grid, times the series of a panel."""
         return self.provenance.size
 
+    @property
+    def mechanism(self) -> Mechanism:
+        """What ran."""
+        return Mechanism(provenance=self.provenance, sampling_probability=self.sampling_probability, scale=self.scale)
+
     def verify(self) -> Loss:
         """Recompute the loss from what the record says of caps, filters, sampling and noise, and return it.
 
@@ -168,8 +183,7 @@ class ReleaseRecord:
                 f"{kept} of {size} steps cannot have been kept at sampling_probability ({p:g}): so few, or so many, are"
                 f" expected less than once in {1 / _IMPROBABLE:g} releases"
             )
-        law = extremal_law(self.provenance.influence(self.individuals), p, size)
-        loss = self.accounting.points(law.at(self.scale))
+        loss = _points(self.accounting, self.mechanism.loss(self.individuals))
         if not all(math.isfinite(number) for point in loss for number in point):
             raise ValueError(f"scale ({self.scale}) gives no finite loss: there is no guarantee to record")
         return loss
@@ -257,7 +271,7 @@ class ReleaseRecord:
 
         :raises ValueError: if it is no such document, naming the part that is wrong.
         """
-        return cls.from_dict(_parse(text))
+        return cls.from_dict(parse_json(text))
 
 
 def write_records(records: Sequence[ReleaseRecord]) -> str:
@@ -283,7 +297,7 @@ def read_records(text: str) -> tuple[ReleaseRecord, ...]:
 
     :raises ValueError: if it is no such document, or a loss is stated too low.
     """
-    document = _parse(text)
+    document = parse_json(text)
     if not isinstance(document, dict) or document.get("format") != _FORMAT_OF_MANY:
         record = ReleaseRecord.from_dict(document)
         record.verify()
@@ -312,6 +326,11 @@ def _joint(records: Sequence[ReleaseRecord]) -> tuple[float, float]:
     # fsum rounds the exact sum to nearest; the next float up is not below it.
     first, second = (math.fsum(record.loss[0][k] for record in records) for k in (0, 1))
     return math.nextafter(first, math.inf), math.nextafter(second, math.inf)
+
+
+@lru_cache(maxsize=1024)
+def _points(accounting: Accounting, loss: PrivacyLoss) -> Loss:
+    return accounting.points(loss)
 
 
 def frozen_row(name: str, values: ArrayLike, dtype: type[np.generic]) -> NDArray[Any]:
@@ -365,7 +384,7 @@ def _read_loss(points: list[Any]) -> Loss:
     return tuple((float(first), float(second)) for first, second in points)
 
 
-def _parse(text: str) -> Any:
+def parse_json(text: str) -> Any:
     """Read JSON of numbers that are finite and objects in which no key is there twice."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

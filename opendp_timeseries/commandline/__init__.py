@@ -1,1 +1,1 @@
-"""The command line, ``python -m opendp_timeseries``: release from a log, check a log in private, verify a record."""
+"""The command line, ``python -m opendp_timeseries``: make a release, check a log, verify a record, keep a ledger."""

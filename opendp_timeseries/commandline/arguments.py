@@ -33,6 +33,8 @@ _DEFAULTS: Final[dict[str, Any]] = {"zone": "UTC", "sampling_probability": 1.0}
 #: What must be said with a file, by command.
 _COUNT: Final = ("identifier", "time", "start", "step", "size", "participation_cap")
 _REQUIRED: Final = {"release": (*_COUNT, "epsilon", "delta"), "check": _COUNT}
+#: What the programme of a ledger says.
+_PLANNED: Final = ("epsilon", "delta", "sampling_probability")
 #: A figure and a table of more steps than this are of no use to anybody.
 _MAX_STEPS: Final = 1_000_000
 
@@ -50,29 +52,36 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Return what was asked for, as options; ``command`` is release, check or verify.
+    """Return what was asked for, as options; ``command`` is release, check, verify or ledger.
 
     :raises ValueError: if it is not understood, or something that must be said is left out.
     :raises SystemExit: after ``--help``.
     """
-    command = arguments[0] if arguments and arguments[0] in ("check", "verify") else "release"
-    parser = {"release": _release_parser, "check": _check_parser, "verify": _verify_parser}[command]()
+    command = arguments[0] if arguments and arguments[0] in _PARSERS else "release"
+    parser = _PARSERS[command]()
     options = parser.parse_args(arguments if command == "release" else arguments[1:])
     options.command = command
-    if command != "verify":
+    if command in _REQUIRED:
         _complete(options, parser)
+    elif command == "ledger":
+        _check_ledger(options, parser)
     return options
 
 
 def _complete(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     """Fill in what may be left out, and refuse what may not."""
     defaults = _FLIGHTS if options.file is None else _DEFAULTS
+    # The programme of a ledger says these, if none of them is given.
+    planned = options.ledger is not None and (options.epsilon, options.delta) == (None, None)
+    if options.resume and options.ledger is None:
+        parser.error("--resume is for a release with --ledger")
     if options.file is None:
         for name in _OF_FILES:
             if getattr(options, name) is not None:
                 parser.error(f"{_flag(name)} ({getattr(options, name)}) is for a file: give one, or leave it out")
     else:
-        left_out = [name for name in _REQUIRED[options.command] if getattr(options, name) is None]
+        required = [name for name in _REQUIRED[options.command] if not (planned and name in _PLANNED)]
+        left_out = [name for name in required if getattr(options, name) is None]
         if left_out:
             flags = ", ".join(map(_flag, left_out))
             parser.error(f"with a file, these must be given, as they are public: {flags}")
@@ -87,8 +96,19 @@ def _complete(options: argparse.Namespace, parser: argparse.ArgumentParser) -> N
             flags = ", ".join(map(_flag, given))
             parser.error(f"file ({options.file}) has typed columns: leave out {flags}, which are for CSV files")
     for name, value in defaults.items():
-        if getattr(options, name) is None:
+        if getattr(options, name) is None and not (planned and name in _PLANNED):
             setattr(options, name, value)
+
+
+def _check_ledger(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    budget = [name for name in ("epsilon", "delta", "programme") if getattr(options, name) is not None]
+    if not options.new and (budget or options.parameters_fixed):
+        flags = ", ".join(map(_flag, [*budget, *(["parameters_fixed"] if options.parameters_fixed else [])]))
+        parser.error(f"{flags} is fixed when a ledger is made: give --new, or leave it out")
+    if options.new and budget not in (["epsilon", "delta"], ["programme"]):
+        parser.error("--new takes the budget of all releases together: --epsilon and --delta, or --programme")
+    if options.new and options.programme is not None and options.parameters_fixed:
+        parser.error("--parameters-fixed is for a ledger without --programme, which fixes them")
 
 
 def _flag(name: str) -> str:
@@ -129,6 +149,28 @@ def _verify_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("record", type=Path, help="the OUTPUT.json that was written beside a release")
+    return parser
+
+
+def _ledger_parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=f"{_PROGRAM} ledger",
+        description="Say what was released about one population, what it guarantees together, and what is left of its"
+        " budget; every record is verified. With --new, make a ledger, for the --ledger of releases.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("ledger", type=Path, help="the file")
+    parser.add_argument("--json", action="store_true", help="say it as JSON, without the released values")
+    new = parser.add_argument_group("a new ledger")
+    new.add_argument("--new", action="store_true", help="make the file, which must not be there yet")
+    new.add_argument("--epsilon", type=_number, help="privacy loss parameter ε of all releases together")
+    new.add_argument("--delta", type=_number, help="privacy loss parameter δ of all releases together")
+    new.add_argument("--programme", type=Path, help="releases that are planned in advance, as Programme.to_json wrote")
+    new.add_argument(
+        "--parameters-fixed",
+        action="store_true",
+        help="promise that no caps, sampling or noise are chosen by what earlier releases showed, for less noise",
+    )
     return parser
 
 
@@ -173,7 +215,19 @@ def _add_budget(parser: argparse.ArgumentParser, note: str) -> None:
         help="where to write: OUTPUT.csv, OUTPUT.json and a figure, OUTPUT.png (release)",
     )
     release.add_argument("--figure", choices=("png", "svg"), default="png", help="format of the figure (png)")
+    release.add_argument("--ledger", type=Path, help="enter the release there, if its budget allows it")
+    release.add_argument(
+        "--resume", action="store_true", help="complete an entry of the ledger that was spent, and nothing released"
+    )
     release.add_argument("--force", action="store_true", help="replace an earlier release at OUTPUT")
+
+
+_PARSERS: Final = {
+    "release": _release_parser,
+    "check": _check_parser,
+    "verify": _verify_parser,
+    "ledger": _ledger_parser,
+}
 
 
 def _whole(maximum: int | None = None) -> Callable[[str], int]:

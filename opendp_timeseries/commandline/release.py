@@ -18,6 +18,7 @@ from opendp_timeseries.commandline.inputs import Grids, grids, read_log
 from opendp_timeseries.commandline.interrupts import held_back
 from opendp_timeseries.commandline.outputs import FIGURES, Drawn, documents, places
 from opendp_timeseries.datasets import load_flights
+from opendp_timeseries.measurements.mechanisms import mechanisms_of
 
 __all__ = ["release"]
 
@@ -33,10 +34,19 @@ class _Plan(NamedTuple):
     measurement: dp.Measurement
     grids: Grids
     drawn: Drawn
+    ledger: ts.Ledger | None = None
 
-    def measure(self, log: Any) -> ts.Release:
+    def rehearse(self, nobody: Any) -> ts.Release:
         with held_back():
-            made: ts.Release = self.measurement(log)
+            made: ts.Release = self.measurement(nobody)
+        return made
+
+    def measure(self, log: Any, resume: bool) -> ts.Release:
+        with held_back():
+            if self.ledger is None:
+                made: ts.Release = self.measurement(log)
+            else:
+                made = self.ledger.release(self.measurement, log, resume=resume)
         return made
 
     def documents(self, series: ts.Series) -> dict[str, bytes]:
@@ -60,10 +70,13 @@ def release(options: argparse.Namespace) -> str:
                 f" another --output, or draw one by --figure {suffix[1:]} with opendp_timeseries[plot]"
             )
     with files_together({found[suffix]: size for suffix, size in room.items()}, replace=options.force) as files:
-        series = _reconstruct(plan.measure(read_log(options)), options)
+        series = _reconstruct(plan.measure(read_log(options), options.resume), options)
         for suffix, document in plan.documents(series).items():
             files[found[suffix]].write(document)
-    return "\n".join([_summary(options, plan, series), *_written(options, [found[suffix] for suffix in room])])
+    said = [_summary(options, plan, series), *_written(options, [found[suffix] for suffix in room])]
+    if plan.ledger is not None:
+        said.append(f"In {plan.ledger.path}, all releases so far: {plan.ledger.guarantee()}.")
+    return "\n".join(said)
 
 
 def _plan(options: argparse.Namespace) -> _Plan:
@@ -75,6 +88,20 @@ def _plan(options: argparse.Namespace) -> _Plan:
     )
     if options.filter_std is not None:
         signal = signal >> ts.then_circulant_filter(ts.gaussian_kernel(both.counted.size, options.filter_std))
+    ledger = None if options.ledger is None else ts.Ledger(options.ledger)
+    if options.epsilon is None and options.delta is None:
+        assert ledger is not None  # else the options are not complete
+        measurement = _planned(options, ledger, signal)
+    else:
+        measurement = _within_budget(options, signal)
+    if ledger is not None:
+        ledger.check(measurement, resume=options.resume)
+    what = "aircraft" if options.file is None else "individuals" if options.step_cap == 1 else "events"
+    cycle = options.size // _MEANS if options.season is None else int(min(options.season))
+    return _Plan(measurement, both, Drawn("." + options.figure, both.shown, what, max(1, cycle)), ledger)
+
+
+def _within_budget(options: argparse.Namespace, signal: dp.Transformation) -> dp.Measurement:
     probability = check.real("sampling_probability", options.sampling_probability, maximum=1.0)
     if probability * options.size < 1:
         raise ValueError(
@@ -89,10 +116,23 @@ def _plan(options: argparse.Namespace) -> _Plan:
             f"epsilon ({epsilon:g}) and delta ({delta:g}) at sampling_probability ({probability:g}) allow a release"
             " with next to no noise, which protects nobody; choose smaller ones"
         )
-    measurement = signal >> ts.then_subsampled_gaussian(scale, sampling_probability=probability, delta=delta)
-    what = "aircraft" if options.file is None else "individuals" if options.step_cap == 1 else "events"
-    cycle = options.size // _MEANS if options.season is None else int(min(options.season))
-    return _Plan(measurement, both, Drawn("." + options.figure, both.shown, what, max(1, cycle)))
+    return signal >> ts.then_subsampled_gaussian(scale, sampling_probability=probability, delta=delta)
+
+
+def _planned(options: argparse.Namespace, ledger: ts.Ledger, signal: dp.Transformation) -> dp.Measurement:
+    """Return the measurement that the programme of the ledger has for this signal, and complete the options by it."""
+    if ledger.programme is None:
+        raise ValueError(f"ledger ({ledger.path}) has no programme: give --epsilon and --delta of this release")
+    measurement = ledger.programme.measurement(signal)
+    probability = mechanisms_of(measurement)[0].mechanism.sampling_probability
+    if options.sampling_probability not in (None, probability):
+        raise ValueError(
+            f"sampling_probability ({options.sampling_probability:g}) must be left out, as the programme"
+            f" says {probability:g}"
+        )
+    options.sampling_probability = probability
+    options.epsilon, options.delta = measurement.map(1)
+    return measurement
 
 
 def _try_season(options: argparse.Namespace) -> None:
@@ -105,7 +145,7 @@ def _try_season(options: argparse.Namespace) -> None:
 def _rehearsal(options: argparse.Namespace, plan: _Plan) -> dict[str, bytes]:
     """Do all of it without data: what cannot be made fails here, and the files have about the size that they will."""
     nobody = {options.identifier: np.array([], dtype=np.int64), options.time: np.array([], dtype="datetime64[us]")}
-    return plan.documents(ts.interpolate(plan.measure(nobody)))
+    return plan.documents(ts.interpolate(plan.rehearse(nobody)))
 
 
 def _reconstruct(made: ts.Release, options: argparse.Namespace) -> ts.Series:

@@ -23,6 +23,8 @@ from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import up, up_fraction
 from opendp_timeseries.accounting.subsampled import MIN_SCALE, ExtremalLaw, extremal_law
+from opendp_timeseries.measurements.mechanisms import Stated, tell
+from opendp_timeseries.mechanism import Mechanism
 from opendp_timeseries.provenance import Provenance
 from opendp_timeseries.record import MEASURES, Accounting
 from opendp_timeseries.release import Release
@@ -223,6 +225,10 @@ def make_subsampled_gaussian(
 
     # Derive:
     exponent = _noise_exponent(scale, signal.resolution_bits)
+    stated = None
+    if signal.provenance is not None and scale >= MIN_SCALE:
+        made = Mechanism(provenance=signal.provenance, sampling_probability=probability, scale=scale)
+        stated = Stated(made, accounting)
 
     # Close over:
     def function(values: Any) -> Release:
@@ -239,6 +245,7 @@ def make_subsampled_gaussian(
         )
 
     def privacy_map(d_in: Any) -> Any:
+        tell(stated)
         return _view(accounting, _loss(signal, d_in, probability, scale))
 
     # Return:

@@ -1,0 +1,668 @@
+"""What has been released about one population, and what its budget still allows.
+
+A ledger is a file. Every release is written into it before it is made, and so is spent whatever happens then; its
+record follows before it is handed out. The loss of all releases together is computed from what ran, on every opening.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import secrets
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import opendp.prelude as dp
+from opendp.mod import ExtrinsicDomain
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries._chain import chained, unchained
+from opendp_timeseries._files import check_place, files_together
+from opendp_timeseries._lock import locked
+from opendp_timeseries.accounting.fully_adaptive import RenyiFilter
+from opendp_timeseries.accounting.joint import joint_loss
+from opendp_timeseries.accounting.loss import PrivacyLoss
+from opendp_timeseries.accounting.rounding import printed_up
+from opendp_timeseries.counting.engines import check_schema
+from opendp_timeseries.measurements.mechanisms import mechanisms_of, provenance_of
+from opendp_timeseries.measurements.subsampled_gaussian import sampling_threshold
+from opendp_timeseries.mechanism import Mechanism
+from opendp_timeseries.planning.tables import text_table
+from opendp_timeseries.programme import DESCRIBED, Programme, described
+from opendp_timeseries.provenance import Adjacency, fields_of
+from opendp_timeseries.record import ReleaseRecord, parse_json
+from opendp_timeseries.release import Release
+from opendp_timeseries.spaces import EventLog
+
+__all__ = ["Entry", "Ledger"]
+
+_FORMAT: Final = "opendp_timeseries ledger, version 1"
+#: A loss that is computed again may differ in the last digits between machines.
+_TOLERANCE: Final = 1 + 1e-9
+#: Seconds to wait for another process.
+_WAIT: Final = 10.0
+#: Bytes that a record takes for every step, at most, and besides.
+_ROOM_OF_STEP: Final = 48
+_ROOM: Final = 20_000
+
+
+class Entry(NamedTuple):
+    """A line of the ledger: what was spent together.
+
+    :param number: from 1.
+    :param mechanisms: what ran, or was to run: one, or several of a composition.
+    :param spent: when, in UTC, before the data were read.
+    :param released: when its records were written; None if that did not happen, and so nothing was handed out.
+    """
+
+    number: int
+    mechanisms: tuple[Mechanism, ...]
+    spent: str
+    released: str | None
+
+
+class _Terms(NamedTuple):
+    """What was fixed when the ledger was made."""
+
+    epsilon: float
+    delta: float
+    replaced: bool
+    order: float | None  # of the Rényi divergences of a privacy filter; None if all parameters are fixed in advance
+    programme: Programme | None
+    identifier: str  # no two ledgers are alike
+
+    def to_dict(self) -> dict[str, Any]:
+        programme = None if self.programme is None else self.programme.to_dict()
+        return {"format": _FORMAT} | self._asdict() | {"programme": programme}
+
+    @classmethod
+    def from_dict(cls, document: Any) -> _Terms:
+        if not isinstance(document, dict) or document.get("format") != _FORMAT:
+            raise ValueError(f"it is not in the format {_FORMAT!r}")
+        fields = fields_of(document, "the first entry", _TERMS)
+        del fields["format"]
+        check.real("epsilon", fields["epsilon"], above=0.0)
+        check.real("delta", fields["delta"], above=0.0, below=1.0)
+        if fields["order"] is not None:
+            check.real("order", fields["order"], above=1.0)
+        if fields["programme"] is not None:
+            fields["programme"] = Programme.from_dict(fields["programme"])
+        return cls(**fields)
+
+    def standing(self, ran: Counter[Mechanism], slack: float = 1.0) -> Standing:
+        """Account for what ran, by the bound that holds; ``slack`` is for δ."""
+        if not ran:
+            return Standing(self.adaptivity, 0.0, True)
+        planned = Counter(() if self.programme is None else self.programme.mechanisms)
+        if self.programme is not None and ran <= planned:
+            # All of it is within the budget, and of what is fixed in advance a part costs no more than the whole.
+            return Standing("non-adaptive", _joint(ran, adaptive=False).epsilon(self.delta), True)
+        if self.order is None:
+            loss = _joint(ran, adaptive=True)
+            return Standing("adaptive", loss.epsilon(self.delta), loss.delta(self.epsilon) <= self.delta * slack)
+        privacy_filter = RenyiFilter(self.epsilon, self.delta * slack, self.order)
+        # What is planned is spent, as it will run.
+        divergence = privacy_filter.divergence(_losses(ran | planned).items())
+        return Standing("fully adaptive", privacy_filter.epsilon_of(divergence), privacy_filter.admits(divergence))
+
+    @property
+    def adaptivity(self) -> str:
+        if self.programme is not None:
+            return "non-adaptive"
+        return "adaptive" if self.order is None else "fully adaptive"
+
+
+def _losses(mechanisms: Counter[Mechanism]) -> Counter[PrivacyLoss]:
+    return Counter(mechanism.loss() for mechanism in mechanisms.elements())
+
+
+def _joint(mechanisms: Counter[Mechanism], *, adaptive: bool) -> PrivacyLoss:
+    return joint_loss(list(_losses(mechanisms).elements()), adaptive=adaptive)
+
+
+class Standing(NamedTuple):
+    """What the releases so far cost together.
+
+    :param adaptivity: what may be chosen by what earlier releases showed: nothing (non-adaptive), everything but the
+        parameters of the loss (adaptive), or everything (fully adaptive).
+    :param epsilon: ε of the releases so far, at the δ of the budget.
+    :param within: whether they are within the budget.
+    """
+
+    adaptivity: str
+    epsilon: float
+    within: bool
+
+
+@dataclass(frozen=True)
+class _Book:
+    """The content of a ledger. It changes only by entries that are added."""
+
+    terms: _Terms
+    lines: tuple[str, ...]
+    entries: tuple[Entry, ...] = ()
+    digest: str = ""
+
+    @classmethod
+    def new(cls, terms: _Terms) -> _Book:
+        return cls(terms, (_written(terms.to_dict()),))
+
+    @classmethod
+    def read(cls, file: bytes) -> _Book:
+        lines, digest = unchained(file)
+        try:
+            book = cls.new(_Terms.from_dict(parse_json(lines[0])))
+            if book.lines[0] != lines[0]:
+                raise ValueError("its first entry is not as it would be written")
+            entries: list[Entry] = []
+            for line in lines[1:]:
+                _append(entries, line)
+        except TypeError as error:
+            raise ValueError(str(error)) from None
+        return replace(book, lines=tuple(lines), entries=tuple(entries), digest=digest)
+
+    def write(self) -> bytes:
+        return chained(self.lines)
+
+    def with_spent(self, mechanisms: Sequence[Mechanism]) -> _Book:
+        """Return the book after one more entry: the number of entries is its number."""
+        line = {
+            "spent": len(self.entries) + 1,
+            "at": _now(),
+            "mechanisms": [mechanism.to_dict() for mechanism in mechanisms],
+        }
+        return self._with(line)
+
+    def with_released(self, number: int, records: Sequence[ReleaseRecord]) -> _Book:
+        """Return the book after an entry was completed."""
+        return self._with({"released": number, "at": _now(), "records": [record.to_dict() for record in records]})
+
+    def _with(self, document: dict[str, Any]) -> _Book:
+        entries, line = list(self.entries), _written(document)
+        _append(entries, line)
+        return replace(self, lines=(*self.lines, line), entries=tuple(entries))
+
+    def ran(self) -> Counter[Mechanism]:
+        return Counter(mechanism for entry in self.entries for mechanism in entry.mechanisms)
+
+    def planned(self) -> list[Mechanism]:
+        """What is planned and has not run yet, in order."""
+        left, ran = [], self.ran()
+        for mechanism in () if self.terms.programme is None else self.terms.programme.mechanisms:
+            if ran[mechanism] > 0:
+                ran[mechanism] -= 1
+            else:
+                left.append(mechanism)
+        return left
+
+    def standing(self) -> Standing:
+        return self.terms.standing(self.ran(), _TOLERANCE)
+
+    def allows(self, *more: Mechanism) -> Standing:
+        """Return what the releases so far cost together with more of them."""
+        return self.terms.standing(self.ran() + Counter(more))
+
+    def records(self) -> dict[int, tuple[ReleaseRecord, ...]]:
+        found = {}
+        for line in self.lines[1:]:
+            if line.startswith(_RELEASED_BEGINS):
+                document = fields_of(parse_json(line), "an entry", {"released": int, "at": str, "records": list})
+                found[document["released"]] = tuple(map(ReleaseRecord.from_dict, document["records"]))
+        return found
+
+
+_TERMS: Final[dict[str, Any]] = {
+    "format": str,
+    "epsilon": float,
+    "delta": float,
+    "replaced": bool,
+    "order": (float, type(None)),
+    "programme": (dict, type(None)),
+    "identifier": str,
+}
+_RELEASED_BEGINS: Final = '{"released": '
+#: Records are long, and are read only when asked for.
+_RELEASED: Final = re.compile(r'\{"released": (\d+), "at": "([0-9:TZ-]+)", "records": \[.*\]\}')
+
+
+def _append(entries: list[Entry], line: str) -> None:
+    """Add what a line says.
+
+    :raises ValueError: if it is no line of a ledger, or does not follow the ones before it.
+    """
+    released = _RELEASED.fullmatch(line)
+    if released is not None:
+        number = int(released[1])
+        if not 1 <= number <= len(entries) or entries[number - 1].released is not None:
+            raise ValueError(f"entry {number} is completed without being open")
+        entries[number - 1] = entries[number - 1]._replace(released=released[2])
+        return
+    fields = fields_of(parse_json(line), "an entry", {"spent": int, "at": str, "mechanisms": list})
+    if fields["spent"] != len(entries) + 1 or not fields["mechanisms"]:
+        raise ValueError(f"entry {fields['spent']} stands in the place of entry {len(entries) + 1}, or is empty")
+    mechanisms = tuple(map(Mechanism.from_dict, fields["mechanisms"]))
+    entries.append(Entry(fields["spent"], mechanisms, fields["at"], None))
+
+
+def _written(document: dict[str, Any]) -> str:
+    return json.dumps(document, ensure_ascii=False, allow_nan=False)
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Ledger:
+    """The releases about one population under one budget, in a file.
+
+    Make one with :meth:`create`, and open it by its path. :meth:`release` makes a release within the budget, or refuses
+    before the data are read. Processes take turns: a release waits for another one, and after ten seconds is refused.
+
+    :param path: of the file. Beside it, a lock is kept in a file of the same name between ``.`` and ``.lock``.
+    :raises FileNotFoundError: if no file is there: a ledger is made by :meth:`create`, so that a name that is mistyped
+        is no budget of its own.
+    :raises ValueError: if the file is no ledger, or was torn or edited, or was made by another version.
+
+    >>> import numpy as np, opendp.prelude as dp, opendp_timeseries as ts, pathlib, tempfile
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+    >>> count = space >> ts.then_participation_count(ts.TimeGrid(size=100), participation_cap=10)
+    >>> measurement = count >> ts.then_subsampled_gaussian(20.0, sampling_probability=0.2, delta=1e-6)
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> ledger = ts.Ledger.create(pathlib.Path(folder.name, "people.ledger"), epsilon=1.0, delta=1e-6)
+    >>> release = ledger.release(measurement, {"id": np.array([7, 8]), "step": np.array([0, 2])})
+    >>> ledger.guarantee()
+    '(ε = 0.5..., δ = 1e-06)-differential privacy for one individual added or removed'
+    >>> ledger.release(count >> ts.then_subsampled_gaussian(2.0, sampling_probability=0.2, delta=1e-6), None)
+    Traceback (most recent call last):
+    ValueError: this release would exceed the budget of ...
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        self._known: tuple[int, int, int] | None = None
+        self._read()
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        programme: Programme | None = None,
+        parameters_fixed: bool = False,
+        replaced: bool = False,
+    ) -> Ledger:
+        """Make a new ledger.
+
+        How much a release may cost depends on what may be chosen by what earlier releases showed:
+
+        ================== ======================================= ===========================================
+        adaptivity         how to ask for it                       the bound
+        ================== ======================================= ===========================================
+        non-adaptive       ``programme=``                          the law of the joint loss
+        adaptive           ``parameters_fixed=True``, a promise    the law of the joint loss, adaptive
+        fully adaptive     nothing, the default                    a Rényi filter, 7 to 15 % more noise
+        ================== ======================================= ===========================================
+
+        With a programme, its releases are reserved from the beginning. Others may be made beside it if there is room
+        by the bound that holds for anything.
+
+        :param path: where no file is yet.
+        :param epsilon: ε of all releases together; a programme brings its own.
+        :param delta: δ of all releases together; a programme brings its own.
+        :param programme: releases that are planned in advance.
+        :param parameters_fixed: a promise that nobody chooses the caps, sampling and noise of a release, or whether
+            there is one, by what earlier releases showed.
+        :param replaced: True if neighbouring logs replace an individual, rather than add or remove one.
+        :raises FileExistsError: if a file is there.
+        :raises ValueError: for a number out of range, or a budget beside that of a programme.
+        :raises OSError: if the file cannot be written or locked.
+        """
+        place = Path(path)
+        if programme is not None:
+            if epsilon is not None or delta is not None or parameters_fixed or replaced:
+                raise ValueError("programme brings its own budget and adjacency: leave out the other parameters")
+            epsilon, delta, replaced = programme.epsilon, programme.delta, programme.replaced
+        elif epsilon is None or delta is None:
+            raise ValueError("epsilon and delta must be given: the budget of all releases together")
+        epsilon = check.real("epsilon", epsilon, above=0.0)
+        delta = check.real("delta", delta, above=0.0, below=1.0)
+        order = None if parameters_fixed else RenyiFilter.within(epsilon, delta).order
+        terms = _Terms(epsilon, delta, bool(replaced), order, programme, secrets.token_hex(16))
+        file = _Book.new(terms).write()
+        try:
+            with locked(place, _WAIT), files_together({place: len(file)}) as files:
+                files[place].write(file)
+        except FileExistsError:
+            raise FileExistsError(f"ledger ({place}) is there already; open it, or choose another name") from None
+        return cls(place)
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        return self._path
+
+    @property
+    def epsilon(self) -> float:
+        """ε of the budget."""
+        return self._read().terms.epsilon
+
+    @property
+    def delta(self) -> float:
+        """δ of the budget."""
+        return self._read().terms.delta
+
+    @property
+    def programme(self) -> Programme | None:
+        """The releases that were planned in advance."""
+        return self._read().terms.programme
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """What was spent, in order."""
+        return self._read().entries
+
+    @property
+    def digest(self) -> str:
+        """A digest of all that was written: published, it shows later that nothing was taken back."""
+        return self._read().digest
+
+    def spent(self) -> Standing:
+        """Return what the releases so far cost together, and by which bound."""
+        return self._read().standing()
+
+    def guarantee(self) -> str:
+        """Say what the releases so far guarantee together, in words."""
+        return _guarantee(self._read())
+
+    def release(self, measurement: dp.Measurement, log: Any, *, resume: bool = False) -> Any:
+        """Make a release, if all releases together stay within the budget.
+
+        It is spent once it is written down, which is before the log is read: if the measurement then fails, or the
+        machine does, nothing was handed out, and the budget is spent nevertheless.
+
+        :param measurement: a subsampled Gaussian behind a count, or a composition of several.
+        :param log: a member of its domain, or a function that reads it once the budget is seen to allow it.
+        :param resume: complete the entry that an earlier call for this measurement left open, in place of a new one.
+            Nothing of an open entry was handed out, so this costs nothing; that nobody saw what failed is up to you.
+        :return: what the measurement returns; its record is in the ledger by then.
+        :raises ValueError: if the budget would be exceeded, or it is not known how the signal is made: before anything
+            is spent or read.
+        :raises TypeError: if the log is no member of the domain by the names and types of its columns: likewise.
+        :raises OSError: if the ledger cannot be locked or written; nothing is handed out.
+        """
+        mechanisms = _mechanisms(measurement)
+        with locked(self._path, _WAIT):
+            book = self._read(again=True)
+            if resume:
+                number = _open_entry(book, mechanisms, self._path)
+            else:
+                book = self._spend(book, mechanisms)
+                number = len(book.entries)
+            data = log() if callable(log) else log
+            _check_member(measurement, data)
+            room = len(book.write()) + sum(map(_room, mechanisms))
+            # Room for the record first, so that a full disk costs nothing.
+            with files_together({self._path: room}, replace=True) as files:
+                self._write(book)
+                made = measurement(data)
+                records = [release.record() for release in _releases(made, mechanisms)]
+                files[self._path].write(book.with_released(number, records).write())
+        return made
+
+    def check(self, measurement: dp.Measurement, *, resume: bool = False) -> None:
+        """Refuse what :meth:`release` would refuse, without a log. Another process may still come first.
+
+        :raises TypeError, ValueError: as :meth:`release` does, before anything is spent or read.
+        """
+        mechanisms, book = _mechanisms(measurement), self._read()
+        if resume:
+            _open_entry(book, mechanisms, self._path)
+        else:
+            self._spend(book, mechanisms)
+
+    def _spend(self, book: _Book, mechanisms: tuple[Mechanism, ...]) -> _Book:
+        """Return the book after a further entry.
+
+        :raises ValueError: if the budget would be exceeded.
+        """
+        self._check_adjacency(book, mechanisms)
+        standing, terms = book.allows(*mechanisms), book.terms
+        if not standing.within:
+            reserved = " and its programme" if terms.programme is not None else ""
+            raise ValueError(
+                f"this release would exceed the budget of {self._path}: with what is in the ledger{reserved}, it leads"
+                f" to ε = {printed_up(standing.epsilon)} at δ = {printed_up(terms.delta, 4)} ({standing.adaptivity}),"
+                f" above ε = {terms.epsilon:g}; nothing was read or spent. See least_scale(…) of the ledger"
+            )
+        return book.with_spent(mechanisms)
+
+    def add(self, record: ReleaseRecord) -> None:
+        """Enter a release that was made without the ledger. It is entered also if it exceeds the budget.
+
+        :param record: of the release.
+        :raises ValueError: if it is not sound, or in the ledger already, or of another adjacency.
+        :raises OSError: if the ledger cannot be locked or written.
+        """
+        record.verify()
+        with locked(self._path, _WAIT):
+            book = self._read(again=True)
+            if any(record in known for known in book.records().values()):
+                raise ValueError(f"record is in {self._path} already")
+            self._check_adjacency(book, (record.mechanism,))
+            book = book.with_spent([record.mechanism])
+            self._write(book.with_released(len(book.entries), [record]))
+
+    def least_scale(self, chain: dp.Transformation, *, sampling_probability: float) -> float:
+        """Return the least noise scale σ with which one more release is within the budget, and uses it up.
+
+        :param chain: a count, with or without filters.
+        :param sampling_probability: with which each step is kept.
+        :return: σ in the signal's unit, from above, to 12 digits.
+        :raises ValueError: if no scale is enough, as where the budget is used up.
+        """
+        provenance = provenance_of(chain)
+        _, probability = sampling_threshold(sampling_probability)
+        book = self._read()
+
+        def fits(log_scale: float) -> bool:
+            scale = math.exp(log_scale)
+            more = Mechanism(provenance=provenance, sampling_probability=probability, scale=scale)
+            return book.allows(more).within
+
+        found = _least_where(fits, math.log(provenance.influence(1).l2))
+        if found is None:
+            raise ValueError(f"no scale is enough for one more release: the budget of {self._path} is used up")
+        return math.exp(found)
+
+    def records(self) -> tuple[ReleaseRecord, ...]:
+        """Return the records of the releases, in the order in which they were completed.
+
+        :raises ValueError: if one is no record.
+        """
+        return tuple(record for records in self._read().records().values() for record in records)
+
+    def verify(self) -> Standing:
+        """Check every record against its entry and its own parameters, and return what all of it costs together.
+
+        Opening a ledger has checked all but the records. What no file can show is that nothing was released without it,
+        or that it is not an older copy of itself.
+
+        :raises ValueError: if a record states less than it loses, or is not of what was entered.
+        """
+        book = self._read()
+        records = book.records()
+        for entry in book.entries:
+            found = records.get(entry.number)
+            if (found is None) != (entry.released is None) or (
+                found is not None and tuple(record.mechanism for record in found) != entry.mechanisms
+            ):
+                raise ValueError(f"ledger ({self._path}): records of entry {entry.number} are not of what was entered")
+            for record in found or ():
+                record.verify()
+        return book.standing()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what there is to say as plain Python objects, without the released values."""
+        book = self._read()
+        standing, terms = book.standing(), book.terms
+        return {
+            "budget": {"epsilon": terms.epsilon, "delta": terms.delta},
+            "adjacency": str(Adjacency(replaced=terms.replaced)),
+            "adaptivity": standing.adaptivity,
+            "epsilon": standing.epsilon,
+            "delta": terms.delta if book.entries else 0.0,
+            "within": standing.within,
+            "guarantee": _guarantee(book),
+            "digest": book.digest,
+            "entries": [
+                {
+                    "number": entry.number,
+                    "spent": entry.spent,
+                    "released": entry.released,
+                    "mechanisms": [mechanism.to_dict() for mechanism in entry.mechanisms],
+                }
+                for entry in book.entries
+            ],
+            "planned": None if terms.programme is None else [mechanism.to_dict() for mechanism in book.planned()],
+        }
+
+    def __repr__(self) -> str:
+        book = self._read()
+        standing, terms = book.standing(), book.terms
+        lines = [f"Budget: (ε = {terms.epsilon:g}, δ = {terms.delta:g}) for everything that is released."]
+        rows = [
+            (str(entry.number), "released" if entry.released else "spent, nothing released", *described(mechanism))
+            for entry in book.entries
+            for mechanism in entry.mechanisms
+        ] + [("", "planned", *described(mechanism)) for mechanism in book.planned()]
+        if rows:
+            lines.append(text_table(("entry", "state", *DESCRIBED), rows))
+        lines.append(f"So far: {_guarantee(book)}{_HOLDS[standing.adaptivity] if book.entries else ''}.")
+        if not standing.within:
+            lines.append("That exceeds the budget: nothing can be released any more.")
+        return "\n".join(lines)
+
+    def _read(self, *, again: bool = False) -> _Book:
+        check_place(self._path, replace=True)
+        try:
+            status = self._path.stat()
+            if (known := (status.st_ino, status.st_size, status.st_mtime_ns)) != self._known or again:
+                self._book = _Book.read(self._path.read_bytes())
+                self._known = known
+        except FileNotFoundError:
+            raise FileNotFoundError(
+                f"ledger ({self._path}) is not there; check the name, or make a new one by Ledger.create(…) or --new"
+            ) from None
+        except ValueError as error:
+            raise ValueError(
+                f"ledger ({self._path}) is refused: {error}; restore it, and make no new one in its place"
+            ) from None
+        return self._book
+
+    def _write(self, book: _Book) -> None:
+        file = book.write()
+        with files_together({self._path: len(file)}, replace=True) as files:
+            files[self._path].write(file)
+
+    def _check_adjacency(self, book: _Book, mechanisms: Sequence[Mechanism]) -> None:
+        expected = Adjacency(replaced=book.terms.replaced)
+        for mechanism in mechanisms:
+            if mechanism.provenance.adjacency != expected:
+                raise ValueError(
+                    f"input_metric of the release must be of one individual {expected}, as of the ledger"
+                    f" ({self._path}); found {mechanism.provenance.adjacency!r}"
+                )
+
+
+def _mechanisms(measurement: dp.Measurement) -> tuple[Mechanism, ...]:
+    """Return what a measurement consists of, if a release of it has a record."""
+    found = mechanisms_of(measurement)
+    for mechanism, accounting in found:
+        points = accounting.points(mechanism.loss())
+        if not all(math.isfinite(number) for point in points for number in point):
+            raise ValueError(f"measurement states no finite loss at scale ({mechanism.scale}); raise it")
+    return tuple(stated.mechanism for stated in found)
+
+
+def _check_member(measurement: dp.Measurement, log: Any) -> None:
+    """Refuse a log that is none, by names and types of columns, before anything is spent."""
+    domain = measurement.input_domain
+    descriptor = domain.descriptor if isinstance(domain, ExtrinsicDomain) else None
+    if check.is_a(descriptor, EventLog):
+        check_schema(log, identifier=descriptor.identifier, time=descriptor.time)
+    elif descriptor is not None and not domain.member(log):
+        raise TypeError(f"log ({type(log).__name__}) must be a member of {domain}")
+
+
+def _least_where(fits: Callable[[float], bool], start: float) -> float | None:
+    """Return the least ``x`` from which on ``fits`` holds, from above, to 12 digits of ``e^x``; None beyond 700."""
+    low = high = start
+    while not fits(high):
+        low, high = high, high + 1.0
+        if high > 700:
+            return None
+    while low == high or fits(low):
+        low, high = low - 1.0, low
+        if low < -690:
+            return high
+    while high - low > 1e-12:
+        middle = (low + high) / 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
+
+
+def _releases(made: Any, mechanisms: Sequence[Mechanism]) -> list[Release]:
+    """Return what was released, if it is just what was entered: else nobody gets to see it."""
+    releases = list(made) if isinstance(made, (list, tuple)) else [made]
+    if len(releases) != len(mechanisms) or not all(
+        check.is_a(release, Release)
+        and (release.provenance, release.sampling_probability, release.scale)
+        == (mechanism.provenance, mechanism.sampling_probability, mechanism.scale)
+        for release, mechanism in zip(releases, mechanisms, strict=True)
+    ):
+        raise TypeError(
+            "measurement must return its Release, or several in a list, and nothing else; interpolate, smooth or plot"
+            " what the ledger returns. What was made is withheld"
+        )
+    return releases
+
+
+def _open_entry(book: _Book, mechanisms: tuple[Mechanism, ...], place: Path) -> int:
+    for entry in reversed(book.entries):
+        if entry.released is None and entry.mechanisms == mechanisms:
+            return entry.number
+    raise ValueError(f"resume: ledger ({place}) has no open entry for this measurement; leave it out to make a new one")
+
+
+def _room(mechanism: Mechanism) -> int:
+    return _ROOM + 2 * len(_written(mechanism.to_dict())) + _ROOM_OF_STEP * mechanism.provenance.size
+
+
+#: What the guarantee takes into account.
+_HOLDS: Final = {
+    "non-adaptive": ", all of it planned in advance",
+    "adaptive": "",
+    "fully adaptive": ", whatever was chosen by what earlier releases showed",
+}
+
+
+def _guarantee(book: _Book) -> str:
+    standing, terms = book.standing(), book.terms
+    who = f"one individual {Adjacency(replaced=terms.replaced)}"
+    if not book.entries:
+        return f"nothing has been released about {who}"
+    loss = f"(ε = {printed_up(standing.epsilon)}, δ = {printed_up(terms.delta, 4)})"
+    assumed = any(not mechanism.provenance.caps_enforced for mechanism in book.ran())
+    condition = ", assuming the caps of counts made elsewhere" if assumed else ""
+    if standing.adaptivity == "adaptive":
+        condition += ", if no caps, sampling or noise were chosen by what earlier releases showed"
+    return f"{loss}-differential privacy for {who}{condition}"

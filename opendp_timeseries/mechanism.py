@@ -1,0 +1,78 @@
+"""What ran, or is to run: how the signal is made, how it is sampled, and the noise. All of it is public.
+
+The loss of a release follows from its mechanism, and from nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Final
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting.loss import PrivacyLoss
+from opendp_timeseries.accounting.subsampled import ExtremalLaw, extremal_law
+from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.provenance import Provenance, fields_of
+
+__all__ = ["Mechanism"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mechanism:
+    """A subsampled Gaussian behind the stages that make its signal.
+
+    :param provenance: how the signal is made.
+    :param sampling_probability: probability with which each step is kept.
+    :param scale: standard deviation σ of the noise, positive.
+
+    >>> from opendp_timeseries import TimeGrid
+    >>> count = Provenance(grid=TimeGrid(size=100), participation_cap=10)
+    >>> loss = Mechanism(provenance=count, sampling_probability=0.1, scale=6.0).loss()
+    >>> round(loss.epsilon(1e-6), 6)
+    1.1...
+    """
+
+    provenance: Provenance
+    sampling_probability: float
+    scale: float
+
+    def __post_init__(self) -> None:
+        set_field = object.__setattr__
+        set_field(self, "sampling_probability", check.probability("sampling_probability", self.sampling_probability))
+        set_field(self, "scale", check.real("scale", self.scale, above=0.0))
+
+    def loss(self, individuals: int = 1) -> PrivacyLoss:
+        """Return the loss of a release for so many individuals. Mechanisms that lose alike share one law."""
+        return self.law(individuals).at(self.scale)
+
+    def law(self, individuals: int = 1) -> ExtremalLaw:
+        """Return the worst-case law of the squared distance that sampling leaves, which does not depend on σ."""
+        # The loss does not depend on when the steps are, and a year of months are to be accounted for once.
+        size = self.provenance.grid.size
+        return _law(replace(self.provenance, grid=TimeGrid(size=size)), self.sampling_probability, individuals)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the mechanism as plain Python objects, ready for ``json.dumps``."""
+        return {
+            "provenance": self.provenance.to_dict(),
+            "sampling_probability": self.sampling_probability,
+            "scale": self.scale,
+        }
+
+    @classmethod
+    def from_dict(cls, document: Any) -> Mechanism:
+        """Read back what :meth:`to_dict` wrote, and nothing else.
+
+        :raises ValueError: for a field that is missing, unknown, or of another type or value.
+        """
+        fields = fields_of(document, "mechanism", _FIELDS)
+        return cls(**fields | {"provenance": Provenance.from_dict(fields["provenance"])})
+
+
+_FIELDS: Final[dict[str, Any]] = {"provenance": dict, "sampling_probability": float, "scale": float}
+
+
+@lru_cache(maxsize=1024)
+def _law(provenance: Provenance, probability: float, individuals: int) -> ExtremalLaw:
+    return extremal_law(provenance.influence(individuals), probability, provenance.size)

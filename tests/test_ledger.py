@@ -1,0 +1,571 @@
+"""The ledger: nothing is released unrecorded, nothing is spent twice, and no crash loses what was spent."""
+
+import errno
+import json
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+
+import opendp_timeseries as ts
+from opendp_timeseries import _files, ledger
+from opendp_timeseries._lock import locked
+from opendp_timeseries.accounting.fully_adaptive import RenyiFilter
+from opendp_timeseries.accounting.joint import joint_loss
+
+dp.enable_features("contrib", "honest-but-curious")
+SPACE = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+LOG = {"id": np.array([7, 8]), "time": np.array(["2024-01-01T05", "2024-01-02T07"], dtype="datetime64[s]")}
+posix = pytest.mark.skipif(sys.platform == "win32", reason="forks, and POSIX signals")
+# Nothing of these children runs in threads.
+forks = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+
+
+def count(month=1, cap=10, size=48):
+    grid = ts.TimeGrid(start=f"2024-{month:02}-01", step="1h", size=size, zone="UTC")
+    return SPACE >> ts.then_participation_count(grid, participation_cap=cap)
+
+
+def measurement(scale=20.0, month=1, p=0.5):
+    return count(month) >> ts.then_subsampled_gaussian(scale, sampling_probability=p, delta=1e-6)
+
+
+def new(folder, **options):
+    budget = {} if "programme" in options else {"epsilon": 1.0, "delta": 1e-6}
+    return ts.Ledger.create(Path(folder, "people.ledger"), **budget, **options)
+
+
+def nothing_is_read():
+    pytest.fail("the log was read")
+
+
+def states(book):
+    return ["released" if entry.released else "spent" for entry in book.entries]
+
+
+# ---- what is spent, and what it costs
+
+
+def test_the_first_release_and_its_record(tmp_path):
+    book = new(tmp_path)
+    assert book.guarantee() == "nothing has been released about one individual added or removed"
+    release = book.release(measurement(), LOG)
+    assert states(book) == ["released"]
+    assert book.records() == (release.record(),)
+    assert ts.Release.from_record(book.records()[0]) == release
+    assert book.verify() == book.spent()
+    assert ts.Ledger(book.path).guarantee() == book.guarantee()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".people.ledger.lock", "people.ledger"]
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+def test_what_is_spent_covers_the_joint_loss_of_what_ran(tmp_path, fixed):
+    book = new(tmp_path, parameters_fixed=fixed)
+    scales = [24.0, 30.0, 24.0]
+    for month, scale in enumerate(scales, 1):
+        book.release(measurement(scale, month), LOG)
+    exact = joint_loss([record.mechanism.loss() for record in book.records()]).epsilon(1e-6)
+    adaptivity, epsilon, within = book.spent()
+    assert (adaptivity, within) == (("adaptive", True) if fixed else ("fully adaptive", True))
+    assert exact <= epsilon <= exact * (1 + (1e-12 if fixed else 0.15))
+    assert f"(ε = {epsilon:.4g}"[:9] in book.guarantee()
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+def test_what_would_exceed_the_budget_is_refused_before_data_are_read(tmp_path, fixed):
+    book = new(tmp_path, parameters_fixed=fixed)
+    least = book.least_scale(count(), sampling_probability=0.5)
+    for scale in (least * (1 - 1e-9), 1.0):
+        before = book.path.read_bytes()
+        with pytest.raises(ValueError, match=r"would exceed the budget of .*nothing was read or spent"):
+            book.release(measurement(scale), nothing_is_read)
+        assert book.path.read_bytes() == before
+    book.release(measurement(least), lambda: LOG)
+    with pytest.raises(ValueError, match="would exceed the budget"):
+        book.release(measurement(1000.0), nothing_is_read)
+    assert book.least_scale(count(), sampling_probability=0.5) > 1000 * least
+
+
+def test_the_least_scale_of_the_first_release_is_that_of_the_whole_budget(tmp_path):
+    book = new(tmp_path, parameters_fixed=True)
+    alone = ts.least_scale(count(), epsilon=1.0, delta=1e-6, sampling_probability=0.5)
+    assert book.least_scale(count(), sampling_probability=0.5) == pytest.approx(alone, rel=1e-9)
+
+
+def test_a_record_of_a_release_made_elsewhere_is_spent_too(tmp_path):
+    book = new(tmp_path)
+    record = measurement(4.0)(LOG).record()
+    book.add(record)
+    assert states(book) == ["released"]
+    with pytest.raises(ValueError, match=r"is in .* already"):
+        book.add(record)
+    book.add(measurement(4.0)(LOG).record())
+    assert not book.spent().within  # it happened, and so it is entered
+    assert "exceeds the budget" in repr(book)
+    assert not book.verify().within
+    with pytest.raises(ValueError, match="would exceed"):
+        book.release(measurement(1e6), nothing_is_read)
+    with pytest.raises(ValueError, match="is used up"):
+        book.least_scale(count(), sampling_probability=0.5)
+
+
+def test_a_composition_is_one_entry(tmp_path):
+    both = dp.c.make_composition([measurement(40.0), measurement(50.0, month=2)])
+    book = new(tmp_path)
+    made = book.release(both, LOG)
+    assert [len(entry.mechanisms) for entry in book.entries] == [2]
+    assert list(book.records()) == [release.record() for release in made]
+    assert [record.scale for record in book.records()] == [40.0, 50.0]
+
+
+def test_noise_that_is_chosen_by_what_was_kept_does_not_exceed_the_budget(tmp_path):
+    def one_step(p, square):
+        chain = SPACE >> ts.then_participation_count(ts.TimeGrid(size=1), participation_cap=1)
+        return chain >> ts.then_subsampled_gaussian(square**-0.5, sampling_probability=p, delta=1e-3)
+
+    nobody = {"id": np.array([], dtype=int), "time": np.array([], dtype=int)}
+    for name, fixed in (("free", False), ("fixed", True)):
+        book = ts.Ledger.create(tmp_path / name, epsilon=1.0, delta=1e-3, parameters_fixed=fixed)
+        book.release(one_step(0.5, 0.09), nobody)
+        refused = 0
+        for p, square in ((1.0, 0.0863), (9.7e-4, 1e4)):  # after a step that was kept, and after one that was not
+            try:
+                book.check(one_step(p, square))
+            except ValueError:
+                refused += 1
+        # Who may choose between both has δ = 1.46e-3: tests/accounting/test_fully_adaptive.py.
+        assert refused > 0 or fixed
+
+
+# ---- what is written when
+
+
+def test_an_entry_is_written_before_the_data_are_read_and_completed_before_they_leave(tmp_path, monkeypatch):
+    from opendp_timeseries.transformations import participation_count
+
+    book, seen = new(tmp_path), []
+    real = participation_count.engine_of
+
+    def reading(table):
+        on_disk = ts.Ledger(book.path)
+        seen.append((states(on_disk), on_disk.spent().epsilon > 0))
+        return real(table)
+
+    monkeypatch.setattr(participation_count, "engine_of", reading)
+    book.release(measurement(), LOG)
+    assert seen == [(["spent"], True)]
+    assert states(ts.Ledger(book.path)) == ["released"]
+
+
+def test_a_measurement_that_fails_has_spent_and_can_be_resumed(tmp_path, monkeypatch):
+    from opendp_timeseries.transformations import participation_count
+
+    book = new(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(participation_count, "engine_of", lambda table: 1 / 0)
+        with pytest.raises(dp.OpenDPException):
+            book.release(measurement(), LOG)
+    assert states(book) == ["spent"]
+    spent = book.spent()
+    assert spent.epsilon > 0
+    with pytest.raises(ValueError, match="no open entry"):
+        book.release(measurement(21.0), nothing_is_read, resume=True)
+    book.release(measurement(), LOG, resume=True)
+    assert (states(book), book.spent()) == (["released"], spent)
+    with pytest.raises(ValueError, match="no open entry"):
+        book.release(measurement(), nothing_is_read, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 1.0), "must be a subsampled"),
+        (lambda: count(), "must be a Measurement"),
+        (lambda: count() >> ts.then_subsampled_gaussian(0.0, sampling_probability=0.5, delta=1e-6), "must be a subs"),
+        (
+            lambda: (ts.event_log_domain(identifier="id", time="time"), dp.change_one_distance())
+            >> ts.then_participation_count(ts.TimeGrid(size=9), participation_cap=1)
+            >> ts.then_subsampled_gaussian(50.0, sampling_probability=0.5, delta=1e-6),
+            "of one individual added or removed",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_accounted_for_is_refused_before_anything_is_spent(tmp_path, wrong, message):
+    book = new(tmp_path)
+    with pytest.raises((TypeError, ValueError), match=message):
+        book.release(wrong(), nothing_is_read)
+    assert book.entries == ()
+
+
+def test_a_log_that_does_not_fit_is_refused_before_anything_is_spent(tmp_path):
+    book = new(tmp_path)
+    for wrong in ({"id": LOG["id"]}, {"id": LOG["id"], "time": LOG["time"][:1]}, None):
+        with pytest.raises((TypeError, ValueError)):
+            book.release(measurement(), wrong)
+    assert book.entries == ()
+
+
+def test_what_is_no_release_is_withheld(tmp_path):
+    book = new(tmp_path)
+    with pytest.raises(TypeError, match="What was made is withheld"):
+        book.release(measurement() >> (lambda release: release.values), LOG)
+    assert states(book) == ["spent"]
+    with pytest.raises(TypeError, match="What was made is withheld"):  # another mechanism beside it
+        book.release(measurement(30.0) >> (lambda release: [release, release]), LOG)
+
+
+# ---- programmes
+
+
+def test_a_programme_is_reserved_and_runs_in_any_order(tmp_path):
+    months = [count(month) for month in range(1, 5)]
+    programme = ts.Programme.plan(months, epsilon=1.0, delta=1e-6, sampling_probability=0.5)
+    book = new(tmp_path, programme=programme)
+    assert book.programme == programme
+    with pytest.raises(ValueError, match="and its programme, it leads"):
+        book.release(measurement(1000.0, month=7), nothing_is_read)
+    for month in (2, 1, 4):
+        book.release(programme.measurement(months[month - 1]), LOG)
+        assert book.spent()[0] == "non-adaptive"
+        assert book.spent().within
+    assert repr(book).count("    planned   ") == 1
+    with pytest.raises(ValueError, match="would exceed"):  # each runs once
+        book.release(programme.measurement(months[0]), nothing_is_read)
+    book.release(programme.measurement(months[2]), LOG)
+    assert 0.999 < book.verify().epsilon <= 1.0
+
+
+def test_beside_a_programme_there_is_room_by_the_bound_that_holds_for_anything(tmp_path):
+    programme = ts.Programme.plan([count()], epsilon=0.5, delta=1e-7, sampling_probability=0.5)
+    loose = ts.Programme(mechanisms=programme.mechanisms, epsilon=1.0, delta=1e-6)
+    book = new(tmp_path, programme=loose)
+    scale = book.least_scale(count(2), sampling_probability=0.5)
+    book.release(measurement(scale, month=2), LOG)
+    assert book.spent().adaptivity == "fully adaptive"  # with what is planned, of which nothing ran
+    assert 0.999 < book.spent().epsilon <= 1.0
+    within = RenyiFilter.within(1.0, 1e-6)
+    assert within.admits(within.divergence((m.loss(), 1) for m in (*loose.mechanisms, *book.entries[0].mechanisms)))
+    book.release(loose.measurement(count()), LOG)
+    assert book.verify().within
+
+
+# ---- the file
+
+
+def test_a_torn_file_is_refused_wherever_it_ends(tmp_path):
+    book = new(tmp_path)
+    book.release(measurement(), LOG)
+    whole = book.path.read_bytes()
+    ends = {0, 1, len(whole) - 1} | {k + d for k in range(len(whole)) if whole[k] == 10 for d in (0, 1)}
+    ends |= set(random.Random(1).sample(range(len(whole)), 50))
+    for end in ends - {len(whole)}:
+        book.path.write_bytes(whole[:end])
+        with pytest.raises(ValueError, match=r"people\.ledger\) is refused: it"):
+            ts.Ledger(book.path)
+    book.path.write_bytes(whole)
+    assert ts.Ledger(book.path).verify() == book.spent()
+
+
+def test_an_edited_file_is_refused(tmp_path):
+    book = new(tmp_path)
+    for month in (1, 2):
+        book.release(measurement(50.0, month), LOG)
+    whole = book.path.read_bytes()
+    draw = random.Random(2)
+    for place in [0, len(whole) - 1, *(draw.randrange(len(whole)) for _ in range(60))]:
+        book.path.write_bytes(whole[:place] + bytes([whole[place] ^ draw.randrange(1, 256)]) + whole[place + 1 :])
+        with pytest.raises(ValueError, match="is refused"):
+            ts.Ledger(book.path)
+    lines = whole.splitlines(keepends=True)
+    for order in ([0, 3, 4, 1, 2, 5], [0, 1, 2, 5], [0, 1, 2, 3, 4], [0, 1, 2, 3, 3, 4, 5]):
+        book.path.write_bytes(b"".join(lines[k] for k in order))
+        with pytest.raises(ValueError, match="is refused"):
+            ts.Ledger(book.path)
+
+
+@pytest.mark.parametrize("foreign", [b"", b"{}", b"when,who\n1,2\n", b"\x00" * 500, "record"])
+def test_another_file_is_refused(tmp_path, foreign):
+    path = tmp_path / "people.ledger"
+    path.write_bytes(measurement()(LOG).record().to_json().encode() + b"\n" if foreign == "record" else foreign)
+    with pytest.raises(ValueError, match=r"is refused: it is in another format"):
+        ts.Ledger(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda lines: lines[1].update(spent=2), "stands in the place of entry 1"),
+        (lambda lines: lines[1].update(mechanisms=[]), "or is empty"),
+        (lambda lines: lines[1].update(more=1), "'more' that is not known"),
+        (lambda lines: lines[1]["mechanisms"][0].update(scale="much"), "scale of mechanism must be float"),
+        (lambda lines: lines[1]["mechanisms"][0].update(scale=0), "must be greater than 0"),
+        (lambda lines: lines[2].update(released=3), "completed without being open"),
+        (lambda lines: lines.append(lines[2]), "completed without being open"),
+        (lambda lines: lines[0].update(epsilon=-1.0), "epsilon"),
+        (lambda lines: lines[0].update(format="another"), "not in the format"),
+        (lambda lines: lines[0].pop("order"), "'order' that is missing"),
+    ],
+)
+def test_a_file_with_right_digests_and_wrong_content_is_refused(tmp_path, change, message):
+    from opendp_timeseries._chain import chained
+
+    book = new(tmp_path)
+    book.release(measurement(), LOG)
+    lines = [json.loads(line)["entry"] for line in book.path.read_text().splitlines()[:-1]]
+    change(lines)
+    book.path.write_bytes(chained([json.dumps(line, ensure_ascii=False) for line in lines]))
+    with pytest.raises(ValueError, match=rf"is refused: .*{message}"):
+        ts.Ledger(book.path)
+
+
+def test_a_record_of_something_else_is_found_by_verification(tmp_path):
+    from opendp_timeseries._chain import chained
+
+    book = new(tmp_path)
+    book.release(measurement(), LOG)
+    lines = [json.loads(line)["entry"] for line in book.path.read_text().splitlines()[:-1]]
+    lines[1]["mechanisms"][0]["scale"] = 40.0  # as if less had been spent
+    book.path.write_bytes(chained([json.dumps(line, ensure_ascii=False) for line in lines]))
+    with pytest.raises(ValueError, match="records of entry 1 are not of what was entered"):
+        ts.Ledger(book.path).verify()
+
+
+def test_a_ledger_is_made_where_none_is_and_opened_where_one_is(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"is not there; check the name, or make a new one by Ledger\.create"):
+        ts.Ledger(tmp_path / "people.ledger")
+    book = new(tmp_path)
+    book.release(measurement(), LOG)
+    before = book.path.read_bytes()
+    with pytest.raises(FileExistsError):
+        new(tmp_path)
+    assert book.path.read_bytes() == before
+    with pytest.raises(FileNotFoundError, match="folder that is not there"):
+        ts.Ledger.create(tmp_path / "none" / "people.ledger", epsilon=1.0, delta=1e-6)
+    (tmp_path / "linked").symlink_to(book.path)
+    with pytest.raises(OSError, match="must not be a folder, a link"):
+        ts.Ledger(tmp_path / "linked")
+    for wrong in ({"epsilon": 1.0}, {"epsilon": 0.0, "delta": 1e-6}, {"epsilon": 1.0, "delta": 1.0}):
+        with pytest.raises(ValueError, match=r"epsilon|delta"):
+            ts.Ledger.create(tmp_path / "other", **wrong)
+    assert not (tmp_path / "other").exists()
+
+
+# ---- two processes, crashes, disks
+
+
+def in_a_child(work):
+    """Run in a fork, which is cheap: the package is imported already."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return child
+
+
+@posix
+@forks
+def test_one_process_at_a_time(tmp_path, monkeypatch):
+    book = new(tmp_path)
+    reading, writing = os.pipe()
+
+    def hold():
+        with locked(book.path, 0.0):
+            os.write(writing, b"held")
+            time.sleep(60)
+
+    child = in_a_child(hold)
+    try:
+        assert os.read(reading, 4) == b"held"
+        monkeypatch.setattr(ledger, "_WAIT", 0.1)
+        with pytest.raises(BlockingIOError, match=r"people\.ledger is in use by another process"):
+            book.release(measurement(), nothing_is_read)
+        assert ts.Ledger(book.path).entries == ()  # which needs no lock
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    book.release(measurement(), LOG)  # the lock has ended with the process
+    os.close(reading)
+    os.close(writing)
+
+
+@posix
+@forks
+def test_processes_at_once_never_exceed_the_budget_together(tmp_path):
+    book = new(tmp_path)
+    scale = book.least_scale(count(), sampling_probability=0.5)
+
+    def race():
+        try:
+            ts.Ledger(book.path).release(measurement(scale), LOG)
+        except ValueError:
+            return
+
+    children = [in_a_child(race) for _ in range(4)]
+    for child in children:
+        assert os.waitpid(child, 0)[1] == 0
+    assert states(ts.Ledger(book.path)) == ["released"]
+    assert book.verify().within
+
+
+def kill_at_random(folder, times, seed):
+    """Kill children that release and publish without end, and check after each what has been left."""
+    book = ts.Ledger.create(folder / "people.ledger", epsilon=1e6, delta=1e-6)
+    published = folder / "published"
+    published.touch()
+    draw, open_entries = random.Random(seed), 0
+
+    def work():
+        mine = ts.Ledger(book.path)
+        with published.open("ab", buffering=0) as file:
+            while True:
+                release = mine.release(measurement(), LOG)
+                file.write(release.record().to_json().encode() + b"\n")
+
+    for _ in range(times):
+        child = in_a_child(work)
+        time.sleep(draw.uniform(0.0, 0.15))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        now = ts.Ledger(book.path)
+        now.verify()
+        recorded = {record.to_json() for record in now.records()}
+        handed_out = [line.decode() for line in published.read_bytes().split(b"\n")[:-1]]
+        assert set(handed_out) <= recorded  # nothing released unrecorded
+        assert len(set(handed_out)) == len(handed_out)
+        assert len(now.entries) >= len(recorded) >= len(handed_out)  # and nothing forgotten
+        assert now.entries[: len(now.entries)] == now.entries
+        for leftover in folder.glob(".*.unfinished"):
+            leftover.unlink()
+        for leftover in folder.glob(".*.earlier"):
+            leftover.unlink()
+        open_entries = states(now).count("spent")
+        before = len(now.entries)
+        now.release(measurement(), LOG)  # no lock is stale
+        assert len(now.entries) == before + 1
+    return open_entries
+
+
+@posix
+@forks
+def test_a_killed_process_leaves_a_sound_ledger(tmp_path):
+    kill_at_random(tmp_path, 10, seed=3)
+
+
+@posix
+@forks
+@pytest.mark.long
+def test_a_killed_process_leaves_a_sound_ledger_200_times(tmp_path):
+    interrupted = 0
+    for part in range(8):
+        folder = tmp_path / str(part)
+        folder.mkdir()
+        interrupted += kill_at_random(folder, 25, seed=part)
+    assert interrupted > 5  # some were killed between the entry and the release
+
+
+@pytest.mark.parametrize(("call", "calls_made"), [("fsync", 6), ("replace", 2), ("link", 2)])
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
+def test_whatever_fails_leaves_the_old_ledger_or_the_new(tmp_path, monkeypatch, call, calls_made, error):
+    book = new(tmp_path)
+    book.release(measurement(50.0), LOG)
+    real = getattr(os, call)
+    for nth in range(calls_made + 1):
+        before, calls, made = ts.Ledger(book.path).entries, iter(range(100)), None
+
+        def failing(*arguments, nth=nth, calls=calls, **options):
+            if next(calls) == nth:
+                raise error
+            return real(*arguments, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(_files.os, call, failing)
+            try:
+                made = book.release(measurement(1000.0), LOG)
+            except (OSError, KeyboardInterrupt):
+                assert nth < calls_made
+        after = ts.Ledger(book.path)
+        assert after.entries[: len(before)] == before
+        assert len(after.entries) - len(before) <= 1
+        if made is not None:
+            assert after.records()[-1] == made.record()
+    after.verify()
+    assert len(after.entries) > 2
+
+
+@posix
+@forks
+def test_a_full_disk_costs_nothing(tmp_path):
+    resource = pytest.importorskip("resource")
+    book = new(tmp_path)
+    before = book.path.read_bytes()
+    big = count(size=100_000) >> ts.then_subsampled_gaussian(50.0, sampling_probability=0.5, delta=1e-6)
+
+    def full():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        try:
+            book.release(big, LOG)
+        except OSError:
+            os._exit(7)
+
+    assert os.waitstatus_to_exitcode(os.waitpid(in_a_child(full), 0)[1]) == 7
+    assert book.path.read_bytes() == before
+    assert ts.Ledger(book.path).entries == ()
+
+
+@posix
+@pytest.mark.parametrize("error", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_a_folder_that_cannot_lock_is_refused(tmp_path, monkeypatch, error):
+    import fcntl
+
+    book = new(tmp_path)
+
+    def unable(*_):
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(fcntl, "flock", unable)
+    with pytest.raises(OSError, match=r"cannot lock files .*move it to a disk of this machine"):
+        book.release(measurement(), nothing_is_read)
+    assert ts.Ledger(book.path).entries == ()
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path, monkeypatch):
+    book = new(tmp_path)
+    real = os.open
+
+    def read_only(path, flags, *rest):
+        if flags & os.O_CREAT:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        return real(path, flags, *rest)
+
+    monkeypatch.setattr(os, "open", read_only)
+    with pytest.raises(OSError, match=r"cannot be locked.*Read-only file system.*put it into a folder"):
+        book.release(measurement(), nothing_is_read)
+    assert ts.Ledger(book.path).entries == ()  # reading it is possible
+
+
+@pytest.mark.long
+def test_a_thousand_releases_are_opened_in_a_second_and_verified_in_ten(tmp_path):
+    book = ts.Ledger.create(tmp_path / "people.ledger", epsilon=100.0, delta=1e-6)
+    content = book._read()
+    for k in range(1000):
+        made = [measurement(20.0 + k % 3, month=k % 12 + 1)(LOG).record()]
+        content = content.with_spent([made[0].mechanism]).with_released(k + 1, made)
+    book._write(content)
+    begun = time.process_time()
+    opened = ts.Ledger(book.path)
+    assert opened.spent().within
+    assert time.process_time() - begun < 1
+    opened.release(measurement(30.0), LOG)
+    assert time.process_time() - begun < 2
+    begun = time.process_time()
+    opened.verify()
+    assert time.process_time() - begun < 10

@@ -1,0 +1,142 @@
+"""Releases planned together: one budget, exact scales, and the measurements that come of them."""
+
+import json
+import time
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+
+import opendp_timeseries as ts
+from opendp_timeseries.accounting.joint import joint_loss
+
+dp.enable_features("contrib", "honest-but-curious")
+SPACE = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+
+
+def month(start="2024-01-01", cap=30, std=0.0, size=720):
+    grid = ts.TimeGrid(start=start, step="1h", size=size, zone="UTC")
+    signal = SPACE >> ts.then_participation_count(grid, participation_cap=cap)
+    return signal >> ts.then_circulant_filter(ts.gaussian_kernel(size, std)) if std else signal
+
+
+def year(n=12, **options):
+    return [month(str(np.datetime64("2024-01-01") + 31 * k), **options) for k in range(n)]
+
+
+def plan(chains, **options):
+    return ts.Programme.plan(chains, **{"epsilon": 1.0, "delta": 1e-6, "sampling_probability": 0.2} | options)
+
+
+@pytest.mark.parametrize(
+    ("releases", "cap", "p", "scale"),
+    # The least σ with E g(1; K/σ²) ≤ 1e-6, where K ~ Bin(releases·cap, p).
+    [(1, 30, 0.2, 12.186717), (4, 30, 0.2, 21.921271), (12, 30, 0.2, 36.632567), (52, 30, 0.2, 75.018873),
+     (12, 40, 1.0, 92.558077)],
+)  # fmt: skip
+def test_equal_releases_need_the_noise_of_one_that_has_all_their_steps(releases, cap, p, scale):
+    programme = plan(year(releases, cap=cap), sampling_probability=p)
+    for mechanism in programme.mechanisms:
+        assert mechanism.scale == pytest.approx(scale, abs=6e-7)
+    assert programme.loss().epsilon(1e-6) <= 1.0
+
+
+def test_unequal_releases_keep_their_relation():
+    chains = [month(), month("2024-02-01", cap=5), month("2024-03-01", std=2.0)]
+    programme = plan(chains, sampling_probability=[0.2, 0.5, 1.0], relative_scales=[1, 2, 4])
+    scales = [mechanism.scale for mechanism in programme.mechanisms]
+    assert scales == pytest.approx([scales[0], 2 * scales[0], 4 * scales[0]], rel=1e-15)
+    assert 1 - 1e-4 < programme.loss().epsilon(1e-6) <= 1.0
+    losses = [mechanism.loss() for mechanism in programme.mechanisms]
+    assert joint_loss(losses, adaptive=False).epsilon(1e-6) == programme.loss().epsilon(1e-6)
+
+
+@pytest.mark.long
+def test_a_year_of_filtered_weeks_is_planned_in_seconds():
+    begun = time.process_time()
+    programme = plan([month(f"2024-01-{k % 28 + 1:02}", std=1.0 + k % 3, size=168) for k in range(52)])
+    assert time.process_time() - begun < 5
+    assert programme.loss().epsilon(1e-6) <= 1.0
+
+
+def test_each_release_has_its_measurement():
+    chains = year(3)
+    programme = plan(chains)
+    for chain, mechanism in zip(chains, programme.mechanisms, strict=True):
+        measurement = programme.measurement(chain)
+        assert measurement.map(1) == mechanism.loss().epsilon_delta(1e-6)
+        release = measurement({"id": np.array([1]), "time": np.array(["2024-01-01"], dtype="datetime64[s]")})
+        assert release.record().mechanism == mechanism
+    with pytest.raises(ValueError, match="it is of 0"):
+        programme.measurement(month("2025-01-01"))
+    with pytest.raises(TypeError, match="must be a count with the influence metric"):
+        programme.measurement(programme.measurement(chains[0]))
+
+
+def test_one_signal_may_be_released_in_two_ways():
+    programme = plan([month(), month()], sampling_probability=[0.2, 1.0])
+    with pytest.raises(ValueError, match=r"it is of 2; give number=, one of 1, 2"):
+        programme.measurement(month())
+    assert programme.measurement(month(), number=1).map(1) < programme.measurement(month(), number=2).map(1)
+    with pytest.raises(ValueError, match="it is of 0 as number 3"):
+        programme.measurement(month(), number=3)
+
+
+def test_it_reads_back_exactly_and_nothing_else():
+    programme = plan([month(), month("2024-02-01", std=3.0)], relative_scales=(1, 1.5))
+    assert ts.Programme.from_json(programme.to_json()) == programme
+    document = programme.to_dict()
+    for change, message in [
+        ({"format": "another"}, "not in the format"),
+        ({"more": 1}, "'more' that is not known"),
+        ({"releases": []}, "at least one"),
+        ({"releases": [1]}, "mechanism must be an object"),
+        ({"epsilon": 0.5}, "exceeds its budget of ε = 0.5"),
+        ({"delta": 2.0}, "delta"),
+        ({"releases": document["releases"] * 2}, "exceeds its budget"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            ts.Programme.from_json(json.dumps(document | change))
+
+
+def test_errors_to_expect_are_those_of_the_plan():
+    programme = plan([month(), month("2024-02-01", std=3.0)])
+    errors = programme.expected_errors(time_scale=24, deviation=30)
+    for std, mechanism, error in zip((0.0, 3.0), programme.mechanisms, errors, strict=True):
+        epsilon = mechanism.loss().epsilon(1e-6)
+        (design,) = ts.plan(
+            ts.TimeGrid(size=720), participation_cap=30, epsilon=epsilon, delta=1e-6, time_scale=24, deviation=30,
+            sampling_probabilities=(0.2,), stds=(std,),
+        ).designs  # fmt: skip
+        assert mechanism.scale == pytest.approx(design.scale, rel=1e-9)
+        assert (error.noise, error.bias) == pytest.approx((design.noise, design.bias), rel=1e-9)
+        assert error.smoothed == pytest.approx(design.smoothed, rel=1e-9)
+    assert f"{errors[1].smoothed:.4g}" in programme.table(time_scale=24, deviation=30)
+    assert repr(programme) == programme.table()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sampling_probability": [0.2]}, "one for each of 2 chains; found 1"),
+        ({"sampling_probability": 0.0}, "sampling_probability"),
+        ({"relative_scales": (1, 0)}, "relative_scales"),
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"delta": 0.0}, "delta"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        plan([month(), month("2024-02-01")], **options)
+
+
+def test_what_is_no_programme_is_refused():
+    with pytest.raises(ValueError, match="at least one release"):
+        plan([])
+    with pytest.raises(TypeError, match="must be a count"):
+        plan(["month"])
+    replaced = (SPACE[0], dp.change_one_distance()) >> ts.then_participation_count(
+        ts.TimeGrid(size=9), participation_cap=1
+    )
+    with pytest.raises(ValueError, match="all of one individual added or removed, or replaced"):
+        plan([month(), replaced])
