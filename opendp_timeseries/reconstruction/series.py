@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction import plot
+from opendp_timeseries.reconstruction.frames import to_frame
 from opendp_timeseries.release import Release
 
 if TYPE_CHECKING:
@@ -89,6 +91,40 @@ class Series:
             key: replace(part, release=release, values=value, standard_error=error)
             for (key, release), part, value, error in zip(releases.items(), self.parts, values, errors, strict=True)
         }
+
+    def to_frame(
+        self,
+        *,
+        kind: Literal["pandas", "polars"] = "pandas",
+        tz: str = "local",
+        confidence: float = 0.9,
+        grid: TimeGrid | None = None,
+    ) -> Any:
+        """Return a data frame with one row for each step, in local time: what one would publish.
+
+        Its columns are ``value``, ``low``, ``high`` and ``kept``: the ends of the interval are missing where the
+        errors leave out how the signal moves, which is between kept steps if ``error_covers`` is ``"noise"``. The
+        start of each step is ``step_start``, with its time zone, the index in pandas and a column in Polars; on a grid
+        of integer steps it is ``step``. Of a panel, the series are below each other, with a column ``key`` (where keys
+        are pairs, as text in Polars).
+
+        :param kind: ``"pandas"`` (extra ``tables``) or ``"polars"`` (extra ``polars``).
+        :param tz: on which clock: ``"local"`` for that of the grid's own zone, ``"UTC"``, or the IANA name of another.
+        :param confidence: see :meth:`interval`.
+        :param grid: the grid of the count (of one series, in a panel); the release's own if left out.
+        :raises ImportError: without the library, naming the extra to install.
+        :raises ValueError: for an unknown kind or zone, a grid of another size, or steps finer than nanoseconds.
+
+        >>> from opendp_timeseries import Release, interpolate
+        >>> release = Release(steps=[0, 2], values=[9.0, 4.0], size=3, scale=2.0, sampling_probability=0.7)
+        >>> grid = TimeGrid(start="2024-03-30", size=3, step="1d", zone="Europe/London")
+        >>> print(interpolate(release).to_frame(grid=grid)["value"].to_string())
+        step_start
+        2024-03-30 00:00:00+00:00    9.0
+        2024-03-31 00:00:00+00:00    6.5
+        2024-04-01 00:00:00+01:00    4.0
+        """
+        return to_frame(self, kind=kind, tz=tz, confidence=confidence, grid=grid)
 
     def plot(self, **options: Any) -> Axes:
         """Draw the series; see :func:`opendp_timeseries.plot` for the options."""

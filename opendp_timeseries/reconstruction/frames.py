@@ -1,0 +1,102 @@
+"""A series as a data frame of pandas (extra ``tables``) or Polars (extra ``polars``), on the clock of a zone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_timeseries.grid import TimeGrid, check_grid, parse_zone
+from opendp_timeseries.release import Release
+
+__all__ = ["known_interval", "to_frame"]
+
+Columns = dict[str, Any]
+#: Units of datetime64 that data frames hold.
+_UNITS: Final = ("s", "ms", "us", "ns")
+
+
+class _Tabular(Protocol):
+    """What a data frame needs of a :class:`~opendp_timeseries.Series`."""
+
+    @property
+    def release(self) -> Release: ...
+    @property
+    def values(self) -> NDArray[np.float64]: ...
+    @property
+    def error_covers(self) -> Literal["noise", "signal"]: ...
+    @property
+    def kept(self) -> NDArray[np.bool_]: ...
+    def interval(self, confidence: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+
+
+def known_interval(series: _Tabular, confidence: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the ends of the interval at each step, NaN where the errors leave out how the signal moves."""
+    known = np.ones_like(series.kept) if series.error_covers == "signal" else series.kept
+    low, high = series.interval(confidence)
+    return np.where(known, low, np.nan), np.where(known, high, np.nan)
+
+
+def to_frame(series: _Tabular, *, kind: str, tz: str, confidence: float, grid: TimeGrid | None) -> Any:
+    """Write a series as a data frame; see :meth:`opendp_timeseries.Series.to_frame`."""
+    if not isinstance(kind, str) or kind not in _MAKERS:
+        raise ValueError(f"kind ({kind!r}) must be one of {', '.join(map(repr, _MAKERS))}")
+    release = series.release
+    grid = release.grid if grid is None else check_grid(grid)
+    keys = release.keys
+    copies = 1 if keys is None else len(keys)
+    size = release.size // copies
+    if grid is not None and grid.size != size:
+        raise ValueError(f"grid ({grid.size} steps) must have the size of the series ({size})")
+    zone = "UTC"
+    if grid is None or grid.is_integer:
+        columns: Columns = {"step": np.tile(np.arange(size), copies)}
+    else:
+        if grid.unit not in _UNITS:
+            raise ValueError(
+                f"grid ({grid!r}) has steps finer than ns, which data frames do not hold; take coarser ones"
+            )
+        zone = (grid.zone or "UTC") if tz == "local" else tz
+        if parse_zone(zone) is None:
+            raise TypeError(f"tz ({tz!r}) must be 'local', 'UTC' or the IANA name of a time zone")
+        columns = {"step_start": np.tile(grid.instants(), copies)}
+    if keys is not None:
+        columns["key"] = [key for key in keys for _ in range(size)]
+    low, high = known_interval(series, confidence)
+    columns |= {"value": series.values, "low": low, "high": high, "kept": series.kept}
+    return _MAKERS[kind](columns, zone)
+
+
+def _pandas(columns: Columns, zone: str) -> Any:
+    try:
+        import pandas
+    except ImportError:
+        raise ImportError("this data frame needs pandas; install opendp_timeseries[tables]") from None
+    name = next(iter(columns))
+    index = pandas.Index(columns.pop(name), name=name)
+    if name == "step_start":
+        # Not by its name, as pandas 2 would take a zone of pytz, which knows no change of clocks from 2038 on.
+        index = index.tz_localize("UTC").tz_convert(parse_zone(zone))
+    return pandas.DataFrame(columns, index=index)
+
+
+def _polars(columns: Columns, zone: str) -> Any:
+    try:
+        import polars
+    except ImportError:
+        raise ImportError("this data frame needs Polars; install opendp_timeseries[polars]") from None
+    if "key" in columns:
+        columns["key"] = [str(key) if isinstance(key, tuple) else key for key in columns["key"]]
+    if "step_start" in columns:
+        unit = np.datetime_data(columns["step_start"].dtype)[0]
+        columns["step_start"] = columns["step_start"].astype("M8[us]" if unit in ("s", "ms") else f"M8[{unit}]")
+    frame = polars.DataFrame(columns, nan_to_null=True)
+    if "step_start" in columns:
+        start = polars.col("step_start").dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
+        frame = frame.with_columns(start)
+    return frame
+
+
+_MAKERS: Final[Mapping[str, Callable[[Columns, str], Any]]] = {"pandas": _pandas, "polars": _polars}
