@@ -262,11 +262,13 @@ DESCRIBED: Final = ("from", "steps", "cap", "kept", "scale")
 def described(mechanism: Mechanism) -> tuple[str, ...]:
     """Return a mechanism in words, for a row of a table."""
     made = mechanism.provenance
+    times = f" x {made.step_cap}" if made.step_cap > 1 else ""
+    apart = f", {made.gap} apart" if made.gap > 1 else ""
     filters = f", {len(made.kernels)} filters" if len(made.kernels) > 1 else ", filtered" if made.kernels else ""
     return (
         made.grid.start or "",
         (str(made.size) if made.grid.step is None else f"{made.size} of {made.grid.step}") + filters,
-        str(made.participation_cap) if made.step_cap == 1 else f"{made.participation_cap} x {made.step_cap}",
+        f"{made.participation_cap}{times}{apart}",
         f"{mechanism.sampling_probability:.4g}",
         f"{mechanism.scale:.4g}",
     )
