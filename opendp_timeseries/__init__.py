@@ -29,7 +29,7 @@ from opendp_timeseries.measurements.subsampled_gaussian import (
     make_subsampled_gaussian,
     then_subsampled_gaussian,
 )
-from opendp_timeseries.planning import noise_by_cap, plan
+from opendp_timeseries.planning import Participation, noise_by_cap, plan
 from opendp_timeseries.programme import Programme
 from opendp_timeseries.reconstruction.interpolate import interpolate
 from opendp_timeseries.reconstruction.plot import plot, plot_panel
@@ -51,7 +51,6 @@ from opendp_timeseries.transformations.participation_count import (
     then_participation_count,
 )
 from opendp_timeseries.transformations.participation_histogram import (
-    fraction_above,
     make_participation_histogram,
     then_participation_histogram,
 )
@@ -71,7 +70,6 @@ __all__ = [  # in the order of the pipeline
     "then_participation_count",
     "make_participation_histogram",
     "then_participation_histogram",
-    "fraction_above",
     "make_assume_participation",
     "then_assume_participation",
     "Kernel",
@@ -96,6 +94,7 @@ __all__ = [  # in the order of the pipeline
     "ReleaseRecord",
     "read_records",
     "write_records",
+    "Participation",
     "plan",
     "noise_by_cap",
     "Programme",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from typing import Any, Final
@@ -159,13 +159,21 @@ class Programme:
         )
 
     def expected_errors(
-        self, *, time_scale: float | None = None, deviation: float | None = None, proxy: ArrayLike | None = None
+        self,
+        *,
+        level: float | None = None,
+        seasons: Mapping[float, float] | None = None,
+        deviation: float | None = None,
+        time_scale: float | None = None,
+        proxy: ArrayLike | None = None,
     ) -> tuple[ExpectedError, ...]:
         """Return the errors to expect of each release, as :func:`~opendp_timeseries.plan` does. No private data.
 
-        :param time_scale: steps within which the signal changes noticeably.
-        :param deviation: standard deviation of the signal around its level, in counts per step.
-        :param proxy: instead of these two, a **public** series that resembles the private ones.
+        :param level: mean count of a step, if it is known.
+        :param seasons: the amplitude of each pattern by its period in steps.
+        :param deviation: standard deviation of departures from both.
+        :param time_scale: steps within which departures change.
+        :param proxy: instead of these four, a **public** series that resembles the private ones.
         :raises ValueError: for a number out of range, or not exactly one description of the signal.
         """
         found: dict[tuple[Any, ...], ExpectedError] = {}
@@ -174,15 +182,23 @@ class Programme:
             size, kernels = mechanism.provenance.grid.size, mechanism.provenance.kernels
             key = size, kernels, mechanism.sampling_probability, mechanism.scale
             if key not in found:
-                signal, _ = described_signal(size, time_scale, deviation, proxy)
+                assumed = described_signal(
+                    size, level=level, seasons=seasons, deviation=deviation, time_scale=time_scale, proxy=proxy
+                )
                 found[key] = expected_error(
-                    signal, _one_kernel(size, kernels), mechanism.sampling_probability, mechanism.scale
+                    assumed.signal, _one_kernel(size, kernels), mechanism.sampling_probability, mechanism.scale
                 )
             errors.append(found[key])
         return tuple(errors)
 
     def table(
-        self, *, time_scale: float | None = None, deviation: float | None = None, proxy: ArrayLike | None = None
+        self,
+        *,
+        level: float | None = None,
+        seasons: Mapping[float, float] | None = None,
+        deviation: float | None = None,
+        time_scale: float | None = None,
+        proxy: ArrayLike | None = None,
     ) -> str:
         """Return the programme as a text table; with the errors to expect if the signal is described.
 
@@ -193,9 +209,10 @@ class Programme:
             [str(k), *described(mechanism), f"ε = {printed_up(mechanism.loss().epsilon(self.delta))}"]
             for k, mechanism in enumerate(self.mechanisms, 1)
         ]
-        if (time_scale, deviation, proxy) != (None, None, None):
+        signal = {"level": level, "seasons": seasons, "deviation": deviation, "time_scale": time_scale, "proxy": proxy}
+        if any(given is not None for given in signal.values()):
             header += ["error, interpolated", "smoothed"]
-            errors = self.expected_errors(time_scale=time_scale, deviation=deviation, proxy=proxy)
+            errors = self.expected_errors(**signal)  # type: ignore[arg-type]
             for row, error in zip(rows, errors, strict=True):
                 row += [f"{(error.noise**2 + error.bias**2) ** 0.5:.4g}", f"{error.smoothed:.4g}"]
         title = f"{len(self)} releases within (ε = {self.epsilon:g}, δ = {self.delta:g}) together"

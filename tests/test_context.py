@@ -334,7 +334,7 @@ for count in (before, space >> ts.then_participation_count(grid, participation_c
     assert release.record().verify() == (measurement.map(1),)
     assert ts.smooth(release).plot(grid=grid) is not None
 assert influence <= count.map(1) and count.map(1) <= influence
-assert ts.plan(grid, participation_cap=3, epsilon=1.0, delta=1e-6, time_scale=4, deviation=3) is not None
+assert ts.plan(grid, participation_caps=3, epsilon=1.0, delta=1e-6, time_scale=4, deviation=3) is not None
 """
 
 

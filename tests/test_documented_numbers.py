@@ -166,6 +166,12 @@ def test_noise_with_and_without_sampling() -> None:
     ]
 
 
+def test_noise_with_sampling_beside_the_mean_of_every_step() -> None:
+    (row,) = table("concepts/amplification.md", "participation cap `I` | 1 | 5 | 20 | 180 | 1000")
+    ratios = [scale(cap, 0.1) ** 2 / (0.1 * scale(cap, 1.0) ** 2) for cap in (1, 5, 20, 180, 1000)]
+    assert row[1:] == [pytest.approx(ratio, abs=0.006) for ratio in ratios]
+
+
 def test_noise_by_cap() -> None:
     (row,) = table("concepts/caps.md", "participation cap")
     scales = [scale(cap, 0.1, epsilon=1.0, delta=1e-6) for cap in (10, 20, 50, 100, 200)]

@@ -58,16 +58,17 @@ def fourier_design(plan: Plan) -> Design:
     :return: a design whose ``noise`` and ``bias`` are of the inverse transform; to print, ``plan.beside(...)``.
 
     >>> import opendp_timeseries as ts
-    >>> found = ts.plan(ts.TimeGrid(size=500), participation_cap=50, epsilon=1.0, delta=1e-6,
+    >>> found = ts.plan(ts.TimeGrid(size=500), participation_caps=50, epsilon=1.0, delta=1e-6,
     ...     time_scale=40, deviation=30, sampling_probabilities=(1.0,), stds=(0.0,))
     >>> print(found.beside(fourier_design(found)))
-    500 steps, at most 50 of an individual, (ε = 1, δ = 1e-06), 30 around its level, time scale 40
+    500 steps, at most 50 of an individual, (ε = 1, δ = 1e-06), departures of 30 within 40 steps
     design           scale  noise  bias   interpolated  smoothed
-    every step       29.87  29.87  0      29.87         6.333
-    Fourier, k = 11  29.87  6.122  3.448  7.027         6.561
-    Interpolated: every step is best, expected error 29.87.
-    Smoothed: every step is best, expected error 6.333.
-    Fourier, k = 11: expected error 7.027.
+    every step       29.87  29.87  0      29.87         9.949
+    Fourier, k = 18  29.87  7.904  8.036  11.27         10.66
+    Best: participation cap 50, every step, then a smoother: expected error 9.949.
+    A flat line would err by 30.
+    What the cap loses is not included; participation= tells.
+    Fourier, k = 18: expected error 11.27.
     """
     signal, influence = plan.setting.signal, plan.setting.influence
     size, power = signal.size, signal.spectrum_with_level()

@@ -7,5 +7,16 @@ Nothing here may be given the private series: a design chosen by it would reveal
 
 from opendp_timeseries.planning.caps import CapTable, NoiseByCap, noise_by_cap
 from opendp_timeseries.planning.designs import Design, Plan, Setting, plan
+from opendp_timeseries.planning.participation import LevelCorrection, Participation
 
-__all__ = ["CapTable", "Design", "NoiseByCap", "Plan", "Setting", "noise_by_cap", "plan"]
+__all__ = [
+    "CapTable",
+    "Design",
+    "LevelCorrection",
+    "NoiseByCap",
+    "Participation",
+    "Plan",
+    "Setting",
+    "noise_by_cap",
+    "plan",
+]

@@ -8,6 +8,7 @@ public seed; and so is that of the best linear smoother, but for the ends of lon
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -107,7 +108,8 @@ def expected_error(signal: Signal, kernel: Kernel, probability: float, scale: fl
         squares = [interpolation_squares(moments, kept) for kept in draws]
         bias, noise = (float(np.mean(part)) for part in zip(*squares, strict=True))
         fewer = max(2, round(1500 / (probability * signal.size)))  # large samples vary little, and cost much
-        smoothed = float(np.mean([smoothing_square(moments, kept, probability, scale) for kept in draws[:fewer]]))
+        errors = [smoothing_square(signal, kernel, kept, probability, scale) for kept in draws[:fewer]]
+        smoothed = float(np.mean(errors))
     return ExpectedError(
         noise=scale * math.sqrt(noise),
         bias=math.sqrt(bias if bias > 1e-12 * moments.signal else 0.0),  # what is left then is rounding
@@ -133,21 +135,47 @@ def interpolation_squares(moments: Moments, kept: NDArray[np.int64]) -> tuple[fl
 
 
 def smoothing_square_of_every_step(signal: Signal, kernel: Kernel, scale: float) -> float:
-    """Return the mean squared error of the Wiener filter, on the cycle."""
-    power, gain = signal.spectrum_with_level(), np.fft.rfft(kernel.taps).real
+    """Return the mean squared error of the Wiener filter for the rate, on the cycle."""
+    gain = np.fft.rfft(kernel.taps).real
+    rate = np.maximum(signal.spectrum_with_level() - signal.own, 0.0)
+    noise = signal.own * gain**2 + scale**2
     with np.errstate(invalid="ignore"):
-        left = np.where(power > 0, power * scale**2 / (power * gain**2 + scale**2), 0.0)
-    return float(np.sum(left * copies(signal.size))) / signal.size
+        share = np.where(rate > 0, 1 / (rate * gain**2 + noise), 0.0)
+    # The smoother sees the counts' own variation too, so that its error is a little less than by the rate's alone.
+    left = rate * noise * share - 2 * signal.own * rate * gain**2 * share
+    return signal.own + float(np.sum(left * copies(signal.size))) / signal.size
 
 
-def smoothing_square(moments: Moments, kept: NDArray[np.int64], probability: float, scale: float) -> float:
-    """Return the mean squared error of the best linear smoother of kept steps, in the middle of a stretch."""
-    size = len(moments.cross)
+def smoothing_square(
+    signal: Signal, kernel: Kernel, kept: NDArray[np.int64], probability: float, scale: float
+) -> float:
+    """Return the mean squared error of the best linear smoother for the rate, in the middle of a stretch of kept steps.
+
+    What steps outside of the stretch tell of the level and of patterns is taken into account as a smaller variance.
+    """
+    size = signal.size
     length = min(size, math.ceil(_KEPT_IN_STRETCH / probability))
+    moments = Moments.of(_as_known_elsewhere(signal, kernel, 1 - length / size, scale**2 / probability), kernel)
     kept = kept[kept < length] if kept[0] < length else kept[:1]
     ends = (0, length - 1) if length == size else (length // 4, 3 * length // 4)  # a whole cycle has no ends
     asked = np.unique(np.linspace(*ends, _STEPS_IN_STRETCH).astype(np.int64))
+    apart = kept[:, None] - asked
     known = moments.level + moments.filtered[kept[:, None] - kept] + scale**2 * np.eye(len(kept))
-    with_signal = moments.level + moments.cross[kept[:, None] - asked]
-    explained = np.sum(with_signal * cho_solve(cho_factor(known), with_signal), axis=0)
-    return moments.level + moments.signal - float(np.mean(explained))
+    own = signal.own * np.asarray(kernel.taps, dtype=np.float64)[apart]
+    rate = moments.level + moments.cross[apart] - own
+    weights = cho_solve(cho_factor(known), rate)
+    return moments.level + moments.signal - float(np.mean(np.sum((rate + 2 * own) * weights, axis=0)))
+
+
+def _as_known_elsewhere(signal: Signal, kernel: Kernel, share: float, noise: float) -> Signal:
+    """Return the signal with what a share of the cycle tells of its level and lines, under noise of such a variance."""
+    if share <= 0:
+        return signal
+    continuous = np.maximum(signal.spectrum() - signal.lines, 0.0)  # the counts' own variation is noise to lines
+    gain = np.fft.rfft(kernel.taps).real
+    with np.errstate(divide="ignore"):
+        information = share / (continuous + noise / gain**2)
+        lines = np.where(signal.lines > 0, 1 / (1 / signal.lines + information), 0.0)
+    level = 1 / (1 / signal.level + signal.size * information[0]) if signal.level > 0 else 0.0
+    changed = np.fft.irfft(lines - signal.lines, n=signal.size)
+    return replace(signal, covariance=signal.covariance + changed, lines=lines, level=level)

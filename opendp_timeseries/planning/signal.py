@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -10,28 +13,47 @@ from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries import _validate as check
 
-__all__ = ["Signal", "copies", "described_signal"]
+__all__ = ["Described", "Signal", "copies", "described_signal"]
 
-#: The level of the signal is taken as unknown: this many times its deviation.
+#: Where no level is given, it is unknown: this many times the signal's deviation.
 _UNKNOWN_LEVEL: Final = 10.0
+#: A pattern's harmonics h have variances that fall as (1 + (h / 2)²)⁻²: those of a smooth pattern.
+_ROUGHNESS: Final = 2.0
+_MAX_HARMONICS: Final = 24
+#: A frequency of a public series is a line, part of a pattern, if it has so many times its neighbours' power. The
+#: power of noise exceeds this once in some million frequencies.
+_LINE: Final = 14.0
+#: So many of the lowest frequencies are taken as they are, and bands above have at least so many.
+_RAW: Final = 4
 
 
-class Signal(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Signal:
     """Second moments of a signal of ``T`` steps on a cycle.
 
     :param covariance: float64 array of ``T`` covariances around the level, at the lags 0 … T−1.
+    :param lines: the part of :meth:`spectrum` that belongs to patterns, which repeat exactly.
+    :param own: the part of the variance that is the counts' own, around their rate: independent from step to step, like
+        Poisson's. No smoother can tell it.
     :param level: mean square of the level.
-    :param deviation: standard deviation around the level.
+    :param mean: the level, if it is known.
     """
 
     covariance: NDArray[np.float64]
+    lines: NDArray[np.float64]
     level: float
-    deviation: float
+    own: float = 0.0
+    mean: float | None = None
 
     @property
     def size(self) -> int:
         """Number of steps, ``T``."""
         return len(self.covariance)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation around the level: the error of a flat line at the true level."""
+        return math.sqrt(self.covariance[0])
 
     def spectrum(self) -> NDArray[np.float64]:
         """Return the variance of each coefficient in an orthonormal Fourier basis, at the frequencies 0 … ⌊T/2⌋."""
@@ -43,6 +65,12 @@ class Signal(NamedTuple):
         power[0] += self.level * self.size
         return power
 
+    def scaled(self, factor: float) -> Signal:
+        """Return the signal times a factor."""
+        square = factor**2
+        mean = None if self.mean is None else self.mean * factor
+        return Signal(self.covariance * square, self.lines * square, self.level * square, self.own * square, mean)
+
 
 def copies(size: int) -> NDArray[np.float64]:
     """Return how many real coefficients each frequency 0 … ⌊T/2⌋ has."""
@@ -53,17 +81,93 @@ def copies(size: int) -> NDArray[np.float64]:
     return counts
 
 
+class Described(NamedTuple):
+    """A signal that was described, in numbers and in words.
+
+    :param periods: of its patterns, in steps.
+    """
+
+    signal: Signal
+    words: str
+    periods: tuple[float, ...]
+
+
 def described_signal(
-    size: int, time_scale: float | None, deviation: float | None, proxy: ArrayLike | None
-) -> tuple[Signal, str]:
-    """Return the signal that was described, by two numbers or by a public series, and the description in words."""
-    if (proxy is None) == (time_scale is None) or (time_scale is None) != (deviation is None):
-        raise ValueError("describe the signal either by time_scale and deviation, or by a public proxy")
+    size: int,
+    *,
+    level: float | None = None,
+    seasons: Mapping[float, float] | None = None,
+    deviation: float | None = None,
+    time_scale: float | None = None,
+    proxy: ArrayLike | None = None,
+) -> Described:
+    """Return the signal that was described, by its level, patterns and departures, or by a public series.
+
+    The parameters are those of :func:`~opendp_timeseries.plan`.
+    """
     if proxy is not None:
-        return _like(proxy, size), "as a public series"
-    length = check.real("time_scale", time_scale, above=0.0, maximum=size, remedy="in steps, at most the grid's size")
-    sd = check.real("deviation", deviation, above=0.0)
-    return _matern(size, length, sd), f"{sd:g} around its level, time scale {length:g}"
+        if any(given is not None for given in (level, seasons, deviation, time_scale)):
+            raise ValueError("describe the signal by a public proxy alone, or by level, seasons and departures")
+        return Described(_like(proxy, size), "as a public series", ())
+    if (deviation is None) != (time_scale is None) or (seasons is None and deviation is None):
+        raise ValueError(
+            "describe the signal by seasons={period: amplitude}, or by deviation and time_scale, or by all of them, or"
+            " by a public proxy"
+        )
+    amplitudes = _amplitudes(seasons, size)
+    pattern = np.zeros(size)
+    for period, amplitude in amplitudes.items():
+        pattern += _pattern(size, period, amplitude)
+    rest, words = np.zeros(size), [f"season {period:g} ± {high:g}" for period, high in amplitudes.items()]
+    if deviation is not None:
+        length = check.real(
+            "time_scale", time_scale, above=0.0, maximum=size, remedy="in steps, at most the grid's size"
+        )
+        sd = check.real("deviation", deviation, above=0.0)
+        rest += _departure(size, length, sd)
+        words.append(f"departures of {sd:g} within {length:g} steps")
+    if level is None:
+        square = _UNKNOWN_LEVEL**2 * (pattern[0] + rest[0])
+    else:
+        level = check.real("level", level, above=0.0)
+        square = level**2
+        rest[0] += level  # independent individuals: each count varies like Poisson's around its rate
+        words.insert(0, f"level {level:g}")
+    return Described(
+        Signal(pattern + rest, np.fft.rfft(pattern).real, square, level or 0.0, level),
+        ", ".join(words),
+        tuple(amplitudes),
+    )
+
+
+def _amplitudes(seasons: Mapping[float, float] | None, size: int) -> dict[float, float]:
+    if seasons is None:
+        return {}
+    remedy = "such as seasons={24: 60.0} for a day of hours that rises and falls by 60"
+    if not isinstance(seasons, Mapping):
+        raise TypeError(f"seasons ({seasons!r}) must map periods in steps to amplitudes, {remedy}")
+    return {
+        check.real("seasons", period, minimum=2.0, maximum=size, remedy=f"a period, at most the grid's size; {remedy}"):
+        check.real("seasons", amplitude, above=0.0, remedy=f"an amplitude, in counts; {remedy}")
+        for period, amplitude in seasons.items()
+    }  # fmt: skip
+
+
+def _pattern(size: int, period: float, amplitude: float) -> NDArray[np.float64]:
+    """The covariance of a smooth pattern, each harmonic at the nearest frequency that fits into the cycle."""
+    harmonics = np.arange(1, min(_MAX_HARMONICS, math.floor(period / 2)) + 1)
+    share = (1 + (harmonics / _ROUGHNESS) ** 2) ** -2.0
+    share *= amplitude**2 / 2 / share.sum()  # the variance of a sine
+    turns = np.rint(harmonics * size / period)
+    lags = np.arange(size)
+    return np.asarray(sum(v * np.cos(2 * np.pi * (k * lags % size) / size) for v, k in zip(share, turns, strict=True)))
+
+
+def _departure(size: int, length: float, deviation: float) -> NDArray[np.float64]:
+    """The covariance of an Ornstein–Uhlenbeck process on a line, wrapped around the cycle."""
+    turns = np.arange(-math.ceil(20 * length / size), math.ceil(20 * length / size) + 1)
+    shape = np.sum(np.exp(-np.abs(np.arange(size)[:, None] + turns * size) / length), axis=1)
+    return np.asarray(deviation**2 * shape / shape[0])
 
 
 def _like(proxy: ArrayLike, size: int) -> Signal:
@@ -71,13 +175,29 @@ def _like(proxy: ArrayLike, size: int) -> Signal:
     if values.shape != (size,) or not np.all(np.isfinite(values)):
         raise ValueError(f"proxy (shape {values.shape}) must be a row of {size} finite numbers, one for each step")
     level = float(np.mean(values))
-    covariance = np.fft.irfft(np.abs(np.fft.rfft(values - level)) ** 2, n=size) / size
-    return Signal(covariance, level**2, float(np.std(values)))
+    power = np.abs(np.fft.rfft(values - level)) ** 2 / size
+    smooth, lines = _smoothed_power(power)
+    # No power is lost, so that the deviation is that of the series.
+    kept = np.sum(power * copies(size)) / max(np.sum((smooth + lines) * copies(size)), np.finfo(float).tiny)
+    covariance = np.fft.irfft((smooth + lines) * kept, n=size)
+    own = float(smooth[_RAW:].min()) * kept if len(smooth) > 2 * _RAW else 0.0  # what all frequencies share
+    return Signal(covariance, lines * kept, level**2, own, level)
 
 
-def _matern(size: int, length: float, deviation: float) -> Signal:
-    # The covariance on a line, wrapped around the cycle. Twelve lengths away it has fallen below 1e-7.
-    turns = np.arange(-math.ceil(12 * length / size), math.ceil(12 * length / size) + 1)
-    lag = np.sqrt(3) * np.abs(np.arange(size)[:, None] + turns * size) / length
-    shape = np.sum((1 + lag) * np.exp(-lag), axis=1)
-    return Signal(deviation**2 * shape / shape[0], (_UNKNOWN_LEVEL * deviation) ** 2, deviation)
+def _smoothed_power(power: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Tell the lines of a periodogram from its continuous part, and average that over bands of an eighth of an octave.
+
+    A periodogram is all peaks. A plan that took each chance peak for a property of the signal would expect too small
+    an error.
+    """
+    smooth, lines = power.copy(), np.zeros(len(power))
+    edges = [_RAW]
+    while edges[-1] < len(power):
+        edges.append(max(edges[-1] + _RAW, math.ceil(edges[-1] * 2 ** (1 / 8))))
+    for first, last in itertools.pairwise(edges):
+        band = power[first:last]
+        usual = float(np.median(band)) / math.log(2)  # the mean, were the power exponentially distributed
+        is_line = band > _LINE * usual
+        lines[first:last] = np.where(is_line, band - usual, 0.0)
+        smooth[first:last] = np.mean(np.where(is_line, usual, band))
+    return smooth, lines

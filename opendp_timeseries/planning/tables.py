@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
 
-__all__ = ["text_table"]
+__all__ = ["html_table", "text_table"]
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -12,3 +13,14 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in (header, *rows))
     return "\n".join(lines)
+
+
+def html_table(header: Sequence[str], rows: Sequence[Sequence[str]], emphasis: Sequence[bool]) -> str:
+    """Return an HTML table, with some rows in bold."""
+
+    def row(cells: Sequence[str], tag: str, bold: bool) -> str:
+        style = ' style="font-weight: bold"' if bold else ""
+        return f"<tr{style}>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+    body = "".join(row(cells, "td", bold) for cells, bold in zip(rows, emphasis, strict=True))
+    return f"<table><thead>{row(header, 'th', False)}</thead><tbody>{body}</tbody></table>"

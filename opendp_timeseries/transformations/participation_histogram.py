@@ -6,23 +6,22 @@ buy this histogram first.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import opendp.prelude as dp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from opendp_timeseries import _validate as check
 from opendp_timeseries._opendp import signal_domain, then
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.layout import Keys
 from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.planning.participation import checked_caps
 from opendp_timeseries.transformations.event_logs import event_log
 from opendp_timeseries.transformations.participation_count import lp_stability
 
-__all__ = ["make_participation_histogram", "fraction_above", "then_participation_histogram"]
+__all__ = ["make_participation_histogram", "then_participation_histogram"]
 
 
 def make_participation_histogram(
@@ -30,7 +29,7 @@ def make_participation_histogram(
     input_metric: dp.Metric,
     grid: TimeGrid,
     *,
-    caps: Sequence[int] = check.REQUIRED,
+    caps: Sequence[int] | None = None,
     by: str | None = None,
     keys: Keys | None = None,
     time: str | None = None,
@@ -40,13 +39,14 @@ def make_participation_histogram(
 
     The result has one entry more than ``caps``: individuals in 1 … ``caps[0]`` steps, in ``caps[0] + 1`` …
     ``caps[1]``, and so on, and in more than ``caps[-1]``. One individual is in one entry, so it costs little: chain
-    it with ``dp.m.then_laplace(…)`` or, with an ℓ2 metric, ``dp.m.then_gaussian(…)``, and read it by
-    :func:`fraction_above`.
+    it with ``dp.m.then_laplace(…)`` or, with an ℓ2 metric, ``dp.m.then_gaussian(…)``. What is released is read by
+    :class:`~opendp_timeseries.Participation`, which :func:`~opendp_timeseries.plan` takes.
 
     :param input_domain: as in :func:`~opendp_timeseries.make_participation_count`.
     :param input_metric: as there.
     :param grid: the grid of the count that is planned.
-    :param caps: candidate caps, ascending.
+    :param caps: where the entries are cut, ascending; if left out, 1, 2, 3, 4, 6, 8, 12, …, two to an octave, below the
+        most steps that there are. Where few individuals hold much of all counts, only entries far out show it.
     :param by: as there; with a panel, pairs of key and step are counted.
     :param keys: as there.
     :param time: as there.
@@ -64,7 +64,7 @@ def make_participation_histogram(
     1
     """
     layout, adjacency = event_log(input_domain, input_metric, grid, by=by, keys=keys, time=time)
-    edges = _edges(caps)
+    edges = np.array(checked_caps(caps, layout.size), dtype=np.int64)
 
     def function(table: Any) -> NDArray[np.int64]:
         steps = engine_of(table).participation(table, layout)
@@ -75,33 +75,6 @@ def make_participation_histogram(
     # One individual is one in one entry; one who is replaced may move to another. That is a count with caps 1 and 1.
     stability = lp_stability(metric, adjacency, size=len(edges) + 1, participation_cap=1, step_cap=1)
     return dp.t.make_user_transformation(input_domain, input_metric, output, metric, function, stability)
-
-
-def _edges(caps: Any) -> NDArray[np.int64]:
-    remedy = "candidate caps in ascending order, such as [10, 30, 100]"
-    if not isinstance(check.required("caps", caps, remedy), (Sequence, np.ndarray)):
-        raise TypeError(f"caps ({caps!r}) must be {remedy}")
-    listed = [check.integer("caps", cap, minimum=1, maximum=2**62, remedy=remedy) for cap in caps]
-    if not listed or any(low >= high for low, high in itertools.pairwise(listed)):
-        raise ValueError(f"caps ({listed}) must be {remedy}")
-    return np.array(listed, dtype=np.int64)
-
-
-def fraction_above(histogram: ArrayLike) -> NDArray[np.float64]:
-    """Return the fraction of individuals above each candidate cap, from a noisy :func:`make_participation_histogram`.
-
-    Post-processing: entries below zero are read as zero. With nothing left, every fraction is 0.
-
-    :param histogram: the released entries.
-    :return: one fraction for each candidate cap, descending.
-
-    >>> fraction_above([60, 30, 10]).tolist()
-    [0.4, 0.1]
-    """
-    entries = np.maximum(np.nan_to_num(np.asarray(histogram, dtype=np.float64)), 0.0)
-    above = np.cumsum(entries[:0:-1])[::-1]
-    total = entries.sum()
-    return above / total if total > 0 else np.zeros(len(above))
 
 
 then_participation_histogram = then(make_participation_histogram)

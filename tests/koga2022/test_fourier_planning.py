@@ -13,7 +13,7 @@ SIZE, CAP = 600, 20
 
 
 def found(**change):
-    setting = {"participation_cap": CAP, "epsilon": 0.5, "delta": 1e-4, "time_scale": 40, "deviation": 50}
+    setting = {"participation_caps": CAP, "epsilon": 0.5, "delta": 1e-4, "time_scale": 40, "deviation": 50}
     return ts.plan(ts.TimeGrid(size=SIZE), **setting | change, sampling_probabilities=(1.0,), stds=(0.0,))
 
 

@@ -1,18 +1,21 @@
 """Plans: expected errors against dense matrices and against real releases' errors; scales against the maps."""
 
 import dataclasses
+import json
+import shlex
 
 import numpy as np
 import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
+from opendp_timeseries.commandline.arguments import parse
 from opendp_timeseries.planning import errors, noise_by_cap, plan
 from opendp_timeseries.planning.signal import described_signal
 from tests.oracles import planning as oracle
 
 GRID = ts.TimeGrid(size=60)
-SETTING = {"participation_cap": 10, "epsilon": 1.0, "delta": 1e-6}
+SETTING = {"participation_caps": 10, "epsilon": 1.0, "delta": 1e-6}
 
 
 def designs(found):
@@ -21,10 +24,12 @@ def designs(found):
 
 @pytest.mark.parametrize("std", [0.0, 2.0])
 def test_errors_are_those_of_dense_matrices(std):
-    signal, _ = described_signal(60, 7.0, 3.0, None)
+    signal = described_signal(60, level=9.0, seasons={12: 5.0}, deviation=3.0, time_scale=7.0).signal
     kernel = ts.gaussian_kernel(60, std) if std else ts.identity_kernel(60)
     moments = errors.Moments.of(signal, kernel)
     whole = signal.covariance + signal.level
+    assert signal.own == 9
+    rate = whole - signal.own * (np.arange(60) == 0)
     kept = np.flatnonzero(np.random.default_rng(2).random(60) < 0.3)
 
     def linear(steps, values, size):
@@ -34,24 +39,39 @@ def test_errors_are_those_of_dense_matrices(std):
     expected_bias, expected_noise = oracle.error_of_linear(linear, whole, kernel.taps, kept, 1.0)
     assert bias == pytest.approx(expected_bias, rel=1e-8)
     assert noise == pytest.approx(expected_noise, rel=1e-12)
-    best = errors.smoothing_square(moments, kept, 0.3, 2.0)
-    assert best == pytest.approx(oracle.error_of_best(whole, kernel.taps, kept, 2.0), rel=1e-8)
+    best = errors.smoothing_square(signal, kernel, kept, 0.3, 2.0)
+    assert best == pytest.approx(oracle.error_of_best(rate, 9.0, kernel.taps, kept, 2.0), rel=1e-8)
     every = errors.smoothing_square_of_every_step(signal, kernel, 2.0)
-    assert every == pytest.approx(oracle.error_of_best(whole, kernel.taps, np.arange(60), 2.0), rel=1e-8)
-    # The broken variants: noise forgotten, and a filter that is applied and not accounted for.
-    assert errors.smoothing_square(moments, kept, 0.3, 0.1) < 0.9 * best
+    assert every == pytest.approx(oracle.error_of_best(rate, 9.0, kernel.taps, np.arange(60), 2.0), rel=1e-8)
+    # The broken variants: noise forgotten, own variation taken for the rate's, a filter applied and not accounted for.
+    assert errors.smoothing_square(signal, kernel, kept, 0.3, 0.1) < 0.95 * best
+    assert best != pytest.approx(oracle.error_of_best(whole, 0.0, kernel.taps, kept, 2.0), rel=0.001)
     if std:
         assert bias != pytest.approx(oracle.error_of_linear(linear, whole, np.eye(60)[0], kept, 1.0)[0], rel=0.01)
+
+
+def test_a_stretch_knows_of_patterns_what_the_rest_tells(monkeypatch):
+    # The whole cycle, by dense matrices, against a stretch of a fifth of it.
+    size, p = 1200, 0.25
+    signal = described_signal(size, level=50.0, seasons={24: 20.0}, deviation=4.0, time_scale=10.0).signal
+    kernel = ts.identity_kernel(size)
+    kept = np.flatnonzero(np.random.default_rng(0).random(size) < p)
+    exact = errors.smoothing_square(signal, kernel, kept, p, 20.0)
+    monkeypatch.setattr(errors, "_KEPT_IN_STRETCH", 60)
+    assert errors.smoothing_square(signal, kernel, kept, p, 20.0) == pytest.approx(exact, rel=0.1)
+    # The broken variant: what is learnt outside of it is forgotten.
+    monkeypatch.setattr(errors, "_as_known_elsewhere", lambda signal, *_: signal)
+    assert errors.smoothing_square(signal, kernel, kept, p, 20.0) > 1.3 * exact
 
 
 def test_expected_errors_are_met_by_releases():
     # 60 real releases of a simulated signal of 1,200 steps. The mean squared error of each varies by about
     # 13%, so their mean by 1.7%: 12% is beyond 7 of these, false alarm below 1e-10.
     size, rng = 1200, np.random.default_rng(4)
-    signal, _ = described_signal(size, 40.0, 50.0, None)
+    signal = described_signal(size, deviation=50.0, time_scale=40.0).signal
     found = plan(
         ts.TimeGrid(size=size),
-        participation_cap=20,
+        participation_caps=20,
         epsilon=0.5,
         delta=1e-4,
         time_scale=40,
@@ -88,37 +108,122 @@ def test_keeping_every_step_errs_by_the_noise_and_its_spectrum():
 
 
 def test_a_smoother_is_never_worse_than_a_line():
+    # Without variation of the counts' own, that is: a line through little noise shows that too.
     found = plan(ts.TimeGrid(size=800), **SETTING, time_scale=15, deviation=20)
     for design in found.designs:
         assert design.smoothed <= design.interpolated * (1 + 1e-9)
+    loud = plan(ts.TimeGrid(size=800), **SETTING, level=900, time_scale=15, deviation=20, stds=(0.0,))
+    assert loud.recommended.error == loud.recommended.interpolated == loud.recommended.scale < 30
+    assert "every step, with no smoother: expected error 13.36 (1.5% of the level)." in loud.advice()
+    assert loud.python().endswith("series = ts.interpolate(release)")
 
 
 def test_it_says_when_sampling_does_not_help():
     found = plan(ts.TimeGrid(size=800), **SETTING, time_scale=40, deviation=50)
-    advice = found.advice().splitlines()
-    assert advice[0].startswith("Interpolated: p = ")
-    assert "Sampling helps" in advice[0]
-    assert advice[1].startswith("Smoothed: every step")
-    assert "Sampling does not help" in advice[1]
-    assert len(advice) == 2
+    best, flat, sampling, without, caution = found.advice().splitlines()
+    assert best.startswith("Best: participation cap 10, every step, then a smoother: expected error ")
+    assert flat == "A flat line would err by 50."
+    assert sampling.startswith("Sampling does not help: p = 0.5")
+    assert without.startswith("Without a smoother it does: p = ")
+    assert caution.startswith("What the cap loses is not included")
+    assert found.recommended == found.best_smoothed
+
+
+def test_it_says_when_sampling_helps():
+    # δ near p: nearly all could be told of those who are caught.
+    found = plan(
+        ts.TimeGrid(size=800), participation_caps=1, epsilon=2.0, delta=0.045, level=500, time_scale=400, deviation=2,
+        sampling_probabilities=(0.05, 1.0), stds=(0.0,),
+    )  # fmt: skip
+    assert found.recommended.sampling_probability in (0.05, 1.0)
+    everywhere = plan(GRID, **SETTING, time_scale=5, deviation=4, sampling_probabilities=(0.5,))
+    assert "Sampling" not in everywhere.advice()  # there is nothing to compare it with
 
 
 def test_it_says_when_the_noise_drowns_the_signal():
     loud = plan(GRID, **SETTING, time_scale=3, deviation=0.5)
-    assert loud.advice().splitlines()[-1].startswith("The noise drowns the signal")
+    assert loud.is_drowned
+    assert loud.advice().splitlines()[1].startswith("The noise drowns the signal: a flat line would err by 0.5.")
 
 
-def test_a_public_series_instead_of_a_time_scale():
+def test_caps_and_gaps_are_compared():
+    found = plan(GRID, **SETTING | {"participation_caps": [4, 10]}, time_scale=9, deviation=9, stds=(0.0, 2.0))
+    assert [(d.participation_cap, d.std) for d in found.designs if d.sampling_probability == 1] == [
+        (4, 0.0), (4, 2.0), (10, 0.0), (10, 2.0),
+    ]  # fmt: skip
+    # Sampling is tried with the best cap alone; what a cap loses is not known, so the least is best.
+    assert {d.participation_cap for d in found.designs if d.sampling_probability < 1} == {4}
+    header, *rows = repr(found).splitlines()[1:]
+    assert header.split() == ["cap", "design", "scale", "noise", "bias", "interpolated", "smoothed"]
+    assert sum(row.startswith("10 ") for row in rows) == 1
+    for cap in (4, 10):
+        one = plan(GRID, **SETTING | {"participation_caps": cap}, time_scale=9, deviation=9, stds=(0.0, 2.0))
+        assert {d for d in found.designs if d.participation_cap == cap} <= set(one.designs)
+
+
+def test_a_daily_pattern_is_no_time_scale():
+    # A pattern of seven days is nearly known; departures of the same size within as many steps are not.
+    arguments = {"sampling_probabilities": (1.0,), "stds": (0.0,)} | SETTING | {"participation_caps": 100}
+    pattern = plan(ts.TimeGrid(size=2016), **arguments, level=100, seasons={24: 28.3})
+    moving = plan(ts.TimeGrid(size=2016), **arguments, level=100, deviation=20, time_scale=24)
+    assert pattern.deviation == pytest.approx(moving.deviation, rel=1e-3)
+    assert pattern.recommended.smoothed - 10 < 0.25 * (moving.recommended.smoothed - 10)  # 10 is the counts' own
+
+
+def test_a_public_series_in_place_of_a_description():
     rng = np.random.default_rng(0)
-    proxy = 100 + np.cumsum(rng.normal(size=400))
+    proxy = 100 + np.cumsum(rng.normal(size=400)) + 30 * np.sin(2 * np.pi * np.arange(400) / 20)
     found = plan(ts.TimeGrid(size=400), **SETTING, proxy=proxy, sampling_probabilities=(0.2, 1.0))
     assert found.deviation == pytest.approx(np.std(proxy))
+    assert found.setting.signal.mean == pytest.approx(np.mean(proxy))
     assert "as a public series" in repr(found)
+    lines = np.flatnonzero(found.setting.signal.lines)
+    assert lines.tolist() == [20]
     # Only second moments matter: neither the series' direction nor its start.
     other = plan(ts.TimeGrid(size=400), **SETTING, proxy=np.roll(proxy[::-1], 7), sampling_probabilities=(0.2, 1.0))
     for a, b in zip(found.designs, other.designs, strict=True):
         assert a.interpolated == pytest.approx(b.interpolated, rel=1e-6)
         assert a.smoothed == pytest.approx(b.smoothed, rel=1e-6)
+
+
+def test_the_call_runs_as_it_is_pasted():
+    grid = ts.TimeGrid(start="2024-01-01", step="1h", size=336, zone="Europe/Berlin")
+    found = plan(
+        grid, **SETTING, level=80, seasons={24: 30}, deviation=9, time_scale=12, step_cap=2, individuals=2,
+        replaced=True, stds=(1.5,),
+    )  # fmt: skip
+    log = {"id": np.arange(400) % 40, "time": np.datetime64("2024-01-01T00:30", "m") + np.arange(400) * 50}
+    names = {"log": log}
+    exec(found.python(), names)
+    assert names["release"].scale == pytest.approx(found.recommended.scale, rel=1e-9)
+    assert names["release"].sampling_probability == found.recommended.sampling_probability
+    assert names["release"].provenance.step_cap == 2
+    assert len(names["series"].values) == 336
+    assert found.command() is None  # the command line does not offer groups
+
+
+def test_the_command_line_is_understood():
+    grid = ts.TimeGrid(start="2024-01-01", step="1h", size=336, zone="Europe/Berlin")
+    found = plan(grid, **SETTING, level=80, seasons={24: 30, 168: 5}, step_cap=2, stds=(1.5,))
+    words = shlex.split(found.command())
+    assert words[:3] == ["python", "-m", "opendp_timeseries"]
+    options = parse(words[3:])
+    assert (options.size, options.zone, options.participation_cap, options.step_cap) == (336, "Europe/Berlin", 10, 2)
+    assert (options.epsilon, options.delta, options.filter_std, options.season) == (1.0, 1e-6, 1.5, [24.0, 168.0])
+    assert found.to_dict()["command"] == found.command()
+    assert plan(GRID, **SETTING, seasons={12: 5}).command() is None  # files have times, not step numbers
+
+
+def test_a_plan_is_a_document_too():
+    found = plan(GRID, **SETTING | {"participation_caps": [4, 10]}, time_scale=9, deviation=9)
+    document = json.loads(json.dumps(found.to_dict()))
+    assert document["recommended"] in document["designs"]
+    assert document["recommended"]["error"] == found.recommended.error
+    assert document["advice"] == found.advice().splitlines()
+    page = found._repr_html_()
+    assert page.count("<tr") == len(repr(found).splitlines()) - 1 - len(document["advice"])
+    assert page.count("bold") == 1
+    assert "<pre>import opendp.prelude as dp" in page
 
 
 def test_no_randomness():
@@ -139,16 +244,24 @@ def test_groups_and_replacement_need_more_noise():
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"proxy": np.zeros(60)}, ValueError, "either by time_scale and deviation, or by a public proxy"),
-        ({"time_scale": None, "deviation": None}, ValueError, "either by"),
-        ({"deviation": None}, ValueError, "either by"),
+        ({"proxy": np.zeros(60)}, ValueError, "by a public proxy alone, or by level, seasons and departures"),
+        ({"time_scale": None, "deviation": None}, ValueError, "describe the signal by seasons="),
+        ({"deviation": None}, ValueError, "describe the signal by seasons="),
+        ({"seasons": 24}, TypeError, r"seasons \(24\) must map periods in steps to amplitudes"),
+        ({"seasons": {61: 5}}, ValueError, r"seasons \(61.0\) must be at most 60; a period"),
+        ({"seasons": {24: 0}}, ValueError, "an amplitude"),
+        ({"level": 0}, ValueError, "level"),
+        ({"gaps": []}, ValueError, "gaps"),
+        ({"gaps": 0}, ValueError, "gaps"),
+        ({"participation_caps": [5.5]}, TypeError, "participation_caps"),
+        ({"participation": [1, 2]}, TypeError, "Participation"),
         ({"time_scale": 61}, ValueError, r"time_scale \(61.0\) must be at most 60"),
         ({"time_scale": None, "deviation": None, "proxy": np.zeros(9)}, ValueError, "60 finite numbers"),
         ({"sampling_probabilities": (0.1,)}, ValueError, "fewer than 8 of 60 steps"),
         ({"sampling_probabilities": (1.5,)}, ValueError, "sampling_probabilities"),
         ({"epsilon": 0}, ValueError, "epsilon"),
         ({"delta": 1}, ValueError, "delta"),
-        ({"participation_cap": 0}, ValueError, "participation_cap"),
+        ({"participation_caps": 0}, ValueError, "participation_caps"),
         ({"stds": (-1.0,)}, ValueError, "stds"),
         ({"sampling_probabilities": ()}, ValueError, "at least one design"),
         ({"stds": ()}, ValueError, "at least one design"),
@@ -168,6 +281,7 @@ def test_other_mechanisms_stand_beside_a_plan():
     assert found.others == ()
     assert (beside.designs, beside.others) == (found.designs, (other,))
     assert "another" in repr(beside).splitlines()[3]
+    assert "another" in beside._repr_html_()
     assert beside.advice() == found.advice() + "\nanother: expected error 0.25."
     # What is best of the plan's own designs stays so.
     assert beside.best_interpolated == beside.best_smoothed == found.designs[0]

@@ -57,25 +57,31 @@ def test_maps(log_space):
     assert histogram(replaced, output_metric=dp.l2_distance(T=float)).map(1) == pytest.approx(2**0.5, rel=1e-15)
 
 
-def test_chosen_cap_from_a_shared_budget(log_space, log):
+def test_what_a_cap_loses_from_a_shared_budget(log_space, log):
     context = ts.compositor(
         log,
         domain=log_space[0],
         privacy_unit=(log_space[1], 1),
-        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
+        privacy_loss=dp.loss_of(epsilon=100.0, delta=1e-6),
         split_by_weights=[1, 9],
     )
-    noisy = context.query().participation_histogram(GRID, caps=CAPS).laplace().release()
-    shares = ts.fraction_above(noisy)
-    assert np.all(np.diff(shares) <= 0)
-    truth = ts.fraction_above(slowly(log))
-    # Laplace noise of scale 10 on about 200 individuals; false alarm below 1e-8.
-    assert np.all(np.abs(shares - truth) < 1)
+    released = context.query().participation_histogram(GRID, caps=CAPS).laplace(0.11).release()
+    # Laplace noise of scale 0.11 on four entries: each is within 3 with a false alarm below 1e-12.
+    noisy = ts.Participation(released, size=40, standard_error=0.11 * 2**0.5, caps=CAPS)
+    exact = ts.Participation(slowly(log), size=40, standard_error=0, caps=CAPS)
+    for cap in CAPS:
+        assert noisy.fraction_above(cap) == pytest.approx(exact.fraction_above(cap), abs=0.05)
+        assert noisy.fraction_lost(cap) == pytest.approx(exact.fraction_lost(cap), abs=0.05)
 
 
-def test_fraction_above_is_total():
-    assert ts.fraction_above([0, 0]).tolist() == [0.0]
-    assert ts.fraction_above([-5, 3, -1]).tolist() == [1.0, 0.0]
+def test_entries_by_default_are_two_to_an_octave(log_space, log):
+    chain = log_space >> ts.then_participation_histogram(GRID)
+    entries = list(chain(log))
+    assert len(entries) == 11  # 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, and more
+    assert sum(entries) == sum(slowly(log))
+    assert ts.Participation(entries, size=40, standard_error=0).caps == (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+    panel = log_space >> ts.then_participation_histogram(GRID, by="venue", keys=["a", "b"])
+    assert len(panel(log)) == 13
 
 
 @pytest.mark.parametrize("caps", [[], [0], [3, 2], [2, 2], [1.5], [True]])
@@ -85,8 +91,6 @@ def test_caps_must_ascend(log_space, caps):
 
 
 def test_other_refusals(log_space):
-    with pytest.raises(TypeError, match="caps must be given"):
-        ts.make_participation_histogram(*log_space, GRID)
     with pytest.raises(TypeError, match="output_metric"):
         histogram(log_space, output_metric=ts.influence_distance())
     with pytest.raises(TypeError, match="TimeGrid"):

@@ -1,0 +1,287 @@
+"""How many individuals take part in how many steps: what a cap would lose, from a histogram that is public.
+
+The histogram is public knowledge of a similar population, or a private release (see
+:func:`~opendp_timeseries.make_participation_histogram`). All here is post-processing of it.
+
+A cap is judged by the counts that it loses, and few individuals may hold most of these. So the noise of an entry weighs
+as much as its individuals' steps: noise looks like twenty people who take part in a thousand steps each. Therefore
+noisy entries are smoothed first, by a curve of individuals per logarithm of steps.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from opendp_timeseries import _validate as check
+
+__all__ = ["LevelCorrection", "Participation", "checked_caps", "spaced_caps"]
+
+#: How much the slope of the curve may change over an octave of steps: tried in turn, the likeliest is taken.
+_BENDS: Final = tuple(0.05 * 4.0**k for k in range(4))
+#: Standard deviation of the curve's own level and slope, beforehand.
+_VAGUE: Final = 10.0
+#: How many times likelier, beforehand, it is that somebody is in the last entry than that it ends at any one before.
+_OPEN: Final = 4
+_MAX_ITERATIONS: Final = 200
+
+
+def spaced_caps(most: int) -> list[int]:
+    """Return 1, 2, 3, 4, 6, 8, 12, 16, …: two to each octave, below ``most``.
+
+    :param most: in how many steps anybody can take part.
+    """
+    octaves = [2**k * base // 2 for k in range(63) for base in (2, 3)]
+    return [cap for cap in dict.fromkeys(octaves) if cap < most] or [1]
+
+
+def checked_caps(caps: Any, most: int) -> list[int]:
+    """Return ascending caps, :func:`spaced_caps` if ``None``, or refuse them."""
+    if caps is None:
+        return spaced_caps(most)
+    remedy = "candidate caps in ascending order, such as [10, 30, 100]"
+    if not isinstance(caps, (Sequence, np.ndarray)):
+        raise TypeError(f"caps ({caps!r}) must be {remedy}")
+    listed = [check.integer("caps", cap, minimum=1, maximum=2**62, remedy=remedy) for cap in caps]
+    if not listed or any(low >= high for low, high in itertools.pairwise(listed)):
+        raise ValueError(f"caps ({listed}) must be {remedy}")
+    return listed
+
+
+class LevelCorrection(NamedTuple):
+    """By what to multiply a capped series so that its level is that of all counts.
+
+    :param ratio: all counts over those that the cap leaves, at least 1.
+    :param standard_error: of the ratio, from the noise of the histogram and what it does not tell.
+    """
+
+    ratio: float
+    standard_error: float
+
+
+@dataclass(frozen=True, eq=False)
+class Participation:
+    """Individuals by the number of steps that they take part in, as far as it is public.
+
+    :param counts: entries of a released :func:`~opendp_timeseries.make_participation_histogram`, one more than
+        ``caps``.
+    :param size: the most steps in which anybody can take part: the grid's size, times the keys of a panel.
+    :param standard_error: standard deviation of the noise on each entry: the scale of Gaussian noise; ``√2`` times that
+        of Laplace noise, whose outliers may be taken for an end of the tail; 0 for public numbers.
+    :param caps: where the entries are cut; those that the histogram has by default if left out.
+    :raises TypeError: for caps that are not integers.
+    :raises ValueError: for caps that do not ascend, or entries that do not fit them.
+
+    >>> public = Participation([60, 30, 10], size=100, standard_error=0.0, caps=[1, 10])
+    >>> public.fraction_above(10)
+    0.1
+    >>> round(public.fraction_lost(10), 2)
+    0.5
+    >>> round(public.level_correction(10).ratio, 2)
+    2.0
+    """
+
+    counts: ArrayLike
+    size: int
+    standard_error: float
+    caps: Sequence[int] | None = None
+
+    def __post_init__(self) -> None:
+        size = check.integer("size", self.size, minimum=1)
+        caps = tuple(cap for cap in checked_caps(self.caps, size))
+        counts = np.array(self.counts, dtype=np.float64)
+        if counts.shape != (len(caps) + 1,) or not np.all(np.isfinite(counts)):
+            raise ValueError(
+                f"counts (shape {counts.shape}) must be {len(caps) + 1} finite numbers, one more than the caps"
+                f" {list(caps)}: give the caps= of the histogram"
+            )
+        counts.setflags(write=False)
+        for name, value in (("size", size), ("caps", caps), ("counts", counts)):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "standard_error", check.real("standard_error", self.standard_error, minimum=0.0))
+
+    @cached_property
+    def individuals(self) -> NDArray[np.float64]:
+        """Individuals in each entry, without the noise as far as a smooth curve tells it."""
+        return self._denoised[0]
+
+    @property
+    def total(self) -> float:
+        """All counts: individuals times the steps in which they take part."""
+        return float(self.individuals @ self._steps(None))
+
+    def fraction_above(self, cap: int) -> float:
+        """Return the fraction of individuals who take part in more than ``cap`` steps.
+
+        :param cap: a participation cap.
+        """
+        total = float(self.individuals.sum())
+        above = self.individuals @ np.array([np.sum(w[n > cap]) for n, w in self._bins])
+        return float(above) / total if total > 0 else 0.0
+
+    def fraction_lost(self, cap: int) -> float:
+        """Return the fraction of counts that a cap loses: an individual in ``n`` steps loses ``n − cap`` of ``n``.
+
+        :param cap: a participation cap.
+        """
+        total = self.total
+        return 1 - float(self.individuals @ self._steps(cap)) / total if total > 0 else 0.0
+
+    def level_correction(self, cap: int) -> LevelCorrection:
+        """Return the ratio of all counts to those that a cap leaves, and its standard error.
+
+        A capped series times this ratio has the level of the log. Its shape stays that of the capped one: where those
+        whom the cap touches come at other times than the rest, no factor restores what they did. So choose the cap as
+        if there were no correction, and correct afterwards.
+
+        :param cap: the participation cap of the series.
+        """
+        kept = float(self.individuals @ self._steps(cap))
+        if not kept > 0:
+            return LevelCorrection(1.0, math.inf)
+        ratio = self.total / kept
+        gradient = (self._steps(None) - ratio * self._steps(cap)) / kept
+        noise = float(gradient @ self._denoised[1] @ gradient)
+        # Where the individuals of an entry are within it is not known: their mean may be off by a deviation.
+        within = self.individuals * (self._spread(None) - ratio * self._spread(cap)) / kept
+        return LevelCorrection(ratio, math.sqrt(max(noise, 0.0) + float(within @ within)))
+
+    @cached_property
+    def _bins(self) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        """The numbers of steps that each entry stands for, and weights in proportion to 1/n: even in log n."""
+        caps: Any = self.caps
+        edges = [0, *caps, max(self.size, caps[-1] + 1)]
+        numbers = [_thinned(low + 1, high) for low, high in itertools.pairwise(edges)]
+        return [(n, w / w.sum()) for n, w in numbers]
+
+    def _steps(self, cap: int | None) -> NDArray[np.float64]:
+        """Mean steps of an individual of each entry, with and without a cap."""
+        most = math.inf if cap is None else check.integer("cap", cap, minimum=1)
+        return np.array([np.sum(w * np.minimum(n, most)) for n, w in self._bins])
+
+    def _spread(self, cap: int | None) -> NDArray[np.float64]:
+        """Standard deviations of the steps of individuals of each entry, with and without a cap."""
+        most = math.inf if cap is None else cap
+        means = self._steps(cap)
+        return np.array(
+            [math.sqrt(w @ (np.minimum(n, most) - m) ** 2) for (n, w), m in zip(self._bins, means, strict=True)]
+        )
+
+    @cached_property
+    def _denoised(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Individuals in each entry, and the covariance of what is not known of them."""
+        counts = np.asarray(self.counts)
+        if self.standard_error == 0 or len(counts) < 3:
+            noise = np.full(len(counts), self.standard_error**2)
+            return np.maximum(counts, 0.0), np.diag(noise)
+        places = np.array([float(w @ np.log2(n)) for n, w in self._bins])
+        widths = np.array([float(np.sum(1 / n)) if len(n) < _FEW else math.log(n[-1] / n[0]) for n, _ in self._bins])
+        fits = [
+            _fit(counts, self.standard_error, widths[:end], places[:end], bend)
+            for end in range(2, len(counts) + 1)
+            for bend in _BENDS
+        ]
+        evidence = np.array([fit.evidence for fit in fits])
+        evidence[-len(_BENDS) :] += math.log(_OPEN)
+        chance = np.exp(evidence - evidence.max())
+        chance /= chance.sum()
+        found = np.sum([c * fit.found for c, fit in zip(chance, fits, strict=True)], axis=0)
+        covariance = np.sum(
+            [
+                c * (fit.covariance + np.outer(fit.found - found, fit.found - found))
+                for c, fit in zip(chance, fits, strict=True)
+                if c > 1e-6
+            ],
+            axis=0,
+        )
+        return found, covariance
+
+
+_FEW: Final = 4096
+
+
+def _thinned(low: int, high: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Integers from ``low`` to ``high`` with weights 1/n; of many, some, even in log n and of equal weight."""
+    if high - low < _FEW:
+        numbers = np.arange(low, high + 1, dtype=np.float64)
+        return numbers, 1 / numbers
+    numbers = np.geomspace(low, high, _FEW)
+    return numbers, np.ones(_FEW)
+
+
+class _Fit(NamedTuple):
+    """Individuals in each entry by one curve.
+
+    :param found: expected individuals, given the noisy entries.
+    :param covariance: of the individuals around them.
+    :param evidence: logarithm of the probability of what was seen, up to a constant.
+    """
+
+    found: NDArray[np.float64]
+    covariance: NDArray[np.float64]
+    evidence: float
+
+
+def _fit(
+    counts: NDArray[np.float64], noise: float, widths: NDArray[np.float64], places: NDArray[np.float64], bend: float
+) -> _Fit:
+    """Fit ``counts ~ N(m, noise² + m)``, ``m = widths·exp(θ)``, to a curve θ whose slope changes by ``bend`` an octave.
+
+    Entries beyond those that have a place are of nobody. The mode by Fisher's scoring, the evidence by Laplace's
+    approximation.
+    """
+    counts, beyond = counts[: len(places)], counts[len(places) :]
+    n = len(counts)
+    start = math.log(max(float(np.sum(counts)), noise) / float(np.sum(widths)))
+    precision = np.linalg.inv(_prior_covariance(places, bend))
+
+    def parts(theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
+        m = widths * np.exp(theta)
+        variance = noise**2 + m
+        off = theta - start
+        loss = np.sum((counts - m) ** 2 / variance + np.log(variance)) / 2 + off @ precision @ off / 2
+        slope = precision @ off - m * ((counts - m) / variance + ((counts - m) ** 2 / variance - 1) / (2 * variance))
+        curvature = precision + np.diag(m**2 / variance + m**2 / (2 * variance**2))
+        return float(loss), slope, np.asarray(curvature, dtype=np.float64)
+
+    theta = np.full(n, start)
+    loss, slope, curvature = parts(theta)
+    for _ in range(_MAX_ITERATIONS):
+        move = np.linalg.solve(curvature, slope)
+        move /= max(1.0, float(np.max(np.abs(move))) / 2)
+        for _ in range(30):
+            tried = parts(theta - move)
+            if tried[0] < loss:
+                break
+            move /= 2
+        else:
+            break
+        theta = theta - move
+        (loss, slope, curvature), gain = tried, loss - tried[0]
+        if gain < 1e-9:
+            break
+    evidence = -loss + (np.linalg.slogdet(precision)[1] - np.linalg.slogdet(curvature)[1]) / 2
+    evidence -= np.sum(beyond**2 / noise**2 + math.log(noise**2)) / 2
+    # Individuals are few or many around the curve as chance has it; what the noise lets one see of that counts.
+    curve = widths * np.exp(theta)
+    share = curve / (curve + noise**2)
+    moved = (1 - share) * curve
+    found, covariance = np.zeros(n + len(beyond)), np.zeros((n + len(beyond),) * 2)
+    found[:n] = np.maximum(curve + share * (counts - curve), 0.0)
+    covariance[:n, :n] = moved[:, None] * np.linalg.inv(curvature) * moved + np.diag(share * noise**2)
+    return _Fit(found, covariance, float(evidence))
+
+
+def _prior_covariance(places: NDArray[np.float64], bend: float) -> NDArray[np.float64]:
+    """Covariance of an integrated random walk whose slope changes by ``bend`` an octave, from a vague start."""
+    at = places - places[0]
+    near, far = np.minimum(at[:, None], at), np.maximum(at[:, None], at)
+    walk = near**2 * (far - near / 3) / 2
+    return np.asarray(bend**2 * walk + _VAGUE**2 * (1 + np.outer(at, at)) + 1e-9 * np.eye(len(at)))
