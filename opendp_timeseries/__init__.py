@@ -19,6 +19,7 @@ from opendp_timeseries.kernels import (
     kernel_from_taps,
 )
 from opendp_timeseries.ledger import Ledger
+from opendp_timeseries.measurements.composition import least_factor, make_composition, then_composition
 from opendp_timeseries.measurements.conversions import (
     make_renyiDP_to_approxDP,
     make_zCDP_to_renyiDP,
@@ -85,6 +86,9 @@ __all__ = [  # in the order of the pipeline
     "make_subsampled_gaussian",
     "then_subsampled_gaussian",
     "least_scale",
+    "make_composition",
+    "then_composition",
+    "least_factor",
     "Release",
     "interpolate",
     "smooth",

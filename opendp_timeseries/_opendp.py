@@ -15,9 +15,12 @@ from opendp.extras._utilities import to_then
 from opendp.mod import VectorDomain, _PartialConstructor
 
 __all__ = [
+    "Partial",
     "VectorSpace",
     "empty_frame",
+    "how_made",
     "lp_kind",
+    "partial_of",
     "privacy_profile",
     "register",
     "signal_domain",
@@ -26,6 +29,14 @@ __all__ = [
 ]
 
 P = ParamSpec("P")
+
+#: OpenDP's partial constructors, which ``then_`` functions return.
+Partial = _PartialConstructor
+
+
+def partial_of(constructor: Callable[[dp.Domain, dp.Metric], Any]) -> _PartialConstructor:
+    """Return a partial constructor of a function of a space."""
+    return _PartialConstructor(constructor)
 
 
 def then(make: Callable[Concatenate[dp.Domain, dp.Metric, P], Any]) -> Callable[P, _PartialConstructor]:
@@ -83,6 +94,21 @@ def vector_space(domain: dp.Domain) -> VectorSpace:
     if atom.startswith("f") and domain.element_domain.nan:
         raise ValueError(f"input_domain ({domain}) may hold NaN; use dp.atom_domain(T=float, nan=False)")
     return VectorSpace(atom, int(domain.size))
+
+
+class Made(NamedTuple):
+    """A call of OpenDP that made a measurement."""
+
+    constructor: str
+    arguments: dict[str, Any]
+
+
+def how_made(measurement: dp.Measurement) -> Made | None:
+    """Return which combinator made a measurement, as OpenDP notes for its own documents; None if it says nothing."""
+    note = getattr(measurement, "__opendp_dict__", None)
+    if not isinstance(note, dict) or note.get("__module__") != "combinators":
+        return None
+    return Made(note["__function__"], note["__kwargs__"])
 
 
 def empty_frame(domain: dp.Domain) -> Any:

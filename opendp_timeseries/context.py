@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import opendp.prelude as dp
@@ -21,6 +21,12 @@ from opendp.context import PartialChain
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.rounding import down_fraction
+from opendp_timeseries.measurements.composition import (
+    completed,
+    least_factor,
+    least_factor_zero_concentrated,
+    make_composition,
+)
 from opendp_timeseries.measurements.subsampled_gaussian import least_scale_at, least_scale_zero_concentrated_at
 
 __all__ = ["Context", "Query", "compositor", "split_budget"]
@@ -29,6 +35,7 @@ __all__ = ["Context", "Query", "compositor", "split_budget"]
 _KEPT_BACK = 1 - Fraction(1, 2**30)
 
 Loss = float | tuple[float, float]
+_MEASURE_OPTIONS: Final = frozenset({"output_measure", "failure_probability", "delta"})
 
 
 def split_budget(loss: Loss, parts: int | Sequence[float] | NDArray[Any]) -> list[Loss]:
@@ -160,24 +167,11 @@ class Query(dp.Query):
         :raises ValueError: for a budget without δ, or a share that is spent.
         """
         make = self.__getattr__("subsampled_gaussian")
-        if {"output_measure", "failure_probability", "delta"} & options.keys():
+        if _MEASURE_OPTIONS & options.keys():
             return make(*args, **options)
-        budget = str(self._output_measure.type)
-        if budget not in ("Approximate<MaxDivergence>", "Approximate<ZeroConcentratedDivergence>"):
-            raise ValueError(
-                f"a budget in {self._output_measure} leaves no room for sampling, which always has some δ; give the"
-                " Context dp.loss_of(epsilon=…, delta=…), or (ρ, δ)"
-            )
-        share: Any = self._d_out
-        first, delta = share
-        name, least = (
-            ("failure_probability", least_scale_zero_concentrated_at)
-            if "ZeroConcentrated" in budget
-            else ("delta", least_scale_at)
-        )
-        if not 0 < delta < 1 or not first > 0:
-            raise ValueError(f"its share ({first!r}, {delta!r}) leaves nothing to spend; split the budget anew")
-        options[name] = delta
+        first, delta, concentrated = self._share()
+        options["failure_probability" if concentrated else "delta"] = delta
+        least = least_scale_zero_concentrated_at if concentrated else least_scale_at
         if args or "scale" in options or isinstance(self._chain, PartialChain):
             return make(*args, **options)
         # OpenDP's own search would find the same scale, asking the map some hundred times.
@@ -193,6 +187,57 @@ class Query(dp.Query):
         query: Any = make(scale, **options)
         query._chain.param = scale
         return query
+
+    def composition(self, measurements: Sequence[Any], *, factor: float | None = None, **options: Any) -> Query:
+        """Make several releases as one query, within its share of the budget: see :func:`.make_composition`.
+
+        What is left out is chosen for you: the view of the loss, as in :meth:`subsampled_gaussian`, and the least
+        factor by which the scales of all releases are multiplied, so that together they spend the share.
+
+        :param measurements: as there, or in their ``then_`` form, on the space of this query.
+        :param factor: by which the scales are multiplied; 1 leaves them as they are. Left out, they are relative.
+        :raises ValueError: for a budget without δ, or a share that is spent.
+        """
+        chain: Any = self._chain
+        if isinstance(chain, PartialChain):
+            raise ValueError(
+                "a stage before the composition lacks a parameter; give it, as only scales are searched for"
+            )
+        start = isinstance(chain, tuple)
+        members = completed(measurements, *(chain if start else chain.output_space))
+        if not _MEASURE_OPTIONS & options.keys():
+            first, delta, concentrated = self._share()
+            options["failure_probability" if concentrated else "delta"] = delta
+            if factor is None:
+                d_in = self._d_in if start else chain.map(self._d_in)
+                factor = (
+                    least_factor_zero_concentrated(members, rho=first, failure_probability=delta, d_in=d_in)
+                    if concentrated
+                    else least_factor(members, epsilon=first, delta=delta, d_in=d_in)
+                )
+                if factor == 0:
+                    raise ValueError("no measurement keeps a step, or nobody is counted: nothing would be released")
+        made = make_composition(members, factor=1.0 if factor is None else factor, **options)
+        query = self.new_with(chain=made if start else chain >> made)
+        query._chain.param = factor  # type: ignore[union-attr]
+        return query
+
+    def _share(self) -> tuple[float, float, bool]:
+        """Return this query's share, (ε, δ) or (ρ, δ), and whether it is the latter.
+
+        :raises ValueError: for a budget without δ, or a share that is spent.
+        """
+        budget = str(self._output_measure.type)
+        if budget not in ("Approximate<MaxDivergence>", "Approximate<ZeroConcentratedDivergence>"):
+            raise ValueError(
+                f"a budget in {self._output_measure} leaves no room for sampling, which always has some δ; give the"
+                " Context dp.loss_of(epsilon=…, delta=…), or (ρ, δ)"
+            )
+        share: Any = self._d_out
+        first, delta = share
+        if not 0 < delta < 1 or not first > 0:
+            raise ValueError(f"its share ({first!r}, {delta!r}) leaves nothing to spend; split the budget anew")
+        return first, delta, "ZeroConcentrated" in budget
 
     def resolve(self, *args: Any, **kwargs: Any) -> Any:
         """Return the measurement, after a check that its δ fits the share."""

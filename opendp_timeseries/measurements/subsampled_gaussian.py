@@ -23,6 +23,7 @@ from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import up, up_fraction
 from opendp_timeseries.accounting.subsampled import MIN_SCALE, ExtremalLaw, extremal_law
+from opendp_timeseries.measurements.known_losses import KnownLoss, tell_loss
 from opendp_timeseries.measurements.mechanisms import Stated, tell
 from opendp_timeseries.mechanism import Mechanism
 from opendp_timeseries.provenance import Provenance
@@ -31,12 +32,14 @@ from opendp_timeseries.release import Release
 from opendp_timeseries.spaces import as_influence, influence_space
 
 __all__ = [
+    "accounting_of",
     "least_scale",
     "least_scale_at",
     "least_scale_zero_concentrated_at",
     "make_subsampled_gaussian",
     "sampling_threshold",
     "then_subsampled_gaussian",
+    "view",
 ]
 
 #: σ/γ is at least 2**24, as :data:`~.loss.DISCRETE_NOISE` needs.
@@ -221,7 +224,7 @@ def make_subsampled_gaussian(
     signal = _read_space(input_domain, input_metric)
     scale = check.real("scale", scale, minimum=0.0)
     threshold, probability = sampling_threshold(sampling_probability)
-    measure, accounting = _accounting(output_measure, failure_probability, delta)
+    measure, accounting = accounting_of(output_measure, failure_probability, delta)
 
     # Derive:
     exponent = _noise_exponent(scale, signal.resolution_bits)
@@ -244,12 +247,27 @@ def make_subsampled_gaussian(
             accounting=accounting,
         )
 
-    def privacy_map(d_in: Any) -> Any:
+    def loss(d_in: Any) -> PrivacyLoss:
         tell(stated)
-        return _view(accounting, _loss(signal, d_in, probability, scale))
+        return _loss(signal, d_in, probability, scale)
+
+    def privacy_map(d_in: Any) -> Any:
+        return view(accounting, loss(d_in))
+
+    def times(factor: float) -> dp.Measurement:
+        return make_subsampled_gaussian(
+            input_domain,
+            input_metric,
+            scale * factor,
+            sampling_probability=probability,
+            output_measure=output_measure,
+            failure_probability=failure_probability,
+            delta=delta,
+        )
 
     # Return:
-    return dp.m.make_user_measurement(input_domain, input_metric, measure, function, privacy_map)
+    made = dp.m.make_user_measurement(input_domain, input_metric, measure, function, privacy_map)
+    return tell_loss(made, KnownLoss(loss, times))
 
 
 def _loss(signal: _Signal, d_in: Any, probability: float, scale: float) -> PrivacyLoss:
@@ -260,7 +278,7 @@ def _loss(signal: _Signal, d_in: Any, probability: float, scale: float) -> Priva
     return extremal_law(influence, probability, signal.size).at(scale if scale >= MIN_SCALE else 0.0)
 
 
-def _accounting(
+def accounting_of(
     measure: dp.Measure | None, failure_probability: float | None, delta: float | None
 ) -> tuple[dp.Measure, Accounting]:
     """Choose the view of the loss that is stated: by its measure, or by the one parameter that is given."""
@@ -288,7 +306,7 @@ def _accounting(
     return measure, Accounting(MEASURES[name], **given)
 
 
-def _view(accounting: Accounting, loss: PrivacyLoss) -> Any:
+def view(accounting: Accounting, loss: PrivacyLoss) -> Any:
     """Return a loss in the form that a privacy map of its measure must return."""
     if accounting.measure == MEASURES["RenyiDivergence"]:
         return loss.renyi

@@ -40,6 +40,7 @@ class Case:
 
     :param people: the individuals who are in ``x`` and not in ``x'``; with ``others``, who are in their place in
         ``x'``, the neighbours differ by replacement.
+    :param joint: ``p`` and scale of more releases of the same signal, in one composition with its joint loss.
     :param delta: where claims of ε are compared.
     :param exact: whether the profile of this case is attained, so that a good audit must come near it.
     :param runs: releases of each log in the short form; more where few of them show anything.
@@ -55,6 +56,7 @@ class Case:
     taps: tuple[float, ...] | None = None
     step_cap: int = 1
     native_scale: float | None = None
+    joint: tuple[tuple[float, float], ...] = ()
     failure_probability: float = 0.05
     delta: float = 0.2
     exact: bool = True
@@ -80,6 +82,7 @@ CASES = [
     Case(name="replaced", size=4, cap=2, p=0.5, scale=0.7, people=((0, 1),), others=((2, 3),)),
     Case(name="with a native Gaussian", size=3, cap=3, p=0.5, scale=1.2, people=((0, 1, 2),), native_scale=1.5,
          exact=False),
+    Case(name="two releases", size=2, cap=2, p=0.5, scale=0.9, joint=((0.9, 1.6),), people=((0, 1),)),
 ]  # fmt: skip
 
 
@@ -109,9 +112,13 @@ def measurements(case: Case) -> dict[str, tuple[dp.Measurement, dp.Measurement]]
         signal = signal >> ts.then_circulant_filter(ts.kernel_from_taps(case.taps))
 
     def ours(batch, **accounting):
-        one = ts.make_subsampled_gaussian(
-            signal.output_domain, signal.output_metric, case.scale, sampling_probability=case.p, **accounting
-        )
+        space = signal.output_space
+        if case.joint:
+            every = [(case.p, case.scale), *case.joint]
+            noise = [ts.make_subsampled_gaussian(*space, scale, sampling_probability=p) for p, scale in every]
+            one = ts.make_composition(noise, **accounting)
+        else:
+            one = ts.make_subsampled_gaussian(*space, case.scale, sampling_probability=case.p, **accounting)
         return signal >> one, signal >> dp.c.make_composition([one] * batch) if batch > 1 else signal >> one
 
     if case.native_scale is not None:
@@ -155,24 +162,26 @@ def epsilon_of_renyi(curve, delta) -> float:
     return float(minimize_scalar(at, bounds=(-4, 5), method="bounded").fun)
 
 
-def releases(measurement, log, native: bool) -> Iterator[list]:
-    """The parts of one release after another: ours, and what a native measurement adds."""
+def releases(measurement, log, parts: int) -> Iterator[list]:
+    """The parts of one release after another: ours, and what a native measurement adds or a composition holds."""
     while True:
         outcome = measurement(log)
-        if native:
-            yield outcome
+        if parts > 1:
+            yield from outcome if isinstance(outcome[0], list) else [outcome]
         else:
             yield from ([part] for part in (outcome if isinstance(outcome, list) else [outcome]))
 
 
-def rows(measurement, log, runs: int, width: int, native: bool) -> np.ndarray:
-    """Releases, one in a row: the noisy value of every step, NaN where it was not kept."""
-    found = np.full((runs, width), np.nan)
-    for row, (ours, *others) in zip(found, releases(measurement, log, native), strict=False):
-        row[ours.steps] = ours.values
-        if others:
-            row[ours.size :] = others[0]
-    return found
+def rows(measurement, log, runs: int, size: int, parts: int) -> np.ndarray:
+    """Releases, one in a row: the noisy value of every step of every part, NaN where it was not kept."""
+    found = np.full((runs, parts, size), np.nan)
+    for row, outcome in zip(found, releases(measurement, log, parts), strict=False):
+        for place, part in zip(row, outcome, strict=True):
+            if isinstance(part, ts.Release):
+                place[part.steps] = part.values
+            else:
+                place[:] = part
+    return found.reshape(runs, parts * size)
 
 
 def truths(case: Case, log) -> np.ndarray:
@@ -189,7 +198,7 @@ def truths(case: Case, log) -> np.ndarray:
             for step in steps:
                 signal[step] += min(own[step], case.step_cap)
         smooth = sum(h * np.roll(signal, k) for k, h in enumerate(case.taps or (1.0,)))
-        found.append(np.concatenate([smooth, signal]) if case.native_scale else smooth)
+        found.append(np.concatenate([smooth, *[smooth] * len(case.joint), *([signal] if case.native_scale else [])]))
     return np.array(found)
 
 
@@ -244,13 +253,13 @@ def audit(case: Case, runs: int) -> Finding:
     claimed = claims(case, by_measure)
     least = min(claimed.values())
     centres = [truths(case, log) for log in logs(case)]
-    width, native = centres[0].shape[1], case.native_scale is not None
+    scales = [case.scale, *(scale for _, scale in case.joint), *filter(None, [case.native_scale])]
+    each = runs // len(by_measure)
     samples = [
-        np.concatenate([rows(many, log, runs // len(by_measure), width, native) for _, many in by_measure.values()])
+        np.concatenate([rows(many, log, each, case.size, len(scales)) for _, many in by_measure.values()])
         for log in logs(case)
     ]
-    sd = np.full(width, case.scale)
-    sd[case.size :] = case.native_scale
+    sd = np.repeat(scales, case.size)
     limits = [0.0, least / 2, 0.75 * least, least]
     alpha = ALPHA / (len(CASES) * 2 * (len(limits) + 2) * 2)  # cases, directions, events, bounds
     pairs = bounds(samples, centres, sd, limits, alpha)
