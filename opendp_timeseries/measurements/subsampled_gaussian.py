@@ -266,8 +266,8 @@ def make_subsampled_gaussian(
         )
 
     # Return:
-    made = dp.m.make_user_measurement(input_domain, input_metric, measure, function, privacy_map)
-    return tell_loss(made, KnownLoss(loss, times))
+    measurement = dp.m.make_user_measurement(input_domain, input_metric, measure, function, privacy_map)
+    return tell_loss(measurement, KnownLoss(loss, times))
 
 
 def _loss(signal: _Signal, d_in: Any, probability: float, scale: float) -> PrivacyLoss:
