@@ -13,12 +13,13 @@ from opendp_timeseries.commandline.arguments import HELP, parse
 from opendp_timeseries.commandline.check import check
 from opendp_timeseries.commandline.interrupts import interruptible
 from opendp_timeseries.commandline.ledger import ledger
+from opendp_timeseries.commandline.plan import plan
 from opendp_timeseries.commandline.release import release
 from opendp_timeseries.commandline.verify import verify
 
 __all__ = ["main"]
 
-_COMMANDS = {"release": release, "check": check, "verify": verify, "ledger": ledger}
+_COMMANDS = {"release": release, "check": check, "plan": plan, "verify": verify, "ledger": ledger}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

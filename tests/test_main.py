@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -593,6 +594,44 @@ def test_individuals_are_not_called_events(log_file, tmp_path, capsys):
     more = " ".join(capsys.readouterr().out.split())
     assert "number of events in it" in more
     assert "in at most 3 steps, at most 2 times in each" in more
+
+
+# Before any data.
+
+PLAN = ["plan", "--size", "672", "--participation-cap", "20", "60", "--epsilon", "1", "--delta", "1e-6"]
+SERIES = ["--level", "200", "--season", "24:90", "--deviation", "20", "--time-scale", "12", "--filter-std", "0"]
+
+
+def test_a_plan_says_what_to_run_and_it_runs(log_file, tmp_path, capsys):
+    dated = ["--start", "2024-03-01", "--step", "1h", "--zone", "Europe/Berlin", "--sampling-probability", "0.5", "1"]
+    assert main([*PLAN, *SERIES, *dated]) == 0
+    said = capsys.readouterr().out
+    assert "Best: participation cap 20, every step, then a smoother" in said
+    words = shlex.split(said.splitlines()[-1])
+    assert words[:3] == ["python", "-m", "opendp_timeseries"]
+    filled = {"LOG.csv": str(log_file), "ID": "who", "TIME": "when"}
+    assert main([*(filled.get(word, word) for word in words[3:]), "--output", str(tmp_path / "out")]) == 0
+    assert len(released(tmp_path / "out.csv")) == 672
+    assert main([*PLAN, *SERIES, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (document["epsilon"], document["delta"]) == (1.0, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--season", "24"], "(24) must be a number of steps and an amplitude"),
+        (["--season", "1:90"], "must be"),
+        ([], "describe the signal"),
+        ([*SERIES, "--level", "nan"], "level (nan) must be finite"),
+        ([*SERIES, "--start", "2024-03-01"], "must be given together"),
+        ([*SERIES, "--gap", "1000"], "gap"),
+        (["file.csv", *SERIES], "unrecognized arguments: file.csv"),
+    ],
+)
+def test_a_plan_says_what_is_missing(capsys, more, message):
+    assert main([*PLAN, *more]) == 2
+    assert message in refusal(capsys)
 
 
 # What is said in private.

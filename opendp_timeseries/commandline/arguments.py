@@ -52,7 +52,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """Return what was asked for, as options; ``command`` is release, check, verify or ledger.
+    """Return what was asked for, as options; ``command`` is release, check, plan, verify or ledger.
 
     :raises ValueError: if it is not understood, or something that must be said is left out.
     :raises SystemExit: after ``--help``.
@@ -174,6 +174,53 @@ def _ledger_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _plan_parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=f"{_PROGRAM} plan",
+        description="Say which caps, filter and sampling to choose, and what error to expect, from public facts and"
+        " from what is thought of the series. It reads no data.",
+        allow_abbrev=False,
+    )
+    count = parser.add_argument_group("the count")
+    count.add_argument("--start", help="start of the first step, such as 2024-01-01T00:00")
+    count.add_argument("--step", help="length of a step, such as 5min, 1h, 1d")
+    count.add_argument("--size", type=_whole(_MAX_STEPS), required=True, help="number of steps")
+    count.add_argument("--zone", help="time zone of --start (UTC)")
+    count.add_argument(
+        "--participation-cap",
+        type=_whole(),
+        nargs="+",
+        required=True,
+        help="caps to compare, in steps of an individual",
+    )
+    count.add_argument("--gap", type=_whole(), nargs="+", default=[1], help="gaps to compare, in steps (1)")
+    count.add_argument("--step-cap", type=_whole(), default=1, help="how often one individual counts in a step (1)")
+    signal = parser.add_argument_group("the series, as far as you can tell")
+    signal.add_argument("--level", type=_number, help="mean count of a step")
+    signal.add_argument(
+        "--season",
+        type=_pattern,
+        nargs="+",
+        metavar="STEPS:AMPLITUDE",
+        help="patterns, such as 24:90 for a day of hours",
+    )
+    signal.add_argument("--deviation", type=_number, help="standard deviation of departures from these, in counts")
+    signal.add_argument("--time-scale", type=_number, help="steps within which departures change")
+    release = parser.add_argument_group("the release")
+    release.add_argument("--epsilon", type=_number, required=True, help="privacy loss parameter ε")
+    release.add_argument("--delta", type=_number, required=True, help="privacy loss parameter δ")
+    release.add_argument("--sampling-probability", type=_number, nargs="+", help="shares of the steps to compare")
+    release.add_argument(
+        "--filter-std",
+        type=_number,
+        nargs="+",
+        default=[0.0, 3.0, 10.0],
+        help="filters to compare, 0 for none (0 3 10)",
+    )
+    parser.add_argument("--json", action="store_true", help="say it as JSON")
+    return parser
+
+
 def _add_log(parser: argparse.ArgumentParser) -> None:
     log = parser.add_argument_group("the log")
     log.add_argument("file", nargs="?", type=Path, help="event log, .csv or .parquet, with one row for each event")
@@ -225,6 +272,7 @@ def _add_budget(parser: argparse.ArgumentParser, note: str) -> None:
 _PARSERS: Final = {
     "release": _release_parser,
     "check": _check_parser,
+    "plan": _plan_parser,
     "verify": _verify_parser,
     "ledger": _ledger_parser,
 }
@@ -250,6 +298,16 @@ def _season(text: str) -> float:
         return float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"({text}) must be a number of steps, such as 24 for a day of hours") from None
+
+
+def _pattern(text: str) -> tuple[float, float]:
+    period, _, amplitude = text.partition(":")
+    try:
+        return float(period), float(amplitude)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"({text}) must be a number of steps and an amplitude in counts, such as 24:90"
+        ) from None
 
 
 def _number(text: str) -> float:
