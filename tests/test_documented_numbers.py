@@ -222,3 +222,10 @@ def test_where_the_papers_maxima_exceed_its_cap() -> None:
         over = [int(row[0]) for row in rows if row[column] > math.ceil(size / 10)]
         *most, last = (str(venue) for venue in over)
         assert f"{name} at venues {', '.join(most)} and {last}" in page
+
+
+def test_noise_of_several_releases() -> None:
+    for n, joint, split, less in table("howto/several-releases.md", "releases | joint loss"):
+        assert joint == pytest.approx(scale(30 * int(n), 0.2, epsilon=1.0, delta=1e-6), abs=0.005)
+        assert split == pytest.approx(scale(30, 0.2, epsilon=1.0 / n, delta=1e-6 / n), abs=0.005)
+        assert n == 1 or less == pytest.approx(split / joint, abs=0.05)
