@@ -137,7 +137,7 @@ def gaussian_distance(epsilon: float, delta: float) -> float:
 
 
 def test_saving_in_the_settings_of_the_paper() -> None:
-    low, high, filtered = sentence("README.md", r"settings ([\d.]+) to ([\d.]+) of the noise .+? and ([\d.]+) with one")
+    low, high, filtered = sentence("README.md", r"without a filter \(([\d.]+) to ([\d.]+)\), .+? with one \(([\d.]+)\)")
     ratios = [scale(cap, 0.1) / least_scale_without_filter(0.5, 1e-4, cap, 0.1).scale for cap in (180, 73, 213)]
     assert (round(min(ratios), 2), round(max(ratios), 2)) == (low, high)
     paper, ours = (
