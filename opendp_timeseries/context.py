@@ -179,7 +179,7 @@ class Query(dp.Query):
         domain, metric = chain if isinstance(chain, tuple) else chain.output_space
         d_in = self._d_in if isinstance(chain, tuple) else chain.map(self._d_in)
         probability = options.get("sampling_probability", check.REQUIRED)
-        scale = least(domain, metric, d_in, first, delta, probability)
+        scale = least(domain, metric, d_in, first, delta, probability, options.get("sampling", "poisson"))
         if scale == 0:
             raise ValueError(
                 f"sampling_probability ({probability}) keeps no step, or nobody is counted: nothing would be released"

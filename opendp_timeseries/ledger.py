@@ -30,7 +30,7 @@ from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.counting.engines import check_schema
 from opendp_timeseries.measurements.mechanisms import mechanisms_of, provenance_of
-from opendp_timeseries.measurements.subsampled_gaussian import sampling_threshold
+from opendp_timeseries.measurements.subsampled_gaussian import sample_of
 from opendp_timeseries.mechanism import Mechanism
 from opendp_timeseries.planning.tables import text_table
 from opendp_timeseries.programme import DESCRIBED, Programme, described
@@ -461,21 +461,24 @@ class Ledger:
             book = book.with_spent([record.mechanism])
             self._write(book.with_released(len(book.entries), [record]))
 
-    def least_scale(self, chain: dp.Transformation, *, sampling_probability: float) -> float:
+    def least_scale(self, chain: dp.Transformation, *, sampling_probability: float, sampling: str = "poisson") -> float:
         """Return the least noise scale σ with which one more release is within the budget, and uses it up.
 
         :param chain: a count, with or without filters.
         :param sampling_probability: with which each step is kept.
+        :param sampling: ``"poisson"`` or ``"stratified"``.
         :return: σ in the signal's unit, from above, to 12 digits.
         :raises ValueError: if no scale is enough, as where the budget is used up.
         """
         provenance = provenance_of(chain)
-        _, probability = sampling_threshold(sampling_probability)
+        sample = sample_of(sampling_probability, sampling, provenance.size)
         book = self._read()
 
         def fits(log_scale: float) -> bool:
             scale = math.exp(log_scale)
-            more = Mechanism(provenance=provenance, sampling_probability=probability, scale=scale)
+            more = Mechanism(
+                provenance=provenance, sampling_probability=sample.probability, sampling=sample.name, scale=scale
+            )
             return book.allows(more).within
 
         found = _least_where(fits, math.log(provenance.influence(1).l2))
@@ -625,8 +628,8 @@ def _releases(made: Any, mechanisms: Sequence[Mechanism]) -> list[Release]:
     releases = list(made) if isinstance(made, (list, tuple)) else [made]
     if len(releases) != len(mechanisms) or not all(
         check.is_a(release, Release)
-        and (release.provenance, release.sampling_probability, release.scale)
-        == (mechanism.provenance, mechanism.sampling_probability, mechanism.scale)
+        and (release.provenance, release.sampling_probability, release.sampling, release.scale)
+        == (mechanism.provenance, mechanism.sampling_probability, mechanism.sampling, mechanism.scale)
         for release, mechanism in zip(releases, mechanisms, strict=True)
     ):
         raise TypeError(

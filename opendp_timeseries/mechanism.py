@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.loss import PrivacyLoss
+from opendp_timeseries.accounting.sampling import sampling_name
 from opendp_timeseries.accounting.subsampled import ExtremalLaw, extremal_law
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.provenance import Provenance, fields_of
@@ -25,6 +26,7 @@ class Mechanism:
     :param provenance: how the signal is made.
     :param sampling_probability: probability with which each step is kept.
     :param scale: standard deviation σ of the noise, positive.
+    :param sampling: design of the sample, see :mod:`~opendp_timeseries.accounting.sampling`.
 
     >>> from opendp_timeseries import TimeGrid
     >>> count = Provenance(grid=TimeGrid(size=100), participation_cap=10)
@@ -36,11 +38,13 @@ class Mechanism:
     provenance: Provenance
     sampling_probability: float
     scale: float
+    sampling: str = "poisson"
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
         set_field(self, "sampling_probability", check.probability("sampling_probability", self.sampling_probability))
         set_field(self, "scale", check.real("scale", self.scale, above=0.0))
+        set_field(self, "sampling", sampling_name(self.sampling))
 
     def loss(self, individuals: int = 1) -> PrivacyLoss:
         """Return the loss of a release for so many individuals. Mechanisms that lose alike share one law."""
@@ -50,13 +54,15 @@ class Mechanism:
         """Return the worst-case law of the squared distance that sampling leaves, which does not depend on σ."""
         # The loss does not depend on when the steps are, and a year of months are to be accounted for once.
         size = self.provenance.grid.size
-        return _law(replace(self.provenance, grid=TimeGrid(size=size)), self.sampling_probability, individuals)
+        anytime = replace(self.provenance, grid=TimeGrid(size=size))
+        return _law(anytime, self.sampling_probability, self.sampling, individuals)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the mechanism as plain Python objects, ready for ``json.dumps``."""
         return {
             "provenance": self.provenance.to_dict(),
             "sampling_probability": self.sampling_probability,
+            "sampling": self.sampling,
             "scale": self.scale,
         }
 
@@ -70,9 +76,14 @@ class Mechanism:
         return cls(**fields | {"provenance": Provenance.from_dict(fields["provenance"])})
 
 
-_FIELDS: Final[dict[str, Any]] = {"provenance": dict, "sampling_probability": float, "scale": float}
+_FIELDS: Final[dict[str, Any]] = {
+    "provenance": dict,
+    "sampling_probability": float,
+    "sampling": str,
+    "scale": float,
+}
 
 
 @lru_cache(maxsize=1024)
-def _law(provenance: Provenance, probability: float, individuals: int) -> ExtremalLaw:
-    return extremal_law(provenance.influence(individuals), probability, provenance.size)
+def _law(provenance: Provenance, probability: float, sampling: str, individuals: int) -> ExtremalLaw:
+    return extremal_law(provenance.influence(individuals), probability, provenance.size, sampling)

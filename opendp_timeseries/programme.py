@@ -17,7 +17,7 @@ from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.kernels import Kernel, identity_kernel
 from opendp_timeseries.measurements.mechanisms import provenance_of
-from opendp_timeseries.measurements.subsampled_gaussian import sampling_threshold, then_subsampled_gaussian
+from opendp_timeseries.measurements.subsampled_gaussian import sample_of, then_subsampled_gaussian
 from opendp_timeseries.mechanism import Mechanism
 from opendp_timeseries.planning.errors import ExpectedError, expected_error
 from opendp_timeseries.planning.signal import described_signal
@@ -72,6 +72,7 @@ class Programme:
         epsilon: float,
         delta: float,
         sampling_probability: float | Sequence[float],
+        sampling: str = "poisson",
         relative_scales: Sequence[float] | None = None,
     ) -> Programme:
         """Find the noise scales of several releases with which all of them together are within a budget. No data.
@@ -80,6 +81,7 @@ class Programme:
         :param epsilon: ε of all releases together.
         :param delta: δ of all releases together.
         :param sampling_probability: with which each step is kept: one for all releases, or one for each.
+        :param sampling: ``"poisson"`` or ``"stratified"``, for all releases.
         :param relative_scales: how the noise scales are to be related to each other; if left out, all are equal.
         :raises TypeError: for a chain that does not know how its signal is made.
         :raises ValueError: for a number out of range, or if no scales are enough.
@@ -107,7 +109,12 @@ class Programme:
         kept = _one_each("sampling_probability", sampling_probability, len(made))
         relative = _one_each("relative_scales", 1.0 if relative_scales is None else relative_scales, len(made))
         mechanisms = [
-            Mechanism(provenance=provenance, sampling_probability=sampling_threshold(p)[1], scale=scale)
+            Mechanism(
+                provenance=provenance,
+                sampling_probability=sample_of(p, sampling, provenance.size).probability,
+                sampling=sampling,
+                scale=scale,
+            )
             for provenance, p, scale in zip(made, kept, relative, strict=True)
         ]
         if not mechanisms:
@@ -155,7 +162,10 @@ class Programme:
             )
         mechanism = self.mechanisms[found[0] - 1]
         return chain >> then_subsampled_gaussian(
-            mechanism.scale, sampling_probability=mechanism.sampling_probability, delta=self.delta
+            mechanism.scale,
+            sampling_probability=mechanism.sampling_probability,
+            sampling=mechanism.sampling,
+            delta=self.delta,
         )
 
     def expected_errors(
@@ -286,6 +296,6 @@ def described(mechanism: Mechanism) -> tuple[str, ...]:
         made.grid.start or "",
         (str(made.size) if made.grid.step is None else f"{made.size} of {made.grid.step}") + filters,
         f"{made.participation_cap}{times}{apart}",
-        f"{mechanism.sampling_probability:.4g}",
+        f"{mechanism.sampling_probability:.4g}" + (" in blocks" if mechanism.sampling == "stratified" else ""),
         f"{mechanism.scale:.4g}",
     )

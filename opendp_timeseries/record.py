@@ -22,6 +22,7 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.laws import binomial_tail
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import printed_up as up
+from opendp_timeseries.accounting.sampling import blocks_of, sampling_name
 from opendp_timeseries.mechanism import Mechanism
 from opendp_timeseries.provenance import Provenance, fields_of
 
@@ -111,6 +112,7 @@ class ReleaseRecord:
     :param values: noisy values at the kept steps, float64.
     :param scale: standard deviation σ of the noise.
     :param sampling_probability: probability with which each step was kept.
+    :param sampling: ``"poisson"``, each step by itself, or ``"stratified"``, one step of each block.
     :param provenance: how the signal was made.
     :param accounting: which view of the loss is stated.
     :param individuals: how many individuals the guarantee is for.
@@ -124,6 +126,7 @@ class ReleaseRecord:
     sampling_probability: float
     provenance: Provenance
     accounting: Accounting
+    sampling: str = "poisson"
     individuals: int = 1
     loss: Loss = ()
     versions: Mapping[str, str] = field(default_factory=lambda: _versions())
@@ -134,6 +137,7 @@ class ReleaseRecord:
         set_field(self, "values", frozen_row("values", self.values, np.float64))
         set_field(self, "scale", check.real("scale", self.scale, minimum=0.0))
         set_field(self, "sampling_probability", check.probability("sampling_probability", self.sampling_probability))
+        set_field(self, "sampling", sampling_name(self.sampling))
         set_field(self, "individuals", check.integer("individuals", self.individuals, minimum=1))
         check_kept(self.steps, self.values, self.provenance.size)
         Accounting.from_dict(self.accounting._asdict())
@@ -150,7 +154,12 @@ class ReleaseRecord:
     @property
     def mechanism(self) -> Mechanism:
         """What ran."""
-        return Mechanism(provenance=self.provenance, sampling_probability=self.sampling_probability, scale=self.scale)
+        return Mechanism(
+            provenance=self.provenance,
+            sampling_probability=self.sampling_probability,
+            sampling=self.sampling,
+            scale=self.scale,
+        )
 
     def verify(self) -> Loss:
         """Recompute the loss from what the record says of caps, filters, sampling and noise, and return it.
@@ -158,7 +167,7 @@ class ReleaseRecord:
         What no record can show is that the values came from this mechanism, or that the caps were enforced.
 
         :raises ValueError: if the loss that is stated is less than the loss recomputed (by more than a part in 10⁹,
-            which is rounding), or so many kept steps have a probability below 1e-12.
+            which is rounding), or the kept steps cannot have been drawn so (or have a probability below 1e-12).
         """
         recomputed = self._recomputed()
         if len(self.loss) != len(recomputed):
@@ -175,7 +184,23 @@ class ReleaseRecord:
     def _recomputed(self) -> Loss:
         if self.scale == 0:
             raise ValueError("scale (0.0) is no noise: there is no guarantee to record")
+        self._check_sample()
+        loss = _points(self.accounting, self.mechanism.loss(self.individuals))
+        if not all(math.isfinite(number) for point in loss for number in point):
+            raise ValueError(f"scale ({self.scale}) gives no finite loss: there is no guarantee to record")
+        return loss
+
+    def _check_sample(self) -> None:
+        """Refuse kept steps that cannot have been drawn by the design."""
         kept, size, p = len(self.steps), self.size, self.sampling_probability
+        if self.sampling == "stratified":
+            blocks = blocks_of(p, size)
+            if not blocks.allow(self.steps):
+                raise ValueError(
+                    f"steps must hold one of each block of {blocks.length}, which sampling ('stratified') keeps at"
+                    f" sampling_probability ({p:g})"
+                )
+            return
         at_least = binomial_tail(kept - 1, size, p) if kept > 0 else 1.0
         at_most = binomial_tail(size - kept - 1, size, 1 - p) if kept < size else 1.0
         if (p == 0 and kept > 0) or (p == 1 and kept < size) or min(at_least, at_most) < _IMPROBABLE:
@@ -183,10 +208,6 @@ class ReleaseRecord:
                 f"{kept} of {size} steps cannot have been kept at sampling_probability ({p:g}): so few, or so many, are"
                 f" expected less than once in {1 / _IMPROBABLE:g} releases"
             )
-        loss = _points(self.accounting, self.mechanism.loss(self.individuals))
-        if not all(math.isfinite(number) for point in loss for number in point):
-            raise ValueError(f"scale ({self.scale}) gives no finite loss: there is no guarantee to record")
-        return loss
 
     def guarantee(self) -> str:
         """Say the guarantee in words."""
@@ -228,6 +249,7 @@ class ReleaseRecord:
                 "values": self.values.tolist(),
                 "scale": self.scale,
                 "sampling_probability": self.sampling_probability,
+                "sampling": self.sampling,
             },
             "versions": dict(self.versions),
         }
@@ -371,7 +393,13 @@ _FIELDS: Final[dict[str, Any]] = {
     "release": dict,
     "versions": dict,
 }
-_RELEASE: Final[dict[str, Any]] = {"steps": list, "values": list, "scale": float, "sampling_probability": float}
+_RELEASE: Final[dict[str, Any]] = {
+    "steps": list,
+    "values": list,
+    "scale": float,
+    "sampling_probability": float,
+    "sampling": str,
+}
 _ACCOUNTING: Final[dict[str, Any]] = {"measure": str, "failure_probability": _NUMBER_OR_NONE, "delta": _NUMBER_OR_NONE}
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting.sampling import sampling_name
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.provenance import Provenance, fields_of
 from opendp_timeseries.record import Accounting, ReleaseRecord, check_kept, frozen_row
@@ -23,6 +24,7 @@ _FIELDS: Final[dict[str, Any]] = {
     "size": int,
     "scale": float,
     "sampling_probability": float,
+    "sampling": str,
     "provenance": (dict, type(None)),
     "accounting": (dict, type(None)),
 }
@@ -37,6 +39,7 @@ class Release:
     :param size: ``T``, the number of steps of the series, or of all series of a panel.
     :param scale: standard deviation σ of the noise in ``values``.
     :param sampling_probability: probability with which each step was kept.
+    :param sampling: ``"poisson"``, each step by itself, or ``"stratified"``, one step of each block.
     :param provenance: how the signal was made; None if the measurement's input metric did not carry it.
     :param accounting: which view of the loss the measurement states; None if it is not known.
     :raises ValueError: if the parts do not fit together (when a release is read back).
@@ -47,6 +50,7 @@ class Release:
     size: int
     scale: float
     sampling_probability: float
+    sampling: str = "poisson"
     provenance: Provenance | None = None
     accounting: Accounting | None = None
 
@@ -57,6 +61,7 @@ class Release:
         set_field(self, "size", check.integer("size", self.size, minimum=1))
         set_field(self, "scale", check.real("scale", self.scale, minimum=0.0))
         set_field(self, "sampling_probability", check.probability("sampling_probability", self.sampling_probability))
+        set_field(self, "sampling", sampling_name(self.sampling))
         check_kept(self.steps, self.values, self.size)
         if self.provenance is not None and self.provenance.size != self.size:
             raise ValueError(f"size ({self.size}) must be that of the provenance ({self.provenance.size})")
@@ -76,7 +81,7 @@ class Release:
         return len(self.steps)
 
     def _key(self) -> tuple[Any, ...]:
-        made = (self.size, self.scale, self.sampling_probability, self.provenance, self.accounting)
+        made = (self.size, self.scale, self.sampling_probability, self.sampling, self.provenance, self.accounting)
         return (*made, self.steps.tobytes(), self.values.tobytes())
 
     def __eq__(self, other: object) -> bool:
@@ -86,8 +91,9 @@ class Release:
         return hash(self._key())
 
     def __repr__(self) -> str:
+        blocks = " in blocks" if self.sampling == "stratified" else ""
         return (
-            f"Release({len(self)} of {self.size} steps kept with probability {self.sampling_probability:.6g},"
+            f"Release({len(self)} of {self.size} steps kept{blocks} with probability {self.sampling_probability:.6g},"
             f" noise scale {self.scale:.6g})"
         )
 
@@ -122,6 +128,7 @@ class Release:
             values=self.values,
             scale=self.scale,
             sampling_probability=self.sampling_probability,
+            sampling=self.sampling,
             provenance=self.provenance,
             accounting=self.accounting,
             individuals=individuals,
@@ -136,6 +143,7 @@ class Release:
             size=record.size,
             scale=record.scale,
             sampling_probability=record.sampling_probability,
+            sampling=record.sampling,
             provenance=record.provenance,
             accounting=record.accounting,
         )
@@ -188,6 +196,7 @@ class Release:
             "size": self.size,
             "scale": self.scale,
             "sampling_probability": self.sampling_probability,
+            "sampling": self.sampling,
             "provenance": None if self.provenance is None else self.provenance.to_dict(),
             "accounting": None if self.accounting is None else self.accounting._asdict(),
         }

@@ -296,6 +296,38 @@ def test_releases_that_cannot_have_been_drawn_are_refused(kept, p):
         ReleaseRecord.from_dict(document).verify()
 
 
+def stratified_record():
+    measurement = count() >> ts.then_subsampled_gaussian(
+        3.0, sampling_probability=0.2, sampling="stratified", delta=1e-6
+    )
+    return measurement(LOG).record()
+
+
+def test_a_record_of_a_stratified_sample_is_that_of_what_ran():
+    # 48 steps in blocks of five: nine full ones, and one of three.
+    record = stratified_record()
+    assert len(record.steps) in (9, 10)
+    assert ReleaseRecord.from_json(record.to_json()) == record
+    assert record.verify() == record.loss
+    assert ts.Release.from_record(record).sampling == record.sampling == "stratified"
+
+
+def test_steps_that_a_design_cannot_keep_are_found_out():
+    record, full = stratified_record(), list(range(2, 45, 5))
+    for steps, possible in [(full, True), ([*full, 46], True), (full[1:], False), ([*full, 45, 47], False),
+                            ([1, *full], False), ([0, 1, *full[2:]], False)]:  # fmt: skip
+        drawn = dataclasses.replace(record, steps=np.array(steps), values=np.zeros(len(steps)))
+        if possible:
+            assert drawn.verify() == record.loss
+        else:
+            with pytest.raises(ValueError, match="steps must hold one of each block of 5"):
+                drawn.verify()
+    with pytest.raises(ValueError, match="must be one over a whole number"):
+        dataclasses.replace(record, sampling_probability=0.21).verify()
+    with pytest.raises(ValueError, match="must be 'poisson' or 'stratified'"):
+        dataclasses.replace(record, sampling="systematic")
+
+
 def test_improbable_counts_are_refused_by_their_tail_alone():
     # Of 48 steps at p = 1/2, at most 1 is kept with probability 49/2**48 = 1.7e-13, at most 2 with 4.2e-12.
     record = record_of(p=0.5)

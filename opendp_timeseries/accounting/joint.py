@@ -23,7 +23,7 @@ from scipy.optimize import toms748
 from opendp_timeseries.accounting.laws import Lattice, Law, multiples, trim
 from opendp_timeseries.accounting.loss import DISCRETE_NOISE, PrivacyLoss, SquaredDistance
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up_array, up_fraction
-from opendp_timeseries.accounting.subsampled import MIN_SCALE, ExtremalLaw, hinge, law_of_reach
+from opendp_timeseries.accounting.subsampled import MIN_SCALE, ExtremalLaw, Kept, hinge, law_of_reach
 
 __all__ = ["JointLaw", "joint_loss", "least_factor"]
 
@@ -177,6 +177,10 @@ class JointLaw:
             return ()
         return tuple(self._sum(_for_convex, k) for k in range(max(len(_convex(part)) for part in self.parts)))
 
+    def refined(self, bound: float, function: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> float:
+        """Return ``bound``: nothing better is known."""
+        return bound
+
     def log_moment(self, rate: float, scale: float) -> float:
         """``log E exp(rate·U/scale²)``: the sum of those of the releases, which holds for adaptive queries too."""
         counted = Counter(loss for loss, _ in self.parts)
@@ -234,15 +238,15 @@ class _Equal(NamedTuple):
 
 def _as_binomial(law: SquaredDistance) -> _Equal | None:
     """Return what a law is of, if it is a binomial number of equal squares, in all of its values and weights."""
-    if not isinstance(law, ExtremalLaw) or law.convex or len(law.reach) != law.steps + 1:
+    if not isinstance(law, ExtremalLaw) or law.convex or len(law.reach) != law.kept.trials + 1:
         return None
-    equal = _Equal(Fraction(float(law.reach[1])), law.steps, law.probability)
+    equal = _Equal(Fraction(float(law.reach[1])), law.kept.trials, law.kept.probability)
     same = map(np.array_equal, _law_of_count(*equal), law.increasing)
     return equal if all(same) else None
 
 
 def _law_of_count(unit: Fraction, steps: int, p: float) -> Law:
-    return law_of_reach(multiples(unit, np.arange(steps + 1)), steps, p)
+    return law_of_reach(multiples(unit, np.arange(steps + 1)), Kept(steps, p))
 
 
 def _in_units(squares: NDArray[np.float64], scale: float) -> NDArray[np.float64]:

@@ -8,6 +8,7 @@ more than 1; mass that is cut off moves up, to a value that nothing exceeds.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Final, NamedTuple
 
@@ -18,6 +19,7 @@ from scipy.stats import binom
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up, up_array, up_fraction
 
 __all__ = [
+    "MAX_POINTS",
     "Binomial",
     "Lattice",
     "Law",
@@ -26,13 +28,14 @@ __all__ = [
     "kept_sum",
     "multiples",
     "scaled",
+    "trials_sum",
     "trim",
     "vertex_sum",
 ]
 
-# `kept_sum` keeps sums on at most so many points, beyond which its lattice doubles its step, and cuts tails
-# below this mass.
-_MAX_POINTS: Final = 2048
+#: Sums are kept on at most so many points, beyond which their lattice doubles its step.
+MAX_POINTS: Final = 2048
+# Tails of sums below this mass are cut.
 _CUT: Final = 1e-60
 _LATTICE_MARGIN: Final = 1 + 1e-10
 
@@ -138,6 +141,25 @@ def scaled(values: NDArray[np.float64], factor: float) -> NDArray[np.float64]:
     return products if whole else np.where(values > 0, up_array(products), 0.0)
 
 
+def trials_sum(trials: Sequence[tuple[int, float]]) -> Law:
+    """Law of ``Bin(n₁, p₁) + Bin(n₂, p₂) + …``, for convex ``φ``; up to 2,047 trials, for increasing ``φ``.
+
+    :param trials: pairs ``(n, p)``, ``n`` at least 1, ``p`` in (0, 1].
+    """
+    certain = sum(n for n, p in trials if p == 1)
+    total = Lattice(1, certain, np.ones(1), 0.0)
+    for n, p in trials:
+        if p < 1:
+            total = _sum(total, _kept_copies(1, n, p))
+    values = np.arange(total.first, total.first + len(total.mass), dtype=np.float64) * total.step
+    mass, most = total.mass, float(sum(n for n, _ in trials))
+    if total.cut > 0:
+        if values[-1] < most:
+            values, mass = np.append(values, most), np.append(mass, 0.0)
+        mass[-1] += total.cut
+    return Law(values, mass * _LATTICE_MARGIN)
+
+
 class Lattice(NamedTuple):
     """Masses at ``step·first, step·(first + 1), …``, ``step`` a power of two; ``cut`` may lie at the top."""
 
@@ -214,7 +236,7 @@ def trim(x: Lattice) -> Lattice:
 
 
 def _shorten(x: Lattice) -> Lattice:
-    while len(x.mass) > _MAX_POINTS:
+    while len(x.mass) > MAX_POINTS:
         x = _coarsen(x)
     return x
 

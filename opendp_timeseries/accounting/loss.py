@@ -14,6 +14,7 @@ Proof: docs/proofs/subsampled_gaussian.md.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, Protocol
@@ -66,6 +67,9 @@ class SquaredDistance(Protocol):
     @property
     def convex(self) -> tuple[Law, ...]:
         """Laws that bound ``E φ(S)`` for every convex increasing ``φ``; none where they would say nothing new."""
+
+    def refined(self, bound: float, function: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> float:
+        """A bound on ``E function(S)`` for an increasing function, at most ``bound``, which is one."""
 
     def log_moment(self, rate: float, scale: float) -> float:
         """``log E exp(rate·S/scale²)``, for a positive rate."""
@@ -128,11 +132,14 @@ class PrivacyLoss:
         return bound
 
     def _delta_by_law(self, epsilon: float) -> float:
+        def profile(squares: NDArray[np.float64]) -> NDArray[np.float64]:
+            return gaussian_delta(epsilon, self._over_variance(squares))
+
         values, weights = self.law.increasing
-        bound = _mean(weights, gaussian_delta(epsilon, self._over_variance(values)))
+        bound = _mean(weights, profile(values))
         for values, weights in self.law.convex:
             bound = min(bound, _mean_of_convex_majorant(epsilon, self._over_variance(values), weights))
-        return min(1.0, max(bound, LOWEST_BOUND))
+        return min(1.0, max(self.law.refined(bound, profile), LOWEST_BOUND))
 
     def epsilon(self, delta: float) -> float:
         """Least ``ε`` (to 12 digits where the profile falls, rounded up) at which :meth:`delta` is at most ``delta``.

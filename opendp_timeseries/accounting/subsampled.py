@@ -17,11 +17,16 @@ What is known of ``v`` is an :class:`~.influence.Influence`: ``ℓ0, ℓ2, ℓ�
 
 A sum of ``k`` such vectors is within ``k·ℓ2`` and ``k·ℓ∞``, is majorised by ``k·a``, and has at most
 ``min(k·ℓ0, T)`` non-zero entries.
+
+In a stratified sample the first two hold as they stand. Of the number kept, ``K``, all that is known is that it is
+stochastically at most the larger of its rounded mean and a binomial number, and, where ``W = ℓ0·m``, all laws of
+which one is the worst: see :mod:`.stratified` and docs/proofs/stratified_sampling.md.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -35,8 +40,10 @@ from opendp_timeseries.accounting.influence import Influence, Majorant
 from opendp_timeseries.accounting.laws import Law, binomial, binomial_tail, kept_sum, multiples, scaled, vertex_sum
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up, up_fraction, up_sqrt
+from opendp_timeseries.accounting.sampling import Blocks, blocks_of, sampling_name
+from opendp_timeseries.accounting.stratified import even_spread, kept_of_spread, trials_of, worst_spreads
 
-__all__ = ["MIN_SCALE", "ExtremalLaw", "extremal_law", "hinge", "law_of_reach"]
+__all__ = ["MIN_SCALE", "ExtremalLaw", "Kept", "extremal_law", "hinge", "law_of_reach"]
 
 _MARGIN: Final = 1 + 1e-11
 _TINY_MARGIN: Final = 1 + 1e-15
@@ -48,10 +55,31 @@ MIN_SCALE: Final = 2.0**-1000
 
 
 class _Squares(NamedTuple):
-    """Squares of one worst difference, and how often each occurs: for exponential moments, where both are exact."""
+    """Squares of one worst difference, how often each occurs, and how probably it is kept: for exponential moments."""
 
     values: NDArray[np.float64]
     counts: NDArray[np.int64]
+    probabilities: NDArray[np.float64]
+
+
+class Kept(NamedTuple):
+    """The number of steps kept, from above: the larger of ``least`` and a binomial number."""
+
+    trials: int
+    probability: float
+    least: int = 0
+
+    def tail(self, k: int) -> float:
+        """Upper bound on the probability of more than ``k``."""
+        return 1.0 if k < self.least else binomial_tail(k, self.trials, self.probability)
+
+
+class _Attained(NamedTuple):
+    """All that one individual can do in a stratified sample: ``steps`` steps anywhere, each with the same square."""
+
+    steps: int
+    blocks: Blocks
+    square: Fraction
 
 
 class _WorstOfOne(NamedTuple):
@@ -61,6 +89,7 @@ class _WorstOfOne(NamedTuple):
     tight: bool  # the reach is attained, so that no other law can be better
     convex: tuple[Law, ...]  # for convex increasing functions
     squares: tuple[_Squares, ...]
+    attained: _Attained | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -69,12 +98,12 @@ class ExtremalLaw:
 
     It does not depend on the noise: made once by :func:`extremal_law`, it gives the loss at every scale.
 
-    :param steps: number of steps that can differ.
-    :param probability: ``p``, with which each is kept.
+    :param kept: number kept of the steps that can differ.
     :param reach: ``reach[K]`` is the most that ``S`` can be with ``K`` steps kept; beyond its end, its last value.
     :param increasing: law for increasing functions.
     :param convex: laws for convex increasing functions.
     :param squares: for exponential moments.
+    :param attained: of a stratified sample, what the worst individual can do, where it is known exactly.
 
     >>> from opendp_timeseries.accounting.influence import count_influence
     >>> person = count_influence(1, participation_cap=10, step_cap=1, size=100, replaced=False)
@@ -85,12 +114,12 @@ class ExtremalLaw:
     6.823404
     """
 
-    steps: int
-    probability: float
+    kept: Kept
     reach: NDArray[np.float64]
     increasing: Law
     convex: tuple[Law, ...]
     squares: tuple[_Squares, ...]
+    attained: _Attained | None = None
 
     @property
     def holds_from(self) -> float:
@@ -105,6 +134,21 @@ class ExtremalLaw:
     def at(self, scale: float) -> PrivacyLoss:
         """Return the loss at a noise scale."""
         return PrivacyLoss(self, scale)
+
+    def refined(self, bound: float, function: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> float:
+        """Return a bound on ``E function(S)`` that is at most ``bound``, which is one: by the finite list of laws.
+
+        :param bound: what :attr:`increasing` and :attr:`convex` say.
+        :param function: increasing.
+        """
+        if self.attained is None:
+            return bound
+        # The even spread is on the list, so nothing is better than its mean.
+        ((values, weights),) = self.convex
+        if bound <= float(np.sum(weights * function(values))) * (1 + 1e-10):
+            return bound
+        worst = worst_spreads(*self.attained)
+        return bound if worst is None else min(bound, worst.mean(function) * _MARGIN)
 
     def least_scale(self, epsilon: float, delta: float) -> float:
         """Return the least noise scale at which the loss is within ``(epsilon, delta)``, from above, to 12 digits.
@@ -159,7 +203,7 @@ class ExtremalLaw:
 
     def log_moment(self, rate: float, scale: float) -> float:
         """``log E exp(rate·S/scale²)``, to within 1e-13."""
-        return min(_log_means(self.probability, squares, rate, scale) for squares in self.squares)
+        return min(_log_means(squares, rate, scale) for squares in self.squares)
 
     def quantile(self, failure_probability: float) -> tuple[float, float]:
         """Return ``s``, and the probability, at most ``failure_probability``, that ``S > s``.
@@ -177,21 +221,22 @@ class ExtremalLaw:
     def _quantile_of_reach(self, failure_probability: float) -> tuple[float, float]:
         """Return the reach at the least ``k`` with ``P(K > k) ≤ δ′``, and that tail."""
         # By bisection on the tail: SciPy's inverse tail errs far out (scipy/scipy#22622).
-        low, high = 0, self.steps
+        low, high = 0, max(self.kept.trials, self.kept.least)
         while low < high:
             k = (low + high) // 2
-            if binomial_tail(k, self.steps, self.probability) <= failure_probability:
+            if self.kept.tail(k) <= failure_probability:
                 high = k
             else:
                 low = k + 1
         squared = float(self.reach[min(high, len(self.reach) - 1)])
         # Where the reach has met its most, nothing is beyond it.
         beyond = squared < self.reach[-1]
-        return squared, binomial_tail(high, self.steps, self.probability) if beyond else 0.0
+        return squared, self.kept.tail(high) if beyond else 0.0
 
 
-def _log_means(p: float, squares: _Squares, rate: float, scale: float) -> float:
+def _log_means(squares: _Squares, rate: float, scale: float) -> float:
     """``Σ_t log E exp(rate·δ_t·s_t/σ²)`` over the squares ``s_t``, to within 1e-13."""
+    p = squares.probabilities
     with np.errstate(all="ignore"):
         x = squares.values / scale * (rate / scale)
         little = np.log1p(np.maximum(p * np.expm1(x), LOWEST_BOUND))
@@ -208,48 +253,61 @@ def hinge(law: Law, failure_probability: float) -> float:
 
 
 @lru_cache(maxsize=256)
-def extremal_law(influence: Influence, probability: float, size: int) -> ExtremalLaw:
+def extremal_law(influence: Influence, probability: float, size: int, sampling: str = "poisson") -> ExtremalLaw:
     """Return the worst-case law of the squared distance; cached, as searches ask for it again and again.
 
     :param influence: what is known of the individuals that differ.
     :param probability: ``p`` in [0, 1], with which each step is kept.
     :param size: ``T``, steps of the signal.
+    :param sampling: design of the sample, see :mod:`.sampling`.
     """
     k = influence.individuals
-    one = _worst_of_one(replace(influence, individuals=min(k, 1)), probability, size)
+    blocks = blocks_of(probability, size) if sampling_name(sampling) == "stratified" else None
+    if blocks is not None:
+        probability = blocks.probability
+    one = _worst_of_one(replace(influence, individuals=min(k, 1)), probability, size, blocks)
     steps = min(k * influence.l0, size)
     squared = up_fraction(k * k)  # by which the squares of one individual grow
     reach = scaled(one.reach, squared)
+    kept = Kept(steps, probability) if blocks is None else _kept_of_blocks(steps, blocks)
     return ExtremalLaw(
-        steps=steps,
-        probability=probability,
+        kept=kept,
         reach=reach,
-        increasing=law_of_reach(reach, steps, probability),
+        increasing=law_of_reach(reach, kept),
         convex=() if one.tight and k == 1 else tuple(Law(scaled(v, squared), w) for v, w in one.convex),
-        squares=tuple(_Squares(scaled(values, squared), counts) for values, counts in one.squares),
+        squares=tuple(squares._replace(values=scaled(squares.values, squared)) for squares in one.squares),
+        attained=one.attained if k == 1 else None,
     )
 
 
-def law_of_reach(reach: NDArray[np.float64], steps: int, probability: float) -> Law:
-    """The law of ``reach[K]``, ``K ~ Bin(steps, p)``: from ``K = len(reach) − 1`` on, one atom."""
-    kept = binomial(steps, probability)
-    inside = max(0, min(len(reach) - 1 - kept.first, len(kept.weights)))
-    most = float(np.sum(kept.weights[inside:])) + kept.beyond
-    return Law(
-        np.append(reach[kept.first : kept.first + inside], reach[-1]),
-        np.append(kept.weights[:inside], most),
-    )
+def _kept_of_blocks(steps: int, blocks: Blocks) -> Kept:
+    """The number kept of so many steps, wherever they are: a sum of independent trials, from above.
+
+    Beyond its mean, it has at most the tail of as many trials of the same mean that are all alike (Hoeffding 1956).
+    """
+    trials = min(steps, blocks.count)
+    probability = min(up_fraction(Fraction(steps, blocks.length * trials)), 1.0) if trials else 0.0
+    return Kept(trials, probability, least=-(-steps // blocks.length))
+
+
+def law_of_reach(reach: NDArray[np.float64], kept: Kept) -> Law:
+    """The law of ``reach[K]``: from ``K = len(reach) − 1`` on, one atom."""
+    count = binomial(kept.trials, kept.probability)
+    numbers = np.maximum(np.arange(count.first, count.first + len(count.weights)), kept.least)
+    inside = int(np.searchsorted(numbers, len(reach) - 1))
+    most = float(np.sum(count.weights[inside:])) + count.beyond
+    return Law(np.append(reach[numbers[:inside]], reach[-1]), np.append(count.weights[:inside], most))
 
 
 @lru_cache(maxsize=64)
-def _worst_of_one(influence: Influence, p: float, size: int) -> _WorstOfOne:
+def _worst_of_one(influence: Influence, p: float, size: int, blocks: Blocks | None = None) -> _WorstOfOne:
     steps = min(influence.l0, size) if influence.individuals else 0
     linf = min(influence.linf, influence.l2)
     if steps == 0 or linf == 0 or p == 0 or (influence.majorant and len(influence.majorant.values) == 0):
         return _WorstOfOne(np.zeros(1), True, (), ())
     if linf > _MAX_CHANGE:
         unbounded = np.array([0.0, math.inf])
-        return _WorstOfOne(unbounded, True, (), (_Squares(unbounded[1:], np.ones(1, int)),))
+        return _WorstOfOne(unbounded, True, (), (_squares(unbounded[1:], np.ones(1, int), p),))
 
     # Exact rationals: n and r of W = n·m + r must not suffer from rounding.
     m = Fraction(linf) ** 2
@@ -257,10 +315,13 @@ def _worst_of_one(influence: Influence, p: float, size: int) -> _WorstOfOne:
     n, rest = divmod(most, m)
     largest = up_fraction(m)
     reach = np.minimum(multiples(m, np.arange(steps + 1)), up_fraction(most))
+    tight = most == steps * m
     counts = np.array([n, int(rest > 0)])
-    vertex = _Squares(np.array([largest, up_fraction(rest)])[counts > 0], counts[counts > 0])
+    vertex = _squares(np.array([largest, up_fraction(rest)])[counts > 0], counts[counts > 0], p)
     if influence.majorant is None or not _is_of_use(influence.majorant, steps, linf):
-        return _WorstOfOne(_growing(reach), most == steps * m, (vertex_sum(n, m, rest, p),), (vertex,))
+        if tight and blocks is not None:
+            return _worst_of_blocks(_growing(reach), _Attained(steps, blocks, m), p)
+        return _WorstOfOne(_growing(reach), tight, (vertex_sum(n, m, rest, p),), (vertex,))
 
     majorant = np.maximum(influence.majorant.values**2 * _TINY_MARGIN, LOWEST_BOUND)
     sums = np.concatenate([[0.0], np.cumsum(majorant) * (1 + 2.0**-52 * len(majorant))])
@@ -269,8 +330,24 @@ def _worst_of_one(influence: Influence, p: float, size: int) -> _WorstOfOne:
     if majorant[0] > largest * _MARGIN or sums[-1] > up_fraction(most) * _MARGIN:
         convex += (vertex_sum(n, m, rest, p),)
     starts = np.flatnonzero(np.diff(majorant, prepend=math.inf))
-    equal = _Squares(majorant[starts], np.diff(starts, append=len(majorant)))
+    equal = _squares(majorant[starts], np.diff(starts, append=len(majorant)), p)
     return _WorstOfOne(_growing(reach), False, convex, (equal, vertex))
+
+
+def _worst_of_blocks(reach: NDArray[np.float64], attained: _Attained, p: float) -> _WorstOfOne:
+    """Of a stratified sample without filter: the even spread is worst for convex functions."""
+    steps, blocks, square = attained
+    spread = even_spread(steps, blocks)
+    counts, probabilities = (np.array(numbers) for numbers in zip(*trials_of(spread, blocks.length), strict=True))
+    caught = _Squares(np.full(len(spread), up_fraction(square)), counts, probabilities)
+    # At most one step in each block is the law of a Poisson sample, which has all its digits.
+    thin = spread == ((steps, 1),)
+    law = vertex_sum(steps, square, Fraction(0), p) if thin else kept_of_spread(spread, blocks.length, square)
+    return _WorstOfOne(reach, False, (law,), (caught,), attained)
+
+
+def _squares(values: NDArray[np.float64], counts: NDArray[np.int64], p: float) -> _Squares:
+    return _Squares(values, counts, np.full(len(values), p))
 
 
 def _growing(reach: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,7 +1,8 @@
 """Keep a random subset of steps, add Gaussian noise there, and state the privacy loss.
 
 Koga, Meehan & Chaudhuri (2022), "Privacy Amplification by Subsampling in Time Domain", Algorithm 1, with the
-accounting of :mod:`opendp_timeseries.accounting.subsampled`. Proof: docs/proofs/subsampled_gaussian.md.
+accounting of :mod:`opendp_timeseries.accounting.subsampled`; and the same with one step kept in each block. Proofs:
+docs/proofs/subsampled_gaussian.md and docs/proofs/stratified_sampling.md.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from opendp_timeseries._opendp import lp_kind, privacy_profile, then, vector_spa
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import up, up_fraction
+from opendp_timeseries.accounting.sampling import Blocks, blocks_of, sampling_name
 from opendp_timeseries.accounting.subsampled import MIN_SCALE, ExtremalLaw, extremal_law
 from opendp_timeseries.measurements.known_losses import KnownLoss, tell_loss
 from opendp_timeseries.measurements.mechanisms import Stated, tell
@@ -32,11 +34,13 @@ from opendp_timeseries.release import Release
 from opendp_timeseries.spaces import as_influence, influence_space
 
 __all__ = [
+    "Sample",
     "accounting_of",
     "least_scale",
     "least_scale_at",
     "least_scale_zero_concentrated_at",
     "make_subsampled_gaussian",
+    "sample_of",
     "sampling_threshold",
     "then_subsampled_gaussian",
     "view",
@@ -123,6 +127,41 @@ def _keep_steps(size: int, threshold: int) -> NDArray[np.int64]:
     return np.flatnonzero(coins < np.uint64(threshold))
 
 
+def _keep_one_of_each(blocks: Blocks) -> NDArray[np.int64]:
+    """Stratified sampling from the operating system's randomness: a uniformly random step of each block.
+
+    Of the last block, if it is short, an offset that no step has keeps none.
+    """
+    length, offsets = blocks.length, np.empty(0, dtype=np.uint64)
+    while (missing := blocks.count - len(offsets)) > 0:
+        words = np.frombuffer(os.urandom(8 * missing), dtype=np.uint64)
+        # 2**64 is no multiple of most lengths: what is beyond the last whole multiple is drawn again.
+        offsets = np.append(offsets, words[words <= np.uint64(2**64 - 1 - 2**64 % length)] % np.uint64(length))
+    steps = np.arange(blocks.count, dtype=np.int64) * length + offsets.astype(np.int64)
+    return steps[steps < blocks.size]
+
+
+class Sample(NamedTuple):
+    """A design of samples of a signal: its name, the probability that is accounted for, and how it is drawn."""
+
+    name: str
+    probability: float
+    draw: Callable[[], NDArray[np.int64]]
+
+
+def sample_of(sampling_probability: Any, sampling: Any, size: int) -> Sample:
+    """Return a design of samples of so many steps.
+
+    :raises TypeError, ValueError: for a design or a probability that there is not.
+    """
+    name = sampling_name(sampling)
+    threshold, probability = sampling_threshold(sampling_probability)
+    if name == "poisson":
+        return Sample(name, probability, lambda: _keep_steps(size, threshold))
+    blocks = blocks_of(sampling_probability, size)
+    return Sample(name, blocks.probability, lambda: _keep_one_of_each(blocks))
+
+
 def _add_noise(values: NDArray[np.float64], scale: float, exponent: int) -> NDArray[np.float64]:
     """OpenDP's discrete Gaussian on the grid 2**exponent; the values already lie on it, or are rounded to it.
 
@@ -170,6 +209,7 @@ def make_subsampled_gaussian(
     scale: float,
     *,
     sampling_probability: float = check.REQUIRED,
+    sampling: str = "poisson",
     output_measure: dp.Measure | None = None,
     failure_probability: float | None = None,
     delta: float | None = None,
@@ -178,6 +218,10 @@ def make_subsampled_gaussian(
 
     The result is a :class:`~opendp_timeseries.Release`: the kept steps, the noisy values there, and what is
     public about how they were made. An empty selection is an ordinary outcome, and is never drawn again.
+
+    Each step is kept by itself, as in the paper, or, with ``sampling="stratified"``, one step of each block of
+    ``B = 1/p``: then kept steps are at most ``2B − 1`` apart, so that there are no long holes to interpolate, for the
+    same noise where δ is far below ε.
 
     The privacy map states one view of one loss. Without further parameters that is the whole privacy profile, which
     is exact for one individual without a filter; ``delta`` reads (ε, δ) off it, ``failure_probability`` chooses
@@ -199,6 +243,9 @@ def make_subsampled_gaussian(
     :param scale: standard deviation σ of the noise, in the signal's unit; 0 adds none and maps to infinity.
         :func:`~opendp_timeseries.least_scale` finds it.
     :param sampling_probability: ``p`` in [0, 1], rounded up to a multiple of 2**-53; 1 is the Gaussian mechanism.
+        With ``sampling="stratified"``, one over a whole number of steps ``B``, at most ``T``.
+    :param sampling: ``"poisson"``, or ``"stratified"``: one uniformly random step of each block of ``B``. Blocks run on
+        from one series of a panel to the next.
     :param output_measure: see the table.
     :param failure_probability: δ′ in (0, 1): how often the sample may catch more of one individual than is
         accounted for by ρ.
@@ -223,33 +270,39 @@ def make_subsampled_gaussian(
     # Flag: make_user_measurement asserts the features. Check:
     signal = _read_space(input_domain, input_metric)
     scale = check.real("scale", scale, minimum=0.0)
-    threshold, probability = sampling_threshold(sampling_probability)
+    sample = sample_of(sampling_probability, sampling, signal.size)
     measure, accounting = accounting_of(output_measure, failure_probability, delta)
 
     # Derive:
     exponent = _noise_exponent(scale, signal.resolution_bits)
     stated = None
     if signal.provenance is not None and scale >= MIN_SCALE:
-        made = Mechanism(provenance=signal.provenance, sampling_probability=probability, scale=scale)
+        made = Mechanism(
+            provenance=signal.provenance,
+            sampling_probability=sample.probability,
+            sampling=sample.name,
+            scale=scale,
+        )
         stated = Stated(made, accounting)
 
     # Close over:
     def function(values: Any) -> Release:
-        kept = _keep_steps(signal.size, threshold)
+        kept = sample.draw()
         exact = _on_grid(np.asarray(values)[kept], signal.resolution_bits)
         return Release(
             steps=kept,
             values=_add_noise(exact, scale, exponent),
             size=signal.size,
             scale=scale,
-            sampling_probability=probability,
+            sampling_probability=sample.probability,
+            sampling=sample.name,
             provenance=signal.provenance,
             accounting=accounting,
         )
 
     def loss(d_in: Any) -> PrivacyLoss:
         tell(stated)
-        return _loss(signal, d_in, probability, scale)
+        return _loss(signal, d_in, sample, scale)
 
     def privacy_map(d_in: Any) -> Any:
         return view(accounting, loss(d_in))
@@ -259,7 +312,8 @@ def make_subsampled_gaussian(
             input_domain,
             input_metric,
             scale * factor,
-            sampling_probability=probability,
+            sampling_probability=sample.probability,
+            sampling=sample.name,
             output_measure=output_measure,
             failure_probability=failure_probability,
             delta=delta,
@@ -270,12 +324,13 @@ def make_subsampled_gaussian(
     return tell_loss(measurement, KnownLoss(loss, times))
 
 
-def _loss(signal: _Signal, d_in: Any, probability: float, scale: float) -> PrivacyLoss:
+def _loss(signal: _Signal, d_in: Any, sample: Sample, scale: float) -> PrivacyLoss:
     """Return the loss at a distance of the input metric: all that a privacy map can state is a view of it."""
     influence = signal.influence(d_in)
     if signal.resolution_bits is None:
         influence = _after_rounding(influence, signal.size, 2.0 ** _noise_exponent(scale, None))
-    return extremal_law(influence, probability, signal.size).at(scale if scale >= MIN_SCALE else 0.0)
+    law = extremal_law(influence, sample.probability, signal.size, sample.name)
+    return law.at(scale if scale >= MIN_SCALE else 0.0)
 
 
 def accounting_of(
@@ -325,6 +380,7 @@ def least_scale(
     epsilon: float,
     delta: float,
     sampling_probability: float = check.REQUIRED,
+    sampling: str = "poisson",
     d_in: Any = 1,
 ) -> float:
     """Return the least noise scale σ with which the subsampled Gaussian behind a chain is (ε, δ)-private.
@@ -336,6 +392,7 @@ def least_scale(
     :param epsilon: ε, not negative.
     :param delta: δ, in (0, 1).
     :param sampling_probability: ``p``.
+    :param sampling: ``"poisson"`` or ``"stratified"``.
     :param d_in: distance between neighbouring inputs of the chain, such as the number of individuals.
     :return: σ in the signal's unit; 0 if nothing is lost without noise.
     :raises TypeError: for a chain whose output metric the measurement does not take.
@@ -347,14 +404,22 @@ def least_scale(
     >>> count = space >> ts.then_participation_count(ts.TimeGrid(size=1800), participation_cap=180)
     >>> round(ts.least_scale(count, epsilon=0.5, delta=1e-4, sampling_probability=0.1), 6)
     26.085969
+    >>> round(ts.least_scale(count, epsilon=0.5, delta=1e-4, sampling_probability=0.1, sampling="stratified"), 6)
+    26.085969
     """
     if not isinstance(chain, dp.Transformation):
         raise TypeError(f"chain ({type(chain).__name__}) must be a Transformation: a count, with or without filters")
-    return least_scale_at(*chain.output_space, chain.map(d_in), epsilon, delta, sampling_probability)
+    return least_scale_at(*chain.output_space, chain.map(d_in), epsilon, delta, sampling_probability, sampling)
 
 
 def least_scale_at(
-    domain: dp.Domain, metric: dp.Metric, d_in: Any, epsilon: float, delta: float, sampling_probability: float
+    domain: dp.Domain,
+    metric: dp.Metric,
+    d_in: Any,
+    epsilon: float,
+    delta: float,
+    sampling_probability: float,
+    sampling: str = "poisson",
 ) -> float:
     """Return :func:`least_scale` for a space and a distance in it."""
     epsilon = check.real("epsilon", epsilon, minimum=0.0)
@@ -362,7 +427,7 @@ def least_scale_at(
     return _verified_scale(
         _read_space(domain, metric),
         d_in,
-        sampling_probability,
+        (sampling_probability, sampling),
         lambda law: law.least_scale(epsilon, delta),
         lambda loss: loss.epsilon_delta(delta)[0] <= epsilon,
         f"epsilon ({epsilon}) and delta ({delta})",
@@ -370,7 +435,13 @@ def least_scale_at(
 
 
 def least_scale_zero_concentrated_at(
-    domain: dp.Domain, metric: dp.Metric, d_in: Any, rho: float, failure_probability: float, sampling_probability: float
+    domain: dp.Domain,
+    metric: dp.Metric,
+    d_in: Any,
+    rho: float,
+    failure_probability: float,
+    sampling_probability: float,
+    sampling: str = "poisson",
 ) -> float:
     """Return the least noise scale σ for approximate zCDP, for a space and a distance in it.
 
@@ -382,7 +453,7 @@ def least_scale_zero_concentrated_at(
     return _verified_scale(
         _read_space(domain, metric),
         d_in,
-        sampling_probability,
+        (sampling_probability, sampling),
         lambda law: law.least_scale_zero_concentrated(rho, failure),
         lambda loss: loss.zero_concentrated(failure)[0] <= rho,
         f"rho ({rho}) and failure_probability ({failure})",
@@ -392,24 +463,25 @@ def least_scale_zero_concentrated_at(
 def _verified_scale(
     signal: _Signal,
     d_in: Any,
-    sampling_probability: float,
+    design: tuple[float, str],
     search: Callable[[ExtremalLaw], float],
     holds: Callable[[PrivacyLoss], bool],
     budget: str,
 ) -> float:
     """Return the scale that a search finds, raised until the loss that the map states holds."""
-    _, probability = sampling_threshold(sampling_probability)
+    sample = sample_of(*design, signal.size)
     influence = signal.influence(d_in)
-    scale = search(extremal_law(influence, probability, signal.size))
+    scale = search(extremal_law(influence, sample.probability, signal.size, sample.name))
     if 0 < scale < math.inf and signal.resolution_bits is None:
         # Rounding to the noise grid is paid for too; it is a matter of 2**-50 of σ and hardly moves it.
         step = 2.0 ** (_noise_exponent(scale, None) + 1)
-        scale = search(extremal_law(_after_rounding(influence, signal.size, step), probability, signal.size))
+        rounded = _after_rounding(influence, signal.size, step)
+        scale = search(extremal_law(rounded, sample.probability, signal.size, sample.name))
     if scale > 0:
         scale = max(scale, MIN_SCALE)
     # The search is right to 12 digits, and the map states what must hold: ask it.
     for nudge in range(_MAX_NUDGES):
-        if scale < math.inf and holds(_loss(signal, d_in, probability, scale)):
+        if scale < math.inf and holds(_loss(signal, d_in, sample, scale)):
             return scale
         scale *= 1 + 2e-13 * 2.0**nudge
     raise ValueError(f"no scale reaches {budget}; raise them, or lower the caps or the number of individuals")

@@ -130,7 +130,7 @@ def test_kept_sum_is_from_above_and_close(squares, p):
 def test_kept_sum_is_from_above_at_random(squares, p, points):
     # Few points, so that splitting onto neighbours is exercised.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(laws, "_MAX_POINTS", points)
+        patch.setattr(laws, "MAX_POINTS", points)
         assert dominates(laws.kept_sum, sorted(squares, reverse=True), p)
 
 
@@ -168,7 +168,7 @@ BROKEN = [
 
 @pytest.mark.parametrize(("name", "broken"), BROKEN, ids=lambda x: getattr(x, "__name__", x))
 def test_broken_variants_are_not_from_above(monkeypatch, name, broken):
-    monkeypatch.setattr(laws, "_MAX_POINTS", 16)
+    monkeypatch.setattr(laws, "MAX_POINTS", 16)
     squares = SQUARES[3]
     assert dominates(laws.kept_sum, squares, 0.3)
     monkeypatch.setattr(laws, name, broken)

@@ -60,6 +60,7 @@ class Case:
     failure_probability: float = 0.05
     delta: float = 0.2
     exact: bool = True
+    sampling: str = "poisson"
     runs: int = 2_000
 
     @property
@@ -80,6 +81,8 @@ CASES = [
     Case(name="filter", size=6, cap=2, p=0.5, scale=0.4, people=((0, 1),), taps=(0.5, 0.25, 0, 0, 0, 0.25)),
     Case(name="two individuals", size=3, cap=3, p=0.5, scale=1.2, people=((0, 1, 2),) * 2),
     Case(name="replaced", size=4, cap=2, p=0.5, scale=0.7, people=((0, 1),), others=((2, 3),)),
+    Case(name="one step of each block", size=4, cap=2, p=0.5, scale=0.4, people=((0, 1),), delta=0.5,
+         runs=1_000, sampling="stratified"),
     Case(name="with a native Gaussian", size=3, cap=3, p=0.5, scale=1.2, people=((0, 1, 2),), native_scale=1.5,
          exact=False),
     Case(name="two releases", size=2, cap=2, p=0.5, scale=0.9, joint=((0.9, 1.6),), people=((0, 1),)),
@@ -118,7 +121,8 @@ def measurements(case: Case) -> dict[str, tuple[dp.Measurement, dp.Measurement]]
             noise = [ts.make_subsampled_gaussian(*space, scale, sampling_probability=p) for p, scale in every]
             one = ts.make_composition(noise, **accounting)
         else:
-            one = ts.make_subsampled_gaussian(*space, case.scale, sampling_probability=case.p, **accounting)
+            sample = {"sampling_probability": case.p, "sampling": case.sampling}
+            one = ts.make_subsampled_gaussian(*space, case.scale, **sample, **accounting)
         return signal >> one, signal >> dp.c.make_composition([one] * batch) if batch > 1 else signal >> one
 
     if case.native_scale is not None:

@@ -14,6 +14,7 @@ from scipy.optimize import minimize_scalar
 
 import opendp_timeseries as ts
 from opendp_timeseries.accounting.gaussian import gaussian_delta
+from opendp_timeseries.accounting.sampling import Blocks
 from opendp_timeseries.measurements import subsampled_gaussian as module
 
 ZCDP = dp.approximate(dp.zero_concentrated_divergence())
@@ -255,6 +256,60 @@ def test_poisson_sampling_of_steps():
         n = neighbours.size
         # Products that share a step are correlated: var(Σ) ≈ n·(p² − p⁴ + 2(p³ − p⁴)).
         assert abs(neighbours.sum() - n * p**2) < 6.4 * math.sqrt(n * (p**2 + 2 * p**3 - 3 * p**4))
+
+
+def test_stratified_sampling_of_steps():
+    # Blocks of five, the last of three steps. Every step is kept in a fifth of the runs, and offsets of neighbouring
+    # blocks are independent. Each of the 39 limits is 6.8 standard deviations: a false alarm in 5e-10 runs.
+    runs, blocks = 4000, Blocks(23, 5)
+    kept = np.zeros((runs, 25))
+    for row in kept:
+        row[module._keep_one_of_each(blocks)] = 1
+    assert np.all(kept[:, :20].reshape(runs, 4, 5).sum(axis=2) == 1)
+    assert np.all(kept[:, 20:].sum(axis=1) <= 1)
+    for found, p in ((kept[:, :23], 0.2), (kept[:, 5:25] * kept[:, :20], 0.04)):
+        possible = found.sum(axis=0)[: 20 if p == 0.2 else 18]
+        assert np.all(np.abs(possible - runs * p) < 6.8 * math.sqrt(runs * p * (1 - p)))
+    assert abs(kept[:, 20:23].sum() - runs * 0.6) < 6.8 * math.sqrt(runs * 0.6 * 0.4)
+
+
+def test_the_offset_in_a_block_is_uniform_to_the_last_bit(monkeypatch):
+    # Of the words of 64 bits, the last, 2**64 − 1, is one too many for remainders of 3, and is drawn again.
+    words = iter([[2**64 - 1, 5, 2**64 - 2], [2**64 - 1], [1]])
+    monkeypatch.setattr(module.os, "urandom", lambda n: np.array(next(words), dtype=np.uint64).tobytes())
+    assert module._keep_one_of_each(Blocks(9, 3)).tolist() == [5 % 3, 3 + (2**64 - 2) % 3, 6 + 1]
+    assert next(words, None) is None
+
+
+def test_a_stratified_release_says_how_it_was_sampled():
+    for size, length in ((10, 3), (10, 10), (10, 1), (9, 3)):
+        measurement = make(
+            domain=dp.vector_domain(dp.atom_domain(T="i64"), size=size),
+            sampling_probability=1 / length,
+            sampling="stratified",
+        )
+        release = measurement(np.arange(size))
+        assert release.sampling == "stratified"
+        assert Fraction(release.sampling_probability) >= Fraction(1, length)
+        assert Blocks(size, length).allow(release.steps)
+    assert make()(np.arange(10)).sampling == "poisson"
+
+
+def test_a_design_that_does_not_fit_is_refused_at_construction():
+    for given in ({"sampling": "systematic"}, {"sampling_probability": 0.3, "sampling": "stratified"}):
+        with pytest.raises(ValueError, match="sampling"):
+            make(**given)
+        with pytest.raises(ValueError, match="sampling"):
+            ts.least_scale(counted(10, 2), epsilon=1.0, delta=1e-6, **({"sampling_probability": 0.1} | given))
+
+
+@pytest.mark.parametrize(("cap", "size", "sigma"), [(180, 1800, 26.085968543), (73, 725, 17.430530850),
+                                                    (213, 2126, 28.209248185)])  # fmt: skip
+def test_stratified_samples_need_the_noise_of_poisson_samples(cap, size, sigma):
+    budget = {"epsilon": 0.5, "delta": 1e-4, "sampling_probability": 0.1}
+    found = ts.least_scale(counted(size, cap), **budget, sampling="stratified")
+    assert found == pytest.approx(sigma, rel=1e-9)
+    assert found == pytest.approx(ts.least_scale(counted(size, cap), **budget), rel=1e-9)
 
 
 # ------------------------------------------------------------------------------------------------ the noise grid

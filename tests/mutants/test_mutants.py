@@ -22,6 +22,7 @@ from tests.mutants.mutate import broken_code, find, mutated
 # Of Ibis's own calls into DuckDB, when tables are made.
 pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
 
+STRATIFIED = "accounting/test_stratified"
 GUARANTEES = "mutants/test_guarantees"
 GAUSSIAN = "measurements/test_subsampled_gaussian"
 CAPPED, GAP = "counting/test_capped_count", "counting/test_gap"
@@ -202,11 +203,11 @@ MUTANTS = [
            by=[Caught(GUARANTEES, "test_a_filter_is_exact_at_the_limit_of_what_it_passes")]),
     # ---- sampling
     mutant("steps kept where something was counted", f"{MECHANISM}:make_subsampled_gaussian",
-           ("kept = _keep_steps(signal.size, threshold)", "kept = np.flatnonzero(values)"),
+           ("kept = sample.draw()", "kept = np.flatnonzero(values)"),
            by=[Caught(GAUSSIAN, "test_the_sample_does_not_depend_on_the_signal")]),
     mutant("mask fixed across releases", f"{MECHANISM}:make_subsampled_gaussian",
-           ("    # Close over:\n", "    fixed = _keep_steps(signal.size, threshold)\n"),
-           ("        kept = _keep_steps(signal.size, threshold)\n", "        kept = fixed\n"),
+           ("    # Close over:\n", "    fixed = sample.draw()\n"),
+           ("        kept = sample.draw()\n", "        kept = fixed\n"),
            by=[Caught(GUARANTEES, "test_every_release_samples_and_adds_noise_anew"),
                Caught(GAUSSIAN, "test_an_empty_sample_is_released_as_such")]),
     mutant("mask from NumPy's global generator", f"{MECHANISM}:_keep_steps",
@@ -218,7 +219,7 @@ MUTANTS = [
             "    return kept if len(kept) else _keep_steps(size, threshold)"),
            by=[Caught(GAUSSIAN, "test_an_empty_sample_is_released_as_such")]),
     mutant("noise on all steps, accounted on some", f"{MECHANISM}:make_subsampled_gaussian",
-           ("kept = _keep_steps(signal.size, threshold)", "kept = np.arange(signal.size)"),
+           ("kept = sample.draw()", "kept = np.arange(signal.size)"),
            by=[Caught(GUARANTEES, "test_a_share_p_of_the_steps_is_kept"),
                Caught(GAUSSIAN, "test_an_empty_sample_is_released_as_such")]),
     mutant("a fixed number of steps kept", f"{MECHANISM}:_keep_steps",
@@ -231,9 +232,38 @@ MUTANTS = [
     mutant("probability not rounded up for the account", f"{MECHANISM}:sampling_threshold",
            ("threshold / 2**_COIN_BITS", "probability"),
            by=[Caught(GAUSSIAN, "test_the_probability_is_rounded_up_to_the_coins_and_accounted_so")]),
+    # ---- one step of each block
+    mutant("some offsets more probable than others", f"{MECHANISM}:_keep_one_of_each",
+           ("words[words <= np.uint64(2**64 - 1 - 2**64 % length)]", "words"),
+           by=[Caught(GAUSSIAN, "test_the_offset_in_a_block_is_uniform_to_the_last_bit")]),
+    mutant("one offset for all blocks", f"{MECHANISM}:_keep_one_of_each",
+           ("offsets.astype(np.int64)", "offsets.astype(np.int64)[0]"),
+           by=[Caught(GAUSSIAN, "test_stratified_sampling_of_steps")]),
+    mutant("a step kept of the short block whatever its offset", f"{MECHANISM}:_keep_one_of_each",
+           ("steps[steps < blocks.size]", "np.minimum(steps, blocks.size - 1)"),
+           by=[Caught(GAUSSIAN, "test_stratified_sampling_of_steps")]),
+    mutant("the law of a Poisson sample's kept steps for a stratified one", f"{SUBSAMPLED}:_kept_of_blocks",
+           ("return Kept(trials, probability, least=-(-steps // blocks.length))",
+            "return Kept(steps, blocks.probability)"),
+           by=[Caught(STRATIFIED, "test_a_poisson_samples_exact_profile_is_no_bound"),
+               Caught(STRATIFIED, "test_tails_of_increasing_functions_hold_for_every_spread")]),
+    mutant("the even spread taken for the worst", f"{SUBSAMPLED}:ExtremalLaw.refined",
+           ("worst = worst_spreads(*self.attained)",
+            "worst, bound = None, float(np.sum(weights * function(values)))"),
+           by=[Caught(STRATIFIED, "test_the_profile_is_that_of_the_worst_places", (8, 4, 4)),
+               Caught(STRATIFIED, "test_no_view_is_below_the_truth_at_random")]),
+    mutant("blocks with all their steps left out of the list", "accounting.stratified:spreads",
+           ("range(min(steps // blocks.length, blocks.full) + 1)", "range(1)"),
+           by=[Caught(STRATIFIED, "test_the_profile_is_that_of_the_worst_places", (8, 4, 5))]),
+    mutant("the short block left out of the list", "accounting.stratified:spreads",
+           ("for in_short in {0, blocks.short}:", "for in_short in {0}:"),
+           by=[Caught(STRATIFIED, "test_the_profile_is_that_of_the_worst_places", (5, 3, 4))]),
+    mutant("records of stratified samples with any steps", "accounting.sampling:Blocks.allow",
+           ("return bool(", "return True or bool("),
+           by=[Caught("test_record", "test_steps_that_a_design_cannot_keep_are_found_out")]),
     # ---- noise
     mutant("noise scaled by p", f"{MECHANISM}:make_subsampled_gaussian",
-           ("_add_noise(exact, scale, exponent)", "_add_noise(exact, scale * probability, exponent)"),
+           ("_add_noise(exact, scale, exponent)", "_add_noise(exact, scale * sample.probability, exponent)"),
            by=[Caught(GAUSSIAN, "test_noise_has_the_stated_scale_and_no_bias", (0.25,)),
                Caught("audit/test_audit", "test_releases_are_as_private_as_claimed", ("no filter, p = 1/2",))]),
     mutant("NumPy's noise", f"{MECHANISM}:_add_noise",
@@ -288,7 +318,7 @@ MUTANTS = [
            by=[Caught(GAUSSIAN, "test_everything_kept_is_the_gaussian_mechanism"),
                Caught(GUARANTEES, "test_failure_probabilities_are_attained_tails")]),
     mutant("δ′ off by one", f"{SUBSAMPLED}:ExtremalLaw._quantile_of_reach",
-           ("binomial_tail(k,", "binomial_tail(k + 1,"),
+           ("self.kept.tail(k)", "self.kept.tail(k + 1)"),
            by=[Caught(GUARANTEES, "test_failure_probabilities_are_attained_tails")]),
     mutant("δ′ dropped", f"{SUBSAMPLED}:ExtremalLaw._quantile_of_reach", (" if beyond else 0.0", " if False else 0.0"),
            by=[Caught(GUARANTEES, "test_failure_probabilities_are_attained_tails")]),
@@ -371,8 +401,8 @@ MUTANTS = [
            by=[Caught(JOINTLY, "test_no_mass_is_lost_on_the_lattice")]),
     # ---- end of accounting, second round
     mutant("amplified loss at p = 1", f"{MECHANISM}:_loss",
-           ("extremal_law(influence, probability, signal.size)",
-            "extremal_law(influence, probability * probability / 2, signal.size)"),
+           ("extremal_law(influence, sample.probability,",
+            "extremal_law(influence, sample.probability * sample.probability / 2,"),
            by=[Caught(GAUSSIAN, "test_everything_kept_is_the_gaussian_mechanism"),
                Caught("audit/test_audit", "test_releases_are_as_private_as_claimed", ("p = 1",))]),
 ]  # fmt: skip
