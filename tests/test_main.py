@@ -85,7 +85,8 @@ def test_the_main_job(tmp_path, capsys, monkeypatch):
     assert "in at most 100 steps, once in each; what exceeds that is left out, so totals are too low" in said
     rows = released(tmp_path / "flights.csv")
     assert len(rows) == 2920
-    assert rows[0]["step_start_utc"] == "2013-01-01T05:00:00"
+    assert rows[0]["step_start"] == "2013-01-01T00:00:00-05:00"
+    assert rows[1000]["step_start"] == "2013-05-06T01:00:00-04:00"
     assert "This log is public, so it can be said: the caps leave out 31% of its departures." in said
     assert all(row["kept"] == "yes" for row in rows)
     assert "Every step carries Gaussian noise" in said
@@ -113,6 +114,28 @@ def test_a_csv_file(log_file, tmp_path, capsys):
     assert all(float(row["low"]) <= float(row["private_count"]) <= float(row["high"]) for row in rows)
     assert not capsys.readouterr().err
     assert {path.name for path in tmp_path.iterdir()} == {"log.csv", *(f"out.v1{suffix}" for suffix in SUFFIXES)}
+
+
+def test_days_of_a_zone(log_file, tmp_path):
+    # 31 March has 23 hours: were it 24, half past midnight on 1 April would be in it.
+    times = ["03-30T00:00", "03-30T23:59", "03-31T00:00", "03-31T23:30", "03-31T23:59", "04-01T00:30"]
+    times += ["04-02T00:00+01:00", "04-03T00:00"]
+    log_file.write_text("who,when\n" + "".join(f"{k},2024-{time}\n" for k, time in enumerate(times)))
+    day = {"start": "2024-03-30", "step": "1d", "zone": "Europe/London"}
+    given = {**day, "epsilon": "600", "participation_cap": "1"}
+    assert main(arguments(log_file, tmp_path / "out", **given, size="4")) == 0
+    rows = released(tmp_path / "out.csv")
+    assert [row["step_start"] for row in rows] == [
+        "2024-03-30T00:00:00+00:00",
+        "2024-03-31T00:00:00+00:00",
+        "2024-04-01T00:00:00+01:00",
+        "2024-04-02T00:00:00+01:00",
+    ]
+    record = ts.ReleaseRecord.from_json((tmp_path / "out.json").read_text())
+    assert record.provenance.grid == ts.TimeGrid(size=4, **day)
+    assert np.round(record.values).tolist() == [2, 3, 1, 1]
+    assert main(arguments(log_file, tmp_path / "out", "--force", **given, size=None, end="2024-04-03")) == 0
+    assert ts.ReleaseRecord.from_json((tmp_path / "out.json").read_text()).provenance == record.provenance
 
 
 def test_a_step_that_was_not_kept_has_a_value_and_a_wider_interval(log_file, tmp_path):
@@ -436,8 +459,13 @@ def test_a_parquet_file_takes_no_options_for_text(tmp_path, capsys):
             "epsilon (1e+300) and delta (1e-06) at sampling_probability (1) allow a release with next",
         ),
         ({"size": "0"}, "argument --size: (0) must be at least 1"),
+        ({"end": "2024-02-01"}, "--size (48) and --end (2024-02-01) must not both be given: leave one out"),
+        (
+            {"step": "1d", "start": "2024-01-01T07:00"},
+            "start of a day for steps of 1d; the nearest is '2024-01-01T00:00",
+        ),
         ({"size": "1e3"}, "argument --size: (1e3) must be a whole number"),
-        ({"size": "999999999999"}, "argument --size: (999999999999) must be at most 1000000: choose longer steps"),
+        ({"size": "999999999999"}, "size (999999999999) must be at most 1000000: choose longer steps"),
         ({"delimiter": ";;"}, "delimiter (';;') must be one character"),
         ({"time_unit": "h"}, "time_unit ('h') must be one of s, ms, us, ns"),
         ({"time_format": "%H:%M"}, "time_format ('%H:%M') must say year, month and day"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -35,8 +35,6 @@ _COUNT: Final = ("identifier", "time", "start", "step", "size", "participation_c
 _REQUIRED: Final = {"release": (*_COUNT, "epsilon", "delta"), "check": _COUNT}
 #: What the programme of a ledger says.
 _PLANNED: Final = ("epsilon", "delta", "sampling_probability")
-#: A figure and a table of more steps than this are of no use to anybody.
-_MAX_STEPS: Final = 1_000_000
 
 
 #: What has no meaning without a file, and without one of text.
@@ -73,14 +71,17 @@ def _complete(options: argparse.Namespace, parser: argparse.ArgumentParser) -> N
     defaults = _FLIGHTS if options.file is None else _DEFAULTS
     # The programme of a ledger says these, if none of them is given.
     planned = options.ledger is not None and (options.epsilon, options.delta) == (None, None)
+    said_otherwise = [*(_PLANNED if planned else ()), *(["size"] if options.end is not None else ())]
     if options.resume and options.ledger is None:
         parser.error("--resume is for a release with --ledger")
+    if options.size is not None and options.end is not None:
+        parser.error(f"--size ({options.size}) and --end ({options.end}) must not both be given: leave one out")
     if options.file is None:
         for name in _OF_FILES:
             if getattr(options, name) is not None:
                 parser.error(f"{_flag(name)} ({getattr(options, name)}) is for a file: give one, or leave it out")
     else:
-        required = [name for name in _REQUIRED[options.command] if not (planned and name in _PLANNED)]
+        required = [name for name in _REQUIRED[options.command] if name not in said_otherwise]
         left_out = [name for name in required if getattr(options, name) is None]
         if left_out:
             flags = ", ".join(map(_flag, left_out))
@@ -96,7 +97,7 @@ def _complete(options: argparse.Namespace, parser: argparse.ArgumentParser) -> N
             flags = ", ".join(map(_flag, given))
             parser.error(f"file ({options.file}) has typed columns: leave out {flags}, which are for CSV files")
     for name, value in defaults.items():
-        if getattr(options, name) is None and not (planned and name in _PLANNED):
+        if getattr(options, name) is None and name not in said_otherwise:
             setattr(options, name, value)
 
 
@@ -112,7 +113,7 @@ def _check_ledger(options: argparse.Namespace, parser: argparse.ArgumentParser) 
 
 
 def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
+    return {"size": "--size or --end"}.get(name, "--" + name.replace("_", "-"))
 
 
 def _release_parser() -> argparse.ArgumentParser:
@@ -231,11 +232,12 @@ def _add_log(parser: argparse.ArgumentParser) -> None:
     log.add_argument("--delimiter", help="the character between the fields of a CSV file (a comma; in .tsv a tab)")
     count = parser.add_argument_group("the count, in public terms")
     count.add_argument("--start", help="start of the first step, such as 2024-01-01T00:00")
-    count.add_argument("--step", help="length of a step, such as 5min, 1h, 1d")
-    count.add_argument("--size", type=_whole(_MAX_STEPS), help="number of steps")
-    count.add_argument("--zone", help="time zone of --start and of times without a zone (UTC)")
-    count.add_argument("--participation-cap", type=_whole(), help="in how many steps one individual counts at most")
-    count.add_argument("--step-cap", type=_whole(), default=1, help="how often one individual counts in a step (1)")
+    count.add_argument("--step", help="a fixed time such as 5min or 1h, or 1d, 1w, 1mo, 1q or 1y of the calendar")
+    count.add_argument("--size", type=_whole, help="number of steps")
+    count.add_argument("--end", help="where the last step ends, such as 2025-01-01, in place of --size")
+    count.add_argument("--zone", help="time zone of the calendar, of --start and --end, of times without a zone (UTC)")
+    count.add_argument("--participation-cap", type=_whole, help="in how many steps one individual counts at most")
+    count.add_argument("--step-cap", type=_whole, default=1, help="how often one individual counts in a step (1)")
 
 
 def _add_budget(parser: argparse.ArgumentParser, note: str) -> None:
@@ -278,19 +280,14 @@ _PARSERS: Final = {
 }
 
 
-def _whole(maximum: int | None = None) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"({text}) must be a whole number, such as 168") from None
-        if number < 1:
-            raise argparse.ArgumentTypeError(f"({text}) must be at least 1")
-        if maximum is not None and number > maximum:
-            raise argparse.ArgumentTypeError(f"({text}) must be at most {maximum}: choose longer steps, or use Python")
-        return number
-
-    return read
+def _whole(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"({text}) must be a whole number, such as 168") from None
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"({text}) must be at least 1")
+    return number
 
 
 def _season(text: str) -> float:

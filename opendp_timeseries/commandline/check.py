@@ -8,7 +8,7 @@ import textwrap
 from typing import Final
 
 import opendp_timeseries as ts
-from opendp_timeseries.commandline.inputs import grids, read_log
+from opendp_timeseries.commandline.inputs import grid_of, read_log
 
 __all__ = ["check"]
 
@@ -26,7 +26,7 @@ def check(options: argparse.Namespace) -> str:
     """
     if sys.stderr is None:  # print would choose standard output, which may be published
         raise OSError("standard error is closed, and what check says is private; open it")
-    grid = grids(options).counted
+    grid = grid_of(options)
     found = ts.check_log(
         read_log(options),
         identifier=options.identifier,

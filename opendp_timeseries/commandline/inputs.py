@@ -4,30 +4,35 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final
 
 import opendp_timeseries as ts
 from opendp_timeseries.counting.engines import check_schema
 from opendp_timeseries.counting.files import PARQUET_SUFFIXES, read_csv_log, read_parquet_log
+from opendp_timeseries.counting.tables import UtcLog
 from opendp_timeseries.datasets import load_flights
 
-__all__ = ["Grids", "grids", "read_log"]
+__all__ = ["grid_of", "read_log"]
+
+#: A figure and a table of more steps than this are of no use to anybody.
+_MAX_STEPS: Final = 1_000_000
 
 
-class Grids(NamedTuple):
-    """The grid of the count, and the same on the clock of the zone that was asked for."""
+def grid_of(options: argparse.Namespace) -> ts.TimeGrid:
+    """Return the grid, before any data are read; the options know its size from then on.
 
-    counted: ts.TimeGrid
-    shown: ts.TimeGrid
+    :raises ValueError: if it is none, or has too many steps.
+    """
+    _check_size(options.size)
+    grid = ts.TimeGrid(start=options.start, end=options.end, step=options.step, size=options.size, zone=options.zone)
+    _check_size(grid.size)
+    options.size, options.end = grid.size, None
+    return grid
 
 
-def grids(options: argparse.Namespace) -> Grids:
-    """Return the grid, before any data are read."""
-    shown = ts.TimeGrid(start=options.start, step=options.step, size=options.size, zone=options.zone)
-    if _is_parquet(options.file):
-        return Grids(shown, shown)
-    # The log of flights and the reader of CSV files give instants in UTC.
-    return Grids(ts.TimeGrid(start=shown.start, step=shown.step, size=shown.size, zone="UTC"), shown)
+def _check_size(size: int | None) -> None:
+    if size is not None and size > _MAX_STEPS:
+        raise ValueError(f"size ({size}) must be at most {_MAX_STEPS}: choose longer steps, or use Python")
 
 
 def read_log(options: argparse.Namespace) -> Any:
@@ -39,7 +44,7 @@ def read_log(options: argparse.Namespace) -> Any:
     """
     columns = {"identifier": options.identifier, "time": options.time}
     if options.file is None:
-        return load_flights()
+        return UtcLog(load_flights())
     if _is_parquet(options.file):
         log = read_parquet_log(options.file, **columns)
     else:

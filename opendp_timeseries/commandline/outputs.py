@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import io
 import os
 from pathlib import Path
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 import opendp_timeseries as ts
 from opendp_timeseries._files import check_place
+from opendp_timeseries.reconstruction.frames import known_interval
 from opendp_timeseries.reconstruction.plot import BLUE, style_axes
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FIGURES", "Drawn", "documents", "places"]
 
-_COLUMNS: Final = ("step_start_utc", "private_count", "low", "high", "kept")
+_COLUMNS: Final = ("step_start", "private_count", "low", "high", "kept")
 #: By which beginning a file is known as part of an earlier release. The figure holds the name in its metadata.
 _MARKS: Final = {
     ".csv": ",".join(_COLUMNS).encode(),
@@ -70,7 +72,7 @@ class Drawn(NamedTuple):
     """How the figure is to be drawn.
 
     :param suffix: its format.
-    :param grid: on the clock that it shows.
+    :param grid: of the count, on whose clock times are written.
     :param what: what is counted, in a word.
     :param cycle: steps of the shortest season, or of about a two-hundredth of the series.
     """
@@ -81,27 +83,36 @@ class Drawn(NamedTuple):
     cycle: int
 
 
-def documents(series: ts.Series, grid: ts.TimeGrid, drawn: Drawn) -> dict[str, bytes]:
+def documents(series: ts.Series, drawn: Drawn) -> dict[str, bytes]:
     """Return the contents of the files, by suffix; without a figure if Matplotlib is not there to draw it."""
     figure = _figure(series, drawn)
     return {
-        ".csv": _table(series, grid),
+        ".csv": _table(series, drawn.grid),
         ".json": (series.release.record().to_json() + "\n").encode(),
         **({} if figure is None else {drawn.suffix: figure}),
     }
 
 
 def _table(series: ts.Series, grid: ts.TimeGrid) -> bytes:
-    # Between kept steps, the error of interpolation leaves out how the signal moves.
-    known = np.ones_like(series.kept) if series.error_covers == "signal" else series.kept
-    ends = (np.where(known, end, np.nan) for end in series.interval(_CONFIDENCE))
-    columns = [_cells(column) for column in (series.values, *ends)]
+    columns = [_cells(column) for column in (series.values, *known_interval(series, _CONFIDENCE))]
     kept = np.where(series.kept, "yes", "no").tolist()
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(_COLUMNS)
-    writer.writerows(zip(grid.instants().astype(str), *columns, kept, strict=True))
+    writer.writerows(zip(_local(grid), *columns, kept, strict=True))
     return text.getvalue().encode()
+
+
+def _local(grid: ts.TimeGrid) -> list[str]:
+    """The start of every step in local time, with its offset from UTC."""
+    starts = grid.instants(tz="local")
+    ahead = (starts - grid.instants()).astype("m8[s]").astype(np.int64).tolist()
+    offsets = {seconds: _offset(seconds) for seconds in set(ahead)}
+    return [f"{start}{offsets[seconds]}" for start, seconds in zip(starts.astype(str), ahead, strict=True)]
+
+
+def _offset(seconds: int) -> str:
+    return dt.time(tzinfo=dt.timezone(dt.timedelta(seconds=seconds))).isoformat()[8:]
 
 
 def _cells(values: NDArray[np.float64]) -> list[float | str]:

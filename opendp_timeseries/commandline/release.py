@@ -14,10 +14,9 @@ import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
 from opendp_timeseries._files import files_together
 from opendp_timeseries.accounting.rounding import printed_up, up
-from opendp_timeseries.commandline.inputs import Grids, grids, read_log
+from opendp_timeseries.commandline.inputs import grid_of, read_log
 from opendp_timeseries.commandline.interrupts import held_back
 from opendp_timeseries.commandline.outputs import FIGURES, Drawn, documents, places
-from opendp_timeseries.datasets import load_flights
 from opendp_timeseries.measurements.mechanisms import mechanisms_of
 
 __all__ = ["release"]
@@ -32,7 +31,6 @@ class _Plan(NamedTuple):
     """All that is public about the release."""
 
     measurement: dp.Measurement
-    grids: Grids
     drawn: Drawn
     ledger: ts.Ledger | None = None
 
@@ -50,7 +48,7 @@ class _Plan(NamedTuple):
         return made
 
     def documents(self, series: ts.Series) -> dict[str, bytes]:
-        return documents(series, self.grids.counted, self.drawn)
+        return documents(series, self.drawn)
 
 
 def release(options: argparse.Namespace) -> str:
@@ -81,13 +79,12 @@ def release(options: argparse.Namespace) -> str:
 
 def _plan(options: argparse.Namespace) -> _Plan:
     """Build the measurement whose noise just meets the budget. No data so far."""
-    both = grids(options)
+    grid = grid_of(options)
     space = ts.event_log_domain(identifier=options.identifier, time=options.time), dp.symmetric_distance()
-    signal = space >> ts.then_participation_count(
-        both.counted, participation_cap=options.participation_cap, step_cap=options.step_cap
-    )
+    caps = {"participation_cap": options.participation_cap, "step_cap": options.step_cap}
+    signal = space >> ts.then_participation_count(grid, **caps)
     if options.filter_std is not None:
-        signal = signal >> ts.then_circulant_filter(ts.gaussian_kernel(both.counted.size, options.filter_std))
+        signal = signal >> ts.then_circulant_filter(ts.gaussian_kernel(grid.size, options.filter_std))
     ledger = None if options.ledger is None else ts.Ledger(options.ledger)
     if options.epsilon is None and options.delta is None:
         assert ledger is not None  # else the options are not complete
@@ -97,8 +94,8 @@ def _plan(options: argparse.Namespace) -> _Plan:
     if ledger is not None:
         ledger.check(measurement, resume=options.resume)
     what = "aircraft" if options.file is None else "individuals" if options.step_cap == 1 else "events"
-    cycle = options.size // _MEANS if options.season is None else int(min(options.season))
-    return _Plan(measurement, both, Drawn("." + options.figure, both.shown, what, max(1, cycle)), ledger)
+    cycle = grid.size // _MEANS if options.season is None else int(min(options.season))
+    return _Plan(measurement, Drawn("." + options.figure, grid, what, max(1, cycle)), ledger)
 
 
 def _within_budget(options: argparse.Namespace, signal: dp.Transformation) -> dp.Measurement:
@@ -156,7 +153,7 @@ def _reconstruct(made: ts.Release, options: argparse.Namespace) -> ts.Series:
 
 
 def _summary(options: argparse.Namespace, plan: _Plan, series: ts.Series) -> str:
-    made, grid = series.release, plan.grids.shown
+    made, grid = series.release, plan.drawn.grid
     individual = f"one individual (one value of {options.identifier!r})"
     smoothing = f", smoothed by a Gaussian filter of {options.filter_std:g} steps" if options.filter_std else ""
     factor = f" = {printed_up(up(math.exp(options.epsilon)))}" if options.epsilon < 700 else ""
@@ -191,7 +188,7 @@ def _left_out(options: argparse.Namespace) -> str:
     """Of flights alone: what the caps leave out of any other log is private."""
     columns = {"identifier": options.identifier, "time": options.time}
     caps = {"participation_cap": options.participation_cap, "step_cap": options.step_cap}
-    found = ts.check_log(load_flights(), **columns, **caps, grid=grids(options).counted)
+    found = ts.check_log(read_log(options), **columns, **caps, grid=grid_of(options))
     return f"This log is public, so it can be said: the caps leave out {found.events_lost_share:.0%} of its departures."
 
 

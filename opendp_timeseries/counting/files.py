@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
+
+from opendp_timeseries.counting.tables import UtcLog
 
 __all__ = ["CSV_SUFFIXES", "PARQUET_SUFFIXES", "TIME_UNITS", "read_csv_log", "read_parquet_log"]
 
@@ -48,7 +49,7 @@ def read_csv_log(
     delimiter: str = ",",
     time_format: str | None = None,
     time_unit: str | None = None,
-) -> dict[str, NDArray[Any]]:
+) -> UtcLog:
     """Read two columns of a CSV file with a header: identifiers as text, times as UTC ``datetime64[us]``.
 
     Times are in ISO 8601 (``2024-03-01``, ``2024-03-01 08:15``, ``20240301T081500Z``, ``2024-03-01 08:15:00 UTC``),
@@ -81,10 +82,8 @@ def read_csv_log(
             who, when = (row[k] if k < len(row) else "" for k in where)
             columns[0].append(who or None)
             columns[1].append(read_time(when.strip()))
-    return {
-        identifier: np.array(columns[0], dtype=object),
-        time: np.array(columns[1], dtype="datetime64[us]"),
-    }
+    identifiers, times = np.array(columns[0], dtype=object), np.array(columns[1], dtype="datetime64[us]")
+    return UtcLog({identifier: identifiers, time: times})
 
 
 def read_parquet_log(path: Path, *, identifier: str, time: str) -> Any:

@@ -24,7 +24,7 @@ from opendp_timeseries.counting.layout import Layout
 from opendp_timeseries.counting.times import steps_of_floats, steps_of_objects
 from opendp_timeseries.grid import TimeGrid
 
-__all__ = ["Who", "Tally", "check_schema", "read_positions", "tally"]
+__all__ = ["Tally", "UtcLog", "Who", "check_schema", "read_positions", "tally"]
 
 _IDENTIFIER: Final = "column {name!r} of type {dtype} cannot identify individuals; convert it to integers or text"
 _TIME: Final = (
@@ -43,6 +43,10 @@ _POLARS_TYPES: Final = frozenset(
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Who = NDArray[Any] | Labels  # integers of any width, or text
+
+
+class UtcLog(dict[str, NDArray[Any]]):
+    """A mapping of arrays whose ``datetime64`` are instants in UTC, on whatever clock a grid is."""
 
 
 class Tally(NamedTuple):
@@ -290,7 +294,8 @@ def _columns(table: Any, names: Sequence[str], *, schema_only: bool = False) -> 
     pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")
     rows = slice(0, 0) if schema_only else slice(None)
     if isinstance(table, Mapping):
-        return [_from_numpy(array[rows]) for array in _arrays(table, names)]
+        aware = isinstance(table, UtcLog)
+        return [_from_numpy(array[rows])._replace(aware=aware) for array in _arrays(table, names)]
     if pandas is not None and isinstance(table, pandas.DataFrame):
         _find(names, list(table.columns))
         return [_from_pandas(pandas, table[name].iloc[rows]) for name in names]
