@@ -185,17 +185,17 @@ def _plan_parser() -> argparse.ArgumentParser:
     count = parser.add_argument_group("the count")
     count.add_argument("--start", help="start of the first step, such as 2024-01-01T00:00")
     count.add_argument("--step", help="length of a step, such as 5min, 1h, 1d")
-    count.add_argument("--size", type=_whole(_MAX_STEPS), required=True, help="number of steps")
+    count.add_argument("--size", type=_whole, required=True, help="number of steps")
     count.add_argument("--zone", help="time zone of --start (UTC)")
     count.add_argument(
         "--participation-cap",
-        type=_whole(),
+        type=_whole,
         nargs="+",
         required=True,
         help="caps to compare, in steps of an individual",
     )
-    count.add_argument("--gap", type=_whole(), nargs="+", default=[1], help="gaps to compare, in steps (1)")
-    count.add_argument("--step-cap", type=_whole(), default=1, help="how often one individual counts in a step (1)")
+    count.add_argument("--gap", type=_whole, nargs="+", default=[1], help="gaps to compare, in steps (1)")
+    count.add_argument("--step-cap", type=_whole, default=1, help="how often one individual counts in a step (1)")
     signal = parser.add_argument_group("the series, as far as you can tell")
     signal.add_argument("--level", type=_number, help="mean count of a step")
     signal.add_argument(
