@@ -183,10 +183,7 @@ def _plan_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     count = parser.add_argument_group("the count")
-    count.add_argument("--start", help="start of the first step, such as 2024-01-01T00:00")
-    count.add_argument("--step", help="length of a step, such as 5min, 1h, 1d")
-    count.add_argument("--size", type=_whole, required=True, help="number of steps")
-    count.add_argument("--zone", help="time zone of --start (UTC)")
+    _add_grid(count)
     count.add_argument(
         "--participation-cap",
         type=_whole,
@@ -231,13 +228,17 @@ def _add_log(parser: argparse.ArgumentParser) -> None:
     log.add_argument("--time-unit", help=f"unit of times that are numbers since 1970: {', '.join(TIME_UNITS)}")
     log.add_argument("--delimiter", help="the character between the fields of a CSV file (a comma; in .tsv a tab)")
     count = parser.add_argument_group("the count, in public terms")
+    _add_grid(count)
+    count.add_argument("--participation-cap", type=_whole, help="in how many steps one individual counts at most")
+    count.add_argument("--step-cap", type=_whole, default=1, help="how often one individual counts in a step (1)")
+
+
+def _add_grid(count: argparse._ArgumentGroup) -> None:
     count.add_argument("--start", help="start of the first step, such as 2024-01-01T00:00")
     count.add_argument("--step", help="a fixed time such as 5min or 1h, or 1d, 1w, 1mo, 1q or 1y of the calendar")
     count.add_argument("--size", type=_whole, help="number of steps")
     count.add_argument("--end", help="where the last step ends, such as 2025-01-01, in place of --size")
     count.add_argument("--zone", help="time zone of the calendar, of --start and --end, of times without a zone (UTC)")
-    count.add_argument("--participation-cap", type=_whole, help="in how many steps one individual counts at most")
-    count.add_argument("--step-cap", type=_whole, default=1, help="how often one individual counts in a step (1)")
 
 
 def _add_budget(parser: argparse.ArgumentParser, note: str) -> None:

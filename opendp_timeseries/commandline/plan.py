@@ -7,6 +7,7 @@ import json
 
 import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
+from opendp_timeseries.commandline.inputs import grid_of
 
 __all__ = ["plan"]
 
@@ -37,6 +38,6 @@ def plan(options: argparse.Namespace) -> str:
 
 
 def _grid(options: argparse.Namespace) -> ts.TimeGrid:
-    if options.start is None and options.step is None:
-        return ts.TimeGrid(size=options.size)
-    return ts.TimeGrid(start=options.start, step=options.step, size=options.size, zone=options.zone or "UTC")
+    if options.start is not None and options.zone is None:
+        options.zone = "UTC"
+    return grid_of(options)
