@@ -222,7 +222,8 @@ class ReleaseRecord:
         }[measure]
         who = "one individual" if self.individuals == 1 else f"{self.individuals} individuals"
         facts = self.provenance
-        assumed = "" if facts.caps_enforced else f", assuming at most {facts.participation_cap} steps of each"
+        apart = "" if facts.gap == 1 else f", at least {facts.gap} apart"
+        assumed = "" if facts.caps_enforced else f", assuming at most {facts.participation_cap} steps of each{apart}"
         more = "" if len(self.loss) == 1 else "; more points of the curve are in the record"
         return f"{text} for {who} {facts.adjacency}{assumed}{more}"
 

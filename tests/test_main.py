@@ -662,6 +662,18 @@ def test_a_plan_says_what_is_missing(capsys, more, message):
     assert message in refusal(capsys)
 
 
+def test_a_gap_is_kept_and_said(log_file, tmp_path, capsys):
+    def scale(name, gap):
+        assert main(arguments(log_file, tmp_path / name, gap=gap, filter_std="3")) == 0
+        record = ts.ReleaseRecord.from_json((tmp_path / f"{name}.json").read_text())
+        assert record.provenance.gap == int(gap)
+        return record.scale
+
+    assert scale("apart", "8") < scale("close", "1")
+    apart, _ = capsys.readouterr().out.split("A private series", 2)[1:]
+    assert "once in each, at least 8 steps from one to the next" in " ".join(apart.split())
+
+
 # What is said in private.
 
 
@@ -746,6 +758,7 @@ FUZZ_VALUES = {
     "--zone": ["UTC", "Europe/Berlin", "Mars/Olympus", "", "../../etc/passwd", "/etc/localtime"],
     "--participation-cap": ["3", "1", "99999999999999999999", "0", "-1", "2.5", "many"],
     "--step-cap": ["1", "7", "0", "9" * 25, "x"],
+    "--gap": ["1", "6", "48", "49", "0", "-1", "2.5", "9" * 25, "x"],
     "--epsilon": ["1", "0.01", "1e-300", "800", "1e300", "0", "-1", "nan", "inf", "1e999", "x"],
     "--delta": ["1e-6", "0.5", "0.999999", "1e-300", "5e-324", "0", "1", "2", "nan", "-1e-6", "x"],
     "--sampling-probability": ["1", "0.5", "0.05", "1e-9", "0", "1.5", "-0.1", "nan", "5e-324", "x"],

@@ -63,6 +63,9 @@ CHAINS = {
     "replaced": lambda: count(dp.change_one_distance()),
     "panel": lambda: count(by="place", keys=["a", "b", "c"]),
     "filtered panel": lambda: count(by="place", keys=["a", "b"]) >> ts.then_circulant_filter(COARSE[0]),
+    "gap": lambda: count(gap=6) >> ts.then_circulant_filter(ts.gaussian_kernel(48, std=2)),
+    "gap, replaced": lambda: count(dp.change_one_distance(), gap=6) >> ts.then_circulant_filter(COARSE[0]),
+    "gap in a panel": lambda: count(by="place", keys=["a", "b"], gap=6) >> ts.then_circulant_filter(COARSE[0]),
     "repeated": lambda: count() >> ts.then_repeat(3),
     "repeated, then filtered": lambda: count() >> ts.then_repeat(2) >> ts.then_circulant_filter(COARSE[0]),
     "repeated panel": lambda: count(by="place", keys=["a", "b"]) >> ts.then_repeat(2),
@@ -90,6 +93,32 @@ def test_counts_made_elsewhere_say_that_the_caps_are_assumed():
         assert record.loss == (measurement.map(1),)
         assert record.provenance.grid == GRID
         assert record.guarantee().endswith("assuming at most 5 steps of each")
+        assumed = ts.then_assume_participation(participation_cap=5, gap=3, grid=GRID)
+        apart = behind((ts.count_signal_domain(48), metric) >> assumed)(np.arange(48)).record()
+        assert apart.guarantee().endswith("assuming at most 5 steps of each, at least 3 apart")
+        assert apart.provenance.gap == 3
+
+
+def test_a_gap_that_was_not_kept_cannot_be_recorded():
+    # With a gap stated that the count did not have, the loss recomputed is smaller, but the chain is another.
+    smooth = ts.then_circulant_filter(ts.gaussian_kernel(48, std=2))
+    space = (count() >> smooth).output_space
+    made = ts.make_subsampled_gaussian(*space, 3.0, sampling_probability=0.3, delta=1e-6)
+    with pytest.raises(dp.OpenDPException, match="provenance="):
+        count(gap=6) >> smooth >> made
+    # A record is refused if its gap is raised without its loss, which a reader recomputes.
+    stated = behind(count(gap=6) >> smooth)(LOG).record()
+    document = stated.to_dict()
+    document["provenance"]["gap"] = 1
+    with pytest.raises(ValueError, match="the record's own parameters give"):
+        ReleaseRecord.from_dict(document).verify()
+    for wrong in (0, 49, 1.5, True, None):
+        document["provenance"]["gap"] = wrong
+        with pytest.raises(ValueError, match="gap"):
+            ReleaseRecord.from_dict(document)
+    del document["provenance"]["gap"]
+    with pytest.raises(ValueError, match="'gap' that is missing"):
+        ReleaseRecord.from_dict(document)
 
 
 def test_a_wrong_cap_cannot_be_recorded():

@@ -231,6 +231,9 @@ def _add_log(parser: argparse.ArgumentParser) -> None:
     _add_grid(count)
     count.add_argument("--participation-cap", type=_whole, help="in how many steps one individual counts at most")
     count.add_argument("--step-cap", type=_whole, default=1, help="how often one individual counts in a step (1)")
+    count.add_argument(
+        "--gap", type=_whole, default=1, help="steps from a counted one of an individual to the next (1)"
+    )
 
 
 def _add_grid(count: argparse._ArgumentGroup) -> None:

@@ -81,7 +81,7 @@ def _plan(options: argparse.Namespace) -> _Plan:
     """Build the measurement whose noise just meets the budget. No data so far."""
     grid = grid_of(options)
     space = ts.event_log_domain(identifier=options.identifier, time=options.time), dp.symmetric_distance()
-    caps = {"participation_cap": options.participation_cap, "step_cap": options.step_cap}
+    caps = {"participation_cap": options.participation_cap, "step_cap": options.step_cap, "gap": options.gap}
     signal = space >> ts.then_participation_count(grid, **caps)
     if options.filter_std is not None:
         signal = signal >> ts.then_circulant_filter(ts.gaussian_kernel(grid.size, options.filter_std))
@@ -160,6 +160,7 @@ def _summary(options: argparse.Namespace, plan: _Plan, series: ts.Series) -> str
     once = options.step_cap == 1
     counted = "individuals who have an event in it" if once else "events in it"
     each = "once in each" if once else f"at most {options.step_cap} times in each"
+    apart = "" if options.gap == 1 else f", at least {options.gap} steps from one to the next"
     noise = f"Gaussian noise of standard deviation {made.scale:.4g}"
     if made.sampling_probability == 1:
         kept = f"Every step carries {noise}."
@@ -176,10 +177,10 @@ def _summary(options: argparse.Namespace, plan: _Plan, series: ts.Series) -> str
         f" {individual}. Whether or not all the events of any {individual} are in the log, no set of possible releases"
         f" is more than e^ε{factor} times as likely, up to an additional probability of δ.",
         "It holds for everyone, whatever their events: each individual is counted in at most"
-        f" {options.participation_cap} steps, {each}; what exceeds that is left out, so totals are too low. It rests on"
-        " this: each individual has one identifier; the grid, the caps and all other parameters were chosen without"
-        " looking at this log; whoever runs this is trusted with the log, and publishes nothing from it but this"
-        " release and what is computed from the release alone.",
+        f" {options.participation_cap} steps, {each}{apart}; what exceeds that is left out, so totals are too low. It"
+        " rests on this: each individual has one identifier; the grid, the caps and all other parameters were chosen"
+        " without looking at this log; whoever runs this is trusted with the log, and publishes nothing from it but"
+        " this release and what is computed from the release alone.",
     )
     return "\n\n".join(textwrap.fill(paragraph, 100, break_on_hyphens=False) for paragraph in paragraphs) + "\n"
 

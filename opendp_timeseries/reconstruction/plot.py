@@ -309,7 +309,8 @@ def _in_words(release: Release, guarantee: tuple[float, float] | str | None) -> 
 
 def _caps(made: Provenance, where: str) -> str:
     each = "once" if made.step_cap == 1 else f"at most {made.step_cap} times"
-    caps = f"at most {made.participation_cap} steps{where}, {each} in each"
+    apart = "" if made.gap == 1 else f", at least {made.gap} steps apart"
+    caps = f"at most {made.participation_cap} steps{where}, {each} in each{apart}"
     if made.caps_enforced:
         return f"Counted of each individual: {caps}; totals are too low by the rest"
     return f"Assumed of each individual: {caps}"

@@ -28,7 +28,7 @@ GAUSSIAN = "measurements/test_subsampled_gaussian"
 CAPPED, GAP = "counting/test_capped_count", "counting/test_gap"
 CONVOLUTION = "transformations/test_circular_convolution"
 INFLUENCE = "accounting/test_influence"
-FILTERING = "accounting/test_filtering"
+FILTERING, SEPARATED = "accounting/test_filtering", "accounting/test_separated"
 LAWS, LOSS = "accounting/test_laws", "accounting/test_subsampled"
 RENYI, PLD, JOINTLY = "accounting/test_renyi", "accounting/test_pld", "accounting/test_joint"
 
@@ -184,6 +184,34 @@ MUTANTS = [
     mutant("block law for kernels of every shape", "accounting.filtering:_carried",
            (" and kernel.is_symmetric_decreasing", ""),
            by=[Caught(FILTERING, "test_the_block_law_is_false_for_other_kernels", ([2, 0, 1, 0, 0, 0], 2))]),
+    mutant("the envelope of taps left out", "accounting.separated:envelope",
+           ("np.maximum.accumulate(inwards)", "inwards"),
+           by=[Caught(SEPARATED, "test_steps_need_not_be_as_close_as_they_may")]),
+    mutant("one neighbour too few", "accounting.separated:row_sum", ("np.arange(1, steps)", "np.arange(1, steps - 1)"),
+           by=[Caught(SEPARATED, "test_no_set_of_steps_exceeds_the_influence", (8, 2, False)),
+               Caught(SEPARATED, "test_a_full_comb_attains_all_of_it", (12, 4))]),
+    mutant("one side of a step left out", "accounting.separated:comb_sums",
+           (" + _combs(weights, gap, steps // 2)[opposite]", ""),
+           by=[Caught(SEPARATED, "test_no_set_of_steps_exceeds_the_influence", (8, 2, False)),
+               Caught(SEPARATED, "test_no_comb_and_no_random_set_exceeds_the_influence_on_long_cycles")]),
+    mutant("the other side no nearer than the gap", "accounting.separated:comb_sums",
+           ("np.maximum(nearest, gap - nearest)", "np.full_like(nearest, gap)"),
+           by=[Caught(SEPARATED, "test_no_set_of_steps_exceeds_the_influence", (9, 4, False)),
+               Caught(SEPARATED, "test_a_full_comb_attains_all_of_it", (15, 5))]),
+    mutant("those replaced held apart as a whole", "accounting.influence:count_influence",
+           ("replaced=replaced,\n    )", "replaced=False,\n    )"),
+           by=[Caught(SEPARATED, "test_no_set_of_steps_exceeds_the_influence", (8, 3, True))]),
+    mutant("those replaced work against each other behind any filter", "accounting.filtering:_halves",
+           ("2 if", "1 if"),
+           by=[Caught(SEPARATED, "test_no_set_of_steps_exceeds_the_influence", (8, 3, True)),
+               Caught(SEPARATED, "test_a_signed_filter_makes_those_replaced_work_together")]),
+    mutant("one series of a panel for all", "accounting.influence:_largest_change",
+           ("series * (length //", "1 * (length //"),
+           by=[Caught(SEPARATED, "test_no_individual_in_a_panel_exceeds_the_influence", (4, 2, 2, False))]),
+    mutant("a larger gap is a larger influence", "accounting.influence:Influence._lies_apart_as",
+           ("self.gap >= other.gap", "self.gap <= other.gap"),
+           by=[Caught(SEPARATED, "test_a_larger_gap_is_a_smaller_influence"),
+               Caught(SEPARATED, "test_the_order_is_that_of_the_sets_of_changes")]),
     mutant("NumPy's integers overflow", "_validate:integer", ("    return number", "    return value"),
            by=[Caught(GUARANTEES, "test_public_integers_become_those_of_python", (np.int32,))]),
     # ---- arithmetic

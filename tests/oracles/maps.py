@@ -19,6 +19,7 @@ import numpy as np
 from scipy.special import log_ndtr, logsumexp
 from scipy.stats import binom
 
+from tests.oracles import separated
 from tests.oracles.accounting import gaussian_profile, renyi_of_squares
 
 ENUMERATED = 1500  # differences, at most
@@ -43,6 +44,20 @@ def every_difference(rng, size, cap, step_cap, individuals, *, replaced):
     """Differences that individuals make in a short signal: all, or as many as :data:`ENUMERATED`."""
     heights = sorted({0, step_cap // 2, step_cap} if size <= 3 else {0, step_cap})
     own = np.array([v for v in itertools.product(heights, repeat=size) if np.count_nonzero(v) <= cap])
+    return of_several(rng, own, individuals, replaced=replaced)
+
+
+def every_difference_apart(rng, size, cap, step_cap, individuals, *, replaced, gap, series):
+    """As :func:`every_difference`, where the steps of an individual are a gap apart in each series."""
+    own = step_cap * separated.in_series(separated.indicators(size // series, gap, cap), series, cap)
+    return of_several(rng, own, individuals, replaced=replaced)
+
+
+def of_several(rng, own, individuals, *, replaced):
+    """Sums of what individuals, each with one of these rows, change together: all, or some of them."""
+    size = own.shape[1]
+    if len(own) ** 2 > 20 * ENUMERATED:
+        own = own[rng.integers(len(own), size=isqrt(20 * ENUMERATED))]
     one = (own[:, None] - own[None]).reshape(-1, size) if replaced else np.concatenate([own, -own])
     one = np.unique(one, axis=0)
     reached = one
@@ -83,6 +98,31 @@ def designed_differences(rng, size, cap, step_cap, individuals, *, replaced):
     apart = sum(np.roll(ones[0], j * cap) for j in range(min(individuals, ceil(size / cap))))
     opposed = np.roll(ones[0], 1) - (individuals - 1) * ones[0]
     return step_cap * np.concatenate([together, [np.minimum(apart, individuals), opposed]])
+
+
+def designed_differences_apart(rng, size, cap, step_cap, individuals, *, replaced, gap, series):
+    """Differences in a long signal, where the steps of an individual are a gap apart in each series."""
+    length = size // series
+
+    def someone():
+        rows = [np.zeros(length, dtype=np.int64) for _ in range(series)]
+        left = cap
+        for row in rows:
+            row[separated.drawn(rng, length, gap, left)] = 1
+            left -= row.sum()
+        return np.concatenate([rows[j] for j in rng.permutation(series)])
+
+    people = [someone() for _ in range(12)]
+    if not replaced:
+        ones = people
+    else:
+        shifts = (1, gap // 2, gap)
+        moved = [np.roll(a.reshape(series, length), shift, axis=1).ravel() for a in people[:4] for shift in shifts]
+        ones = [a - b for a, b in zip(np.repeat(people[:4], len(shifts), axis=0), moved, strict=True)]
+        ones += [a - b for a, b in itertools.pairwise(people)] + people
+    alike = [individuals * one for one in ones]
+    mixed = [sum(ones[i] for i in rng.integers(len(ones), size=individuals)) for _ in range(4)]
+    return step_cap * np.array(alike + mixed)
 
 
 def decreasing(numerators):

@@ -59,17 +59,6 @@ def filtered(rows: np.ndarray, taps: Sequence[int]) -> np.ndarray:
     return (rows.reshape(len(rows), -1, size) @ matrix).reshape(rows.shape)
 
 
-def thinned(steps: Sequence[int], size: int, gap: int) -> list[int]:
-    """Which steps of one individual count, as the rule says it: first come, then rest, and around the cycle."""
-    kept: list[int] = []
-    for step in sorted(set(steps)):
-        if not kept or step - kept[-1] >= gap:
-            kept.append(step)
-    if len(kept) > 1 and kept[0] + size - kept[-1] < gap:
-        kept.pop()
-    return kept
-
-
 def drawn(random: np.random.Generator, size: int, gap: int, most: int) -> list[int]:
     """A random set that lies apart: steps taken one by one, or a comb, or a comb with a shift inside."""
     way = random.integers(3)

@@ -115,6 +115,11 @@ def test_a_measured_panel_knows_its_keys_and_its_guarantee(agg):
             "capped, filtered counts",
         ),
         ({"caps_enforced": False}, "Assumed of each individual: at most 60 steps, once in each", "capped counts"),
+        (
+            {"gap": 6, "caps_enforced": False},
+            "Assumed of each individual: at most 60 steps, once in each, at least 6 steps apart",
+            "capped counts",
+        ),
     ],
 )
 def test_the_caption_says_what_the_cap_leaves_out(axes, made, line, intervals):
