@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.laws import binomial_tail
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import printed_up as up
@@ -33,6 +34,7 @@ __all__ = [
     "check_kept",
     "frozen_row",
     "parse_json",
+    "read_document",
     "read_records",
     "write_records",
 ]
@@ -170,15 +172,7 @@ class ReleaseRecord:
             which is rounding), or the kept steps cannot have been drawn so (or have a probability below 1e-12).
         """
         recomputed = self._recomputed()
-        if len(self.loss) != len(recomputed):
-            raise ValueError(
-                f"loss ({len(self.loss)} points) must have {len(recomputed)} points in {self.accounting.measure}"
-            )
-        for stated, right in zip(self.loss, recomputed, strict=True):
-            # Phrased so that NaN fails. Of a curve, the first number says where and is no claim.
-            covered = all(s >= r * (1 - _TOLERANCE) for s, r in zip(stated, right, strict=True))
-            if not covered or (len(recomputed) > 1 and stated[0] != right[0]):
-                raise ValueError(f"loss ({stated}) is stated, but the record's own parameters give {right}")
+        _check_covered("loss", self.loss, recomputed, "the record's own parameters give")
         return recomputed
 
     def _recomputed(self) -> Loss:
@@ -297,19 +291,21 @@ class ReleaseRecord:
         return cls.from_dict(parse_json(text))
 
 
-def write_records(records: Sequence[ReleaseRecord]) -> str:
+def write_records(records: Sequence[ReleaseRecord], *, in_advance: bool = False) -> str:
     """Return several records, of releases of one log, as one JSON document with their joint guarantee.
 
-    The joint guarantee is by basic composition: (ε, δ), or (ρ, δ′), add up.
-
     :param records: of the same measure, adjacency and number of individuals.
+    :param in_advance: True if all of it, queries, sampling and noise, was fixed before the first release, as in a
+        :func:`~opendp_timeseries.make_composition`. The joint guarantee is then that of the joint loss; else it is by
+        basic composition: (ε, δ), or (ρ, δ′), add up. The document says which.
     :raises ValueError: if there are none, one states less than it loses, or they do not add up.
     """
     for record in records:
         record.verify()
     document = {
         "format": _FORMAT_OF_MANY,
-        "joint loss": list(_joint(records)),
+        "in advance": in_advance,
+        "joint loss": [list(point) for point in _joint(records, in_advance)],
         "records": [record.to_dict() for record in records],
     }
     return json.dumps(document, ensure_ascii=False, allow_nan=False)
@@ -320,35 +316,90 @@ def read_records(text: str) -> tuple[ReleaseRecord, ...]:
 
     :raises ValueError: if it is no such document, or a loss is stated too low.
     """
+    return read_document(text).records
+
+
+class Document(NamedTuple):
+    """Records that were written and verified together.
+
+    :param records: of single releases.
+    :param guarantee: of all of them, in words.
+    """
+
+    records: tuple[ReleaseRecord, ...]
+    guarantee: str
+
+
+def read_document(text: str) -> Document:
+    """Return what :func:`read_records` reads, with the joint guarantee in words.
+
+    :raises ValueError: as there.
+    """
     document = parse_json(text)
     if not isinstance(document, dict) or document.get("format") != _FORMAT_OF_MANY:
         record = ReleaseRecord.from_dict(document)
         record.verify()
-        return (record,)
-    fields = fields_of(document, "the document", {"format": str, "joint loss": list, "records": list})
+        return Document((record,), record.guarantee())
+    fields = fields_of(document, "the document", _FIELDS_OF_MANY)
     records = tuple(ReleaseRecord.from_dict(record) for record in fields["records"])
     for record in records:
         record.verify()
-    ((first, second),) = _read_loss([fields["joint loss"]])
-    right = _joint(records)
-    if not (first >= right[0] * (1 - _TOLERANCE) and second >= right[1] * (1 - _TOLERANCE)):
-        raise ValueError(f"joint loss ({(first, second)}) is stated, but the records add up to {right}")
-    return records
+    stated, right = _read_loss(fields["joint loss"]), _joint(records, fields["in advance"])
+    _check_covered("joint loss", stated, right, "the records together give")
+    # Of several, one whose caps were assumed says so.
+    spoken = min(records, key=lambda record: record.provenance.caps_enforced)
+    return Document(records, replace(spoken, loss=stated, accounting=_total(records)).guarantee())
 
 
-def _joint(records: Sequence[ReleaseRecord]) -> tuple[float, float]:
-    kinds = {
-        (record.accounting.measure, record.individuals, record.provenance.adjacency, len(record.loss))
-        for record in records
+def _check_covered(name: str, stated: Loss, right: Loss, source: str) -> None:
+    """Refuse points of a loss of which one is below what it should be, by more than rounding."""
+    if len(stated) != len(right):
+        raise ValueError(f"{name} ({len(stated)} points) must have {len(right)} points")
+    for point, exact in zip(stated, right, strict=True):
+        # Phrased so that NaN fails. Of a curve, the first number says where and is no claim.
+        covered = all(s >= r * (1 - _TOLERANCE) for s, r in zip(point, exact, strict=True))
+        if not covered or (len(right) > 1 and point[0] != exact[0]):
+            raise ValueError(f"{name} ({point}) is stated, but {source} {exact}")
+
+
+def _total(records: Sequence[ReleaseRecord]) -> Accounting:
+    """The view that states the joint loss: of the same measure, at the sum of all δ or δ′.
+
+    :raises ValueError: if the records are not of one kind.
+    """
+    if len({(record.accounting.measure, record.individuals, record.provenance.adjacency) for record in records}) != 1:
+        raise ValueError("records must be at least one, of one measure, adjacency and number of individuals")
+    kinds = [record.accounting for record in records]
+    total = {
+        "measure": kinds[0].measure,
+        "failure_probability": _sum_up([kind.failure_probability for kind in kinds]),
+        "delta": _sum_up([kind.delta for kind in kinds]),
     }
-    if len(kinds) != 1 or any(len(record.loss) != 1 for record in records):
+    return Accounting.from_dict(total)
+
+
+def _joint(records: Sequence[ReleaseRecord], in_advance: bool) -> Loss:
+    accounting = _total(records)
+    pairs = all(len(record.loss) == 1 for record in records)
+    if not (pairs or in_advance):
         raise ValueError(
-            "records must be at least one, of one measure, adjacency and number of individuals, and each state one"
-            " pair (ε, δ) or (ρ, δ′): give delta= or failure_probability= to the measurements"
+            "records that were not fixed in advance must each state one pair (ε, δ) or (ρ, δ′), to add up: give delta="
+            " or failure_probability= to the measurements"
         )
+    first, second = (_sum_up([record.loss[0][k] for record in records]) for k in (0, 1))
+    if not in_advance:
+        return ((first, second),)
+    losses = [record.mechanism.loss(record.individuals) for record in records]
+    points = accounting.points(joint_loss(losses, adaptive=False))
+    # By basic composition, no more than the sum of pairs is ever lost.
+    return ((first, second),) if pairs and first <= points[0][0] else points
+
+
+def _sum_up(numbers: Sequence[float | None]) -> Any:
+    """Return the sum, rounded up; None if there is nothing to add."""
+    given = [number for number in numbers if number is not None]
     # fsum rounds the exact sum to nearest; the next float up is not below it.
-    first, second = (math.fsum(record.loss[0][k] for record in records) for k in (0, 1))
-    return math.nextafter(first, math.inf), math.nextafter(second, math.inf)
+    return math.nextafter(math.fsum(given), math.inf) if given else None
 
 
 @lru_cache(maxsize=1024)
@@ -394,6 +445,7 @@ _FIELDS: Final[dict[str, Any]] = {
     "release": dict,
     "versions": dict,
 }
+_FIELDS_OF_MANY: Final[dict[str, Any]] = {"format": str, "in advance": bool, "joint loss": list, "records": list}
 _RELEASE: Final[dict[str, Any]] = {
     "steps": list,
     "values": list,

@@ -577,7 +577,7 @@ def test_the_record_beside_the_table_says_what_ran(log_file, tmp_path, capsys):
     several = tmp_path / "several.json"
     several.write_text(ts.write_records([record, record]), encoding="utf-8")
     assert main(["verify", str(several)]) == 0
-    assert "These add up" in " ".join(capsys.readouterr().out.split())
+    assert "All of them together: (ε = 4" in " ".join(capsys.readouterr().out.split())
     assert main(["verify", str(tmp_path / "out.json")]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert record.guarantee() in said

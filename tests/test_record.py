@@ -13,8 +13,9 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries import ReleaseRecord
+from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.accounting.subsampled import extremal_law
-from opendp_timeseries.record import Accounting
+from opendp_timeseries.record import Accounting, read_document
 
 GRID = ts.TimeGrid(start="2013-01-01", step="1h", size=48, zone="UTC")
 COARSE = ts.gaussian_kernel(48, 2, resolution_bits=12), ts.boxcar_kernel(48, 3, resolution_bits=10)
@@ -515,15 +516,54 @@ def test_several_records_are_written_with_their_joint_guarantee():
     text = ts.write_records([first, second])
     assert ts.read_records(text) == (first, second)
     assert ts.read_records(first.to_json()) == (first,)
-    (total, delta), parts = json.loads(text)["joint loss"], [first.loss[0], second.loss[0]]
+    ((total, delta),), parts = json.loads(text)["joint loss"], [first.loss[0], second.loss[0]]
     assert sum(part[0] for part in parts) <= total <= sum(part[0] for part in parts) * (1 + 1e-12)
     assert 2e-6 <= delta <= 2e-6 * (1 + 1e-12)
     document = json.loads(text)
-    for low in ([total * 0.999, delta], [total, delta / 2], [total]):
+    for low in ([[total * 0.999, delta]], [[total, delta / 2]], [[total]], [[total, delta]] * 2, []):
         with pytest.raises(ValueError, match="loss"):
             ts.read_records(json.dumps(document | {"joint loss": low}))
     with pytest.raises(ValueError, match="loss"):
         ts.read_records(json.dumps(document | {"records": [document["records"][0] | {"loss": [[0.1, 1e-6]]}]}))
+
+
+def test_records_of_a_composition_state_their_joint_loss():
+    parts = [behind(count()), behind(count(participation_cap=3), scale=9.0)]
+    records = [release.record() for release in ts.make_composition(parts)(LOG)]
+    text = ts.write_records(records, in_advance=True)
+    document = json.loads(text)
+    ((epsilon, delta),) = document["joint loss"]
+    assert (epsilon, delta) == pytest.approx(ts.make_composition(parts, delta=2e-6).map(1), rel=1e-9)
+    assert epsilon < 0.9 * sum(record.loss[0][0] for record in records)
+    read, words = read_document(text)
+    assert read == tuple(records)
+    pair = f"(ε = {printed_up(epsilon)}, δ = {printed_up(delta, 4)})"
+    assert words == f"{pair}-differential privacy for one individual added or removed"
+    # Whoever did not fix them in advance may not claim it.
+    with pytest.raises(ValueError, match="the records together give"):
+        ts.read_records(json.dumps(document | {"in advance": False}))
+    with pytest.raises(ValueError, match="the records together give"):
+        ts.read_records(json.dumps(document | {"joint loss": [[epsilon * 0.999, delta]]}))
+    with pytest.raises(ValueError, match="in advance"):
+        ts.read_records(json.dumps(document | {"in advance": 1}))
+
+
+@pytest.mark.parametrize(
+    "options", [{"failure_probability": 1e-6}, {"output_measure": dp.renyi_divergence()}, {"delta": None}]
+)
+def test_records_in_every_measure_state_their_joint_loss(options):
+    options = {} if "delta" in options else options
+    parts = [count() >> ts.then_subsampled_gaussian(s, sampling_probability=0.5, **options) for s in (4.0, 9.0)]
+    records = [part(LOG).record() for part in parts]
+    text = ts.write_records(records, in_advance=True)
+    assert ts.read_records(text) == tuple(records)
+    stated = json.loads(text)["joint loss"]
+    joint = ts.make_composition(parts, **({"failure_probability": 2e-6} if len(stated) == 1 else options)).map(1)
+    if len(stated) == 1:
+        assert stated[0] == pytest.approx(list(joint), rel=1e-9)
+    else:
+        curve = joint if callable(joint) else joint.delta
+        assert [point[1] for point in stated] == [pytest.approx(curve(point[0]), rel=1e-12) for point in stated]
 
 
 def test_records_that_do_not_add_up_are_refused():
@@ -533,13 +573,12 @@ def test_records_that_do_not_add_up_are_refused():
         behind(count(dp.change_one_distance()))(LOG).record(),
         behind(count())(LOG).record(individuals=2),
     ]
-    for records in (
-        [],
-        [behind(count(), output_measure=dp.renyi_divergence())(LOG).record()],
-        *([one, o] for o in others),
-    ):
-        with pytest.raises(ValueError, match="of one measure, adjacency"):
-            ts.write_records(records)
+    for in_advance in (False, True):
+        for records in ([], *([one, o] for o in others)):
+            with pytest.raises(ValueError, match="of one measure, adjacency"):
+                ts.write_records(records, in_advance=in_advance)
+    with pytest.raises(ValueError, match="must each state one pair"):
+        ts.write_records([behind(count(), output_measure=dp.renyi_divergence())(LOG).record()])
 
 
 def test_accounting_of_a_profile_states_points_of_it():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import textwrap
 
-import opendp_timeseries as ts
+from opendp_timeseries.record import read_document
 
 __all__ = ["verify"]
 
@@ -17,13 +17,13 @@ def verify(options: argparse.Namespace) -> str:
     :raises OSError: if it cannot be read.
     """
     try:
-        records = ts.read_records(options.record.read_text(encoding="utf-8"))
+        records, together = read_document(options.record.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"record ({options.record}) is refused: {error}; give the OUTPUT.json of a release") from None
     guarantees = "; and ".join(record.guarantee() for record in records)
-    together = "" if len(records) == 1 else ". These add up"
+    of_all = "" if len(records) == 1 else f". All of them together: {together}"
     return textwrap.fill(
-        f"Verified: the parameters in {options.record} give {guarantees}{together}. No record can show that the values"
+        f"Verified: the parameters in {options.record} give {guarantees}{of_all}. No record can show that the values"
         " came from this mechanism, or that the caps were enforced: that is a matter of trust in its publisher.",
         100,
         break_on_hyphens=False,
