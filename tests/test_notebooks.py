@@ -17,7 +17,7 @@ pytest.importorskip("statsmodels", reason="the notebooks smooth; install opendp_
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 PAPER = ["table2", "sampling_frequency", "alpha_against_delta", "signals", "noise_compared"]
-GUIDE = ["first_release", "chaining", "checking_maps", "flights"]
+GUIDE = ["first_release", "chaining", "checking_maps", "flights", "every_month"]
 #: A path of one machine, such as a traceback or a warning would leave.
 MACHINE_PATH = re.compile(r"(?<![\w.])/(home|root|work|opt|tmp|usr|var|Users|private)/")
 
