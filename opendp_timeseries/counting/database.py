@@ -71,8 +71,10 @@ def count(table: Any, layout: Layout, caps: Caps, key: bytes) -> NDArray[np.int6
     return counts
 
 
-def participation(table: Any, layout: Layout) -> NDArray[np.int64]:
-    """Return in how many steps each individual takes part, those in none left out. Private."""
+def participation(table: Any, layout: Layout, gap: int = 1) -> NDArray[np.int64]:
+    """Return in how many steps, a gap apart, each individual takes part, those in none left out. Private."""
+    if gap > 1:
+        raise NotImplementedError("a gap is not enforced in a database yet; give the log as a data frame")
     rows, _ = _rows(table, layout)
     people = rows.group_by("who").aggregate(steps=rows.step.nunique())
     result = _fetch(people.group_by("steps").aggregate(individuals=people.count()))

@@ -39,8 +39,8 @@ class Engine(Protocol):
         :return: ``layout.size`` counts.
         """
 
-    def participation(self, table: Any, layout: Layout) -> NDArray[np.int64]:
-        """Return in how many steps each individual takes part, those in none left out. Private."""
+    def participation(self, table: Any, layout: Layout, gap: int = 1) -> NDArray[np.int64]:
+        """Return in how many steps, a gap apart, each individual takes part, those in none left out. Private."""
 
     def tally(self, table: Any, layout: Layout) -> Tally:
         """Say where the rows go. Private."""

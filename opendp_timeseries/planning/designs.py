@@ -17,7 +17,7 @@ from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.grid import TimeGrid, check_grid
 from opendp_timeseries.planning.calls import Call
 from opendp_timeseries.planning.errors import expected_error
-from opendp_timeseries.planning.participation import Participation
+from opendp_timeseries.planning.participation import Participation, fraction_left
 from opendp_timeseries.planning.scales import budget, counted, least_scale, smoothing_kernel
 from opendp_timeseries.planning.signal import Signal, described_signal
 from opendp_timeseries.planning.tables import html_table, text_table
@@ -92,6 +92,7 @@ class Setting:
     :param epsilon: ε of the budget.
     :param delta: δ of the budget.
     :param title: the setting in words.
+    :param gaps_included: gaps of which it is known what they lose.
     """
 
     signal: Signal
@@ -99,6 +100,7 @@ class Setting:
     epsilon: float
     delta: float
     title: str
+    gaps_included: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -216,11 +218,12 @@ class Plan:
             )
 
     def _cautions(self) -> Iterator[str]:
-        gaps = any(design.gap > 1 for design in self.designs)
+        unknown = {design.gap for design in self.designs} - self.setting.gaps_included
         if self.recommended.lost is None:
-            yield f"What the cap{' and the gap lose' if gaps else ' loses'} is not included; participation= tells."
-        elif gaps:
-            yield "What a gap loses is not included."
+            what = "What the cap loses" if unknown <= {1} else "What caps and gaps lose"
+            yield f"{what} is not included; participation= tells."
+        elif unknown:
+            yield f"What a gap of {', '.join(map(str, sorted(unknown)))} loses is not included; participation= tells."
         yield from (f"{other}: expected error {other.interpolated:.4g}." for other in self.others)
 
     def _rows(self) -> tuple[list[str], list[list[str]], list[bool]]:
@@ -333,7 +336,7 @@ def plan(
     epsilon: float,
     delta: float,
     gaps: int | Sequence[int] = 1,
-    participation: Participation | None = None,
+    participation: Participation | Mapping[int, Participation] | None = None,
     step_cap: int = 1,
     individuals: int = 1,
     level: float | None = None,
@@ -365,7 +368,8 @@ def plan(
     :param gaps: candidates for the least distance of two steps in which one individual is counted; or the one. It
         should be one within which nobody comes twice. A filter makes use of it.
     :param participation: who takes part how often, as far as it is public: what a cap loses then enters the error. The
-        cap is chosen as if nothing were corrected afterwards.
+        cap is chosen as if nothing were corrected afterwards. What gaps lose enters too if there is one for each gap, 1
+        among them, as ``{1: …, 6: …}``.
     :param step_cap: ``M``, events per individual and step.
     :param individuals: how many the guarantee is for.
     :param level: mean count of a step; if left out, that of the participation, else unknown.
@@ -398,14 +402,13 @@ def plan(
     check_grid(grid)
     epsilon, delta = budget(epsilon, delta)
     caps, distances = _several("participation_caps", participation_caps), _several("gaps", gaps)
-    if participation is not None and not check.is_a(participation, Participation):
-        raise TypeError(f"participation ({type(participation).__name__}) must be a Participation, or None")
-    if participation is not None and level is None and proxy is None and step_cap == 1:
-        level = participation.total / grid.size or None
+    by_gap = _by_gap(participation)
+    if by_gap and level is None and proxy is None and step_cap == 1:
+        level = by_gap[1].total / grid.size or None
     described = described_signal(
         grid.size, level=level, seasons=seasons, deviation=deviation, time_scale=time_scale, proxy=proxy
     )
-    if participation is not None and described.signal.mean is None:
+    if by_gap and described.signal.mean is None:
         raise ValueError("level must be given where step_cap is more than 1: what a cap loses is a share of it")
     if sampling_probabilities is None:
         sampling_probabilities = [p for p in _PROBABILITIES if p == 1 or p * grid.size >= _MIN_KEPT]
@@ -417,7 +420,7 @@ def plan(
         )
     task = _Task(
         described.signal,
-        participation,
+        by_gap,
         epsilon,
         delta,
         {(cap, gap): counted(grid, cap, step_cap, individuals, replaced, gap) for cap in caps for gap in distances},
@@ -433,6 +436,7 @@ def plan(
             epsilon=epsilon,
             delta=delta,
             title=f"{grid.size} steps, {limits}(ε = {epsilon:g}, δ = {delta:g}), {described.words}",
+            gaps_included=frozenset(by_gap),
         ),
         designs,
         Call(
@@ -461,6 +465,18 @@ def _several(name: str, value: Any) -> list[int]:
     return found
 
 
+def _by_gap(participation: Any) -> dict[int, Participation]:
+    if participation is None:
+        return {}
+    found = dict(participation) if isinstance(participation, Mapping) else {1: participation}
+    if 1 not in found or not all(check.is_a(one, Participation) for one in found.values()):
+        raise TypeError(
+            f"participation ({type(participation).__name__}) must be a Participation, or one for each gap, such as"
+            " {1: …, 6: …}"
+        )
+    return found
+
+
 def _sampling(probability: float, size: int) -> float:
     p = check.probability("sampling_probabilities", probability)
     if p < 1 and p * size < _MIN_KEPT:
@@ -475,7 +491,7 @@ class _Task:
     """What all designs are worked out from."""
 
     signal: Signal
-    participation: Participation | None
+    participation: dict[int, Participation]
     epsilon: float
     delta: float
     influences: dict[tuple[int, int], Influence]
@@ -495,12 +511,11 @@ class _Task:
     def design(self, pair: tuple[int, int], p: float, std: float) -> Design:
         kernel = smoothing_kernel(self.signal.size, std)
         scale = least_scale(self.influences[pair], kernel, p, self.epsilon, self.delta)
-        lost, unsure = (0.0, 0.0) if self.participation is None else _lost(self.participation, pair[0])
-        kept = max(1 - lost, 1e-9)
-        error = expected_error(self.signal.scaled(kept), kernel, p, scale)
-        missing = math.hypot(lost, unsure) * math.sqrt((self.signal.mean or 0.0) ** 2 + self.signal.covariance[0])
-        # Of the capped series, which is `kept` times the whole, this much is unresolved; of the whole, more.
-        unresolved = error.smoothed**2 * (2 - kept) / kept
+        left, unsure = self.left(*pair)
+        error = expected_error(self.signal.scaled(left), kernel, p, scale)
+        missing = math.hypot(1 - left, unsure) * math.sqrt((self.signal.mean or 0.0) ** 2 + self.signal.covariance[0])
+        # Of the capped series, which is `left` times the whole, this much is unresolved; of the whole, more.
+        unresolved = error.smoothed**2 * (2 - left) / left
         return Design(
             name="every step" if p == 1 else f"p = {p:g}",
             sampling_probability=p,
@@ -511,11 +526,13 @@ class _Task:
             smoothed=math.sqrt(unresolved + missing**2),
             participation_cap=pair[0],
             gap=pair[1],
-            lost=None if self.participation is None else lost,
+            lost=1 - left if self.participation else None,
         )
 
-
-def _lost(participation: Participation, cap: int) -> tuple[float, float]:
-    """Return the fraction that a cap loses, and its standard error."""
-    ratio, error = participation.level_correction(cap)
-    return 1 - 1 / ratio, error / ratio**2
+    def left(self, cap: int, gap: int) -> tuple[float, float]:
+        """Return the fraction of counts that a cap and a gap leave, as far as it is known, and its standard error."""
+        if not self.participation:
+            return 1.0, 0.0
+        whole = self.participation[1]
+        left, unsure = fraction_left(whole, self.participation.get(gap, whole), cap)
+        return max(left, 1e-9), unsure

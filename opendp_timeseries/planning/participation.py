@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries import _validate as check
 
-__all__ = ["LevelCorrection", "Participation", "checked_caps", "spaced_caps"]
+__all__ = ["LevelCorrection", "Participation", "checked_caps", "fraction_left", "spaced_caps"]
 
 #: How much the slope of the curve may change over an octave of steps: tried in turn, the likeliest is taken.
 _BENDS: Final = tuple(0.05 * 4.0**k for k in range(4))
@@ -64,6 +64,22 @@ class LevelCorrection(NamedTuple):
 
     ratio: float
     standard_error: float
+
+
+def fraction_left(whole: Participation, thinned: Participation, cap: int) -> tuple[float, float]:
+    """Return the fraction of all counts that a cap and a gap leave, and its standard error.
+
+    :param whole: without the gap.
+    :param thinned: with the gap.
+    :param cap: the participation cap.
+    """
+    if thinned is whole:
+        ratio, error = whole.level_correction(cap)
+        return 1 / ratio, error / ratio**2
+    (left, left_error), (total, total_error) = thinned._sum(cap), whole._sum(None)
+    if not 0 < left < total:
+        return 1.0, total_error / total if total > 0 else math.inf
+    return left / total, math.hypot(left_error, total_error * left / total) / total
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +168,12 @@ class Participation:
         # Where the individuals of an entry are within it is not known: their mean may be off by a deviation.
         within = self.individuals * (self._spread(None) - ratio * self._spread(cap)) / kept
         return LevelCorrection(ratio, math.sqrt(max(noise, 0.0) + float(within @ within)))
+
+    def _sum(self, cap: int | None) -> tuple[float, float]:
+        """Return all counts that a cap leaves, or all, and the standard error."""
+        steps, spread = self._steps(cap), self.individuals * self._spread(cap)
+        noise = float(steps @ self._denoised[1] @ steps)
+        return float(self.individuals @ steps), math.sqrt(max(noise, 0.0) + float(spread @ spread))
 
     @cached_property
     def _bins(self) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:

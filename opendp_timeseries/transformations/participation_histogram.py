@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from opendp_timeseries._opendp import signal_domain, then
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.counting.layout import Keys
+from opendp_timeseries.counting.layout import Keys, check_gap
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.planning.participation import checked_caps
 from opendp_timeseries.transformations.event_logs import event_log
@@ -30,6 +30,7 @@ def make_participation_histogram(
     grid: TimeGrid,
     *,
     caps: Sequence[int] | None = None,
+    gap: int = 1,
     by: str | None = None,
     keys: Keys | None = None,
     time: str | None = None,
@@ -47,6 +48,8 @@ def make_participation_histogram(
     :param grid: the grid of the count that is planned.
     :param caps: where the entries are cut, ascending; if left out, 1, 2, 3, 4, 6, 8, 12, …, two to an octave, below the
         most steps that there are. Where few individuals hold much of all counts, only entries far out show it.
+    :param gap: as there: steps that a gap leaves out are not counted. Beside a histogram without, it tells what the gap
+        loses.
     :param by: as there; with a panel, pairs of key and step are counted.
     :param keys: as there.
     :param time: as there.
@@ -64,10 +67,11 @@ def make_participation_histogram(
     1
     """
     layout, adjacency = event_log(input_domain, input_metric, grid, by=by, keys=keys, time=time)
+    gap = check_gap(gap, grid.size)
     edges = np.array(checked_caps(caps, layout.size), dtype=np.int64)
 
     def function(table: Any) -> NDArray[np.int64]:
-        steps = engine_of(table).participation(table, layout)
+        steps = engine_of(table).participation(table, layout, gap)
         return np.bincount(np.searchsorted(edges, steps), minlength=len(edges) + 1).astype(np.int64)
 
     metric = dp.l1_distance(T=int) if output_metric is None else output_metric

@@ -198,3 +198,27 @@ def test_the_level_and_its_correction_come_from_the_release():
             ts.TimeGrid(size=SIZE), participation_caps=9, epsilon=1.0, delta=1e-6, step_cap=2, seasons={24: 20.0},
             participation=public,
         )  # fmt: skip
+
+
+def test_what_a_gap_loses():
+    steps = power_law(np.random.default_rng(0), 3000)
+    whole = ts.Participation(histogram(steps), size=SIZE, standard_error=0)
+    apart = ts.Participation(histogram(np.ceil(steps * 0.8)), size=SIZE, standard_error=0)
+    arguments = {
+        "participation_caps": 400, "epsilon": 1.0, "delta": 1e-6, "gaps": [1, 6], "seasons": {168: 20.0},
+        "stds": (0.0, 3.0), "sampling_probabilities": (1.0,),
+    }  # fmt: skip
+    found = ts.plan(ts.TimeGrid(size=SIZE), **arguments, participation={1: whole, 6: apart})
+    by_gap = {each.gap: each for each in found.designs if each.std == 3}
+    kept = np.minimum(np.ceil(steps * 0.8), 400).sum() / steps.sum()
+    assert by_gap[6].lost == pytest.approx(1 - kept, abs=0.03)
+    assert by_gap[1].lost == pytest.approx(whole.fraction_lost(400), abs=1e-9)
+    assert by_gap[6].scale < 0.8 * by_gap[1].scale
+    assert "not included" not in found.advice()
+    unknown = ts.plan(ts.TimeGrid(size=SIZE), **arguments, participation=whole)
+    assert "What a gap of 6 loses is not included" in unknown.advice()
+    assert {each.lost for each in unknown.designs} == {by_gap[1].lost}
+    neither = ts.plan(ts.TimeGrid(size=SIZE), **arguments)
+    assert "What caps and gaps lose is not included" in neither.advice()
+    with pytest.raises(TypeError, match="one for each gap"):
+        ts.plan(ts.TimeGrid(size=SIZE), **arguments, participation={6: apart})

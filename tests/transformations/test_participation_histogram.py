@@ -23,13 +23,17 @@ def log():
     return {"id": people, "time": rng.integers(-5, 50, 3000), "venue": rng.choice(["a", "b"], 3000)}
 
 
-def slowly(log, by=None):
+def steps_of(log, by=None):
     steps = defaultdict(set)
     for k, (who, when) in enumerate(zip(log["id"].tolist(), log["time"].tolist(), strict=True)):
         if 0 <= when < 40:
             steps[who].add((when, by and log[by][k]))
+    return steps
+
+
+def slowly(log, by=None):
     counts = [0] * (len(CAPS) + 1)
-    for some in steps.values():
+    for some in steps_of(log, by).values():
         counts[sum(len(some) > cap for cap in CAPS)] += 1
     return counts
 
@@ -41,11 +45,29 @@ def test_agrees_with_a_slow_count(log_space, log):
     assert slowly(log) != slowly(log, "venue")
 
 
+@pytest.mark.parametrize("gap", [2, 7])
+def test_steps_a_gap_apart(log_space, log, gap):
+    def apart(steps):
+        kept = []
+        for step in sorted(steps):
+            if not kept or step >= kept[-1] + gap:
+                kept.append(step)
+        return kept[:-1] if len(kept) > 1 and kept[-1] > kept[0] + 40 - gap else kept
+
+    counts = [0] * (len(CAPS) + 1)
+    for steps in steps_of(log).values():
+        counts[sum(len(apart(step for step, _ in steps)) > cap for cap in CAPS)] += 1
+    assert list(histogram(log_space, gap=gap)(log)) == counts != slowly(log)
+    with pytest.raises(ValueError, match="gap"):
+        histogram(log_space, gap=41)
+
+
 def test_one_individual_is_in_one_entry(log_space, log):
-    whole = np.array(histogram(log_space)(log))
+    chain = histogram(log_space, gap=3)
+    whole = np.array(chain(log))
     for person in np.unique(log["id"])[:60]:
         others = log["id"] != person
-        change = whole - np.array(histogram(log_space)({name: column[others] for name, column in log.items()}))
+        change = whole - np.array(chain({name: column[others] for name, column in log.items()}))
         assert np.abs(change).sum() <= 1
 
 
