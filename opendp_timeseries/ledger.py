@@ -29,7 +29,7 @@ from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.counting.engines import check_schema
-from opendp_timeseries.measurements.mechanisms import mechanisms_of, provenance_of
+from opendp_timeseries.measurements.known_losses import mechanisms_of
 from opendp_timeseries.measurements.subsampled_gaussian import sample_of
 from opendp_timeseries.mechanism import Mechanism
 from opendp_timeseries.planning.tables import text_table
@@ -37,7 +37,7 @@ from opendp_timeseries.programme import DESCRIBED, Programme, described
 from opendp_timeseries.provenance import Adjacency, fields_of
 from opendp_timeseries.record import ReleaseRecord, parse_json
 from opendp_timeseries.release import Release
-from opendp_timeseries.spaces import EventLog
+from opendp_timeseries.spaces import EventLog, provenance_of
 
 __all__ = ["Entry", "Ledger"]
 

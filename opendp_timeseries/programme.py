@@ -16,7 +16,6 @@ from opendp_timeseries.accounting.joint import joint_loss, least_factor
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.kernels import Kernel, identity_kernel
-from opendp_timeseries.measurements.mechanisms import provenance_of
 from opendp_timeseries.measurements.subsampled_gaussian import sample_of, then_subsampled_gaussian
 from opendp_timeseries.mechanism import Mechanism
 from opendp_timeseries.planning.errors import ExpectedError, expected_error
@@ -24,6 +23,7 @@ from opendp_timeseries.planning.signal import described_signal
 from opendp_timeseries.planning.tables import text_table
 from opendp_timeseries.provenance import fields_of
 from opendp_timeseries.record import parse_json
+from opendp_timeseries.spaces import provenance_of
 
 __all__ = ["Programme"]
 

@@ -32,6 +32,7 @@ __all__ = [
     "influence_metric",
     "influence_space",
     "panel_size_of",
+    "provenance_of",
 ]
 
 T = TypeVar("T")
@@ -164,6 +165,18 @@ def influence_space(metric: dp.Metric) -> InfluenceSpace | None:
     """Return the descriptor of an influence metric, None for any other metric."""
     descriptor = metric.descriptor if isinstance(metric, ExtrinsicDistance) else None
     return descriptor if check.is_a(descriptor, InfluenceSpace) else None
+
+
+def provenance_of(chain: dp.Transformation) -> Provenance:
+    """Return how a chain makes its signal.
+
+    :raises TypeError: if it is no transformation, or does not know.
+    """
+    space = influence_space(chain.output_metric) if isinstance(chain, dp.Transformation) else None
+    if space is None or space.provenance is None:
+        found = chain.output_metric if isinstance(chain, dp.Transformation) else type(chain).__name__
+        raise TypeError(f"chain ({found}) must be a count with the influence metric, with or without filters")
+    return space.provenance
 
 
 def panel_size_of(metric: dp.Metric) -> int:

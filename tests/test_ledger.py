@@ -116,7 +116,7 @@ def test_a_record_of_a_release_made_elsewhere_is_spent_too(tmp_path):
 
 
 def test_a_composition_is_one_entry(tmp_path):
-    both = dp.c.make_composition([measurement(40.0), measurement(50.0, month=2)])
+    both = ts.make_composition([measurement(40.0), measurement(50.0, month=2)], delta=1e-6)
     book = new(tmp_path)
     made = book.release(both, LOG)
     assert [len(entry.mechanisms) for entry in book.entries] == [2]
@@ -185,9 +185,9 @@ def test_a_measurement_that_fails_has_spent_and_can_be_resumed(tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (lambda: dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 1.0), "must be a subsampled"),
+        (lambda: dp.m.make_laplace(dp.atom_domain(T=int), dp.absolute_distance(T=int), 1.0), "must return a"),
         (lambda: count(), "must be a Measurement"),
-        (lambda: count() >> ts.then_subsampled_gaussian(0.0, sampling_probability=0.5, delta=1e-6), "must be a subs"),
+        (lambda: count() >> ts.then_subsampled_gaussian(0.0, sampling_probability=0.5, delta=1e-6), "must return"),
         (
             lambda: (ts.event_log_domain(identifier="id", time="time"), dp.change_one_distance())
             >> ts.then_participation_count(ts.TimeGrid(size=9), participation_cap=1)
@@ -211,13 +211,19 @@ def test_a_log_that_does_not_fit_is_refused_before_anything_is_spent(tmp_path):
     assert book.entries == ()
 
 
-def test_what_is_no_release_is_withheld(tmp_path):
+def test_what_is_no_release_is_refused(tmp_path):
     book = new(tmp_path)
-    with pytest.raises(TypeError, match="What was made is withheld"):
-        book.release(measurement() >> (lambda release: release.values), LOG)
-    assert states(book) == ["spent"]
-    with pytest.raises(TypeError, match="What was made is withheld"):  # another mechanism beside it
-        book.release(measurement(30.0) >> (lambda release: [release, release]), LOG)
+    for wrong in (
+        measurement() >> ts.interpolate,
+        dp.c.make_composition([measurement(), measurement()]),
+        ts.make_composition([measurement(), measurement() >> ts.interpolate]),
+        SPACE
+        >> ts.then_participation_count(ts.TimeGrid(size=9), participation_cap=1, output_metric=dp.l2_distance(T=float))
+        >> ts.then_subsampled_gaussian(9.0, sampling_probability=0.5, delta=1e-6),
+    ):
+        with pytest.raises(ValueError, match="do what follows with the release"):
+            book.release(wrong, nothing_is_read)
+    assert book.entries == ()
 
 
 # ---- programmes

@@ -95,7 +95,9 @@ def make_composition(
         )
 
     made = dp.m.make_user_measurement(*members[0].input_space, measure, function, privacy_map)
-    return tell_loss(made, KnownLoss(loss, times))
+    parts = [one.mechanisms for one in known]
+    mechanisms = None if None in parts else tuple(stated for part in parts for stated in part or ())
+    return tell_loss(made, KnownLoss(loss, times, mechanisms))
 
 
 def then_composition(measurements: Sequence[dp.Measurement | Partial], **options: Any) -> Partial:

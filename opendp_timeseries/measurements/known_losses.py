@@ -14,8 +14,17 @@ import opendp.prelude as dp
 
 from opendp_timeseries._opendp import how_made
 from opendp_timeseries.accounting.loss import PrivacyLoss
+from opendp_timeseries.mechanism import Mechanism
+from opendp_timeseries.record import Accounting
 
-__all__ = ["KnownLoss", "known_loss", "tell_loss"]
+__all__ = ["KnownLoss", "Stated", "known_loss", "mechanisms_of", "tell_loss"]
+
+
+class Stated(NamedTuple):
+    """A mechanism, and the view of its loss that its release states."""
+
+    mechanism: Mechanism
+    accounting: Accounting
 
 
 class KnownLoss(NamedTuple):
@@ -23,10 +32,12 @@ class KnownLoss(NamedTuple):
 
     :param at: from a distance of the measurement's input metric to the loss.
     :param times: from a factor to the measurement with all scales of its noise multiplied by it.
+    :param mechanisms: of its releases, in order; None if it returns anything but releases that know how they were made.
     """
 
     at: Callable[[Any], PrivacyLoss]
     times: Callable[[float], dp.Measurement]
+    mechanisms: tuple[Stated, ...] | None = None
 
 
 _TOLD: Final = "_opendp_timeseries_loss"
@@ -67,4 +78,21 @@ def known_loss(measurement: dp.Measurement) -> KnownLoss | None:
         again: dp.Measurement = getattr(dp.c, made.constructor)(**{**made.arguments, part: inner.times(factor)})
         return again
 
-    return KnownLoss(at, times)
+    return KnownLoss(at, times, None if made.constructor == "make_chain_pm" else inner.mechanisms)
+
+
+def mechanisms_of(measurement: dp.Measurement) -> tuple[Stated, ...]:
+    """Return the mechanisms of the releases that a measurement returns, in order, with the views that they state.
+
+    :raises TypeError: if it is no measurement.
+    :raises ValueError: if it returns anything else, or it is not known how a signal is made.
+    """
+    if not isinstance(measurement, dp.Measurement):
+        raise TypeError(f"measurement ({type(measurement).__name__}) must be a Measurement, such as a count >> noise")
+    known = known_loss(measurement)
+    if known is None or known.mechanisms is None:
+        raise ValueError(
+            "measurement must return a release that knows how it was made: a subsampled Gaussian with noise behind a"
+            " count with the influence metric, or a make_composition(…) of such; do what follows with the release"
+        )
+    return known.mechanisms

@@ -25,8 +25,7 @@ from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import up, up_fraction
 from opendp_timeseries.accounting.sampling import Blocks, blocks_of, sampling_name
 from opendp_timeseries.accounting.subsampled import MIN_SCALE, ExtremalLaw, extremal_law
-from opendp_timeseries.measurements.known_losses import KnownLoss, tell_loss
-from opendp_timeseries.measurements.mechanisms import Stated, tell
+from opendp_timeseries.measurements.known_losses import KnownLoss, Stated, tell_loss
 from opendp_timeseries.mechanism import Mechanism
 from opendp_timeseries.provenance import Provenance
 from opendp_timeseries.record import MEASURES, Accounting
@@ -275,7 +274,7 @@ def make_subsampled_gaussian(
 
     # Derive:
     exponent = _noise_exponent(scale, signal.resolution_bits)
-    stated = None
+    stated: tuple[Stated, ...] | None = None
     if signal.provenance is not None and scale >= MIN_SCALE:
         made = Mechanism(
             provenance=signal.provenance,
@@ -283,7 +282,7 @@ def make_subsampled_gaussian(
             sampling=sample.name,
             scale=scale,
         )
-        stated = Stated(made, accounting)
+        stated = (Stated(made, accounting),)
 
     # Close over:
     def function(values: Any) -> Release:
@@ -301,7 +300,6 @@ def make_subsampled_gaussian(
         )
 
     def loss(d_in: Any) -> PrivacyLoss:
-        tell(stated)
         return _loss(signal, d_in, sample, scale)
 
     def privacy_map(d_in: Any) -> Any:
@@ -321,7 +319,7 @@ def make_subsampled_gaussian(
 
     # Return:
     measurement = dp.m.make_user_measurement(input_domain, input_metric, measure, function, privacy_map)
-    return tell_loss(measurement, KnownLoss(loss, times))
+    return tell_loss(measurement, KnownLoss(loss, times, stated))
 
 
 def _loss(signal: _Signal, d_in: Any, sample: Sample, scale: float) -> PrivacyLoss:
