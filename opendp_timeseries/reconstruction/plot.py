@@ -39,6 +39,10 @@ _FEW: Final = 400
 _LINE_OF_WORDS: Final = 0.16
 
 
+#: What an error must cover for a band to be drawn between kept steps.
+_BANDED: Final = ("rate", "counts")
+
+
 class _Drawable(Protocol):
     """What a figure needs of a :class:`~opendp_timeseries.Series`."""
 
@@ -47,7 +51,9 @@ class _Drawable(Protocol):
     @property
     def values(self) -> NDArray[np.float64]: ...
     @property
-    def error_covers(self) -> Literal["noise", "signal"]: ...
+    def error_covers(self) -> Literal["nothing", "noise", "rate", "counts"]: ...
+    @property
+    def unfiltered(self) -> bool: ...
     @property
     def model(self) -> str: ...
     @property
@@ -67,8 +73,8 @@ def plot(
 ) -> Axes:
     """Draw a series, the noisy values that it was made from, and its errors.
 
-    If the error of the series covers the signal, a grey band shows it. If it covers the noise alone, only the noisy
-    values have error bars: between them the error of the noise is smaller, but nothing is known of the signal.
+    If the error of the series covers the counts, or their rate, a grey band shows it. If it covers the noise alone, only
+    the noisy values have error bars: between them the error of the noise is smaller, but nothing is known of the counts.
     The caption says which, and what a cap leaves out. Dates are those of the grid's zone.
 
     :param series: a :class:`~opendp_timeseries.Series` of one series.
@@ -187,9 +193,9 @@ def _draw(axes: Axes, series: _Drawable, grid: TimeGrid | None, confidence: floa
     if len(instants) != release.size:
         raise ValueError(f"grid ({len(instants)} steps) must have the size of the series ({release.size})")
     kept = instants[release.steps]
-    if series.error_covers == "signal":
+    if series.error_covers in _BANDED:
         axes.fill_between(instants, *series.interval(confidence), color=_BAND, linewidth=0, label="band")
-    else:
+    elif series.error_covers == "noise":
         half = normal_quantile(confidence) * release.scale
         axes.vlines(kept, release.values - half, release.values + half, color="0.7", linewidth=0.8, label="error bars")
     # Many dots are a cloud, behind the line; few are points, each to be seen.
@@ -229,11 +235,11 @@ def style_axes(axes: Axes, grid: TimeGrid | None) -> None:
 
 def _name_marks(axes: Axes, series: _Drawable, confidence: float) -> None:
     """Write beside the last values what each mark is, from the top down, as near to it as the words have room."""
-    if series.error_covers == "signal":
-        at = [(series.interval(confidence)[1][-1], f"{confidence:.0%} band", "0.45")]
-    else:
-        at = [(-math.inf, f"{confidence:.0%} error bars", "0.45")]
-    at.append((series.values[-1], "estimate", BLUE))
+    at = [(series.values[-1], "estimate", BLUE)]
+    if series.error_covers in _BANDED:
+        at.append((series.interval(confidence)[1][-1], f"{confidence:.0%} band", "0.45"))
+    elif series.error_covers == "noise":
+        at.append((-math.inf, f"{confidence:.0%} error bars", "0.45"))
     if len(series.release):
         at.append((series.release.values[-1], "noisy values", ORANGE))
     low, high = axes.get_ylim()
@@ -270,25 +276,34 @@ def _caption(
     guarantee: tuple[float, float] | str | None,
 ) -> str:
     made = release.provenance
-    signal = "the signal after caps and filters"
-    if made is not None:
-        signal = "the capped, filtered counts" if made.kernels else "the capped counts"
-    intervals = f"{confidence:.0%} intervals for {signal}, each step on its own"
     # Of a panel, fits differ in detail, and a title says where one failed.
     models = dict.fromkeys(part.model if len(parts) == 1 else part.model.split(" (")[0] for part in parts)
-    covers = {part.error_covers for part in parts}
+    intervals = f"{confidence:.0%} intervals, each step on its own, for"
+    bands = [part for part in parts if part.error_covers in _BANDED]
+    banded = " or ".join(dict.fromkeys(_measured(made, part) for part in bands))
+    bars = [part for part in parts if part.error_covers == "noise"]
     every = release.sampling_probability == 1
     kept = "every step" if every else f"the {len(release)} of {release.size} steps that were kept"
     lines = [
         _time_label(grid),
         _in_words(release, guarantee),
         f"Blue line: {' or '.join(models)}",
-        f"Grey band: {intervals}, if the model is right" if "signal" in covers else "",
-        f"Bars, at kept steps only: {intervals}" if "noise" in covers else "",
+        f"Grey band: {intervals} {banded}, if the model is right" if bands else "",
+        f"Bars, at kept steps only: {intervals} {_measured(made, bars[0])}" if bars else "",
         f"Orange dots: noisy values at {kept}, with noise of standard deviation {release.scale:.4g}",
         "" if made is None else _caps(made, " over all series" if release.keys else ""),
     ]
     return "\n".join(textwrap.fill(line, 120) for line in lines if line)
+
+
+def _measured(made: Provenance | None, part: _Drawable) -> str:
+    """What intervals are for, in words."""
+    rate = "the rate of " if part.error_covers == "rate" else ""
+    if made is None:
+        return f"{rate}the counts after caps and filters"
+    if not made.kernels:
+        return f"{rate}the capped counts"
+    return f"{rate}the capped counts before the filter" if part.unfiltered else f"{rate}the capped, filtered counts"
 
 
 def _height(caption: str) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["Series", "reconstruct_parts"]
 
 
+#: From the least to the most.
+ErrorCovers = Literal["nothing", "noise", "rate", "counts"]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Series:
     """One value per step, made from a release alone: post-processing, which costs no further privacy.
@@ -30,10 +34,12 @@ class Series:
     :param values: float64 array of ``release.size`` values, in the signal's unit.
     :param standard_error: float64 array of the same length and unit.
     :param error_covers: what the standard error covers. ``"noise"``: only what the privacy noise at the kept
-        steps does to the values; how the signal itself moves between kept steps is *not* in it.
-        ``"signal"``: all that the model does not know of the signal, which includes its moves. Either way the
-        signal is what was measured: the counts after caps and filters.
+        steps does to the values; how the counts themselves move between kept steps is *not* in it.
+        ``"counts"``: all that the model does not know of the counts, which includes their moves. ``"rate"``: the same of
+        their expectation, so not how counts vary around it. ``"nothing"``: there is none, and it is NaN.
     :param model: how it was made, in words.
+    :param unfiltered: True if the values are of the counts before the release's filter; False if they are of what was
+        measured. Either way of the counts after caps.
     :param converged: False if a fit did not converge; ``model`` then says why, and what was used instead.
     :param parts: of a panel, the series of each key, in order; empty for one series.
     :raises ValueError: if the arrays do not have the release's size, or the parts are not one for each key.
@@ -42,8 +48,9 @@ class Series:
     release: Release
     values: NDArray[np.float64]
     standard_error: NDArray[np.float64]
-    error_covers: Literal["noise", "signal"]
+    error_covers: ErrorCovers
     model: str
+    unfiltered: bool = False
     converged: bool = True
     parts: Sequence[Series] = ()
 
@@ -71,7 +78,7 @@ class Series:
 
         Coverage is pointwise, not simultaneous: each step has its own interval, and the whole course of the signal
         lies within all of them far less often. ``error_covers`` says what the intervals leave out: with ``"noise"``
-        they are honest at kept steps only, and narrowest between them, where least is known.
+        they are honest at kept steps only, and narrowest between them, where least is known; with ``"nothing"`` they are NaN.
 
         :param confidence: the probability with which each interval is to cover, in (0, 1).
         :return: two float64 arrays of ``len(self)`` values, in the signal's unit.
@@ -147,27 +154,35 @@ class Series:
         return iter(self.values)
 
     def __repr__(self) -> str:
-        return f"Series({len(self)} steps by {self.model}; standard error of the {self.error_covers})"
+        error = "no standard error" if self.error_covers == "nothing" else f"standard error of the {self.error_covers}"
+        return f"Series({len(self)} steps by {self.model}; {error})"
 
 
-def reconstruct_parts(release: Release, reconstruct: Callable[[Release], Series]) -> Series:
+def reconstruct_parts(
+    release: Release,
+    reconstruct: Callable[[Release], Series],
+    *,
+    across: Callable[[Sequence[Release]], Sequence[Series]] | None = None,
+) -> Series:
     """Reconstruct each series of a panel by itself, as nothing connects the end of one with the start of the next.
 
     :param release: of a panel, or of one series.
     :param reconstruct: makes a series from the release of one series.
-    :return: what ``reconstruct`` returns for one series. For a panel, the series in one row; its error covers the
-        signal only if that of every part does.
+    :param across: does the same for many at once; one after the other if left out.
+    :return: what ``reconstruct`` returns for one series. For a panel, the series in one row; its error covers what
+        that of every part does.
     """
     if release.keys is None:
         return reconstruct(release)
-    parts = [reconstruct(part) for part in release.parts()]
+    parts = [reconstruct(part) for part in release.parts()] if across is None else across(release.parts())
     models = [part.model for part in parts]
     named = "; ".join(f"{key}: {model}" for key, model in zip(release.keys, models, strict=True))
     return Series(
         release=release,
         values=np.concatenate([part.values for part in parts]),
         standard_error=np.concatenate([part.standard_error for part in parts]),
-        error_covers="signal" if all(part.error_covers == "signal" for part in parts) else "noise",
+        error_covers=min((part.error_covers for part in parts), key=get_args(ErrorCovers).index),
+        unfiltered=all(part.unfiltered for part in parts),
         model=models[0] if len(set(models)) == 1 else named,
         converged=all(part.converged for part in parts),
         parts=parts,

@@ -36,7 +36,7 @@ def smoothed(release):
     """A series whose error covers the signal, without a fit."""
     spread = np.linspace(1.0, 2.0, release.size)
     return Series(
-        release=release, values=2 * spread, standard_error=spread, error_covers="signal", model="structural model (x)"
+        release=release, values=2 * spread, standard_error=spread, error_covers="counts", model="structural model (x)"
     )
 
 

@@ -116,13 +116,13 @@ def test_a_panel_has_a_series_for_each_key():
     whole = panel("xy", steps=[1, 4], values=[3.0, 8.0], size=6)
     parts = [
         series(release=part, values=np.full(3, level), standard_error=np.ones(3), error_covers=covers)
-        for part, level, covers in zip(whole.parts(), (3.0, 8.0), ("noise", "signal"), strict=True)
+        for part, level, covers in zip(whole.parts(), (3.0, 8.0), ("noise", "counts"), strict=True)
     ]
     both = series(release=whole, values=np.arange(6.0), standard_error=np.ones(6), parts=parts)
     x, y = both.by_key().values()
     assert [one.values.tolist() for one in (x, y)] == [[0, 1, 2], [3, 4, 5]]
     assert [one.release.steps.tolist() for one in (x, y)] == [[1], [1]]
-    assert [one.error_covers for one in (x, y)] == ["noise", "signal"]
+    assert [one.error_covers for one in (x, y)] == ["noise", "counts"]
     changed = dataclasses.replace(both, values=-both.values, standard_error=2 * both.standard_error)
     assert changed.by_key()["y"].values.tolist() == [-3, -4, -5]
     assert changed.by_key()["y"].standard_error.tolist() == [2, 2, 2]

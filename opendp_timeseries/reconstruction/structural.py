@@ -1,0 +1,643 @@
+"""A structural model of counts per step, and its posterior given a release: level, patterns, departure.
+
+The rate of a step is ``c f²``, or ``c f`` where the release is too noisy for that, and ``f`` is a Gaussian process: a level;
+for each season a smooth pattern that repeats, and may drift; a trend if asked for; and a departure from them all that
+dies away exponentially (an Ornstein–Uhlenbeck process). Kept values are the rate, behind the release's filter if it has
+one, with noise of known variance: the privacy noise's and the count's own.
+
+Patterns are regressions on few columns, the departure has a precision matrix with few diagonals, and each is easy
+once the other is given: so everything takes time that is linear in the number of steps (Rue & Held 2005, Gaussian Markov
+Random Fields, 2.4; Durbin & Koopman 2012). The square is linearised around the posterior mean (Gauss–Newton), and variances
+have the largest marginal likelihood of the linearised problem (empirical Bayes; Breslow & Clayton 1993).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpbtrf, dpbtrs, dpttrf, dpttrs
+from scipy.optimize import minimize
+from scipy.signal import fftconvolve
+
+__all__ = ["FitError", "Observations", "Posterior", "fit"]
+
+Array = NDArray[np.float64]
+
+#: Most harmonics of a season.
+_HARMONICS: Final = 24
+#: Of these, the lowest may drift: those of a smooth pattern above them are too small for it to be seen.
+_DRIFTING: Final = 4
+#: A pattern drifts over no fewer cycles than this, and by so many half-waves at most.
+_CYCLES: Final = 8
+_HALF_WAVES: Final = 12
+#: Half-waves of a trend.
+_BENDS: Final = 12
+#: Standard deviation of the normal priors of the logarithms of variances and durations.
+_SPREAD: Final = 2.0
+#: Kept steps times the square of the number of columns: above this, there are fewer drifting columns.
+_WORK: Final = 6e8
+#: Up to this work, the departure's variance is sought with the patterns integrated out; above, at their mean.
+_JOINT: Final = 1e7
+#: Most rounds between patterns, departure and linearisation.
+_ROUNDS: Final = 8
+#: Kept steps from which variances are learnt, in so many stretches.
+_ENOUGH: Final = 16_000
+_STRETCHES: Final = 8
+
+
+class FitError(Exception):
+    """A fit that did not work, in words."""
+
+
+@dataclass(frozen=True)
+class Basis:
+    """Columns in which level, patterns and trend are linear, and the prior variance of each.
+
+    A column is a wave of a season, cosine or sine, times a slow cosine over the whole series if its pattern drifts
+    there. A pattern that is smooth has small high harmonics: the variance of harmonic h is proportional to
+    ``(1 + (h/h₀)²)⁻²``. A drift that is a random walk has variance ``∝ j⁻²`` in its j-th half-wave, and a trend that is an
+    integrated random walk ``j⁻⁴`` (Karhunen–Loève).
+
+    :param size: steps of the series.
+    :param periods: lengths of the seasons, in steps.
+    :param trend: whether there is a trend.
+    :param most: most columns, if leaving out those of drifts can do it.
+    """
+
+    size: int
+    periods: tuple[float, ...]
+    trend: bool
+    most: int
+
+    @cached_property
+    def _columns(self) -> NDArray[np.void]:
+        """One row for each column: season (-1 is the level, -2 the trend), harmonic, frequency, sine, half-waves."""
+        waves: list[tuple[int, int, float, bool, int]] = []
+        seen: set[float] = set()
+        for season, period in enumerate(self.periods):
+            for harmonic in range(1, min(_HARMONICS, math.floor(period / 2)) + 1):
+                frequency = harmonic / period
+                if round(frequency, 12) not in seen:
+                    seen.add(round(frequency, 12))
+                    waves.append((season, harmonic, frequency, False, 0))
+                    if frequency < 0.5:
+                        waves.append((season, harmonic, frequency, True, 0))
+        found = [(-1, 0, 0.0, False, 0), *waves]
+        if self.trend:
+            found += [(-2, 0, 0.0, False, bend) for bend in range(1, _BENDS + 1)]
+        drifting = [wave for wave in waves if wave[1] <= _DRIFTING]
+        for half_waves in range(1, _HALF_WAVES + 1):
+            more = [
+                (*wave[:4], half_waves)
+                for wave in drifting
+                if half_waves * _CYCLES * self.periods[wave[0]] <= self.size
+            ]
+            if len(found) + len(more) > self.most:
+                break
+            found += more
+        names = [("season", int), ("harmonic", int), ("frequency", float), ("sine", bool), ("half_waves", int)]
+        return np.array(found, dtype=names)
+
+    def at(self, steps: NDArray[np.int64]) -> Array:
+        """Return the columns at these steps, one row for each."""
+        columns = self._columns
+        waves, place = np.unique(columns[["frequency", "sine"]], return_inverse=True)
+        turns = np.mod(np.multiply.outer(steps, waves["frequency"]), 1.0) - waves["sine"] / 4
+        half_waves, bend = np.unique(columns["half_waves"], return_inverse=True)
+        slow = np.cos(np.pi * np.multiply.outer((steps + 0.5) / self.size, half_waves))
+        found: Array = np.cos(2 * np.pi * turns)[:, place]
+        moving = columns["half_waves"] > 0
+        found[:, moving] *= slow[:, bend[moving]]
+        return found
+
+    def start(self) -> Array:
+        """Parameters before the fit, which are the modes of their priors: logarithms.
+
+        Of each season: variance of its pattern, the harmonic h₀ from which it decays, and its drift's part of the variance.
+        Of the trend: its variance.
+        """
+        season = [math.log(0.2), math.log(3.0), math.log(3e-3)]
+        return np.array(season * len(self.periods) + [math.log(0.1)] * self.trend)
+
+    def variances(self, parameters: Array) -> tuple[Array, Array]:
+        """Return the logarithm of each column's variance, and its derivatives by the parameters."""
+        columns = self._columns
+        log_variance, slope = np.zeros(len(columns)), np.zeros((len(columns), len(parameters)))
+        for season in range(len(self.periods)):
+            total, decay, drift = range(3 * season, 3 * season + 3)
+            its = columns["season"] == season
+            exact = its & (columns["half_waves"] == 0)
+            ratio = (columns["harmonic"][its] / math.exp(parameters[decay])) ** 2
+            weight, steeper = -2 * np.log1p(ratio), 4 * ratio / (1 + ratio)
+            of_exact = exact[its]
+            share = np.exp(weight[of_exact]) / np.exp(weight[of_exact]).sum()
+            log_variance[its] = parameters[total] + weight - np.log(np.exp(weight[of_exact]).sum())
+            slope[its, total], slope[its, decay] = 1.0, steeper - share @ steeper[of_exact]
+            moving = its & ~exact
+            log_variance[moving] += parameters[drift] - 2 * np.log(columns["half_waves"][moving])
+            slope[moving, drift] = 1.0
+        trend = columns["season"] == -2
+        if np.any(trend):
+            log_variance[trend] = parameters[-1] - 4 * np.log(columns["half_waves"][trend])
+            slope[trend, -1] = 1.0
+        return log_variance, slope
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Kept values, and what is public about them.
+
+    :param size: steps of the series.
+    :param steps: kept ones.
+    :param values: there.
+    :param variance: of the privacy noise.
+    :param taps: of the filter that the rate went through, whose weights wrap around the ends; None without one.
+    :param dispersion: variance of a count by its rate, as far as is known before: 1 is Poisson's. It is the mode of
+        a log-normal prior.
+    :param doubt: standard deviation of its logarithm.
+    """
+
+    size: int
+    steps: NDArray[np.int64]
+    values: Array
+    variance: float
+    taps: Array | None = None
+    dispersion: float = 1.0
+    doubt: float = 0.5
+
+    def part(self, most: int) -> Observations:
+        """Return some stretches of the release if more than ``most`` steps were kept, else all of it."""
+        if len(self.steps) <= most:
+            return self
+        starts = np.linspace(0, len(self.steps) - most // _STRETCHES, _STRETCHES).astype(int)
+        chosen = (starts[:, None] + np.arange(most // _STRETCHES)).ravel()
+        chosen = np.unique(chosen)
+        return replace(self, steps=self.steps[chosen], values=self.values[chosen])
+
+    @cached_property
+    def gain(self) -> float:
+        """By what a filter multiplies a constant."""
+        return 1.0 if self.taps is None else float(self.taps.sum())
+
+    @cached_property
+    def energy(self) -> float:
+        """By what a filter multiplies the variance of independent counts."""
+        return 1.0 if self.taps is None else float(self.taps @ self.taps)
+
+    @cached_property
+    def centred(self) -> Array:
+        """The taps that matter, from the step ``radius`` before to the one ``radius`` after."""
+        assert self.taps is not None
+        return np.concatenate([self.taps[self.size - self.radius :], self.taps[: self.radius + 1]])
+
+    @cached_property
+    def radius(self) -> int:
+        """Steps over which the filter reaches to either side; of weights that are below 10⁻⁴ together, none."""
+        if self.taps is None:
+            return 0
+        half = self.size // 2
+        both = np.abs(self.taps[:half]) + np.abs(self.taps[-np.arange(half)])
+        beyond = np.cumsum(both[::-1])[::-1]
+        return min(int(np.count_nonzero(beyond > 1e-4 * beyond[0])) - 1, (self.size - 1) // 2)
+
+
+@dataclass(frozen=True)
+class _Link:
+    """Rate by f: ``unit * f²``, or ``unit * f``; f has prior mean ``mean``."""
+
+    square: bool
+    unit: float
+    mean: float
+
+    @classmethod
+    def of(cls, seen: Observations) -> _Link:
+        average = float(seen.values.mean()) / seen.gain
+        error = (
+            math.sqrt((seen.variance + seen.dispersion * seen.energy * max(average, 0.0)) / len(seen.values))
+            / seen.gain
+        )
+        if average > 4 * error:
+            return cls(True, average, 1.0)
+        moves = max(float(seen.values.var()) - seen.variance, 0.0) / seen.gain**2  # of the rate, not of the noise
+        unit = math.sqrt(max(moves, average**2, error**2))
+        return cls(False, unit, average / unit)
+
+    def rate(self, f: Array) -> Array:
+        return self.unit * (np.maximum(f, 0.0) ** 2 if self.square else f)
+
+    def slope(self, f: Array) -> Array:
+        return self.unit * (2 * np.maximum(f, 0.05) if self.square else np.ones_like(f))
+
+
+class _Normal(NamedTuple):
+    """Normal equations of the linearised problem ``z = A(Φβ + d) + e`` at nodes: W is the precision of e.
+
+    :param band: diagonals of A'WA, the main one first.
+    :param cross: A'WAΦ.
+    :param gram: Φ'A'WAΦ.
+    :param pull: A'Wz.
+    :param push: Φ'A'Wz.
+    :param constant: log density of e at z with neither β nor d.
+    """
+
+    band: Array
+    cross: Array
+    gram: Array
+    pull: Array
+    push: Array
+    constant: float
+
+
+@dataclass(frozen=True)
+class _Model:
+    seen: Observations
+    basis: Basis
+    link: _Link
+
+    @cached_property
+    def nodes(self) -> NDArray[np.int64]:
+        """Where the departure is a variable: at kept steps, or everywhere if a filter mixes them."""
+        return self.seen.steps if self.seen.taps is None else np.arange(self.seen.size)
+
+    @cached_property
+    def columns(self) -> Array:
+        return self.basis.at(self.nodes)
+
+    @cached_property
+    def gaps(self) -> Array:
+        return np.diff(self.nodes).astype(np.float64)
+
+    def mean(self, reduced: _Reduced, coefficients: Array) -> Array:
+        """Return f at the nodes, given the mean of the coefficients."""
+        found: Array = self.link.mean + self.columns @ coefficients + reduced.solved @ np.append(-coefficients, 1.0)
+        return found
+
+    def linearise(self, f: Array, dispersion: float) -> _Normal:
+        """Return the normal equations around ``f`` at the nodes, where counts vary by so much more than Poisson's."""
+        seen, slope = self.seen, self.link.slope(f)
+        own = dispersion * seen.energy
+        rate = self.link.rate(f)
+        around = slope * (f - self.link.mean)
+        if seen.taps is None:
+            shown = rate
+            weight = 1 / (seen.variance + own * np.maximum(shown, 0.0))
+            response = seen.values - shown + around
+            scaled = (weight * slope**2)[:, None] * self.columns
+            pull = weight * slope * response
+            return _Normal(
+                band=(weight * slope**2)[None, :],
+                cross=scaled,
+                gram=self.columns.T @ scaled,
+                pull=pull,
+                push=self.columns.T @ pull,
+                constant=_log_density(weight, response),
+            )
+        # Around the ends, where the filter reaches to the other end, its weights there are held at the last estimate.
+        shown = np.fft.irfft(np.fft.rfft(rate) * np.fft.rfft(seen.taps), n=seen.size)[seen.steps]
+        through = self._filtered(around[:, None])[:, 0]
+        weight = 1 / (seen.variance + own * np.maximum(shown, 0.0))
+        response = seen.values - shown + through
+        every = np.zeros(seen.size)
+        every[seen.steps] = weight
+        design = self._filtered(slope[:, None] * self.columns)
+        weighed = np.zeros((seen.size, design.shape[1] + 1))
+        weighed[seen.steps] = weight[:, None] * np.column_stack([design, response])
+        back = slope[:, None] * fftconvolve(weighed, seen.centred[::-1, None], mode="same", axes=0)
+        return _Normal(
+            band=self._band(every, slope),
+            cross=np.ascontiguousarray(back[:, :-1]),
+            gram=design.T @ (weight[:, None] * design),
+            pull=back[:, -1],
+            push=design.T @ (weight * response),
+            constant=_log_density(weight, response),
+        )
+
+    def _filtered(self, columns: Array) -> Array:
+        filtered: Array = fftconvolve(columns, self.seen.centred[:, None], mode="same", axes=0)[self.seen.steps]
+        return filtered
+
+    def _band(self, weight: Array, slope: Array) -> Array:
+        """Diagonals of A'WA: ``slope_k slope_{k+m} Σ_t w_t h_{t-k} h_{t-k-m}``."""
+        taps, size = self.seen.centred, self.seen.size
+        band = np.zeros((len(taps), size))
+        for apart in range(min(len(taps), size)):
+            # In full, entry k + radius is Σ_u w_(k+u) h_u h_(u-m): u runs from m - radius to radius.
+            product = taps[apart:] * taps[: len(taps) - apart]
+            full = np.zeros(size + len(taps))
+            full[: size + len(product) - 1] = fftconvolve(weight, product[::-1])
+            found = full[self.seen.radius : self.seen.radius + size - apart]
+            band[apart, : size - apart] = found * slope[: size - apart] * slope[apart:]
+        return band
+
+    def reduce(self, normal: _Normal, gaps: Array, departure: Array) -> _Reduced:
+        """Integrate the departure out.
+
+        :param departure: logarithms of its variance and its duration.
+        """
+        main, off, log_determinant = _precision(gaps, *np.exp(departure))
+        sides = np.empty((len(normal.pull), normal.cross.shape[1] + 1), order="F")  # as LAPACK has it
+        sides[:, :-1], sides[:, -1] = normal.cross, normal.pull
+        factor: _Tridiagonal | _Banded
+        if len(normal.band) == 1:
+            factor = _Tridiagonal.of(main + normal.band[0], off)
+        else:
+            band = normal.band.copy()
+            band[0] += main
+            band[1, :-1] += off
+            factor = _Banded.of(band)
+        solved = factor.solve(sides)
+        gram = normal.gram - normal.cross.T @ solved[:, :-1]
+        return _Reduced(
+            gram=(gram + gram.T) / 2,
+            push=normal.push - normal.cross.T @ solved[:, -1],
+            value=normal.constant + 0.5 * float(normal.pull @ solved[:, -1] + log_determinant - factor.log_determinant),
+            solved=solved,
+            factor=factor,
+        )
+
+
+class _Tridiagonal(NamedTuple):
+    """A positive definite matrix with three diagonals as LDL'."""
+
+    diagonal: Array
+    lower: Array
+
+    @classmethod
+    def of(cls, main: Array, off: Array) -> _Tridiagonal:
+        diagonal, lower, failed = dpttrf(main, off)
+        if failed:
+            raise FitError("the smoother lost its precision")
+        return cls(diagonal, lower)
+
+    @property
+    def log_determinant(self) -> float:
+        return float(np.log(self.diagonal).sum())
+
+    def solve(self, sides: Array) -> Array:
+        solved: Array = dpttrs(self.diagonal, self.lower, sides, overwrite_b=1)[0]
+        return solved
+
+    def inverse_diagonal(self) -> Array:
+        """Diagonal of the inverse, from the last entry on: ``S_t = 1/d_t + l_t² S_{t+1}``."""
+        own, passed = (1 / self.diagonal).tolist(), (self.lower**2).tolist()
+        for t in range(len(own) - 2, -1, -1):
+            own[t] += passed[t] * own[t + 1]
+        return np.array(own)
+
+
+class _Banded(NamedTuple):
+    """A positive definite matrix with few diagonals as LL'; ``lower`` holds the diagonals of L."""
+
+    lower: Array
+
+    @classmethod
+    def of(cls, band: Array) -> _Banded:
+        lower, failed = dpbtrf(band, lower=1)
+        if failed:
+            raise FitError("the smoother lost its precision")
+        return cls(lower)
+
+    @property
+    def log_determinant(self) -> float:
+        return 2 * float(np.log(self.lower[0]).sum())
+
+    def solve(self, sides: Array) -> Array:
+        solved: Array = dpbtrs(self.lower, sides, lower=1, overwrite_b=1)[0]
+        return solved
+
+    def inverse_diagonal(self) -> Array:
+        """Diagonal of the inverse, block by block from the last one on (Takahashi, Fagan & Chen 1973)."""
+        width, size = len(self.lower) - 1, self.lower.shape[1]
+        diagonal = np.empty(size)
+        after, inverse = None, np.empty((0, 0))
+        for first in range((size - 1) // width * width, -1, -width):
+            last = min(first + width, size)
+            below = last if after is None else min(last + width, size)
+            block = self._dense(first, below, first, last)
+            root = np.linalg.inv(block[: last - first])
+            own = root.T @ root
+            if after is not None:
+                passed = block[last - first :] @ root
+                own = own + passed.T @ inverse @ passed
+            diagonal[first:last] = np.diag(own)
+            after, inverse = first, own
+        return diagonal
+
+    def _dense(self, top: int, bottom: int, left: int, right: int) -> Array:
+        rows, columns = np.ogrid[top:bottom, left:right]
+        apart = rows - columns
+        stored = (apart >= 0) & (apart < len(self.lower))
+        return np.where(stored, self.lower[np.where(stored, apart, 0), columns], 0.0)
+
+
+class _Reduced(NamedTuple):
+    """The problem with the departure integrated out: normal equations for the coefficients alone.
+
+    :param value: log density of the data if every coefficient is zero.
+    :param solved: of the departure, what each column takes from it, and its mean if every coefficient is zero.
+    """
+
+    gram: Array
+    push: Array
+    value: float
+    solved: Array
+    factor: _Tridiagonal | _Banded
+
+    def variance(self, columns: Array, root: Array) -> Array:
+        """Return the posterior variance at the nodes."""
+        across = columns @ root
+        across -= self.solved[:, :-1] @ root
+        found: Array = self.factor.inverse_diagonal() + np.einsum("ij,ij->i", across, across)
+        return found
+
+    def evidence(self, log_variance: Array) -> tuple[float, Array, Array]:
+        """Return the log density of the data, the coefficients' mean, and R with their covariance ``R R'``."""
+        root = np.exp(log_variance / 2)
+        matrix = root[:, None] * self.gram * root
+        matrix[np.diag_indices_from(matrix)] += 1.0
+        try:
+            lower = np.linalg.cholesky(matrix)
+        except np.linalg.LinAlgError:
+            raise FitError("the smoother lost its precision") from None
+        inverse = solve_triangular(lower, np.diag(root), lower=True, check_finite=False)
+        half = inverse @ self.push
+        value = self.value + 0.5 * float(half @ half) - float(np.log(np.diag(lower)).sum())
+        return value, inverse.T @ half, inverse.T
+
+
+def _precision(gaps: Array, variance: float, duration: float) -> tuple[Array, Array, float]:
+    """Main and next diagonal of the precision of a stationary Ornstein–Uhlenbeck process, and its log determinant."""
+    decay = np.exp(-gaps / duration)
+    fresh = -np.expm1(-2 * gaps / duration)
+    precision = 1 / (variance * fresh)
+    main = np.zeros(len(gaps) + 1)
+    main[0] = 1 / variance
+    main[:-1] += precision * decay**2
+    main[1:] += precision
+    return main, -precision * decay, -math.log(variance) * len(main) - float(np.log(fresh).sum())
+
+
+def _log_density(weight: Array, response: Array) -> float:
+    return 0.5 * float(np.log(weight / (2 * np.pi)).sum() - weight @ response**2)
+
+
+class Posterior(NamedTuple):
+    """Mean and variance of the rate at every step, and what was fitted."""
+
+    mean: Array
+    variance: Array
+    dispersion: float
+
+
+def fit(seen: Observations, periods: tuple[float, ...], *, trend: bool) -> Posterior:
+    """Fit the model to a release, and return the posterior of the rate.
+
+    :raises FitError: if that does not work, saying why.
+    """
+    basis = Basis(seen.size, periods, trend, most=int(math.sqrt(_WORK / max(len(seen.steps), seen.size / 3))))
+    model = _Model(seen, basis, _Link.of(seen))
+    part = seen.part(_ENOUGH)
+    learnt = _learn(model if part is seen else _Model(part, basis, model.link))
+    f = np.full(len(model.nodes), model.link.mean)
+    for again in range(12):
+        normal = model.linearise(f, learnt.dispersion)
+        reduced = model.reduce(normal, model.gaps, learnt.departure)
+        new = model.mean(reduced, reduced.evidence(basis.variances(learnt.patterns)[0])[1])
+        change = float(np.abs(new - f).max())
+        f += (1.0 if again < 4 else 0.6) * (new - f)
+        if change < 1e-3:
+            break
+    return _posterior(model, normal, learnt)
+
+
+class _Learnt(NamedTuple):
+    """What the evidence chose: logarithms of the parameters of departure and patterns; the dispersion."""
+
+    departure: Array
+    patterns: Array
+    dispersion: float
+
+
+def _learn(model: _Model) -> _Learnt:
+    basis = model.basis
+    centre = np.array([math.log(0.03), math.log(model.seen.size / 100 + 1)])
+    departure, patterns, f = centre, basis.start(), np.full(len(model.nodes), model.link.mean)
+    dispersion = model.seen.dispersion
+    for _ in range(_ROUNDS):
+        before = np.concatenate([departure, patterns, [math.log(dispersion)]])
+        normal = model.linearise(f, dispersion)
+        reduced = model.reduce(normal, model.gaps, departure)
+        patterns = _fit_patterns(reduced, basis, patterns)
+        log_variance = basis.variances(patterns)[0]
+        _, mean, root = reduced.evidence(log_variance)
+        dispersion = _fit_dispersion(model, f, reduced, mean, root, dispersion)
+        f = model.mean(reduced, mean)
+        departure = _fit_departure(model, normal, log_variance, mean, departure, centre)
+        after = np.concatenate([departure, patterns, [math.log(dispersion)]])
+        if np.abs(after - before).max() < 0.05:
+            break
+    return _Learnt(departure, patterns, dispersion)
+
+
+def _fit_dispersion(model: _Model, f: Array, reduced: _Reduced, mean: Array, root: Array, start: float) -> float:
+    """Return the dispersion after a step of scoring: of its logarithm, whose prior is normal around Poisson's."""
+    seen, slope = model.seen, model.link.slope(f)
+    if seen.taps is not None:
+        return start  # a filter averages the counts' own variance away
+    shown = model.link.rate(f) + slope * (model.mean(reduced, mean) - f)
+    spread = slope**2 * reduced.variance(model.columns, root)
+    own = start * np.maximum(shown, 0.0)
+    variance = seen.variance + own
+    log, mode = math.log(start), math.log(seen.dispersion)
+    residual = (seen.values - shown) ** 2
+    rise = 0.5 * float(((residual + spread - variance) * own / variance**2).sum()) - (log - mode) / seen.doubt**2
+    bend = 0.5 * float(((own / variance) ** 2 * np.maximum(1 - spread / variance, 0.1) ** 2).sum()) + 1 / seen.doubt**2
+    return math.exp(min(max(log + min(max(rise / bend, -1.0), 1.0), mode - 5.0), mode + 5.0))
+
+
+def _minimum(function: Callable[[Array], tuple[float, Array]], start: Array, centre: Array) -> Array:
+    bounds = [(mode - 7, mode + 7) for mode in centre]
+    found: Array = minimize(function, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 30}).x
+    return found
+
+
+def _fit_patterns(reduced: _Reduced, basis: Basis, start: Array) -> Array:
+    """Return the variances of patterns and trend with the largest posterior density, given the departure's."""
+    if len(start) == 0:
+        return start
+    centre = basis.start()
+
+    def loss(parameters: Array) -> tuple[float, Array]:
+        log_variance, slope = basis.variances(parameters)
+        value, mean, root = reduced.evidence(log_variance)
+        # Fisher's identity: the slope of the evidence is the posterior mean of that of the log density.
+        by_variance = 0.5 * ((mean**2 + (root**2).sum(axis=1)) * np.exp(-log_variance) - 1)
+        away = (parameters - centre) / _SPREAD
+        return 0.5 * float(away @ away) - value, away / _SPREAD - by_variance @ slope
+
+    return _minimum(loss, start, centre)
+
+
+def _fit_departure(
+    model: _Model, normal: _Normal, log_variance: Array, mean: Array, start: Array, centre: Array
+) -> Array:
+    """Return the departure's variance and duration with the largest posterior density, given the patterns' variances."""
+    if len(normal.pull) * len(normal.gram) ** 2 <= _JOINT:
+
+        def value(departure: Array) -> float:
+            return model.reduce(normal, model.gaps, departure).evidence(log_variance)[0]
+
+    else:
+        # With so many steps, the coefficients are all but known: they are held at their mean.
+        held = normal._replace(
+            cross=np.empty((len(normal.pull), 0)),
+            gram=np.empty((0, 0)),
+            pull=normal.pull - normal.cross @ mean,
+            push=np.empty(0),
+            constant=normal.constant + float(mean @ normal.push) - 0.5 * float(mean @ normal.gram @ mean),
+        )
+
+        def value(departure: Array) -> float:
+            return model.reduce(held, model.gaps, departure).value
+
+    def loss(departure: Array) -> tuple[float, Array]:
+        def at(point: Array) -> float:
+            away = (point - centre) / _SPREAD
+            return 0.5 * float(away @ away) - value(point)
+
+        here, small = at(departure), 1e-4
+        slopes = [(at(departure + small * unit) - here) / small for unit in np.eye(len(departure))]
+        return here, np.array(slopes)
+
+    return _minimum(loss, start, centre)
+
+
+def _posterior(model: _Model, normal: _Normal, learnt: _Learnt) -> Posterior:
+    seen, basis = model.seen, model.basis
+    columns = model.columns
+    if seen.taps is None:
+        columns = basis.at(np.arange(seen.size))
+        band, pull, cross = np.zeros((1, seen.size)), np.zeros(seen.size), np.zeros((seen.size, columns.shape[1]))
+        band[:, seen.steps], pull[seen.steps], cross[seen.steps] = normal.band, normal.pull, normal.cross
+        normal = normal._replace(band=band, pull=pull, cross=cross)
+    reduced = model.reduce(normal, np.ones(seen.size - 1), learnt.departure)
+    _, mean, root = reduced.evidence(basis.variances(learnt.patterns)[0])
+    f = model.link.mean + (columns - reduced.solved[:, :-1]) @ mean + reduced.solved[:, -1]
+    variance = reduced.variance(columns, root)
+    if not (np.all(np.isfinite(f)) and np.all(variance >= 0)):
+        raise FitError("the smoother lost its precision")
+    unit = model.link.unit
+    if model.link.square:
+        # The data were met by the square of the mean, so adding the variance would count it twice: it overstates
+        # totals. The square's own variance is that of a normal variable's.
+        rate, spread = model.link.rate(f), unit**2 * (4 * f**2 * variance + 2 * variance**2)
+    else:
+        rate, spread = unit * f, unit**2 * variance
+    return Posterior(rate, spread, learnt.dispersion)
