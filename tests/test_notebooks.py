@@ -13,7 +13,6 @@ import pytest
 
 matplotlib = pytest.importorskip("matplotlib", reason="the notebooks draw; install opendp_timeseries[plot]")
 pytest.importorskip("pandas", reason="the notebooks show tables; install opendp_timeseries[tables]")
-pytest.importorskip("statsmodels", reason="the notebooks smooth; install opendp_timeseries[smooth]")
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 PAPER = ["table2", "sampling_frequency", "alpha_against_delta", "signals", "noise_compared"]

@@ -26,15 +26,15 @@ class _Tabular(Protocol):
     @property
     def values(self) -> NDArray[np.float64]: ...
     @property
-    def error_covers(self) -> Literal["noise", "signal"]: ...
+    def error_covers(self) -> Literal["nothing", "noise", "rate", "counts"]: ...
     @property
     def kept(self) -> NDArray[np.bool_]: ...
     def interval(self, confidence: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 
 
 def known_interval(series: _Tabular, confidence: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the ends of the interval at each step, NaN where the errors leave out how the signal moves."""
-    known = np.ones_like(series.kept) if series.error_covers == "signal" else series.kept
+    """Return the ends of the interval at each step, NaN where the errors leave out how the counts move."""
+    known = series.kept if series.error_covers == "noise" else np.ones_like(series.kept)
     low, high = series.interval(confidence)
     return np.where(known, low, np.nan), np.where(known, high, np.nan)
 

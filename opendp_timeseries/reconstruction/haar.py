@@ -13,17 +13,17 @@ __all__ = ["threshold"]
 def threshold(values: NDArray[np.float64], variance: float) -> NDArray[np.float64]:
     """Return the series without the differences of neighbouring averages that noise explains.
 
-    At every scale ``2**j`` and every step, half the difference of the averages of two neighbouring stretches is set to zero
-    unless it exceeds ``sqrt(2 log T)`` standard deviations, the universal threshold of Donoho & Johnstone (1994); then
-    each step is the average of what both stretches say of it. The noise is the privacy noise and the counts' own, as
-    large as the average there.
-    The series goes on in its mirror image, so that its ends are no jump.
+    At every scale ``2**j`` and every step, half the difference of the averages of two neighbouring stretches is set to
+    zero unless it exceeds ``sqrt(2 log T)`` standard deviations, the universal threshold of Donoho & Johnstone (1994).
+    Each step then is the average of what the stretches around it say. The noise is the privacy noise and the counts'
+    own, whose variance is that of Poisson counts with the average there. The series goes on in its mirror image, so
+    that its ends are no jump.
 
     :param values: noisy values at every step.
     :param variance: of the privacy noise.
 
     >>> threshold(np.array([5.0, 6.0, 4.0, 5.0, 90.0, 5.0, 5.0, 5.0]), variance=1.0).round(1).tolist()
-    [5.0, 5.0, 5.0, 5.0, 90.0, 5.0, 5.0, 5.0]
+    [5.1, 5.1, 4.9, 4.9, 90.0, 5.0, 5.0, 5.0]
     """
     size = len(values)
     average = np.concatenate([values, values[::-1]])

@@ -73,8 +73,9 @@ def plot(
 ) -> Axes:
     """Draw a series, the noisy values that it was made from, and its errors.
 
-    If the error of the series covers the counts, or their rate, a grey band shows it. If it covers the noise alone, only
-    the noisy values have error bars: between them the error of the noise is smaller, but nothing is known of the counts.
+    If the error of the series covers the counts, or their rate, a grey band shows it. If it covers the noise alone,
+    only the noisy values have error bars: between them the error of the noise is smaller, but nothing is known of the
+    counts.
     The caption says which, and what a cap leaves out. Dates are those of the grid's zone.
 
     :param series: a :class:`~opendp_timeseries.Series` of one series.
@@ -278,18 +279,21 @@ def _caption(
     made = release.provenance
     # Of a panel, fits differ in detail, and a title says where one failed.
     models = dict.fromkeys(part.model if len(parts) == 1 else part.model.split(" (")[0] for part in parts)
-    intervals = f"{confidence:.0%} intervals, each step on its own, for"
-    bands = [part for part in parts if part.error_covers in _BANDED]
-    banded = " or ".join(dict.fromkeys(_measured(made, part) for part in bands))
-    bars = [part for part in parts if part.error_covers == "noise"]
+    band, bars = (
+        f"{confidence:.0%} intervals for {' or '.join(measured)}, each step on its own" if measured else ""
+        for measured in (
+            dict.fromkeys(_measured(made, part) for part in parts if part.error_covers in covered)
+            for covered in (_BANDED, ("noise",))
+        )
+    )
     every = release.sampling_probability == 1
     kept = "every step" if every else f"the {len(release)} of {release.size} steps that were kept"
     lines = [
         _time_label(grid),
         _in_words(release, guarantee),
         f"Blue line: {' or '.join(models)}",
-        f"Grey band: {intervals} {banded}, if the model is right" if bands else "",
-        f"Bars, at kept steps only: {intervals} {_measured(made, bars[0])}" if bars else "",
+        f"Grey band: {band}, if the model is right" if band else "",
+        f"Bars, at kept steps only: {bars}" if bars else "",
         f"Orange dots: noisy values at {kept}, with noise of standard deviation {release.scale:.4g}",
         "" if made is None else _caps(made, " over all series" if release.keys else ""),
     ]

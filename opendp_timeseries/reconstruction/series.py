@@ -35,8 +35,8 @@ class Series:
     :param standard_error: float64 array of the same length and unit.
     :param error_covers: what the standard error covers. ``"noise"``: only what the privacy noise at the kept
         steps does to the values; how the counts themselves move between kept steps is *not* in it.
-        ``"counts"``: all that the model does not know of the counts, which includes their moves. ``"rate"``: the same of
-        their expectation, so not how counts vary around it. ``"nothing"``: there is none, and it is NaN.
+        ``"counts"``: all that the model does not know of the counts, which includes their moves. ``"rate"``: the same
+        of their expectation, so not how counts vary around it. ``"nothing"``: there is none, and it is NaN.
     :param model: how it was made, in words.
     :param unfiltered: True if the values are of the counts before the release's filter; False if they are of what was
         measured. Either way of the counts after caps.
@@ -78,7 +78,8 @@ class Series:
 
         Coverage is pointwise, not simultaneous: each step has its own interval, and the whole course of the signal
         lies within all of them far less often. ``error_covers`` says what the intervals leave out: with ``"noise"``
-        they are honest at kept steps only, and narrowest between them, where least is known; with ``"nothing"`` they are NaN.
+        they are honest at kept steps only, and narrowest between them, where least is known; with ``"nothing"`` they
+        are NaN.
 
         :param confidence: the probability with which each interval is to cover, in (0, 1).
         :return: two float64 arrays of ``len(self)`` values, in the signal's unit.

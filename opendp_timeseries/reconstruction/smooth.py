@@ -51,41 +51,45 @@ def smooth(
     or ``measurement >> functools.partial(smooth, season=24)``. An error there, such as a wrong season, comes only
     once the release is made, and loses it: smoothing a release that is at hand loses nothing.
 
-    ``kind="structural"`` fits a structural model (Harvey 1989): counts vary around a rate, which is the square of an
-    unknown level, plus for each season a smooth pattern that repeats, and may drift slowly, plus a departure from both that
-    dies away exponentially. (The rate itself is modelled so, not its root, where its mean is below four standard errors.)
-    The noise is the release's, of variance ``release.scale**2``, which is known and not estimated, and that of the counts,
-    whose variance is near their rate, as Poisson's. How large patterns, drifts and departures are, how smooth patterns are and how
-    long departures last, is estimated by the largest marginal likelihood. Each series of a panel is fitted by itself.
+    ``kind="structural"`` fits a structural model (Harvey 1989). Counts vary around a rate. The root of the rate is an
+    unknown level, plus for each season a smooth pattern that repeats and may drift slowly, plus a departure from both
+    that dies away exponentially; where the mean of the release is below four standard errors, the rate itself is. The
+    variance of the privacy noise, ``release.scale**2``, is known and not estimated; that of the counts is estimated
+    near their rate, as Poisson's. How large patterns, drifts and departures are, how smooth the patterns, and how long
+    departures last is estimated by the largest marginal likelihood. Each series of a panel is fitted by itself.
 
-    ``kind="haar"`` is for series with spikes and jumps, which upset every smooth model, and takes a release of every step. It
-    keeps the differences between neighbouring averages that exceed the noise
-    (translation-invariant Haar wavelets, Coifman & Donoho 1995). It has no bands: nobody knows the spikes that noise hides.
+    ``kind="haar"`` is for series with spikes and jumps, which upset every smooth model. It takes a release of every
+    step, and keeps the differences of neighbouring averages that exceed the noise (translation-invariant Haar wavelets,
+    Coifman & Donoho 1995). It has no standard errors: nobody knows the spikes that noise hides.
 
-    A filter is undone: the series is of the counts before it, whose kernel the release knows. People filter to pay with less
-    noise, and want the counts. Errors grow where the filter hides the counts. With ``filtered=True`` the series is
-    of the filtered counts, as released.
+    If counts were filtered before noise was added, the series is nevertheless of the counts before the filter, whose
+    kernel the release knows: a filter is there for less noise, and what is asked for is the counts. What the filter
+    hides shows in the errors. With ``filtered=True`` the series is of the filtered counts. So it is where a filter
+    cannot be undone, as its weights sum to zero or less, or it is too long; ``unfiltered`` and ``model`` of the series
+    say which. ``kind="haar"`` undoes no filter.
 
     The result depends on nothing but the release and the parameters; it draws no random numbers. Choose the
     parameters from what is known in public, as that the day has 288 steps.
 
     Intervals are as good as the model, and take the estimated variances for true. Their coverage is pointwise, not
-    simultaneous, and they leave out what caps left out. Values must be counts, not thousands: their own variance depends on the unit.
+    simultaneous, and what caps left out is not in them. Values must be counts, not thousands of them, as the variance
+    of counts depends on their unit.
 
     :param release: a release of the subsampled Gaussian, of one series or of a panel.
-    :param kind: ``"structural"``, or ``"haar"`` for spiky series.
+    :param kind: ``"structural"``, or ``"haar"`` for series with spikes.
     :param season: length of the repeating pattern in steps, such as 288 for a day of 5 minutes; several, such as
         ``(24, 168)`` for a day and a week of hours; or None.
     :param trend: let the level drift smoothly, as an integrated random walk, rather than stay.
-    :param band: what errors and intervals are of: ``"counts"``, those that a log without noise would show, or ``"rate"``, their
-        expectation, which is narrower.
+    :param band: what values and errors are of: ``"counts"``, those that the log would show, or ``"rate"``, their
+        expectation, whose errors are smaller.
     :param filtered: estimate the filtered counts rather than those before the filter.
-    :param progress: show on standard error how many series of a panel are done; if left out, where that is a terminal.
+    :param progress: show on standard error how many series of a panel are done. If left out, it is shown where standard
+        error is a terminal.
     :return: a :class:`~opendp_timeseries.Series` of ``release.size`` values in the signal's unit. Where the fit
         fails, or fewer than 8 steps were kept, linear interpolation with ``converged=False``, and ``model`` says why.
     :raises TypeError: if a season is not a number.
-    :raises ValueError: if a season is shorter than two steps, ``kind`` or ``band`` is unknown, or ``kind="haar"`` is asked of a
-        release of some steps only, or with a season or a trend.
+    :raises ValueError: if a season is shorter than two steps, ``kind`` or ``band`` is unknown, or ``kind="haar"`` is
+        given a release of some steps only, a season or a trend.
 
     >>> import numpy as np
     >>> from opendp_timeseries import Release, smooth

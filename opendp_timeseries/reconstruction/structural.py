@@ -1,14 +1,14 @@
 """A structural model of counts per step, and its posterior given a release: level, patterns, departure.
 
-The rate of a step is ``c f²``, or ``c f`` where the release is too noisy for that, and ``f`` is a Gaussian process: a level;
-for each season a smooth pattern that repeats, and may drift; a trend if asked for; and a departure from them all that
-dies away exponentially (an Ornstein–Uhlenbeck process). Kept values are the rate, behind the release's filter if it has
-one, with noise of known variance: the privacy noise's and the count's own.
+The rate of a step is ``c f²``, or ``c f`` where the release is too noisy for that, and ``f`` is a Gaussian process: a
+level; for each season a smooth pattern that repeats, and may drift; a trend if asked for; and a departure from them all
+that dies away exponentially (an Ornstein–Uhlenbeck process). Kept values are the rate, behind the release's filter if
+it has one, with two noises: the privacy noise, whose variance is known, and the counts' own.
 
-Patterns are regressions on few columns, the departure has a precision matrix with few diagonals, and each is easy
-once the other is given: so everything takes time that is linear in the number of steps (Rue & Held 2005, Gaussian Markov
-Random Fields, 2.4; Durbin & Koopman 2012). The square is linearised around the posterior mean (Gauss–Newton), and variances
-have the largest marginal likelihood of the linearised problem (empirical Bayes; Breslow & Clayton 1993).
+Patterns are regressions on few columns, the departure has a precision matrix with few diagonals, and each is easy once
+the other is given: so everything takes time that is linear in the number of steps (Rue & Held 2005, Gaussian Markov
+Random Fields, 2.4). The square is linearised around the posterior mean (Gauss–Newton), and the variances are those of
+the largest marginal likelihood of the linearised problem (Breslow & Clayton 1993), under weak priors.
 """
 
 from __future__ import annotations
@@ -47,7 +47,14 @@ _WORK: Final = 6e8
 _JOINT: Final = 1e7
 #: Most rounds between patterns, departure and linearisation.
 _ROUNDS: Final = 8
-#: Kept steps from which variances are learnt, in so many stretches.
+#: Where the square link turns into its tangent.
+_TANGENT: Final = 0.1
+#: Most steps of Gauss–Newton.
+_STEPS: Final = 25
+#: They end as soon as f moves by no more than this; and have failed if in the end it moves by more than that.
+_NEAR: Final = 1e-3
+_FAR: Final = 0.05
+#: Kept steps from which variances are learnt, in so many stretches; behind a filter, steps of one stretch.
 _ENOUGH: Final = 16_000
 _STRETCHES: Final = 8
 
@@ -62,8 +69,8 @@ class Basis:
 
     A column is a wave of a season, cosine or sine, times a slow cosine over the whole series if its pattern drifts
     there. A pattern that is smooth has small high harmonics: the variance of harmonic h is proportional to
-    ``(1 + (h/h₀)²)⁻²``. A drift that is a random walk has variance ``∝ j⁻²`` in its j-th half-wave, and a trend that is an
-    integrated random walk ``j⁻⁴`` (Karhunen–Loève).
+    ``(1 + (h/h₀)²)⁻²``. A drift that is a random walk has variance ``∝ j⁻²`` in its j-th half-wave, and a trend that is
+    an integrated random walk ``j⁻⁴`` (Karhunen–Loève).
 
     :param size: steps of the series.
     :param periods: lengths of the seasons, in steps.
@@ -120,7 +127,7 @@ class Basis:
     def start(self) -> Array:
         """Parameters before the fit, which are the modes of their priors: logarithms.
 
-        Of each season: variance of its pattern, the harmonic h₀ from which it decays, and its drift's part of the variance.
+        Of each season: the variance of its pattern, the harmonic h₀ from which it decays, and the share of its drift.
         Of the trend: its variance.
         """
         season = [math.log(0.2), math.log(3.0), math.log(3e-3)]
@@ -154,7 +161,7 @@ class Basis:
 class Observations:
     """Kept values, and what is public about them.
 
-    :param size: steps of the series.
+    :param size: steps of the series, or of a stretch of it.
     :param steps: kept ones.
     :param values: there.
     :param variance: of the privacy noise.
@@ -162,6 +169,7 @@ class Observations:
     :param dispersion: variance of a count by its rate, as far as is known before: 1 is Poisson's. It is the mode of
         a log-normal prior.
     :param doubt: standard deviation of its logarithm.
+    :param first: where in the series the stretch begins.
     """
 
     size: int
@@ -171,15 +179,26 @@ class Observations:
     taps: Array | None = None
     dispersion: float = 1.0
     doubt: float = 0.5
+    first: int = 0
 
-    def part(self, most: int) -> Observations:
-        """Return some stretches of the release if more than ``most`` steps were kept, else all of it."""
-        if len(self.steps) <= most:
+    def part(self) -> Observations:
+        """Return as much of a long release as it takes to learn variances: some stretches, or one if it is filtered."""
+        if self.taps is None:
+            if len(self.steps) <= _ENOUGH:
+                return self
+            starts = np.linspace(0, len(self.steps) - _ENOUGH // _STRETCHES, _STRETCHES).astype(int)
+            chosen = (starts[:, None] + np.arange(_ENOUGH // _STRETCHES)).ravel()
+            return replace(self, steps=self.steps[chosen], values=self.values[chosen])
+        first = (self.size - _ENOUGH) // 2
+        # Only those steps of which the filter sees no other than those of the stretch.
+        inside = (self.steps >= first + self.radius) & (self.steps < first + _ENOUGH - self.radius)
+        if self.size <= _ENOUGH or np.count_nonzero(inside) < _ENOUGH // 100:
             return self
-        starts = np.linspace(0, len(self.steps) - most // _STRETCHES, _STRETCHES).astype(int)
-        chosen = (starts[:, None] + np.arange(most // _STRETCHES)).ravel()
-        chosen = np.unique(chosen)
-        return replace(self, steps=self.steps[chosen], values=self.values[chosen])
+        around = np.arange(-self.radius, self.radius + 1)
+        taps = np.zeros(_ENOUGH)
+        taps[around] = self.taps[around]
+        steps = self.steps[inside] - first
+        return replace(self, size=_ENOUGH, first=first, steps=steps, values=self.values[inside], taps=taps)
 
     @cached_property
     def gain(self) -> float:
@@ -230,10 +249,22 @@ class _Link:
         return cls(False, unit, average / unit)
 
     def rate(self, f: Array) -> Array:
-        return self.unit * (np.maximum(f, 0.0) ** 2 if self.square else f)
+        if not self.square:
+            return self.unit * f
+        # On the tangent below a small f, as a square would turn up again.
+        above = np.maximum(f, _TANGENT)
+        return self.unit * (above**2 + 2 * _TANGENT * (f - above))
 
     def slope(self, f: Array) -> Array:
-        return self.unit * (2 * np.maximum(f, 0.05) if self.square else np.ones_like(f))
+        return self.unit * (2 * np.maximum(f, _TANGENT) if self.square else np.ones_like(f))
+
+
+class _State(NamedTuple):
+    """Where Gauss–Newton is: f at the nodes, the coefficients of the columns, and the departure."""
+
+    f: Array
+    coefficients: Array
+    departed: Array
 
 
 class _Normal(NamedTuple):
@@ -245,6 +276,7 @@ class _Normal(NamedTuple):
     :param pull: A'Wz.
     :param push: Φ'A'Wz.
     :param constant: log density of e at z with neither β nor d.
+    :param weight: diagonal of W.
     """
 
     band: Array
@@ -253,6 +285,7 @@ class _Normal(NamedTuple):
     pull: Array
     push: Array
     constant: float
+    weight: Array
 
 
 @dataclass(frozen=True)
@@ -268,11 +301,16 @@ class _Model:
 
     @cached_property
     def columns(self) -> Array:
-        return self.basis.at(self.nodes)
+        return self.basis.at(self.nodes + self.seen.first)
 
     @cached_property
     def gaps(self) -> Array:
         return np.diff(self.nodes).astype(np.float64)
+
+    def start(self) -> _State:
+        """Return the prior mean."""
+        size, columns = self.columns.shape
+        return _State(np.full(size, self.link.mean), np.zeros(columns), np.zeros(size))
 
     def mean(self, reduced: _Reduced, coefficients: Array) -> Array:
         """Return f at the nodes, given the mean of the coefficients."""
@@ -283,10 +321,9 @@ class _Model:
         """Return the normal equations around ``f`` at the nodes, where counts vary by so much more than Poisson's."""
         seen, slope = self.seen, self.link.slope(f)
         own = dispersion * seen.energy
-        rate = self.link.rate(f)
+        shown = self.shown(f)
         around = slope * (f - self.link.mean)
         if seen.taps is None:
-            shown = rate
             weight = 1 / (seen.variance + own * np.maximum(shown, 0.0))
             response = seen.values - shown + around
             scaled = (weight * slope**2)[:, None] * self.columns
@@ -298,9 +335,9 @@ class _Model:
                 pull=pull,
                 push=self.columns.T @ pull,
                 constant=_log_density(weight, response),
+                weight=weight,
             )
         # Around the ends, where the filter reaches to the other end, its weights there are held at the last estimate.
-        shown = np.fft.irfft(np.fft.rfft(rate) * np.fft.rfft(seen.taps), n=seen.size)[seen.steps]
         through = self._filtered(around[:, None])[:, 0]
         weight = 1 / (seen.variance + own * np.maximum(shown, 0.0))
         response = seen.values - shown + through
@@ -317,7 +354,36 @@ class _Model:
             pull=back[:, -1],
             push=design.T @ (weight * response),
             constant=_log_density(weight, response),
+            weight=weight,
         )
+
+    def shown(self, f: Array) -> Array:
+        """What a release without noise would show at the kept steps."""
+        rate = self.link.rate(f)
+        if self.seen.taps is None:
+            return rate
+        return np.fft.irfft(np.fft.rfft(rate) * np.fft.rfft(self.seen.taps), n=self.seen.size)[self.seen.steps]
+
+    def advance(
+        self, state: _State, normal: _Normal, reduced: _Reduced, log_variance: Array, departure: Array
+    ) -> tuple[_State, float]:
+        """Go towards the posterior mean of the linearised problem as far as it helps; return how far it is."""
+        coefficients = reduced.evidence(log_variance)[1]
+        f = self.mean(reduced, coefficients)
+        whole = _State(f, coefficients, f - self.link.mean - self.columns @ coefficients)
+        main, off, _ = _precision(self.gaps, *np.exp(departure))
+
+        def loss(at: _State) -> float:
+            misfit = normal.weight @ (self.seen.values - self.shown(at.f)) ** 2
+            moves = main @ at.departed**2 + 2 * off @ (at.departed[:-1] * at.departed[1:])
+            return 0.5 * float(misfit + moves + at.coefficients**2 @ np.exp(-log_variance))
+
+        here, share = loss(state), 1.0
+        while True:
+            found = _State(*(old + share * (new - old) for old, new in zip(state, whole, strict=True)))
+            if share < 0.1 or loss(found) <= here:
+                return found, float(np.abs(whole.f - state.f).max())
+            share /= 2
 
     def _filtered(self, columns: Array) -> Array:
         filtered: Array = fftconvolve(columns, self.seen.centred[:, None], mode="same", axes=0)[self.seen.steps]
@@ -503,17 +569,17 @@ def fit(seen: Observations, periods: tuple[float, ...], *, trend: bool) -> Poste
     """
     basis = Basis(seen.size, periods, trend, most=int(math.sqrt(_WORK / max(len(seen.steps), seen.size / 3))))
     model = _Model(seen, basis, _Link.of(seen))
-    part = seen.part(_ENOUGH)
+    part = seen.part()
     learnt = _learn(model if part is seen else _Model(part, basis, model.link))
-    f = np.full(len(model.nodes), model.link.mean)
-    for again in range(12):
-        normal = model.linearise(f, learnt.dispersion)
+    state, log_variance = model.start(), basis.variances(learnt.patterns)[0]
+    for _ in range(_STEPS):
+        normal = model.linearise(state.f, learnt.dispersion)
         reduced = model.reduce(normal, model.gaps, learnt.departure)
-        new = model.mean(reduced, reduced.evidence(basis.variances(learnt.patterns)[0])[1])
-        change = float(np.abs(new - f).max())
-        f += (1.0 if again < 4 else 0.6) * (new - f)
-        if change < 1e-3:
-            break
+        state, left = model.advance(state, normal, reduced, log_variance, learnt.departure)
+        if left < _NEAR:
+            return _posterior(model, normal, learnt)
+    if left > _FAR:
+        raise FitError("the fit did not converge")
     return _posterior(model, normal, learnt)
 
 
@@ -527,18 +593,18 @@ class _Learnt(NamedTuple):
 
 def _learn(model: _Model) -> _Learnt:
     basis = model.basis
-    centre = np.array([math.log(0.03), math.log(model.seen.size / 100 + 1)])
-    departure, patterns, f = centre, basis.start(), np.full(len(model.nodes), model.link.mean)
+    centre = np.array([math.log(0.03), math.log(basis.size / 100 + 1)])
+    departure, patterns, state = centre, basis.start(), model.start()
     dispersion = model.seen.dispersion
     for _ in range(_ROUNDS):
         before = np.concatenate([departure, patterns, [math.log(dispersion)]])
-        normal = model.linearise(f, dispersion)
+        normal = model.linearise(state.f, dispersion)
         reduced = model.reduce(normal, model.gaps, departure)
         patterns = _fit_patterns(reduced, basis, patterns)
         log_variance = basis.variances(patterns)[0]
         _, mean, root = reduced.evidence(log_variance)
-        dispersion = _fit_dispersion(model, f, reduced, mean, root, dispersion)
-        f = model.mean(reduced, mean)
+        dispersion = _fit_dispersion(model, state.f, reduced, mean, root, dispersion)
+        state, _ = model.advance(state, normal, reduced, log_variance, departure)
         departure = _fit_departure(model, normal, log_variance, mean, departure, centre)
         after = np.concatenate([departure, patterns, [math.log(dispersion)]])
         if np.abs(after - before).max() < 0.05:
@@ -562,8 +628,8 @@ def _fit_dispersion(model: _Model, f: Array, reduced: _Reduced, mean: Array, roo
     return math.exp(min(max(log + min(max(rise / bend, -1.0), 1.0), mode - 5.0), mode + 5.0))
 
 
-def _minimum(function: Callable[[Array], tuple[float, Array]], start: Array, centre: Array) -> Array:
-    bounds = [(mode - 7, mode + 7) for mode in centre]
+def _minimum(function: Callable[[Array], tuple[float, Array]], start: Array, lowest: Array, highest: Array) -> Array:
+    bounds = list(zip(lowest.tolist(), highest.tolist(), strict=True))
     found: Array = minimize(function, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 30}).x
     return found
 
@@ -582,13 +648,13 @@ def _fit_patterns(reduced: _Reduced, basis: Basis, start: Array) -> Array:
         away = (parameters - centre) / _SPREAD
         return 0.5 * float(away @ away) - value, away / _SPREAD - by_variance @ slope
 
-    return _minimum(loss, start, centre)
+    return _minimum(loss, start, centre - 7, centre + 7)
 
 
 def _fit_departure(
     model: _Model, normal: _Normal, log_variance: Array, mean: Array, start: Array, centre: Array
 ) -> Array:
-    """Return the departure's variance and duration with the largest posterior density, given the patterns' variances."""
+    """Return the departure's variance and duration with the largest posterior density, given those of patterns."""
     if len(normal.pull) * len(normal.gram) ** 2 <= _JOINT:
 
         def value(departure: Array) -> float:
@@ -616,7 +682,8 @@ def _fit_departure(
         slopes = [(at(departure + small * unit) - here) / small for unit in np.eye(len(departure))]
         return here, np.array(slopes)
 
-    return _minimum(loss, start, centre)
+    # A departure that is gone after a step is how the counts vary around their rate.
+    return _minimum(loss, start, np.array([centre[0] - 7, 0.0]), centre + 7)
 
 
 def _posterior(model: _Model, normal: _Normal, learnt: _Learnt) -> Posterior:
@@ -637,7 +704,7 @@ def _posterior(model: _Model, normal: _Normal, learnt: _Learnt) -> Posterior:
     if model.link.square:
         # The data were met by the square of the mean, so adding the variance would count it twice: it overstates
         # totals. The square's own variance is that of a normal variable's.
-        rate, spread = model.link.rate(f), unit**2 * (4 * f**2 * variance + 2 * variance**2)
+        rate, spread = np.maximum(model.link.rate(f), 0.0), unit**2 * (4 * f**2 * variance + 2 * variance**2)
     else:
         rate, spread = unit * f, unit**2 * variance
     return Posterior(rate, spread, learnt.dispersion)

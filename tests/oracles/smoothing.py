@@ -1,29 +1,50 @@
-"""Smoothing by dense Gaussian conditioning: covariances written out, no recursion over time."""
+"""Smoothing by dense Gaussian conditioning, and wavelets by going through every shift: no recursion over time."""
 
 import numpy as np
 
 
-def covariance(steps, *, departure, duration, waves, trend=None, origin=0, size=1):
-    """Prior covariance of the signal at ``steps``: level, departure, waves (variance, frequency), trend."""
-    apart = np.abs(steps[:, None] - steps[None, :])
-    total = 10.0 + departure * np.exp(-apart / duration)
-    for variance, frequency in waves:
-        total = total + variance * np.cos(2 * np.pi * frequency * apart)
-    if trend is not None:
-        u = (steps - origin) / size
-        first, second = np.minimum.outer(u, u), np.maximum.outer(u, u)
-        total = total + 10.0 * np.outer(u, u) + trend * (first**2 * second / 2 - first**3 / 6)
+def covariance(steps, *, size, departure, duration, waves=(), trend=None):
+    """Prior covariance of f at ``steps``: level, departure, drifting waves, trend.
+
+    :param waves: of each, its variance, its frequency, and the variances of its drift's half-waves by its own.
+    :param trend: variances of its half-waves.
+    """
+
+    def slow(half_waves):
+        at = np.cos(np.pi * half_waves * (steps + 0.5) / size)
+        return np.outer(at, at)
+
+    apart = steps[:, None] - steps[None, :]
+    total = 1.0 + departure * np.exp(-np.abs(apart) / duration)
+    for variance, frequency, drifts in waves:
+        moving = sum((drift * slow(j) for j, drift in enumerate(drifts, 1)), np.ones(apart.shape))
+        total = total + variance * np.cos(2 * np.pi * frequency * apart) * moving
+    for j, variance in enumerate(() if trend is None else trend, 1):
+        total = total + variance * slow(j)
     return total
 
 
-def condition(prior, kept, values, variance):
-    """Mean and variance everywhere, given noisy values at ``kept``."""
-    gain = np.linalg.solve(prior[np.ix_(kept, kept)] + variance * np.eye(len(kept)), prior[kept]).T
-    return gain @ values, np.diag(prior) - np.sum(gain * prior[kept].T, axis=1)
+def condition(prior, design, values, variance):
+    """Mean and variance everywhere, given noisy values of the rows of ``design``, and the log likelihood."""
+    seen = design @ prior @ design.T + variance * np.eye(len(values))
+    gain = np.linalg.solve(seen, design @ prior).T
+    likelihood = -0.5 * (
+        values @ np.linalg.solve(seen, values) + np.linalg.slogdet(seen)[1] + len(values) * np.log(2 * np.pi)
+    )
+    return gain @ values, np.diag(prior) - np.sum(gain * (prior @ design.T), axis=1), likelihood
 
 
-def log_likelihood(prior, values, variance):
-    total = prior + variance * np.eye(len(values))
-    _, log_determinant = np.linalg.slogdet(total)
-    quadratic = values @ np.linalg.solve(total, values)
-    return -0.5 * (quadratic + log_determinant + len(values) * np.log(2 * np.pi))
+def haar(values, variance, depth, quantile):
+    """Average over every shift of the circle of the thresholded Haar transform, each by recursion over pairs."""
+
+    def denoise(row, scale):
+        if scale > depth:
+            return row
+        average, difference = (row[::2] + row[1::2]) / 2, (row[::2] - row[1::2]) / 2
+        deviation = np.sqrt((variance + np.maximum(average, 0)) / 2**scale)
+        kept = np.where(np.abs(difference) > quantile * deviation, difference, 0)
+        below = denoise(average, scale + 1)
+        return np.stack([below + kept, below - kept], axis=1).ravel()
+
+    shifts = range(len(values))
+    return np.mean([np.roll(denoise(np.roll(values, -shift), 1), shift) for shift in shifts], axis=0)

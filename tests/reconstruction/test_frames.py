@@ -41,7 +41,7 @@ def test_columns(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_errors_that_cover_the_signal_are_known_everywhere(kind):
-    made = series(error_covers="signal")
+    made = series(error_covers="counts")
     frame = made.to_frame(kind=kind)
     assert frame["high"].to_list() == made.interval(0.9)[1].tolist()
     steps = frame["step"].to_list() if kind == "polars" else frame.index.to_list()

@@ -51,7 +51,7 @@ def test_the_caption_says_what_the_marks_are(axes):
         "time (UTC)",
         "Differentially private for one individual with ε = 1, δ = 1e-06",
         "Blue line: linear interpolation",
-        "Bars, at kept steps only: 90% intervals for the signal after caps and filters, each step on its own",
+        "Bars, at kept steps only: 90% intervals for the counts after caps and filters, each step on its own",
         "Orange dots: noisy values at the 3 of 48 steps that were kept, with noise of standard deviation 3",
     ]
     assert axes.get_legend() is None  # it would stand where a title or the data do
