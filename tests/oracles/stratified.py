@@ -6,7 +6,7 @@ Values are close, not bounds: to some 1e-12.
 import itertools
 
 import numpy as np
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, logsumexp
 
 
 def kept_sets(size, length):
@@ -51,8 +51,8 @@ def profile(changes, length, scale, epsilon):
 def renyi(changes, length, scale, alpha):
     """The largest Rényi divergence."""
     left = changes**2 @ kept_sets(changes.shape[1], length).T
-    moments = np.mean(np.exp(alpha * (alpha - 1) / 2 * left / scale**2), axis=1)
-    return float(np.max(np.log(moments)) / (alpha - 1))
+    moments = logsumexp(alpha * (alpha - 1) / 2 * left / scale**2, axis=1) - np.log(left.shape[1])
+    return float(np.max(moments) / (alpha - 1))
 
 
 def tail(changes, length, squared):
