@@ -450,6 +450,8 @@ def test_a_parquet_file_takes_no_options_for_text(tmp_path, capsys):
             "sampling_probability (0) must keep at least one of 48 steps",
         ),
         ({"sampling_probability": "1e-9"}, "sampling_probability (1e-09) must keep at least one of 48 steps"),
+        ({"sampling_probability": "0.3", "sampling": "stratified"}, "the nearest are 1/3 and 1/4"),
+        ({"sampling": "systematic"}, "argument --sampling: invalid choice: 'systematic'"),
         (
             {"delta": "0.9", "sampling_probability": "0.05", "participation_cap": "1"},
             "next to no noise, which protects",
@@ -609,6 +611,11 @@ def test_the_summary_says_what_is_true_of_the_sampling(log_file, tmp_path, capsy
     assert "Every step carries Gaussian noise of standard deviation" in every
     assert "random" not in every
     assert "kept" not in every
+    blocks = {"sampling_probability": "0.25", "sampling": "stratified"}
+    assert main(arguments(log_file, tmp_path / "blocks", **blocks)) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "12 of 48 steps were kept at random (one of each block of 4)" in said
+    assert main(["verify", str(tmp_path / "blocks.json")]) == 0
     assert main(arguments(log_file, tmp_path / "some", sampling_probability="0.5")) == 0
     some = " ".join(capsys.readouterr().out.split())
     assert "were kept at random (each with probability 0.5)" in some
@@ -762,6 +769,7 @@ FUZZ_VALUES = {
     "--epsilon": ["1", "0.01", "1e-300", "800", "1e300", "0", "-1", "nan", "inf", "1e999", "x"],
     "--delta": ["1e-6", "0.5", "0.999999", "1e-300", "5e-324", "0", "1", "2", "nan", "-1e-6", "x"],
     "--sampling-probability": ["1", "0.5", "0.05", "1e-9", "0", "1.5", "-0.1", "nan", "5e-324", "x"],
+    "--sampling": ["poisson", "stratified", "x", ""],
     "--filter-std": ["2", "0", "1e-9", "1e9", "-1", "nan", "inf", "x"],
     "--season": ["24", "2", "1", "0", "-24", "nan", "inf", "1e9", "x"],
     "--delimiter": [",", ";", "\\t", "", "ab", '"', "\n", " "],

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from opendp_timeseries.accounting.sampling import SAMPLINGS
 from opendp_timeseries.counting.files import CSV_SUFFIXES, PARQUET_SUFFIXES, TIME_UNITS
 
 __all__ = ["HELP", "parse"]
@@ -26,15 +27,16 @@ _FLIGHTS: Final[dict[str, Any]] = {
     "epsilon": 1.0,
     "delta": 1e-6,
     "sampling_probability": 1.0,
+    "sampling": "poisson",
     "season": [8.0, 56.0],  # a day and a week
 }
 #: What may be left out with a file.
-_DEFAULTS: Final[dict[str, Any]] = {"zone": "UTC", "sampling_probability": 1.0}
+_DEFAULTS: Final[dict[str, Any]] = {"zone": "UTC", "sampling_probability": 1.0, "sampling": "poisson"}
 #: What must be said with a file, by command.
 _COUNT: Final = ("identifier", "time", "start", "step", "size", "participation_cap")
 _REQUIRED: Final = {"release": (*_COUNT, "epsilon", "delta"), "check": _COUNT}
 #: What the programme of a ledger says.
-_PLANNED: Final = ("epsilon", "delta", "sampling_probability")
+_PLANNED: Final = ("epsilon", "delta", "sampling_probability", "sampling")
 
 
 #: What has no meaning without a file, and without one of text.
@@ -252,6 +254,11 @@ def _add_budget(parser: argparse.ArgumentParser, note: str) -> None:
         "--sampling-probability",
         type=_number,
         help="share of the steps that are kept, with less noise the fewer they are (1: every step)",
+    )
+    release.add_argument(
+        "--sampling",
+        choices=SAMPLINGS,
+        help="keep each step by itself, or one of each block of 1/probability, without long holes (poisson)",
     )
     release.add_argument("--filter-std", type=_number, help="width in steps of a Gaussian filter before the noise")
     release.add_argument(

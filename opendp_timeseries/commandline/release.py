@@ -107,13 +107,14 @@ def _within_budget(options: argparse.Namespace, signal: dp.Transformation) -> dp
         )
     epsilon = check.real("epsilon", options.epsilon, above=0.0, remedy="1 is a common choice")
     delta = check.real("delta", options.delta, above=0.0, below=1.0, remedy="choose far less than 1 / individuals")
-    scale = ts.least_scale(signal, epsilon=epsilon, delta=delta, sampling_probability=probability)
+    sample = {"sampling_probability": probability, "sampling": options.sampling}
+    scale = ts.least_scale(signal, epsilon=epsilon, delta=delta, **sample)
     if scale < _MIN_SCALE:  # as where δ is above the probability that anything of one individual is kept
         raise ValueError(
             f"epsilon ({epsilon:g}) and delta ({delta:g}) at sampling_probability ({probability:g}) allow a release"
             " with next to no noise, which protects nobody; choose smaller ones"
         )
-    return signal >> ts.then_subsampled_gaussian(scale, sampling_probability=probability, delta=delta)
+    return signal >> ts.then_subsampled_gaussian(scale, **sample, delta=delta)
 
 
 def _planned(options: argparse.Namespace, ledger: ts.Ledger, signal: dp.Transformation) -> dp.Measurement:
@@ -121,13 +122,12 @@ def _planned(options: argparse.Namespace, ledger: ts.Ledger, signal: dp.Transfor
     if ledger.programme is None:
         raise ValueError(f"ledger ({ledger.path}) has no programme: give --epsilon and --delta of this release")
     measurement = ledger.programme.measurement(signal)
-    probability = mechanisms_of(measurement)[0].mechanism.sampling_probability
-    if options.sampling_probability not in (None, probability):
-        raise ValueError(
-            f"sampling_probability ({options.sampling_probability:g}) must be left out, as the programme"
-            f" says {probability:g}"
-        )
-    options.sampling_probability = probability
+    mechanism = mechanisms_of(measurement)[0].mechanism
+    for name in ("sampling_probability", "sampling"):
+        given, planned = getattr(options, name), getattr(mechanism, name)
+        if given not in (None, planned):
+            raise ValueError(f"{name} ({given}) must be left out, as the programme says {planned}")
+        setattr(options, name, planned)
     options.epsilon, options.delta = measurement.map(1)
     return measurement
 
@@ -165,10 +165,10 @@ def _summary(options: argparse.Namespace, plan: _Plan, series: ts.Series) -> str
     if made.sampling_probability == 1:
         kept = f"Every step carries {noise}."
     else:
-        kept = (
-            f"{len(made)} of {grid.size} steps were kept at random (each with probability"
-            f" {made.sampling_probability:.4g}) and carry {noise}."
-        )
+        each_with = f"each with probability {made.sampling_probability:.4g}"
+        if made.sampling == "stratified":
+            each_with = f"one of each block of {round(1 / made.sampling_probability)}"
+        kept = f"{len(made)} of {grid.size} steps were kept at random ({each_with}) and carry {noise}."
     rest = f" The series is made from these noisy values by: {series.model}."
     paragraphs = (
         f"A private series of counts: {grid.size} steps of {grid.step} from {grid.start}. The count of a step is the"

@@ -287,7 +287,8 @@ def _caption(
         )
     )
     every = release.sampling_probability == 1
-    kept = "every step" if every else f"the {len(release)} of {release.size} steps that were kept"
+    blocks = ", one of each block" if release.sampling == "stratified" else ""
+    kept = "every step" if every else f"the {len(release)} of {release.size} steps that were kept{blocks}"
     lines = [
         _time_label(grid),
         _in_words(release, guarantee),
