@@ -317,6 +317,26 @@ def test_weights_may_be_an_array():
     assert ctx.remaining_privacy_loss()[0][0] == pytest.approx(0.75)
 
 
+def test_a_query_spends_its_share_on_one_step_of_each_block():
+    ctx = ts.compositor(
+        LOG,
+        domain=ts.event_log_domain(identifier="id", time="time"),
+        privacy_unit=(dp.symmetric_distance(), 1),
+        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
+        split_evenly_over=1,
+    )
+    query = ctx.query().participation_count(ts.TimeGrid(size=40), participation_cap=12)
+    query = query.subsampled_gaussian(sampling_probability=0.25, sampling="stratified")
+    release = query.release()
+    assert release.sampling == "stratified"
+    assert release.steps.tolist() == sorted(release.steps.tolist())
+    assert (release.steps // 4).tolist() == list(range(10))
+    space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+    count = space >> ts.then_participation_count(ts.TimeGrid(size=40), participation_cap=12)
+    sample = {"sampling_probability": 0.25, "sampling": "stratified"}
+    assert release.scale == ts.least_scale(count, epsilon=1.0, delta=1e-6, **sample)
+
+
 RELOAD = """
 import importlib, sys
 import numpy as np, opendp.prelude as dp, opendp_timeseries as ts

@@ -15,6 +15,9 @@ from scipy.stats import binom, norm
 
 import opendp_timeseries as ts
 from opendp_timeseries import TimeGrid
+from opendp_timeseries.accounting.influence import count_influence
+from opendp_timeseries.accounting.joint import least_factor
+from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.datasets import load_flights
 from opendp_timeseries.koga2022.bounds import least_scale_without_filter
 from opendp_timeseries.koga2022.datasets import synth
@@ -170,6 +173,19 @@ def test_noise_with_sampling_beside_the_mean_of_every_step() -> None:
     (row,) = table("concepts/amplification.md", "participation cap `I` | 1 | 5 | 20 | 180 | 1000")
     ratios = [scale(cap, 0.1) ** 2 / (0.1 * scale(cap, 1.0) ** 2) for cap in (1, 5, 20, 180, 1000)]
     assert row[1:] == [pytest.approx(ratio, abs=0.006) for ratio in ratios]
+
+
+def test_noise_of_one_step_of_each_block() -> None:
+    percent = sentence("docs/concepts/amplification.md", r"steps kept by themselves \(at \(0\.5, 0\.1\) by ([\d.]+)%\)")
+    person = count_influence(1, participation_cap=180, step_cap=1, size=1800, replaced=False)
+    scales = [extremal_law(person, 0.1, 1800, design).least_scale(0.5, 0.1) for design in ("stratified", "poisson")]
+    assert percent == [pytest.approx(100 * (scales[0] / scales[1] - 1), abs=0.06)]
+    percent = sentence("docs/concepts/amplification.md", r"may be chosen by earlier ones, some ([\d.]+)% more")
+    month = count_influence(1, participation_cap=30, step_cap=1, size=744, replaced=False)
+    years = [[extremal_law(month, 0.2, 744, design).at(1.0)] * 12 for design in ("stratified", "poisson")]
+    factors = [least_factor(year, 1.0, 1e-6) for year in years]
+    assert percent == [pytest.approx(100 * (factors[0] / factors[1] - 1), abs=0.6)]
+    assert least_factor(years[0], 1.0, 1e-6, adaptive=False) == pytest.approx(factors[1], rel=1e-6)
 
 
 def test_noise_by_cap() -> None:
