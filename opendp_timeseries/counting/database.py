@@ -20,9 +20,10 @@ import ibis
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_timeseries import _validate as check
 from opendp_timeseries.counting.layout import Caps, Layout
 from opendp_timeseries.counting.tables import Tally
-from opendp_timeseries.grid import StepTable, TimeGrid
+from opendp_timeseries.grid import StepRule, StepTable, TimeGrid
 
 __all__ = ["check_schema", "count", "participation", "tally"]
 
@@ -234,8 +235,9 @@ def _steps(table: Any, time: str, grid: TimeGrid, dialect: _Dialect) -> tuple[An
     if not ticks.aware and grid.zone != "UTC":
         instants = _to_utc(instants, grid, {"us": 10**6, "ns": 10**9}[ticks.unit])
     on_grid = instants.between(rule.first, rule.stop - 1)
-    if isinstance(rule, StepTable):
+    if check.is_a(rule, StepTable):
         return ibis.ifelse(on_grid, instants, None), rule
+    assert check.is_a(rule, StepRule)
     ahead = (_clamp(instants, rule.first, rule.stop - 1) - rule.first) * rule.factor + rule.ahead
     return ibis.ifelse(on_grid, dialect.quotient(ahead, rule.divisor), None), None
 

@@ -170,6 +170,19 @@ def test_dates_are_on_the_clock_of_the_grid(axes, clock, zone, offset):
     assert formatter.get_offset() == "2024-Jun-04"
 
 
+def test_months_are_drawn_where_they_begin(axes):
+    dates = pytest.importorskip("matplotlib.dates")
+    grid = TimeGrid(start="2021-01-01", end="2025-01-01", step="1mo", zone="America/New_York")
+    plot(interpolate(RELEASE), grid=grid, axes=axes)
+    drawn = dates.date2num(labelled(axes, "series").get_xdata())
+    begun = [dates.num2date(day, tz="America/New_York") for day in drawn]
+    assert [day.strftime("%F %R") for day in begun] == [
+        f"{k // 12}-{k % 12 + 1:02}-01 00:00" for k in range(24252, 24300)
+    ]
+    labels = axes.xaxis.get_major_formatter().format_ticks(axes.get_xticks())
+    assert {"2021", "2022", "2023", "2024"} <= set(labels)
+
+
 def test_the_grid_of_the_release_is_used_unless_another_is_given(axes):
     made = provenance(size=48, grid=TimeGrid(start="2013-01-01", step="1h", size=48, zone="Asia/Tokyo"))
     series = interpolate(dataclasses.replace(RELEASE, provenance=made))
