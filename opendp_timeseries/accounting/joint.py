@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.optimize import toms748
 
 from opendp_timeseries.accounting.laws import Lattice, Law, multiples, trim
-from opendp_timeseries.accounting.loss import DISCRETE_NOISE, PrivacyLoss, SquaredDistance
+from opendp_timeseries.accounting.loss import DISCRETE_NOISE, Moments, PrivacyLoss, SquaredDistance
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up_array, up_fraction
 from opendp_timeseries.accounting.subsampled import MIN_SCALE, ExtremalLaw, Kept, hinge, law_of_reach
 
@@ -35,6 +35,8 @@ _CUT: Final = 1e-60
 # A convolution of 2**16 products per entry errs by less.
 _MARGIN: Final = 1 + 1e-11
 _TINY_MARGIN: Final = 1 + 1e-15
+# Rates of exponential moments, a tenth apart, in units of one over the largest value: so they are the same at any scale.
+_RATES: Final = np.geomspace(1e-2, 1e6, 185)
 #: The laws of a joint loss hold at scales of at least this: its own is 1.
 _HOLDS_FROM: Final = 0.5
 
@@ -47,9 +49,9 @@ def joint_loss(losses: Iterable[PrivacyLoss], *, adaptive: bool = True) -> Priva
     ones have that of a single release with as many times the cap.
 
     :param losses: of the single releases, each at its own scale; they may be joint losses themselves.
-    :param adaptive: True if what is released, within the influence of each loss, may depend on what earlier releases
-        showed. That holds for any. False if all was fixed before the first release, which makes the joint loss of
-        filtered signals smaller: see docs/proofs/joint_loss.md.
+    :param adaptive: True if *what* is released, within the influence of each loss, may depend on what earlier releases
+        showed; sampling, scales and influences themselves may not. False if all was fixed before the first release,
+        which makes the joint loss of filtered signals somewhat smaller: see docs/proofs/joint_loss.md.
     :return: a loss at scale 1, whose law is in units of the noise.
     :raises ValueError: if there are none.
 
@@ -180,6 +182,15 @@ class JointLaw:
     def refined(self, bound: float, function: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> float:
         """Return ``bound``: nothing better is known."""
         return bound
+
+    @cached_property
+    def moments(self) -> Moments | None:
+        """Moments for Rényi divergences, where an adaptive query has laws that do not hold jointly: its moments do."""
+        if self.most == math.inf or not any(part.adaptive and part.loss.law.convex for part in self.parts):
+            return None
+        rates = _RATES / self.most
+        logs = np.array([self.log_moment(rate, 1.0) for rate in rates.tolist()])
+        return Moments(rates, logs * (1 + 1e-12))
 
     def log_moment(self, rate: float, scale: float) -> float:
         """``log E exp(rate·U/scale²)``: the sum of those of the releases, which holds for adaptive queries too."""

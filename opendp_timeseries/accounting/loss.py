@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from opendp_timeseries.accounting.pld import privacy_loss_distribution
 from opendp_timeseries.accounting.renyi import delta_from_renyi
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up_fraction
 
-__all__ = ["DISCRETE_NOISE", "PrivacyLoss", "SquaredDistance"]
+__all__ = ["DISCRETE_NOISE", "Moments", "PrivacyLoss", "SquaredDistance"]
 
 #: Discrete noise on a grid of step γ ≤ σ/2**24 has at most the profile of continuous noise of σ times this, to
 #: within 1e-500 (docs/proofs/subsampled_gaussian.md, lemma on discrete noise).
@@ -47,6 +47,13 @@ _TINY_MARGIN: Final = 1 + 1e-15
 _MAX_RHO: Final = 1e290
 # Laws of sums lose their tails at 1e-60, so that below this the Rényi divergence may say more.
 _CUT_SHOWS: Final = 1e-50
+
+
+class Moments(NamedTuple):
+    """``log E exp(rate·S)`` at some rates, from above."""
+
+    rates: NDArray[np.float64]
+    logs: NDArray[np.float64]
 
 
 class SquaredDistance(Protocol):
@@ -70,6 +77,10 @@ class SquaredDistance(Protocol):
 
     def refined(self, bound: float, function: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> float:
         """A bound on ``E function(S)`` for an increasing function, at most ``bound``, which is one."""
+
+    @property
+    def moments(self) -> Moments | None:
+        """Moments by which profiles may be less than by the laws; None where the laws say it all."""
 
     def log_moment(self, rate: float, scale: float) -> float:
         """``log E exp(rate·S/scale²)``, for a positive rate."""
@@ -139,7 +150,21 @@ class PrivacyLoss:
         bound = _mean(weights, profile(values))
         for values, weights in self.law.convex:
             bound = min(bound, _mean_of_convex_majorant(epsilon, self._over_variance(values), weights))
-        return min(1.0, max(self.law.refined(bound, profile), LOWEST_BOUND))
+        bound = min(self.law.refined(bound, profile), self._delta_by_moments(epsilon))
+        return min(1.0, max(bound, LOWEST_BOUND))
+
+    def _delta_by_moments(self, epsilon: float) -> float:
+        """``δ`` by Rényi divergences, at the best of the orders that the law's moments are for; 1 if there are none."""
+        if self.law.moments is None:
+            return 1.0
+        rates, logs = self.law.moments
+        # The order α = 1 + x has α(α−1)/2 = rate·σ², or a little less, and a divergence of logs/x.
+        ready = 8 * rates * self.scale**2
+        x = ready / (2 * (np.sqrt(1 + ready) + 1)) * (1 - 1e-14)
+        gain, cost = x * epsilon, x * np.log1p(-1 / (1 + x)) - np.log1p(x)
+        # See `renyi_to_delta`. Where no term is larger, 1e-11 is more than rounding costs.
+        usable = np.maximum(logs, gain) < 1e4
+        return math.exp(float(np.min((logs - gain + cost)[usable], initial=0.0))) * _MARGIN
 
     def epsilon(self, delta: float) -> float:
         """Least ``ε`` (to 12 digits where the profile falls, rounded up) at which :meth:`delta` is at most ``delta``.

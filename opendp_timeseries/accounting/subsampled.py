@@ -201,6 +201,11 @@ class ExtremalLaw:
             return math.inf
         return up_sqrt(Fraction(squared) / (2 * Fraction(rho)))
 
+    @property
+    def moments(self) -> None:
+        """The laws say it all."""
+        return None
+
     def log_moment(self, rate: float, scale: float) -> float:
         """``log E exp(rate·S/scale²)``, to within 1e-13."""
         return min(_log_means(squares, rate, scale) for squares in self.squares)
