@@ -35,7 +35,7 @@ _CUT: Final = 1e-60
 # A convolution of 2**16 products per entry errs by less.
 _MARGIN: Final = 1 + 1e-11
 _TINY_MARGIN: Final = 1 + 1e-15
-# Rates of exponential moments, a tenth apart, in units of one over the largest value: so they are the same at any scale.
+# Rates of exponential moments, a tenth apart, in units of one over the largest value: the same at every scale.
 _RATES: Final = np.geomspace(1e-2, 1e6, 185)
 #: The laws of a joint loss hold at scales of at least this: its own is 1.
 _HOLDS_FROM: Final = 0.5

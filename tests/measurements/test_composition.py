@@ -5,13 +5,13 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.measurements.known_losses import known_loss
+from opendp_timeseries.accounting.joint import joint_loss
+from opendp_timeseries.measurements.known_losses import known_loss, mechanisms_of
 from tests.oracles import joint as oracle
 
 SIZE = 60
 LOG = {"id": np.repeat(np.arange(50), 4), "time": np.arange(200) % SIZE}
 GRID = ts.TimeGrid(size=SIZE)
-SPACE_OF_COUNTS = dp.vector_domain(dp.atom_domain(T="i64"), size=SIZE), ts.influence_distance()
 FLOATS = dp.l2_distance(T=float)
 
 
@@ -69,6 +69,45 @@ def test_equal_to_a_repeated_signal(log_space):
     four = ts.make_composition([count(log_space) >> noise()] * 4, delta=1e-6).map(1)
     repeated = (count(log_space) >> ts.then_repeat(4) >> noise(delta=1e-6)).map(1)
     assert four == (pytest.approx(repeated[0], rel=1e-9), 1e-6)
+
+
+def own_space():
+    return ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+
+
+def test_no_member_is_left_out():
+    members = [count(own_space(), cap) >> noise(4.0, p) for cap, p in ((10, 0.1), (5, 0.5), (20, 0.05))]
+    whole = ts.make_composition(members).map(1).delta(0.5)
+    for k in range(3):
+        assert whole > 1.05 * ts.make_composition(members[:k] + members[k + 1 :]).map(1).delta(0.5)
+
+
+def test_distances_go_through_the_stages_before():
+    # One individual is 1 in the log, and √10 in the count.
+    plain = count(own_space(), output_metric=FLOATS) >> noise(4.0, 1.0)
+    truth = oracle.profile_of_counts([(10, 1, 1.0, 4.0)] * 2, 0.5)
+    got = ts.make_composition([plain, plain]).map(1).delta(0.5)
+    assert truth <= got <= truth * (1 + 1e-9)
+
+
+def test_filters_keep_their_benefit_as_all_is_fixed_beforehand():
+    signal = count(own_space(), 5) >> ts.then_circulant_filter(ts.gaussian_kernel(SIZE, 2.0))
+    members = [signal >> noise(1.0, 0.3)] * 3
+    in_advance = joint_loss([known_loss(members[0]).at(1)] * 3, adaptive=False)
+    assert ts.make_composition(members).map(1).delta(0.5) == in_advance.delta(0.5)
+    assert in_advance.delta(0.5) < joint_loss([known_loss(members[0]).at(1)] * 3).delta(0.5)
+
+
+def test_a_ledger_finds_every_member(members):
+    found = mechanisms_of(ts.make_composition(members))
+    assert [stated.mechanism.scale for stated in found] == [4.0, 1.0, 9.0]
+
+
+def test_stratified_samples_take_part(log_space):
+    every = count(log_space) >> noise(4.0, 0.25, sampling="stratified")
+    both = ts.make_composition([every, every], factor=2.0)
+    assert both.map(1).delta(0.5) > known_loss(every).times(2.0).map(1).delta(0.5)
+    assert [(release.sampling, release.scale, len(release)) for release in both(LOG)] == [("stratified", 8.0, 15)] * 2
 
 
 def test_a_loss_is_known_before_and_behind_other_stages(log_space):

@@ -61,6 +61,7 @@ class Mutant:
 
 
 JOINT = "accounting.joint:joint_loss"
+COMPOSITION = "measurements/test_composition"
 ADAPTIVE = "test_a_query_that_follows_the_noise_of_an_earlier_one_is_covered_by_the_adaptive_loss_alone"
 COUNT, ENGINE = "transformations.participation_count", "counting.capped_count"
 SUBSAMPLED, MECHANISM = "accounting.subsampled", "measurements.subsampled_gaussian"
@@ -425,6 +426,12 @@ MUTANTS = [
            by=[Caught(JOINTLY, "test_a_split_mass_never_has_a_lower_profile", (0.3,))]),
     mutant("tails split as if profiles were asked for", "accounting.joint:_upwards", ("np.ceil(place)", "place"),
            by=[Caught(JOINTLY, "test_quantiles_on_the_lattice_are_not_below")]),
+    mutant("a member of a composition left out", "measurements.composition:make_composition",
+           ("[one.at(d_in) for one in known]", "[one.at(d_in) for one in known[1:] or known]"),
+           by=[Caught(COMPOSITION, "test_no_member_is_left_out")]),
+    mutant("the stages before a member forgotten", "measurements.known_losses:known_loss",
+           ("d_in if before is None else before.map(d_in)", "d_in"),
+           by=[Caught(COMPOSITION, "test_distances_go_through_the_stages_before")]),
     mutant("the mass beyond the lattice forgotten", "accounting.joint:_law_of_sum", ("if cut > 0:", "if cut > 1:"),
            by=[Caught(JOINTLY, "test_no_mass_is_lost_on_the_lattice")]),
     # ---- end of accounting, second round
