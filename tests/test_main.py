@@ -90,13 +90,14 @@ def test_the_main_job(tmp_path, capsys, monkeypatch):
     assert "This log is public, so it can be said: the caps leave out 31% of its departures." in said
     assert all(row["kept"] == "yes" for row in rows)
     assert "Every step carries Gaussian noise" in said
-    # Far better than a flat line.
+    # In releases made for this comment, the ratio of the errors was 0.250 to 0.259, and the coverage of the 90% band 0.865
+    # to 0.899: false alarms, some 20 of their standard deviations away, are rarer than 1e-9.
     space = ts.event_log_domain(identifier="tailnum", time="time"), dp.symmetric_distance()
     grid = ts.TimeGrid(start="2013-01-01T05:00", step="3h", size=2920, zone="UTC")
     truth = np.array((space >> ts.then_participation_count(grid, participation_cap=100))(load_flights()))
     series, low, high = (np.array([float(row[name]) for row in rows]) for name in ("private_count", "low", "high"))
     assert np.sqrt(np.mean((series - truth) ** 2)) < 0.5 * truth.std()
-    assert np.all(low <= high)
+    assert 0.6 < np.mean((low <= truth) & (truth <= high)) <= 1
     assert (tmp_path / "flights.png").read_bytes()[:4] == b"\x89PNG"
     whole, enlarged = drawn[-1].axes
     assert drawn[-1].get_suptitle() == "Private series of aircraft per 3h"
