@@ -90,8 +90,8 @@ def test_the_main_job(tmp_path, capsys, monkeypatch):
     assert "This log is public, so it can be said: the caps leave out 31% of its departures." in said
     assert all(row["kept"] == "yes" for row in rows)
     assert "Every step carries Gaussian noise" in said
-    # In releases made for this comment, the ratio of the errors was 0.250 to 0.259, and the coverage of the 90% band 0.865
-    # to 0.899: false alarms, some 20 of their standard deviations away, are rarer than 1e-9.
+    # In releases made for this comment, the ratio of the errors was 0.250 to 0.259, and the coverage of the 90% band
+    # 0.865 to 0.899: false alarms, some 20 of their standard deviations away, are rarer than 1e-9.
     space = ts.event_log_domain(identifier="tailnum", time="time"), dp.symmetric_distance()
     grid = ts.TimeGrid(start="2013-01-01T05:00", step="3h", size=2920, zone="UTC")
     truth = np.array((space >> ts.then_participation_count(grid, participation_cap=100))(load_flights()))
