@@ -197,6 +197,25 @@ def test_noise_by_cap() -> None:
     assert [0.22 < factor - 1 < 0.35 for factor in doubled] == [True] * 3
 
 
+def test_noise_behind_a_gap() -> None:
+    for std, cap, gap, l2, linf, sampled, every in table("concepts/gap.md", "filter std |"):
+        space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+        count = space >> ts.then_participation_count(TimeGrid(size=1800), participation_cap=int(cap), gap=int(gap))
+        smooth = count >> ts.then_circulant_filter(ts.gaussian_kernel(1800, std))
+        influence = smooth.map(1)
+        assert (influence.l2, influence.linf) == (pytest.approx(l2, rel=4e-4), pytest.approx(linf, abs=6e-5))
+        if gap * cap == 1800:  # a full comb, from the definition
+            comb = np.arange(1800) % gap == 0
+            distance = np.minimum(np.arange(1800), 1800 - np.arange(1800))
+            taps = np.exp(-((distance / std) ** 2) / 2)
+            energy = np.fft.irfft(np.fft.rfft(comb) * np.fft.rfft(taps / taps.sum()), n=1800) ** 2
+            assert l2 == pytest.approx(math.sqrt(energy.sum()), rel=4e-4)
+            assert every == pytest.approx(scale(1, 1.0) * math.sqrt(energy.sum()), rel=4e-4)
+        for p, stated in ((0.1, sampled), (1.0, every)):
+            found = ts.least_scale(smooth, epsilon=0.5, delta=1e-4, sampling_probability=p)
+            assert found == pytest.approx(stated, rel=4e-4)
+
+
 def test_counts_that_a_cap_leaves_out() -> None:
     within, cap, lost = sentence(
         "docs/concepts/caps.md", r"log, (\d+)% stay within \d+ hours, but a cap of (\d+) loses (\d+)% of all counts"

@@ -55,6 +55,7 @@ class Case:
     others: tuple[tuple[int, ...], ...] = ()
     taps: tuple[float, ...] | None = None
     step_cap: int = 1
+    gap: int = 1
     native_scale: float | None = None
     joint: tuple[tuple[float, float], ...] = ()
     failure_probability: float = 0.05
@@ -83,6 +84,8 @@ CASES = [
     Case(name="replaced", size=4, cap=2, p=0.5, scale=0.7, people=((0, 1),), others=((2, 3),)),
     Case(name="one step of each block", size=4, cap=2, p=0.5, scale=0.4, people=((0, 1),), delta=0.5,
          runs=1_000, sampling="stratified"),
+    Case(name="cap and gap behind a filter", size=6, cap=3, gap=2, p=0.5, scale=0.6, people=((0, 1, 2, 3, 4, 5),),
+         taps=(0.5, 0.25, 0, 0, 0, 0.25)),
     Case(name="with a native Gaussian", size=3, cap=3, p=0.5, scale=1.2, people=((0, 1, 2),), native_scale=1.5,
          exact=False),
     Case(name="two releases", size=2, cap=2, p=0.5, scale=0.9, joint=((0.9, 1.6),), people=((0, 1),)),
@@ -100,6 +103,15 @@ def logs(case: Case):
     return log_of(case.people + BYSTANDERS), log_of(case.others + nobody + BYSTANDERS)
 
 
+def apart(steps, case: Case) -> list[int]:
+    """Steps of one individual that a gap leaves, by the rule. Worked out here, not by the package."""
+    left: list[int] = []
+    for step in sorted(set(steps)):
+        if not left or step >= left[-1] + case.gap:
+            left.append(step)
+    return left[:-1] if len(left) > 1 and left[0] + case.size < left[-1] + case.gap else left
+
+
 def measurements(case: Case) -> dict[str, tuple[dp.Measurement, dp.Measurement]]:
     """For each output measure, the case's mechanism, and one that makes several of its releases in a call.
 
@@ -108,7 +120,7 @@ def measurements(case: Case) -> dict[str, tuple[dp.Measurement, dp.Measurement]]
     """
     unit = dp.change_one_distance() if case.others else dp.symmetric_distance()
     space = ts.event_log_domain(identifier="id", time="time"), unit
-    caps = {"participation_cap": case.cap, "step_cap": case.step_cap}
+    caps = {"participation_cap": case.cap, "step_cap": case.step_cap, "gap": case.gap}
     grid = ts.TimeGrid(size=case.size)
     signal = space >> ts.then_participation_count(grid, **caps)
     if case.taps is not None:
@@ -131,7 +143,8 @@ def measurements(case: Case) -> dict[str, tuple[dp.Measurement, dp.Measurement]]
         native = dp.c.make_approximate(count >> dp.m.then_gaussian(case.native_scale))
         both = dp.c.make_composition([approximate, native])
         return {"zCDP": (both, both)}
-    batch = 1 if any(len(set(steps)) > case.cap for steps in case.people + BYSTANDERS) else BATCH
+    over = any(len(apart(steps, case)) > case.cap for steps in case.people + BYSTANDERS)
+    batch = 1 if over else BATCH
     return {
         "exact": ours(batch, output_measure=APPROX_DP, delta=case.delta),
         "profile": ours(1, output_measure=dp.smoothed_max_divergence()),  # these do not compose
@@ -194,7 +207,8 @@ def truths(case: Case, log) -> np.ndarray:
     Worked out here, not by the package.
     """
     people = {who: Counter(log["time"][log["id"] == who].tolist()) for who in set(log["id"].tolist())}
-    choices = [itertools.combinations(sorted(steps), min(case.cap, len(steps))) for steps in people.values()]
+    left = [apart(steps, case) for steps in people.values()]
+    choices = [itertools.combinations(steps, min(case.cap, len(steps))) for steps in left]
     found = []
     for kept in itertools.product(*choices):
         signal = np.zeros(case.size)
