@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import ibis
+import ibis.expr.operations as ops
 import numpy as np
 from numpy.typing import NDArray
 
@@ -52,14 +53,15 @@ class _Dialect(NamedTuple):
     quotient: Callable[[Any, int], Any]  # of integers from 0; Ibis's own passes through floating point
     whole_text: Callable[[Any], Any]  # as bytes, as a collation could take two names for one
     hashed: Callable[[int, int, Any, Any], Any]  # of two halves of the key, an identifier and a step
+    walk: str  # the steps that are kept of the list `steps`, in order: its first, then the first a gap after it, …
 
 
 def count(table: Any, layout: Layout, caps: Caps, key: bytes) -> NDArray[np.int64]:
     """Count events per step, each individual within the caps: see :class:`~.engines.Engine`."""
-    if caps.gap > 1:
-        raise NotImplementedError("a gap is not enforced in a database yet; give the log as a data frame")
     rows, dialect = _rows(table, layout)
     pairs = rows.group_by("who", "step").aggregate(events=ibis.least(rows.count(), caps.step_cap))
+    if caps.gap > 1:
+        pairs = _thinned(pairs, caps.gap, layout, dialect)
     first, second = np.frombuffer(key[:16], dtype="<i8").tolist()
     # By the text of an identifier, so that steps are kept alike whatever the type of its column; ties go to the
     # earlier step.
@@ -74,9 +76,9 @@ def count(table: Any, layout: Layout, caps: Caps, key: bytes) -> NDArray[np.int6
 
 def participation(table: Any, layout: Layout, gap: int = 1) -> NDArray[np.int64]:
     """Return in how many steps, a gap apart, each individual takes part, those in none left out. Private."""
+    rows, dialect = _rows(table, layout)
     if gap > 1:
-        raise NotImplementedError("a gap is not enforced in a database yet; give the log as a data frame")
-    rows, _ = _rows(table, layout)
+        rows = _thinned(rows.select("who", "step").distinct(), gap, layout, dialect)
     people = rows.group_by("who").aggregate(steps=rows.step.nunique())
     result = _fetch(people.group_by("steps").aggregate(individuals=people.count()))
     return np.repeat(result["steps"].to_numpy(), result["individuals"].to_numpy()).astype(np.int64)
@@ -186,6 +188,45 @@ def _apart(column: Any, dialect: _Dialect) -> Any:
     if kind.is_string():  # how libraries write whole floating-point numbers
         text = ibis.ifelse(text.re_search(_WHOLE), text.substr(0, text.length() - 2), text)
     return dialect.whole_text(text)
+
+
+def _thinned(pairs: Any, gap: int, layout: Layout, dialect: _Dialect) -> Any:
+    """Keep those of everybody's distinct steps that are a gap apart in each series (:mod:`~.counting.gap`)."""
+    groups = ["who"]
+    if layout.by is not None:
+        pairs, groups = pairs.mutate(series=dialect.quotient(pairs.step, layout.grid.size)), ["who", "series"]
+    ordered = ibis.window(group_by=groups, order_by="step")
+    two_ago, one_ago, now, next_one, next_but_one = (
+        pairs.step.lag(2).over(ordered), pairs.step.lag(1).over(ordered), pairs.step,
+        pairs.step.lead(1).over(ordered), pairs.step.lead(2).over(ordered),
+    )  # fmt: skip
+
+    def near(step: Any, following: Any) -> Any:
+        return ibis.coalesce(following - step < gap, False)
+
+    # A step that is not near to the one before it is kept, whatever was kept before: it starts a run. The second of a
+    # run is not kept. So only of runs of three and more, the list has to be walked.
+    starts = ~near(one_ago, now)
+    pairs = pairs.mutate(
+        starts=starts,
+        walked=ibis.ifelse(starts, near(now, next_one) & near(next_one, next_but_one), near(two_ago, one_ago)),
+        behind=now - now.first().over(ordered),
+    )
+    # At most one kept step is so far behind the first that it is near to it around the cycle: the last.
+    pairs = pairs.filter(pairs.behind <= layout.grid.size - gap)
+    walked = pairs.filter(pairs.walked)
+    lists = walked.group_by(groups).aggregate(steps=walked.step.collect().sort())
+    kept = _walked(lists, gap, dialect)
+    found = walked.filter(~walked.starts).semi_join(kept, ["who", "step"])
+    return pairs.filter(pairs.starts).union(found).drop("starts", "walked", "behind")
+
+
+def _walked(lists: Any, gap: int, dialect: _Dialect) -> Any:
+    """The steps that are kept of sorted lists of them. Ibis has no name for a fold, so that this is text."""
+    query = f"SELECT who, {dialect.walk.format(gap=gap)} AS steps FROM opendp_timeseries_lists"
+    named = lists.alias("opendp_timeseries_lists")  # within the query
+    kept = ops.SQLStringView(parent=named.op(), query=query, schema=lists.select("who", "steps").schema()).to_expr()
+    return kept.select("who", step=kept.steps.unnest())
 
 
 def _text(who: Any) -> Any:
@@ -323,7 +364,24 @@ def _duckdb_hash(first: int, second: int, who: Any, step: Any) -> Any:
     return _DUCKDB_HASH(_DUCKDB_HASH_OF_FOUR(first, second, who, step))
 
 
+_DUCKDB_WALK: Final = """
+    list_reduce(
+        steps,
+        lambda kept, step: CASE WHEN step - kept[-1] < {gap} THEN kept ELSE list_append(kept, step) END,
+        [steps[1]]
+    )"""
+_SPARK_WALK: Final = """
+    aggregate(
+        steps,
+        slice(steps, 1, 1),
+        (kept, step) -> CASE WHEN step - element_at(kept, -1) < {gap} THEN kept ELSE array_append(kept, step) END
+    )"""
+
 _DIALECTS: Final = {
-    "duckdb": _Dialect(_duckdb_ticks, _function("divide", 2), _function("encode", 1, "binary"), _duckdb_hash),
-    "pyspark": _Dialect(_spark_ticks, _function("div", 2), lambda text: text.cast("binary"), _function("xxhash64", 4)),
+    "duckdb": _Dialect(
+        _duckdb_ticks, _function("divide", 2), _function("encode", 1, "binary"), _duckdb_hash, _DUCKDB_WALK
+    ),
+    "pyspark": _Dialect(
+        _spark_ticks, _function("div", 2), lambda text: text.cast("binary"), _function("xxhash64", 4), _SPARK_WALK
+    ),
 }

@@ -34,12 +34,8 @@ def kept_apart(steps: Ints, begins: Ints, *, gap: int, cycle: int) -> Marks:
     # All groups on one line, further from each other than the gap.
     line = steps + np.repeat(np.arange(begins.size) * (cycle + gap), lengths)
     kept = _kept_on_line(line, gap)
-    ends = begins + lengths
-    round_the_end = steps[ends - 1] - steps[begins] > cycle - gap
-    if round_the_end.any():
-        first, positions = steps[begins[round_the_end]], np.flatnonzero(kept)
-        last = positions[np.searchsorted(positions, ends[round_the_end]) - 1]
-        kept[last[steps[last] - first > cycle - gap]] = False
+    # At most one kept step is so far behind the first that it is near to it around the cycle: the last.
+    kept &= steps - np.repeat(steps[begins], lengths) <= cycle - gap
     return kept
 
 

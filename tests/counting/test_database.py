@@ -16,6 +16,7 @@ from opendp_timeseries.counting import memory
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.layout import Caps, Layout
 from opendp_timeseries.grid import TimeGrid
+from tests.oracles import counting as oracle
 
 ibis = pytest.importorskip("ibis")
 pa = pytest.importorskip("pyarrow")
@@ -87,14 +88,14 @@ def backend(request, tmp_path_factory):
     return Spark(tmp_path_factory.mktemp("spark"))
 
 
-def count(table, grid=GRID, *, participation_cap=40, step_cap=10**9, key=KEY, by=None, keys=("",)):
+def count(table, grid=GRID, *, participation_cap=40, step_cap=10**9, gap=1, key=KEY, by=None, keys=("",)):
     layout = Layout("id", "time", grid, by, keys)
-    caps = Caps.within(layout.size, participation_cap=participation_cap, step_cap=step_cap)
+    caps = Caps.within(layout.size, participation_cap=participation_cap, step_cap=step_cap, gap=gap)
     return engine.count(table, layout, caps, key)
 
 
-def truth(grid=GRID, *, participation_cap=40, step_cap=10**9, **columns):
-    caps = Caps.within(grid.size, participation_cap=participation_cap, step_cap=step_cap)
+def truth(grid=GRID, *, participation_cap=40, step_cap=10**9, gap=1, **columns):
+    caps = Caps.within(grid.size, participation_cap=participation_cap, step_cap=step_cap, gap=gap)
     return memory.count(pa.table(columns), Layout("id", "time", grid), caps, KEY)
 
 
@@ -322,6 +323,39 @@ def test_caps_hold_when_hashes_tie(backend, monkeypatch, hashed):
     table = backend.table(id=pa.array([1] * 4), time=pa.array(range(4)))
     expected = {"all equal": [1, 1, 0, 0], "by step": [0, 0, 1, 1]}[hashed]
     assert count(table, TimeGrid(size=4), participation_cap=2).tolist() == expected
+
+
+# --- A gap between an individual's steps
+
+
+@pytest.mark.parametrize("gap", [2, 7, 40])
+def test_a_gap_keeps_the_same_steps_as_in_memory(backend, gap):
+    for who in (pa.array(WHO), pa.array([f"é{k}" for k in WHO])):
+        table = backend.table(id=who, time=TIME)
+        expected = truth(id=who, time=TIME, gap=gap, step_cap=2)
+        assert count(table, gap=gap, step_cap=2).tolist() == expected.tolist()
+        people = engine.participation(table, Layout("id", "time", GRID), gap)
+        assert people.sum() == truth(id=who, time=TIME, gap=gap, step_cap=1).sum()
+
+
+def test_a_gap_follows_the_rule(backend):
+    size, gap = 40, 3
+    steps = [[0, 1, 2, 3, 4, 5, 6], [0, 2, 3, 5], [0, 2, 4, 6, 8], [1, 38, 39], [2, 39], [5], [0, 1, 20, 36, 37, 38]]
+    who = np.repeat(np.arange(len(steps)), list(map(len, steps)))
+    table = backend.table(id=pa.array(who), time=pa.array(np.concatenate(steps)))
+    keys = list(map(str, range(len(steps))))
+    counts = count(table, TimeGrid(size=size), gap=gap, by="id", keys=keys, participation_cap=10**6)
+    expected = [oracle.rested(own, gap, size) for own in steps]
+    assert [np.flatnonzero(series).tolist() for series in counts.reshape(-1, size)] == expected
+
+
+def test_a_gap_holds_in_every_series_by_itself(backend):
+    random = np.random.default_rng(7)
+    log = {"id": WHO, "time": random.integers(0, 12, WHO.size), "venue": random.integers(0, 4, WHO.size)}
+    layout, caps = Layout("id", "time", TimeGrid(size=12), "venue", [2, 0, 3]), Caps(36, 2, gap=4)
+    table = backend.table(**{name: pa.array(column) for name, column in log.items()})
+    assert engine.count(table, layout, caps, KEY).tolist() == memory.count(log, layout, caps, KEY).tolist()
+    assert sorted(engine.participation(table, layout, 4)) == sorted(memory.participation(log, layout, 4))
 
 
 # The steps are those of the grid, whoever is there.

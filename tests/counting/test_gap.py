@@ -2,6 +2,7 @@
 
 import itertools
 import warnings
+from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
@@ -15,6 +16,9 @@ from opendp_timeseries.counting.gap import kept_apart
 from opendp_timeseries.counting.layout import Caps, Layout
 from opendp_timeseries.grid import TimeGrid
 from tests.oracles import counting as oracle
+
+# Of Ibis's own calls into DuckDB, and of PySpark's into pandas, when tables are made.
+pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning", "ignore::FutureWarning")
 
 KEY = bytes(range(16))
 
@@ -176,15 +180,23 @@ GRID, KEYS = TimeGrid(size=30), ["a", "b", "c"]
 LAYOUT, PANEL = Layout("id", "t", GRID), Layout("id", "t", GRID, "venue", KEYS)
 
 
-def logs(seed, rows=900):
-    """The same log for every engine that is installed here."""
+def log_of(seed, rows=900):
     random = np.random.default_rng(seed)
     who, start = random.integers(0, 25, rows), random.integers(0, 30, rows)
-    log = {"id": who, "t": (start + 7 * who) % 12 * 3 % 31, "venue": random.choice(["a", "b", "c", "d"], rows)}
-    yield log
+    return {"id": who, "t": (start + 7 * who) % 12 * 3 % 31, "venue": random.choice(["a", "b", "c", "d"], rows)}
+
+
+def in_files(log):
     pa = pytest.importorskip("pyarrow")
-    dataset = pytest.importorskip("pyarrow.dataset")
-    yield dataset.dataset(pa.table(log))
+    return pytest.importorskip("pyarrow.dataset").dataset(pa.table(log))
+
+
+def in_duckdb(log):
+    pa, ibis = pytest.importorskip("pyarrow"), pytest.importorskip("ibis")
+    pytest.importorskip("duckdb")
+    connection = ibis.duckdb.connect()
+    connection.con.register("log", pa.table(log))
+    return connection.table("log")
 
 
 def slowly(log, layout, caps):
@@ -200,22 +212,31 @@ def slowly(log, layout, caps):
     return rows, oracle.capped_counts(rows, size=layout.size, key=KEY, cycle=GRID.size, **caps._asdict())
 
 
+def keeps_the_same_steps(kind, gap, layout):
+    log = log_of(gap)
+    table, unbound = kind(log), Caps.within(layout.size, participation_cap=10**9, step_cap=2, gap=gap)
+    rows, expected = slowly(log, layout, unbound)
+    assert engine_of(table).count(table, layout, unbound, KEY).tolist() == expected
+    own = defaultdict(set)
+    for person, step in rows:
+        own[person, step // 30].add(step % 30)
+    left_of = Counter()
+    for (person, _), steps in own.items():
+        left_of[person] += len(oracle.rested(steps, gap, 30))
+    lengths = list(left_of.values())
+    assert sorted(engine_of(table).participation(table, layout, gap)) == sorted(lengths)
+    # Where the participation cap binds, as many steps are left, and one engine may keep others than another.
+    bound = unbound._replace(participation_cap=2, step_cap=1)
+    assert engine_of(table).count(table, layout, bound, KEY).sum() == np.minimum(lengths, 2).sum()
+
+
 @pytest.mark.parametrize("layout", [LAYOUT, PANEL], ids=["series", "panel"])
 @pytest.mark.parametrize("gap", [1, 2, 5, 16, 30])
-def test_every_engine_keeps_the_same_steps(gap, layout):
-    unbound = Caps.within(layout.size, participation_cap=10**9, step_cap=2, gap=gap)
-    log, *others = logs(gap)
-    rows, expected = slowly(log, layout, unbound)
-    for table in (log, *others):
-        assert engine_of(table).count(table, layout, unbound, KEY).tolist() == expected
-    steps = {person: {step for who, step in rows if who == person} for person in sorted({who for who, _ in rows})}
-    lengths = [
-        sum(len(oracle.rested([t % 30 for t in own if t // 30 == k], gap, 30)) for k in range(3))
-        for own in steps.values()
-    ]
-    for table in (log, *others):
-        assert sorted(engine_of(table).participation(table, layout, gap)) == sorted(lengths)
-    # Where the participation cap binds, the same number of steps is left, and those are apart all the same.
-    bound = unbound._replace(participation_cap=2, step_cap=1)
-    for table in (log, *others):
-        assert engine_of(table).count(table, layout, bound, KEY).sum() == np.minimum(lengths, 2).sum()
+@pytest.mark.parametrize("kind", [dict, in_files], ids=["memory", "files"])
+def test_every_engine_keeps_the_same_steps(kind, gap, layout):
+    keeps_the_same_steps(kind, gap, layout)
+
+
+@pytest.mark.parametrize("gap", [2, 5])
+def test_a_database_keeps_the_same_steps(gap):
+    keeps_the_same_steps(in_duckdb, gap, PANEL)
