@@ -190,14 +190,13 @@ class Programme:
         errors = []
         for mechanism in self.mechanisms:
             size, kernels = mechanism.provenance.grid.size, mechanism.provenance.kernels
-            key = size, kernels, mechanism.sampling_probability, mechanism.scale
+            sample = mechanism.sampling_probability, mechanism.scale, mechanism.sampling
+            key = size, kernels, sample
             if key not in found:
                 assumed = described_signal(
                     size, level=level, seasons=seasons, deviation=deviation, time_scale=time_scale, proxy=proxy
                 )
-                found[key] = expected_error(
-                    assumed.signal, _one_kernel(size, kernels), mechanism.sampling_probability, mechanism.scale
-                )
+                found[key] = expected_error(assumed.signal, _one_kernel(size, kernels), *sample)
             errors.append(found[key])
         return tuple(errors)
 

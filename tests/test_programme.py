@@ -82,6 +82,18 @@ def test_one_signal_may_be_released_in_two_ways():
         programme.measurement(month(), number=3)
 
 
+def test_one_step_of_each_block_needs_the_same_noise_and_errs_less_between_steps():
+    blocks = plan(year(2), sampling="stratified")
+    assert ts.Programme.from_json(blocks.to_json()) == blocks
+    assert [m.sampling for m in blocks.mechanisms] == ["stratified"] * 2
+    assert blocks.mechanisms[0].scale == pytest.approx(plan(year(2)).mechanisms[0].scale, rel=1e-6)
+    assert "0.2 in blocks" in repr(blocks)
+    release = blocks.measurement(year(2)[0])({"id": np.array([1]), "time": np.array(["2024-01-01"], "datetime64[s]")})
+    assert (release.steps // 5).tolist() == list(range(144))
+    found = [p.expected_errors(time_scale=24, deviation=300)[0] for p in (blocks, plan(year(2)))]
+    assert found[0].bias < 0.9 * found[1].bias
+
+
 def test_it_reads_back_exactly_and_nothing_else():
     programme = plan([month(), month("2024-02-01", std=3.0)], relative_scales=(1, 1.5))
     assert ts.Programme.from_json(programme.to_json()) == programme

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from opendp_timeseries.accounting.sampling import blocks_of
 from opendp_timeseries.kernels import Kernel
 from opendp_timeseries.planning.signal import Signal, copies
 
@@ -89,13 +90,16 @@ class Moments(NamedTuple):
         return float(np.mean(square))
 
 
-def expected_error(signal: Signal, kernel: Kernel, probability: float, scale: float) -> ExpectedError:
+def expected_error(
+    signal: Signal, kernel: Kernel, probability: float, scale: float, sampling: str = "poisson"
+) -> ExpectedError:
     """Return the error to expect of a filtered and subsampled release.
 
     :param signal: what is assumed of the signal.
     :param kernel: the filter; :func:`~opendp_timeseries.identity_kernel` for none.
     :param probability: ``p`` in (0, 1], with which each step is kept.
     :param scale: standard deviation σ of the noise.
+    :param sampling: design of the sample, see :mod:`~opendp_timeseries.accounting.sampling`.
     """
     moments = Moments.of(signal, kernel)
     if probability == 1:
@@ -104,7 +108,7 @@ def expected_error(signal: Signal, kernel: Kernel, probability: float, scale: fl
         smoothed = smoothing_square_of_every_step(signal, kernel, scale)
     else:
         rng = np.random.default_rng(_SEED)
-        draws = [_kept(rng, signal.size, probability) for _ in range(_DRAWS)]
+        draws = [_kept(rng, signal.size, probability, sampling) for _ in range(_DRAWS)]
         squares = [interpolation_squares(moments, kept) for kept in draws]
         bias, noise = (float(np.mean(part)) for part in zip(*squares, strict=True))
         fewer = max(2, round(1500 / (probability * signal.size)))  # large samples vary little, and cost much
@@ -117,8 +121,13 @@ def expected_error(signal: Signal, kernel: Kernel, probability: float, scale: fl
     )
 
 
-def _kept(rng: np.random.Generator, size: int, p: float) -> NDArray[np.int64]:
+def _kept(rng: np.random.Generator, size: int, p: float, sampling: str) -> NDArray[np.int64]:
     """Draw kept steps, never none (which has probability 0.0003 where 8 are kept on average)."""
+    if sampling == "stratified":
+        length = blocks_of(p, size).length
+        offsets = rng.integers(length, size=-(-size // length))
+        steps = np.arange(len(offsets)) * length + offsets
+        return steps[steps < size]
     kept = np.flatnonzero(rng.random(size) < p)
     return kept if len(kept) else np.array([size // 2])
 
