@@ -474,8 +474,19 @@ class TestPublicEdges:
             (5, "UTC", TypeError, "must be a list"),
             (["2024-01-08", "2024-10-27T01:30"], "Europe/London", ValueError, "write the offset"),
             (["2011-12-29", "2011-12-30"], "Pacific/Apia", ValueError, "skipped; the next begins at '2011-12-31"),
+            (
+                ["1970-01-01T00:00:01.000000000000000001", "1970-01-01T00:00:03"],
+                "UTC",
+                ValueError,
+                "must not be so fine",
+            ),
             (["0001-01-01", "2024-01-01"], "UTC", ValueError, "years 1 to 9999"),
-            (["2024-01-01T00:00:00.000000000000000001", "2024-01-02"], "UTC", ValueError, "too fine.*coarser"),
+            (
+                ["2024-01-01T00:00:00.000000000000000001", "2024-01-02"],
+                "UTC",
+                ValueError,
+                "must not be so fine.*coarser",
+            ),
         ],
     )
     def test_what_is_wrong_is_refused_by_name(self, edges, zone, error, message):
@@ -600,7 +611,8 @@ REFUSED = [
     ({"step": np.timedelta64("NaT", "h")}, ValueError, "step"),
     ({"step": dt.timedelta(hours=-1)}, ValueError, "longer"),
     ({"step": 3600}, TypeError, "step"),
-    ({"step": "1as"}, ValueError, "too fine"),
+    ({"step": "1as"}, ValueError, r"step \(1as\) must not be so fine"),
+    ({"size": None, "start": "9999-01-01", "end": "9999-06-01", "step": "9000h"}, ValueError, "there is none"),
 ]
 
 

@@ -761,8 +761,9 @@ FUZZ_VALUES = {
         "2024-03-31T02:30",
         "2024-02-30",
     ],
-    "--step": ["1h", "1d", "90s", "1 month", "0h", "-1h", "h", "", "99999999999999999999d", "1us"],
+    "--step": ["1h", "1d", "1mo", "90s", "1 month", "0h", "-1h", "h", "", "99999999999999999999d", "1us"],
     "--size": ["48", "700", "1", "0", "-3", "1e3", "x", "", "9" * 30, "1000001"],
+    "--end": ["2024-03-01", "2024-01-01T07:30", "2023-01-01", "9999-12-31", "soon", ""],
     "--zone": ["UTC", "Europe/Berlin", "Mars/Olympus", "", "../../etc/passwd", "/etc/localtime"],
     "--participation-cap": ["3", "1", "99999999999999999999", "0", "-1", "2.5", "many"],
     "--step-cap": ["1", "7", "0", "9" * 25, "x"],
@@ -832,6 +833,8 @@ def fuzz_arguments(draw, names):
     for _ in range(draw.choice([0, 1, 1, 2, 4])):
         flag = draw.choice(list(FUZZ_VALUES))
         chosen[flag] = draw.choice(FUZZ_VALUES[flag])
+    if "--end" in chosen and draw.random() < 0.7:
+        chosen.pop("--size", None)
     if draw.random() < 0.1:
         chosen.pop(draw.choice(list(chosen)))
     given = [draw.choice(names)]

@@ -181,8 +181,8 @@ class TimeGrid:
         grid = cls.__new__(cls)
         low, high = instants[0], instants[-1]
         _check_years(low, high, f"edges ({given[0]!s} to {given[-1]!s})")
-        if max(abs(low), abs(high)) // UNITS[unit] >= 2**62:
-            raise ValueError(f"edges are too fine: datetime64[{unit}] cannot hold them; take coarser ones")
+        if max(abs(low), abs(high)) // UNITS[unit] >= 2**63:
+            raise _too_fine(f"edges ({given[0]!s} to {given[-1]!s})", unit)
         ticks = np.array([instant // UNITS[unit] for instant in instants], dtype=np.int64)
         written = tuple(write_instant(instant, clock) for instant in instants)
         grid._set(edges_between(ticks, unit), zone=zone, start=written[0], step=None, listed=written)
@@ -195,10 +195,7 @@ class TimeGrid:
         for name, value in fields.items():
             object.__setattr__(self, name, value)
         if start is not None and not self._holds(self.unit, 1):
-            raise ValueError(
-                f"step ({step!r}) is too fine: datetime64[{self.unit}] cannot hold the grid; "
-                "take a coarser step or start"
-            )
+            raise _too_fine(f"step ({step})" if listed is None else f"edges ({listed[0]} to {listed[-1]})", self.unit)
 
     def __repr__(self) -> str:
         if self._listed is None:
@@ -390,6 +387,10 @@ def _check_years(first: int, last: int, what: str) -> None:
         raise ValueError(f"{what} must stay within the years 1 to 9999")
 
 
+def _too_fine(what: str, unit: str) -> ValueError:
+    return ValueError(f"{what} must not be so fine: datetime64[{unit}] cannot hold the grid; take coarser ones")
+
+
 def _in_words(width: FixedWidth | CalendarWidth, first: int, zone: Zone, size: int) -> str:
     return f"size ({size}) steps of {width} from start ({write_instant(first, zone)!r})"
 
@@ -404,7 +405,8 @@ def _even_edges(
         if rest:
             raise _no_edge(last, first + max(size + (2 * rest >= length), 1) * length, width, first, zone)
         if size > _MAX_SIZE:
-            raise ValueError(f"end ({write_instant(last, zone)!r}) is {size} steps of {width} away; take longer steps")
+            end = write_instant(last, zone)
+            raise ValueError(f"end ({end!r}) must be at most {_MAX_SIZE} steps of {width} away; take longer steps")
     edges = EvenEdges(first, length, size)
     _check_years(first, edges.stop, _in_words(width, first, zone, size))
     return edges
@@ -441,7 +443,10 @@ def _begins(width: CalendarWidth, begin: np.datetime64, steps: int, zone: dt.tzi
 
 def _no_edge(last: int, nearest: int | None, width: FixedWidth | CalendarWidth, first: int, zone: Zone) -> ValueError:
     end, start = write_instant(last, zone), write_instant(first, zone)
-    instead = "there is none" if nearest is None else f"the nearest is {write_instant(nearest, zone)!r}"
+    if nearest is None or nearest > _YEAR_10000 * SECOND:
+        instead = "there is none within the years that a calendar has"
+    else:
+        instead = f"the nearest is {write_instant(nearest, zone)!r}"
     return ValueError(f"end ({end!r}) must be the end of a step of {width} from start ({start!r}); {instead}")
 
 
