@@ -6,7 +6,7 @@ orthonormal basis ``1/√T``, ``√(2/T)·cos(2πmt/T)``, ``√(2/T)·sin(2πmt/
 Dirichlet's kernel, ``P_d = sin(πnd/T)/(T·sin(πd/T))``. So a change ``v`` moves the coefficients by
 
 * ``‖Fv‖₂² = vᵀPv ≤ ‖v‖₂² · min(1, top_s(|P|))`` when ``v`` has ``s`` non-zero entries, ``top_s`` being the sum
-  of the ``s`` largest: a principal submatrix of ``P`` holds at most these in a row;
+  of the ``s`` largest: a principal submatrix of ``P`` holds at most these in a row; fewer where steps lie apart;
 * ``‖Fv‖₂ ≤ √(n/T)·‖v‖₁``, as every column of ``F`` has norm ``√(n/T)``;
 * ``‖Fv‖₁ ≤ √n·‖Fv‖₂``.
 
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.rounding import up, up_fraction
+from opendp_timeseries.accounting.separated import envelope, most_apart
 
 __all__ = ["coefficients_l1", "coefficients_l2", "influence_l1", "influence_l2"]
 
@@ -46,7 +47,10 @@ def influence_l2(influence: Influence, size: int, frequencies: int, *, entry_err
     :param entry_error: how far any entry of the matrix that is applied may be from the ideal basis.
     """
     l1 = up(min(influence.l0 * influence.linf, math.sqrt(influence.l0) * influence.l2), 2)
-    one = coefficients_l2(size, frequencies, l0=influence.l0, l1=l1, l2=influence.l2, entry_error=entry_error)
+    row_sum = _row_sum_apart(influence, size, 2 * frequencies - 1)
+    one = coefficients_l2(
+        size, frequencies, l0=influence.l0, l1=l1, l2=influence.l2, row_sum=row_sum, entry_error=entry_error
+    )
     if influence.individuals == 0 or math.isinf(one):
         return one if influence.individuals else 0.0
     return up_fraction(influence.individuals * Fraction(one))
@@ -60,7 +64,16 @@ def influence_l1(influence: Influence, size: int, frequencies: int, *, entry_err
     return _l1_from_l2(influence_l2(influence, size, frequencies, entry_error=entry_error), frequencies)
 
 
-def coefficients_l2(size: int, frequencies: int, *, l0: int, l1: float, l2: float, entry_error: float = 0.0) -> float:
+def coefficients_l2(
+    size: int,
+    frequencies: int,
+    *,
+    l0: int,
+    l1: float,
+    l2: float,
+    row_sum: float = 1.0,
+    entry_error: float = 0.0,
+) -> float:
     """ℓ2 distance of the coefficients of two signals, rounded up.
 
     :param size: ``T``, steps of the signal.
@@ -68,6 +81,7 @@ def coefficients_l2(size: int, frequencies: int, *, l0: int, l1: float, l2: floa
     :param l0: steps in which the signals differ.
     :param l1: ℓ1 distance of the signals.
     :param l2: ℓ2 distance of the signals.
+    :param row_sum: the most that the magnitudes in a row of ``P`` sum to over the steps in which they differ.
     :param entry_error: as in :func:`influence_l2`; it moves each of ``n`` coefficients by at most
         ``entry_error·‖v‖₁``.
     """
@@ -75,7 +89,7 @@ def coefficients_l2(size: int, frequencies: int, *, l0: int, l1: float, l2: floa
     if steps == 0 or l1 == 0.0 or l2 == 0.0:
         return 0.0
     n = 2 * frequencies - 1
-    spread = math.sqrt(_row_sums(size, n)[steps - 1]) * l2
+    spread = math.sqrt(min(_row_sums(size, n)[steps - 1], row_sum)) * l2
     ideal = min(spread, math.sqrt(n / size) * l1)
     return up((ideal + math.sqrt(n) * entry_error * l1) * (1.0 + 8 * _EPS))
 
@@ -92,9 +106,28 @@ def _l1_from_l2(l2: float, frequencies: int) -> float:
     return up(math.sqrt(2 * frequencies - 1) * l2, 2) if l2 else 0.0
 
 
+def _row_sum_apart(influence: Influence, size: int, n: int) -> float:
+    """Upper bound on a row sum of ``|P|`` over steps that lie apart, twice for two halves; 1 without a gap."""
+    if influence.gap == 1:
+        return 1.0
+    steps = min(influence.l0_apart, most_apart(size, influence.gap))
+    entries, k = _magnitudes(size, n), np.arange(1, steps)
+    neighbours = envelope(entries)[influence.gap * np.minimum(k, steps - k)]
+    halves = 2 if influence.replaced else 1
+    return halves * float(entries[0] + neighbours.sum()) * (1.0 + (size + 32) * _EPS)
+
+
 @lru_cache(maxsize=8)
 def _row_sums(size: int, n: int) -> NDArray[np.float64]:
     """Upper bounds on ``min(1, top_s(|P|))`` for ``s = 1 … size``."""
+    sums = np.cumsum(np.sort(_magnitudes(size, n))[::-1]) * (1.0 + (size + 32) * _EPS)
+    sums = np.minimum(sums, 1.0)
+    sums.flags.writeable = False
+    return sums
+
+
+def _magnitudes(size: int, n: int) -> NDArray[np.float64]:
+    """``|P|`` by shift, within a few units in the last place."""
     shift = np.arange(size)
     shift = np.minimum(shift, size - shift)
     # The numerator's argument is reduced modulo π by exact integers, to at most π/2 in size: then sine and
@@ -103,7 +136,4 @@ def _row_sums(size: int, n: int) -> NDArray[np.float64]:
     numerator = np.minimum(numerator, size - numerator)
     entries = np.full(size, n / size)
     entries[1:] = np.sin(np.pi * numerator[1:] / size) / np.sin(np.pi * shift[1:] / size) / size
-    sums = np.cumsum(np.sort(entries)[::-1]) * (1.0 + (size + 32) * _EPS)
-    sums = np.minimum(sums, 1.0)
-    sums.flags.writeable = False
-    return sums
+    return entries

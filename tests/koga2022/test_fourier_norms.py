@@ -8,9 +8,10 @@ import math
 import numpy as np
 import pytest
 
-from opendp_timeseries.accounting.influence import Influence
+from opendp_timeseries.accounting.influence import Influence, count_influence
 from opendp_timeseries.koga2022 import fourier_norms as fourier
 from tests.oracles import fourier as oracle
+from tests.oracles import separated
 
 SIZES = [(1, 1), (2, 1), (5, 1), (5, 2), (5, 3), (6, 2), (8, 4), (9, 2)]
 
@@ -41,6 +42,30 @@ def test_bounds_hold_for_every_support_and_sign(size, frequencies):
         assert flat_l1 <= fourier.influence_l1(counts, size, frequencies) * (1 + 1e-12)
         norm = fourier.coefficients_l2(size, frequencies, l0=steps, l1=math.sqrt(steps), l2=1.0)
         assert unit_l2 <= norm * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(("size", "frequencies"), [(6, 1), (8, 2), (9, 2), (9, 4), (10, 3)])
+def test_bounds_hold_for_all_steps_that_lie_apart(size, frequencies):
+    f = matrix(size, frequencies)
+    for gap, replaced in itertools.product((2, 3, 4), (False, True)):
+        for cap in range(1, size // gap + 1):
+            rows = separated.indicators(size, gap, cap)
+            rows = separated.differences(rows) if replaced else separated.signed(size, gap, cap)
+            moved = rows @ f.T
+            counts = count_influence(1, participation_cap=cap, step_cap=1, size=size, replaced=replaced, gap=gap)
+            assert np.linalg.norm(moved, axis=1).max() <= fourier.influence_l2(counts, size, frequencies) * (1 + 1e-12)
+            assert np.abs(moved).sum(axis=1).max() <= fourier.influence_l1(counts, size, frequencies) * (1 + 1e-12)
+
+
+def test_a_gap_lowers_what_a_few_frequencies_cost():
+    close, apart = (
+        fourier.influence_l2(
+            count_influence(1, participation_cap=180, step_cap=1, size=1800, replaced=False, gap=gap), 1800, 10
+        )
+        for gap in (1, 10)
+    )
+    # A full comb moves the constant alone, by √(180²/1800): what the bound must not be below.
+    assert math.sqrt(18) <= apart < 0.6 * close
 
 
 @pytest.mark.parametrize(("size", "frequencies"), SIZES)
