@@ -188,9 +188,10 @@ def _summary(options: argparse.Namespace, plan: _Plan, series: ts.Series) -> str
 def _left_out(options: argparse.Namespace) -> str:
     """Of flights alone: what the caps leave out of any other log is private."""
     columns = {"identifier": options.identifier, "time": options.time}
-    caps = {"participation_cap": options.participation_cap, "step_cap": options.step_cap}
+    caps = {"participation_cap": options.participation_cap, "step_cap": options.step_cap, "gap": options.gap}
     found = ts.check_log(read_log(options), **columns, **caps, grid=grid_of(options))
-    return f"This log is public, so it can be said: the caps leave out {found.events_lost_share:.0%} of its departures."
+    by = "caps" if options.gap == 1 else "gap and caps"
+    return f"This log is public, so it can be said: the {by} leave out {found.events_lost_share:.0%} of its departures."
 
 
 def _written(options: argparse.Namespace, files: list[object]) -> list[str]:

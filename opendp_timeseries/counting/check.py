@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.counting.layout import Caps, Keys, Layout, check_caps
+from opendp_timeseries.counting.layout import Caps, Keys, Layout, check_caps, check_gap
 from opendp_timeseries.grid import TimeGrid
 
 __all__ = ["LogCheck", "check_log"]
@@ -34,11 +34,25 @@ class LogCheck:
     individuals: int
     """Individuals with a row on the grid."""
     individuals_over_cap: int
-    """Individuals in more steps than the participation cap, who lose some."""
+    """Individuals in more steps than the participation cap, of those that the gap leaves, who lose some."""
     events_lost_share: float
-    """The share of the events on the grid that the two caps leave out, from 0 to 1."""
+    """The share of the events on the grid that the gap and the two caps leave out together, from 0 to 1."""
+    gap: int = 1
+    """The gap that was asked for."""
+    steps_within_gap: int = 0
+    """Steps of individuals that the gap leaves out, over all of them."""
+    events_within_gap_share: float = 0.0
+    """The share of the events on the grid that are in those steps."""
 
     def __str__(self) -> str:
+        if self.gap == 1:
+            apart, left_out_by = [], "the caps on steps and on events in a step"
+        else:
+            apart = [
+                f"{self.steps_within_gap} steps of individuals are less than {self.gap} from one that is counted, with"
+                f" {self.events_within_gap_share:.1%} of the events on the grid"
+            ]
+            left_out_by = "the gap and the caps on steps and on events in a step"
         lines = [
             "PRIVATE: do not publish",
             f"{self.rows} rows were read",
@@ -47,9 +61,9 @@ class LogCheck:
             f"{self.off_grid} are off the grid",
             f"{self.unknown_key} are of no listed key",
             f"{self.individuals} individuals are on the grid",
+            *apart,
             f"{self.individuals_over_cap} of them are in more steps than the participation cap",
-            f"{self.events_lost_share:.1%} of the events on the grid are left out by the caps on steps and on events in"
-            " a step",
+            f"{self.events_lost_share:.1%} of the events on the grid are left out by {left_out_by}",
         ]
         return "\n".join(lines)
 
@@ -62,10 +76,11 @@ def check_log(
     grid: TimeGrid,
     participation_cap: int = check.REQUIRED,
     step_cap: int = 1,
+    gap: int = 1,
     by: str | None = None,
     keys: Keys | None = None,
 ) -> LogCheck:
-    """Look at a log before it is counted: are its rows read, and what would the caps leave out? Private.
+    """Look at a log before it is counted: are its rows read, and what would the gap and the caps leave out? Private.
 
     This is for whoever is trusted with the log, to find a wrong column, time format, zone or year before a budget is
     spent. Its numbers are exact, and no guarantee covers them: publish none, and choose no cap or grid by them that is
@@ -78,10 +93,11 @@ def check_log(
     :param grid: the grid of the count that is planned.
     :param participation_cap: ``I``, steps per individual.
     :param step_cap: ``M``, events per individual and step.
+    :param gap: least distance of two counted steps of an individual; 1 is none.
     :param by: the column that tells the series of a panel apart.
     :param keys: the series of the panel.
     :raises TypeError: for a table of an unknown kind, or a column of a type that does not serve.
-    :raises ValueError: for a column that is missing, or a cap below 1.
+    :raises ValueError: for a column that is missing, a cap below 1, or a gap below 1 or beyond the grid.
 
     >>> import numpy as np, opendp_timeseries as ts
     >>> log = {"id": np.array(["ann", "ann", "bob", ""]), "step": np.array([0, 2, 1, 9])}
@@ -99,13 +115,27 @@ def check_log(
     """
     cap, per_step = check_caps(participation_cap, step_cap)
     layout = Layout.checked(identifier=identifier, time=time, grid=grid, by=by, keys=keys)
+    apart = check_gap(gap, grid.size)
     engine = engine_of(table)
-    tally, steps = engine.tally(table, layout), engine.participation(table, layout)
-    caps = Caps.within(layout.size, participation_cap=cap, step_cap=per_step)
-    counts = engine.count(table, layout, caps, bytes(16))  # the key decides which steps are lost, not how many
-    return LogCheck(
+    tally, steps = engine.tally(table, layout), engine.participation(table, layout, apart)
+
+    def lost(cap: int, per_step: int) -> float:
+        # The key decides which steps are lost, not how many.
+        caps = Caps.within(layout.size, participation_cap=cap, step_cap=per_step, gap=apart)
+        counts = engine.count(table, layout, caps, bytes(16))
+        return 1 - int(counts.sum()) / tally.counted if tally.counted else 0.0
+
+    found = LogCheck(
         **tally._asdict(),
         individuals=steps.size,
-        individuals_over_cap=int(np.count_nonzero(steps > caps.participation_cap)),
-        events_lost_share=1 - int(counts.sum()) / tally.counted if tally.counted else 0.0,
+        individuals_over_cap=int(np.count_nonzero(steps > cap)),
+        events_lost_share=lost(cap, per_step),
+    )
+    if apart == 1:
+        return found
+    return replace(
+        found,
+        gap=apart,
+        steps_within_gap=int(engine.participation(table, layout).sum() - steps.sum()),
+        events_within_gap_share=lost(layout.size, tally.rows + 1),
     )

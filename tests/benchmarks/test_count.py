@@ -8,6 +8,7 @@ sorting can take.
 import functools
 import os
 import secrets
+import time
 
 import numpy as np
 import pytest
@@ -31,6 +32,10 @@ def log():
 
 def count(people, steps):
     return capped_count(people, steps, size=SIZE, caps=Caps(CAP, 1), key=secrets.token_bytes(16))
+
+
+def with_a_gap(people, steps):
+    return capped_count(people, steps, size=SIZE, caps=Caps(CAP, 1, gap=10), key=secrets.token_bytes(16))
 
 
 def packed_sort(people, steps):
@@ -105,6 +110,7 @@ def textbook(people, steps):
 ROUTES = [
     packed_sort,
     count,
+    with_a_gap,
     wide_identifiers,
     instants,
     names,
@@ -118,6 +124,22 @@ ROUTES = [
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.__name__)
 def test_count(benchmark, log, route):
     benchmark.pedantic(route, args=log, rounds=1 if route is textbook else 5, warmup_rounds=1)
+
+
+@pytest.mark.parametrize("size", [SIZE, SIZE // 10], ids=["one step in 200", "one in 20"])
+@pytest.mark.parametrize("gap", [2, 10, 100])
+def test_a_gap_takes_at_most_half_as_long_again(log, size, gap):
+    """Side by side, by the wall and by the processor."""
+    people, steps = log[0], log[1] % size
+    taken = {1: [], gap: []}
+    for _ in range(4):  # the first warms up
+        for apart, times in taken.items():
+            caps, start = Caps(CAP, 1, apart), (time.perf_counter(), time.process_time())
+            capped_count(people, steps, size=size, caps=caps, key=secrets.token_bytes(16))
+            times.append((time.perf_counter() - start[0], time.process_time() - start[1]))
+    wall, processor = (np.median(taken[gap][1:], axis=0) / np.median(taken[1][1:], axis=0)).tolist()
+    print(f"\ngap {gap}: {wall:.2f} times as long, {processor:.2f} of the processor")
+    assert max(wall, processor) < 1.5
 
 
 def test_memory(log):

@@ -59,8 +59,8 @@ def log_of(tmp_path_factory):
     return write
 
 
-def caps(cap=CAP):
-    return Caps(min(cap, SIZE), 1), secrets.token_bytes(16)
+def caps(cap=CAP, gap=1):
+    return Caps(min(cap, SIZE), 1, gap), secrets.token_bytes(16)
 
 
 def in_memory(path, cap=CAP):
@@ -71,8 +71,8 @@ def batches(path, cap=CAP):
     return batch_count.count(ds.dataset(path), LAYOUT, *caps(cap))
 
 
-def ibis_on_duckdb(path, cap=CAP):
-    return ibis_count.count(ibis.duckdb.connect().read_parquet(path), LAYOUT, *caps(cap))
+def ibis_on_duckdb(path, cap=CAP, gap=1):
+    return ibis_count.count(ibis.duckdb.connect().read_parquet(path), LAYOUT, *caps(cap, gap))
 
 
 def duckdb_by_hand(path):
@@ -150,6 +150,20 @@ def test_cost_does_not_grow_with_the_cap(log_of, route):
     median = {cap: statistics.median(times[1:]) for cap, times in taken.items()}
     print(f"\n{route.__name__}: " + ", ".join(f"I = {cap} {t:.3f} s" for cap, t in median.items()))
     assert max(median.values()) < 1.5 * median[20]  # lower, if anything: fewer individuals are over the cap
+
+
+@pytest.mark.parametrize("gap", [10, 100])
+def test_a_gap_in_duckdb_takes_at_most_twice_as_long(log_of, gap):
+    """Side by side, by the wall and by the processor."""
+    path, taken = log_of(10**7), {1: [], gap: []}
+    for _ in range(4):  # the first warms up
+        for apart, times in taken.items():
+            start = time.perf_counter(), time.process_time()
+            ibis_on_duckdb(path, gap=apart)
+            times.append((time.perf_counter() - start[0], time.process_time() - start[1]))
+    wall, processor = (np.median(taken[gap][1:], axis=0) / np.median(taken[1][1:], axis=0)).tolist()
+    print(f"\ngap {gap} in DuckDB: {wall:.2f} times as long, {processor:.2f} of the processor")
+    assert max(wall, processor) < 2
 
 
 def test_cost_does_not_grow_with_declared_categories():

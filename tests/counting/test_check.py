@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import opendp_timeseries as ts
+from tests.oracles import counting as oracle
 
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")
@@ -89,6 +90,35 @@ def test_what_the_caps_lose():
     )  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
+@pytest.mark.parametrize("keys", [None, ["b", "c", "nowhere"]])
+def test_what_a_gap_loses(keys):
+    columns, gap = rows(9), 3
+    _, events = slowly(*columns, keys)
+    remaining, lost_steps, kept_events = {}, 0, 0
+    for person, steps in events.items():
+        kept = {
+            (place, step)
+            for place in {place for place, _ in steps}
+            for step in oracle.rested([step for own, step in steps if own == place], gap, GRID.size)
+        }
+        remaining[person] = len(kept)
+        lost_steps += len(steps) - len(kept)
+        kept_events += sum(steps[pair] for pair in kept)
+    total = sum(sum(steps.values()) for steps in events.values())
+    panel = {} if keys is None else {"by": "venue", "keys": keys}
+    for table in tables(*columns):
+        found = ts.check_log(table, identifier="id", time="t", grid=GRID, **CAPS, **panel, gap=gap)
+        assert (found.gap, found.steps_within_gap) == (gap, lost_steps)
+        assert found.events_within_gap_share == 1 - kept_events / total
+        assert found.events_lost_share > found.events_within_gap_share
+        assert found.individuals == len(events)
+        assert found.individuals_over_cap == sum(steps > CAPS["participation_cap"] for steps in remaining.values())
+        said = f"{lost_steps} steps of individuals are less than 3 from one that is counted, with "
+        assert said in str(found)
+        assert "left out by the gap and the caps" in str(found)
+
+
 def test_it_says_that_it_is_private_first():
     found = ts.check_log(
         {"id": np.arange(3), "t": np.arange(3)}, identifier="id", time="t", grid=GRID, participation_cap=1
@@ -101,7 +131,7 @@ def test_it_says_that_it_is_private_first():
     ("change", "message"),
     [
         ({"participation_cap": 0}, "participation_cap"), ({"step_cap": 0}, "step_cap"), ({"time": "when"}, "'when'"),
-        ({"by": "id"}, "together"), ({"grid": 5}, "TimeGrid"),
+        ({"gap": 0}, "gap"), ({"gap": 21}, "at most 20"), ({"by": "id"}, "together"), ({"grid": 5}, "TimeGrid"),
     ],
 )  # fmt: skip
 def test_parameters_are_checked(change, message):
