@@ -23,7 +23,6 @@ class Call(NamedTuple):
     delta: float
     individuals: int
     replaced: bool
-    is_smoothed: bool
     seasons: tuple[float, ...]
 
     def python(self) -> str:
@@ -34,7 +33,6 @@ class Call(NamedTuple):
         caps += f", step_cap={self.step_cap}" if self.step_cap > 1 else ""
         budget = f"epsilon={self.epsilon!r}, delta={self.delta!r}, sampling_probability={self.sampling_probability!r}"
         group = f", d_in={self.individuals}" if self.individuals > 1 else ""
-        reconstruction = f"ts.smooth(release{_season(self.seasons)})" if self.is_smoothed else "ts.interpolate(release)"
         lines = [
             "import opendp.prelude as dp, opendp_timeseries as ts",
             'dp.enable_features("contrib", "honest-but-curious")',
@@ -51,7 +49,7 @@ class Call(NamedTuple):
             "measurement = count >> ts.then_subsampled_gaussian("
             f"scale, sampling_probability={self.sampling_probability!r}, delta={self.delta!r})",
             "release = measurement(log)",
-            f"series = {reconstruction}",
+            f"series = ts.smooth(release{_season(self.seasons)})",
         ]
         return "\n".join(lines)
 
@@ -75,7 +73,7 @@ class Call(NamedTuple):
         }
         for name, value in public.items():
             words += [] if value is None else [f"--{name}", str(value)]
-        words += ["--season", *(f"{period:g}" for period in self.seasons)] if self.seasons and self.is_smoothed else []
+        words += ["--season", *(f"{period:g}" for period in self.seasons)] if self.seasons else []
         return shlex.join(words)
 
 

@@ -69,16 +69,6 @@ class Design:
         """Error of linear interpolation between kept steps."""
         return math.hypot(self.noise, self.bias)
 
-    @property
-    def error(self) -> float:
-        """The lesser of the two: where the noise is less than the counts' own variation, no smoother should follow."""
-        return min(self.smoothed, self.interpolated)
-
-    @property
-    def is_smoothed(self) -> bool:
-        """Whether a smoother is to follow."""
-        return self.smoothed < self.interpolated
-
     def __str__(self) -> str:
         return self.name + (f", filter std {self.std:g}" if self.std else "")
 
@@ -151,7 +141,7 @@ class Plan:
     @property
     def is_drowned(self) -> bool:
         """Whether a flat line would be about as close as any of the designs."""
-        return min(design.error for design in self.designs) > _DROWNED * self.deviation
+        return min(design.smoothed for design in self.designs) > _DROWNED * self.deviation
 
     def advice(self) -> str:
         """Say what to do, what to expect of it, what sampling would cost or gain, and what is not known."""
@@ -183,12 +173,11 @@ class Plan:
     def _recommendation(self) -> Iterator[str]:
         best = self.recommended
         gap = f", gap {best.gap}" if best.gap > 1 else ""
-        then = "then a smoother" if best.is_smoothed else "with no smoother"
         level = self.setting.signal.mean
-        share = f" ({best.error / level:.1%} of the level)" if level else ""
+        share = f" ({best.smoothed / level:.1%} of the level)" if level else ""
         yield (
-            f"Best: participation cap {best.participation_cap}{gap}, {best}, {then}: expected error"
-            f" {best.error:.4g}{share}."
+            f"Best: participation cap {best.participation_cap}{gap}, {best}, then a smoother: expected error"
+            f" {best.smoothed:.4g}{share}."
         )
         if self.is_drowned:
             yield (
@@ -205,11 +194,11 @@ class Plan:
             return
         best, every = (min(some, key=_error) for some in (sampled, whole))
         if self.recommended.sampling_probability < 1:
-            yield f"Sampling helps: every step would err by {every.error:.4g}."
+            yield f"Sampling helps: every step would err by {every.smoothed:.4g}."
             return
-        change = best.error / every.error - 1
+        change = best.smoothed / every.smoothed - 1
         more = f"{change:.0%} more" if change >= 0.005 else "about the same"
-        yield f"Sampling does not help: {best} would err by {best.error:.4g}, {more}."
+        yield f"Sampling does not help: {best} would err by {best.smoothed:.4g}, {more}."
         line, straight = (min(some, key=lambda design: design.interpolated) for some in (sampled, whole))
         if line.interpolated < _CLEARLY * straight.interpolated:
             yield (
@@ -300,7 +289,7 @@ def _dash(value: int | None) -> str:
 
 
 def _as_dict(design: Design) -> dict[str, Any]:
-    return asdict(design) | {"interpolated": design.interpolated, "error": design.error}
+    return asdict(design) | {"interpolated": design.interpolated}
 
 
 def _pair(design: Design) -> tuple[int, int]:
@@ -308,14 +297,14 @@ def _pair(design: Design) -> tuple[int, int]:
 
 
 def _error(design: Design) -> float:
-    return design.error
+    return design.smoothed
 
 
 def _recommended(designs: Sequence[Design]) -> Design:
     """Return the plainest design of those that none is clearly better than."""
     least = min(map(_error, designs))
-    near = [design for design in designs if least >= _CLEARLY * design.error]
-    return min(near, key=lambda design: (design.sampling_probability < 1, design.std, design.gap, design.error))
+    near = [design for design in designs if least >= _CLEARLY * design.smoothed]
+    return min(near, key=lambda design: (design.sampling_probability < 1, design.std, design.gap, design.smoothed))
 
 
 def variance_ratio(sampled: Design, every: Design) -> float:
@@ -355,11 +344,11 @@ def plan(
     then compared with the best cap and gap.
 
     The signal is a level, plus patterns that repeat, plus departures that die away exponentially (an
-    Ornstein–Uhlenbeck process), plus Poisson's variance around them if the level is given: the model of
+    Ornstein–Uhlenbeck process), plus Poisson's variance around these if the level is given: the model of
     :func:`~opendp_timeseries.smooth`. Or it is any signal with the spectrum of a public series. The error of linear
     interpolation is then exact, on average over kept sets that are drawn with a fixed public seed. So is that of the
     best linear smoother, but for the ends of long series. A smoother that must learn the model from the release errs
-    more, and the more so the fewer steps there are.
+    more, and the more so the fewer steps there are. All errors are against the counts.
 
     :param grid: the grid of the count.
     :param participation_caps: candidates for ``I``, steps per individual; or the one.
@@ -391,12 +380,12 @@ def plan(
     >>> print(found)
     672 steps, (ε = 1, δ = 1e-06), level 200, season 24 ± 90, departures of 20 within 30 steps
     cap  design      scale  noise  bias   interpolated  smoothed
-    20   p = 0.5     14.41  12.79  26.25  29.21         15.97
-    20   every step  18.89  18.89  0      18.89         14.88
-    40   every step  26.72  26.72  0      26.72         16.04
-    Best: participation cap 20, every step, then a smoother: expected error 14.88 (7.4% of the level).
+    20   p = 0.5     14.41  12.79  26.25  29.21         14.68
+    20   every step  18.89  18.89  0      18.89         12.62
+    40   every step  26.72  26.72  0      26.72         14.78
+    Best: participation cap 20, every step, then a smoother: expected error 12.62 (6.3% of the level).
     A flat line would err by 68.19.
-    Sampling does not help: p = 0.5 would err by 15.97, 7% more.
+    Sampling does not help: p = 0.5 would err by 14.68, 16% more.
     What the cap loses is not included; participation= tells.
     """
     check_grid(grid)
@@ -450,7 +439,6 @@ def plan(
             delta=delta,
             individuals=individuals,
             replaced=bool(replaced),
-            is_smoothed=best.is_smoothed,
             seasons=described.periods,
         ),
     )

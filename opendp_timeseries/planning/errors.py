@@ -144,21 +144,17 @@ def interpolation_squares(moments: Moments, kept: NDArray[np.int64]) -> tuple[fl
 
 
 def smoothing_square_of_every_step(signal: Signal, kernel: Kernel, scale: float) -> float:
-    """Return the mean squared error of the Wiener filter for the rate, on the cycle."""
-    gain = np.fft.rfft(kernel.taps).real
-    rate = np.maximum(signal.spectrum_with_level() - signal.own, 0.0)
-    noise = signal.own * gain**2 + scale**2
+    """Return the mean squared error of the Wiener filter, on the cycle."""
+    power, gain = signal.spectrum_with_level(), np.fft.rfft(kernel.taps).real
     with np.errstate(invalid="ignore"):
-        share = np.where(rate > 0, 1 / (rate * gain**2 + noise), 0.0)
-    # The smoother sees the counts' own variation too, so that its error is a little less than by the rate's alone.
-    left = rate * noise * share - 2 * signal.own * rate * gain**2 * share
-    return signal.own + float(np.sum(left * copies(signal.size))) / signal.size
+        left = np.where(power > 0, power * scale**2 / (power * gain**2 + scale**2), 0.0)
+    return float(np.sum(left * copies(signal.size))) / signal.size
 
 
 def smoothing_square(
     signal: Signal, kernel: Kernel, kept: NDArray[np.int64], probability: float, scale: float
 ) -> float:
-    """Return the mean squared error of the best linear smoother for the rate, in the middle of a stretch of kept steps.
+    """Return the mean squared error of the best linear smoother of kept steps, in the middle of a stretch.
 
     What steps outside of the stretch tell of the level and of patterns is taken into account as a smaller variance.
     """
@@ -168,19 +164,17 @@ def smoothing_square(
     kept = kept[kept < length] if kept[0] < length else kept[:1]
     ends = (0, length - 1) if length == size else (length // 4, 3 * length // 4)  # a whole cycle has no ends
     asked = np.unique(np.linspace(*ends, _STEPS_IN_STRETCH).astype(np.int64))
-    apart = kept[:, None] - asked
     known = moments.level + moments.filtered[kept[:, None] - kept] + scale**2 * np.eye(len(kept))
-    own = signal.own * np.asarray(kernel.taps, dtype=np.float64)[apart]
-    rate = moments.level + moments.cross[apart] - own
-    weights = cho_solve(cho_factor(known), rate)
-    return moments.level + moments.signal - float(np.mean(np.sum((rate + 2 * own) * weights, axis=0)))
+    with_signal = moments.level + moments.cross[kept[:, None] - asked]
+    explained = np.sum(with_signal * cho_solve(cho_factor(known), with_signal), axis=0)
+    return moments.level + moments.signal - float(np.mean(explained))
 
 
 def _as_known_elsewhere(signal: Signal, kernel: Kernel, share: float, noise: float) -> Signal:
     """Return the signal with what a share of the cycle tells of its level and lines, under noise of such a variance."""
     if share <= 0:
         return signal
-    continuous = np.maximum(signal.spectrum() - signal.lines, 0.0)  # the counts' own variation is noise to lines
+    continuous = np.maximum(signal.spectrum() - signal.lines, 0.0)
     gain = np.fft.rfft(kernel.taps).real
     with np.errstate(divide="ignore"):
         information = share / (continuous + noise / gain**2)

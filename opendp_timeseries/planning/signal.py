@@ -33,8 +33,6 @@ class Signal:
 
     :param covariance: float64 array of ``T`` covariances around the level, at the lags 0 … T−1.
     :param lines: the part of :meth:`spectrum` that belongs to patterns, which repeat exactly.
-    :param own: the part of the variance that is the counts' own, around their rate: independent from step to step, like
-        Poisson's. No smoother can tell it.
     :param level: mean square of the level.
     :param mean: the level, if it is known.
     """
@@ -42,7 +40,6 @@ class Signal:
     covariance: NDArray[np.float64]
     lines: NDArray[np.float64]
     level: float
-    own: float = 0.0
     mean: float | None = None
 
     @property
@@ -69,7 +66,7 @@ class Signal:
         """Return the signal times a factor."""
         square = factor**2
         mean = None if self.mean is None else self.mean * factor
-        return Signal(self.covariance * square, self.lines * square, self.level * square, self.own * square, mean)
+        return Signal(self.covariance * square, self.lines * square, self.level * square, mean)
 
 
 def copies(size: int) -> NDArray[np.float64]:
@@ -134,7 +131,7 @@ def described_signal(
         rest[0] += level  # independent individuals: each count varies like Poisson's around its rate
         words.insert(0, f"level {level:g}")
     return Described(
-        Signal(pattern + rest, np.fft.rfft(pattern).real, square, level or 0.0, level),
+        Signal(pattern + rest, np.fft.rfft(pattern).real, square, level),
         ", ".join(words),
         tuple(amplitudes),
     )
@@ -180,8 +177,7 @@ def _like(proxy: ArrayLike, size: int) -> Signal:
     # No power is lost, so that the deviation is that of the series.
     kept = np.sum(power * copies(size)) / max(np.sum((smooth + lines) * copies(size)), np.finfo(float).tiny)
     covariance = np.fft.irfft((smooth + lines) * kept, n=size)
-    own = float(smooth[_RAW:].min()) * kept if len(smooth) > 2 * _RAW else 0.0  # what all frequencies share
-    return Signal(covariance, lines * kept, level**2, own, level)
+    return Signal(covariance, lines * kept, level**2, level)
 
 
 def _smoothed_power(power: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -16,14 +16,9 @@ def error_of_linear(reconstruct, covariance, taps, kept, scale):
     return bias, np.sum(matrix**2) / size * scale**2
 
 
-def error_of_best(covariance, own, taps, kept, scale):
-    """Mean squared error of the conditional mean of the rate, given noisy kept values of the filtered counts.
-
-    The counts have independent variation of variance ``own`` around the rate; the error is against the counts.
-    """
-    size = len(covariance)
-    rate, observe = circulant(covariance), circulant(taps).T[kept]
-    counts = rate + own * np.eye(size)
-    known = observe @ counts @ observe.T + scale**2 * np.eye(len(kept))
-    estimate = rate @ observe.T @ np.linalg.inv(known)
-    return np.trace(counts - 2 * estimate @ observe @ counts + estimate @ known @ estimate.T) / size
+def error_of_best(covariance, taps, kept, scale):
+    """Mean squared error of the conditional mean, given noisy kept values of the filtered signal."""
+    whole, observe = circulant(covariance), circulant(taps).T[kept]
+    known = observe @ whole @ observe.T + scale**2 * np.eye(len(kept))
+    gain = whole @ observe.T @ np.linalg.inv(known)
+    return np.trace(whole - gain @ observe @ whole) / len(covariance)

@@ -141,11 +141,11 @@ def errors_by_cap(kind, alike):
     whole = np.bincount(np.concatenate(taken), minlength=SIZE)
     found, noise = {}, rng.normal(size=(200, SIZE))
     plan = design(CAPS, epsilon=1.0, level=float(whole.mean()))
-    power = np.maximum(plan.setting.signal.spectrum() - plan.setting.signal.own, 0)
+    power = plan.setting.signal.spectrum()
     for each in plan.designs:
         capped = np.bincount(np.concatenate([t[rng.permutation(len(t))[: each.participation_cap]] for t in taken]))
         seen = capped + noise * each.scale  # the same for all caps: their order matters
-        gain = power / (power + each.scale**2 + plan.setting.signal.own)
+        gain = power / (power + each.scale**2)
         gain[0] = 1
         rate = np.fft.irfft(np.fft.rfft(seen) * gain, n=SIZE)
         found[each.participation_cap] = math.sqrt(np.mean((rate - whole) ** 2))
