@@ -117,7 +117,12 @@ def test_a_csv_file(log_file, tmp_path, capsys):
     assert {path.name for path in tmp_path.iterdir()} == {"log.csv", *(f"out.v1{suffix}" for suffix in SUFFIXES)}
 
 
-def test_days_of_a_zone(log_file, tmp_path):
+def test_days_of_a_zone(log_file, tmp_path, monkeypatch):
+    drawn = []
+    from matplotlib.figure import Figure
+
+    real = Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *a, **k: drawn.append(figure) or real(figure, *a, **k))
     # 31 March has 23 hours: were it 24, half past midnight on 1 April would be in it.
     times = ["03-30T00:00", "03-30T23:59", "03-31T00:00", "03-31T23:30", "03-31T23:59", "04-01T00:30"]
     times += ["04-02T00:00+01:00", "04-03T00:00"]
@@ -135,6 +140,8 @@ def test_days_of_a_zone(log_file, tmp_path):
     record = ts.ReleaseRecord.from_json((tmp_path / "out.json").read_text())
     assert record.provenance.grid == ts.TimeGrid(size=4, **day)
     assert np.round(record.values).tolist() == [2, 3, 1, 1]
+    assert drawn[-1].get_suptitle() == "Private series of individuals per day"
+    assert "time (Europe/London)" in drawn[-1].axes[0].get_xlabel()
     assert main(arguments(log_file, tmp_path / "out", "--force", **given, size=None, end="2024-04-03")) == 0
     assert ts.ReleaseRecord.from_json((tmp_path / "out.json").read_text()).provenance == record.provenance
 

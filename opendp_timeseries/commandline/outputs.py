@@ -32,6 +32,16 @@ _MARKS: Final = {
 }
 #: The suffixes that a figure may have.
 FIGURES: Final = (".png", ".svg")
+#: Steps that have a name.
+_WORDS: Final = {
+    "1min": "minute",
+    "1h": "hour",
+    "1d": "day",
+    "1w": "week",
+    "1mo": "month",
+    "1q": "quarter",
+    "1y": "year",
+}
 #: What intervals in table and figure are to cover, at each step on its own.
 _CONFIDENCE: Final = 0.9
 
@@ -136,7 +146,7 @@ def _figure(series: ts.Series, drawn: Drawn) -> bytes | None:
         _draw_cycles(above, series, drawn)
     else:
         axes = figure.subplots()
-    unit = f"{drawn.what} per {grid.step}"
+    unit = f"{drawn.what} per {_WORDS.get(str(grid.step), grid.step)}"
     ts.plot(series, grid=grid, axes=axes, unit=unit, confidence=_CONFIDENCE)
     if is_long:
         first = (size - enlarged) // 2 // drawn.cycle * drawn.cycle
