@@ -53,6 +53,16 @@ def test_map(benchmark, loss, name):
     assert benchmark.stats.stats.median < mark
 
 
+@pytest.mark.parametrize("size", [SIZE, SIZE // 2 + 3])  # with more blocks than steps of one individual, and with fewer
+@pytest.mark.parametrize("loss", MAPS)
+def test_map_of_one_step_of_each_block(benchmark, loss, size):
+    benchmark.group = loss
+    function, mark = MAPS[loss]
+    law = subsampled.extremal_law(INFLUENCES["count"], P, size, "stratified")
+    benchmark.pedantic(function, (law, SCALE["count"]), rounds=20, warmup_rounds=2)
+    assert benchmark.stats.stats.median < mark
+
+
 @pytest.mark.parametrize("name", INFLUENCES)
 def test_making_a_law(benchmark, name):
     benchmark.group = "making a law"
