@@ -198,6 +198,13 @@ def test_an_empty_release_is_drawn(axes):
     assert "Orange dots: noisy values at every step, with noise" in interpolate(every).plot(axes=axes).get_xlabel()
 
 
+def test_a_caption_says_that_one_step_of_each_block_was_kept(axes):
+    made = {"size": 4, "scale": 1.0, "sampling_probability": 0.5, "sampling": "stratified"}
+    blocks = Release(steps=[1, 2], values=[1.0, 2.0], **made)
+    caption = " ".join(interpolate(blocks).plot(axes=axes).get_xlabel().split())
+    assert "at the 2 of 4 steps that were kept, one of each block, with noise of" in caption
+
+
 def test_sizes_must_agree(axes):
     with pytest.raises(ValueError, match=r"grid \(3 steps\) must have the size of the series \(48\)"):
         plot(interpolate(RELEASE), grid=TimeGrid(size=3), axes=axes)
