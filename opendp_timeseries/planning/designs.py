@@ -255,7 +255,7 @@ class Plan:
         )
 
     def plot(self, *, axes: Axes | None = None) -> Axes:
-        """Draw the expected errors of the designs that are printed.
+        """Draw the expected errors of the designs that are printed; the recommended one's name is bold.
 
         :param axes: where to draw; a new figure if left out.
         :raises ImportError: without Matplotlib, naming the extra to install.
@@ -270,6 +270,7 @@ class Plan:
         axes.plot([d.smoothed for d in drawn], at, "k|", ms=11, mew=2, label="smoothed")
         axes.axvline(self.deviation, color="black", linewidth=0.8, linestyle=":", label="a flat line")
         axes.set_yticks(at, [self._label(d) for d in drawn], fontsize="small")
+        axes.get_yticklabels()[drawn.index(self.recommended)].set_fontweight("bold")
         axes.invert_yaxis()
         axes.set_xlabel(
             "expected root mean squared error, in the signal's unit\n" + self.setting.title, fontsize="small"
@@ -391,7 +392,7 @@ def plan(
     check_grid(grid)
     epsilon, delta = budget(epsilon, delta)
     caps, distances = _several("participation_caps", participation_caps), _several("gaps", gaps)
-    by_gap = _by_gap(participation)
+    by_gap = _by_gap(participation, grid.size)
     if by_gap and level is None and proxy is None and step_cap == 1:
         level = by_gap[1].total / grid.size or None
     described = described_signal(
@@ -453,7 +454,7 @@ def _several(name: str, value: Any) -> list[int]:
     return found
 
 
-def _by_gap(participation: Any) -> dict[int, Participation]:
+def _by_gap(participation: Any, size: int) -> dict[int, Participation]:
     if participation is None:
         return {}
     found = dict(participation) if isinstance(participation, Mapping) else {1: participation}
@@ -462,6 +463,9 @@ def _by_gap(participation: Any) -> dict[int, Participation]:
             f"participation ({type(participation).__name__}) must be a Participation, or one for each gap, such as"
             " {1: …, 6: …}"
         )
+    for one in found.values():
+        if one.size != size:
+            raise ValueError(f"participation (size {one.size}) must be in the steps of the grid, which has {size}")
     return found
 
 

@@ -50,13 +50,13 @@ def averages(rng, design, p, ratio):
 @pytest.mark.parametrize("design", [coins, one_of_each_pair, both_or_none])
 def test_every_step_is_at_least_as_accurate_where_the_ratio_is_at_least_one(design):
     rng, violated = np.random.default_rng(5), 0
-    for trial in range(40):
+    for trial in range(20):
         p = 0.5 if design is one_of_each_pair else rng.uniform(0.05, 0.95)
         for sampled, every in averages(rng, design, p, 1 + (trial % 2) * rng.exponential()):
             assert np.all(sampled >= every * (1 - 1e-7) - 1e-9)
         # The broken variant: with a smaller ratio it would be claimed too.
         violated += any(np.any(sampled < every * (1 - 1e-3)) for sampled, every in averages(rng, design, p, 0.1))
-    assert violated > 10
+    assert violated > 5
 
 
 def test_the_ratio_is_at_least_one_for_any_delta_that_means_something():

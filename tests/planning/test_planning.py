@@ -266,6 +266,7 @@ def test_groups_and_replacement_need_more_noise():
         ({"gaps": 0}, ValueError, "gaps"),
         ({"participation_caps": [5.5]}, TypeError, "participation_caps"),
         ({"participation": [1, 2]}, TypeError, "Participation"),
+        ({"participation": ts.Participation([3, 1], 59, 0, [4])}, ValueError, r"participation \(size 59\)"),
         ({"time_scale": 61}, ValueError, r"time_scale \(61.0\) must be at most 60"),
         ({"time_scale": None, "deviation": None, "proxy": np.zeros(9)}, ValueError, "60 finite numbers"),
         ({"sampling_probabilities": (0.1,)}, ValueError, "fewer than 8 of 60 steps"),
@@ -314,6 +315,11 @@ def test_figures():
     found = plan(GRID, **SETTING, time_scale=5, deviation=4, sampling_probabilities=(0.3, 1.0))
     axes = found.plot(axes=figure.Figure().subplots())
     assert [text.get_text() for text in axes.get_yticklabels()] == [str(design) for design in found.designs]
+    bold = [text.get_text() for text in axes.get_yticklabels() if text.get_fontweight() == "bold"]
+    assert bold == [str(found.recommended)]
+    several = plan(GRID, **SETTING | {"participation_caps": [5, 10]}, seasons={12: 5}, sampling_probabilities=(1.0,))
+    names = [text.get_text() for text in several.plot(axes=figure.Figure().subplots()).get_yticklabels()]
+    assert names[0] == "cap 5, every step"
     table = noise_by_cap(GRID, [1, 5], epsilon=1.0, delta=1e-6, sampling_probability=0.3)
     assert "participation cap" in table.plot(axes=figure.Figure().subplots()).get_xlabel()
 
