@@ -62,6 +62,24 @@ def scale(steps: int, p: float, per_step: int = 1, epsilon: float = 0.5, delta: 
     return float(brentq(excess, 0.5, 1e4))
 
 
+def test_noise_of_every_month() -> None:
+    from opendp_timeseries.accounting.fully_adaptive import RenyiFilter
+
+    within = RenyiFilter.within(1.0, 1e-6)  # the order that leaves most room for Gaussian noise, as the page's ledger
+    rows = table("howto/publish-every-month.md", "monthly releases")
+    assert [row[0] for row in rows] == [1, 4, 12, 52]
+    for n, together, chosen, split in rows:
+        assert float(f"{scale(int(30 * n), 0.2, 1, 1.0, 1e-6):.4g}") == together
+        assert float(f"{scale(30, 0.2, 1, 1.0 / n, 1e-6 / n):.4g}") == split
+
+        def excess(sigma: float, n: float = n) -> float:
+            a = within.order
+            divergence = 30 * n * math.log1p(0.2 * math.expm1(a * (a - 1) / (2 * sigma**2))) / (a - 1)
+            return (a - 1) * (divergence - 1) + a * math.log(1 - 1 / a) - math.log(a - 1) - math.log(1e-6)
+
+        assert float(f"{brentq(excess, together, 2 * together):.4g}") == chosen
+
+
 def test_participation_of_aircraft() -> None:
     log = load_flights()
     aircraft = np.unique(log["tailnum"], return_inverse=True)[1]
