@@ -14,10 +14,11 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries import _files, ledger
+from opendp_timeseries import _files
 from opendp_timeseries._lock import locked
 from opendp_timeseries.accounting.fully_adaptive import RenyiFilter
 from opendp_timeseries.accounting.joint import joint_loss
+from opendp_timeseries.ledger import ledger
 
 dp.enable_features("contrib", "honest-but-curious")
 SPACE = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
@@ -192,7 +193,7 @@ def test_a_measurement_that_fails_has_spent_and_can_be_resumed(tmp_path, monkeyp
             lambda: (ts.event_log_domain(identifier="id", time="time"), dp.change_one_distance())
             >> ts.then_participation_count(ts.TimeGrid(size=9), participation_cap=1)
             >> ts.then_subsampled_gaussian(50.0, sampling_probability=0.5, delta=1e-6),
-            "of one individual added or removed",
+            "the ledger is for one individual added or removed, and the release for",
         ),
     ],
 )  # fmt: skip
@@ -311,6 +312,10 @@ def test_another_file_is_refused(tmp_path, foreign):
         (lambda lines: lines[1].update(more=1), "'more' that is not known"),
         (lambda lines: lines[1]["mechanisms"][0].update(scale="much"), "scale of mechanism must be float"),
         (lambda lines: lines[1]["mechanisms"][0].update(scale=0), "must be greater than 0"),
+        (
+            lambda lines: lines[1]["mechanisms"][0]["provenance"]["adjacency"].update(replaced=True),
+            "the ledger is for one individual added or removed",
+        ),
         (lambda lines: lines[2].update(released=3), "completed without being open"),
         (lambda lines: lines.append(lines[2]), "completed without being open"),
         (lambda lines: lines[0].update(epsilon=-1.0), "epsilon"),

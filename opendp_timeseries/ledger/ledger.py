@@ -1,260 +1,39 @@
-"""What has been released about one population, and what its budget still allows.
-
-A ledger is a file. Every release is written into it before it is made, and so is spent whatever happens then; its
-record follows before it is handed out. The loss of all releases together is computed from what ran, on every opening.
-"""
+"""A ledger: the file, its lock, and releases through it."""
 
 from __future__ import annotations
 
-import json
 import math
-import re
 import secrets
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import opendp.prelude as dp
 from opendp.mod import ExtrinsicDomain
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries._chain import chained, unchained
 from opendp_timeseries._files import check_place, files_together
 from opendp_timeseries._lock import locked
 from opendp_timeseries.accounting.fully_adaptive import RenyiFilter
-from opendp_timeseries.accounting.joint import joint_loss
-from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.counting.engines import check_schema
+from opendp_timeseries.ledger.book import Book, Entry, Standing, Terms, written
 from opendp_timeseries.measurements.known_losses import mechanisms_of
 from opendp_timeseries.measurements.subsampled_gaussian import sample_of
 from opendp_timeseries.mechanism import Mechanism
 from opendp_timeseries.planning.tables import text_table
 from opendp_timeseries.programme import DESCRIBED, Programme, described
-from opendp_timeseries.provenance import Adjacency, fields_of
-from opendp_timeseries.record import ReleaseRecord, parse_json
+from opendp_timeseries.record import ReleaseRecord
 from opendp_timeseries.release import Release
 from opendp_timeseries.spaces import EventLog, provenance_of
 
-__all__ = ["Entry", "Ledger"]
+__all__ = ["Ledger"]
 
-_FORMAT: Final = "opendp_timeseries ledger, version 1"
-#: A loss that is computed again may differ in the last digits between machines.
-_TOLERANCE: Final = 1 + 1e-9
 #: Seconds to wait for another process.
 _WAIT: Final = 10.0
 #: Bytes that a record takes for every step, at most, and besides.
 _ROOM_OF_STEP: Final = 48
 _ROOM: Final = 20_000
-
-
-class Entry(NamedTuple):
-    """A line of the ledger: what was spent together.
-
-    :param number: from 1.
-    :param mechanisms: what ran, or was to run: one, or several of a composition.
-    :param spent: when, in UTC, before the data were read.
-    :param released: when its records were written; None if that did not happen, and so nothing was handed out.
-    """
-
-    number: int
-    mechanisms: tuple[Mechanism, ...]
-    spent: str
-    released: str | None
-
-
-class _Terms(NamedTuple):
-    """What was fixed when the ledger was made."""
-
-    epsilon: float
-    delta: float
-    replaced: bool
-    order: float | None  # of the Rényi divergences of a privacy filter; None if all parameters are fixed in advance
-    programme: Programme | None
-    identifier: str  # no two ledgers are alike
-
-    def to_dict(self) -> dict[str, Any]:
-        programme = None if self.programme is None else self.programme.to_dict()
-        return {"format": _FORMAT} | self._asdict() | {"programme": programme}
-
-    @classmethod
-    def from_dict(cls, document: Any) -> _Terms:
-        if not isinstance(document, dict) or document.get("format") != _FORMAT:
-            raise ValueError(f"it is not in the format {_FORMAT!r}")
-        fields = fields_of(document, "the first entry", _TERMS)
-        del fields["format"]
-        check.real("epsilon", fields["epsilon"], above=0.0)
-        check.real("delta", fields["delta"], above=0.0, below=1.0)
-        if fields["order"] is not None:
-            check.real("order", fields["order"], above=1.0)
-        if fields["programme"] is not None:
-            fields["programme"] = Programme.from_dict(fields["programme"])
-        return cls(**fields)
-
-    def standing(self, ran: Counter[Mechanism], slack: float = 1.0) -> Standing:
-        """Account for what ran, by the bound that holds; ``slack`` is for δ."""
-        if not ran:
-            return Standing(self.adaptivity, 0.0, True)
-        planned = Counter(() if self.programme is None else self.programme.mechanisms)
-        if self.programme is not None and ran <= planned:
-            # All of it is within the budget, and of what is fixed in advance a part costs no more than the whole.
-            return Standing("non-adaptive", _joint(ran, adaptive=False).epsilon(self.delta), True)
-        if self.order is None:
-            loss = _joint(ran, adaptive=True)
-            return Standing("adaptive", loss.epsilon(self.delta), loss.delta(self.epsilon) <= self.delta * slack)
-        privacy_filter = RenyiFilter(self.epsilon, self.delta * slack, self.order)
-        # What is planned is spent, as it will run.
-        divergence = privacy_filter.divergence(_losses(ran | planned).items())
-        return Standing("fully adaptive", privacy_filter.epsilon_of(divergence), privacy_filter.admits(divergence))
-
-    @property
-    def adaptivity(self) -> str:
-        if self.programme is not None:
-            return "non-adaptive"
-        return "adaptive" if self.order is None else "fully adaptive"
-
-
-def _losses(mechanisms: Counter[Mechanism]) -> Counter[PrivacyLoss]:
-    return Counter(mechanism.loss() for mechanism in mechanisms.elements())
-
-
-def _joint(mechanisms: Counter[Mechanism], *, adaptive: bool) -> PrivacyLoss:
-    return joint_loss(list(_losses(mechanisms).elements()), adaptive=adaptive)
-
-
-class Standing(NamedTuple):
-    """What the releases so far cost together.
-
-    :param adaptivity: what may be chosen by what earlier releases showed: nothing (non-adaptive), everything but the
-        parameters of the loss (adaptive), or everything (fully adaptive).
-    :param epsilon: ε of the releases so far, at the δ of the budget.
-    :param within: whether they are within the budget.
-    """
-
-    adaptivity: str
-    epsilon: float
-    within: bool
-
-
-@dataclass(frozen=True)
-class _Book:
-    """The content of a ledger. It changes only by entries that are added."""
-
-    terms: _Terms
-    lines: tuple[str, ...]
-    entries: tuple[Entry, ...] = ()
-    digest: str = ""
-
-    @classmethod
-    def new(cls, terms: _Terms) -> _Book:
-        return cls(terms, (_written(terms.to_dict()),))
-
-    @classmethod
-    def read(cls, file: bytes) -> _Book:
-        lines, digest = unchained(file)
-        try:
-            book = cls.new(_Terms.from_dict(parse_json(lines[0])))
-            if book.lines[0] != lines[0]:
-                raise ValueError("its first entry is not as it would be written")
-            entries: list[Entry] = []
-            for line in lines[1:]:
-                _append(entries, line)
-        except TypeError as error:
-            raise ValueError(str(error)) from None
-        return replace(book, lines=tuple(lines), entries=tuple(entries), digest=digest)
-
-    def write(self) -> bytes:
-        return chained(self.lines)
-
-    def with_spent(self, mechanisms: Sequence[Mechanism]) -> _Book:
-        """Return the book after one more entry: the number of entries is its number."""
-        line = {
-            "spent": len(self.entries) + 1,
-            "at": _now(),
-            "mechanisms": [mechanism.to_dict() for mechanism in mechanisms],
-        }
-        return self._with(line)
-
-    def with_released(self, number: int, records: Sequence[ReleaseRecord]) -> _Book:
-        """Return the book after an entry was completed."""
-        return self._with({"released": number, "at": _now(), "records": [record.to_dict() for record in records]})
-
-    def _with(self, document: dict[str, Any]) -> _Book:
-        entries, line = list(self.entries), _written(document)
-        _append(entries, line)
-        return replace(self, lines=(*self.lines, line), entries=tuple(entries))
-
-    def ran(self) -> Counter[Mechanism]:
-        return Counter(mechanism for entry in self.entries for mechanism in entry.mechanisms)
-
-    def planned(self) -> list[Mechanism]:
-        """What is planned and has not run yet, in order."""
-        left, ran = [], self.ran()
-        for mechanism in () if self.terms.programme is None else self.terms.programme.mechanisms:
-            if ran[mechanism] > 0:
-                ran[mechanism] -= 1
-            else:
-                left.append(mechanism)
-        return left
-
-    def standing(self) -> Standing:
-        return self.terms.standing(self.ran(), _TOLERANCE)
-
-    def allows(self, *more: Mechanism) -> Standing:
-        """Return what the releases so far cost together with more of them."""
-        return self.terms.standing(self.ran() + Counter(more))
-
-    def records(self) -> dict[int, tuple[ReleaseRecord, ...]]:
-        found = {}
-        for line in self.lines[1:]:
-            if line.startswith(_RELEASED_BEGINS):
-                document = fields_of(parse_json(line), "an entry", {"released": int, "at": str, "records": list})
-                found[document["released"]] = tuple(map(ReleaseRecord.from_dict, document["records"]))
-        return found
-
-
-_TERMS: Final[dict[str, Any]] = {
-    "format": str,
-    "epsilon": float,
-    "delta": float,
-    "replaced": bool,
-    "order": (float, type(None)),
-    "programme": (dict, type(None)),
-    "identifier": str,
-}
-_RELEASED_BEGINS: Final = '{"released": '
-#: Records are long, and are read only when asked for.
-_RELEASED: Final = re.compile(r'\{"released": (\d+), "at": "([0-9:TZ-]+)", "records": \[.*\]\}')
-
-
-def _append(entries: list[Entry], line: str) -> None:
-    """Add what a line says.
-
-    :raises ValueError: if it is no line of a ledger, or does not follow the ones before it.
-    """
-    released = _RELEASED.fullmatch(line)
-    if released is not None:
-        number = int(released[1])
-        if not 1 <= number <= len(entries) or entries[number - 1].released is not None:
-            raise ValueError(f"entry {number} is completed without being open")
-        entries[number - 1] = entries[number - 1]._replace(released=released[2])
-        return
-    fields = fields_of(parse_json(line), "an entry", {"spent": int, "at": str, "mechanisms": list})
-    if fields["spent"] != len(entries) + 1 or not fields["mechanisms"]:
-        raise ValueError(f"entry {fields['spent']} stands in the place of entry {len(entries) + 1}, or is empty")
-    mechanisms = tuple(map(Mechanism.from_dict, fields["mechanisms"]))
-    entries.append(Entry(fields["spent"], mechanisms, fields["at"], None))
-
-
-def _written(document: dict[str, Any]) -> str:
-    return json.dumps(document, ensure_ascii=False, allow_nan=False)
-
-
-def _now() -> str:
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Ledger:
@@ -336,8 +115,8 @@ class Ledger:
         epsilon = check.real("epsilon", epsilon, above=0.0)
         delta = check.real("delta", delta, above=0.0, below=1.0)
         order = None if parameters_fixed else RenyiFilter.within(epsilon, delta).order
-        terms = _Terms(epsilon, delta, bool(replaced), order, programme, secrets.token_hex(16))
-        file = _Book.new(terms).write()
+        terms = Terms(epsilon, delta, bool(replaced), order, programme, secrets.token_hex(16))
+        file = Book.new(terms).write()
         try:
             with locked(place, _WAIT), files_together({place: len(file)}) as files:
                 files[place].write(file)
@@ -429,12 +208,12 @@ class Ledger:
         else:
             self._spend(book, mechanisms)
 
-    def _spend(self, book: _Book, mechanisms: tuple[Mechanism, ...]) -> _Book:
+    def _spend(self, book: Book, mechanisms: tuple[Mechanism, ...]) -> Book:
         """Return the book after a further entry.
 
         :raises ValueError: if the budget would be exceeded.
         """
-        self._check_adjacency(book, mechanisms)
+        entered = book.with_spent(mechanisms)
         standing, terms = book.allows(*mechanisms), book.terms
         if not standing.within:
             reserved = " and its programme" if terms.programme is not None else ""
@@ -443,7 +222,7 @@ class Ledger:
                 f" to ε = {printed_up(standing.epsilon)} at δ = {printed_up(terms.delta, 4)} ({standing.adaptivity}),"
                 f" above ε = {terms.epsilon:g}; nothing was read or spent. See least_scale(…) of the ledger"
             )
-        return book.with_spent(mechanisms)
+        return entered
 
     def add(self, record: ReleaseRecord) -> None:
         """Enter a release that was made without the ledger. It is entered also if it exceeds the budget.
@@ -457,7 +236,6 @@ class Ledger:
             book = self._read(again=True)
             if any(record in known for known in book.records().values()):
                 raise ValueError(f"record is in {self._path} already")
-            self._check_adjacency(book, (record.mechanism,))
             book = book.with_spent([record.mechanism])
             self._write(book.with_released(len(book.entries), [record]))
 
@@ -519,7 +297,7 @@ class Ledger:
         standing, terms = book.standing(), book.terms
         return {
             "budget": {"epsilon": terms.epsilon, "delta": terms.delta},
-            "adjacency": str(Adjacency(replaced=terms.replaced)),
+            "adjacency": str(terms.adjacency),
             "adaptivity": standing.adaptivity,
             "epsilon": standing.epsilon,
             "delta": terms.delta if book.entries else 0.0,
@@ -554,12 +332,12 @@ class Ledger:
             lines.append("That exceeds the budget: nothing can be released any more.")
         return "\n".join(lines)
 
-    def _read(self, *, again: bool = False) -> _Book:
+    def _read(self, *, again: bool = False) -> Book:
         check_place(self._path, replace=True)
         try:
             status = self._path.stat()
             if (known := (status.st_ino, status.st_size, status.st_mtime_ns)) != self._known or again:
-                self._book = _Book.read(self._path.read_bytes())
+                self._book = Book.read(self._path.read_bytes())
                 self._known = known
         except FileNotFoundError:
             raise FileNotFoundError(
@@ -571,19 +349,10 @@ class Ledger:
             ) from None
         return self._book
 
-    def _write(self, book: _Book) -> None:
+    def _write(self, book: Book) -> None:
         file = book.write()
         with files_together({self._path: len(file)}, replace=True) as files:
             files[self._path].write(file)
-
-    def _check_adjacency(self, book: _Book, mechanisms: Sequence[Mechanism]) -> None:
-        expected = Adjacency(replaced=book.terms.replaced)
-        for mechanism in mechanisms:
-            if mechanism.provenance.adjacency != expected:
-                raise ValueError(
-                    f"input_metric of the release must be of one individual {expected}, as of the ledger"
-                    f" ({self._path}); found {mechanism.provenance.adjacency!r}"
-                )
 
 
 def _mechanisms(measurement: dp.Measurement) -> tuple[Mechanism, ...]:
@@ -639,7 +408,7 @@ def _releases(made: Any, mechanisms: Sequence[Mechanism]) -> list[Release]:
     return releases
 
 
-def _open_entry(book: _Book, mechanisms: tuple[Mechanism, ...], place: Path) -> int:
+def _open_entry(book: Book, mechanisms: tuple[Mechanism, ...], place: Path) -> int:
     for entry in reversed(book.entries):
         if entry.released is None and entry.mechanisms == mechanisms:
             return entry.number
@@ -647,7 +416,7 @@ def _open_entry(book: _Book, mechanisms: tuple[Mechanism, ...], place: Path) -> 
 
 
 def _room(mechanism: Mechanism) -> int:
-    return _ROOM + 2 * len(_written(mechanism.to_dict())) + _ROOM_OF_STEP * mechanism.provenance.size
+    return _ROOM + 2 * len(written(mechanism.to_dict())) + _ROOM_OF_STEP * mechanism.provenance.size
 
 
 #: What the guarantee takes into account.
@@ -658,9 +427,9 @@ _HOLDS: Final = {
 }
 
 
-def _guarantee(book: _Book) -> str:
+def _guarantee(book: Book) -> str:
     standing, terms = book.standing(), book.terms
-    who = f"one individual {Adjacency(replaced=terms.replaced)}"
+    who = f"one individual {terms.adjacency}"
     if not book.entries:
         return f"nothing has been released about {who}"
     loss = f"(ε = {printed_up(standing.epsilon)}, δ = {printed_up(terms.delta, 4)})"
