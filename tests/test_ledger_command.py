@@ -3,6 +3,7 @@
 import json
 import sys
 
+import numpy as np
 import opendp.prelude as dp
 import pytest
 
@@ -96,6 +97,25 @@ def test_a_programme_says_the_noise(in_folder, capsys):
         assert message in refusal(capsys)
     assert main(["ledger", "people.ledger", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["planned"]) == 1
+
+
+def test_records_of_earlier_releases_are_entered(in_folder, capsys):
+    assert new() == 0
+    assert make("known") == 0
+    log = {"who": ["ann"], "when": ["2024-01-01T00:30"]}
+    measurement = count("2024-01-01T00:00") >> ts.then_subsampled_gaussian(9.0, sampling_probability=1.0, delta=1e-6)
+    earlier = [measurement({name: np.array(column) for name, column in log.items()}).record() for _ in range(3)]
+    (in_folder / "one.json").write_text(earlier[0].to_json())
+    (in_folder / "two.json").write_text(ts.write_records(earlier[1:]))
+    capsys.readouterr()
+    assert main(["ledger", "people.ledger", "--add", "one.json", "two.json"]) == 0
+    assert "That exceeds the budget: nothing can be released any more." in capsys.readouterr().out
+    assert list(ts.Ledger("people.ledger").records()[1:]) == earlier
+    before = (in_folder / "people.ledger").read_bytes()
+    for again in ("known.json", "one.json", "log.csv"):
+        assert main(["ledger", "people.ledger", "--add", again]) == 2
+        assert ("already" if again != "log.csv" else "record (log.csv) is refused") in refusal(capsys)
+    assert (in_folder / "people.ledger").read_bytes() == before
 
 
 def test_what_failed_is_resumed(in_folder, capsys, monkeypatch):

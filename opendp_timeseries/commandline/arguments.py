@@ -164,6 +164,9 @@ def _ledger_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("ledger", type=Path, help="the file")
     parser.add_argument("--json", action="store_true", help="say it as JSON, without the released values")
+    parser.add_argument(
+        "--add", type=Path, nargs="+", default=[], metavar="RECORD", help="enter releases that were made without it"
+    )
     new = parser.add_argument_group("a new ledger")
     new.add_argument("--new", action="store_true", help="make the file, which must not be there yet")
     new.add_argument("--epsilon", type=_number, help="privacy loss parameter ε of all releases together")

@@ -7,14 +7,15 @@ import json
 import textwrap
 
 import opendp_timeseries as ts
+from opendp_timeseries.commandline.verify import read
 
 __all__ = ["ledger"]
 
 
 def ledger(options: argparse.Namespace) -> str:
-    """Make a ledger or verify one, and return what is in it.
+    """Make a ledger, enter records, or verify it, and return what is in it.
 
-    :raises ValueError: if it is no ledger, or a record in it claims less loss than follows from its own parameters.
+    :raises ValueError: if it is no ledger, or a record claims less loss than follows from its own parameters.
     :raises OSError: if it cannot be read, or made where it is to be.
     """
     if options.new:
@@ -32,6 +33,8 @@ def ledger(options: argparse.Namespace) -> str:
             parameters_fixed=options.parameters_fixed,
         )
     found = ts.Ledger(options.ledger)
+    for record in [record for path in options.add for record in read(path).records]:
+        found.add(record)
     found.verify()
     if options.json:
         return json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False)

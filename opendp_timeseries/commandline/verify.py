@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import argparse
 import textwrap
+from pathlib import Path
 
-from opendp_timeseries.record import read_document
+from opendp_timeseries.record import Document, read_document
 
-__all__ = ["verify"]
+__all__ = ["read", "verify"]
+
+
+def read(record: Path) -> Document:
+    """Read and verify what was written beside a release.
+
+    :raises ValueError: if it is no record, or claims less loss than follows from its own parameters.
+    :raises OSError: if it cannot be read.
+    """
+    try:
+        return read_document(record.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"record ({record}) is refused: {error}; give the OUTPUT.json of a release") from None
 
 
 def verify(options: argparse.Namespace) -> str:
@@ -16,10 +29,7 @@ def verify(options: argparse.Namespace) -> str:
     :raises ValueError: if it is no record, or claims less loss than follows from its own parameters.
     :raises OSError: if it cannot be read.
     """
-    try:
-        records, together = read_document(options.record.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"record ({options.record}) is refused: {error}; give the OUTPUT.json of a release") from None
+    records, together = read(options.record)
     guarantees = "; and ".join(record.guarantee() for record in records)
     of_all = "" if len(records) == 1 else f". All of them together: {together}"
     return textwrap.fill(

@@ -32,7 +32,7 @@ class Entry(NamedTuple):
 
     :param number: from 1.
     :param mechanisms: what ran, or was to run: one, or several of a composition.
-    :param spent: when, in UTC, before the data were read.
+    :param spent: when, in UTC, before anything was counted.
     :param released: when its records were written; None if that did not happen, and so nothing was handed out.
     """
 

@@ -165,7 +165,7 @@ class Ledger:
     def release(self, measurement: dp.Measurement, log: Any, *, resume: bool = False) -> Any:
         """Make a release, if all releases together stay within the budget.
 
-        It is spent once it is written down, which is before the log is read: if the measurement then fails, or the
+        It is spent once it is written down, which is before anything is counted: if the measurement then fails, or the
         machine does, nothing was handed out, and the budget is spent nevertheless.
 
         :param measurement: a subsampled Gaussian behind a count, or a composition of several.
