@@ -282,3 +282,18 @@ def test_noise_of_several_releases() -> None:
         assert joint == pytest.approx(scale(30 * int(n), 0.2, epsilon=1.0, delta=1e-6), abs=0.005)
         assert split == pytest.approx(scale(30, 0.2, epsilon=1.0 / n, delta=1e-6 / n), abs=0.005)
         assert n == 1 or less == pytest.approx(split / joint, abs=0.05)
+
+
+def test_noise_of_twelve_releases() -> None:
+    split, zcdp, joint = (row[-1] for row in table("comparison.md", "accounting | noise"))
+    assert split == pytest.approx(scale(30, 0.2, epsilon=1 / 12, delta=1e-6 / 12), abs=0.05)
+    assert joint == pytest.approx(scale(360, 0.2, epsilon=1.0, delta=1e-6), abs=0.05)
+
+    def delta_at(sigma: float, kept: int) -> float:
+        tail = 12 * float(binom.sf(kept, 30, 0.2))
+        orders = 1 + np.geomspace(0.1, 1e3, 20_000)
+        exponent = (orders - 1) * (orders * 12 * kept / (2 * sigma**2) - 1) + orders * np.log1p(-1 / orders)
+        return tail + float(np.min(np.exp(np.minimum(exponent, 0.0)) / (orders - 1)))
+
+    best = min(brentq(lambda s, k=k: delta_at(s, k) - 1e-6, 20, 300) for k in (19, 20, 21))
+    assert zcdp == pytest.approx(best, abs=0.05)

@@ -186,7 +186,7 @@ class JointLaw:
     @cached_property
     def moments(self) -> Moments | None:
         """Moments for Rényi divergences, where an adaptive query has laws that do not hold jointly: its moments do."""
-        if self.most == math.inf or not any(part.adaptive and part.loss.law.convex for part in self.parts):
+        if self.most == math.inf or not any(part.adaptive and _convex_alone(part.loss.law) for part in self.parts):
             return None
         rates = _RATES / self.most
         logs = np.array([self.log_moment(rate, 1.0) for rate in rates.tolist()])
@@ -235,8 +235,12 @@ class JointLaw:
 
 def _convex(part: _Part) -> tuple[Law, ...]:
     """Return the laws for convex functions that a release takes part with: none where they do not hold jointly."""
-    constant = np.count_nonzero(part.loss.law.increasing.weights) == 1
-    return () if part.adaptive or constant else part.loss.law.convex
+    return () if part.adaptive else _convex_alone(part.loss.law)
+
+
+def _convex_alone(law: SquaredDistance) -> tuple[Law, ...]:
+    """Return the laws for convex functions; none where the other is a constant, the best law."""
+    return () if np.count_nonzero(law.increasing.weights) == 1 else law.convex
 
 
 class _Equal(NamedTuple):
