@@ -24,6 +24,7 @@ class Call(NamedTuple):
     individuals: int
     replaced: bool
     seasons: tuple[float, ...]
+    sampling: str = "poisson"
 
     def python(self) -> str:
         """Return Python code from a ``log`` with the columns ``id`` and ``time`` to a ``series``."""
@@ -31,7 +32,8 @@ class Call(NamedTuple):
         caps = f"participation_cap={self.participation_cap}"
         caps += f", gap={self.gap}" if self.gap > 1 else ""
         caps += f", step_cap={self.step_cap}" if self.step_cap > 1 else ""
-        budget = f"epsilon={self.epsilon!r}, delta={self.delta!r}, sampling_probability={self.sampling_probability!r}"
+        sample = f"sampling_probability={self.sampling_probability!r}"
+        sample += f', sampling="{self.sampling}"' if self.sampling != "poisson" else ""
         group = f", d_in={self.individuals}" if self.individuals > 1 else ""
         lines = [
             "import opendp.prelude as dp, opendp_timeseries as ts",
@@ -45,9 +47,8 @@ class Call(NamedTuple):
                 f"count = count >> ts.then_circulant_filter(ts.gaussian_kernel({self.grid.size}, {self.std!r}))"
             )
         lines += [
-            f"scale = ts.least_scale(count, {budget}{group})",
-            "measurement = count >> ts.then_subsampled_gaussian("
-            f"scale, sampling_probability={self.sampling_probability!r}, delta={self.delta!r})",
+            f"scale = ts.least_scale(count, epsilon={self.epsilon!r}, delta={self.delta!r}, {sample}{group})",
+            f"measurement = count >> ts.then_subsampled_gaussian(scale, {sample}, delta={self.delta!r})",
             "release = measurement(log)",
             f"series = ts.smooth(release{_season(self.seasons)})",
         ]
@@ -69,6 +70,7 @@ class Call(NamedTuple):
             "epsilon": f"{self.epsilon!r}",
             "delta": f"{self.delta!r}",
             "sampling-probability": self.sampling_probability if self.sampling_probability < 1 else None,
+            "sampling": self.sampling if self.sampling != "poisson" else None,
             "filter-std": f"{self.std:g}" if self.std else None,
         }
         for name, value in public.items():

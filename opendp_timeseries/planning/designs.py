@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.influence import Influence
+from opendp_timeseries.accounting.sampling import blocks_of, sampling_name
 from opendp_timeseries.grid import TimeGrid, check_grid
 from opendp_timeseries.planning.calls import Call
 from opendp_timeseries.planning.errors import expected_error
@@ -335,6 +336,7 @@ def plan(
     time_scale: float | None = None,
     proxy: ArrayLike | None = None,
     sampling_probabilities: Sequence[float] | None = None,
+    sampling: str = "poisson",
     stds: Sequence[float] = (0.0, 3.0, 10.0),
     replaced: bool = False,
 ) -> Plan:
@@ -369,6 +371,7 @@ def plan(
     :param time_scale: steps within which departures change: their correlation at this lag is 0.37.
     :param proxy: instead of these four, a **public** series of the grid's size that resembles the private one.
     :param sampling_probabilities: to compare; if left out, those of 0.1, 0.2, 0.5 and 1 that keep enough.
+    :param sampling: ``"poisson"``, or ``"stratified"`` for one step of each block.
     :param stds: widths of Gaussian filters to compare, in steps, 0 for none.
     :param replaced: True if adjacent logs replace individuals, rather than add or remove them.
     :return: a :class:`~opendp_timeseries.planning.Plan`; print it.
@@ -402,7 +405,7 @@ def plan(
         raise ValueError("level must be given where step_cap is more than 1: what a cap loses is a share of it")
     if sampling_probabilities is None:
         sampling_probabilities = [p for p in _PROBABILITIES if p == 1 or p * grid.size >= _MIN_KEPT]
-    probabilities = [_sampling(p, grid.size) for p in sampling_probabilities]
+    probabilities = [_sampling(p, sampling, grid.size) for p in sampling_probabilities]
     widths = [check.real("stds", std, minimum=0.0) for std in stds]
     if not probabilities or not widths:
         raise ValueError(
@@ -413,6 +416,7 @@ def plan(
         by_gap,
         epsilon,
         delta,
+        sampling,
         {(cap, gap): counted(grid, cap, step_cap, individuals, replaced, gap) for cap in caps for gap in distances},
     )
     designs = task.designs(probabilities, widths)
@@ -441,6 +445,7 @@ def plan(
             individuals=individuals,
             replaced=bool(replaced),
             seasons=described.periods,
+            sampling=sampling if best.sampling_probability < 1 else "poisson",
         ),
     )
 
@@ -469,12 +474,14 @@ def _by_gap(participation: Any, size: int) -> dict[int, Participation]:
     return found
 
 
-def _sampling(probability: float, size: int) -> float:
+def _sampling(probability: float, sampling: str, size: int) -> float:
     p = check.probability("sampling_probabilities", probability)
     if p < 1 and p * size < _MIN_KEPT:
         raise ValueError(
             f"sampling_probabilities ({p:g}) keeps fewer than {_MIN_KEPT} of {size} steps on average; raise it"
         )
+    if sampling_name(sampling) == "stratified":
+        blocks_of(p, size)  # or refuse it
     return p
 
 
@@ -486,6 +493,7 @@ class _Task:
     participation: dict[int, Participation]
     epsilon: float
     delta: float
+    sampling: str
     influences: dict[tuple[int, int], Influence]
 
     def designs(self, probabilities: Sequence[float], stds: Sequence[float]) -> tuple[Design, ...]:
@@ -502,14 +510,14 @@ class _Task:
 
     def design(self, pair: tuple[int, int], p: float, std: float) -> Design:
         kernel = smoothing_kernel(self.signal.size, std)
-        scale = least_scale(self.influences[pair], kernel, p, self.epsilon, self.delta)
+        scale = least_scale(self.influences[pair], kernel, p, self.epsilon, self.delta, self.sampling)
         left, unsure = self.left(*pair)
-        error = expected_error(self.signal.scaled(left), kernel, p, scale)
+        error = expected_error(self.signal.scaled(left), kernel, p, scale, self.sampling)
         missing = math.hypot(1 - left, unsure) * math.sqrt((self.signal.mean or 0.0) ** 2 + self.signal.covariance[0])
         # Of the capped series, which is `left` times the whole, this much is unresolved; of the whole, more.
         unresolved = error.smoothed**2 * (2 - left) / left
         return Design(
-            name="every step" if p == 1 else f"p = {p:g}",
+            name="every step" if p == 1 else f"p = {p:g}" + (" in blocks" if self.sampling == "stratified" else ""),
             sampling_probability=p,
             std=std,
             scale=scale,

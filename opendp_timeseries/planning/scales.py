@@ -38,8 +38,10 @@ def smoothing_kernel(size: int, std: float) -> Kernel:
     return gaussian_kernel(size, std) if std > 0 else identity_kernel(size)
 
 
-def least_scale(influence: Influence, kernel: Kernel, probability: float, epsilon: float, delta: float) -> float:
+def least_scale(
+    influence: Influence, kernel: Kernel, probability: float, epsilon: float, delta: float, sampling: str = "poisson"
+) -> float:
     """Return the least σ that gives (ε, δ) behind a filter, by the exact privacy profile."""
     if kernel != identity_kernel(kernel.size):
         influence = filtered_influence(influence, kernel)
-    return extremal_law(influence, probability, kernel.size).least_scale(epsilon, delta)
+    return extremal_law(influence, probability, kernel.size, sampling).least_scale(epsilon, delta)

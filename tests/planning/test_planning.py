@@ -213,6 +213,24 @@ def test_the_call_runs_as_it_is_pasted():
     assert found.command() is None  # the command line does not offer groups
 
 
+def test_one_step_of_each_block_is_planned_and_called_so():
+    grid = ts.TimeGrid(start="2024-01-01", step="1h", size=336, zone="UTC")
+    options = SETTING | {"seasons": {24: 30}, "level": 80, "stds": (0.0,)}
+    each = plan(grid, **options, sampling_probabilities=(0.2,))
+    blocks = plan(grid, **options, sampling_probabilities=(0.2,), sampling="stratified")
+    assert blocks.designs[0].scale == pytest.approx(each.designs[0].scale, rel=1e-9)
+    assert blocks.designs[0].bias < 0.9 * each.designs[0].bias
+    assert blocks.designs[0].name == "p = 0.2 in blocks"
+    names = {"log": {"id": np.arange(9), "time": np.datetime64("2024-01-01T00:30", "m") + np.arange(9) * 60}}
+    exec(blocks.python(), names)
+    assert names["release"].sampling == "stratified"
+    assert parse(shlex.split(blocks.command())[3:]).sampling == "stratified"
+    every = plan(grid, **options, sampling_probabilities=(0.2, 1.0), sampling="stratified")
+    assert "sampling=" not in every.python()
+    with pytest.raises(ValueError, match="the nearest are 1/3 and 1/4"):
+        plan(grid, **options, sampling_probabilities=(0.3,), sampling="stratified")
+
+
 def test_the_command_line_is_understood():
     grid = ts.TimeGrid(start="2024-01-01", step="1h", size=336, zone="Europe/Berlin")
     found = plan(grid, **SETTING, level=80, seasons={24: 30, 168: 5}, step_cap=2, stds=(1.5,))
