@@ -147,7 +147,7 @@ def test_days_of_a_zone(log_file, tmp_path, monkeypatch):
 
 
 def test_a_step_that_was_not_kept_has_a_value_and_a_wider_interval(log_file, tmp_path):
-    assert main(arguments(log_file, tmp_path / "out", sampling_probability="0.3", size="400", epsilon="50")) == 0
+    assert main(arguments(log_file, tmp_path / "out", sampling_probability="0.3", size="400")) == 0
     record = ts.ReleaseRecord.from_json((tmp_path / "out.json").read_text())
     rows = released(tmp_path / "out.csv")
     assert [k for k, row in enumerate(rows) if row["kept"] == "yes"] == record.steps.tolist()

@@ -328,7 +328,7 @@ MUTANTS = [
     mutant("distance after rounding to the grid not rounded up", f"{MECHANISM}:_after_rounding",
            ("up(influence.l2 + up(step * up(math.sqrt(size))))", "influence.l2 + up(step * up(math.sqrt(size)))"),
            by=[Caught(GAUSSIAN, "test_distances_after_rounding_to_the_grid_are_rounded_up")]),
-    mutant("losses recorded a thousandth too low", "record:ReleaseRecord.verify",
+    mutant("losses recorded a thousandth too low", "record:_check_covered",
            ("r * (1 - _TOLERANCE)", "r * (1 - 1e-3)"),
            by=[Caught("test_record", "test_understating_by_a_millionth_is_found_out")]),
     mutant("a ledger entry written after the release", "ledger.ledger:Ledger.release",
