@@ -10,6 +10,7 @@ import pytest
 from opendp_timeseries.accounting import stratified, subsampled
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import Influence, count_influence
+from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.laws import trials_sum
 from opendp_timeseries.accounting.sampling import Blocks, blocks_of, sampling_name
 from opendp_timeseries.accounting.subsampled import extremal_law
@@ -178,6 +179,19 @@ def test_tails_of_increasing_functions_hold_for_every_spread():
                 values, weights = trials_sum([(1, n / 4) for n in spread if n > 0])
                 for k in range(5):
                     assert float(weights[values > k].sum()) <= kept.tail(k) * (1 + 1e-9) + 1e-290
+
+
+def test_the_joint_loss_of_several_releases_is_not_below_the_truth():
+    # Of two releases of six steps in blocks of three: all places in both, and all pairs of kept sets.
+    kept = oracle.kept_sets(6, 3).T
+    left = [oracle.supports(6, steps) @ kept for steps in (2, 3)]
+    for first, second, epsilon in itertools.product((0.4, 2.0), (0.6, 3.0), (0.1, 1.0)):
+        squares = left[0][:, None, :, None] / first**2 + left[1][None, :, None, :] / second**2
+        truth = np.max(np.mean(oracle.gaussian_profile(epsilon, np.sqrt(squares)), axis=(2, 3)))
+        losses = [law(2, 3, 6).at(first), law(3, 3, 6).at(second)]
+        in_advance = joint_loss(losses, adaptive=False).delta(epsilon)
+        assert truth * (1 - 1e-10) <= in_advance <= joint_loss(losses).delta(epsilon) * (1 + 1e-9)
+        assert in_advance < 1.3 * truth  # a bound, which is close where steps are many
 
 
 def test_norms_alone_allow_one_step_and_all_of_them():
