@@ -138,7 +138,7 @@ class ExtremalLaw:
     def refined(self, bound: float, function: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> float:
         """Return a bound on ``E function(S)`` that is at most ``bound``, which is one: by the finite list of laws.
 
-        :param bound: what :attr:`increasing` and :attr:`convex` say.
+        :param bound: what ``increasing`` and ``convex`` say.
         :param function: increasing.
         """
         if self.attained is None:
