@@ -10,6 +10,7 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
+from opendp_timeseries.datasets import load_flights
 from opendp_timeseries.planning import Plan
 from opendp_timeseries.planning.signal import described_signal
 from opendp_timeseries.spaces import provenance_of
@@ -75,6 +76,40 @@ def test_a_public_series_that_resembles_another():
     flow = np.loadtxt(PEMS, delimiter=",", skiprows=1, usecols=1)[: 2 * 2016]
     found = expected(2016, 100, {"proxy": flow[:2016]}, p=0.1)
     compare(found, [attained(found, flow[2016:], 100, season=288, seed=seed) for seed in (1, 2)])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("cap", [1, 20, 100])
+@pytest.mark.parametrize("p", [0.2, 1.0])
+def test_described_series_at_any_noise(kind, cap, p):
+    size, description = KINDS[kind]
+    found = expected(size, cap, description, p=p)
+    seasons = tuple(description.get("seasons", ())) or None
+    compare(found, [attained(found, drawn(size, description, seed), cap, season=seasons, seed=seed) for seed in (1, 2)])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("kind", "gap", "std", "p"),
+    [("a day", 6, 1.0, 1.0), ("no pattern", 12, 3.0, 1.0), ("no pattern", 12, 3.0, 0.2)],
+)
+def test_filters_that_the_smoother_undoes(kind, gap, std, p):
+    size, description = KINDS[kind]
+    found = expected(size, 100, description, p=p, std=std, gap=gap)
+    seasons = tuple(description.get("seasons", ())) or None
+    runs = range(4)
+    compare(found, [attained(found, drawn(size, description, k), 100, gap=gap, season=seasons, seed=k) for k in runs])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("p", [0.1, 1.0])
+def test_departures_described_by_those_of_half_a_year_before(p):
+    grid = ts.TimeGrid(size=2912, start="2013-01-01T05:00", step="3h", zone="UTC")
+    steps = grid.steps(load_flights()["time"])
+    counts = np.bincount(steps[steps >= 0], minlength=2912)
+    found = expected(1456, 20, {"proxy": counts[:1456]}, p=p)
+    compare(found, [attained(found, counts[1456:], 20, season=(8, 56), seed=seed) for seed in range(4)])
 
 
 @pytest.mark.long
