@@ -7,6 +7,7 @@ import random
 import signal
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +25,6 @@ dp.enable_features("contrib", "honest-but-curious")
 SPACE = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
 LOG = {"id": np.array([7, 8]), "time": np.array(["2024-01-01T05", "2024-01-02T07"], dtype="datetime64[s]")}
 posix = pytest.mark.skipif(sys.platform == "win32", reason="forks, and POSIX signals")
-# Nothing of these children runs in threads.
-forks = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 
 
 def count(month=1, cap=10, size=48):
@@ -372,7 +371,11 @@ def test_a_ledger_is_made_where_none_is_and_opened_where_one_is(tmp_path):
 
 def in_a_child(work):
     """Run in a fork, which is cheap: the package is imported already."""
-    child = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # of forks where threads run, which these children do not use
+        child = os.fork()
     if child == 0:
         try:
             work()
@@ -382,7 +385,6 @@ def in_a_child(work):
 
 
 @posix
-@forks
 def test_one_process_at_a_time(tmp_path, monkeypatch):
     book = new(tmp_path)
     reading, writing = os.pipe()
@@ -408,7 +410,6 @@ def test_one_process_at_a_time(tmp_path, monkeypatch):
 
 
 @posix
-@forks
 def test_processes_at_once_never_exceed_the_budget_together(tmp_path):
     book = new(tmp_path)
     scale = book.least_scale(count(), sampling_probability=0.5)
@@ -470,13 +471,11 @@ def kill_at_random(folder, times, seed):
 
 
 @posix
-@forks
 def test_a_killed_process_leaves_a_sound_ledger(tmp_path):
     kill_at_random(tmp_path, 10, seed=3)
 
 
 @posix
-@forks
 @pytest.mark.long
 def test_a_killed_process_leaves_a_sound_ledger_200_times(tmp_path):
     interrupted = 0
@@ -517,7 +516,6 @@ def test_whatever_fails_leaves_the_old_ledger_or_the_new(tmp_path, monkeypatch, 
 
 
 @posix
-@forks
 def test_a_full_disk_costs_nothing(tmp_path):
     resource = pytest.importorskip("resource")
     book = new(tmp_path)
