@@ -623,7 +623,7 @@ FAMILIES = {
     "distances": (distance_findings, 8),
     "Algorithm 1": (algorithm_findings, 7),
     "native": (native_findings, 5),
-    "gaps": (gap_findings, 10),
+    "gaps": (gap_findings, 4),
 }
 
 
