@@ -1,10 +1,10 @@
 """No claim of a map is below what real releases show, and exact claims are not far above it.
 
 The short form makes 2,000 releases of either log, shared among the output measures, and demands that the lower bounds
-reach a tenth of an exact ε and two fifths of an exact δ(0). The long form makes 50,000 (20,000 of several releases, and behind
-a gap), and demands three fifths and three quarters. A right package raises a false alarm in less than ``ALPHA`` = 1e-9 of the runs of all cases together,
-and misses a demand in less than 1e-8, by the binomial law of the events, whose probabilities are simulated from the law
-of the likelihood ratio. See :mod:`tests.audit.releases`.
+reach a tenth of an exact ε and two fifths of an exact δ(0). The long form makes 50,000, or 20,000 of several releases
+and behind a gap, and demands three fifths and three quarters. A right package raises a false alarm in less than
+``ALPHA`` = 1e-9 of the runs of all cases together, and misses a demand in less than 1e-8, by the binomial law of the
+events, whose probabilities are simulated from the law of the likelihood ratio. See :mod:`tests.audit.releases`.
 """
 
 import pytest
