@@ -21,7 +21,7 @@ def month(start="2024-01-01", cap=30, std=0.0, size=720):
 
 
 def year(n=12, **options):
-    return [month(str(np.datetime64("2024-01-01") + 31 * k), **options) for k in range(n)]
+    return [month(str(np.datetime64("2024-01-01") + np.timedelta64(31 * k, "D")), **options) for k in range(n)]
 
 
 def plan(chains, **options):
