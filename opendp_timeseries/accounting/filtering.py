@@ -209,7 +209,11 @@ def _separated(influence: Influence, kernel: Kernel, panel_size: int) -> list[in
     sides = (2 if influence.replaced and halves == 1 else 1) * steps * np.minimum(np.arange(1, len(sums) + 1), 2)
     order = np.argsort(-sums, kind="stable")
     ends = np.minimum(np.cumsum(sides[order]), panel_size * size)
-    values = np.repeat(sums[order], np.diff(ends, prepend=0))
+    copies = np.diff(ends, prepend=0)
+    # Beyond the sum of all magnitudes the list says nothing more, and may be long.
+    sum_so_far = np.cumsum(sums[order].astype(np.float64) * copies)
+    enough = 1 + int(np.searchsorted(sum_so_far, 1.001 * influence.l0 * _total(kernel)))
+    values = np.repeat(sums[order][:enough], copies[:enough])
     return list(values[values > 0].tolist())
 
 
