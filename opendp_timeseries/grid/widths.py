@@ -73,11 +73,12 @@ class CalendarWidth(NamedTuple):
         length, of = _CALENDAR[self.unit]
         zero = _MONDAY if of == "D" else np.datetime64("1970-01", "M")
         unit = (date.astype(f"M8[{of}]") - zero).astype(np.int64) // length
-        return cast(Dates, (zero + length * np.array([unit, unit + 1])).astype("M8[D]"))
+        return cast(Dates, (zero + (length * np.array([unit, unit + 1])).astype(f"m8[{of}]")).astype("M8[D]"))
 
     def dates(self, first: np.datetime64, steps: NDArray[np.int64]) -> Dates:
         """The first days of steps, counted from one that begins at ``first``."""
-        return cast(Dates, (first.astype(f"M8[{self.of}]") + self.number * steps).astype("M8[D]"))
+        ahead = (self.number * steps).astype(f"m8[{self.of}]")
+        return cast(Dates, (first.astype(f"M8[{self.of}]") + ahead).astype("M8[D]"))
 
     def steps_beyond(self, first: np.datetime64, date: np.datetime64) -> int:
         """So many steps reach from ``first`` to beyond a day."""
