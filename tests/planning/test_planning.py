@@ -201,14 +201,15 @@ def test_the_call_runs_as_it_is_pasted():
     grid = ts.TimeGrid(start="2024-01-01", step="1h", size=336, zone="Europe/Berlin")
     found = plan(
         grid, **SETTING, level=80, seasons={24: 30}, deviation=9, time_scale=12, step_cap=2, individuals=2,
-        replaced=True, stds=(1.5,),
+        replaced=True, stds=(1.5,), gaps=3,
     )  # fmt: skip
     log = {"id": np.arange(400) % 40, "time": np.datetime64("2024-01-01T00:30", "m") + np.arange(400) * 50}
     names = {"log": log}
     exec(found.python(), names)
     assert names["release"].scale == pytest.approx(found.recommended.scale, rel=1e-9)
     assert names["release"].sampling_probability == found.recommended.sampling_probability
-    assert names["release"].provenance.step_cap == 2
+    made = names["release"].provenance
+    assert (made.participation_cap, made.step_cap, made.gap) == (10, 2, 3)
     assert len(names["series"].values) == 336
     assert found.command() is None  # the command line does not offer groups
 
@@ -233,11 +234,12 @@ def test_one_step_of_each_block_is_planned_and_called_so():
 
 def test_the_command_line_is_understood():
     grid = ts.TimeGrid(start="2024-01-01", step="1h", size=336, zone="Europe/Berlin")
-    found = plan(grid, **SETTING, level=80, seasons={24: 30, 168: 5}, step_cap=2, stds=(1.5,))
+    found = plan(grid, **SETTING, level=80, seasons={24: 30, 168: 5}, step_cap=2, stds=(1.5,), gaps=6)
     words = shlex.split(found.command())
     assert words[:3] == ["python", "-m", "opendp_timeseries"]
     options = parse(words[3:])
     assert (options.size, options.zone, options.participation_cap, options.step_cap) == (336, "Europe/Berlin", 10, 2)
+    assert options.gap == 6
     assert (options.epsilon, options.delta, options.filter_std, options.season) == (1.0, 1e-6, 1.5, [24.0, 168.0])
     assert found.to_dict()["command"] == found.command()
     assert plan(GRID, **SETTING, seasons={12: 5}).command() is None  # files have times, not step numbers
