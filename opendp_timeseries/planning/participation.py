@@ -5,7 +5,7 @@ The histogram is public knowledge of a similar population, or a private release 
 
 A cap is judged by the counts that it loses, and few individuals may hold most of these. So the noise of an entry weighs
 as much as its individuals' steps: noise looks like twenty people who take part in a thousand steps each. Therefore
-noisy entries are smoothed first, by a curve of individuals per logarithm of steps.
+noisy entries are smoothed first (:mod:`.denoise`).
 """
 
 from __future__ import annotations
@@ -21,16 +21,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries.planning.denoise import denoised
 
 __all__ = ["LevelCorrection", "Participation", "checked_caps", "fraction_left", "spaced_caps"]
 
-#: How much the slope of the curve may change over an octave of steps: tried in turn, the likeliest is taken.
-_BENDS: Final = tuple(0.05 * 4.0**k for k in range(4))
-#: Standard deviation of the curve's own level and slope, beforehand.
-_VAGUE: Final = 10.0
-#: How many times likelier, beforehand, it is that somebody is in the last entry than that it ends at any one before.
-_OPEN: Final = 4
-_MAX_ITERATIONS: Final = 200
+#: An entry that stands for more numbers of steps than this is represented by so many of them.
+_FEW: Final = 4096
 
 
 def spaced_caps(most: int) -> list[int]:
@@ -205,28 +201,7 @@ class Participation:
             return np.maximum(counts, 0.0), np.diag(noise)
         places = np.array([float(w @ np.log2(n)) for n, w in self._bins])
         widths = np.array([float(np.sum(1 / n)) if len(n) < _FEW else math.log(n[-1] / n[0]) for n, _ in self._bins])
-        fits = [
-            _fit(counts, self.standard_error, widths[:end], places[:end], bend)
-            for end in range(2, len(counts) + 1)
-            for bend in _BENDS
-        ]
-        evidence = np.array([fit.evidence for fit in fits])
-        evidence[-len(_BENDS) :] += math.log(_OPEN)
-        chance = np.exp(evidence - evidence.max())
-        chance /= chance.sum()
-        found = np.sum([c * fit.found for c, fit in zip(chance, fits, strict=True)], axis=0)
-        covariance = np.sum(
-            [
-                c * (fit.covariance + np.outer(fit.found - found, fit.found - found))
-                for c, fit in zip(chance, fits, strict=True)
-                if c > 1e-6
-            ],
-            axis=0,
-        )
-        return found, covariance
-
-
-_FEW: Final = 4096
+        return denoised(counts, self.standard_error, widths, places)
 
 
 def _thinned(low: int, high: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -236,74 +211,3 @@ def _thinned(low: int, high: int) -> tuple[NDArray[np.float64], NDArray[np.float
         return numbers, 1 / numbers
     numbers = np.geomspace(low, high, _FEW)
     return numbers, np.ones(_FEW)
-
-
-class _Fit(NamedTuple):
-    """Individuals in each entry by one curve.
-
-    :param found: expected individuals, given the noisy entries.
-    :param covariance: of the individuals around them.
-    :param evidence: logarithm of the probability of what was seen, up to a constant.
-    """
-
-    found: NDArray[np.float64]
-    covariance: NDArray[np.float64]
-    evidence: float
-
-
-def _fit(
-    counts: NDArray[np.float64], noise: float, widths: NDArray[np.float64], places: NDArray[np.float64], bend: float
-) -> _Fit:
-    """Fit ``counts ~ N(m, noise² + m)``, ``m = widths·exp(θ)``, to a curve θ whose slope changes by ``bend`` an octave.
-
-    Entries beyond those that have a place are of nobody. The mode by Fisher's scoring, the evidence by Laplace's
-    approximation.
-    """
-    counts, beyond = counts[: len(places)], counts[len(places) :]
-    n = len(counts)
-    start = math.log(max(float(np.sum(counts)), noise) / float(np.sum(widths)))
-    precision = np.linalg.inv(_prior_covariance(places, bend))
-
-    def parts(theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
-        m = widths * np.exp(theta)
-        variance = noise**2 + m
-        off = theta - start
-        loss = np.sum((counts - m) ** 2 / variance + np.log(variance)) / 2 + off @ precision @ off / 2
-        slope = precision @ off - m * ((counts - m) / variance + ((counts - m) ** 2 / variance - 1) / (2 * variance))
-        curvature = precision + np.diag(m**2 / variance + m**2 / (2 * variance**2))
-        return float(loss), slope, np.asarray(curvature, dtype=np.float64)
-
-    theta = np.full(n, start)
-    loss, slope, curvature = parts(theta)
-    for _ in range(_MAX_ITERATIONS):
-        move = np.linalg.solve(curvature, slope)
-        move /= max(1.0, float(np.max(np.abs(move))) / 2)
-        for _ in range(30):
-            tried = parts(theta - move)
-            if tried[0] < loss:
-                break
-            move /= 2
-        else:
-            break
-        theta = theta - move
-        (loss, slope, curvature), gain = tried, loss - tried[0]
-        if gain < 1e-9:
-            break
-    evidence = -loss + (np.linalg.slogdet(precision)[1] - np.linalg.slogdet(curvature)[1]) / 2
-    evidence -= np.sum(beyond**2 / noise**2 + math.log(noise**2)) / 2
-    # Individuals are few or many around the curve as chance has it; what the noise lets one see of that counts.
-    curve = widths * np.exp(theta)
-    share = curve / (curve + noise**2)
-    moved = (1 - share) * curve
-    found, covariance = np.zeros(n + len(beyond)), np.zeros((n + len(beyond),) * 2)
-    found[:n] = np.maximum(curve + share * (counts - curve), 0.0)
-    covariance[:n, :n] = moved[:, None] * np.linalg.inv(curvature) * moved + np.diag(share * noise**2)
-    return _Fit(found, covariance, float(evidence))
-
-
-def _prior_covariance(places: NDArray[np.float64], bend: float) -> NDArray[np.float64]:
-    """Covariance of an integrated random walk whose slope changes by ``bend`` an octave, from a vague start."""
-    at = places - places[0]
-    near, far = np.minimum(at[:, None], at), np.maximum(at[:, None], at)
-    walk = near**2 * (far - near / 3) / 2
-    return np.asarray(bend**2 * walk + _VAGUE**2 * (1 + np.outer(at, at)) + 1e-9 * np.eye(len(at)))
