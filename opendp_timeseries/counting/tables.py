@@ -9,6 +9,7 @@ looked at only when their tables arrive.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import itertools
 import sys
 from collections import defaultdict
@@ -41,6 +42,7 @@ _POLARS_TYPES: Final = frozenset(
 )
 
 _PIECE: Final = 2**14  # cells of objects that are read at a time: they fit in a processor's cache
+_SAMPLE: Final = 2**20  # cells from which it is told whether many hold the same object
 
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -183,7 +185,11 @@ def _labels(column: _Column) -> Labels:
     """Label the cells of a column by their texts."""
     values: Any = column.values
     names = _Names()
-    if column.kind == "O" or column.kind in "UT":
+    if column.kind == "O":
+        objects, shared = _distinct_objects(values)
+        codes = names.number(objects.tolist())
+        codes = codes if shared is None else codes[shared]
+    elif column.kind in "UT":
         codes = names.number(values.tolist() if column.kind != "U" else _known_text(values))
     else:
         known, inverse = np.unique(values, return_inverse=True)
@@ -195,6 +201,25 @@ def _labels(column: _Column) -> Labels:
     if column.missing is not None:
         codes = np.where(column.missing, -1, codes)
     return _canonical(names.labels(codes))
+
+
+def _distinct_objects(objects: NDArray[Any]) -> tuple[NDArray[Any], Ints | None]:
+    """Return each object once, and which one each cell holds, if many cells share theirs; else the cells, and None.
+
+    It asks for addresses alone, as CPython's arrays of objects hold them: objects lie scattered in memory.
+    """
+    pyarrow = sys.modules.get("pyarrow")
+    if pyarrow is None or objects.size <= _SAMPLE:
+        return objects, None
+    cells = np.ascontiguousarray(objects)
+    addresses = np.ctypeslib.as_array((ctypes.c_ssize_t * cells.size).from_address(cells.ctypes.data))
+    if np.unique(addresses[:_SAMPLE]).size > _SAMPLE / 2:
+        return objects, None
+    encoded = pyarrow.array(addresses).dictionary_encode()
+    shared = encoded.indices.to_numpy()
+    one_of_each = np.empty(len(encoded.dictionary), dtype=np.int64)
+    one_of_each[shared] = np.arange(shared.size)
+    return cells[one_of_each], shared
 
 
 def _canonical(labels: Labels) -> Labels:

@@ -75,8 +75,19 @@ def fresh_objects(rows):
     return np.array(arrow_text(rows).to_pylist(), dtype=object)  # each row a string of its own, as a reader makes them
 
 
+@functools.cache
+def shared_objects(rows):
+    values, codes = np.unique(fresh_objects(rows), return_inverse=True)
+    return values[codes]
+
+
 def real_names_as_objects(people, steps):
     table = {"id": fresh_objects(people.size), "time": steps}
+    return count(*read_positions(table, Layout("id", "time", TimeGrid(size=SIZE))))
+
+
+def real_names_as_shared_objects(people, steps):
+    table = {"id": shared_objects(people.size), "time": steps}
     return count(*read_positions(table, Layout("id", "time", TimeGrid(size=SIZE))))
 
 
@@ -116,6 +127,7 @@ ROUTES = [
     names,
     real_names_of_arrow,
     real_names_as_objects,
+    real_names_as_shared_objects,
     polars,
     textbook,
 ]
@@ -151,3 +163,19 @@ def test_memory(log):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak / ROWS < 64
+
+
+@pytest.mark.parametrize(
+    "route", [real_names_as_objects, real_names_as_shared_objects], ids=lambda route: route.__name__
+)
+def test_text_objects_take_at_most_twice_as_long_as_arrow_text(log, route):
+    people, steps = log
+    seconds = {one: [] for one in (real_names_of_arrow, route)}
+    for one in (real_names_of_arrow, route):
+        one(people, steps)  # the names are made once
+    for _ in range(3):
+        for one, taken in seconds.items():
+            begin = time.process_time()
+            one(people, steps)
+            taken.append(time.process_time() - begin)
+    assert min(seconds[route]) <= 2 * min(seconds[real_names_of_arrow])

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from opendp_timeseries.counting import tables
 from opendp_timeseries.counting.capped_count import capped_count
 from opendp_timeseries.counting.identifiers import identifier_text
 from opendp_timeseries.counting.layout import Caps, Layout
@@ -472,3 +473,16 @@ def test_a_table_that_fails_as_it_is_read_quotes_nothing(kind):
     assert error.__cause__ is None
     assert error.__context__ is None
     assert "SECRET" not in "".join(traceback.format_exception(error))
+
+
+@pytest.mark.parametrize("odd", [[], [None, 17.0, "17"], ["\ud800"]], ids=["text", "mixed", "lone surrogate"])
+def test_cells_that_share_an_object_are_read_as_those_that_do_not(monkeypatch, odd):
+    monkeypatch.setattr(tables, "_SAMPLE", 8)
+    people, times = crowd()
+    shared = np.array([f"José Müller {k:02}" for k in range(15)] + ["".join(["José Müller ", "03"])], dtype=object)
+    ids = [*shared[np.where(people == 3, 3 + 12 * (np.arange(400) % 2), people)], *odd]  # one name by two objects
+    fresh = ["".join([*text]) if isinstance(text, str) else text for text in ids]
+    times = np.append(times, times[: len(odd)])
+    taken = [{"id": np.array(column, dtype=object), "time": times} for column in (ids, fresh)]
+    assert names_of(taken[0]) == names_of(taken[1])
+    assert count(taken[0]) == count(taken[1])
