@@ -22,9 +22,10 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
-from scipy.linalg.lapack import dpbtrf, dpbtrs, dpttrf, dpttrs
 from scipy.optimize import minimize
 from scipy.signal import fftconvolve
+
+from opendp_timeseries.reconstruction.banded import Banded, Tridiagonal
 
 __all__ = ["FitError", "Observations", "Posterior", "fit"]
 
@@ -410,14 +411,14 @@ class _Model:
         main, off, log_determinant = _precision(gaps, *np.exp(departure))
         sides = np.empty((len(normal.pull), normal.cross.shape[1] + 1), order="F")  # as LAPACK has it
         sides[:, :-1], sides[:, -1] = normal.cross, normal.pull
-        factor: _Tridiagonal | _Banded
+        factor: Tridiagonal | Banded
         if len(normal.band) == 1:
-            factor = _Tridiagonal.of(main + normal.band[0], off)
+            factor = Tridiagonal.of(main + normal.band[0], off)
         else:
             band = normal.band.copy()
             band[0] += main
             band[1, :-1] += off
-            factor = _Banded.of(band)
+            factor = Banded.of(band)
         solved = factor.solve(sides)
         gram = normal.gram - normal.cross.T @ solved[:, :-1]
         return _Reduced(
@@ -427,80 +428,6 @@ class _Model:
             solved=solved,
             factor=factor,
         )
-
-
-class _Tridiagonal(NamedTuple):
-    """A positive definite matrix with three diagonals as LDL'."""
-
-    diagonal: Array
-    lower: Array
-
-    @classmethod
-    def of(cls, main: Array, off: Array) -> _Tridiagonal:
-        diagonal, lower, failed = dpttrf(main, off)
-        if failed:
-            raise FitError("the smoother lost its precision")
-        return cls(diagonal, lower)
-
-    @property
-    def log_determinant(self) -> float:
-        return float(np.log(self.diagonal).sum())
-
-    def solve(self, sides: Array) -> Array:
-        solved: Array = dpttrs(self.diagonal, self.lower, sides, overwrite_b=1)[0]
-        return solved
-
-    def inverse_diagonal(self) -> Array:
-        """Diagonal of the inverse, from the last entry on: ``S_t = 1/d_t + l_t² S_{t+1}``."""
-        own, passed = (1 / self.diagonal).tolist(), (self.lower**2).tolist()
-        for t in range(len(own) - 2, -1, -1):
-            own[t] += passed[t] * own[t + 1]
-        return np.array(own)
-
-
-class _Banded(NamedTuple):
-    """A positive definite matrix with few diagonals as LL'; ``lower`` holds the diagonals of L."""
-
-    lower: Array
-
-    @classmethod
-    def of(cls, band: Array) -> _Banded:
-        lower, failed = dpbtrf(band, lower=1)
-        if failed:
-            raise FitError("the smoother lost its precision")
-        return cls(lower)
-
-    @property
-    def log_determinant(self) -> float:
-        return 2 * float(np.log(self.lower[0]).sum())
-
-    def solve(self, sides: Array) -> Array:
-        solved: Array = dpbtrs(self.lower, sides, lower=1, overwrite_b=1)[0]
-        return solved
-
-    def inverse_diagonal(self) -> Array:
-        """Diagonal of the inverse, block by block from the last one on (Takahashi, Fagan & Chen 1973)."""
-        width, size = len(self.lower) - 1, self.lower.shape[1]
-        diagonal = np.empty(size)
-        after, inverse = None, np.empty((0, 0))
-        for first in range((size - 1) // width * width, -1, -width):
-            last = min(first + width, size)
-            below = last if after is None else min(last + width, size)
-            block = self._dense(first, below, first, last)
-            root = np.linalg.inv(block[: last - first])
-            own = root.T @ root
-            if after is not None:
-                passed = block[last - first :] @ root
-                own = own + passed.T @ inverse @ passed
-            diagonal[first:last] = np.diag(own)
-            after, inverse = first, own
-        return diagonal
-
-    def _dense(self, top: int, bottom: int, left: int, right: int) -> Array:
-        rows, columns = np.ogrid[top:bottom, left:right]
-        apart = rows - columns
-        stored = (apart >= 0) & (apart < len(self.lower))
-        return np.where(stored, self.lower[np.where(stored, apart, 0), columns], 0.0)
 
 
 class _Reduced(NamedTuple):
@@ -514,7 +441,7 @@ class _Reduced(NamedTuple):
     push: Array
     value: float
     solved: Array
-    factor: _Tridiagonal | _Banded
+    factor: Tridiagonal | Banded
 
     def variance(self, columns: Array, root: Array) -> Array:
         """Return the posterior variance at the nodes."""
@@ -528,10 +455,7 @@ class _Reduced(NamedTuple):
         root = np.exp(log_variance / 2)
         matrix = root[:, None] * self.gram * root
         matrix[np.diag_indices_from(matrix)] += 1.0
-        try:
-            lower = np.linalg.cholesky(matrix)
-        except np.linalg.LinAlgError:
-            raise FitError("the smoother lost its precision") from None
+        lower = np.linalg.cholesky(matrix)
         inverse = solve_triangular(lower, np.diag(root), lower=True, check_finite=False)
         half = inverse @ self.push
         value = self.value + 0.5 * float(half @ half) - float(np.log(np.diag(lower)).sum())
@@ -567,6 +491,13 @@ def fit(seen: Observations, periods: tuple[float, ...], *, trend: bool) -> Poste
 
     :raises FitError: if that does not work, saying why.
     """
+    try:
+        return _fit(seen, periods, trend=trend)
+    except np.linalg.LinAlgError:
+        raise FitError("the smoother lost its precision") from None
+
+
+def _fit(seen: Observations, periods: tuple[float, ...], *, trend: bool) -> Posterior:
     basis = Basis(seen.size, periods, trend, most=int(math.sqrt(_WORK / max(len(seen.steps), seen.size / 3))))
     model = _Model(seen, basis, _Link.of(seen))
     part = seen.part()
@@ -577,7 +508,7 @@ def fit(seen: Observations, periods: tuple[float, ...], *, trend: bool) -> Poste
         reduced = model.reduce(normal, model.gaps, learnt.departure)
         state, left = model.advance(state, normal, reduced, log_variance, learnt.departure)
         if left < _NEAR:
-            return _posterior(model, normal, learnt)
+            break
     if left > _FAR:
         raise FitError("the fit did not converge")
     return _posterior(model, normal, learnt)
@@ -629,8 +560,14 @@ def _fit_dispersion(model: _Model, f: Array, reduced: _Reduced, mean: Array, roo
 
 
 def _minimum(function: Callable[[Array], tuple[float, Array]], start: Array, lowest: Array, highest: Array) -> Array:
+    def where_defined(point: Array) -> tuple[float, Array]:
+        try:
+            return function(point)
+        except np.linalg.LinAlgError:
+            return 1e100, np.zeros(len(point))
+
     bounds = list(zip(lowest.tolist(), highest.tolist(), strict=True))
-    found: Array = minimize(function, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 30}).x
+    found: Array = minimize(where_defined, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 30}).x
     return found
 
 
@@ -699,7 +636,7 @@ def _posterior(model: _Model, normal: _Normal, learnt: _Learnt) -> Posterior:
     f = model.link.mean + (columns - reduced.solved[:, :-1]) @ mean + reduced.solved[:, -1]
     variance = reduced.variance(columns, root)
     if not (np.all(np.isfinite(f)) and np.all(variance >= 0)):
-        raise FitError("the smoother lost its precision")
+        raise np.linalg.LinAlgError("not finite")
     unit = model.link.unit
     if model.link.square:
         # The data were met by the square of the mean, so adding the variance would count it twice: it overstates

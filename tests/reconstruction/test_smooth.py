@@ -14,6 +14,7 @@ import pytest
 from opendp_timeseries import Release, Series, gaussian_kernel, interpolate, kernel_from_taps, smooth
 from opendp_timeseries import then_subsampled_gaussian as then_release
 from opendp_timeseries.reconstruction import haar, structural
+from opendp_timeseries.reconstruction.banded import Banded, Tridiagonal
 from tests.oracles import smoothing as oracle
 from tests.reconstruction.panels import panel, provenance
 
@@ -169,6 +170,26 @@ def test_the_slope_of_the_evidence_is_right():
     for parameter, unit in enumerate(np.eye(len(learnt.patterns))):
         rise = (at(learnt.patterns + 1e-5 * unit)[0] - at(learnt.patterns - 1e-5 * unit)[0]) / 2e-5
         assert slope[parameter] == pytest.approx(rise, abs=1e-6)
+
+
+@pytest.mark.parametrize("size", [7, 8, 9, 24, 25])
+@pytest.mark.parametrize("width", [1, 2, 5])
+def test_few_diagonals_are_a_matrix(size, width):
+    rng = np.random.default_rng(size * width)
+    band = rng.normal(size=(width + 1, size))
+    band[0] = 2 * width + 2 + np.abs(band[0])
+    dense = np.diag(band[0])
+    for apart in range(1, width + 1):
+        dense += np.diag(band[apart, : size - apart], apart) + np.diag(band[apart, : size - apart], -apart)
+    sides = rng.normal(size=(size, 3))
+    for factor in [Banded.of(band), *([Tridiagonal.of(band[0], band[1, :-1])] if width == 1 else [])]:
+        assert factor.log_determinant == pytest.approx(np.linalg.slogdet(dense)[1], abs=1e-12)
+        assert np.allclose(factor.inverse_diagonal(), np.diag(np.linalg.inv(dense)), rtol=0, atol=1e-12)
+        assert np.allclose(factor.solve(sides.copy()), np.linalg.solve(dense, sides), rtol=0, atol=1e-12)
+    with pytest.raises(np.linalg.LinAlgError):
+        Banded.of(-band)
+    with pytest.raises(np.linalg.LinAlgError):
+        Tridiagonal.of(-band[0], band[1, :-1])
 
 
 def test_the_noise_is_known_and_not_estimated():
