@@ -71,7 +71,7 @@ class Basis:
     A column is a wave of a season, cosine or sine, times a slow cosine over the whole series if its pattern drifts
     there. A pattern that is smooth has small high harmonics: the variance of harmonic h is proportional to
     ``(1 + (h/h₀)²)⁻²``. A drift that is a random walk has variance ``∝ j⁻²`` in its j-th half-wave, and a trend that is
-    an integrated random walk ``j⁻⁴`` (Karhunen–Loève).
+    a straight line and an integrated random walk ``j⁻⁴`` (Karhunen–Loève). Level and line have variance 1.
 
     :param size: steps of the series.
     :param periods: lengths of the seasons, in steps.
@@ -99,7 +99,7 @@ class Basis:
                         waves.append((season, harmonic, frequency, True, 0))
         found = [(-1, 0, 0.0, False, 0), *waves]
         if self.trend:
-            found += [(-2, 0, 0.0, False, bend) for bend in range(1, _BENDS + 1)]
+            found += [(-2, 0, 0.0, False, bend) for bend in range(_BENDS + 1)]  # the first is a straight line
         drifting = [wave for wave in waves if wave[1] <= _DRIFTING]
         for half_waves in range(1, _HALF_WAVES + 1):
             more = [
@@ -123,6 +123,7 @@ class Basis:
         found: Array = np.cos(2 * np.pi * turns)[:, place]
         moving = columns["half_waves"] > 0
         found[:, moving] *= slow[:, bend[moving]]
+        found[:, (columns["season"] == -2) & ~moving] = ((2 * steps + 1) / self.size - 1)[:, None]
         return found
 
     def start(self) -> Array:
@@ -151,7 +152,7 @@ class Basis:
             moving = its & ~exact
             log_variance[moving] += parameters[drift] - 2 * np.log(columns["half_waves"][moving])
             slope[moving, drift] = 1.0
-        trend = columns["season"] == -2
+        trend = (columns["season"] == -2) & (columns["half_waves"] > 0)
         if np.any(trend):
             log_variance[trend] = parameters[-1] - 4 * np.log(columns["half_waves"][trend])
             slope[trend, -1] = 1.0

@@ -7,7 +7,7 @@ def covariance(steps, *, size, departure, duration, waves=(), trend=None):
     """Prior covariance of f at ``steps``: level, departure, drifting waves, trend.
 
     :param waves: of each, its variance, its frequency, and the variances of its drift's half-waves by its own.
-    :param trend: variances of its half-waves.
+    :param trend: variances of its half-waves, beside a straight line.
     """
 
     def slow(half_waves):
@@ -19,8 +19,9 @@ def covariance(steps, *, size, departure, duration, waves=(), trend=None):
     for variance, frequency, drifts in waves:
         moving = sum((drift * slow(j) for j, drift in enumerate(drifts, 1)), np.ones(apart.shape))
         total = total + variance * np.cos(2 * np.pi * frequency * apart) * moving
-    for j, variance in enumerate(() if trend is None else trend, 1):
-        total = total + variance * slow(j)
+    if trend is not None:
+        line = 2 * (steps + 0.5) / size - 1
+        total = total + np.outer(line, line) + sum(variance * slow(j) for j, variance in enumerate(trend, 1))
     return total
 
 

@@ -11,12 +11,26 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
-from opendp_timeseries import Release, Series, gaussian_kernel, interpolate, kernel_from_taps, smooth
+from opendp_timeseries import (
+    Release,
+    Series,
+    TimeGrid,
+    event_log_domain,
+    gaussian_kernel,
+    interpolate,
+    kernel_from_taps,
+    least_scale,
+    smooth,
+    then_participation_count,
+)
 from opendp_timeseries import then_subsampled_gaussian as then_release
+from opendp_timeseries.datasets import load_flights
+from opendp_timeseries.koga2022.experiments.problems import gowalla_like
 from opendp_timeseries.reconstruction import haar, structural
 from opendp_timeseries.reconstruction.banded import Banded, Tridiagonal
 from tests.oracles import smoothing as oracle
 from tests.reconstruction.panels import panel, provenance
+from tests.test_documented_numbers import table
 
 PEMS = Path(__file__).parents[1] / "data" / "pems_flow_5min_2016_janfeb.csv"
 
@@ -235,22 +249,124 @@ def test_pems(probability, scale, filter_std, most):
     assert 0.85 < cover < 0.97
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("first", [0, 3000, 5976])
-@pytest.mark.parametrize(
-    ("probability", "scale", "filter_std", "runs", "most"),
-    [(0.1, 26.085969, None, 40, 10.8), (1.0, 79.0735, None, 20, 10.4), (0.1, 8.196, 3, 5, 7.9)],
-)
-def test_pems_again_and_again(first, probability, scale, filter_std, runs, most):
-    counts, kernel = flow(first), None if filter_std is None else gaussian_kernel(1800, filter_std)
+def test_a_trend_is_followed():
+    rate, errors = 5 * np.exp(np.arange(900) / 250), []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        release = release_of(rng.poisson(rate), rng, scale=50.0, probability=1.0)
+        found = [smooth(release, trend=trend, band="rate") for trend in (True, False)]
+        errors.append([np.abs(series.values - rate).mean() for series in found])
+    with_trend, without = np.mean(errors, axis=0)
+    assert with_trend < 0.95 * without
+    assert found[0].model == "structural model (level, trend, departure)"
+
+
+def test_a_pattern_may_drift():
+    """The clocks change halfway: a pattern that repeats exactly is wrong in both halves."""
+    rng, t = np.random.default_rng(3), np.arange(24 * 60)
+    counts = rng.poisson(daily(2 * len(t), 24)[np.where(t < len(t) // 2, t, t + 3)]).astype(float)
+    series = smooth(release_of(counts, rng, scale=20.0, probability=1.0), season=24)
+    error, cover = error_and_cover(series, counts)
+    still = np.array([series.values[k::24].mean() for k in range(24)])[t % 24]
+    assert error < 0.85 * np.abs(still - counts).mean()
+    assert cover > 0.85
+
+
+def flights(step, size, participation_cap):
+    """Capped counts of the embedded log, and the scale for (1, 1e-6) by the sampling probability."""
+    grid = TimeGrid(start="2013-01-01", step=step, size=size, zone="UTC")
+    dp.enable_features("contrib", "honest-but-curious")
+    space = event_log_domain(identifier="tailnum", time="time"), dp.symmetric_distance()
+    count = space >> then_participation_count(grid, participation_cap=participation_cap)
+    counts = np.array(count(load_flights()), dtype=np.float64)
+    return counts, lambda p: least_scale(count, epsilon=1.0, delta=1e-6, sampling_probability=p)
+
+
+def of_the_models_kind(rng):
+    """A day of 288 steps with a smooth pattern, and a departure that lasts for 20 steps."""
+    t, h = np.arange(1800), np.arange(1, 25)
+    deviation = np.sqrt(0.2 * (1 + (h / 3) ** 2) ** -2 / ((1 + (h / 3) ** 2) ** -2).sum())
+    waves = np.concatenate([function(2 * np.pi * np.outer(t, h) / 288) for function in (np.cos, np.sin)], axis=1)
+    f = 1 + waves @ (np.tile(deviation, 2) * rng.normal(size=48)) + departures(1800, rng, sd=0.17, duration=20)
+    return rng.poisson(60 * np.maximum(f, 0) ** 2).astype(float)
+
+
+def departures(size, rng, *, sd, duration):
+    x, keep = np.zeros(size), np.exp(-1 / duration)
+    shocks = rng.normal(size=size)
+    x[0] = sd * shocks[0]
+    for t in range(1, size):
+        x[t] = keep * x[t - 1] + sd * np.sqrt(1 - keep**2) * shocks[t]
+    return x
+
+
+def shop(rng):
+    """Hours of eight weeks: closed at night, busy at noon and evening and at weekends, growing, four days of a sale."""
+    t = np.arange(24 * 56)
+    day, hour = t // 24, t % 24
+    peaks = 0.8 * np.exp(-0.5 * ((hour - 12.5) / 1.5) ** 2) + 1.1 * np.exp(-0.5 * ((hour - 17.5) / 1.5) ** 2)
+    week, sale = np.where(day % 7 >= 5, 1.6, 1.0), 1 + 0.5 * ((day >= 20) & (day < 24))
+    opened = (hour >= 9) & (hour < 20)
+    return rng.poisson(40 * opened * (1 + peaks) * week * sale * (1 + 0.4 * t / len(t))).astype(float)
+
+
+def simulated(counts, runs, *, season, scale, probability, kernel=None):
+    """Mean over releases of the error, and of the share of counts in their bands."""
     found = []
     for seed in range(runs):
         rng = np.random.default_rng(seed)
-        release = release_of(counts, rng, scale=scale, probability=probability, kernel=kernel)
-        found.append(error_and_cover(smooth(release, season=288), counts))
-    error, cover = np.mean(found, axis=0)
+        drawn = counts(rng) if callable(counts) else counts
+        release = release_of(drawn, rng, scale=scale, probability=probability, kernel=kernel)
+        series = smooth(release, season=season)
+        assert series.converged
+        found.append(error_and_cover(series, drawn))
+    return np.mean(found, axis=0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("probability", "scale", "most"), [(0.1, 26.085969, 10.9), (1.0, 79.0735, 10.5)])
+@pytest.mark.parametrize("first", [3000, 5976])
+def test_other_weeks(first, probability, scale, most):
+    error, cover = simulated(flow(first), 15, season=288, scale=scale, probability=probability)
     assert error < most
-    assert 0.87 < cover < 0.95
+    assert 0.87 < cover < 0.96
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("probability", "scale", "most"), [(0.1, 8.196, 7.7), (1.0, 25.711, 7.4)])
+def test_behind_a_filter_again_and_again(probability, scale, most):
+    kernel = gaussian_kernel(1800, 3)
+    error, cover = simulated(flow(), 6, season=288, scale=scale, probability=probability, kernel=kernel)
+    assert error < most
+    assert 0.87 < cover < 0.96
+
+
+@pytest.mark.long
+def test_the_page_says_what_is_measured():
+    """Tables of docs/howto/reconstruct.md, within four of their own deviations."""
+    for kept, scale, line, error, deviation, share in table("howto/reconstruct.md", "kept | σ |"):
+        measured = simulated(flow(), 15, season=288, scale=scale, probability=1.0 if math.isnan(kept) else kept)
+        assert abs(measured[0] - error) < 4 * deviation / math.sqrt(15)
+        assert abs(measured[1] - share / 100) < 0.03
+        assert line > error
+    hours, of_hours = flights("1h", 1440, 30)
+    six_hours, of_six_hours = flights("6h", 1460, 100)
+    kinds = [
+        (hours, (24, 168), of_hours),
+        (six_hours, (4, 28), of_six_hours),
+        (of_the_models_kind, 288, {0.1: 26.085969, 1.0: 79.0735}.get),
+        (gowalla_like().signal.astype(float), 7, {0.1: 17.430531, 1.0: 50.3565}.get),
+        (shop, (24, 168), {0.2: 12.0, 1.0: 30.0}.get),
+    ]
+    rows = table("howto/reconstruct.md", "series | kept")
+    cases = [
+        (*kind, row) for kind, pair in zip(kinds, zip(rows[::2], rows[1::2], strict=True), strict=True) for row in pair
+    ]
+    for counts, season, scale, (_, kept, error, share) in cases:
+        probability = 1.0 if math.isnan(kept) else kept
+        measured = simulated(counts, 8, season=season, scale=scale(probability), probability=probability)
+        assert abs(measured[0] / error - 1) < 0.2
+        assert abs(measured[1] - share / 100) < 0.06
 
 
 @pytest.mark.parametrize("values", [[], [3.0], [1.0, 2.0, 3.0], [5.0] * 20])
