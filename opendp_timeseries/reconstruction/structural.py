@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dtrtri
 from scipy.optimize import minimize
 from scipy.signal import fftconvolve
 
@@ -333,7 +333,7 @@ class _Model:
             return _Normal(
                 band=(weight * slope**2)[None, :],
                 cross=scaled,
-                gram=self.columns.T @ scaled,
+                gram=_crossed(self.columns, scaled),
                 pull=pull,
                 push=self.columns.T @ pull,
                 constant=_log_density(weight, response),
@@ -421,7 +421,7 @@ class _Model:
             band[1, :-1] += off
             factor = Banded.of(band)
         solved = factor.solve(sides)
-        gram = normal.gram - normal.cross.T @ solved[:, :-1]
+        gram = normal.gram - _crossed(normal.cross, solved[:, :-1])
         return _Reduced(
             gram=(gram + gram.T) / 2,
             push=normal.push - normal.cross.T @ solved[:, -1],
@@ -457,7 +457,7 @@ class _Reduced(NamedTuple):
         matrix = root[:, None] * self.gram * root
         matrix[np.diag_indices_from(matrix)] += 1.0
         lower = np.linalg.cholesky(matrix)
-        inverse = solve_triangular(lower, np.diag(root), lower=True, check_finite=False)
+        inverse = dtrtri(lower, lower=1)[0] * root
         half = inverse @ self.push
         value = self.value + 0.5 * float(half @ half) - float(np.log(np.diag(lower)).sum())
         return value, inverse.T @ half, inverse.T
@@ -473,6 +473,15 @@ def _precision(gaps: Array, variance: float, duration: float) -> tuple[Array, Ar
     main[:-1] += precision * decay**2
     main[1:] += precision
     return main, -precision * decay, -math.log(variance) * len(main) - float(np.log(fresh).sum())
+
+
+def _crossed(left: Array, right: Array) -> Array:
+    """Return ``left.T @ right``, by products so small that BLAS does not share them among threads, which cost more."""
+    rows = max(200_000 // max(left.shape[1] * right.shape[1], 1), 8)
+    total = np.zeros((left.shape[1], right.shape[1]))
+    for first in range(0, len(left), rows):
+        total += left[first : first + rows].T @ right[first : first + rows]
+    return total
 
 
 def _log_density(weight: Array, response: Array) -> float:
