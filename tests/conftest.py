@@ -1,5 +1,10 @@
 """Shared set-up: OpenDP's features, and the spaces that most tests start from."""
 
+import os
+
+# Before NumPy is loaded, here or in the workers: each of them has one processor, and BLAS's threads would fight for it.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import opendp.prelude as dp
 import pytest
 from hypothesis import HealthCheck, settings
