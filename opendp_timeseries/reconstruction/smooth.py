@@ -89,7 +89,7 @@ def smooth(
         fails, or fewer than 8 steps were kept, linear interpolation with ``converged=False``, and ``model`` says why.
     :raises TypeError: if a season is not a number.
     :raises ValueError: if a season is shorter than two steps, ``kind`` or ``band`` is unknown, or ``kind="haar"`` is
-        given a release of some steps only, a season or a trend.
+        given a release of some steps only, a season, a trend or a band.
 
     >>> import numpy as np
     >>> from opendp_timeseries import Release, smooth
@@ -107,6 +107,8 @@ def smooth(
     if kind == "haar":
         if periods or trend:
             raise ValueError("kind='haar' knows neither season nor trend; leave them out, or take kind='structural'")
+        if band != "counts":
+            raise ValueError("kind='haar' has no bands; leave band out, or take kind='structural'")
         if release.sampling_probability < 1:
             raise ValueError(
                 f"kind='haar' needs every step, and this release kept each with probability"
@@ -149,7 +151,7 @@ def _in_parallel(
 
 def _haar(release: Release) -> Series:
     with np.errstate(all="ignore"):  # absurd values overflow; the next line finds them
-        values = haar.threshold(release.values, release.scale**2)
+        values = haar.threshold(release.values, release.scale * release.scale)
     if not np.all(np.isfinite(values)):
         return _fallback(release, "the values are beyond all measure")
     return Series(
@@ -165,10 +167,9 @@ def _structural(release: Release, periods: tuple[float, ...], trend: bool, band:
     if len(release) < MIN_KEPT:
         return _fallback(release, f"fewer than {MIN_KEPT} steps were kept")
     with np.errstate(all="ignore"):
-        seen = _observations(release, filtered)
-        spread = float(np.std(seen.values))
-        if not 1e-100 < spread < 1e100:
+        if not (1e-100 < float(np.std(release.values)) < 1e100 and release.scale < 1e100):
             return _fallback(release, "the kept values do not vary, or beyond all measure")
+        seen = _observations(release, filtered)
         try:
             found = fit(seen, periods, trend=trend)
         except FitError as error:
@@ -204,7 +205,7 @@ def _observations(release: Release, filtered: bool) -> Observations:
         size=release.size,
         steps=release.steps,
         values=release.values,
-        variance=max(release.scale**2, least),
+        variance=max(release.scale * release.scale, least),
         taps=taps,
         dispersion=cap**0.5,  # between one event and the most that one individual may have in a step
         doubt=0.5 + float(np.log(cap)) / 4,

@@ -51,7 +51,9 @@ _ROUNDS: Final = 8
 #: Where the square link turns into its tangent.
 _TANGENT: Final = 0.1
 #: Most steps of Gauss–Newton.
-_STEPS: Final = 25
+_STEPS: Final = 100
+#: Share of the way that such a step goes at least, if need be.
+_SHORTEST: Final = 1 / 16
 #: They end as soon as f moves by no more than this; and have failed if in the end it moves by more than that.
 _NEAR: Final = 1e-3
 _FAR: Final = 0.05
@@ -367,9 +369,18 @@ class _Model:
         return np.fft.irfft(np.fft.rfft(rate) * np.fft.rfft(self.seen.taps), n=self.seen.size)[self.seen.steps]
 
     def advance(
-        self, state: _State, normal: _Normal, reduced: _Reduced, log_variance: Array, departure: Array
-    ) -> tuple[_State, float]:
-        """Go towards the posterior mean of the linearised problem as far as it helps; return how far it is."""
+        self,
+        state: _State,
+        normal: _Normal,
+        reduced: _Reduced,
+        log_variance: Array,
+        departure: Array,
+        most: float = 1.0,
+    ) -> tuple[_State, Array]:
+        """Go towards the posterior mean of the linearised problem as far as it helps; return the whole way of f.
+
+        :param most: share of the way to go at most.
+        """
         coefficients = reduced.evidence(log_variance)[1]
         f = self.mean(reduced, coefficients)
         whole = _State(f, coefficients, f - self.link.mean - self.columns @ coefficients)
@@ -380,11 +391,11 @@ class _Model:
             moves = main @ at.departed**2 + 2 * off @ (at.departed[:-1] * at.departed[1:])
             return 0.5 * float(misfit + moves + at.coefficients**2 @ np.exp(-log_variance))
 
-        here, share = loss(state), 1.0
+        here, share = loss(state), most
         while True:
             found = _State(*(old + share * (new - old) for old, new in zip(state, whole, strict=True)))
-            if share < 0.1 or loss(found) <= here:
-                return found, float(np.abs(whole.f - state.f).max())
+            if share <= _SHORTEST or loss(found) <= here:
+                return found, whole.f - state.f
             share /= 2
 
     def _filtered(self, columns: Array) -> Array:
@@ -513,13 +524,21 @@ def _fit(seen: Observations, periods: tuple[float, ...], *, trend: bool) -> Post
     part = seen.part()
     learnt = _learn(model if part is seen else _Model(part, basis, model.link))
     state, log_variance = model.start(), basis.variances(learnt.patterns)[0]
+    most, before = 1.0, np.zeros_like(state.f)
     for _ in range(_STEPS):
         normal = model.linearise(state.f, learnt.dispersion)
         reduced = model.reduce(normal, model.gaps, learnt.departure)
-        state, left = model.advance(state, normal, reduced, log_variance, learnt.departure)
-        if left < _NEAR:
+        state, way = model.advance(state, normal, reduced, log_variance, learnt.departure, most)
+        if np.abs(way).max() < _NEAR:
             break
-    if left > _FAR:
+        # The variance of a count follows its estimate. Where there is little other noise, whole steps can swing for
+        # ever between a value that is believed and one that is not; shorter ones come to rest between them.
+        if way @ before < -0.25 * (before @ before):
+            most = max(most / 2, _SHORTEST)
+        elif way @ before > 0.75 * (before @ before):
+            most = min(1.5 * most, 1.0)
+        before = way
+    if np.abs(way).max() > _FAR:
         raise FitError("the fit did not converge")
     return _posterior(model, normal, learnt)
 

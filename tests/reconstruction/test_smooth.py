@@ -389,6 +389,25 @@ def test_a_fit_that_does_not_converge_falls_back(monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("counts", "scale", "season"),
+    [
+        (np.zeros(48), 0.1, None),
+        (np.bincount([5, 20], minlength=48), 0.1, None),
+        (np.bincount([5, 20], minlength=48), 0.1, 24),
+        (np.bincount([5, 200], minlength=400), 0.2, None),
+        (np.bincount([0] * 50, minlength=100), 0.1, None),
+    ],
+)
+def test_next_to_nobody_with_next_to_no_noise_is_fitted(counts, scale, season):
+    """The variance of counts, which follows them, makes whole steps swing here for ever: in 3 to 20 of each 20."""
+    rng = np.random.default_rng(12)
+    for _ in range(20):
+        series = smooth(release_of(counts, rng, scale=scale, probability=1.0), season=season)
+        assert series.converged
+        assert np.abs(series.values - counts).mean() < scale
+
+
+@pytest.mark.parametrize(
     ("values", "scale"),
     [
         (np.full(30, 1e300), 1.0),
@@ -396,12 +415,16 @@ def test_a_fit_that_does_not_converge_falls_back(monkeypatch):
         (np.where(np.arange(30) % 2, 1e-300, 0.0), 1e-310),
         (np.arange(30.0), 0.0),
         (np.arange(30.0), 1e150),
+        (np.arange(30.0), 1e200),
         (np.where(np.arange(30) == 7, 1e12, 0.0), 1.0),
     ],
 )
 def test_no_release_raises_or_warns(values, scale):
     release = Release(steps=np.arange(30) * 2, values=values, size=60, scale=scale, sampling_probability=0.5)
     series = smooth(release, season=12)
+    assert np.all(np.isfinite(series.values)) or not series.converged
+    every = Release(steps=np.arange(30), values=values, size=30, scale=scale, sampling_probability=1.0)
+    series = smooth(every, "haar")
     assert np.all(np.isfinite(series.values)) or not series.converged
 
 
@@ -474,6 +497,7 @@ def test_bad_parameters_are_refused():
         ),
         ({"kind": "haar", "season": 24}, "knows neither season nor trend"),
         ({"kind": "haar", "trend": True}, "knows neither season nor trend"),
+        ({"kind": "haar", "band": "rate"}, "has no bands; leave band out"),
     ],
 )
 def test_bad_choices_are_refused(choice, message):
