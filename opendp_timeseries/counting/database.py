@@ -364,11 +364,11 @@ def _duckdb_hash(first: int, second: int, who: Any, step: Any) -> Any:
     return _DUCKDB_HASH(_DUCKDB_HASH_OF_FOUR(first, second, who, step))
 
 
+# Before version 2, what DuckDB reduces a list to must be of the type of its elements: lists of one step.
 _DUCKDB_WALK: Final = """
     list_reduce(
-        steps,
-        lambda kept, step: CASE WHEN step - kept[-1] < {gap} THEN kept ELSE list_append(kept, step) END,
-        [steps[1]]
+        list_transform(steps, lambda step: [step]),
+        lambda kept, step: CASE WHEN step[1] - kept[-1] < {gap} THEN kept ELSE list_concat(kept, step) END
     )"""
 _SPARK_WALK: Final = """
     aggregate(
