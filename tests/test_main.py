@@ -337,7 +337,7 @@ def test_a_release_is_not_lost_for_its_smoothing(log_file, tmp_path, capsys, mon
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.parametrize("times", [4, pytest.param(40, marks=pytest.mark.long)])
+@pytest.mark.parametrize("times", [4, pytest.param(15, marks=pytest.mark.long)])
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_a_killed_command_leaves_whole_files(log_file, tmp_path, how, times):
     draw = random.Random(2)
