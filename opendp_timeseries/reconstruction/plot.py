@@ -213,8 +213,12 @@ def _draw(axes: Axes, series: _Drawable, grid: TimeGrid | None, confidence: floa
         label="noisy values",
         rasterized=not few,  # or a drawing of vectors would hold every one of them
     )
-    axes.plot(instants, series.values, color=BLUE, linewidth=1.2, zorder=3, label="series")
+    alone = release.size == 1  # no line, and no width from which Matplotlib could choose dates
+    axes.plot(instants, series.values, color=BLUE, linewidth=1.2, marker="_" if alone else "", zorder=3, label="series")
     style_axes(axes, grid)
+    if alone and grid is not None:
+        start, end = grid.edges()
+        axes.set_xlim(start - (end - start), end)
 
 
 def style_axes(axes: Axes, grid: TimeGrid | None) -> None:

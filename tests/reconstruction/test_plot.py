@@ -183,6 +183,19 @@ def test_months_are_drawn_where_they_begin(axes):
     assert {"2021", "2022", "2023", "2024"} <= set(labels)
 
 
+@pytest.mark.parametrize(
+    "grid", [TimeGrid(start="2024-03-01", size=1, step="1mo", zone="Europe/London"), TimeGrid(size=1)]
+)
+def test_a_series_of_one_step_is_seen(axes, grid):
+    release = Release(steps=[0], values=[3.0], size=1, scale=1.0, sampling_probability=1.0)
+    interpolate(release).plot(axes=axes, grid=grid)
+    assert labelled(axes, "series").get_marker() == "_"
+    drawn = axes.get_xlim()
+    start, end = grid.edges()
+    axes.set_xlim(start - (end - start), end)
+    assert drawn == axes.get_xlim()  # the step in the middle, and not four years around it
+
+
 def test_the_grid_of_the_release_is_used_unless_another_is_given(axes):
     made = provenance(size=48, grid=TimeGrid(start="2013-01-01", step="1h", size=48, zone="Asia/Tokyo"))
     series = interpolate(dataclasses.replace(RELEASE, provenance=made))
