@@ -19,7 +19,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.__main__ import main
-from opendp_timeseries.commandline import release
+from opendp_timeseries.commandline import outputs, release
 from opendp_timeseries.counting.files import read_csv_log
 from opendp_timeseries.datasets import load_flights
 
@@ -35,6 +35,29 @@ ARGUMENTS = {
 }
 ROWS = [("ann", "2024-01-01T00:30"), ("bob", "2024-01-01T05:00:00Z"), ("", "2024-01-01T05:00"), ("cy", "rubbish")]
 SUFFIXES = (".csv", ".json", ".png")
+
+
+#: Tests that look at the figure. For the others, drawing it twice would take most of the time.
+DRAWN = {
+    "test_the_main_job",
+    "test_days_of_a_zone",
+    "test_a_figure_of_vectors",
+    "test_no_arguments_lose_a_file_or_end_in_a_traceback",
+    "test_a_thousand_arguments_lose_no_file",
+}
+
+
+@pytest.fixture(autouse=True)
+def quick_figures(request, monkeypatch):
+    def drawn(series, how):
+        try:
+            import matplotlib.figure  # noqa: F401
+        except ImportError:
+            return None
+        return b"\x89PNG opendp_timeseries" + os.urandom(8) + b"IEND\xaeB`\x82"
+
+    if request.function.__name__ not in DRAWN:
+        monkeypatch.setattr(outputs, "_figure", drawn)
 
 
 def arguments(file, output, *more, **changes):
