@@ -371,7 +371,7 @@ def test_a_killed_command_leaves_whole_files(log_file, tmp_path, how, times):
         if child == 0:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             os._exit(main(arguments(log_file, tmp_path / "out", "--force")))
-        time.sleep(draw.uniform(0, 0.8))
+        time.sleep(draw.uniform(0, 0.2))
         os.kill(child, how)
         status = os.waitpid(child, 0)[1]
         ends.add(os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
