@@ -14,7 +14,7 @@ project = "opendp_timeseries"
 author = copyright = "The opendp_timeseries developers"
 release = version = opendp_timeseries.__version__
 
-extensions = ["myst_nb", "sphinx.ext.autodoc"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
 exclude_patterns = ["_build"]
 
 # Pages are Markdown that also reads well where the repository is browsed.

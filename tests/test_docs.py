@@ -141,6 +141,49 @@ def test_every_public_name_is_on_the_api_page():
     assert missing == []
 
 
+def messages():
+    """The strings of the package but docstrings, with … for what an f-string or ``format`` fills in."""
+    for file in (ROOT / "opendp_timeseries").rglob("*.py"):
+        nodes = list(ast.walk(ast.parse(file.read_text("utf-8"))))
+        no_message = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+        no_message |= {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+        for node in nodes:
+            match node:
+                case ast.JoinedStr(parts):
+                    yield "".join(part.value if isinstance(part, ast.Constant) else "…" for part in parts)
+                case ast.Constant(str(text)) if id(node) not in no_message:
+                    yield re.sub(r"\{\w+(![rs])?\}", "…", text)
+
+
+def test_every_message_of_the_index_begins_one_of_the_package():
+    rows = re.findall(r"^\| `(.+?)` \| (.*) \|$", (DOCS / "errors.md").read_text("utf-8"), re.MULTILINE)
+    known = "\n".join(["", *messages()])
+    assert len(rows) > 40
+    assert [begins for begins, _ in rows if f"\n{begins}" not in known] == []
+    assert [begins for begins, rest in rows if not re.fullmatch(r"\S.* \| \S.*", rest)] == []  # a cause and a remedy
+    assert len({begins for begins, _ in rows}) == len(rows)
+
+
+def test_every_page_is_on_the_map_once():
+    trees = [
+        (page.parent, block.code)
+        for page in (DOCS / "index.md", DOCS / "proofs" / "index.md")
+        for block in blocks(page.read_text("utf-8"))
+        if block.language == "{toctree}"
+    ]
+    listed = [
+        folder / f"{entry}.md"
+        for folder, code in trees
+        for entry in code.splitlines()
+        if entry and not entry.startswith((":", "notebooks/", "*"))
+    ]
+    proofs = set((DOCS / "proofs").glob("*.md")) - {DOCS / "proofs" / "index.md"}  # the tree there takes all
+    pages = {page for page in PAGES if page.is_relative_to(DOCS)} - proofs - {DOCS / "index.md"}
+    assert sorted(listed) == sorted(pages)
+    notebooks = [entry for _, code in trees for entry in code.splitlines() if entry.startswith("notebooks/")]
+    assert sorted(notebooks) == sorted(f"notebooks/{file.stem}" for file in (ROOT / "notebooks").glob("*.ipynb"))
+
+
 def test_what_is_cited_is_this_version():
     for page, line in ((ROOT / ".github" / "CITATION.cff", "version: {}"), (ROOT / "README.md", "version = {{{}}},")):
         assert line.format(ts.__version__) in (text.strip() for text in page.read_text("utf-8").splitlines())
