@@ -85,9 +85,14 @@ class Provenance:
         return hashlib.sha256(written.encode()).hexdigest()[:32]
 
     @property
+    def panel_size(self) -> int:
+        """Number of series of the count."""
+        return 1 if self.panel is None else len(self.panel)
+
+    @property
     def counted_size(self) -> int:
         """Number of entries of the count: steps of the grid times series of the panel."""
-        return self.grid.size * (1 if self.panel is None else len(self.panel))
+        return self.grid.size * self.panel_size
 
     @property
     def keys(self) -> tuple[Key, ...] | None:
@@ -125,7 +130,7 @@ class Provenance:
 
         :param distance: in individuals, as the log's metric counts them.
         """
-        panel_size = 1 if self.panel is None else len(self.panel)
+        panel_size = self.panel_size
         influence = count_influence(
             distance * self.adjacency.individuals,
             participation_cap=self.participation_cap,

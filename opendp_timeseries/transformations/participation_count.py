@@ -133,17 +133,15 @@ def count_transformation(
     The function must let one individual change at most ``participation_cap`` steps, each by ``step_cap``, and in one
     series of a panel steps that are ``gap`` apart.
     """
-    panel_size = 1 if provenance.panel is None else len(provenance.panel)
-    metric, stability = _stability(output_metric, provenance, panel_size)
+    metric, stability = _stability(output_metric, provenance)
     size = provenance.counted_size
     return dp.t.make_user_transformation(
         input_domain, input_metric, signal_domain("i64", size), metric, function, stability
     )
 
 
-def _stability(
-    metric: dp.Metric | None, provenance: Provenance, panel_size: int
-) -> tuple[dp.Metric, Callable[[int], Any]]:
+def _stability(metric: dp.Metric | None, provenance: Provenance) -> tuple[dp.Metric, Callable[[int], Any]]:
+    panel_size = provenance.panel_size
     metric = influence_distance(panel_size=panel_size) if metric is None else metric
     space = influence_space(metric)
     if space is not None:
