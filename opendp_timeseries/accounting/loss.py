@@ -274,10 +274,13 @@ def _mean_of_convex_majorant(epsilon: float, u: NDArray[np.float64], weights: ND
     mass = np.cumsum(weights[::-1])[::-1]
     centres = np.cumsum((weights * u)[::-1])[::-1] / np.maximum(mass, LOWEST_BOUND)  # E[U | U ≥ u_j]
     low = t = min(max(low, float(centres[0]), LOWEST_BOUND), high)
+    least = _mean(weights, g) * (1 + 1e-13)  # no majorant of g has less
     best, bisect = 1.0, False
     while True:
         tangent = _tangent(epsilon, t, u)
         best = min(best, _mean(weights, np.maximum(tangent, g)))
+        if best <= least:
+            return best
         centre = float(centres[np.argmax(tangent > g)])
         if t < centre:
             low = t

@@ -53,13 +53,14 @@ def test_map(benchmark, loss, name):
     assert benchmark.stats.stats.median < mark
 
 
+@pytest.mark.parametrize("scale", [5.0, 20.0, SCALE["count"]])  # ε from 43 to .4
 @pytest.mark.parametrize("size", [SIZE, SIZE // 2 + 3])  # with more blocks than steps of one individual, and with fewer
 @pytest.mark.parametrize("loss", MAPS)
-def test_map_of_one_step_of_each_block(benchmark, loss, size):
+def test_map_of_one_step_of_each_block(benchmark, loss, size, scale):
     benchmark.group = loss
     function, mark = MAPS[loss]
     law = subsampled.extremal_law(INFLUENCES["count"], P, size, "stratified")
-    benchmark.pedantic(function, (law, SCALE["count"]), rounds=20, warmup_rounds=2)
+    benchmark.pedantic(function, (law, scale), rounds=20, warmup_rounds=2)
     assert benchmark.stats.stats.median < mark
 
 
