@@ -1,12 +1,17 @@
 """Sphinx configuration. Build the site with ``python -m sphinx -W --keep-going -b html docs docs/_build/html``."""
 
+import inspect
 import shutil
 from pathlib import Path
 
 from docutils import nodes
 from latex2mathml.converter import convert
+from opendp.context import constructors
 
 import opendp_timeseries
+import opendp_timeseries.koga2022  # registers what queries may call
+from opendp_timeseries import _validate
+from opendp_timeseries.context import Query
 
 here = Path(__file__).parent
 
@@ -53,5 +58,37 @@ def _block(translator, node):
     raise nodes.SkipNode
 
 
+#: What ``then_`` forms take from the left.
+SPACE = {"input_domain", "input_metric"}
+
+
+def _call(parameters):
+    """Return what a call must give, and … where there is more."""
+    given = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY and p.default is p.empty]
+    required = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.default in (p.empty, _validate.REQUIRED)]
+    given += [f"{p.name}=…" for p in required]
+    return ", ".join(given if len(given) == len(parameters) else [*given, "…"])
+
+
+def _forms(app, what, name, thing, options, lines):
+    """Say in which forms a stage can be written, above the description of its constructor."""
+    package, _, made = name.rpartition(".")
+    short = made.removeprefix("make_")
+    if short == made or not hasattr(inspect.getmodule(thing), f"then_{short}"):
+        return
+    room = package.replace("opendp_timeseries", "ts")
+    parameters = inspect.signature(thing).parameters
+    rest = [p for p in parameters.values() if p.name not in SPACE]
+    left, space = ("space", "input_domain, input_metric, ") if SPACE & parameters.keys() else ("count", "")
+    forms = [f"{room}.{made}({space}{_call(rest)})", f"{left} >> {room}.then_{short}({_call(rest)})"]
+    if hasattr(Query, short):  # it finds the scale
+        forms.append(f"context.query().{short}({_call([p for p in rest if p.name != 'scale'])})")
+    elif short in constructors:
+        forms.append(f"context.query().{short}({_call(rest)})")
+    block = [".. code-block:: none", "", *(f"   {form}" for form in forms), ""]
+    lines[:0] = [f".. index:: then_{short}() (in module {package})", "", *block]
+
+
 def setup(app):
+    app.connect("autodoc-process-docstring", _forms)
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))

@@ -7,8 +7,11 @@ behind a ``print(…)`` is what it prints, with ``…`` for what is left out. A 
 """
 
 import ast
+import collections
 import contextlib
 import doctest
+import importlib
+import inspect
 import io
 import re
 import shlex
@@ -18,6 +21,8 @@ from typing import NamedTuple
 import pytest
 
 import opendp_timeseries as ts
+import opendp_timeseries.datasets
+import opendp_timeseries.koga2022
 from opendp_timeseries.__main__ import main
 
 ROOT = Path(__file__).parents[1]
@@ -132,13 +137,36 @@ def test_links_resolve(page):
     assert [target for target in local if not (page.parent / target).exists()] == []
 
 
-def test_every_public_name_is_on_the_api_page():
-    described = (DOCS / "api.md").read_text("utf-8")
-    names = [name.replace("then_", "make_", 1) for name in ts.__all__]
-    modules = [getattr(ts, name).__module__ for name in ts.__all__]
-    # Described by itself, or with all of its module.
-    missing = [n for n, module in zip(names, modules, strict=True) if n not in described and module not in described]
-    assert missing == []
+ENTRY = re.compile(
+    r"^\.\. auto(?P<kind>module|class|function|data):: (?P<name>\S+)(\n +:members:(?P<members>.*))?", re.MULTILINE
+)
+
+
+def described(text):
+    """What a page of the reference describes; of whole modules, their members."""
+    for entry in ENTRY.finditer(text):
+        module, _, short = f"opendp_timeseries.{entry['name'].removeprefix('opendp_timeseries.')}".rpartition(".")
+        if entry["kind"] != "module":
+            yield getattr(importlib.import_module(module), short)
+            continue
+        module = importlib.import_module(f"{module}.{short}")
+        for member in entry["members"].replace(",", " ").split() or module.__all__:
+            yield getattr(module, member)
+
+
+def test_every_public_name_is_described_once():
+    pages = sorted((DOCS / "reference").glob("*.md"))
+    things = [thing for page in pages for thing in described(page.read_text("utf-8"))]
+    names = [
+        f"{thing.__module__}.{thing.__name__}"
+        for thing in things
+        if inspect.isfunction(thing) or inspect.isclass(thing)
+    ]
+    assert [name for name, times in collections.Counter(names).items() if times > 1] == []
+    public = {name: getattr(room, name) for room in (ts, ts.koga2022, ts.datasets) for name in room.__all__}
+    # The form then_x stands with make_x, where the page is built.
+    forms = {name for name in public if name.startswith("then_") and name.replace("then_", "make_", 1) in public}
+    assert [name for name in public.keys() - forms if public[name] not in things] == []
 
 
 def messages():
