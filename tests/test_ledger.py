@@ -1,5 +1,6 @@
 """The ledger: nothing is released unrecorded, nothing is spent twice, and no crash loses what was spent."""
 
+import dataclasses
 import errno
 import json
 import os
@@ -62,6 +63,35 @@ def test_the_first_release_and_its_record(tmp_path):
     assert book.verify() == book.spent()
     assert ts.Ledger(book.path).guarantee() == book.guarantee()
     assert sorted(path.name for path in tmp_path.iterdir()) == [".people.ledger.lock", "people.ledger"]
+
+
+def _stage(space, stability):
+    return dp.t.make_user_transformation(*space, *space, lambda whole: whole, stability)
+
+
+def _further(influence):
+    return dataclasses.replace(influence, l2=3 * influence.l2, linf=3 * influence.linf, majorant=None)
+
+
+def _with_a_foreign_stage(where, noise):
+    if where == "before":
+        return _stage(SPACE, lambda d_in: 3 * d_in) >> (count() >> noise)
+    within = count() >> _stage(count().output_space, _further) >> noise
+    return within if where == "in between" else ts.make_composition([count() >> noise, within])
+
+
+@pytest.mark.parametrize("where", ["before", "in between", "in a composition"])
+def test_a_stage_that_no_release_knows_of_is_not_charged_for_less_than_it_does(tmp_path, where):
+    book, noise = new(tmp_path), ts.then_subsampled_gaussian(60.0, sampling_probability=0.5, delta=1e-6)
+    with pytest.raises(ValueError, match="one individual reaches"):
+        book.release(_with_a_foreign_stage(where, noise), nothing_is_read)
+    assert book.entries == ()
+
+
+def test_a_stage_behind_which_nobody_reaches_further_is_no_matter(tmp_path):
+    book, noise = new(tmp_path), ts.then_subsampled_gaussian(60.0, sampling_probability=0.5, delta=1e-6)
+    book.release(_stage(SPACE, lambda d_in: d_in) >> (count() >> noise), LOG)
+    assert states(book) == ["released"]
 
 
 @pytest.mark.parametrize("fixed", [True, False])

@@ -18,7 +18,7 @@ from opendp_timeseries._opendp import Partial, partial_of
 from opendp_timeseries.accounting import joint
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import up_sqrt
-from opendp_timeseries.measurements.known_losses import KnownLoss, known_loss, tell_loss
+from opendp_timeseries.measurements.known_losses import KnownLoss, Stated, known_loss, tell_loss
 from opendp_timeseries.measurements.subsampled_gaussian import accounting_of, view
 
 __all__ = ["completed", "least_factor", "least_factor_zero_concentrated", "make_composition", "then_composition"]
@@ -95,9 +95,12 @@ def make_composition(
         )
 
     made = dp.m.make_user_measurement(*members[0].input_space, measure, function, privacy_map)
-    parts = [one.mechanisms for one in known]
-    mechanisms = None if None in parts else tuple(stated for part in parts for stated in part or ())
-    return tell_loss(made, KnownLoss(loss, times, mechanisms))
+    parts = [one.mechanisms for one in known if one.mechanisms is not None]
+
+    def mechanisms(d_in: Any) -> tuple[Stated, ...]:
+        return tuple(stated for part in parts for stated in part(d_in))
+
+    return tell_loss(made, KnownLoss(loss, times, mechanisms if len(parts) == len(known) else None))
 
 
 def then_composition(measurements: Sequence[dp.Measurement | Partial], **options: Any) -> Partial:

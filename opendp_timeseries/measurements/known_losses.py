@@ -32,12 +32,14 @@ class KnownLoss(NamedTuple):
 
     :param at: from a distance of the measurement's input metric to the loss.
     :param times: from a factor to the measurement with all scales of its noise multiplied by it.
-    :param mechanisms: of its releases, in order; None if it returns anything but releases that know how they were made.
+    :param mechanisms: from a distance to the mechanisms of its releases, in order, each of which loses at least as much
+        for one individual as the release does at that distance; None if it returns anything but releases that know how
+        they were made.
     """
 
     at: Callable[[Any], PrivacyLoss]
     times: Callable[[float], dp.Measurement]
-    mechanisms: tuple[Stated, ...] | None = None
+    mechanisms: Callable[[Any], tuple[Stated, ...]] | None = None
 
 
 _TOLD: Final = "_opendp_timeseries_loss"
@@ -71,21 +73,28 @@ def known_loss(measurement: dp.Measurement) -> KnownLoss | None:
         return None
     before = made.arguments.get("transformation0")
 
+    def through(d_in: Any) -> Any:
+        return d_in if before is None else before.map(d_in)
+
     def at(d_in: Any) -> PrivacyLoss:
-        return inner.at(d_in if before is None else before.map(d_in))
+        return inner.at(through(d_in))
 
     def times(factor: float) -> dp.Measurement:
         again: dp.Measurement = getattr(dp.c, made.constructor)(**{**made.arguments, part: inner.times(factor)})
         return again
 
-    return KnownLoss(at, times, None if made.constructor == "make_chain_pm" else inner.mechanisms)
+    mechanisms = inner.mechanisms
+    if mechanisms is None or made.constructor == "make_chain_pm":
+        return KnownLoss(at, times)
+    return KnownLoss(at, times, lambda d_in: mechanisms(through(d_in)))
 
 
 def mechanisms_of(measurement: dp.Measurement) -> tuple[Stated, ...]:
     """Return the mechanisms of the releases that a measurement returns, in order, with the views that they state.
 
-    :raises TypeError: if it is no measurement.
-    :raises ValueError: if it returns anything else, or it is not known how a signal is made.
+    :raises TypeError: if it is no measurement, or its input metric does not count individuals.
+    :raises ValueError: if it returns anything else, or it is not known how a signal is made, or one individual reaches
+        further than by the stages that a release knows of.
     """
     if not isinstance(measurement, dp.Measurement):
         raise TypeError(f"measurement ({type(measurement).__name__}) must be a Measurement, such as a count >> noise")
@@ -95,4 +104,4 @@ def mechanisms_of(measurement: dp.Measurement) -> tuple[Stated, ...]:
             "measurement must return a release that knows how it was made: a subsampled Gaussian with noise behind a"
             " count with the influence metric, or a make_composition(…) of such; do what follows with the release"
         )
-    return known.mechanisms
+    return known.mechanisms(1)

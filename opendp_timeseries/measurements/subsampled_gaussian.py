@@ -274,7 +274,7 @@ def make_subsampled_gaussian(
 
     # Derive:
     exponent = _noise_exponent(scale, signal.resolution_bits)
-    stated: tuple[Stated, ...] | None = None
+    made: Mechanism | None = None
     if signal.provenance is not None and scale >= MIN_SCALE:
         made = Mechanism(
             provenance=signal.provenance,
@@ -282,7 +282,6 @@ def make_subsampled_gaussian(
             sampling=sample.name,
             scale=scale,
         )
-        stated = (Stated(made, accounting),)
 
     # Close over:
     def function(values: Any) -> Release:
@@ -305,6 +304,11 @@ def make_subsampled_gaussian(
     def privacy_map(d_in: Any) -> Any:
         return view(accounting, loss(d_in))
 
+    def mechanisms(d_in: Any) -> tuple[Stated, ...]:
+        assert made is not None
+        _check_reach(signal.influence(d_in), made.provenance)
+        return (Stated(made, accounting),)
+
     def times(factor: float) -> dp.Measurement:
         return make_subsampled_gaussian(
             input_domain,
@@ -319,7 +323,7 @@ def make_subsampled_gaussian(
 
     # Return:
     measurement = dp.m.make_user_measurement(input_domain, input_metric, measure, function, privacy_map)
-    return tell_loss(measurement, KnownLoss(loss, times, stated))
+    return tell_loss(measurement, KnownLoss(loss, times, None if made is None else mechanisms))
 
 
 def _loss(signal: _Signal, d_in: Any, sample: Sample, scale: float) -> PrivacyLoss:
@@ -329,6 +333,20 @@ def _loss(signal: _Signal, d_in: Any, sample: Sample, scale: float) -> PrivacyLo
         influence = _after_rounding(influence, signal.size, 2.0 ** _noise_exponent(scale, None))
     law = extremal_law(influence, sample.probability, signal.size, sample.name)
     return law.at(scale if scale >= MIN_SCALE else 0.0)
+
+
+def _check_reach(influence: Influence, provenance: Provenance) -> None:
+    """Refuse a signal in which one individual reaches further than by the stages that its release knows of.
+
+    :param influence: of one individual, by the maps of all stages.
+    :param provenance: how the signal was made, by stages of this library.
+    :raises ValueError: as behind a transformation of another maker that is told in the map alone.
+    """
+    if not influence <= (told := provenance.influence(1)):
+        raise ValueError(
+            f"one individual reaches {influence}, and by the stages that the release knows of {told}: another"
+            " transformation is among them, which its record would not tell; leave it out, or state the loss by the map"
+        )
 
 
 def accounting_of(

@@ -434,8 +434,12 @@ MUTANTS = [
            ("[one.at(d_in) for one in known]", "[one.at(d_in) for one in known[1:] or known]"),
            by=[Caught(COMPOSITION, "test_no_member_is_left_out")]),
     mutant("the stages before a member forgotten", "measurements.known_losses:known_loss",
-           ("d_in if before is None else before.map(d_in)", "d_in"),
+           ("return d_in if before is None else before.map(d_in)", "return d_in"),
            by=[Caught(COMPOSITION, "test_distances_go_through_the_stages_before")]),
+    mutant("a ledger that does not ask how far all stages reach", f"{MECHANISM}:_check_reach",
+           ("if not influence <= (told := provenance.influence(1)):", "if False:"),
+           by=[Caught("test_ledger", "test_a_stage_that_no_release_knows_of_is_not_charged_for_less_than_it_does",
+                      ("in between",))]),
     mutant("the mass beyond the lattice forgotten", "accounting.joint:_law_of_sum", ("if cut > 0:", "if cut > 1:"),
            by=[Caught(JOINTLY, "test_no_mass_is_lost_on_the_lattice")]),
     # ---- end of accounting, second round
