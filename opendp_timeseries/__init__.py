@@ -47,6 +47,7 @@ from opendp_timeseries.transformations.circulant_filter import (
     make_circulant_filter,
     then_circulant_filter,
 )
+from opendp_timeseries.transformations.individual_count import make_individual_count, then_individual_count
 from opendp_timeseries.transformations.participation_count import (
     make_participation_count,
     then_participation_count,
@@ -69,6 +70,8 @@ __all__ = [  # in the order of the pipeline
     "Influence",
     "make_participation_count",
     "then_participation_count",
+    "make_individual_count",
+    "then_individual_count",
     "make_participation_histogram",
     "then_participation_histogram",
     "make_assume_participation",
@@ -113,6 +116,7 @@ __all__ = [  # in the order of the pipeline
 _register(
     make_participation_count,
     make_participation_histogram,
+    make_individual_count,
     make_assume_participation,
     make_circulant_filter,
     make_repeat,

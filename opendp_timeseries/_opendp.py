@@ -17,6 +17,7 @@ from opendp.mod import VectorDomain, _PartialConstructor
 __all__ = [
     "Partial",
     "VectorSpace",
+    "absolute_type",
     "empty_frame",
     "how_made",
     "lp_kind",
@@ -123,6 +124,12 @@ def lp_kind(metric: Any) -> tuple[str, str] | None:
     origin = getattr(metric.type, "origin", None)
     kinds = {"L1Distance": "l1", "L2Distance": "l2"}
     return (kinds[origin], str(metric.distance_type)) if origin in kinds else None
+
+
+def absolute_type(metric: Any) -> str | None:
+    """Return the distance type of OpenDP's own absolute distance, None for any other metric."""
+    kind = metric.type if isinstance(metric, dp.Metric) else None
+    return str(kind.args[0]) if getattr(kind, "origin", None) == "AbsoluteDistance" else None  # type: ignore[union-attr]
 
 
 def privacy_profile(delta: Callable[[float], float]) -> Any:

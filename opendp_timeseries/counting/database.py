@@ -33,6 +33,7 @@ _TIMES: Final = (
     "column {name!r} of type {kind} does not hold times; cast it to a timestamp or, for a grid of integer steps, to"
     " integers"
 )
+_FIRST: Final = ibis.literal(0, "int64")
 _STEPS: Final = {"cell": "int64", "low": "int64", "high": "int64", "number": "int64"}
 #: Whole floating-point numbers as libraries write them, up to where all of their digits are exact.
 _WHOLE: Final = r"^(-?[1-9][0-9]{0,14}|0)\.0$"
@@ -96,14 +97,17 @@ def tally(table: Any, layout: Layout) -> Tally:
     return Tally(left[0], *(before - after for before, after in itertools.pairwise(left)))
 
 
-def check_schema(table: Any, *, identifier: str, time: str) -> None:
+def check_schema(table: Any, *, identifier: str, time: str | None) -> None:
     """Refuse a table on a backend that cannot count, or with columns that do not serve, without reading rows.
 
+    :param time: None where no times are read.
     :raises TypeError: naming the backend or the column, and the remedy.
     :raises ValueError: for a column that is missing.
     """
     _dialect(table)
     _check_distinct(table, identifier)
+    if time is None:
+        return
     when = _type(table, time)
     if not (when.is_integer() or when.is_timestamp() or when.is_date() or _may_hold_steps(when)):
         raise TypeError(_TIMES.format(name=time, kind=when))
@@ -149,6 +153,8 @@ def _placed(table: Any, layout: Layout) -> tuple[Any, _Dialect]:
     dialect = _dialect(table)
     columns = {"who": layout.identifier} | ({} if layout.by is None else {"series": layout.by})
     apart = {name: _apart(table[column], dialect) for name, column in columns.items()}
+    if layout.time is None:
+        return table.select(**apart, when=_FIRST, step=_FIRST), dialect
     step, uneven = _steps(table, layout.time, layout.grid, dialect)
     rows = table.select(**apart, when=table[layout.time], step=step)
     return (rows if uneven is None else _looked_up(rows, uneven, dialect)), dialect
@@ -168,10 +174,12 @@ def _rows(table: Any, layout: Layout) -> tuple[Any, _Dialect]:
     """Who and where in the counts, for every row that is somewhere."""
     rows, dialect = _placed(table, layout)
     rows = rows.filter(rows.who.notnull(), rows.step.notnull()).drop("when")
+    if layout.whole:
+        rows = rows.mutate(step=_FIRST)
     if layout.by is not None:
         keys = _keys(layout, table[layout.by].type(), dialect)
         rows = rows.join(keys, rows.series == keys.key)
-        rows = rows.select("who", step=rows.number * layout.grid.size + rows.step)
+        rows = rows.select("who", step=rows.number * layout.cycle + rows.step)
     return rows, dialect
 
 

@@ -96,11 +96,11 @@ class _PackedRows:
 
 def _sorted_rows(table: Any, layout: Layout) -> SortedRows:
     """Read the log, at once where its identifiers are so wide, or so mixed, that they are numbered by who is there."""
-    rows = _PackedRows(layout.size, layout.grid.size)
+    rows = _PackedRows(layout.size, layout.cycle)
     if all(rows.add(*read_positions(batch, layout)) for batch in _batches(table, layout)):
         return rows.sorted()
     _, *batches = _batches(table, layout)
-    return SortedRows.of(*read_positions(pyarrow.concat_tables(batches), layout), layout.size, layout.grid.size)
+    return SortedRows.of(*read_positions(pyarrow.concat_tables(batches), layout), layout.size, layout.cycle)
 
 
 def _batches(table: Any, layout: Layout) -> Iterator[Any]:

@@ -23,34 +23,49 @@ class Layout(NamedTuple):
     """Where the rows of a log belong: the columns that are read, and the public grid and keys of the counts."""
 
     identifier: str
-    time: str
+    time: str | None  # None where no time is read: all rows are in the one step of the grid
     grid: TimeGrid
     by: str | None = None
     keys: Keys = ("",)
     exact: bool = False  # whether equal texts are one individual only if they are written alike, as in OpenDP's frames
+    whole: bool = False  # whether all of the grid is one place, rather than every step one
 
     @classmethod
-    def checked(cls, *, identifier: str, time: str, grid: TimeGrid, by: str | None, keys: Keys | None) -> Layout:
+    def checked(
+        cls,
+        *,
+        identifier: str,
+        time: str | None,
+        grid: TimeGrid,
+        by: str | None,
+        keys: Keys | None,
+        whole: bool = False,
+    ) -> Layout:
         """Check what is public.
 
         :raises TypeError: for a grid that is none, or keys that do not fit ``by``.
         :raises ValueError: for keys that are not distinct, or ``by`` that is another of the columns.
         """
-        layout = cls(identifier, time, check_grid(grid), by, panel_keys(by, keys))
-        if by in (identifier, time):
+        layout = cls(identifier, time, check_grid(grid), by, panel_keys(by, keys), whole=whole)
+        if by is not None and by in (identifier, time):
             raise ValueError(f"by ({by!r}) must be another column than the identifier and the time")
         check.integer("size of the panel", layout.size, maximum=2**31, remedy="use fewer steps or keys")
         return layout
 
     @property
+    def cycle(self) -> int:
+        """Number of counts of one series."""
+        return 1 if self.whole else self.grid.size
+
+    @property
     def size(self) -> int:
         """Number of counts: steps of one series after those of the other."""
-        return self.grid.size * len(self.keys)
+        return self.cycle * len(self.keys)
 
     @property
     def columns(self) -> list[str]:
         """Names of the columns that are read."""
-        return [self.identifier, self.time, *([] if self.by is None else [self.by])]
+        return [column for column in (self.identifier, self.time, self.by) if column is not None]
 
     @property
     def places(self) -> dict[str, int]:

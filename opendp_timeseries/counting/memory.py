@@ -17,9 +17,9 @@ __all__ = ["check_schema", "count", "participation", "tally"]
 def count(table: Any, layout: Layout, caps: Caps, key: bytes) -> NDArray[np.int64]:
     """Count events per step, each individual within the caps: see :class:`~.engines.Engine`."""
     identifiers, positions = read_positions(table, layout)
-    return capped_count(identifiers, positions, size=layout.size, caps=caps, key=key, cycle=layout.grid.size)
+    return capped_count(identifiers, positions, size=layout.size, caps=caps, key=key, cycle=layout.cycle)
 
 
 def participation(table: Any, layout: Layout, gap: int = 1) -> NDArray[np.int64]:
     """Return in how many steps, a gap apart, each individual takes part, those in none left out. Private."""
-    return SortedRows.of(*read_positions(table, layout), layout.size, layout.grid.size).participation(gap)
+    return SortedRows.of(*read_positions(table, layout), layout.size, layout.cycle).participation(gap)

@@ -89,7 +89,7 @@ def read_positions(table: Any, layout: Layout) -> tuple[Who, Ints]:
     rows = _read(table, layout)
     positions = rows.steps
     if rows.series is not None:
-        positions = np.where((positions >= 0) & (rows.series >= 0), rows.series * layout.grid.size + positions, -1)
+        positions = np.where((positions >= 0) & (rows.series >= 0), rows.series * layout.cycle + positions, -1)
     if rows.nobody is not None and rows.nobody.any():
         positions = np.where(rows.nobody, -1, positions)
     return rows.who, positions
@@ -144,11 +144,17 @@ class _Rows(NamedTuple):
 
 
 def _read(table: Any, layout: Layout) -> _Rows:
-    who, when, *which = _columns(table, layout.columns)
-    identifiers, nobody = _identifiers(who, layout.identifier, exact=layout.exact)
-    _check_time(when, layout.time)
-    steps, timeless = _steps(when, layout.grid)
-    series = _series(*_identifiers(which[0], str(layout.by)), layout.places) if which else None
+    columns = dict(zip(layout.columns, _columns(table, layout.columns), strict=True))
+    identifiers, nobody = _identifiers(columns[layout.identifier], layout.identifier, exact=layout.exact)
+    if layout.time is None:
+        rows = identifiers.codes.size if isinstance(identifiers, Labels) else identifiers.size
+        steps, timeless = np.zeros(rows, dtype=np.int64), None
+    else:
+        _check_time(columns[layout.time], layout.time)
+        steps, timeless = _steps(columns[layout.time], layout.grid)
+    if layout.whole:
+        steps = np.minimum(steps, 0)
+    series = None if layout.by is None else _series(*_identifiers(columns[layout.by], layout.by), layout.places)
     return _Rows(identifiers, nobody, steps, timeless, series)
 
 

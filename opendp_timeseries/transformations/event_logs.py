@@ -30,40 +30,52 @@ _ADJACENCY: Final = {"SymmetricIdDistance": Adjacency(), "ChangeOneIdDistance": 
 def event_log(
     input_domain: dp.Domain,
     input_metric: dp.Metric,
-    grid: TimeGrid,
+    grid: TimeGrid | None,
     *,
     by: str | None,
     keys: Keys | None,
     time: str | None,
+    whole: bool = False,
 ) -> tuple[Layout, Adjacency]:
     """Check the space and the public parameters of a count: where rows belong, and what distances count.
 
     :param input_domain: :func:`~opendp_timeseries.event_log_domain` or an OpenDP ``LazyFrameDomain``.
     :param input_metric: a distance that counts individuals.
-    :param grid: the grid that is to place the times.
+    :param grid: the grid that is to place the times; None where no time is to be read.
     :param by: name of the column that tells the series of a panel apart, if there is one.
     :param keys: the series of the panel.
     :param time: name of the column of event times, of a LazyFrame only.
+    :param whole: whether all of the grid is one place, rather than every step one.
     :raises TypeError: for a wrong domain, metric, grid or name, or a column of a LazyFrame of a wrong type.
     :raises ValueError: for keys that are not distinct, or a column that a LazyFrame does not have.
     """
     frame = isinstance(input_domain, LazyFrameDomain)
+    if grid is None and time is not None:
+        raise TypeError(f"time ({time!r}) is for a grid; give grid=, or leave it out, as no times are read without one")
     if frame:
-        log, adjacency = _of_frame(input_metric, time)
+        identifier, adjacency = _of_frame(input_metric)
+        times = None if grid is None else _check_time(time)
     else:
         log = descriptor_of(input_domain, EventLog, "use event_log_domain(identifier=…, time=…)")
         if time is not None:
             raise TypeError(f"time ({time!r}) is for a LazyFrame; leave it out, as {input_domain} names its own")
-        adjacency = adjacency_of(input_metric)
-    layout = Layout.checked(identifier=log.identifier, time=log.time, grid=grid, by=by, keys=keys)
+        identifier, times, adjacency = log.identifier, None if grid is None else log.time, adjacency_of(input_metric)
+    layout = Layout.checked(
+        identifier=identifier,
+        time=times,
+        grid=TimeGrid(size=1) if grid is None else grid,
+        by=by,
+        keys=keys,
+        whole=whole,
+    )
     if frame:
         layout = layout._replace(exact=True)
         read_positions(empty_frame(input_domain), layout)
     return layout, adjacency
 
 
-def _of_frame(input_metric: dp.Metric, time: str | None) -> tuple[EventLog, Adjacency]:
-    """Say which columns of a LazyFrame are the event log, and what distances count."""
+def _of_frame(input_metric: dp.Metric) -> tuple[str, Adjacency]:
+    """Say which column of a LazyFrame identifies individuals, and what distances count."""
     kind = str(input_metric.type) if isinstance(input_metric, dp.Metric) else ""
     if kind not in _ADJACENCY:
         raise TypeError(
@@ -71,11 +83,15 @@ def _of_frame(input_metric: dp.Metric, time: str | None) -> tuple[EventLog, Adja
             " dp.symmetric_id_distance(…) or dp.change_one_id_distance(…), as in the privacy unit"
             " dp.unit_of(contributions=1, identifier=…)"
         )
+    return _column(input_metric), _ADJACENCY[kind]
+
+
+def _check_time(time: Any) -> str:
     if not isinstance(time, str):
         raise TypeError(
             f"time ({time!r}) must name the column of event times in the LazyFrame, for instance time='time'"
         )
-    return EventLog(identifier=_column(input_metric), time=time), _ADJACENCY[kind]
+    return time
 
 
 def _column(metric: Any) -> str:

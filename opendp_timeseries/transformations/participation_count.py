@@ -25,7 +25,7 @@ from opendp_timeseries.provenance import Adjacency, Provenance
 from opendp_timeseries.spaces import influence_distance, influence_metric, influence_space
 from opendp_timeseries.transformations.event_logs import event_log
 
-__all__ = ["count_transformation", "lp_stability", "make_participation_count", "then_participation_count"]
+__all__ = ["count_transformation", "fresh_key", "lp_stability", "make_participation_count", "then_participation_count"]
 
 
 def make_participation_count(
@@ -98,7 +98,7 @@ def make_participation_count(
     clamped = Caps.within(layout.size, participation_cap=cap, step_cap=per_step, gap=apart)
 
     def function(table: Any) -> NDArray[np.int64]:
-        return engine_of(table).count(table, layout, clamped, _fresh_key())
+        return engine_of(table).count(table, layout, clamped, fresh_key())
 
     return count_transformation(
         input_domain,
@@ -116,7 +116,7 @@ def make_participation_count(
     )
 
 
-def _fresh_key() -> bytes:
+def fresh_key() -> bytes:
     """Return a new secret key: one for every release. Tests replace this function to inject theirs."""
     return secrets.token_bytes(16)
 

@@ -33,7 +33,7 @@ NAMES = np.array([f"é{person}" if person % 2 else f"N{person}" for person in WH
 
 @pytest.fixture(autouse=True)
 def _known_key_and_small_batches(monkeypatch):
-    monkeypatch.setattr(constructor, "_fresh_key", lambda: KEY)
+    monkeypatch.setattr(constructor, "fresh_key", lambda: KEY)
     monkeypatch.setattr(engine, "_BATCH", 97)
 
 

@@ -46,7 +46,7 @@ def test_the_caps_are_enforced_whatever_one_person_does():
 
 @pytest.mark.parametrize("text", [False, True])
 def test_leaving_one_out_changes_only_what_was_theirs(monkeypatch, text):
-    monkeypatch.setattr(count_module, "_fresh_key", lambda: bytes(range(16)))
+    monkeypatch.setattr(count_module, "fresh_key", lambda: bytes(range(16)))
     count, rows = counter(3, step_cap=2), crowd(10, text=text)
     whole = np.array(count(log(rows)))
     for person in {who for who, _ in rows}:
@@ -57,7 +57,7 @@ def test_leaving_one_out_changes_only_what_was_theirs(monkeypatch, text):
 
 
 def test_the_order_of_the_rows_does_not_matter(monkeypatch):
-    monkeypatch.setattr(count_module, "_fresh_key", lambda: bytes(range(16)))
+    monkeypatch.setattr(count_module, "fresh_key", lambda: bytes(range(16)))
     rows = crowd(10)
     assert list(counter(3)(log(rows))) == list(counter(3)(log(rows[::-1])))
 

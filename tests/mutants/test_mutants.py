@@ -17,6 +17,7 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 
+import opendp_timeseries as ts
 from tests.mutants.mutate import broken_code, find, mutated
 
 # Of Ibis's own calls into DuckDB, when tables are made.
@@ -45,9 +46,11 @@ class Caught:
         function = getattr(importlib.import_module("tests." + self.file.replace("/", ".")), self.test)
         names = list(inspect.signature(function).parameters)
         with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as files:
-            fixtures = {"monkeypatch": patch} if "monkeypatch" in names else {}
+            fixtures: dict = {"monkeypatch": patch} if "monkeypatch" in names else {}
             if "tmp_path" in names:
                 fixtures["tmp_path"] = Path(files.enter_context(tempfile.TemporaryDirectory()))
+            if "log_space" in names:
+                fixtures["log_space"] = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
             rest = [name for name in names if name not in fixtures]
             function(**fixtures, **dict(zip(rest, self.parameters, strict=True)))
 
@@ -64,6 +67,7 @@ JOINT = "accounting.joint:joint_loss"
 COMPOSITION = "measurements/test_composition"
 ADAPTIVE = "test_a_query_that_follows_the_noise_of_an_earlier_one_is_covered_by_the_adaptive_loss_alone"
 COUNT, ENGINE = "transformations.participation_count", "counting.capped_count"
+PEOPLE, INDIVIDUALS = "transformations.individual_count:make_individual_count", "transformations/test_individual_count"
 SUBSAMPLED, MECHANISM = "accounting.subsampled", "measurements.subsampled_gaussian"
 BY_ROW_ORDER = """\
     seen, first = {}, []
@@ -103,9 +107,9 @@ MUTANTS = [
     mutant("unkeyed hash", f"{ENGINE}:_order", ("hashlib.blake2b(key,", "hashlib.blake2b(b'',"),
            by=[Caught(GUARANTEES, "test_every_release_chooses_anew_whom_to_count_where"),
                Caught(CAPPED, "test_another_key_keeps_other_steps")]),
-    mutant("key reused", f"{COUNT}:_fresh_key", ("secrets.token_bytes(16)", "bytes(16)"),
+    mutant("key reused", f"{COUNT}:fresh_key", ("secrets.token_bytes(16)", "bytes(16)"),
            by=[Caught(GUARANTEES, "test_every_release_chooses_anew_whom_to_count_where")]),
-    mutant("key from NumPy's global generator", f"{COUNT}:_fresh_key",
+    mutant("key from NumPy's global generator", f"{COUNT}:fresh_key",
            ("secrets.token_bytes(16)", "np.random.bytes(16)"),
            by=[Caught(GUARANTEES, "test_every_release_chooses_anew_whom_to_count_where")]),
     mutant("counts in 16 bits", f"{ENGINE}:_add_pairs",
@@ -127,6 +131,22 @@ MUTANTS = [
                Caught(CAPPED, "test_many_chunks_give_what_one_does")]),
     mutant("a chunk cut before an individual's last step", f"{ENGINE}:_chunks", ('side="right"', 'side="left"'),
            by=[Caught(GUARANTEES, "test_individuals_are_never_cut", (32,))]),
+    mutant("individuals counted once a row", PEOPLE,
+           ("participation_cap=cap, step_cap=1)", "participation_cap=cap, step_cap=9)"),
+           by=[Caught(INDIVIDUALS, "test_integer_steps_and_identifiers_of_every_width")]),
+    mutant("no cap on the keys of an individual", PEOPLE,
+           ("(layout.size, participation_cap=cap,", "(layout.size, participation_cap=layout.size,"),
+           by=[Caught(INDIVIDUALS, "test_neighbours_are_as_near_as_the_maps_say", (2,))]),
+    mutant("the keys of who comes in the place of another forgotten", PEOPLE,
+           ("adjacency=adjacency,", "adjacency=adjacency._replace(replaced=False),"),
+           by=[Caught(INDIVIDUALS, "test_maps_are_the_worst_that_people_can_do", (True,)),
+               Caught(INDIVIDUALS, "test_neighbours_are_as_near_as_the_maps_say", (2,))]),
+    mutant("one individual for a halved distance", PEOPLE,
+           ("l1_distance(T=kind), adjacency,", "l1_distance(T=kind), adjacency._replace(individuals=1),"),
+           by=[Caught(INDIVIDUALS, "test_a_distance_between_frames")]),
+    mutant("people outside of the period counted", "counting.tables:_read",
+           ("np.minimum(steps, 0)", "np.zeros_like(steps)"),
+           by=[Caught(INDIVIDUALS, "test_integer_steps_and_identifiers_of_every_width")]),
     mutant("a gap that ends with the grid", "counting.gap:kept_apart", ("<= cycle - gap", "< cycle"),
            by=[Caught(GAP, "test_what_is_left_of_all_sets_of_steps_is_apart_and_begins_with_the_first"),
                Caught(GAP, "test_removing_anyone_leaves_everyone_else_as_they_were")]),

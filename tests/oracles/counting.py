@@ -150,3 +150,19 @@ def largest_differences(size, participation_cap, step_cap, individuals, *, repla
         max(sum(entry**2 for entry in vector) for vector in reached),
         max(max(map(abs, vector)) for vector in reached),
     )
+
+
+def individuals(rows, keys=None, *, cap=None, key=b"", period=None):
+    """Numbers of distinct people in rows ``(identifier, time, key)``: of all, or of each key within the cap.
+
+    None is a missing identifier or time. ``period`` is a range of times; without one, times do not matter.
+    """
+    rows = [row for row in rows if row[0] is not None and (period is None or row[1] in period)]
+    if keys is None:
+        return len({who for who, _, _ in rows})
+    entered = {who: {keys.index(one) for other, _, one in rows if other == who and one in keys} for who, _, _ in rows}
+    counts = [0] * len(keys)
+    for who, places in entered.items():
+        for place in sorted(places, key=lambda place: (hash_of(who, place, key), place))[:cap]:
+            counts[place] += 1
+    return counts

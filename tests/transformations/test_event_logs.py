@@ -64,7 +64,7 @@ def test_one_budget_for_a_series_and_a_polars_query():
 # individuals added are at a distance of 1.
 @pytest.mark.parametrize(("metric", "individuals"), [(dp.symmetric_id_distance, 1), (dp.change_one_id_distance, 2)])
 def test_the_same_counts_and_the_same_map_as_of_an_event_log(monkeypatch, metric, individuals):
-    monkeypatch.setattr(module, "_fresh_key", lambda: bytes(16))
+    monkeypatch.setattr(module, "fresh_key", lambda: bytes(16))
     data = frame()
     lazy = space(data, metric) >> ts.then_participation_count(GRID, participation_cap=9, step_cap=2, time="when")
     log = ts.event_log_domain(identifier="who", time="when"), dp.symmetric_distance()

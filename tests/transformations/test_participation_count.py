@@ -112,7 +112,7 @@ def test_the_key_is_fresh_for_every_release(log_space):
 
 
 def test_leaving_one_person_out_changes_only_their_steps(log_space, monkeypatch):
-    monkeypatch.setattr(participation_count, "_fresh_key", lambda: b"0123456789abcdef")
+    monkeypatch.setattr(participation_count, "fresh_key", lambda: b"0123456789abcdef")
     rng = np.random.default_rng(3)
     log = {"id": rng.integers(0, 200, 3000), "time": rng.integers(0, 40, 3000)}
     count = log_space >> ts.then_participation_count(ts.TimeGrid(size=40), participation_cap=3, step_cap=2)
@@ -126,7 +126,7 @@ def test_leaving_one_person_out_changes_only_their_steps(log_space, monkeypatch)
 
 
 def test_what_one_person_keeps_depends_on_nobody_else(log_space, monkeypatch):
-    monkeypatch.setattr(participation_count, "_fresh_key", lambda: b"fedcba9876543210")
+    monkeypatch.setattr(participation_count, "fresh_key", lambda: b"fedcba9876543210")
     count = log_space >> ts.then_participation_count(ts.TimeGrid(size=30), participation_cap=2)
     rng = np.random.default_rng(4)
     people = {person: rng.integers(0, 30, 10) for person in range(30)}
