@@ -1,6 +1,7 @@
 """Sphinx configuration. Build the site with ``python -m sphinx -W --keep-going -b html docs docs/_build/html``."""
 
 import inspect
+import re
 import shutil
 from pathlib import Path
 
@@ -43,6 +44,7 @@ html_css_files = ["widths.css"]
 html_title = f"{project} {release}"
 html_show_sphinx = False
 html_copy_source = False
+html_show_search_summary = False  # a browser reads no other page from the disk
 
 # Formulas become MathML when the site is built: browsers draw it by themselves, without a script or a network.
 html_math_renderer = "mathml"
@@ -85,10 +87,38 @@ def _forms(app, what, name, thing, options, lines):
         forms.append(f"context.query().{short}({_call([p for p in rest if p.name != 'scale'])})")
     elif short in constructors:
         forms.append(f"context.query().{short}({_call(rest)})")
-    block = [".. code-block:: none", "", *(f"   {form}" for form in forms), ""]
-    lines[:0] = [f".. index:: then_{short}() (in module {package})", "", *block]
+    lines[:0] = [".. code-block:: none", "", *(f"   {form}" for form in forms), ""]
+    if left == "space":  # else its then_ form has a description of its own
+        lines[:0] = [f".. index:: then_{short}() (in module {package})", ""]
+        app.env.domains.python_domain.note_object(f"{package}.then_{short}", "function", name)
+
+
+def _sources(app, env):
+    """List no source where there is none to show, as of numbers."""
+    shown = env._viewcode_modules
+    for module in [module for module, source in shown.items() if not source]:
+        del shown[module]
+
+
+def _ways_back(app, page, template, context, doctree):
+    """Lead from the source to each description: Sphinx takes all of a module to be described under one name."""
+    if not page.startswith("_modules/opendp_timeseries"):
+        return
+    parts = page.removeprefix("_modules/").split("/")
+    # The module, and the packages that it is in.
+    rooms = [".".join(parts[:depth]) for depth in range(len(parts), 0, -1)]
+    described = app.env.domains.python_domain.objects
+
+    def anchor(link):
+        short = next(link[1].removeprefix(f"{room}.") for room in rooms if link[1].startswith(f"{room}."))
+        name = next(name for room in rooms if (name := f"{room}.{short}") in described)
+        return f'#{described[name].node_id}"'
+
+    context["body"] = re.sub(r'#(opendp_timeseries\.[\w.]+)"', anchor, context["body"])
 
 
 def setup(app):
     app.connect("autodoc-process-docstring", _forms)
+    app.connect("env-updated", _sources)
+    app.connect("html-page-context", _ways_back)
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))

@@ -138,7 +138,7 @@ def test_links_resolve(page):
 
 
 ENTRY = re.compile(
-    r"^\.\. auto(?P<kind>module|class|function|data):: (?P<name>\S+)(\n +:members:(?P<members>.*))?", re.MULTILINE
+    r"^\.\. auto(?P<kind>module|class|function|data):: (?P<name>[\w.]+).*(\n +:members:(?P<members>.*))?", re.MULTILINE
 )
 
 
