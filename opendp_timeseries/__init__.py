@@ -57,6 +57,7 @@ from opendp_timeseries.transformations.participation_histogram import (
     then_participation_histogram,
 )
 from opendp_timeseries.transformations.repeat import make_repeat, then_repeat
+from opendp_timeseries.transformations.totals import make_totals, then_totals
 
 __version__ = "0.1.0"
 
@@ -76,6 +77,8 @@ __all__ = [  # in the order of the pipeline
     "then_participation_histogram",
     "make_assume_participation",
     "then_assume_participation",
+    "make_totals",
+    "then_totals",
     "Kernel",
     "gaussian_kernel",
     "boxcar_kernel",
@@ -118,6 +121,7 @@ _register(
     make_participation_histogram,
     make_individual_count,
     make_assume_participation,
+    make_totals,
     make_circulant_filter,
     make_repeat,
     make_subsampled_gaussian,

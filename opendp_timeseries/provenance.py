@@ -19,10 +19,12 @@ import numpy as np
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import Influence, count_influence, repeated_influence
+from opendp_timeseries.accounting.totals import Level, totals_influence
 from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.groups import Groups
 from opendp_timeseries.kernels import Kernel
 
-__all__ = ["Adjacency", "Provenance", "Repeat", "fields_of"]
+__all__ = ["Adjacency", "Provenance", "Repeat", "fields_of", "tree_influence"]
 
 Key = str | int | tuple[int, str | int]
 
@@ -48,6 +50,9 @@ class Repeat:
     times: int
 
 
+Stage = Kernel | Groups | Repeat
+
+
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
     """How a signal was made: what the count enforced or assumed, and the stages after it. All of it is public.
@@ -60,7 +65,8 @@ class Provenance:
     :param caps_enforced: whether the count enforced caps and gap; False if they were assumed of a count made elsewhere.
     :param adjacency: what a distance of 1 is.
     :param panel: the keys of a panel, in the order of its series; None for one series.
-    :param stages: the filters and repetitions after the count, in order.
+    :param key_cap: most series of a panel in which one individual is counted at one step; None for all of them.
+    :param stages: the totals, filters and repetitions after the count, in order. Totals are first.
     """
 
     grid: TimeGrid
@@ -70,17 +76,28 @@ class Provenance:
     caps_enforced: bool = True
     adjacency: Adjacency = field(default_factory=Adjacency)
     panel: tuple[str | int, ...] | None = None
-    stages: tuple[Kernel | Repeat, ...] = ()
+    key_cap: int | None = None
+    stages: tuple[Stage, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("participation_cap", "step_cap"):
             object.__setattr__(self, name, check.integer(name, getattr(self, name), minimum=1))
         object.__setattr__(self, "gap", check.integer("gap", self.gap, minimum=1, maximum=self.grid.size))
+        if self.key_cap is not None:
+            object.__setattr__(self, "key_cap", check.integer("key_cap", self.key_cap, minimum=1))
+        if self.key_cap is not None and self.panel is None:
+            raise ValueError(f"key_cap ({self.key_cap}) is of a panel, and this is one series")
+        if any(check.is_a(stage, Groups) for stage in self.stages[1:]):
+            raise ValueError("totals must come right after the count: filter or repeat them afterwards")
+        if self.groups is not None:
+            if self.panel is None:
+                raise ValueError("totals are of a panel, and this is one series")
+            self.groups.check_panel(self.panel)
 
     @cached_property
     def identifier(self) -> str:
         """A digest of everything here, for the identifier of a metric."""
-        stages = [stage.times if check.is_a(stage, Repeat) else f"{stage}" for stage in self.stages]
+        stages = [_write_stage(stage) if not check.is_a(stage, Kernel) else f"{stage}" for stage in self.stages]
         written = json.dumps(self._counted() | {"stages": stages}, sort_keys=True)  # in ASCII, whatever the keys
         return hashlib.sha256(written.encode()).hexdigest()[:32]
 
@@ -98,9 +115,10 @@ class Provenance:
     def keys(self) -> tuple[Key, ...] | None:
         """One key for each series of the signal, in order; None for one series.
 
-        The keys of a panel; the numbers of the copies of a repeated series; both, of a repeated panel.
+        The keys of a panel, or the names of its totals; the numbers of the copies of a repeated series; both, of a
+        repeated panel.
         """
-        keys: tuple[Any, ...] | None = self.panel
+        keys: tuple[Any, ...] | None = self.panel if self.groups is None else self.groups.names
         for stage in self.stages:
             if check.is_a(stage, Repeat):
                 copies = range(stage.times)
@@ -113,17 +131,23 @@ class Provenance:
         return self.grid.size * (1 if self.keys is None else len(self.keys))
 
     @property
+    def groups(self) -> Groups | None:
+        """Which series of the panel were added up, if any were."""
+        first = self.stages[0] if self.stages else None
+        return first if check.is_a(first, Groups) else None
+
+    @property
     def kernels(self) -> tuple[Kernel, ...]:
         """The filters, in order."""
         return tuple(stage for stage in self.stages if check.is_a(stage, Kernel))
 
-    def after(self, stage: Kernel | Repeat) -> Provenance:
+    def after(self, stage: Stage) -> Provenance:
         """Return the provenance of the signal that a further stage makes."""
         return replace(self, stages=(*self.stages, stage))
 
     def of_one_series(self) -> Provenance:
         """Return what is said of each series by itself. The caps stay: they hold over the whole panel."""
-        return replace(self, panel=None, stages=self.kernels)
+        return replace(self, panel=None, key_cap=None, stages=self.kernels)
 
     def influence(self, distance: int = 1) -> Influence:
         """Return what logs at this distance change of the signal: the map of the stages, from the caps alone.
@@ -139,9 +163,13 @@ class Provenance:
             replaced=self.adjacency.replaced,
             gap=self.gap,
             series=panel_size,
+            key_cap=self.key_cap,
         )
         for stage in self.stages:
-            if check.is_a(stage, Repeat):
+            if check.is_a(stage, Groups):
+                influence = tree_influence(influence, stage, self.grid.size)
+                panel_size = len(stage.names)
+            elif check.is_a(stage, Repeat):
                 influence = repeated_influence(influence, stage.times)
                 panel_size *= stage.times
             elif check.is_a(stage, Kernel):
@@ -159,6 +187,7 @@ class Provenance:
             "participation_cap": self.participation_cap,
             "step_cap": self.step_cap,
             "gap": self.gap,
+            "key_cap": self.key_cap,
             "caps_enforced": self.caps_enforced,
             "adjacency": {"individuals": self.adjacency.individuals, "replaced": self.adjacency.replaced},
         }
@@ -181,6 +210,7 @@ class Provenance:
                 participation_cap=fields["participation_cap"],
                 step_cap=fields["step_cap"],
                 gap=fields["gap"],
+                key_cap=fields["key_cap"],
                 caps_enforced=fields["caps_enforced"],
                 adjacency=Adjacency(**adjacency),
                 panel=_read_panel(fields["panel"]),
@@ -199,6 +229,7 @@ _FIELDS: Final[dict[str, Any]] = {
     "participation_cap": int,
     "step_cap": int,
     "gap": int,
+    "key_cap": (int, type(None)),
     "caps_enforced": bool,
     "adjacency": dict,
     "stages": list,
@@ -237,16 +268,41 @@ def _read_panel(keys: list[Any] | None) -> tuple[Any, ...] | None:
     return tuple(keys)
 
 
-def _write_stage(stage: Kernel | Repeat) -> dict[str, Any]:
+def tree_influence(influence: Influence, groups: Groups, steps: int) -> Influence:
+    """Return the influence on the totals of groups, given that on a panel whose series have so many steps."""
+    sizes: dict[int, list[int]] = {}
+    for depth, (_, keys) in zip(groups.depths, groups.members, strict=True):
+        sizes.setdefault(depth, []).append(len(keys))
+    return totals_influence(influence, [Level(len(each), max(each)) for each in sizes.values()], steps)
+
+
+def _write_stage(stage: Stage) -> dict[str, Any]:
     if check.is_a(stage, Repeat):
         return {"repeat": stage.times}
+    if check.is_a(stage, Groups):
+        return {"totals": [[name, list(keys)] for name, keys in stage.members]}
     assert check.is_a(stage, Kernel)
     at = np.flatnonzero(stage.numerators)
     taps = [[int(step), int(stage.numerators[step])] for step in at]  # those that are not zero
     return {"filter": {"name": stage.name, "size": stage.size, "resolution_bits": stage.resolution_bits, "taps": taps}}
 
 
-def _read_stage(document: Any, size: int) -> Kernel | Repeat:
+def _read_totals(groups: list[Any]) -> Groups:
+    if not all(
+        isinstance(group, list) and [type(part) for part in group] == [str, list] and _are_keys(group[1])
+        for group in groups
+    ):
+        raise ValueError("totals must list pairs of a name and keys")
+    return Groups(tuple((name, tuple(keys)) for name, keys in groups))
+
+
+def _are_keys(keys: list[Any]) -> bool:
+    return all(type(key) in (str, int) for key in keys)
+
+
+def _read_stage(document: Any, size: int) -> Stage:
+    if isinstance(document, dict) and "totals" in document:
+        return _read_totals(fields_of(document, "stage", {"totals": list})["totals"])
     if isinstance(document, dict) and "repeat" in document:
         return Repeat(check.integer("repeat", fields_of(document, "stage", {"repeat": int})["repeat"], minimum=1))
     types = {"name": str, "size": int, "resolution_bits": int, "taps": list}

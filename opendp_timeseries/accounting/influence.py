@@ -84,6 +84,9 @@ class Influence:
     but the two may lie close together: the vector is then a difference of two non-negative ones, each with the gap
     and at most half of ``l0`` non-zero entries. A filter makes use of the gap; sampling does not.
 
+    With a ``key_cap``, one vector has at each step non-zero entries in at most that many series of a panel; or, of an
+    individual who is replaced, each of the two has. Sums over series make use of it.
+
     Comparison is a partial order over all fields, and incomparable distances compare as False both ways,
     so a compositor that was built for one never lets the other pass.
 
@@ -93,8 +96,9 @@ class Influence:
     :param individuals: number of individuals that differ.
     :param majorant: magnitude majorant of one individual's change, if one is known.
     :param gap: least distance, in steps, of two steps of one individual; 1 says nothing.
-    :param replaced: whether the steps lie apart in two halves only, see above; without a gap it says nothing, and is
+    :param replaced: whether gap and key cap hold in two halves only, see above; without either it says nothing, and is
         False.
+    :param key_cap: series of a panel that one individual can change at one step; None says nothing.
     """
 
     l0: int
@@ -104,11 +108,14 @@ class Influence:
     majorant: Majorant | None = None
     gap: int = 1
     replaced: bool = False
+    key_cap: int | None = None
 
     def __post_init__(self) -> None:
         for name, minimum in (("l0", 0), ("individuals", 0), ("gap", 1)):
             object.__setattr__(self, name, check.integer(name, getattr(self, name), minimum=minimum))
-        object.__setattr__(self, "replaced", bool(self.replaced) and self.gap > 1)
+        if self.key_cap is not None:
+            object.__setattr__(self, "key_cap", check.integer("key_cap", self.key_cap, minimum=1))
+        object.__setattr__(self, "replaced", bool(self.replaced) and self._has_halves)
         for name in ("l2", "linf"):
             value = getattr(self, name)
             if value != math.inf:  # a bound that says nothing
@@ -119,8 +126,13 @@ class Influence:
             raise TypeError(f"majorant ({type(self.majorant).__name__}) must be a Majorant, or None")
 
     @property
+    def _has_halves(self) -> bool:
+        """Whether anything is said that holds for the halves of an individual who is replaced."""
+        return self.gap > 1 or self.key_cap is not None
+
+    @property
     def l0_apart(self) -> int:
-        """Most steps of one individual's change that all lie ``gap`` apart: ``l0``, or half of it if replaced."""
+        """Most steps of one vector that has the gap and the key cap as a whole: ``l0``, or half of it if replaced."""
         return self.l0 // 2 if self.replaced else self.l0
 
     # The four comparisons are written out: a dataclass's own `order=True` compares like tuples, under which
@@ -134,13 +146,14 @@ class Influence:
             and self.l2 <= other.l2
             and self.linf <= other.linf
             and (other.majorant is None or (self.majorant is not None and self.majorant <= other.majorant))
-            and (other.gap == 1 or self._lies_apart_as(other))
+            and (not other._has_halves or self._lies_apart_as(other))
         )
 
     def _lies_apart_as(self, other: Influence) -> bool:
-        """Whether every vector with this gap has the other's, which is no larger: steps apart may stand for a half."""
-        apart = self.replaced <= other.replaced and self.l0_apart <= other.l0_apart
-        return self.gap >= other.gap and apart
+        """Whether every vector with this gap and key cap has the other's: a whole vector may stand for a half."""
+        halves = self.replaced <= other.replaced and self.l0_apart <= other.l0_apart
+        few = other.key_cap is None or (self.key_cap is not None and self.key_cap <= other.key_cap)
+        return self.gap >= other.gap and few and halves
 
     def __ge__(self, other: Any) -> bool:
         return NotImplemented if not check.is_a(other, Influence) else other <= self
@@ -152,7 +165,8 @@ class Influence:
         return NotImplemented if not check.is_a(other, Influence) else other < self
 
     def _key(self) -> tuple[Any, ...]:
-        return (self.l0, self.l2, self.linf, self.individuals, self.majorant, self.gap, self.replaced)
+        numbers = (self.l0, self.l2, self.linf, self.individuals)
+        return (*numbers, self.majorant, self.gap, self.replaced, self.key_cap)
 
     def __eq__(self, other: object) -> bool:
         return check.is_a(other, Influence) and self._key() == other._key()
@@ -162,7 +176,9 @@ class Influence:
 
     def __repr__(self) -> str:
         many = "" if self.individuals == 1 else f", individuals={self.individuals}"
-        apart = "" if self.gap == 1 else f", gap={self.gap}" + (", replaced=True" if self.replaced else "")
+        apart = "" if self.gap == 1 else f", gap={self.gap}"
+        apart += "" if self.key_cap is None else f", key_cap={self.key_cap}"
+        apart += ", replaced=True" if self.replaced else ""
         return f"Influence(l0={self.l0}, l2={printed_up(self.l2)}, linf={printed_up(self.linf)}{many}{apart})"
 
 
@@ -171,16 +187,26 @@ class _LargestChange(NamedTuple):
 
     steps: int
     per_step: int
+    halves_fit: bool  # whether half of the steps are as many as a replaced individual can have left
 
 
 def _largest_change(
-    participation_cap: int, step_cap: int, size: int, *, replaced: bool, gap: int, series: int
+    participation_cap: int,
+    step_cap: int,
+    size: int,
+    *,
+    replaced: bool,
+    gap: int,
+    series: int,
+    key_cap: int | None = None,
 ) -> _LargestChange:
     # A replaced individual leaves up to I steps and enters up to I others, each entry of the difference
     # staying within ±M as both are within [0, M]. On a cycle of T steps at most ⌊T/gap⌋ lie gap apart.
     length = size // series
     cap = min(participation_cap, series * (length // check.integer("gap", gap, minimum=1, maximum=length)))
-    return _LargestChange(min(2 * cap, size) if replaced else cap, step_cap)
+    if key_cap is not None:
+        cap = min(cap, length * key_cap)
+    return _LargestChange(min(2 * cap, size) if replaced else cap, step_cap, not replaced or 2 * cap <= size)
 
 
 def count_influence(
@@ -192,6 +218,7 @@ def count_influence(
     replaced: bool,
     gap: int = 1,
     series: int = 1,
+    key_cap: int | None = None,
 ) -> Influence:
     """Influence of ``individuals`` on a count with caps (docs/proofs/participation_count.md).
 
@@ -202,8 +229,11 @@ def count_influence(
     :param replaced: True for the change-one distance, False for the symmetric distance.
     :param gap: least distance of two steps of an individual in one series, around the cycle; at most ``T``.
     :param series: number of series, each of equally many steps.
+    :param key_cap: series per individual and step; None for all.
     """
-    steps, per_step = _largest_change(participation_cap, step_cap, size, replaced=replaced, gap=gap, series=series)
+    steps, per_step, halves_fit = _largest_change(
+        participation_cap, step_cap, size, replaced=replaced, gap=gap, series=series, key_cap=key_cap
+    )
     linf = up_fraction(per_step)
     return Influence(
         l0=steps,
@@ -213,6 +243,7 @@ def count_influence(
         majorant=Majorant(np.full(steps, linf)) if math.isfinite(linf) else None,
         gap=gap,
         replaced=replaced,
+        key_cap=key_cap if key_cap is not None and key_cap < series and halves_fit else None,
     )
 
 
@@ -225,9 +256,12 @@ def count_l1(
     replaced: bool,
     gap: int = 1,
     series: int = 1,
+    key_cap: int | None = None,
 ) -> float:
     """ℓ1 distance of two counts that differ in ``individuals``, rounded up; parameters as :func:`count_influence`."""
-    steps, per_step = _largest_change(participation_cap, step_cap, size, replaced=replaced, gap=gap, series=series)
+    steps, per_step, _ = _largest_change(
+        participation_cap, step_cap, size, replaced=replaced, gap=gap, series=series, key_cap=key_cap
+    )
     return up_fraction(individuals * steps * per_step)
 
 
@@ -240,9 +274,12 @@ def count_l2(
     replaced: bool,
     gap: int = 1,
     series: int = 1,
+    key_cap: int | None = None,
 ) -> float:
     """ℓ2 distance of two counts that differ in ``individuals``, rounded up; parameters as :func:`count_influence`."""
-    steps, per_step = _largest_change(participation_cap, step_cap, size, replaced=replaced, gap=gap, series=series)
+    steps, per_step, _ = _largest_change(
+        participation_cap, step_cap, size, replaced=replaced, gap=gap, series=series, key_cap=key_cap
+    )
     return up_sqrt((individuals * per_step) ** 2 * steps)
 
 
@@ -251,12 +288,13 @@ def repeated_influence(influence: Influence, times: int) -> Influence:
 
     The copies of a difference have ``times`` as many entries, the same largest one, and are majorised by every
     entry of the majorant ``times`` times: the largest ``k`` of the copies are copies of the largest ``⌈k/times⌉``.
-    Each is a series of its own, and keeps the gap.
+    Each is a series of its own, and keeps the gap; at one step there are as many series more.
     """
-    majorant = influence.majorant
+    majorant, key_cap = influence.majorant, influence.key_cap
     return replace(
         influence,
         l0=influence.l0 * times,
         l2=up(influence.l2 * up_sqrt(times)),
         majorant=None if majorant is None else Majorant(np.repeat(majorant.values, times)),
+        key_cap=None if key_cap is None else key_cap * times,
     )

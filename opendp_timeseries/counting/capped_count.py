@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 
 from opendp_timeseries.counting.gap import kept_apart
 from opendp_timeseries.counting.identifiers import Labels, text_words
-from opendp_timeseries.counting.layout import Caps
+from opendp_timeseries.counting.layout import Caps, key_of_choice
 
 __all__ = ["SortedRows", "capped_count", "fits", "integer_words", "label_words", "pack"]
 
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
 WordsOf = Callable[[Ints, bytes], Words]  # of individuals, by their numbers, with a key
+Order = Callable[[Ints, Ints, Ints], Words]  # hashes of individuals, how many of each, and steps
 
 # Rows that are worked on at a time: their arrays fit in a processor's cache. Individuals over the cap have at
 # least two rows each, so a chunk and the individual that straddles its end hold at most 2^16 of them.
@@ -41,7 +42,8 @@ def capped_count(
 ) -> Ints:
     """Count events per step: at most ``caps.participation_cap`` steps of one individual, ``caps.step_cap`` in each.
 
-    Within a series, the steps of an individual are first thinned until they are ``caps.gap`` apart
+    Of an individual in more than ``caps.key_cap`` series at one step of the grid, those with the smallest keyed hashes
+    are kept. Within a series, their steps are then thinned until they are ``caps.gap`` apart
     (:mod:`~opendp_timeseries.counting.gap`). Of an individual in more steps than the cap, those with the smallest
     keyed hashes of (identifier, step) are kept, so that each of their steps is equally likely, whatever the number
     of events in it. Removing an individual, or reordering the rows, changes nothing of what is kept of anybody
@@ -85,7 +87,7 @@ class SortedRows(NamedTuple):
     def capped_count(self, caps: Caps, key: bytes) -> Ints:
         """Count as :func:`capped_count` does."""
         counts = np.zeros(self.size, dtype=np.int64)
-        for pairs in self._pairs(caps.gap):
+        for pairs in self._pairs(caps.gap, caps.key_cap, partial(_order, words=self.words, key=key_of_choice(key))):
             _add_pairs(counts, pairs, caps, partial(_order, words=self.words, key=key))
         return counts
 
@@ -94,11 +96,13 @@ class SortedRows(NamedTuple):
         lengths = (_lengths(_firsts(pairs.people), pairs.people.size) for pairs in self._pairs(gap))
         return np.concatenate([np.empty(0, dtype=np.int64), *lengths])
 
-    def _pairs(self, gap: int) -> Iterator[_Pairs]:
-        """Everybody's distinct steps, a gap apart within each series, some individuals at a time."""
+    def _pairs(self, gap: int, key_cap: int | None = None, order: Order | None = None) -> Iterator[_Pairs]:
+        """Everybody's distinct steps, in few series at a time, a gap apart within each, some individuals at a time."""
         bits = _step_bits(self.size)
         for rows in _chunks(self.packed, bits):
             pairs = _distinct(rows, bits)
+            if key_cap is not None and order is not None:
+                pairs = _in_few_series(pairs, key_cap, self.cycle, order)
             yield pairs if gap == 1 else _apart(pairs, gap, self.cycle)
 
 
@@ -197,7 +201,29 @@ def _apart(pairs: _Pairs, gap: int, cycle: int) -> _Pairs:
     return _Pairs(*(column[kept] for column in pairs))
 
 
-def _add_pairs(counts: Ints, pairs: _Pairs, caps: Caps, order: Callable[[Ints, Ints, Ints], Words]) -> None:
+def _in_few_series(pairs: _Pairs, key_cap: int, cycle: int, order: Order) -> _Pairs:
+    """Keep of everybody's pairs at one step of the grid, in whatever series, those with the smallest hashes."""
+    numbers = np.cumsum(_marks(pairs.people)) - 1
+    moments = numbers * cycle + pairs.steps % cycle
+    by_moment = np.argsort(moments, kind="stable")
+    begins = _firsts(moments[by_moment])
+    lengths = _lengths(begins, by_moment.size)
+    many = np.repeat(lengths > key_cap, lengths)
+    if not many.any():
+        return pairs
+    chosen = by_moment[many]  # of one individual together, as their numbers are in front
+    people = _firsts(pairs.people[chosen])
+    hashes = order(pairs.people[chosen][people], _lengths(people, chosen.size), pairs.steps[chosen])
+    groups = np.repeat(np.arange(begins.size), lengths)[many]
+    ranked = np.lexsort((pairs.steps[chosen], hashes, groups))  # ties go to the first
+    firsts = _firsts(groups[ranked])
+    ranks = np.arange(ranked.size) - np.repeat(firsts, _lengths(firsts, ranked.size))
+    kept = np.ones(by_moment.size, dtype=np.bool_)
+    kept[chosen[ranked[ranks >= key_cap]]] = False
+    return _Pairs(*(column[kept] for column in pairs))
+
+
+def _add_pairs(counts: Ints, pairs: _Pairs, caps: Caps, order: Order) -> None:
     """Add the capped events of some individuals to the counts."""
     people, steps, events = pairs
     events = np.minimum(events, caps.step_cap)
@@ -259,11 +285,17 @@ def _mix(words: Words) -> Words:
 
 def _firsts(values: NDArray[Any], others: NDArray[Any] | None = None) -> Ints:
     """Positions where a new value starts in values that are grouped; or in either of two columns."""
+    changes = _marks(values)
+    if others is not None:
+        changes |= _marks(others)
+    return cast(Ints, np.flatnonzero(changes))
+
+
+def _marks(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Mark where a new value starts in values that are grouped."""
     changes = np.ones(values.size, dtype=np.bool_)
     np.not_equal(values[1:], values[:-1], out=changes[1:])
-    if others is not None:
-        changes[1:] |= others[1:] != others[:-1]
-    return cast(Ints, np.flatnonzero(changes))
+    return changes
 
 
 def _lengths(firsts: Ints, size: int) -> Ints:

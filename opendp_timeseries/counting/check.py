@@ -9,7 +9,7 @@ import numpy as np
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.counting.layout import Caps, Keys, Layout, check_caps, check_gap
+from opendp_timeseries.counting.layout import Caps, Keys, Layout, check_caps, check_gap, check_key_cap
 from opendp_timeseries.grid import TimeGrid
 
 __all__ = ["LogCheck", "check_log"]
@@ -79,6 +79,7 @@ def check_log(
     gap: int = 1,
     by: str | None = None,
     keys: Keys | None = None,
+    key_cap: int | None = None,
 ) -> LogCheck:
     """Look at a log before it is counted: are its rows read, and what would the gap and the caps leave out? Private.
 
@@ -96,6 +97,7 @@ def check_log(
     :param gap: least distance of two counted steps of an individual; 1 is none.
     :param by: the column that tells the series of a panel apart.
     :param keys: the series of the panel.
+    :param key_cap: series of one individual at one step. Of what it leaves out only the share of events says something.
     :raises TypeError: for a table of an unknown kind, or a column of a type that does not serve.
     :raises ValueError: for a column that is missing, a cap below 1, or a gap below 1 or beyond the grid.
 
@@ -115,13 +117,13 @@ def check_log(
     """
     cap, per_step = check_caps(participation_cap, step_cap)
     layout = Layout.checked(identifier=identifier, time=time, grid=grid, by=by, keys=keys)
-    apart = check_gap(gap, grid.size)
+    apart, few = check_gap(gap, grid.size), check_key_cap(key_cap, by)
     engine = engine_of(table)
     tally, steps = engine.tally(table, layout), engine.participation(table, layout, apart)
 
     def lost(cap: int, per_step: int) -> float:
         # The key decides which steps are lost, not how many.
-        caps = Caps.within(layout.size, participation_cap=cap, step_cap=per_step, gap=apart)
+        caps = Caps.within(layout.size, participation_cap=cap, step_cap=per_step, gap=apart, key_cap=few)
         counts = engine.count(table, layout, caps, bytes(16))
         return 1 - int(counts.sum()) / tally.counted if tally.counted else 0.0
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.counting.layout import Caps, Layout
+from opendp_timeseries.counting.layout import Caps, Layout, key_of_choice
 from opendp_timeseries.counting.tables import Tally
 from opendp_timeseries.grid import StepRule, StepTable, TimeGrid
 
@@ -61,18 +61,27 @@ def count(table: Any, layout: Layout, caps: Caps, key: bytes) -> NDArray[np.int6
     """Count events per step, each individual within the caps: see :class:`~.engines.Engine`."""
     rows, dialect = _rows(table, layout)
     pairs = rows.group_by("who", "step").aggregate(events=ibis.least(rows.count(), caps.step_cap))
+    if caps.key_cap is not None:
+        # The steps of the grid, which all series have.
+        pairs = pairs.mutate(moment=pairs.step - dialect.quotient(pairs.step, layout.grid.size) * layout.grid.size)
+        pairs = _first(pairs, ["who", "moment"], caps.key_cap, key_of_choice(key), dialect).drop("moment")
     if caps.gap > 1:
         pairs = _thinned(pairs, caps.gap, layout, dialect)
-    first, second = np.frombuffer(key[:16], dtype="<i8").tolist()
-    # By the text of an identifier, so that steps are kept alike whatever the type of its column; ties go to the
-    # earlier step.
-    order = [dialect.hashed(first, second, _text(pairs.who), pairs.step), pairs.step]
-    ranked = pairs.mutate(rank=ibis.row_number().over(group_by=pairs.who, order_by=order))  # from 0
-    kept = ranked.filter(ranked.rank < caps.participation_cap)
+    kept = _first(pairs, ["who"], caps.participation_cap, key, dialect)
     result = _fetch(kept.group_by("step").aggregate(events=kept.events.sum().cast("int64")))
     counts = np.zeros(layout.size, dtype=np.int64)
     counts[result["step"].to_numpy()] = result["events"].to_numpy()
     return counts
+
+
+def _first(pairs: Any, groups: list[str], cap: int, key: bytes, dialect: _Dialect) -> Any:
+    """Keep of each group the pairs with the smallest hashes, as many as the cap."""
+    first, second = np.frombuffer(key[:16], dtype="<i8").tolist()
+    # By the text of an identifier, so that steps are kept alike whatever the type of its column; ties go to the
+    # earlier step.
+    order = [dialect.hashed(first, second, _text(pairs.who), pairs.step), pairs.step]
+    ranked = pairs.mutate(rank=ibis.row_number().over(group_by=groups, order_by=order))  # from 0
+    return ranked.filter(ranked.rank < cap).drop("rank")
 
 
 def participation(table: Any, layout: Layout, gap: int = 1) -> NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import operator
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -12,7 +13,7 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.counting.identifiers import identifier_text
 from opendp_timeseries.grid import TimeGrid, check_grid
 
-__all__ = ["Caps", "Keys", "Layout", "check_caps", "check_gap", "panel_keys"]
+__all__ = ["Caps", "Keys", "Layout", "check_caps", "check_gap", "check_key_cap", "key_of_choice", "panel_keys"]
 
 Keys = Sequence[str] | Sequence[int]
 
@@ -76,17 +77,21 @@ class Layout(NamedTuple):
 class Caps(NamedTuple):
     """What one individual may add to the counts: at most ``step_cap`` to each of at most ``participation_cap``.
 
-    Within a series these are at least ``gap`` steps apart, around the cycle of the grid too.
+    Within a series these are at least ``gap`` steps apart, around the cycle of the grid too. At one step of the grid
+    they are in at most ``key_cap`` series of a panel; None is no such cap.
     """
 
     participation_cap: int
     step_cap: int
     gap: int = 1
+    key_cap: int | None = None
 
     @classmethod
-    def within(cls, size: int, *, participation_cap: int, step_cap: int, gap: int = 1) -> Caps:
+    def within(
+        cls, size: int, *, participation_cap: int, step_cap: int, gap: int = 1, key_cap: int | None = None
+    ) -> Caps:
         """Clamp caps, checked before, to what can bind: the number of counts, and that of rows."""
-        return cls(min(participation_cap, size), min(step_cap, _INT64_MAX), gap)
+        return cls(min(participation_cap, size), min(step_cap, _INT64_MAX), gap, key_cap and min(key_cap, size))
 
 
 def check_caps(participation_cap: Any, step_cap: Any) -> tuple[int, int]:
@@ -117,6 +122,27 @@ def check_gap(gap: Any, grid_size: int) -> int:
         remedy="give the fewest steps from one counted step of an individual to their next, from 1, which is no gap,"
         f" to the {grid_size} of the grid",
     )
+
+
+def check_key_cap(key_cap: Any, by: str | None) -> int | None:
+    """Check the cap on the series of a panel at one step, which is public; None is none.
+
+    :raises TypeError: for a cap that is no integer.
+    :raises ValueError: for a cap below 1, or without a panel.
+    """
+    if key_cap is None:
+        return None
+    if by is None:
+        raise ValueError(f"key_cap ({key_cap!r}) is of a panel; give by= and keys=, or leave it out")
+    return check.integer("key_cap", key_cap, minimum=1, remedy="the most keys at which one individual counts in a step")
+
+
+def key_of_choice(key: bytes) -> bytes:
+    """Return the secret key by which series are chosen at one step, made of the one by which steps are chosen.
+
+    By the same hash, the best of several series would be kept, and steps with several then be kept more often.
+    """
+    return hashlib.blake2b(key[:64], digest_size=16, person=b"key_cap").digest()
 
 
 def panel_keys(by: str | None, keys: Keys | None) -> Keys:

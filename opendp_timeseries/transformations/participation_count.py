@@ -19,7 +19,7 @@ from opendp_timeseries._opendp import lp_kind, signal_domain, then
 from opendp_timeseries.accounting.influence import count_l1, count_l2
 from opendp_timeseries.accounting.rounding import whole_distance
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.counting.layout import Caps, Keys, check_caps, check_gap
+from opendp_timeseries.counting.layout import Caps, Keys, check_caps, check_gap, check_key_cap
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.provenance import Adjacency, Provenance
 from opendp_timeseries.spaces import influence_distance, influence_metric, influence_space
@@ -38,6 +38,7 @@ def make_participation_count(
     gap: int = 1,
     by: str | None = None,
     keys: Keys | None = None,
+    key_cap: int | None = None,
     time: str | None = None,
     output_metric: dp.Metric | None = None,
 ) -> dp.Transformation:
@@ -57,7 +58,9 @@ def make_participation_count(
     With ``by`` and ``keys`` the result is a panel, one series per key, one after the other in the order of the
     keys. The participation cap then holds over the whole panel, for an individual's pairs of key and step; the gap
     holds within each series. Keys are public and never come from the data; rows of other keys are dropped, and a key
-    without rows has a series of zeros.
+    without rows has a series of zeros. With a ``key_cap``, an individual counts at each step in at most that many
+    series, of several each equally likely, before gap and participation cap are applied. With ``key_cap=1`` totals over
+    series are as little sensitive as a single one: see :func:`~opendp_timeseries.make_totals`.
 
     The output is the domain ``vector_domain(atom_domain(T="i64"), size=grid.size)``, or ``len(keys)`` times that.
 
@@ -75,6 +78,7 @@ def make_participation_count(
     :param by: the column that tells the series of a panel apart.
     :param keys: the series of the panel: distinct strings, or distinct integers. They are compared with the column as
         text, so that ``[1, 2]`` and ``["1", "2"]`` mean the same.
+    :param key_cap: most series of a panel in which one individual counts at one step; by default, all of them.
     :param time: the column of event times, of a LazyFrame only: an event-log domain names its own.
     :param output_metric: :func:`~opendp_timeseries.influence_distance` (default), which is what amplification
         by subsampling needs; ``dp.l1_distance(T=…)`` feeds OpenDP's own ``then_laplace``, ``dp.l2_distance(T=…)``
@@ -94,8 +98,8 @@ def make_participation_count(
     """
     layout, adjacency = event_log(input_domain, input_metric, grid, by=by, keys=keys, time=time)
     cap, per_step = check_caps(participation_cap, step_cap)
-    apart = check_gap(gap, layout.grid.size)
-    clamped = Caps.within(layout.size, participation_cap=cap, step_cap=per_step, gap=apart)
+    apart, few = check_gap(gap, layout.grid.size), check_key_cap(key_cap, by)
+    clamped = Caps.within(layout.size, participation_cap=cap, step_cap=per_step, gap=apart, key_cap=few)
 
     def function(table: Any) -> NDArray[np.int64]:
         return engine_of(table).count(table, layout, clamped, fresh_key())
@@ -109,6 +113,7 @@ def make_participation_count(
             participation_cap=cap,
             step_cap=per_step,
             gap=apart,
+            key_cap=few,
             adjacency=adjacency,
             panel=None if by is None else tuple(layout.keys),
         ),
@@ -149,8 +154,16 @@ def _stability(metric: dp.Metric | None, provenance: Provenance) -> tuple[dp.Met
             expected = influence_distance(panel_size=panel_size)
             raise TypeError(f"output_metric ({metric}) must be {expected}, or left out")
         return influence_metric(replace(space, provenance=provenance)), provenance.influence
-    caps = {"participation_cap": provenance.participation_cap, "step_cap": provenance.step_cap, "gap": provenance.gap}
-    return metric, lp_stability(metric, provenance.adjacency, size=provenance.counted_size, series=panel_size, **caps)
+    return metric, lp_stability(
+        metric,
+        provenance.adjacency,
+        size=provenance.counted_size,
+        participation_cap=provenance.participation_cap,
+        step_cap=provenance.step_cap,
+        gap=provenance.gap,
+        series=panel_size,
+        key_cap=provenance.key_cap,
+    )
 
 
 def lp_stability(
@@ -162,6 +175,7 @@ def lp_stability(
     step_cap: int,
     gap: int = 1,
     series: int = 1,
+    key_cap: int | None = None,
 ) -> Callable[[int], Any]:
     """Return the stability map of counts in OpenDP's own ℓ1 or ℓ2 distance.
 
@@ -172,6 +186,7 @@ def lp_stability(
     :param step_cap: most that one individual adds to one of them.
     :param gap: least distance of two counts of one individual in one series.
     :param series: number of series, each of equally many counts.
+    :param key_cap: most series in which one individual is counted at one step; None for all.
     :raises TypeError: for any other metric, naming it and the remedy.
     """
     kind = lp_kind(metric)
@@ -191,6 +206,7 @@ def lp_stability(
             replaced=adjacency.replaced,
             gap=gap,
             series=series,
+            key_cap=key_cap,
         )
         return moved if kind[1] == "f64" else whole_distance(moved, kind[1])
 

@@ -32,5 +32,6 @@ def test_any_other_gap_is_refused(gap, size, error, says):
 
 
 def test_caps_have_no_gap_unless_one_is_given():
-    assert Caps(2, 3) == Caps.within(4, participation_cap=2, step_cap=3) == (2, 3, 1)
-    assert Caps.within(4, participation_cap=9, step_cap=3, gap=2) == (4, 3, 2)
+    assert Caps(2, 3) == Caps.within(4, participation_cap=2, step_cap=3) == (2, 3, 1, None)
+    assert Caps.within(4, participation_cap=9, step_cap=3, gap=2) == (4, 3, 2, None)
+    assert Caps.within(4, participation_cap=9, step_cap=3, key_cap=9) == (4, 3, 1, 4)

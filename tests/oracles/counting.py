@@ -96,26 +96,43 @@ def rested(steps, gap, cycle):
     return left
 
 
-def kept(identifier, steps, *, participation_cap, step_cap, key, gap=1, cycle=2**31):
+def in_few_series(identifier, steps, key_cap, key, cycle):
+    """What a cap on the series at one step of the grid leaves: those with the smallest hashes by a key of its own."""
+    other_key = hashlib.blake2b(key, digest_size=16, person=b"key_cap").digest()
+    left = set()
+    for moment in range(cycle):
+        here = sorted({s for s in steps if s % cycle == moment}, key=lambda s: (hash_of(identifier, s, other_key), s))
+        left |= set(here[:key_cap])
+    return left
+
+
+def kept(identifier, steps, *, participation_cap, step_cap, key, gap=1, cycle=2**31, key_cap=None):
     """What is kept of one individual: ``{step: events}``. Every ``cycle`` steps are a series."""
     events = Counter(steps)
+    few = events if key_cap is None else in_few_series(identifier, events, key_cap, key, cycle)
     left = [
         series * cycle + step
-        for series in {step // cycle for step in events}
-        for step in rested([step % cycle for step in events if step // cycle == series], gap, cycle)
+        for series in {step // cycle for step in few}
+        for step in rested([step % cycle for step in few if step // cycle == series], gap, cycle)
     ]
     order = sorted(left, key=lambda step: (hash_of(identifier, step, key), step))
     return {step: min(events[step], step_cap) for step in order[:participation_cap]}
 
 
-def capped_counts(rows, *, size, participation_cap, step_cap, key, gap=1, cycle=None):
+def capped_counts(rows, *, size, participation_cap, step_cap, key, gap=1, cycle=None, key_cap=None):
     """Counts of rows ``(identifier, step)``, one individual after the other."""
     people = {}
     for identifier, step in rows:
         if 0 <= step < size:
             people.setdefault(identifier, []).append(step)
     counts = [0] * size
-    caps = {"participation_cap": participation_cap, "step_cap": step_cap, "gap": gap, "cycle": cycle or size}
+    caps = {
+        "participation_cap": participation_cap,
+        "step_cap": step_cap,
+        "gap": gap,
+        "cycle": cycle or size,
+        "key_cap": key_cap,
+    }
     for identifier, steps in people.items():
         for step, events in kept(identifier, steps, key=key, **caps).items():
             counts[step] += events

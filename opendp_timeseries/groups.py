@@ -1,0 +1,162 @@
+"""Which series of a panel add up to which totals: a public tree, such as stations in districts in a city."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from opendp_timeseries import _validate as check
+
+__all__ = ["Groups", "Key"]
+
+Key = str | int
+
+_REMEDY: Final = "give groups as {'north': ['a', 'b'], 'south': ['c']}, or nested, as {'city': {'north': […], …}}"
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Groups of keys, those that contain others before them. Two groups are nested or have no key in common.
+
+    :param members: name and keys of each group, with every key in at least one.
+    :raises ValueError: if they are not like that, naming the group and the key.
+
+    >>> groups = Groups.of({"city": {"north": ["a", "b"], "south": ["c"]}}, keys=["a", "b", "c"])
+    >>> groups.names, groups.parents
+    (('city', 'north', 'south'), (None, 0, 0))
+    """
+
+    members: tuple[tuple[str, tuple[Key, ...]], ...]
+
+    def __post_init__(self) -> None:
+        if not self.members:
+            raise ValueError(f"groups must name at least one; {_REMEDY}")
+        names = [name for name, _ in self.members]
+        if repeated := _repeated(names):
+            raise ValueError(f"groups must have distinct names; {repeated!r} is there twice")
+        for name, keys in self.members:
+            if not keys:
+                raise ValueError(f"group {name!r} must hold at least one key")
+            if (twice := _repeated(keys)) is not None:
+                raise ValueError(f"group {name!r} must hold distinct keys; {twice!r} is there twice")
+        self._place()
+
+    @classmethod
+    def of(cls, tree: Any, keys: Sequence[Key]) -> Groups:
+        """Read a mapping from names to keys, or to such mappings.
+
+        :param tree: of the user.
+        :param keys: of the panel; they are compared as text.
+        :raises TypeError: if it is no mapping.
+        :raises ValueError: if a key is not of the panel, or is in no group, or in two that are not nested.
+        """
+        known = {str(key): key for key in keys}
+        members = tuple((name, tuple(_of_panel(name, leaf, known) for leaf in leaves)) for name, leaves in _walk(tree))
+        groups = cls(members)
+        groups.check_panel(tuple(keys))
+        return groups
+
+    def check_panel(self, keys: tuple[Key, ...]) -> None:
+        """Refuse groups that are not of all keys of a panel and of no other, or that have the name of one."""
+        if missing := [key for key in keys if key not in self.innermost]:
+            more = "" if len(missing) == 1 else f", and {len(missing) - 1} more"
+            raise ValueError(f"every key of the panel must be in a group; {missing[0]!r} is in none{more}")
+        if len(self.innermost) > len(keys):
+            other = next(key for key in self.innermost if key not in set(keys))
+            raise ValueError(f"groups must hold keys of the panel; {other!r} is none")
+        texts = set(map(str, keys))
+        for name in self.names:
+            if name in texts:
+                raise ValueError(f"groups must not have the name of a key; {name!r} is one")
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The name of each group."""
+        return tuple(name for name, _ in self.members)
+
+    @property
+    def parents(self) -> tuple[int | None, ...]:
+        """The position of the smallest group around each group; None if there is none."""
+        return self._placed.parents
+
+    @property
+    def innermost(self) -> Mapping[Key, int]:
+        """The position of the smallest group of each key."""
+        return self._placed.innermost
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """The number of groups around each group. Those of one depth have no key in common."""
+        return self._placed.depths
+
+    @cached_property
+    def _placed(self) -> _Placed:
+        return self._place()
+
+    def _place(self) -> _Placed:
+        """Place groups in each other.
+
+        :raises ValueError: if two overlap.
+        """
+        innermost: dict[Key, int] = {}
+        parents: list[int | None] = []
+        depths: list[int] = []
+        for k, (name, keys) in enumerate(self.members):
+            around = {innermost.get(key) for key in keys}
+            if len(around) > 1:
+                others = " and ".join(repr(self.members[up][0]) for up in sorted(up for up in around if up is not None))
+                raise ValueError(
+                    f"groups must be nested, the larger first, or have no key in common; {name!r} overlaps {others}"
+                )
+            parents.append(up := around.pop())
+            depths.append(0 if up is None else depths[up] + 1)
+            innermost |= dict.fromkeys(keys, k)
+        return _Placed(tuple(parents), tuple(depths), innermost)
+
+
+class _Placed(NamedTuple):
+    parents: tuple[int | None, ...]
+    depths: tuple[int, ...]
+    innermost: dict[Key, int]
+
+
+def _walk(tree: Any) -> Iterator[tuple[str, list[Any]]]:
+    """Every group before those in it, with all of its leaves."""
+    if not isinstance(tree, Mapping):
+        raise TypeError(f"groups ({type(tree).__name__}) must be a mapping from names to keys; {_REMEDY}")
+    for name, inner in tree.items():
+        if not isinstance(name, str):
+            raise TypeError(f"groups must be named by text, found {name!r}; {_REMEDY}")
+        yield name, list(_leaves(inner))
+        if isinstance(inner, Mapping):
+            yield from _walk(inner)
+
+
+def _leaves(inner: Any) -> Iterator[Any]:
+    if isinstance(inner, Mapping):
+        for part in inner.values():
+            yield from _leaves(part)
+    elif isinstance(inner, (str, bytes)) or not hasattr(inner, "__iter__"):
+        raise TypeError(f"a group ({inner!r}) must list its keys; {_REMEDY}")
+    else:
+        yield from inner
+
+
+def _of_panel(name: str, leaf: Any, known: Mapping[str, Key]) -> Key:
+    if not isinstance(leaf, str):
+        leaf = check.integer(f"key of group {name!r}", leaf)
+    if str(leaf) not in known:
+        raise ValueError(f"groups must hold keys of the panel; {leaf!r} of {name!r} is none")
+    return known[str(leaf)]
+
+
+def _repeated(values: Sequence[Any]) -> Any:
+    """Return a value that is there twice; None if there is none."""
+    seen: set[Any] = set()
+    for value in values:
+        if value in seen:
+            return value
+        seen.add(value)
+    return None
