@@ -16,7 +16,7 @@ from scipy.optimize import minimize_scalar
 
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.renyi import renyi_to_delta
-from opendp_timeseries.accounting.rounding import up
+from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up
 
 __all__ = ["RenyiFilter"]
 
@@ -77,9 +77,14 @@ class RenyiFilter(NamedTuple):
         return renyi_to_delta(self.order, divergence, self.epsilon) <= self.delta
 
     def epsilon_of(self, divergence: float) -> float:
-        """Return ε, at the δ of the budget, of releases with this sum of divergences; an upper bound."""
+        """Return ε, at the δ of the budget, of releases with this sum of divergences; an upper bound.
+
+        It is infinite where δ is below what double precision resolves.
+        """
         if divergence == 0 or divergence == math.inf:
             return divergence
+        if not self.delta >= LOWEST_BOUND:
+            return math.inf
         found, step = max(0.0, divergence + self.overhead), 1e-13
         while renyi_to_delta(self.order, divergence, found) > self.delta:
             found, step = found + step * max(1.0, divergence), 2 * step

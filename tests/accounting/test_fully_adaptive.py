@@ -79,6 +79,13 @@ def test_epsilon_is_the_least_that_the_order_gives(epsilon, delta, share):
     assert not within.admits(math.inf)
 
 
+@pytest.mark.parametrize("delta", [5e-324, 1e-310])
+def test_a_delta_below_what_floats_resolve_admits_nothing(delta):
+    within = RenyiFilter.within(1.0, delta)
+    assert within.epsilon_of(1e-9) == math.inf
+    assert not within.admits(1e-9)
+
+
 @pytest.mark.parametrize(("steps", "p", "more"), [(30, 0.2, 0.09), (40, 1.0, 0.08), (1000, 0.01, 0.10)])
 def test_the_filter_costs_so_much_more_noise(steps, p, more):
     """Twelve months of 30 steps or so within (1, 1e-6), against the joint law."""
