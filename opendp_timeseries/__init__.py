@@ -34,6 +34,7 @@ from opendp_timeseries.planning import Participation, noise_by_cap, plan
 from opendp_timeseries.programme import Programme
 from opendp_timeseries.reconstruction.interpolate import interpolate
 from opendp_timeseries.reconstruction.plot import plot, plot_panel
+from opendp_timeseries.reconstruction.reconcile import reconcile
 from opendp_timeseries.reconstruction.series import Series
 from opendp_timeseries.reconstruction.smooth import smooth
 from opendp_timeseries.record import ReleaseRecord, read_records, write_records
@@ -98,6 +99,7 @@ __all__ = [  # in the order of the pipeline
     "Release",
     "interpolate",
     "smooth",
+    "reconcile",
     "Series",
     "plot",
     "plot_panel",

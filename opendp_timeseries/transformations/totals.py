@@ -45,7 +45,8 @@ def make_totals(input_domain: dp.Domain, input_metric: dp.Metric, groups: Mappin
     >>> panel = space >> ts.then_participation_count(
     ...     ts.TimeGrid(size=2), participation_cap=9, by="site", keys=["a", "b", "c"], key_cap=1)
     >>> totals = panel >> ts.then_totals({"city": {"north": ["a", "b"], "south": ["c"]}})
-    >>> totals({"id": [1, 2, 3], "step": [0, 0, 1], "site": ["a", "b", "c"]})
+    >>> import numpy as np
+    >>> totals({"id": np.array([1, 2, 3]), "step": np.array([0, 0, 1]), "site": np.array(["a", "b", "c"])})
     [2, 1, 2, 0, 0, 1]
     >>> panel.map(1)
     Influence(l0=2, l2=1.41422, linf=1, key_cap=1)

@@ -1,0 +1,239 @@
+"""Make the series of a panel and its totals add up, by least squares with the errors that are known.
+
+Hay, Rastogi, Miklau & Suciu (2010), "Boosting the Accuracy of Differentially Private Histograms Through Consistency",
+for unequal errors and trees of any shape: one pass up the tree and one down, instead of a system of all nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Final, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries.groups import Groups
+from opendp_timeseries.provenance import Provenance
+from opendp_timeseries.reconstruction.series import ErrorCovers, Series
+
+__all__ = ["reconcile"]
+
+Floats = NDArray[np.float64]
+
+#: Values that are worked on at a time.
+_BLOCK: Final = 2**20
+
+
+def reconcile(*series: Series) -> tuple[Series, ...]:
+    """Return a panel and its totals with values that add up, each at least as accurate as before.
+
+    At each step these are the generalised least-squares estimates: of all figures that add up, those nearest to the
+    given ones, each in units of its own standard error. They are the best linear unbiased ones. The standard errors are
+    theirs, and smaller than before: a total learns from its parts, a part from the total and from the other parts. They
+    are post-processing, and cost no privacy. Values may be negative, as those of a release may.
+
+    What is assumed: the given standard errors are right, and the errors of different series independent. The noise is,
+    so where every step was kept (``sampling_probability=1``) and interpolated, all of this is exact. Errors of
+    :func:`~opendp_timeseries.smooth` are estimated, and those of a total and its parts have something in common: then
+    figures still add up, and errors are approximate. Between kept steps, interpolation knows the noise alone: figures
+    add up, but no standard error is stated if one series kept some of its steps only.
+
+    A series that kept no step has nothing to say: it takes what the others leave.
+
+    :param series: reconstructed releases, of the panel and of its totals (:func:`~opendp_timeseries.make_totals`) of
+        **one** invocation of one count, so that the truths add up: by :func:`~opendp_timeseries.then_composition`.
+        Several releases of totals, say of districts and of the city, make one tree together.
+    :return: one series for each, in the same order.
+    :raises TypeError: for anything but series.
+    :raises ValueError: if they are not one panel and its totals, reconstructed alike, with standard errors; or groups
+        overlap.
+
+    >>> import numpy as np, opendp.prelude as dp, opendp_timeseries as ts
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+    >>> panel = space >> ts.then_participation_count(
+    ...     ts.TimeGrid(size=2), participation_cap=2, by="site", keys=["a", "b", "c"], key_cap=1)
+    >>> noise = ts.then_subsampled_gaussian(3.0, sampling_probability=1.0)
+    >>> together = panel >> ts.then_composition([noise, ts.then_totals({"all": ["a", "b", "c"]}) >> noise])
+    >>> log = {"id": np.array([1, 2, 3]), "step": np.array([0, 0, 1]), "site": np.array(["a", "b", "c"])}
+    >>> released = together(log)
+    >>> sites, total = ts.reconcile(*map(ts.interpolate, released))
+    >>> bool(np.allclose(sum(part.values for part in sites.by_key().values()), total.values))
+    True
+    >>> sites.standard_error.round(3).tolist(), total.standard_error.round(3).tolist()  # 3 before
+    ([2.598, 2.598, 2.598, 2.598, 2.598, 2.598], [2.598, 2.598])
+    """
+    _, *totals = ordered = _panel_first(series)
+    made = _provenance(ordered[0])
+    keys = made.panel or ()
+    steps = made.grid.size
+    tree = _tree(keys, [groups for one in totals if (groups := _provenance(one).groups) is not None])
+    values = np.concatenate([one.values.reshape(-1, steps) for one in ordered])
+    variances = np.concatenate([_variances(one, steps) for one in ordered])
+    block = max(1, _BLOCK // len(values))
+    for start in range(0, steps, block):
+        now = slice(start, start + block)
+        values[:, now], variances[:, now] = _least_squares(tree, values[:, now], variances[:, now])
+    covers = min((one.error_covers for one in ordered), key=get_args(ErrorCovers).index)
+    kept = (len(part.release) in (0, part.release.size) for one in ordered for part in one.parts)
+    if covers == "noise" and not all(kept):
+        covers = "nothing"
+    errors = np.full_like(variances, np.nan) if covers == "nothing" else np.sqrt(variances)
+    errors[np.isinf(errors)] = np.nan
+    ends = np.cumsum([0, *(one.release.size // steps for one in ordered)])
+    found = {
+        id(one): _consistent(one, values[low:high], errors[low:high], covers)
+        for one, (low, high) in zip(ordered, pairwise(ends), strict=True)
+    }
+    return tuple(found[id(one)] for one in series)
+
+
+def _provenance(series: Series) -> Provenance:
+    made = series.release.provenance
+    if made is None or made.panel is None:
+        raise ValueError(
+            "series must be of a panel and of totals, which know how they were made: release them behind one count with"
+            " by= and keys="
+        )
+    return made
+
+
+def _panel_first(series: Sequence[Series]) -> list[Series]:
+    """Return the panel, and then its totals, after a check that they belong together."""
+    for one in series:
+        if not check.is_a(one, Series):
+            raise TypeError(f"series ({type(one).__name__}) must be reconstructed releases: interpolate or smooth them")
+    panels = [one for one in series if _provenance(one).groups is None]
+    if len(panels) != 1 or len({id(one) for one in series}) < len(series) or len(series) < 2:
+        raise ValueError(f"series must be one panel and its totals, found {len(panels)} panels among {len(series)}")
+    first = panels[0]
+    ordered = [first, *(one for one in series if one is not first)]
+    made = _provenance(first)
+    for one in ordered:
+        other = _provenance(one)
+        if replace(other, stages=()) != replace(made, stages=()) or other.kernels != made.kernels:
+            raise ValueError(
+                "series must be of one count, with the same filters: release the totals behind the panel's"
+            )
+        if len(other.keys or ()) != len(other.panel or () if other.groups is None else other.groups.names):
+            raise ValueError("a repeated panel cannot be reconciled; release it once")
+        if one.unfiltered != first.unfiltered:
+            raise ValueError("series must all be of filtered counts, or all of unfiltered ones: reconstruct them alike")
+        if not one.release.scale > 0:
+            raise ValueError(f"series must be of noisy releases; scale ({one.release.scale}) is no noise")
+    return ordered
+
+
+def _variances(series: Series, steps: int) -> Floats:
+    """Squared standard errors, one row for each part; infinite for a part of which no step was kept."""
+    variances = series.standard_error.reshape(-1, steps) ** 2
+    for k, part in enumerate(series.parts):
+        if len(part.release) == 0:
+            variances[k] = np.inf
+    if not np.all(variances > 0):
+        raise ValueError(f"series must have standard errors, which {series.model} does not give at every step")
+    return variances
+
+
+class _Level(NamedTuple):
+    """Groups of one depth: their rows, and those of their parts, group after group."""
+
+    groups: NDArray[np.intp]
+    parts: NDArray[np.intp]
+    begins: NDArray[np.intp]
+    parents: NDArray[np.intp]  # position in `groups` of each part's
+
+
+def _tree(keys: tuple[str | int, ...], released: Sequence[Groups]) -> list[_Level]:
+    """Return the levels of the tree, the outermost first. Rows are those of the keys, then of all groups in turn."""
+    members = [member for groups in released for member in groups.members]
+    order = sorted(range(len(members)), key=lambda k: -len(members[k][1]))  # the larger first
+    tree = Groups(tuple(members[k] for k in order))
+    rows = len(keys) + np.array(order, dtype=np.intp)  # of the groups of the tree
+    parts: list[list[int]] = [[] for _ in order]
+    for k, up in enumerate(tree.parents):
+        if up is not None:
+            parts[up].append(int(rows[k]))
+    for row, key in enumerate(keys):
+        parts[tree.innermost[key]].append(row)
+    levels = []
+    for depth in range(max(tree.depths) + 1):
+        here = [k for k, of in enumerate(tree.depths) if of == depth]
+        sizes = [len(parts[k]) for k in here]
+        levels.append(
+            _Level(
+                groups=rows[here],
+                parts=np.array([row for k in here for row in parts[k]], dtype=np.intp),
+                begins=np.cumsum([0, *sizes[:-1]]),
+                parents=np.repeat(np.arange(len(here)), sizes),
+            )
+        )
+    return levels
+
+
+class _Sums(NamedTuple):
+    """Of the parts of each group: sum of estimates, sum of finite variances, and number of infinite ones."""
+
+    estimate: Floats
+    variance: Floats
+    unknown: Floats
+
+
+def _least_squares(levels: Sequence[_Level], values: Floats, variances: Floats) -> tuple[Floats, Floats]:
+    """Return generalised least-squares estimates and their variances, for figures of which all errors are independent.
+
+    Going up, each group's own figure and the sum of its parts are averaged by their precision: the best estimate from
+    the group and all below. Going down, what a group is above the sum of its parts is shared among them by their
+    variances. Parts of unknown, infinite variance take all of it.
+    """
+    values, variances = values.copy(), variances.copy()
+    sums = []
+    for level in reversed(levels):
+        of_parts = _sums(level, values[level.parts], variances[level.parts])
+        sums.append(of_parts)
+        own, error = values[level.groups], variances[level.groups]
+        below = np.where(of_parts.unknown > 0, np.inf, of_parts.variance)
+        with np.errstate(invalid="ignore"):
+            weight, joint = below / (below + error), below * error / (below + error)
+        weight = np.where(np.isinf(error), 0.0, np.where(np.isinf(below), 1.0, weight))
+        values[level.groups] = of_parts.estimate + weight * (own - of_parts.estimate)
+        variances[level.groups] = np.where(np.isfinite(joint), joint, np.minimum(below, error))
+    for level, of_parts in zip(levels, reversed(sums), strict=True):
+        above = (values[level.groups] - of_parts.estimate)[level.parents]
+        error = variances[level.groups][level.parents]
+        known, unknown = of_parts.variance[level.parents], of_parts.unknown[level.parents]
+        own = variances[level.parts]
+        free = np.isinf(own)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            share = np.where(unknown > 0, free / unknown, own / known)
+            taught = own * (1 - share) + share**2 * error
+        left = np.where(free, np.where(unknown == 1, known + error, np.inf), own)
+        values[level.parts] += share * above
+        variances[level.parts] = np.where(unknown > 0, left, taught)
+    return values, variances
+
+
+def _sums(level: _Level, values: Floats, variances: Floats) -> _Sums:
+    free = np.isinf(variances)
+    return _Sums(
+        np.add.reduceat(values, level.begins, axis=0),
+        np.add.reduceat(np.where(free, 0.0, variances), level.begins, axis=0),
+        np.add.reduceat(free.astype(np.float64), level.begins, axis=0),
+    )
+
+
+def _consistent(series: Series, values: Floats, errors: Floats, covers: ErrorCovers) -> Series:
+    """Return a series with other values and errors, in its parts too."""
+    model = f"{series.model}, reconciled with totals"
+    parts = [
+        replace(
+            part, values=value, standard_error=error, error_covers=covers, model=f"{part.model}, reconciled with totals"
+        )
+        for part, value, error in zip(series.parts, values, errors, strict=True)
+    ]
+    return replace(
+        series, values=values.ravel(), standard_error=errors.ravel(), error_covers=covers, model=model, parts=parts
+    )
