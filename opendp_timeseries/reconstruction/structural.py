@@ -186,23 +186,27 @@ class Observations:
     first: int = 0
 
     def part(self) -> Observations:
-        """Return as much of a long release as it takes to learn variances: some stretches, or one if it is filtered."""
+        """Return what variances are learnt from: of a long release some stretches, or one if it is filtered.
+
+        Of a filtered one, kept steps near the ends are left out. They see the other end, of which nothing is known
+        before there is a fit, and what they would show then is taken for sharp patterns.
+        """
         if self.taps is None:
             if len(self.steps) <= _ENOUGH:
                 return self
             starts = np.linspace(0, len(self.steps) - _ENOUGH // _STRETCHES, _STRETCHES).astype(int)
             chosen = (starts[:, None] + np.arange(_ENOUGH // _STRETCHES)).ravel()
             return replace(self, steps=self.steps[chosen], values=self.values[chosen])
-        first = (self.size - _ENOUGH) // 2
-        # Only those steps of which the filter sees no other than those of the stretch.
-        inside = (self.steps >= first + self.radius) & (self.steps < first + _ENOUGH - self.radius)
-        if self.size <= _ENOUGH or np.count_nonzero(inside) < _ENOUGH // 100:
+        size = min(self.size, _ENOUGH)
+        first = (self.size - size) // 2
+        inside = (self.steps >= first + self.radius) & (self.steps < first + size - self.radius)
+        if np.count_nonzero(inside) < min(_ENOUGH // 100, len(self.steps) / 2):
             return self
         around = np.arange(-self.radius, self.radius + 1)
-        taps = np.zeros(_ENOUGH)
+        taps = np.zeros(size)
         taps[around] = self.taps[around]
         steps = self.steps[inside] - first
-        return replace(self, size=_ENOUGH, first=first, steps=steps, values=self.values[inside], taps=taps)
+        return replace(self, size=size, first=first, steps=steps, values=self.values[inside], taps=taps)
 
     @cached_property
     def gain(self) -> float:
@@ -240,13 +244,14 @@ class _Link:
     mean: float
 
     @classmethod
-    def of(cls, seen: Observations) -> _Link:
+    def of(cls, seen: Observations, *, square: bool = True) -> _Link:
+        """Return the link that fits a release: the square, if it may be that and the release is not too noisy."""
         average = float(seen.values.mean()) / seen.gain
         error = (
             math.sqrt((seen.variance + seen.dispersion * seen.energy * max(average, 0.0)) / len(seen.values))
             / seen.gain
         )
-        if average > 4 * error:
+        if square and average > 4 * error:
             return cls(True, average, 1.0)
         moves = max(float(seen.values.var()) - seen.variance, 0.0) / seen.gain**2  # of the rate, not of the noise
         unit = math.sqrt(max(moves, average**2, error**2))
@@ -510,20 +515,35 @@ class Posterior(NamedTuple):
 def fit(seen: Observations, periods: tuple[float, ...], *, trend: bool) -> Posterior:
     """Fit the model to a release, and return the posterior of the rate.
 
+    Where the rate comes near zero, the square is nearly flat, and some fits of it run away, one in hundreds: those are
+    fitted without it.
+
     :raises FitError: if that does not work, saying why.
     """
+    basis = Basis(seen.size, periods, trend, most=int(math.sqrt(_WORK / max(len(seen.steps), seen.size / 3))))
+    link = _Link.of(seen)
     try:
-        return _fit(seen, periods, trend=trend)
+        return _fit(_Model(seen, basis, link))
+    except FitError:
+        if not link.square:
+            raise
+    return _fit(_Model(seen, basis, _Link.of(seen, square=False)))
+
+
+def _fit(model: _Model) -> Posterior:
+    try:
+        return _fitted(model)
     except np.linalg.LinAlgError:
         raise FitError("the smoother lost its precision") from None
 
 
-def _fit(seen: Observations, periods: tuple[float, ...], *, trend: bool) -> Posterior:
-    basis = Basis(seen.size, periods, trend, most=int(math.sqrt(_WORK / max(len(seen.steps), seen.size / 3))))
-    model = _Model(seen, basis, _Link.of(seen))
+def _fitted(model: _Model) -> Posterior:
+    seen, basis = model.seen, model.basis
     part = seen.part()
-    learnt = _learn(model if part is seen else _Model(part, basis, model.link))
-    state, log_variance = model.start(), basis.variances(learnt.patterns)[0]
+    learnt, state = _learn(model if part is seen else _Model(part, basis, model.link))
+    log_variance = basis.variances(learnt.patterns)[0]
+    if len(state.f) != len(model.nodes):
+        state = model.start()
     most, before = 1.0, np.zeros_like(state.f)
     for _ in range(_STEPS):
         normal = model.linearise(state.f, learnt.dispersion)
@@ -551,7 +571,8 @@ class _Learnt(NamedTuple):
     dispersion: float
 
 
-def _learn(model: _Model) -> _Learnt:
+def _learn(model: _Model) -> tuple[_Learnt, _State]:
+    """Return what the evidence chose, and where the fit was by then."""
     basis = model.basis
     centre = np.array([math.log(0.03), math.log(basis.size / 100 + 1)])
     departure, patterns, state = centre, basis.start(), model.start()
@@ -569,7 +590,7 @@ def _learn(model: _Model) -> _Learnt:
         after = np.concatenate([departure, patterns, [math.log(dispersion)]])
         if np.abs(after - before).max() < 0.05:
             break
-    return _Learnt(departure, patterns, dispersion)
+    return _Learnt(departure, patterns, dispersion), state
 
 
 def _fit_dispersion(model: _Model, f: Array, reduced: _Reduced, mean: Array, root: Array, start: float) -> float:
