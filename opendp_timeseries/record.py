@@ -482,6 +482,8 @@ def parse_json(text: str) -> Any:
 
     try:
         return json.loads(text, object_pairs_hook=once, parse_constant=finite, parse_float=finite)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"the text is no JSON document: {error}") from None
     except RecursionError:
         raise ValueError("the document is nested too deeply to be a record") from None
 
