@@ -25,6 +25,7 @@ __all__ = [
     "InfluenceSpace",
     "adjacency_of",
     "as_influence",
+    "check_reach",
     "count_signal_domain",
     "descriptor_of",
     "event_log_domain",
@@ -171,12 +172,28 @@ def provenance_of(chain: dp.Transformation) -> Provenance:
     """Return how a chain makes its signal.
 
     :raises TypeError: if it is no transformation, or does not know.
+    :raises ValueError: if one individual reaches further than by the stages that it tells of.
     """
     space = influence_space(chain.output_metric) if isinstance(chain, dp.Transformation) else None
     if space is None or space.provenance is None:
         found = chain.output_metric if isinstance(chain, dp.Transformation) else type(chain).__name__
         raise TypeError(f"chain ({found}) must be a count with the influence metric, with or without filters")
+    check_reach(chain.map(1), space.provenance)
     return space.provenance
+
+
+def check_reach(influence: Influence, provenance: Provenance) -> None:
+    """Refuse a signal in which one individual reaches further than by the stages that its provenance tells of.
+
+    :param influence: of one individual, by the maps of all stages.
+    :param provenance: how the signal was made, by stages of this library.
+    :raises ValueError: as where another transformation is among them, which is told in the map alone.
+    """
+    if not influence <= (told := provenance.influence(1)):
+        raise ValueError(
+            f"one individual reaches {influence}, and by the stages that a release knows of {told}: another"
+            " transformation is among them, which no record would tell of; leave it out, or state the loss by the map"
+        )
 
 
 def panel_size_of(metric: dp.Metric) -> int:

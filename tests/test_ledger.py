@@ -88,6 +88,16 @@ def test_a_stage_that_no_release_knows_of_is_not_charged_for_less_than_it_does(t
     assert book.entries == ()
 
 
+def test_no_noise_is_sought_for_a_chain_that_reaches_further_than_its_releases_know(tmp_path):
+    chain = count() >> _stage(count().output_space, _further)
+    with pytest.raises(ValueError, match="one individual reaches"):
+        new(tmp_path).least_scale(chain, sampling_probability=0.5)
+    with pytest.raises(ValueError, match="one individual reaches"):
+        ts.Programme.plan([count(), chain], epsilon=1.0, delta=1e-6, sampling_probability=0.5)
+    with pytest.raises(ValueError, match="one individual reaches"):
+        ts.Programme.plan([count()], epsilon=1.0, delta=1e-6, sampling_probability=0.5).measurement(chain)
+
+
 def test_a_stage_behind_which_nobody_reaches_further_is_no_matter(tmp_path):
     book, noise = new(tmp_path), ts.then_subsampled_gaussian(60.0, sampling_probability=0.5, delta=1e-6)
     book.release(_stage(SPACE, lambda d_in: d_in) >> (count() >> noise), LOG)

@@ -30,7 +30,7 @@ from opendp_timeseries.mechanism import Mechanism
 from opendp_timeseries.provenance import Provenance
 from opendp_timeseries.record import MEASURES, Accounting
 from opendp_timeseries.release import Release
-from opendp_timeseries.spaces import as_influence, influence_space
+from opendp_timeseries.spaces import as_influence, check_reach, influence_space
 
 __all__ = [
     "Sample",
@@ -306,7 +306,7 @@ def make_subsampled_gaussian(
 
     def mechanisms(d_in: Any) -> tuple[Stated, ...]:
         assert made is not None
-        _check_reach(signal.influence(d_in), made.provenance)
+        check_reach(signal.influence(d_in), made.provenance)
         return (Stated(made, accounting),)
 
     def times(factor: float) -> dp.Measurement:
@@ -333,20 +333,6 @@ def _loss(signal: _Signal, d_in: Any, sample: Sample, scale: float) -> PrivacyLo
         influence = _after_rounding(influence, signal.size, 2.0 ** _noise_exponent(scale, None))
     law = extremal_law(influence, sample.probability, signal.size, sample.name)
     return law.at(scale if scale >= MIN_SCALE else 0.0)
-
-
-def _check_reach(influence: Influence, provenance: Provenance) -> None:
-    """Refuse a signal in which one individual reaches further than by the stages that its release knows of.
-
-    :param influence: of one individual, by the maps of all stages.
-    :param provenance: how the signal was made, by stages of this library.
-    :raises ValueError: as behind a transformation of another maker that is told in the map alone.
-    """
-    if not influence <= (told := provenance.influence(1)):
-        raise ValueError(
-            f"one individual reaches {influence}, and by the stages that the release knows of {told}: another"
-            " transformation is among them, which its record would not tell; leave it out, or state the loss by the map"
-        )
 
 
 def accounting_of(

@@ -492,7 +492,7 @@ MUTANTS = [
     mutant("the stages before a member forgotten", "measurements.known_losses:known_loss",
            ("return d_in if before is None else before.map(d_in)", "return d_in"),
            by=[Caught(COMPOSITION, "test_distances_go_through_the_stages_before")]),
-    mutant("a ledger that does not ask how far all stages reach", f"{MECHANISM}:_check_reach",
+    mutant("how far all stages reach is not asked", "spaces:check_reach",
            ("if not influence <= (told := provenance.influence(1)):", "if False:"),
            by=[Caught("test_ledger", "test_a_stage_that_no_release_knows_of_is_not_charged_for_less_than_it_does",
                       ("in between",))]),
