@@ -443,9 +443,9 @@ def test_keys_that_are_there_twice_and_numbers_that_are_not_finite_are_refused()
             ReleaseRecord.from_json(text.replace('"scale": 3.0', f'"scale": {word}'))
     with pytest.raises(ValueError, match=r"nested too deeply|is no JSON document"):
         ReleaseRecord.from_json("[" * 100_000)
-    for text in ("", "step_start,count", text[:-1]):
+    for wrong in ("", "step_start,count", text[:-1]):
         with pytest.raises(ValueError, match="the text is no JSON document"):
-            ReleaseRecord.from_json(text)
+            ReleaseRecord.from_json(wrong)
 
 
 def places(node, path=()):
