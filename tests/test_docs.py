@@ -3,14 +3,14 @@
 The blocks of a page run in order, in one namespace, in an empty folder: ``python`` blocks are executed, ``pycon``
 blocks are doctests, and ``python -m opendp_timeseries`` commands in ``bash`` blocks go to the command line. A comment
 behind a ``print(…)`` is what it prints, with ``…`` for what is left out. A block right after a line
-``<!-- not run: reason -->`` is left out.
+``<!-- not run: reason -->`` is left out, and one after ``<!-- needs: package -->`` where the package is not installed.
 """
 
 import ast
 import collections
 import contextlib
 import doctest
-import importlib
+import importlib.util
 import inspect
 import io
 import re
@@ -33,7 +33,7 @@ PAGES = [
     *(page for page in sorted(DOCS.rglob("*.md")) if not {"_build", "notebooks"} & set(page.parts)),
 ]
 FENCE = re.compile(r"(?P<fence>`{3,})(?P<language>[^`]*)")
-NOT_RUN = re.compile(r"<!-- not run: \S[^>]* -->")
+MARK = re.compile(r"<!-- (?:not run: \S[^>]*|needs: (?P<package>\w+)) -->")
 LINK = re.compile(r"(?<!`)\]\((?P<target>[^)\s]+)\)")
 COMMAND = "python -m opendp_timeseries"
 AS_PRINTED = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -44,15 +44,16 @@ class Block(NamedTuple):
     code: str
     line: int
     runs: bool
+    needs: str | None = None
 
 
 def blocks(text):
     """Fenced blocks of a page, each with the number of lines before its code. Fences must begin their lines."""
-    found, lines, skip = [], iter(enumerate(text.splitlines(), 1)), False
+    found, lines, mark = [], iter(enumerate(text.splitlines(), 1)), None
     for number, line in lines:
         opening = FENCE.fullmatch(line)
         assert opening or not line.lstrip().startswith("```"), f"line {number}: this fence is not understood"
-        assert opening or not skip, f"line {number}: 'not run' must stand right before a block"
+        assert opening or not mark, f"line {number}: {mark[0]} must stand right before a block"
         if opening:
             code = []
             for _, inner in lines:
@@ -61,12 +62,14 @@ def blocks(text):
                 code.append(inner)
             else:
                 raise AssertionError(f"line {number}: the block is not closed")
-            found.append(Block(opening["language"], "".join(f"{inner}\n" for inner in code), number, not skip))
-        skip = NOT_RUN.fullmatch(line) is not None if not opening else False
-        assert skip or opening or not re.search("<!--.*not run", line), (
-            f"line {number}: <!-- not run: reason --> is meant"
+            needs = mark and mark["package"]
+            runs = not mark or needs is not None
+            found.append(Block(opening["language"], "".join(f"{inner}\n" for inner in code), number, runs, needs))
+        mark = MARK.fullmatch(line)
+        assert mark or opening or not re.search("<!--.*(not run|needs)", line), (
+            f"line {number}: <!-- not run: reason --> or <!-- needs: package --> is meant"
         )
-    assert not skip, "'not run' must stand right before a block"
+    assert not mark, f"{mark[0]} must stand right before a block"
     return found
 
 
@@ -99,9 +102,13 @@ def execute(page, block, namespace):
 
 
 def run(page, text):
-    namespace = {"__name__": "__main__"}
+    """Run the blocks of a page; return which packages are not there for some of them."""
+    namespace, missing = {"__name__": "__main__"}, set()
     for block in blocks(text):
         if not block.runs:
+            continue
+        if block.needs is not None and importlib.util.find_spec(block.needs) is None:
+            missing.add(block.needs)
             continue
         if block.language == "python":
             execute(page, block, namespace)
@@ -112,6 +119,7 @@ def run(page, text):
             namespace.update(session.globs)
         elif block.language == "bash" and block.code.startswith(COMMAND):
             assert main(shlex.split(block.code.removeprefix(COMMAND).replace("\\\n", " "))) == 0
+    return missing
 
 
 def name(page):
@@ -123,11 +131,14 @@ def has_code(page):
 
 
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # of Ibis's own calls into DuckDB
+@pytest.mark.filterwarnings("ignore:The default of config:FutureWarning")  # of every forecaster of sktime 1.2
 @pytest.mark.parametrize("page", [page for page in PAGES if has_code(page)], ids=name)
 def test_code_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")
-    run(str(page), page.read_text("utf-8"))
+    missing = run(str(page), page.read_text("utf-8"))
+    if missing:  # the rest ran
+        pytest.skip(f"blocks that need {', '.join(sorted(missing))}")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -218,6 +229,7 @@ def test_what_is_cited_is_this_version():
 
 
 LEFT_OUT = "<!-- not run: a reason -->\n"
+NEEDS = "<!-- needs: pytest -->\n"
 
 
 @pytest.mark.parametrize(
@@ -235,6 +247,9 @@ LEFT_OUT = "<!-- not run: a reason -->\n"
         (f"{LEFT_OUT}", AssertionError),
         ("<!-- not run -->\n```python\nx = 1\n```\n", AssertionError),
         ("<!-- not run: --> <!-- x -->\n```python\nx = 1\n```\n", AssertionError),
+        (f"{NEEDS}```python\n1 / 0\n```\n", ZeroDivisionError),
+        (f"{NEEDS}\n```python\nx = 1\n```\n", AssertionError),
+        ("<!-- needs: -->\n```python\nx = 1\n```\n", AssertionError),
         ("```python\nx = 1\n", AssertionError),
         ("* a list\n  ```python\n  1 / 0\n  ```\n", AssertionError),
         # What is printed is what the comment says.
@@ -251,6 +266,10 @@ def test_broken_pages_are_caught(text, error):
 
 def test_blocks_said_not_to_run_do_not():
     run("page.md", f"{LEFT_OUT}```python\n1 / 0\n```\n```sh\nfalse\n```\n")
+
+
+def test_blocks_that_need_what_is_not_here_do_not_run():
+    assert run("page.md", "<!-- needs: nobody_has_this -->\n```python\n1 / 0\n```\n") == {"nobody_has_this"}
 
 
 def test_right_pages_pass():

@@ -18,7 +18,7 @@ from opendp_timeseries import TimeGrid
 from opendp_timeseries.accounting.influence import count_influence
 from opendp_timeseries.accounting.joint import least_factor
 from opendp_timeseries.accounting.subsampled import extremal_law
-from opendp_timeseries.datasets import load_flights
+from opendp_timeseries.datasets import daily_profile, load_flights
 from opendp_timeseries.koga2022.bounds import least_scale_without_filter
 from opendp_timeseries.koga2022.datasets import synth
 
@@ -297,3 +297,41 @@ def test_noise_of_twelve_releases() -> None:
 
     best = min(brentq(lambda s, k=k: delta_at(s, k) - 1e-6, 20, 300) for k in (19, 20, 21))
     assert zcdp == pytest.approx(best, abs=0.05)
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore::statsmodels.tools.sm_exceptions.ConvergenceWarning")
+def test_forecasts_from_what_is_handed_over() -> None:
+    """Twenty runs of the page's 200, within five of their standard errors: the chance of a failure is below 1e-5."""
+    pandas = pytest.importorskip("pandas")
+    structural = pytest.importorskip("statsmodels.tsa.statespace.structural")
+    rng, size, noise = np.random.default_rng(11), 672, 12.0**2
+    rate = 60 * daily_profile(size + 24, 24)
+    index = pandas.date_range("2024-02-05", periods=size, freq="h", tz="UTC")
+
+    def forecast(y: object, variance: float | None = None) -> tuple[np.ndarray, np.ndarray]:
+        season = {"period": 24, "harmonics": 6}
+        model = structural.UnobservedComponents(
+            y, level="local level", freq_seasonal=[season], stochastic_freq_seasonal=[False]
+        )
+        known = {} if variance is None else {"sigma2.irregular": variance}
+        ahead = (model.fit_constrained(known, disp=False) if known else model.fit(disp=False)).get_forecast(24)
+        return np.asarray(ahead.predicted_mean), np.asarray(ahead.se_mean) ** 2 - (noise if known else 0.0)
+
+    found = []
+    for _ in range(20):
+        counts, kept = rng.poisson(rate), np.flatnonzero(rng.random(size) < 0.2)
+        values = counts[kept] + rng.normal(0, math.sqrt(noise), kept.size)
+        release = ts.Release(steps=kept, values=values, size=size, scale=12.0, sampling_probability=0.2)
+        observed = pandas.Series(np.nan, index)
+        observed.iloc[kept] = values
+        ways = (
+            forecast(observed, noise + max(observed.mean(), 0)),
+            forecast(pandas.Series(np.asarray(ts.interpolate(release)), index)),
+            forecast(pandas.Series(np.asarray(ts.smooth(release, season=24)), index)),
+        )
+        error = np.array([np.abs(mean - counts[size:]) for mean, _ in ways])
+        width = norm.ppf(0.95) * np.sqrt([variance for _, variance in ways])
+        found.append([error.mean(axis=1), 100 * (error <= width).mean(axis=1)])
+    said = np.array(table("howto/other-tools.md", "handed over"))[:, 1:].T
+    assert (np.abs(np.mean(found, axis=0) - said) < 5 * np.std(found, axis=0) / math.sqrt(20)).all()
