@@ -56,6 +56,31 @@ def test_no_strategy_exceeds_the_budget(seed):
     assert found > 0 or not any(allowed_by_the_filter((one,)) for one in menu)
 
 
+def stated_by_the_filter(chosen):
+    within = RenyiFilter.within(EPSILON, DELTA)
+    return within.epsilon_of(within.divergence((loss(p, u), 1) for p, u in chosen))
+
+
+def stated_by_the_joint_law(chosen):
+    return joint_loss([loss(p, u) for p, u in chosen]).epsilon(DELTA) if chosen else 0.0
+
+
+def anything(chosen):
+    return True
+
+
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(k, marks=pytest.mark.long) for k in range(2, 40))])
+def test_what_is_stated_when_somebody_chose_to_end_holds(seed):
+    rng = np.random.default_rng(seed)
+    menu = TRAP[:2] + [(float(10 ** rng.uniform(-4, 0)), float(10 ** rng.uniform(-3, 1))) for _ in range(2)]
+    found = worst_delta(menu, anything, stated_by_the_filter, 3)
+    assert 0 < found <= DELTA
+
+
+def test_what_the_joint_law_states_when_somebody_chose_to_end_does_not_hold():
+    assert worst_delta(TRAP, allowed_by_the_joint_law, stated_by_the_joint_law, 2) > 1.4 * DELTA
+
+
 def test_divergences_add_up_from_above():
     within = RenyiFilter.within(EPSILON, DELTA)
     parts = [((0.5, 0.02), 3), ((1.0, 0.001), 10**6), ((1e-6, 7.0), 1)]

@@ -31,8 +31,10 @@ def worst_delta(menu, allowed, epsilon, rounds, chosen=(), distance=0.0):
     """The largest δ at ``epsilon`` of a strategy that takes releases from a menu of ``(p, u)``.
 
     :param allowed: whether releases may be made together.
+    :param epsilon: a number, or a function of what was chosen: then δ is the mean of ``(1 − e^ε Q/P)₊`` under ``P``,
+        with the ``ε`` that is stated when the strategy ends.
     """
-    best = profile(epsilon, distance)
+    best = profile(epsilon(chosen) if callable(epsilon) else epsilon, distance)
     if rounds == 0:
         return best
     for p, u in menu:
