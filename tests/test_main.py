@@ -681,6 +681,8 @@ def test_a_plan_says_what_to_run_and_it_runs(log_file, tmp_path, capsys):
     assert main([*PLAN, *SERIES, "--json"]) == 0
     document = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (document["epsilon"], document["delta"]) == (1.0, 1e-6)
+    assert main([*PLAN, *SERIES, "--sampling-probability", "0.5", "--sampling", "stratified"]) == 0
+    assert "Best: participation cap 20, p = 0.5 in blocks" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

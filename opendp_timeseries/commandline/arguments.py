@@ -214,6 +214,9 @@ def _plan_parser() -> argparse.ArgumentParser:
     release.add_argument("--delta", type=_number, required=True, help="privacy loss parameter δ")
     release.add_argument("--sampling-probability", type=_number, nargs="+", help="shares of the steps to compare")
     release.add_argument(
+        "--sampling", choices=SAMPLINGS, default="poisson", help="how steps are kept, as for a release (poisson)"
+    )
+    release.add_argument(
         "--filter-std",
         type=_number,
         nargs="+",

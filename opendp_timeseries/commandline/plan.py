@@ -29,6 +29,7 @@ def plan(options: argparse.Namespace) -> str:
         deviation=options.deviation,
         time_scale=options.time_scale,
         sampling_probabilities=options.sampling_probability,
+        sampling=options.sampling,
         stds=options.filter_std,
     )
     if options.json:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting.sampling import sampling_name
 from opendp_timeseries.grid import TimeGrid, check_grid
 from opendp_timeseries.planning.scales import budget, counted, least_scale, smoothing_kernel
 from opendp_timeseries.planning.tables import text_table
@@ -76,6 +77,7 @@ def noise_by_cap(
     gap: int = 1,
     individuals: int = 1,
     replaced: bool = False,
+    sampling: str = "poisson",
 ) -> CapTable:
     """Return the noise that each participation cap needs within a budget, by the exact privacy profile. No data.
 
@@ -91,8 +93,9 @@ def noise_by_cap(
     :param gap: least distance of two counted steps of an individual, which matters with a filter; 1 is none.
     :param individuals: how many the guarantee is for.
     :param replaced: True if adjacent logs replace individuals, rather than add or remove them.
+    :param sampling: ``"poisson"``, or ``"stratified"`` for one step of each block.
     :return: a :class:`~opendp_timeseries.planning.CapTable`; print it.
-    :raises ValueError: for a parameter out of range.
+    :raises ValueError: for a parameter out of range, or a sample that cannot be drawn.
 
     >>> noise_by_cap(TimeGrid(size=1000), [10, 50], epsilon=1.0, delta=1e-6, sampling_probability=0.1)
     1000 steps, p = 0.1, (ε = 1, δ = 1e-06)
@@ -102,17 +105,19 @@ def noise_by_cap(
     """
     epsilon, delta = budget(epsilon, delta)
     p = check.probability("sampling_probability", sampling_probability)
+    design = sampling_name(sampling)
     std = check.real("std", std, minimum=0.0)
     kernel = smoothing_kernel(check_grid(grid).size, std)
 
     def row(cap: int) -> NoiseByCap:
         influence = counted(grid, cap, step_cap, individuals, replaced, gap)
-        scale, every_step = (least_scale(influence, kernel, q, epsilon, delta) for q in (p, 1.0))
+        scale, every_step = (least_scale(influence, kernel, q, epsilon, delta, design) for q in (p, 1.0))
         return NoiseByCap(int(cap), scale, every_step)
 
     apart = f", gap {gap}" if gap > 1 else ""
     smoothing = f", filter std {std:g}" if std else ""
+    sample = f"p = {p:g}" + (" in blocks" if design == "stratified" else "")
     return CapTable(
         rows=tuple(row(cap) for cap in participation_caps),
-        title=f"{grid.size} steps, p = {p:g}{apart}{smoothing}, (ε = {epsilon:g}, δ = {delta:g})",
+        title=f"{grid.size} steps, {sample}{apart}{smoothing}, (ε = {epsilon:g}, δ = {delta:g})",
     )

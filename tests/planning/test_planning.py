@@ -326,6 +326,13 @@ def test_noise_by_cap():
     plain = noise_by_cap(ts.TimeGrid(size=1800), [180], epsilon=0.5, delta=1e-4, sampling_probability=0.1)
     assert plain.rows[0].scale == pytest.approx(26.085969, rel=1e-6)
     assert plain.rows[0].every_step == pytest.approx(79.0735, rel=1e-6)
+    # A cap of 180 fills every block of the signal, where a sample of one of each protects more than by chance.
+    blocks = noise_by_cap(
+        ts.TimeGrid(size=180), [180], epsilon=0.5, delta=1e-4, sampling_probability=0.1, sampling="stratified"
+    )
+    assert "p = 0.1 in blocks" in blocks.title
+    by_chance = noise_by_cap(ts.TimeGrid(size=180), [180], epsilon=0.5, delta=1e-4, sampling_probability=0.1)
+    assert blocks.rows[0].scale < 0.97 * by_chance.rows[0].scale
     header = repr(plain).splitlines()[1]
     assert header.split() == ["participation", "cap", "scale", "scale", "if", "every", "step", "is", "kept"]
 
