@@ -5,6 +5,7 @@ The queries in :mod:`~opendp_timeseries.context` also read the private fields of
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, Concatenate, NamedTuple, ParamSpec
 
@@ -12,7 +13,7 @@ import opendp.prelude as dp
 from opendp.context import constructors
 from opendp.domains import _lazyframe_from_domain
 from opendp.extras._utilities import to_then
-from opendp.mod import VectorDomain, _PartialConstructor
+from opendp.mod import AtomDomain, VectorDomain, _PartialConstructor
 
 __all__ = [
     "Partial",
@@ -20,6 +21,8 @@ __all__ = [
     "absolute_type",
     "empty_frame",
     "how_made",
+    "is_opendps",
+    "is_registered",
     "lp_kind",
     "partial_of",
     "privacy_profile",
@@ -62,6 +65,18 @@ def register(*makes: Callable[..., Any]) -> None:
         constructors[name][0]._opendp_timeseries = True
 
 
+def is_opendps(name: str) -> bool:
+    """Whether the constructor that a query calls by this name is of OpenDP itself, and of no plugin."""
+    called = constructors[name][0]
+    made = inspect.getclosurevars(called).nonlocals.get("constructor", called)  # what a partial constructor calls
+    return bool(made.__module__.startswith("opendp."))
+
+
+def is_registered(name: str) -> bool:
+    """Whether a query knows a constructor by this name."""
+    return name in constructors
+
+
 def signal_domain(T: str, size: int) -> dp.Domain:
     """Return the native domain of signals with ``size`` steps: ``T`` is ``"i64"`` or ``"f64"`` (never NaN)."""
     atom = dp.atom_domain(T="i64") if T == "i64" else dp.atom_domain(T="f64", nan=False)
@@ -82,6 +97,11 @@ def vector_space(domain: dp.Domain) -> VectorSpace:
     :raises ValueError: if its size is not fixed, or it may hold NaN.
     """
     hint = "use a count, a filter, or dp.vector_domain(dp.atom_domain(T=…), size=T)"
+    if isinstance(domain, AtomDomain):
+        raise TypeError(
+            f"input_domain ({domain}) must be a vector domain; an individual_count of one number is a vector with"
+            " output_metric=dp.l2_distance(T=float)"
+        )
     if not isinstance(domain, VectorDomain):
         raise TypeError(f"input_domain ({domain}) must be a vector domain; {hint}")
     carrier: Any = domain.carrier_type  # Vec<T>

@@ -6,20 +6,24 @@ profile at its δ, of (ρ, δ) by approximate zCDP with δ for its failure proba
 OpenDP 0.16 cannot split some budgets of the form (ε, δ) or (ρ, δ): the sum of, say, 20 equal shares of (0.1, 1e-6)
 rounds above one part and below the other, and pairs that are neither above nor below are an error. And a query
 whose δ alone exceeds its share answers ``.param()``, and fails at ``.release()`` with a message about orderings.
+Its constructors refuse an event log by messages about types, and a count must name the metric of the noise after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, cast
 
 import numpy as np
 import opendp.prelude as dp
 from numpy.typing import NDArray
 from opendp.context import PartialChain
+from opendp.mod import LazyFrameDomain
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._opendp import is_opendps, is_registered
 from opendp_timeseries.accounting.rounding import down_fraction
 from opendp_timeseries.measurements.composition import (
     completed,
@@ -28,6 +32,7 @@ from opendp_timeseries.measurements.composition import (
     make_composition,
 )
 from opendp_timeseries.measurements.subsampled_gaussian import least_scale_at, least_scale_zero_concentrated_at
+from opendp_timeseries.spaces import influence_distance, is_event_log
 
 __all__ = ["Context", "Query", "compositor", "split_budget"]
 
@@ -36,6 +41,11 @@ _KEPT_BACK = 1 - Fraction(1, 2**30)
 
 Loss = float | tuple[float, float]
 _MEASURE_OPTIONS: Final = frozenset({"output_measure", "failure_probability", "delta"})
+#: Constructors of OpenDP that take any domain, and those that take any LazyFrame.
+_GENERAL: Final = frozenset({"identity", "user_measurement", "user_transformation"})
+_OF_FRAMES: Final = _GENERAL | {"private_lazyframe", "stable_lazyframe"}
+#: Counts that are made in the metric that the noise after them needs.
+_COUNTS: Final = frozenset({"individual_count", "participation_count", "participation_histogram"})
 
 
 def split_budget(loss: Loss, parts: int | Sequence[float] | NDArray[Any]) -> list[Loss]:
@@ -149,8 +159,104 @@ def _nested(answer: Any) -> Any:
     return Context(answer.accountant, queryable, answer.d_in, answer.d_mids, answer.d_out, answer.query_space)
 
 
+def _metric_for(noise: str, count: str, options: Mapping[str, Any]) -> dp.Metric | None:
+    """Return the metric in which a count meets a noise; None if that is the one by default."""
+    keys = options.get("keys")
+    if noise == "subsampled_gaussian":
+        if count == "individual_count":
+            return influence_distance(panel_size=1 if keys is None else len(keys))
+        return dp.l2_distance(T=float) if count == "participation_histogram" else None
+    if count == "individual_count" and keys is None:
+        return None  # one number, whose distance serves both
+    return dp.l1_distance(T=float) if noise == "laplace" else dp.l2_distance(T=float)
+
+
+def _refuse(name: str, frame: bool, *args: Any, **options: Any) -> Any:
+    raise TypeError(_not_of_logs(f"{name}() is OpenDP's, and", name, frame))
+
+
+def _not_of_logs(what: str, name: str, frame: bool) -> str:
+    """Say that a query does not take an event log, and which does."""
+    remedy = (
+        f"query().{name}(…) on the Context asks OpenDP's own queries of the LazyFrame"
+        if frame
+        else "for OpenDP's own queries make the log a Polars LazyFrame (howto/polars-context in the documentation)"
+    )
+    return (
+        f"{what} does not take an event log: individual_count() counts people, participation_count(grid,"
+        f" participation_cap=…) counts in each step of time; {remedy}"
+    )
+
+
 class Query(dp.Query):
-    """An OpenDP query in which a subsampled Gaussian spends the query's share, and not less."""
+    """An OpenDP query in which a subsampled Gaussian spends the query's share, and not less.
+
+    Where a count is given no ``output_metric``, it takes the one that the noise after it needs.
+    """
+
+    #: From the name of a noise to this query with its count in the metric of that noise; None if there is no choice.
+    _before: Callable[[str], Query] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what adds the stage of this name: of this package, or of OpenDP where it takes these data."""
+        if name.startswith("_"):
+            return super().__getattr__(name)
+        domain = self._chain[0] if isinstance(self._chain, tuple) else None
+        frame = isinstance(domain, LazyFrameDomain)
+        if frame or is_event_log(domain):
+            if not is_registered(name):
+                raise AttributeError(_not_of_logs(f"{name!r}", name, frame))
+            if is_opendps(name) and name not in (_OF_FRAMES if frame else _GENERAL):
+                return partial(_refuse, name, frame)
+        make: Callable[..., Any] = super().__getattr__(name)
+
+        def stage(*args: Any, **options: Any) -> Query:
+            query: Query = make(*args, **options)
+            query._chain = self._in_budget(query._chain)
+            if name in _COUNTS and "output_metric" not in options:
+                query._before = lambda noise: make(*args, **options, output_metric=_metric_for(noise, name, options))
+            elif name == "circulant_filter" and (before := self._before) is not None:
+                query._before = lambda noise: before(noise).circulant_filter(*args, **options)
+            return query
+
+        return stage
+
+    def _in_budget(self, chain: Any) -> Any:
+        """Return a measurement in pure ε as one in ρ, for a budget in (ρ, δ): a conversion that OpenDP leaves out."""
+        if str(self._output_measure.type) != "Approximate<ZeroConcentratedDivergence>":
+            return chain
+        if isinstance(chain, PartialChain):
+            return PartialChain(lambda parameter: self._in_budget(chain(parameter)))
+        pure = isinstance(chain, dp.Measurement) and str(chain.output_measure.type) == "MaxDivergence"
+        return dp.c.make_pureDP_to_zCDP(chain) if pure else chain
+
+    def _suited(self, noise: str) -> Query:
+        """Return this query with its count in the metric of a noise, unless the count was given one."""
+        return self if self._before is None else self._before(noise)
+
+    def laplace(self, *args: Any, **options: Any) -> Query:
+        """Add OpenDP's Laplace noise, with the scale that spends this query's share if none is given.
+
+        It fits budgets in ε, (ε, δ), ρ and (ρ, δ), and needs none of the δ.
+        """
+        query: Query = self._suited("laplace").__getattr__("laplace")(*args, **options)
+        return query
+
+    def gaussian(self, *args: Any, **options: Any) -> Query:
+        """Add OpenDP's Gaussian noise, with the scale that spends this query's share if none is given.
+
+        In (ε, δ) OpenDP states its loss by way of zCDP; ``subsampled_gaussian(sampling_probability=1)`` adds the same
+        noise with its exact loss, and so less of it.
+
+        :raises ValueError: for a budget in ε alone, which Gaussian noise does not keep.
+        """
+        if str(self._output_measure.type) == "MaxDivergence":
+            raise ValueError(
+                f"gaussian() does not fit a budget in {self._output_measure}, as no scale of it has a finite ε without"
+                " δ; call laplace(), or give the Context dp.loss_of(epsilon=…, delta=…)"
+            )
+        query: Query = self._suited("gaussian").__getattr__("gaussian")(*args, **options)
+        return query
 
     def new_with(self, *, chain: Any, wrap_release: Any = None) -> Query:
         """Return this query with another chain."""
@@ -166,6 +272,9 @@ class Query(dp.Query):
 
         :raises ValueError: for a budget without δ, or a share that is spent.
         """
+        if (suited := self._suited("subsampled_gaussian")) is not self:
+            suited._before = None
+            return suited.subsampled_gaussian(*args, **options)
         make = self.__getattr__("subsampled_gaussian")
         if _MEASURE_OPTIONS & options.keys():
             return make(*args, **options)
@@ -239,10 +348,24 @@ class Query(dp.Query):
             raise ValueError(f"its share ({first!r}, {delta!r}) leaves nothing to spend; split the budget anew")
         return first, delta, "ZeroConcentrated" in budget
 
-    def resolve(self, *args: Any, **kwargs: Any) -> Any:
+    def resolve(self, allow_transformations: bool = False, bounds: Any = None, T: Any = None) -> Any:
         """Return the measurement, after a check that its δ fits the share."""
+        chain: Any = self._chain
+        if isinstance(chain, dp.Transformation):
+            if allow_transformations:
+                return chain
+            raise ValueError(
+                "this query adds no noise, so there is nothing to release; end it by laplace() or gaussian(), or, for a"
+                " series, by subsampled_gaussian(sampling_probability=…)"
+            )
         self._check_delta()
-        return super().resolve(*args, **kwargs)
+        if isinstance(chain, PartialChain):
+            d_in, share = cast(Any, (self._d_in, self._d_out))
+            chain = chain.fix(d_in, share, self._output_measure, bounds=bounds, T=T)
+        resolved = dp.Query.resolve(self.new_with(chain=chain))
+        if hasattr(chain, "param"):  # OpenDP loses it where it converts the measure
+            resolved.param = chain.param
+        return resolved
 
     def _check_delta(self) -> None:
         """Refuse a δ that no scale can bring within the share: it does not depend on the scale."""

@@ -32,6 +32,7 @@ __all__ = [
     "influence_distance",
     "influence_metric",
     "influence_space",
+    "is_event_log",
     "panel_size_of",
     "provenance_of",
 ]
@@ -108,6 +109,11 @@ def event_log_domain(*, identifier: str, time: str) -> dp.Domain:
         return True
 
     return dp.user_domain(f"EventLogDomain(identifier={identifier!r}, time={time!r})", member, descriptor)
+
+
+def is_event_log(domain: Any) -> bool:
+    """Whether a domain is one of :func:`event_log_domain`."""
+    return isinstance(domain, ExtrinsicDomain) and check.is_a(domain.descriptor, EventLog)
 
 
 def count_signal_domain(size: int) -> dp.Domain:

@@ -1,5 +1,6 @@
 """The Context API: OpenDP solves for the scale, splits budgets, and shares a count among queries."""
 
+import copy
 import importlib
 import math
 import os
@@ -335,6 +336,145 @@ def test_a_query_spends_its_share_on_one_step_of_each_block():
     count = space >> ts.then_participation_count(ts.TimeGrid(size=40), participation_cap=12)
     sample = {"sampling_probability": 0.25, "sampling": "stratified"}
     assert release.scale == ts.least_scale(count, epsilon=1.0, delta=1e-6, **sample)
+
+
+# --- What newcomers type first ---
+
+KEYS = {"by": "site", "keys": ["a", "b", "c"], "cap": 2}
+SITES = {"site": np.array(["a", "b", "c"])[np.arange(1200) % 3]}
+BUDGETS = {
+    "ε": dp.loss_of(epsilon=1.0),
+    "ε, δ": dp.loss_of(epsilon=1.0, delta=1e-6),
+    "ρ": dp.loss_of(rho=0.1),
+    "ρ, δ": loss_of_zcdp(0.1, 1e-6),
+}
+FIRST = {  # and what one individual changes: ℓ1, ℓ2 squared
+    "people in places": (lambda query: query.individual_count(**KEYS), 2, 2),
+    "series": (lambda query: query.participation_count(GRID, participation_cap=5), 5, 5),
+}
+
+
+@pytest.mark.parametrize("loss", BUDGETS.values(), ids=BUDGETS)
+@pytest.mark.parametrize(("stage", "l1", "l2_squared"), FIRST.values(), ids=FIRST)
+def test_any_count_meets_any_noise_that_the_budget_allows(loss, stage, l1, l2_squared):
+    in_rho, has_delta = "Concentrated" in str(loss[0].type), isinstance(loss[1], tuple)
+    share = (loss[1][0] if has_delta else loss[1]) / 3
+    ctx = exact(loss, shares=3, log=LOG | SITES)
+    laplace = stage(ctx.query()).laplace().resolve()
+    # ε of Laplace noise, and the ρ that follows from it: ε²/2.
+    assert laplace.param == pytest.approx(l1 / math.sqrt(2 * share) if in_rho else l1 / share, rel=1e-6)
+    assert np.size(ctx(laplace)) > 0
+    if not in_rho and not has_delta:
+        with pytest.raises(ValueError, match=r"gaussian\(\) does not fit a budget in MaxDivergence"):
+            stage(ctx.query()).gaussian()
+        return
+    gaussian = stage(ctx.query()).gaussian().resolve()
+    if in_rho:
+        assert gaussian.param == pytest.approx(math.sqrt(l2_squared / 2 / share), rel=1e-6)
+    assert np.size(ctx(gaussian)) > 0
+    if has_delta:
+        release = stage(ctx.query()).subsampled_gaussian(sampling_probability=1).release()
+        assert 0 < release.scale <= gaussian.param * (1 + 1e-9)
+        assert ctx.remaining_privacy_loss() == []
+
+
+def test_noise_behind_a_filter_gets_the_metric_that_it_needs():
+    kernel = ts.gaussian_kernel(SIZE, 3)
+    ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6), shares=3)
+    filtered = ctx.query().participation_count(GRID, participation_cap=5).circulant_filter(kernel)
+    assert filtered.laplace().param() == pytest.approx(15.0, rel=1e-6)
+    assert len(filtered.gaussian().release()) == SIZE
+    assert len(filtered.subsampled_gaussian(sampling_probability=0.5).release().record().provenance.kernels) == 1
+
+
+def test_a_metric_that_is_given_is_kept():
+    count = (
+        exact(dp.loss_of(epsilon=1.0))
+        .query()
+        .participation_count(GRID, participation_cap=5, output_metric=dp.l2_distance(T=float))
+    )
+    with pytest.raises(dp.OpenDPException, match="L2Distance"):
+        count.laplace(10.0)
+
+
+def test_a_histogram_and_one_number_meet_all_three():
+    ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6), shares=6)
+    for count in (
+        lambda: ctx.query().participation_histogram(GRID, caps=[2, 3]),
+        lambda: ctx.query().individual_count(),
+    ):
+        assert count().laplace().param() == pytest.approx(6.0, rel=1e-6)
+        assert np.size(count().laplace().release()) in (1, 3)
+        assert np.size(count().gaussian().release()) in (1, 3)
+        assert len(count().subsampled_gaussian(sampling_probability=1).release()) in (1, 3)
+
+
+def test_people_beside_a_series_in_one_budget():
+    ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6), shares=2)
+    people = ctx.query().individual_count().laplace().release()
+    # Laplace noise of scale 2: beyond 60 once in 10^13 releases.
+    assert abs(people - 300) < 60
+    query = ctx.query()
+    series = query.participation_count(GRID, participation_cap=5).subsampled_gaussian(sampling_probability=0.5)
+    assert series.release().record().loss[0] == pytest.approx((0.5, 5e-7), rel=1e-8)
+    both = exact(dp.loss_of(epsilon=1.0, delta=1e-6)).query().composition([
+        ts.then_individual_count(output_metric=dp.l2_distance(T=float))
+        >> ts.then_subsampled_gaussian(1.0, sampling_probability=1.0),
+        ts.then_participation_count(GRID, participation_cap=5)
+        >> ts.then_subsampled_gaussian(2.0, sampling_probability=0.5),
+    ])  # fmt: skip
+    number, release = both.release()
+    assert 0.99 < both.resolve().map(1)[0] <= 1.0
+    assert release.scale == 2 * number.scale
+    with pytest.raises(TypeError, match="individual_count of one number is a vector with"):
+        ts.make_individual_count(*query._chain) >> ts.then_subsampled_gaussian(1.0, sampling_probability=1.0)
+
+
+def test_a_query_without_noise_says_what_is_missing():
+    query = exact(dp.loss_of(epsilon=1.0)).query().individual_count()
+    for ask in (query.release, query.param, query.resolve):
+        with pytest.raises(ValueError, match=r"adds no noise.* end it by laplace\(\)"):
+            ask()
+    assert query.resolve(allow_transformations=True).map(1) == 1
+
+
+POLARS_ROUTE = r"individual_count\(\) counts people.*howto/polars-context"
+
+
+def test_opendps_own_queries_point_to_the_polars_route():
+    query = exact(dp.loss_of(epsilon=1.0, delta=1e-6)).query()
+    general = {"identity", "user_measurement", "user_transformation"}
+    ours = {name for name in constructors if getattr(constructors[name][0], "_opendp_timeseries", False)}
+    others = set(constructors) - general - ours
+    assert {"count", "count_distinct", "sum", "mean", "laplace", "gaussian", "private_pca", "np_clamp"} < others
+    for name in others:
+        with pytest.raises(
+            TypeError, match=rf"^{name}\(\) is OpenDP's, and does not take an event log: {POLARS_ROUTE}"
+        ):
+            getattr(query, name)()
+    for name in ("select", "group_by", "filter", "quantile", "collect"):  # of Polars' own
+        with pytest.raises(AttributeError, match=f"^'{name}' does not take an event log: {POLARS_ROUTE}"):
+            getattr(query, name)
+    assert query.identity().individual_count().laplace().param() == pytest.approx(1.0)
+    with pytest.raises(AttributeError, match="Unrecognized constructor: 'select'"):
+        query.individual_count().select  # noqa: B018
+    with pytest.raises(AttributeError):
+        copy.copy(query).__nothing__  # noqa: B018
+
+
+def test_a_log_query_on_a_frame_points_to_opendps_queries():
+    pl = pytest.importorskip("polars")
+    ctx = ts.compositor(
+        pl.LazyFrame({"id": LOG["id"], "time": LOG["time"]}),
+        privacy_unit=dp.unit_of(contributions=1, identifier="id"),
+        privacy_loss=dp.loss_of(epsilon=1.0),
+        split_evenly_over=2,
+    )
+    assert abs(ctx.log_query().individual_count().laplace().release() - 300) < 60
+    with pytest.raises(TypeError, match=r"query\(\).count\(…\) on the Context asks OpenDP's own queries"):
+        ctx.log_query().count()
+    with pytest.raises(AttributeError, match=r"query\(\).select\(…\) on the Context"):
+        ctx.log_query().select()
 
 
 RELOAD = """
