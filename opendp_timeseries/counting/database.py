@@ -63,7 +63,7 @@ def count(table: Any, layout: Layout, caps: Caps, key: bytes) -> NDArray[np.int6
     pairs = rows.group_by("who", "step").aggregate(events=ibis.least(rows.count(), caps.step_cap))
     if caps.key_cap is not None:
         # The steps of the grid, which all series have.
-        pairs = pairs.mutate(moment=pairs.step - dialect.quotient(pairs.step, layout.grid.size) * layout.grid.size)
+        pairs = pairs.mutate(moment=pairs.step - dialect.quotient(pairs.step, layout.cycle) * layout.cycle)
         pairs = _first(pairs, ["who", "moment"], caps.key_cap, key_of_choice(key), dialect).drop("moment")
     if caps.gap > 1:
         pairs = _thinned(pairs, caps.gap, layout, dialect)
@@ -211,7 +211,7 @@ def _thinned(pairs: Any, gap: int, layout: Layout, dialect: _Dialect) -> Any:
     """Keep those of everybody's distinct steps that are a gap apart in each series (:mod:`~.counting.gap`)."""
     groups = ["who"]
     if layout.by is not None:
-        pairs, groups = pairs.mutate(series=dialect.quotient(pairs.step, layout.grid.size)), ["who", "series"]
+        pairs, groups = pairs.mutate(series=dialect.quotient(pairs.step, layout.cycle)), ["who", "series"]
     ordered = ibis.window(group_by=groups, order_by="step")
     two_ago, one_ago, now, next_one, next_but_one = (
         pairs.step.lag(2).over(ordered), pairs.step.lag(1).over(ordered), pairs.step,
@@ -230,7 +230,7 @@ def _thinned(pairs: Any, gap: int, layout: Layout, dialect: _Dialect) -> Any:
         behind=now - now.first().over(ordered),
     )
     # At most one kept step is so far behind the first that it is near to it around the cycle: the last.
-    pairs = pairs.filter(pairs.behind <= layout.grid.size - gap)
+    pairs = pairs.filter(pairs.behind <= layout.cycle - gap)
     walked = pairs.filter(pairs.walked)
     lists = walked.group_by(groups).aggregate(steps=walked.step.collect().sort())
     kept = _walked(lists, gap, dialect)
