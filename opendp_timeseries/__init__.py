@@ -25,6 +25,7 @@ from opendp_timeseries.measurements.conversions import (
     make_zCDP_to_renyiDP,
     privacy_loss_distribution,
 )
+from opendp_timeseries.measurements.periods import loss_over_periods
 from opendp_timeseries.measurements.subsampled_gaussian import (
     least_scale,
     make_subsampled_gaussian,
@@ -39,7 +40,13 @@ from opendp_timeseries.reconstruction.series import Series
 from opendp_timeseries.reconstruction.smooth import smooth
 from opendp_timeseries.record import ReleaseRecord, read_records, write_records
 from opendp_timeseries.release import Release
-from opendp_timeseries.spaces import count_signal_domain, event_log_domain, influence_distance
+from opendp_timeseries.spaces import (
+    PeriodUnitWarning,
+    count_signal_domain,
+    event_log_domain,
+    influence_distance,
+    period_distance,
+)
 from opendp_timeseries.transformations.assume_participation import (
     make_assume_participation,
     then_assume_participation,
@@ -66,6 +73,8 @@ __all__ = [  # in the order of the pipeline
     "TimeGrid",
     "event_log_domain",
     "count_signal_domain",
+    "period_distance",
+    "PeriodUnitWarning",
     "check_log",
     "LogCheck",
     "influence_distance",
@@ -96,6 +105,7 @@ __all__ = [  # in the order of the pipeline
     "make_composition",
     "then_composition",
     "least_factor",
+    "loss_over_periods",
     "Release",
     "interpolate",
     "smooth",

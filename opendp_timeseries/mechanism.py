@@ -13,7 +13,7 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.sampling import sampling_name
 from opendp_timeseries.accounting.subsampled import ExtremalLaw, extremal_law
-from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.grid import Period, TimeGrid
 from opendp_timeseries.provenance import Provenance, fields_of
 
 __all__ = ["Mechanism"]
@@ -46,16 +46,23 @@ class Mechanism:
         set_field(self, "scale", check.real("scale", self.scale, above=0.0))
         set_field(self, "sampling", sampling_name(self.sampling))
 
-    def loss(self, individuals: int = 1) -> PrivacyLoss:
-        """Return the loss of a release for so many individuals. Mechanisms that lose alike share one law."""
-        return self.law(individuals).at(self.scale)
+    def loss(self, individuals: int = 1, *, periods: int = 1) -> PrivacyLoss:
+        """Return the loss of a release for so many individuals. Mechanisms that lose alike share one law.
 
-    def law(self, individuals: int = 1) -> ExtremalLaw:
+        :param periods: where the unit of privacy is an individual within a period: for all that each of them did, in at
+            most so many periods. See :meth:`~opendp_timeseries.provenance.Provenance.influence`.
+        """
+        return self.law(individuals, periods=periods).at(self.scale)
+
+    def law(self, individuals: int = 1, *, periods: int = 1) -> ExtremalLaw:
         """Return the worst-case law of the squared distance that sampling leaves, which does not depend on σ."""
         # The loss does not depend on when the steps are, and a year of months are to be accounted for once.
-        size = self.provenance.grid.size
-        anytime = replace(self.provenance, grid=TimeGrid(size=size))
-        return _law(anytime, self.sampling_probability, self.sampling, individuals)
+        made = self.provenance
+        if periods > 1 and made.adjacency.period is not None:
+            return _law(made, self.sampling_probability, self.sampling, individuals, periods)
+        period = None if made.adjacency.period is None else Period(int(made.period_lengths()[0]))
+        anytime = replace(made, grid=TimeGrid(size=made.grid.size), adjacency=made.adjacency._replace(period=period))
+        return _law(anytime, self.sampling_probability, self.sampling, individuals, periods)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the mechanism as plain Python objects, ready for ``json.dumps``."""
@@ -85,5 +92,6 @@ _FIELDS: Final[dict[str, Any]] = {
 
 
 @lru_cache(maxsize=1024)
-def _law(provenance: Provenance, probability: float, sampling: str, individuals: int) -> ExtremalLaw:
-    return extremal_law(provenance.influence(individuals), probability, provenance.size, sampling)
+def _law(provenance: Provenance, probability: float, sampling: str, individuals: int, periods: int) -> ExtremalLaw:
+    influence = provenance.influence(individuals, periods=periods)
+    return extremal_law(influence, probability, provenance.size, sampling)

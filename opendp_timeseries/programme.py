@@ -21,13 +21,13 @@ from opendp_timeseries.mechanism import Mechanism
 from opendp_timeseries.planning.errors import ExpectedError, expected_error
 from opendp_timeseries.planning.signal import described_signal
 from opendp_timeseries.planning.tables import text_table
-from opendp_timeseries.provenance import fields_of
+from opendp_timeseries.provenance import Adjacency, fields_of
 from opendp_timeseries.record import parse_json
 from opendp_timeseries.spaces import provenance_of
 
 __all__ = ["Programme"]
 
-_FORMAT: Final = "opendp_timeseries programme, version 1"
+_FORMAT: Final = "opendp_timeseries programme, version 2"
 #: A joint loss that is computed again may differ in the last digits between machines.
 _TOLERANCE: Final = 1 + 1e-9
 
@@ -55,8 +55,8 @@ class Programme:
         adjacencies = {mechanism.provenance.adjacency for mechanism in self.mechanisms}
         if len(adjacencies) != 1 or next(iter(adjacencies)).individuals != 1:
             raise ValueError(
-                f"releases must be at least one, and all of one individual added or removed, or replaced; found"
-                f" {[str(adjacency) for adjacency in adjacencies]}"
+                "releases must be at least one, and all for the same unit of privacy, such as one individual added or"
+                f" removed; found {sorted(adjacency.of(adjacency.individuals) for adjacency in adjacencies)}"
             )
         if not self.loss().delta(self.epsilon) <= self.delta * _TOLERANCE:
             raise ValueError(
@@ -130,9 +130,9 @@ class Programme:
         )
 
     @property
-    def replaced(self) -> bool:
-        """Whether neighbouring logs replace an individual, rather than add or remove one."""
-        return self.mechanisms[0].provenance.adjacency.replaced
+    def adjacency(self) -> Adjacency:
+        """What a distance of 1 between two logs is."""
+        return self.mechanisms[0].provenance.adjacency
 
     def __len__(self) -> int:
         """Return the number of releases."""

@@ -15,12 +15,13 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import Influence, count_influence, repeated_influence
 from opendp_timeseries.accounting.totals import Level, totals_influence
-from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.grid import Period, TimeGrid
 from opendp_timeseries.groups import Groups
 from opendp_timeseries.kernels import Kernel
 
@@ -34,13 +35,41 @@ class Adjacency(NamedTuple):
 
     :param individuals: how many individuals may differ: 1, or 2 for OpenDP's ``change_one_id_distance``.
     :param replaced: True if individuals are replaced, False if they are added or removed.
+    :param period: if an individual within each period is an individual of its own, what a period is; None if an
+        individual is all that they did.
     """
 
     individuals: int = 1
     replaced: bool = False
+    period: Period | None = None
 
     def __str__(self) -> str:
-        return "replaced" if self.replaced else "added or removed"
+        return self.of(1)
+
+    def of(self, distance: int) -> str:
+        """Say what a distance is."""
+        who = "one individual" if distance == 1 else f"{distance} individuals"
+        if self.period is not None:
+            who += f"{'' if distance == 1 else ', each'} within {self.period}, not all that they did,"
+        return f"{who} {'replaced' if self.replaced else 'added or removed'}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain Python objects; :meth:`from_dict` reads them back exactly."""
+        period = None if self.period is None else {"length": self.period.length, "zone": self.period.zone}
+        return {"individuals": self.individuals, "replaced": self.replaced, "period": period}
+
+    @classmethod
+    def from_dict(cls, document: Any) -> Adjacency:
+        """Read back what :meth:`to_dict` wrote, and nothing else.
+
+        :raises TypeError, ValueError: for anything else.
+        """
+        fields = fields_of(document, "adjacency", _ADJACENCY)
+        if fields["individuals"] not in (1, 2):
+            raise ValueError(f"individuals of the adjacency ({fields['individuals']}) must be 1 or 2")
+        if fields["period"] is not None:
+            fields["period"] = Period(**fields_of(fields["period"], "period", _PERIOD))
+        return cls(**fields)
 
 
 @dataclass(frozen=True)
@@ -58,7 +87,8 @@ class Provenance:
     """How a signal was made: what the count enforced or assumed, and the stages after it. All of it is public.
 
     :param grid: the grid of the count.
-    :param participation_cap: ``I``, most steps in which one individual is counted, over all series of a panel.
+    :param participation_cap: ``I``, most steps in which one individual is counted, over all series of a panel; within
+        each period by itself, if the adjacency has one. So are the other two.
     :param step_cap: ``M``, most events of one individual in one step.
     :param gap: least distance of two steps in which one individual is counted, around the cycle of the grid, in each
         series of a panel; 1 is none.
@@ -93,6 +123,8 @@ class Provenance:
             if self.panel is None:
                 raise ValueError("totals are of a panel, and this is one series")
             self.groups.check_panel(self.panel)
+        if self.adjacency.period is not None:
+            self.adjacency.period.starts(self.grid)  # or it does not fit, and is refused
 
     @cached_property
     def identifier(self) -> str:
@@ -149,12 +181,23 @@ class Provenance:
         """Return what is said of each series by itself. The caps stay: they hold over the whole panel."""
         return replace(self, panel=None, key_cap=None, stages=self.kernels)
 
-    def influence(self, distance: int = 1) -> Influence:
+    def period_lengths(self) -> NDArray[np.int64]:
+        """Return in how many steps each period is in which an individual counts by itself, the longest first."""
+        period = self.adjacency.period
+        return np.array([self.grid.size]) if period is None else period.lengths(self.grid)
+
+    def influence(self, distance: int = 1, *, periods: int = 1) -> Influence:
         """Return what logs at this distance change of the signal: the map of the stages, from the caps alone.
 
         :param distance: in individuals, as the log's metric counts them.
+        :param periods: in at most how many periods each of these differs. One is what a unit within a period is; with
+            more of them, a distance of 1 is all that somebody did who takes part in so many. Without period, 1.
+        :raises ValueError: if there are more periods than one, and no unit within a period.
         """
         panel_size = self.panel_size
+        periods = check.integer("periods", periods, minimum=1)
+        if periods > 1 and self.adjacency.period is None:
+            raise ValueError(f"periods ({periods}) must be 1, as this is for {self.adjacency}, whatever they did")
         influence = count_influence(
             distance * self.adjacency.individuals,
             participation_cap=self.participation_cap,
@@ -164,6 +207,7 @@ class Provenance:
             gap=self.gap,
             series=panel_size,
             key_cap=self.key_cap,
+            periods=self.period_lengths()[:periods].tolist(),
         )
         for stage in self.stages:
             if check.is_a(stage, Groups):
@@ -189,7 +233,7 @@ class Provenance:
             "gap": self.gap,
             "key_cap": self.key_cap,
             "caps_enforced": self.caps_enforced,
-            "adjacency": {"individuals": self.adjacency.individuals, "replaced": self.adjacency.replaced},
+            "adjacency": self.adjacency.to_dict(),
         }
 
     @classmethod
@@ -199,9 +243,6 @@ class Provenance:
         :raises ValueError: for a field that is missing, unknown, or of another type or value.
         """
         fields = fields_of(document, "provenance", _FIELDS)
-        adjacency = fields_of(fields["adjacency"], "adjacency", {"individuals": int, "replaced": bool})
-        if adjacency["individuals"] not in (1, 2):
-            raise ValueError(f"individuals of the adjacency ({adjacency['individuals']}) must be 1 or 2")
         written = fields_of(fields["grid"], "grid", _EDGES if "edges" in fields["grid"] else _GRID)
         try:
             grid = TimeGrid.from_dict(written)
@@ -212,7 +253,7 @@ class Provenance:
                 gap=fields["gap"],
                 key_cap=fields["key_cap"],
                 caps_enforced=fields["caps_enforced"],
-                adjacency=Adjacency(**adjacency),
+                adjacency=Adjacency.from_dict(fields["adjacency"]),
                 panel=_read_panel(fields["panel"]),
                 stages=tuple(_read_stage(stage, grid.size) for stage in fields["stages"]),
             )
@@ -223,6 +264,8 @@ class Provenance:
 _TEXT: Final = (str, type(None))
 _GRID: Final[dict[str, Any]] = {"size": int, "start": _TEXT, "step": _TEXT, "zone": _TEXT}
 _EDGES: Final[dict[str, Any]] = {"edges": list, "zone": _TEXT}
+_ADJACENCY: Final[dict[str, Any]] = {"individuals": int, "replaced": bool, "period": (dict, type(None))}
+_PERIOD: Final[dict[str, Any]] = {"length": (str, int), "zone": _TEXT}
 _FIELDS: Final[dict[str, Any]] = {
     "grid": dict,
     "panel": (list, type(None)),

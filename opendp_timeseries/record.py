@@ -39,8 +39,8 @@ __all__ = [
     "write_records",
 ]
 
-_FORMAT: Final = "opendp_timeseries release record, version 3"
-_FORMAT_OF_MANY: Final = "opendp_timeseries release records, version 3"
+_FORMAT: Final = "opendp_timeseries release record, version 4"
+_FORMAT_OF_MANY: Final = "opendp_timeseries release records, version 4"
 #: A recomputed loss may differ in the last digits between machines.
 _TOLERANCE: Final = 1e-9
 #: A number of kept steps that is less probable than this was not drawn as the record says.
@@ -214,12 +214,11 @@ class ReleaseRecord:
             "Rényi divergence": f"Rényi divergence of order {first:g} at most {up(second)}",
             "smoothed max divergence": f"(ε = {up(first)}, δ = {up(second, 4)})-differential privacy",
         }[measure]
-        who = "one individual" if self.individuals == 1 else f"{self.individuals} individuals"
         facts = self.provenance
         apart = "" if facts.gap == 1 else f", at least {facts.gap} apart"
         assumed = "" if facts.caps_enforced else f", assuming at most {facts.participation_cap} steps of each{apart}"
         more = "" if len(self.loss) == 1 else "; more points of the curve are in the record"
-        return f"{text} for {who} {facts.adjacency}{assumed}{more}"
+        return f"{text} for {facts.adjacency.of(self.individuals)}{assumed}{more}"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ReleaseRecord) and self.to_json() == other.to_json()
@@ -368,7 +367,11 @@ def _total(records: Sequence[ReleaseRecord]) -> Accounting:
     :raises ValueError: if the records are not of one kind.
     """
     if len({(record.accounting.measure, record.individuals, record.provenance.adjacency) for record in records}) != 1:
-        raise ValueError("records must be at least one, of one measure, adjacency and number of individuals")
+        units = {record.provenance.adjacency.of(record.individuals) for record in records}
+        raise ValueError(
+            "records must be at least one, of one measure, adjacency and number of individuals; found"
+            f" {'; '.join(sorted(units)) or 'none'}"
+        )
     kinds = [record.accounting for record in records]
     total = {
         "measure": kinds[0].measure,

@@ -7,6 +7,7 @@ removed with all of their rows, and never means one row.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from opendp.mod import ExtrinsicDistance, ExtrinsicDomain
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.counting.engines import check_schema
+from opendp_timeseries.grid import Period
 from opendp_timeseries.provenance import Adjacency, Provenance
 
 __all__ = [
@@ -29,11 +31,13 @@ __all__ = [
     "count_signal_domain",
     "descriptor_of",
     "event_log_domain",
+    "PeriodUnitWarning",
     "influence_distance",
     "influence_metric",
     "influence_space",
     "is_event_log",
     "panel_size_of",
+    "period_distance",
     "provenance_of",
 ]
 
@@ -80,7 +84,8 @@ def event_log_domain(*, identifier: str, time: str) -> dp.Domain:
     missing identifier or time belong to nobody and are dropped; :func:`~opendp_timeseries.check_log` counts them.
 
     A distance between two logs counts **individuals**, whatever the number of their rows:
-    ``dp.symmetric_distance()`` those added or removed, ``dp.change_one_distance()`` those replaced.
+    ``dp.symmetric_distance()`` those added or removed, ``dp.change_one_distance()`` those replaced. By
+    :func:`~opendp_timeseries.period_distance` an individual within each day, or another period, counts by itself.
 
     Requires the OpenDP feature ``honest-but-curious``.
 
@@ -136,6 +141,48 @@ def count_signal_domain(size: int) -> dp.Domain:
         return values.shape == (size,) and np.issubdtype(values.dtype, np.integer)
 
     return dp.user_domain(f"CountSignalDomain(size={size})", member, CountSignal(size=size))
+
+
+class PeriodUnitWarning(UserWarning):
+    """Of a unit of privacy within a period: the guarantee does not cover all that somebody did."""
+
+
+def period_distance(period: str | int, *, zone: str | None = None, replaced: bool = False) -> dp.Metric:
+    """The distance between event logs that counts individuals **within a period**: not all that they did.
+
+    Two logs are at a distance of 1 when they differ in rows that one individual has within one day; or within one week,
+    month, quarter, year, or so many integer steps. What follows is guaranteed for that, and for no more: what shows of
+    somebody's single day is hidden, and what shows of a habit, day after day, may not be.
+    :func:`~opendp_timeseries.loss_over_periods` says how much somebody loses in all. At a distance of 1 of
+    ``dp.symmetric_distance()``, the usual one, logs differ in all that one individual ever did.
+
+    In exchange, caps hold within each period: somebody is counted anew in each, so that less is left out. Every step of
+    a grid must lie within one period, and times must be read on the clock of the period's zone.
+
+    Requires the OpenDP feature ``honest-but-curious``.
+
+    :param period: ``"1d"``, ``"1w"`` (from Monday), ``"1mo"``, ``"1q"`` or ``"1y"`` of the calendar of ``zone``; or,
+        for times that are integers, a number of steps, counted from 0.
+    :param zone: IANA name of the zone, which must be that of the grid; left out with a number of steps.
+    :param replaced: True if individuals within a period are replaced, False if they are added or removed.
+    :raises TypeError, ValueError: for any other period or zone.
+
+    Warns, by :class:`~opendp_timeseries.PeriodUnitWarning`, of what it does not cover. Who knows, says so:
+
+    >>> import warnings, opendp.prelude as dp, opendp_timeseries as ts
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> warnings.simplefilter("ignore", ts.PeriodUnitWarning)
+    >>> ts.period_distance("1d", zone="America/New_York")
+    PeriodDistance(one individual within one day (America/New_York), not all that they did, added or removed)
+    """
+    adjacency = Adjacency(replaced=bool(replaced), period=Period(period, zone))
+    warnings.warn(
+        f"the unit of privacy is {adjacency}: somebody who takes part in k periods is protected as a group of k, and"
+        " loss_over_periods(…) says how far. For all that somebody did, use dp.symmetric_distance()",
+        PeriodUnitWarning,
+        stacklevel=2,
+    )
+    return dp.user_distance(f"PeriodDistance({adjacency})", adjacency)
 
 
 def influence_distance(resolution_bits: int = 0, *, panel_size: int = 1) -> dp.Metric:
@@ -218,11 +265,21 @@ def as_influence(d_in: Any) -> Influence:
     return d_in
 
 
-def adjacency_of(input_metric: dp.Metric) -> Adjacency:
+def adjacency_of(input_metric: dp.Metric, *, periods: bool = False) -> Adjacency:
     """Return what a distance of 1 is: one individual added or removed (symmetric distance), or replaced (change-one).
 
+    :param periods: whether an individual within a period may be meant, as of :func:`period_distance`; whoever asks must
+        then count each pair of individual and period as an individual.
     :raises TypeError: for any other metric, naming it and the remedy.
     """
+    adjacency = input_metric.descriptor if isinstance(input_metric, ExtrinsicDistance) else None
+    if check.is_a(adjacency, Adjacency):
+        if periods:
+            return adjacency
+        raise TypeError(
+            f"input_metric ({input_metric}) counts individuals within a period, and this query would not; use"
+            " dp.symmetric_distance() or dp.change_one_distance()"
+        )
     name = str(input_metric.type) if isinstance(input_metric, dp.Metric) else ""
     if name not in ("SymmetricDistance", "ChangeOneDistance"):
         raise TypeError(

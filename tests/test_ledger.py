@@ -232,7 +232,7 @@ def test_a_measurement_that_fails_has_spent_and_can_be_resumed(tmp_path, monkeyp
             lambda: (ts.event_log_domain(identifier="id", time="time"), dp.change_one_distance())
             >> ts.then_participation_count(ts.TimeGrid(size=9), participation_cap=1)
             >> ts.then_subsampled_gaussian(50.0, sampling_probability=0.5, delta=1e-6),
-            "the ledger is for one individual added or removed, and the release for",
+            "the unit of privacy of the ledger is one individual added or removed; that of the release is",
         ),
     ],
 )  # fmt: skip
@@ -353,7 +353,7 @@ def test_another_file_is_refused(tmp_path, foreign):
         (lambda lines: lines[1]["mechanisms"][0].update(scale=0), "must be greater than 0"),
         (
             lambda lines: lines[1]["mechanisms"][0]["provenance"]["adjacency"].update(replaced=True),
-            "the ledger is for one individual added or removed",
+            "the unit of privacy of the ledger is one individual added or removed",
         ),
         (lambda lines: lines[2].update(released=3), "completed without being open"),
         (lambda lines: lines.append(lines[2]), "completed without being open"),

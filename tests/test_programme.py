@@ -150,5 +150,5 @@ def test_what_is_no_programme_is_refused():
     replaced = (SPACE[0], dp.change_one_distance()) >> ts.then_participation_count(
         ts.TimeGrid(size=9), participation_cap=1
     )
-    with pytest.raises(ValueError, match="all of one individual added or removed, or replaced"):
+    with pytest.raises(ValueError, match="all for the same unit of privacy"):
         plan([month(), replaced])

@@ -9,6 +9,7 @@ individuals. Proof: docs/proofs/influence_order.md.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -199,13 +200,16 @@ def _largest_change(
     gap: int,
     series: int,
     key_cap: int | None = None,
+    periods: Sequence[int] | None = None,
 ) -> _LargestChange:
     # A replaced individual leaves up to I steps and enters up to I others, each entry of the difference
-    # staying within ±M as both are within [0, M]. On a cycle of T steps at most ⌊T/gap⌋ lie gap apart.
+    # staying within ±M as both are within [0, M]. On a cycle of T steps at most ⌊T/gap⌋ lie gap apart; on L steps of it
+    # that follow each other, at most ⌈L/gap⌉.
     length = size // series
-    cap = min(participation_cap, series * (length // check.integer("gap", gap, minimum=1, maximum=length)))
-    if key_cap is not None:
-        cap = min(cap, length * key_cap)
+    around = length // check.integer("gap", gap, minimum=1, maximum=length)
+    within = [length] if periods is None else periods
+    few = series if key_cap is None else key_cap
+    cap = sum(min(participation_cap, series * min(-(-steps // gap), around), few * steps) for steps in within)
     return _LargestChange(min(2 * cap, size) if replaced else cap, step_cap, not replaced or 2 * cap <= size)
 
 
@@ -219,6 +223,7 @@ def count_influence(
     gap: int = 1,
     series: int = 1,
     key_cap: int | None = None,
+    periods: Sequence[int] | None = None,
 ) -> Influence:
     """Influence of ``individuals`` on a count with caps (docs/proofs/participation_count.md).
 
@@ -230,9 +235,19 @@ def count_influence(
     :param gap: least distance of two steps of an individual in one series, around the cycle; at most ``T``.
     :param series: number of series, each of equally many steps.
     :param key_cap: series per individual and step; None for all.
+    :param periods: where an individual counts in each period by itself, how many steps those periods have, at most, in
+        which one individual differs: one for a unit of privacy within a period, several for all that somebody did.
+        Steps of two periods may lie close together.
     """
     steps, per_step, halves_fit = _largest_change(
-        participation_cap, step_cap, size, replaced=replaced, gap=gap, series=series, key_cap=key_cap
+        participation_cap,
+        step_cap,
+        size,
+        replaced=replaced,
+        gap=gap,
+        series=series,
+        key_cap=key_cap,
+        periods=periods,
     )
     linf = up_fraction(per_step)
     return Influence(
@@ -241,7 +256,7 @@ def count_influence(
         linf=linf,
         individuals=individuals,
         majorant=Majorant(np.full(steps, linf)) if math.isfinite(linf) else None,
-        gap=gap,
+        gap=gap if periods is None or len(periods) <= 1 else 1,
         replaced=replaced,
         key_cap=key_cap if key_cap is not None and key_cap < series and halves_fit else None,
     )
@@ -257,10 +272,18 @@ def count_l1(
     gap: int = 1,
     series: int = 1,
     key_cap: int | None = None,
+    periods: Sequence[int] | None = None,
 ) -> float:
     """ℓ1 distance of two counts that differ in ``individuals``, rounded up; parameters as :func:`count_influence`."""
     steps, per_step, _ = _largest_change(
-        participation_cap, step_cap, size, replaced=replaced, gap=gap, series=series, key_cap=key_cap
+        participation_cap,
+        step_cap,
+        size,
+        replaced=replaced,
+        gap=gap,
+        series=series,
+        key_cap=key_cap,
+        periods=periods,
     )
     return up_fraction(individuals * steps * per_step)
 
@@ -275,10 +298,18 @@ def count_l2(
     gap: int = 1,
     series: int = 1,
     key_cap: int | None = None,
+    periods: Sequence[int] | None = None,
 ) -> float:
     """ℓ2 distance of two counts that differ in ``individuals``, rounded up; parameters as :func:`count_influence`."""
     steps, per_step, _ = _largest_change(
-        participation_cap, step_cap, size, replaced=replaced, gap=gap, series=series, key_cap=key_cap
+        participation_cap,
+        step_cap,
+        size,
+        replaced=replaced,
+        gap=gap,
+        series=series,
+        key_cap=key_cap,
+        periods=periods,
     )
     return up_sqrt((individuals * per_step) ** 2 * steps)
 

@@ -3,14 +3,16 @@
 Every row becomes one integer, the individual in the high bits and the step in the low ones, and one sort
 brings the rows of each individual together, in the order of their steps. What is kept of an individual
 depends on nothing but that individual's own identifier, their own steps and a key drawn without looking at
-the data (docs/proofs/participation_count.md).
+the data (docs/proofs/participation_count.md). Where an individual within a period is one of their own, the integer has
+the period above the steps within it, so that the rows of each such pair are together.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
@@ -18,9 +20,9 @@ from numpy.typing import NDArray
 
 from opendp_timeseries.counting.gap import kept_apart
 from opendp_timeseries.counting.identifiers import Labels, text_words
-from opendp_timeseries.counting.layout import Caps, key_of_choice
+from opendp_timeseries.counting.layout import Caps, Layout, key_of_choice
 
-__all__ = ["SortedRows", "capped_count", "fits", "integer_words", "label_words", "pack"]
+__all__ = ["Places", "SortedRows", "capped_count", "fits", "integer_words", "label_words", "pack"]
 
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
@@ -38,7 +40,14 @@ _MULTIPLIERS: Final = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049
 
 
 def capped_count(
-    identifiers: NDArray[Any] | Labels, steps: Ints, *, size: int, caps: Caps, key: bytes, cycle: int | None = None
+    identifiers: NDArray[Any] | Labels,
+    steps: Ints,
+    *,
+    size: int,
+    caps: Caps,
+    key: bytes,
+    cycle: int | None = None,
+    periods: Ints | None = None,
 ) -> Ints:
     """Count events per step: at most ``caps.participation_cap`` steps of one individual, ``caps.step_cap`` in each.
 
@@ -58,6 +67,7 @@ def capped_count(
     :param caps: as from :meth:`~.layout.Caps.within`.
     :param key: at least 16 secret random bytes, fresh for every release.
     :param cycle: number of steps of one series, in each of which the gap holds by itself; by default, of all.
+    :param periods: the first step of each period, from 0, if an individual within each of them counts by itself.
     :return: ``size`` counts.
 
     >>> import numpy as np
@@ -65,30 +75,108 @@ def capped_count(
     >>> capped_count(who, step, size=4, caps=Caps(participation_cap=2, step_cap=1), key=bytes(16))
     array([1, 0, 1, 0])
     """
-    return SortedRows.of(identifiers, steps, size, cycle).capped_count(caps, key)
+    return SortedRows.of(identifiers, steps, Places(size, cycle, periods)).capped_count(caps, key)
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """The positions that rows may have, and how they are laid out in the low bits of an integer.
+
+    Without periods a place is a position. With them, it is the number of the period above the position among those of
+    this period, which are again one series after the other, each of as many steps as the longest period has.
+
+    :param size: number of positions: steps of one series after those of the other.
+    :param cycle: number of steps of one series; by default, of all.
+    :param periods: the first step of each period, ascending from 0; None if there are none.
+    """
+
+    size: int
+    cycle: int | None = None
+    periods: Ints | None = None
+
+    @classmethod
+    def of_layout(cls, layout: Layout) -> Places:
+        """Return the places of a layout."""
+        return cls(layout.size, layout.cycle, layout.period_starts)
+
+    @property
+    def steps(self) -> int:
+        """Number of steps of one series."""
+        return self.size if self.cycle is None else self.cycle
+
+    @cached_property
+    def longest(self) -> int:
+        """Number of steps of one series that belong together: of the longest period, or all."""
+        return self.steps if self.periods is None else int(np.diff(self.periods, append=self.steps).max())
+
+    @cached_property
+    def own_bits(self) -> int:
+        """Bits of a place within a period."""
+        return (self.size // self.steps * self.longest - 1).bit_length()
+
+    @cached_property
+    def period_bits(self) -> int:
+        """Bits of the number of a period."""
+        return 0 if self.periods is None else (self.periods.size - 1).bit_length()
+
+    @property
+    def bits(self) -> int:
+        """Bits of a place."""
+        return self.own_bits + self.period_bits
+
+    def of(self, positions: Ints) -> Ints:
+        """Return the places of positions."""
+        if self.periods is None:
+            return positions.astype(np.int64, copy=False)
+        if self.size == self.steps:
+            return self._places[positions]
+        series, steps = np.divmod(positions, self.steps)
+        places: Ints = self._places[steps] + series * self.longest
+        return places
+
+    def positions(self, pairs: _Pairs) -> _Pairs:
+        """Return pairs by their positions, which so far are by what of their places is within a period."""
+        if self.periods is None:
+            return pairs
+        starts = self.periods[pairs.people & np.int64(2**self.period_bits - 1)]
+        if self.size == self.steps:
+            return pairs._replace(steps=starts + pairs.steps)
+        series, steps = np.divmod(pairs.steps, self.longest)
+        return pairs._replace(steps=series * self.steps + starts + steps)
+
+    @cached_property
+    def _places(self) -> Ints:
+        """The places of the steps of the first series."""
+        assert self.periods is not None
+        lengths = np.diff(self.periods, append=self.steps)
+        number = np.repeat(np.arange(self.periods.size, dtype=np.int64), lengths)
+        places: Ints = (number << np.int64(self.own_bits)) | (np.arange(self.steps) - self.periods[number])
+        return places
 
 
 class SortedRows(NamedTuple):
-    """All rows of some individuals on the grid, as sorted integers from :func:`pack`."""
+    """All rows of some individuals on the grid, as sorted integers from :func:`pack`.
+
+    With periods, an individual is here a pair of an identifier and a period.
+    """
 
     packed: Ints
-    size: int
-    cycle: int
+    places: Places
     words: WordsOf
 
     @classmethod
-    def of(cls, identifiers: NDArray[Any] | Labels, steps: Ints, size: int, cycle: int | None = None) -> SortedRows:
+    def of(cls, identifiers: NDArray[Any] | Labels, steps: Ints, places: Places) -> SortedRows:
         """Pack and sort rows; those whose step is not in ``0 … size - 1`` are dropped."""
-        numbers, words = _people(identifiers, size)
-        packed = pack(numbers, steps, size)
+        numbers, words = _people(identifiers, places.bits)
+        packed = pack(numbers, steps, places)
         packed.sort()
-        return cls(packed, size, size if cycle is None else cycle, words)
+        return cls(packed, places, words)
 
     def capped_count(self, caps: Caps, key: bytes) -> Ints:
         """Count as :func:`capped_count` does."""
-        counts = np.zeros(self.size, dtype=np.int64)
-        for pairs in self._pairs(caps.gap, caps.key_cap, partial(_order, words=self.words, key=key_of_choice(key))):
-            _add_pairs(counts, pairs, caps, partial(_order, words=self.words, key=key))
+        counts = np.zeros(self.places.size, dtype=np.int64)
+        for pairs in self._pairs(caps.gap, caps.key_cap, partial(_order, words=self._words, key=key_of_choice(key))):
+            _add_pairs(counts, pairs, caps, partial(_order, words=self._words, key=key))
         return counts
 
     def participation(self, gap: int = 1) -> Ints:
@@ -98,12 +186,16 @@ class SortedRows(NamedTuple):
 
     def _pairs(self, gap: int, key_cap: int | None = None, order: Order | None = None) -> Iterator[_Pairs]:
         """Everybody's distinct steps, in few series at a time, a gap apart within each, some individuals at a time."""
-        bits = _step_bits(self.size)
+        bits = self.places.own_bits
         for rows in _chunks(self.packed, bits):
-            pairs = _distinct(rows, bits)
+            pairs = self.places.positions(_distinct(rows, bits))
             if key_cap is not None and order is not None:
-                pairs = _in_few_series(pairs, key_cap, self.cycle, order)
-            yield pairs if gap == 1 else _apart(pairs, gap, self.cycle)
+                pairs = _in_few_series(pairs, key_cap, self.places.steps, order)
+            yield pairs if gap == 1 else _apart(pairs, gap, self.places.steps)
+
+    def _words(self, people: Ints, key: bytes) -> Words:
+        """The words of individuals, which are those of their identifiers."""
+        return self.words(people >> np.int64(self.places.period_bits), key)
 
 
 class _Pairs(NamedTuple):
@@ -114,15 +206,17 @@ class _Pairs(NamedTuple):
     events: Ints
 
 
-def pack(numbers: Ints, steps: Ints, size: int) -> Ints:
-    """Make one integer of every row on the grid: the individual's number above the lowest bits, the step in them."""
-    packed = (numbers << np.int64(_step_bits(size))) | steps.astype(np.int64, copy=False)
-    return packed[(steps >= 0) & (steps < size)]
+def pack(numbers: Ints, steps: Ints, places: Places) -> Ints:
+    """Make one integer of every row on the grid: the individual's number above the lowest bits, the place in them."""
+    on_grid = (steps >= 0) & (steps < places.size)
+    if places.periods is None:
+        return ((numbers << np.int64(places.bits)) | places.of(steps))[on_grid]
+    return (numbers[on_grid] << np.int64(places.bits)) | places.of(steps[on_grid])
 
 
-def fits(identifiers: NDArray[Any], size: int) -> bool:
-    """Whether integer identifiers and a step fit in one packed integer, so that they are their own numbers."""
-    limit = 2 ** (_PACKED_BITS - _step_bits(size))
+def fits(identifiers: NDArray[Any], bits: int) -> bool:
+    """Whether integer identifiers and a place of so many bits fit in one packed integer: they are their own numbers."""
+    limit = 2 ** (_PACKED_BITS - bits)
     return identifiers.size == 0 or (-limit <= int(identifiers.min()) and int(identifiers.max()) < limit)
 
 
@@ -136,21 +230,17 @@ def label_words(names: Sequence[str]) -> WordsOf:
     return lambda numbers, key: text_words(map(names.__getitem__, numbers.tolist()), key)
 
 
-def _step_bits(size: int) -> int:
-    return (size - 1).bit_length()
-
-
-def _people(identifiers: NDArray[Any] | Labels, size: int) -> tuple[Ints, WordsOf]:
-    """Number the individuals so that a number and a step fit in 63 bits; and what gives their words.
+def _people(identifiers: NDArray[Any] | Labels, bits: int) -> tuple[Ints, WordsOf]:
+    """Number the individuals so that a number and a place of so many bits fit in 63; and what gives their words.
 
     A word is made from the identifier alone, and decides the order of steps. A number must only tell
     individuals apart: those of wide identifiers shift with who else is there.
     """
     if isinstance(identifiers, Labels):
         return identifiers.codes, label_words(identifiers.names)
-    if fits(identifiers, size):
+    if fits(identifiers, bits):
         return identifiers.astype(np.int64, copy=False), integer_words
-    return _narrow(identifiers.astype(np.uint64, copy=False), _step_bits(size) + 1)
+    return _narrow(identifiers.astype(np.uint64, copy=False), bits + 1)
 
 
 def _narrow(identifiers: Words, lost_bits: int) -> tuple[Ints, WordsOf]:

@@ -10,7 +10,7 @@ import numpy as np
 from opendp_timeseries import _validate as check
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.layout import Caps, Keys, Layout, check_caps, check_gap, check_key_cap
-from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.grid import Period, TimeGrid, check_grid
 
 __all__ = ["LogCheck", "check_log"]
 
@@ -43,6 +43,8 @@ class LogCheck:
     """Steps of individuals that the gap leaves out, over all of them."""
     events_within_gap_share: float = 0.0
     """The share of the events on the grid that are in those steps."""
+    period: Period | None = None
+    """The period that was asked for; individuals are then counted in each period in which they are."""
 
     def __str__(self) -> str:
         if self.gap == 1:
@@ -53,6 +55,7 @@ class LogCheck:
                 f" {self.events_within_gap_share:.1%} of the events on the grid"
             ]
             left_out_by = "the gap and the caps on steps and on events in a step"
+        within = "" if self.period is None else f", each within {self.period},"
         lines = [
             "PRIVATE: do not publish",
             f"{self.rows} rows were read",
@@ -60,7 +63,7 @@ class LogCheck:
             f"{self.without_time} have no time that could be read",
             f"{self.off_grid} are off the grid",
             f"{self.unknown_key} are of no listed key",
-            f"{self.individuals} individuals are on the grid",
+            f"{self.individuals} individuals{within} are on the grid",
             *apart,
             f"{self.individuals_over_cap} of them are in more steps than the participation cap",
             f"{self.events_lost_share:.1%} of the events on the grid are left out by {left_out_by}",
@@ -80,6 +83,7 @@ def check_log(
     by: str | None = None,
     keys: Keys | None = None,
     key_cap: int | None = None,
+    period: str | int | None = None,
 ) -> LogCheck:
     """Look at a log before it is counted: are its rows read, and what would the gap and the caps leave out? Private.
 
@@ -98,6 +102,8 @@ def check_log(
     :param by: the column that tells the series of a panel apart.
     :param keys: the series of the panel.
     :param key_cap: series of one individual at one step. Of what it leaves out only the share of events says something.
+    :param period: as of :func:`~opendp_timeseries.period_distance`, in the zone of the grid: an individual within each
+        period is then one of the individuals here.
     :raises TypeError: for a table of an unknown kind, or a column of a type that does not serve.
     :raises ValueError: for a column that is missing, a cap below 1, or a gap below 1 or beyond the grid.
 
@@ -116,7 +122,8 @@ def check_log(
     33.3% of the events on the grid are left out by the caps on steps and on events in a step
     """
     cap, per_step = check_caps(participation_cap, step_cap)
-    layout = Layout.checked(identifier=identifier, time=time, grid=grid, by=by, keys=keys)
+    unit = None if period is None else Period(period, check_grid(grid).zone)
+    layout = Layout.checked(identifier=identifier, time=time, grid=grid, by=by, keys=keys, period=unit)
     apart, few = check_gap(gap, grid.size), check_key_cap(key_cap, by)
     engine = engine_of(table)
     tally, steps = engine.tally(table, layout), engine.participation(table, layout, apart)
@@ -129,6 +136,7 @@ def check_log(
 
     found = LogCheck(
         **tally._asdict(),
+        period=unit,
         individuals=steps.size,
         individuals_over_cap=int(np.count_nonzero(steps > cap)),
         events_lost_share=lost(cap, per_step),

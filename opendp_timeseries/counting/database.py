@@ -61,13 +61,14 @@ def count(table: Any, layout: Layout, caps: Caps, key: bytes) -> NDArray[np.int6
     """Count events per step, each individual within the caps: see :class:`~.engines.Engine`."""
     rows, dialect = _rows(table, layout)
     pairs = rows.group_by("who", "step").aggregate(events=ibis.least(rows.count(), caps.step_cap))
+    pairs, alone = _in_periods(pairs, layout, dialect)
     if caps.key_cap is not None:
         # The steps of the grid, which all series have.
         pairs = pairs.mutate(moment=pairs.step - dialect.quotient(pairs.step, layout.cycle) * layout.cycle)
         pairs = _first(pairs, ["who", "moment"], caps.key_cap, key_of_choice(key), dialect).drop("moment")
     if caps.gap > 1:
-        pairs = _thinned(pairs, caps.gap, layout, dialect)
-    kept = _first(pairs, ["who"], caps.participation_cap, key, dialect)
+        pairs = _thinned(pairs, alone, caps.gap, layout, dialect)
+    kept = _first(pairs, alone, caps.participation_cap, key, dialect)
     result = _fetch(kept.group_by("step").aggregate(events=kept.events.sum().cast("int64")))
     counts = np.zeros(layout.size, dtype=np.int64)
     counts[result["step"].to_numpy()] = result["events"].to_numpy()
@@ -87,9 +88,10 @@ def _first(pairs: Any, groups: list[str], cap: int, key: bytes, dialect: _Dialec
 def participation(table: Any, layout: Layout, gap: int = 1) -> NDArray[np.int64]:
     """Return in how many steps, a gap apart, each individual takes part, those in none left out. Private."""
     rows, dialect = _rows(table, layout)
+    pairs, alone = _in_periods(rows.select("who", "step").distinct(), layout, dialect)
     if gap > 1:
-        rows = _thinned(rows.select("who", "step").distinct(), gap, layout, dialect)
-    people = rows.group_by("who").aggregate(steps=rows.step.nunique())
+        pairs = _thinned(pairs, alone, gap, layout, dialect)
+    people = pairs.group_by(alone).aggregate(steps=pairs.count())
     result = _fetch(people.group_by("steps").aggregate(individuals=people.count()))
     return np.repeat(result["steps"].to_numpy(), result["individuals"].to_numpy()).astype(np.int64)
 
@@ -207,11 +209,30 @@ def _apart(column: Any, dialect: _Dialect) -> Any:
     return dialect.whole_text(text)
 
 
-def _thinned(pairs: Any, gap: int, layout: Layout, dialect: _Dialect) -> Any:
-    """Keep those of everybody's distinct steps that are a gap apart in each series (:mod:`~.counting.gap`)."""
-    groups = ["who"]
+def _in_periods(pairs: Any, layout: Layout, dialect: _Dialect) -> tuple[Any, list[str]]:
+    """Say the period of each pair, where there are periods, and the columns that tell individuals apart."""
+    starts = layout.period_starts
+    if starts is None:
+        return pairs, ["who"]
+    cycle = layout.cycle
+    at = pairs.step if layout.by is None else pairs.step - dialect.quotient(pairs.step, cycle) * cycle
+    lengths = np.diff(starts, append=cycle)
+    if np.all(lengths[:-1] == lengths[0]) and lengths[-1] <= lengths[0]:
+        return pairs.mutate(period=dialect.quotient(at, int(lengths[0]))), ["who", "period"]
+    table = {"of": np.arange(cycle).tolist(), "period": np.repeat(np.arange(len(starts)), lengths).tolist()}
+    periods = ibis.memtable(table, schema={"of": "int64", "period": "int64"})
+    pairs = pairs.mutate(at=at)
+    return pairs.join(periods, pairs["at"] == periods.of).drop("at", "of"), ["who", "period"]
+
+
+def _thinned(pairs: Any, alone: list[str], gap: int, layout: Layout, dialect: _Dialect) -> Any:
+    """Keep those of everybody's distinct steps that are a gap apart in each series (:mod:`~.counting.gap`).
+
+    :param alone: the columns that tell individuals apart.
+    """
+    groups = alone
     if layout.by is not None:
-        pairs, groups = pairs.mutate(series=dialect.quotient(pairs.step, layout.cycle)), ["who", "series"]
+        pairs, groups = pairs.mutate(series=dialect.quotient(pairs.step, layout.cycle)), [*alone, "series"]
     ordered = ibis.window(group_by=groups, order_by="step")
     two_ago, one_ago, now, next_one, next_but_one = (
         pairs.step.lag(2).over(ordered), pairs.step.lag(1).over(ordered), pairs.step,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pyarrow import dataset
 
 from opendp_timeseries.counting import tables
-from opendp_timeseries.counting.capped_count import SortedRows, fits, integer_words, label_words, pack
+from opendp_timeseries.counting.capped_count import Places, SortedRows, fits, integer_words, label_words, pack
 from opendp_timeseries.counting.identifiers import Labels
 from opendp_timeseries.counting.layout import Caps, Layout
 from opendp_timeseries.counting.tables import Tally, Who, read_positions
@@ -54,8 +54,8 @@ def check_schema(table: Any, *, identifier: str, time: str) -> None:
 class _PackedRows:
     """Rows as integers, as they come, in one array that grows."""
 
-    def __init__(self, size: int, cycle: int) -> None:
-        self._size, self._cycle = size, cycle
+    def __init__(self, places: Places) -> None:
+        self._places = places
         self._packed = np.empty(0, dtype=np.int64)
         self._used = 0
         self._numbers: defaultdict[str, int] | None = None  # of names; None while identifiers are integers
@@ -65,7 +65,7 @@ class _PackedRows:
         numbers = self._number(identifiers)
         if numbers is None:
             return False
-        rows = pack(numbers, positions, self._size)
+        rows = pack(numbers, positions, self._places)
         end = self._used + rows.size
         if end > self._packed.size:
             self._packed.resize(end + end // 4, refcheck=False)  # large ones move no data
@@ -82,7 +82,7 @@ class _PackedRows:
             # A name has the same number in every batch.
             numbers = map(self._numbers.__getitem__, identifiers.names)
             return np.append(np.fromiter(numbers, np.int64, len(identifiers.names)), -1)[identifiers.codes]
-        if self._numbers is not None or not fits(identifiers, self._size):
+        if self._numbers is not None or not fits(identifiers, self._places.bits):
             return None
         return identifiers.astype(np.int64, copy=False)
 
@@ -91,16 +91,17 @@ class _PackedRows:
         rows = self._packed[: self._used]
         rows.sort()
         words = integer_words if self._numbers is None else label_words(list(self._numbers))
-        return SortedRows(rows, self._size, self._cycle, words)
+        return SortedRows(rows, self._places, words)
 
 
 def _sorted_rows(table: Any, layout: Layout) -> SortedRows:
     """Read the log, at once where its identifiers are so wide, or so mixed, that they are numbered by who is there."""
-    rows = _PackedRows(layout.size, layout.cycle)
+    places = Places.of_layout(layout)
+    rows = _PackedRows(places)
     if all(rows.add(*read_positions(batch, layout)) for batch in _batches(table, layout)):
         return rows.sorted()
     _, *batches = _batches(table, layout)
-    return SortedRows.of(*read_positions(pyarrow.concat_tables(batches), layout), layout.size, layout.cycle)
+    return SortedRows.of(*read_positions(pyarrow.concat_tables(batches), layout), places)
 
 
 def _batches(table: Any, layout: Layout) -> Iterator[Any]:

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.counting.identifiers import identifier_text
-from opendp_timeseries.grid import TimeGrid, check_grid
+from opendp_timeseries.grid import Period, TimeGrid, check_grid
 
 __all__ = ["Caps", "Keys", "Layout", "check_caps", "check_gap", "check_key_cap", "key_of_choice", "panel_keys"]
 
@@ -30,6 +31,7 @@ class Layout(NamedTuple):
     keys: Keys = ("",)
     exact: bool = False  # whether equal texts are one individual only if they are written alike, as in OpenDP's frames
     whole: bool = False  # whether all of the grid is one place, rather than every step one
+    period: Period | None = None  # in each of which an individual is an individual of their own, with caps of their own
 
     @classmethod
     def checked(
@@ -41,16 +43,24 @@ class Layout(NamedTuple):
         by: str | None,
         keys: Keys | None,
         whole: bool = False,
+        period: Period | None = None,
     ) -> Layout:
         """Check what is public.
 
         :raises TypeError: for a grid that is none, or keys that do not fit ``by``.
-        :raises ValueError: for keys that are not distinct, or ``by`` that is another of the columns.
+        :raises ValueError: for keys that are not distinct, ``by`` that is another of the columns, or a step of the grid
+            that lies in two periods.
         """
-        layout = cls(identifier, time, check_grid(grid), by, panel_keys(by, keys), whole=whole)
+        layout = cls(identifier, time, check_grid(grid), by, panel_keys(by, keys), whole=whole, period=period)
         if by is not None and by in (identifier, time):
             raise ValueError(f"by ({by!r}) must be another column than the identifier and the time")
         check.integer("size of the panel", layout.size, maximum=2**31, remedy="use fewer steps or keys")
+        if period is not None:
+            together = period.lengths(grid)
+            # As whole bits, which engines keep free beside those of an individual's number.
+            bits = (len(together) - 1).bit_length() + (int(together[0]) * len(layout.keys) - 1).bit_length()
+            remedy = "use fewer steps or keys, or about as many steps in each period"
+            check.integer("bits of a period and a step within it", bits, maximum=33, remedy=remedy)
         return layout
 
     @property
@@ -62,6 +72,11 @@ class Layout(NamedTuple):
     def size(self) -> int:
         """Number of counts: steps of one series after those of the other."""
         return self.cycle * len(self.keys)
+
+    @property
+    def period_starts(self) -> NDArray[np.int64] | None:
+        """The first step of each period in which an individual counts by itself; None if there are no periods."""
+        return None if self.period is None else self.period.starts(self.grid)
 
     @property
     def columns(self) -> list[str]:

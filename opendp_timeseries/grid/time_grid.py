@@ -27,7 +27,7 @@ from opendp_timeseries.grid.instants import (
 )
 from opendp_timeseries.grid.widths import CalendarWidth, FixedWidth, parse_width
 
-__all__ = ["TimeGrid", "check_grid"]
+__all__ = ["TimeGrid", "check_grid", "day_of", "unit_begins"]
 
 _INT64: Final = np.iinfo(np.int64)
 _DAY: Final = 86400
@@ -221,6 +221,10 @@ class TimeGrid:
     def unit(self) -> str:
         """The coarsest unit of ``datetime64``, seconds or finer, that counts the edges of steps in whole ticks."""
         return self._edges.unit
+
+    def bounds(self) -> tuple[int, int]:
+        """Return where the grid begins and ends, in attoseconds from 1970; of integer steps, 0 and their number."""
+        return self._edges.start, self._edges.stop
 
     def check_times(self, dtype: np.dtype[Any], *, aware: bool = False) -> None:
         """Refuse times that this grid cannot place exactly, by their type alone, which is public.
@@ -419,7 +423,7 @@ def _calendar_edges(width: CalendarWidth, first: int, size: int | None, last: in
         return _even_edges(width.number * _DAY * SECOND, width, first, size, last, zone)
     if size is None:
         assert last is not None
-        edges = _begins(width, begin, width.steps_beyond(begin, _date(last, zone)), zone)
+        edges = unit_begins(width, begin, width.steps_beyond(begin, day_of(last, zone)), zone)
         at = int(np.searchsorted(edges, last // SECOND))
         if last % SECOND or at == len(edges) or edges[at] != last // SECOND:
             nearest = min((int(edge) * SECOND for edge in edges[1:]), key=lambda edge: abs(edge - last), default=None)
@@ -428,13 +432,13 @@ def _calendar_edges(width: CalendarWidth, first: int, size: int | None, last: in
     what = _in_words(width, first, zone, size)
     _check_years(first, first + size * width.shortest * SECOND, what)  # before that many are worked out
     skipped = 3 if (width.number, width.of) == (1, "D") else 0  # at most; other days take their places
-    edges = _begins(width, begin, size + skipped, zone)[: size + 1]
+    edges = unit_begins(width, begin, size + skipped, zone)[: size + 1]
     if len(edges) <= size:
         raise ValueError(f"{what} must stay within the years 1 to 9999")
     return edges_between(edges, "s")
 
 
-def _begins(width: CalendarWidth, begin: np.datetime64, steps: int, zone: dt.tzinfo) -> NDArray[np.int64]:
+def unit_begins(width: CalendarWidth, begin: np.datetime64, steps: int, zone: dt.tzinfo) -> NDArray[np.int64]:
     """The seconds at which so many steps begin and the last ends, as far as Python's calendar goes."""
     dates = width.dates(begin, np.arange(steps + 1))
     dates = dates[dates <= _LAST_DATE]
@@ -453,7 +457,7 @@ def _no_edge(last: int, nearest: int | None, width: FixedWidth | CalendarWidth, 
 def _check_begin(width: CalendarWidth, first: int, zone: dt.tzinfo) -> np.datetime64:
     """Return the day at whose beginning the grid starts, which must be the first of a unit."""
     start = write_instant(first, zone)
-    units = width.around(_date(first, zone))
+    units = width.around(day_of(first, zone))
     begins = width.begins(_clock_around(zone, units[0], units[1]), units).tolist()
     if begins[0] * SECOND != first:
         known = [begin * SECOND for begin in begins if _YEAR_1 <= begin <= _YEAR_10000]
@@ -469,10 +473,10 @@ def _spelled(width: FixedWidth | CalendarWidth, first: int, zone: Zone) -> Fixed
     day = _DAY * SECOND
     if isinstance(width, FixedWidth) and zone is dt.timezone.utc and width.attoseconds % day == 0 == first % day:
         width = CalendarWidth(width.attoseconds // day, "D", "d")
-    return width.coarsest(_date(first, zone)) if isinstance(width, CalendarWidth) else width
+    return width.coarsest(day_of(first, zone)) if isinstance(width, CalendarWidth) else width
 
 
-def _date(instant: int, zone: Zone) -> np.datetime64:
+def day_of(instant: int, zone: Zone) -> np.datetime64:
     """The day that the clock of a zone shows at an instant."""
     assert zone is not None
     seconds = instant // SECOND

@@ -22,7 +22,7 @@ from opendp_timeseries.record import ReleaseRecord, parse_json
 
 __all__ = ["Book", "Entry", "Standing", "Terms", "written"]
 
-_FORMAT: Final = "opendp_timeseries ledger, version 1"
+_FORMAT: Final = "opendp_timeseries ledger, version 2"
 #: A loss that is computed again may differ in the last digits between machines.
 _TOLERANCE: Final = 1 + 1e-9
 
@@ -61,7 +61,7 @@ class Terms(NamedTuple):
 
     :param epsilon: ε of all releases together.
     :param delta: δ of all releases together.
-    :param replaced: whether neighbouring logs replace an individual, rather than add or remove one.
+    :param adjacency: what a distance of 1 between two logs is: all that one individual did, or did within a period.
     :param order: of the Rényi divergences of a privacy filter; None if all parameters are fixed in advance.
     :param programme: releases that are planned.
     :param identifier: no two ledgers are alike.
@@ -69,7 +69,7 @@ class Terms(NamedTuple):
 
     epsilon: float
     delta: float
-    replaced: bool
+    adjacency: Adjacency
     order: float | None
     programme: Programme | None
     identifier: str
@@ -77,7 +77,7 @@ class Terms(NamedTuple):
     def to_dict(self) -> dict[str, Any]:
         """Return what the first entry of the file says."""
         programme = None if self.programme is None else self.programme.to_dict()
-        return {"format": _FORMAT} | self._asdict() | {"programme": programme}
+        return {"format": _FORMAT} | self._asdict() | {"adjacency": self.adjacency.to_dict(), "programme": programme}
 
     @classmethod
     def from_dict(cls, document: Any) -> Terms:
@@ -93,6 +93,7 @@ class Terms(NamedTuple):
         check.real("delta", fields["delta"], above=0.0, below=1.0)
         if fields["order"] is not None:
             check.real("order", fields["order"], above=1.0)
+        fields["adjacency"] = Adjacency.from_dict(fields["adjacency"])
         if fields["programme"] is not None:
             fields["programme"] = Programme.from_dict(fields["programme"])
         return cls(**fields)
@@ -112,11 +113,6 @@ class Terms(NamedTuple):
         # What is planned is spent, as it will run.
         divergence = privacy_filter.divergence(_losses(ran | planned).items())
         return Standing("fully adaptive", privacy_filter.epsilon_of(divergence), privacy_filter.admits(divergence))
-
-    @property
-    def adjacency(self) -> Adjacency:
-        """What a distance of 1 between two logs is."""
-        return Adjacency(replaced=self.replaced)
 
     @property
     def adaptivity(self) -> str:
@@ -227,7 +223,7 @@ _TERMS: Final[dict[str, Any]] = {
     "format": str,
     "epsilon": float,
     "delta": float,
-    "replaced": bool,
+    "adjacency": dict,
     "order": (float, type(None)),
     "programme": (dict, type(None)),
     "identifier": str,
@@ -254,10 +250,12 @@ def _append(entries: list[Entry], line: str, adjacency: Adjacency) -> None:
         raise ValueError(f"entry {fields['spent']} stands in the place of entry {len(entries) + 1}, or is empty")
     mechanisms = tuple(map(Mechanism.from_dict, fields["mechanisms"]))
     for mechanism in mechanisms:
-        if mechanism.provenance.adjacency != adjacency:
+        found = mechanism.provenance.adjacency
+        if found != adjacency:
             raise ValueError(
-                f"the ledger is for one individual {adjacency}, and the release for {mechanism.provenance.adjacency!r}:"
-                " choose the input_metric of its count accordingly"
+                f"the unit of privacy of the ledger is {adjacency}; that of the release is"
+                f" {found.of(found.individuals)}: what the two lose does not add up. Choose the input_metric of its"
+                " count accordingly, or keep another ledger"
             )
     entries.append(Entry(fields["spent"], mechanisms, fields["at"], None))
 

@@ -17,12 +17,14 @@ from opendp_timeseries._lock import locked
 from opendp_timeseries.accounting.fully_adaptive import RenyiFilter
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.counting.engines import check_schema
+from opendp_timeseries.grid import Period
 from opendp_timeseries.ledger.book import Book, Entry, Standing, Terms, written
 from opendp_timeseries.measurements.known_losses import mechanisms_of
 from opendp_timeseries.measurements.subsampled_gaussian import sample_of
 from opendp_timeseries.mechanism import Mechanism
 from opendp_timeseries.planning.tables import text_table
 from opendp_timeseries.programme import DESCRIBED, Programme, described
+from opendp_timeseries.provenance import Adjacency
 from opendp_timeseries.record import ReleaseRecord
 from opendp_timeseries.release import Release
 from opendp_timeseries.spaces import EventLog, provenance_of
@@ -78,6 +80,8 @@ class Ledger:
         programme: Programme | None = None,
         parameters_fixed: bool = False,
         replaced: bool = False,
+        period: str | int | None = None,
+        zone: str | None = None,
     ) -> Ledger:
         """Make a new ledger.
 
@@ -101,21 +105,30 @@ class Ledger:
         :param parameters_fixed: a promise that nobody chooses the caps, sampling and noise of a release, or whether
             there is one, by what earlier releases showed.
         :param replaced: True if neighbouring logs replace an individual, rather than add or remove one.
+        :param period: for releases whose metric is :func:`~opendp_timeseries.period_distance` of this period and zone:
+            all of it is then about one individual within one period, **not all that they did**. If left out, it is
+            about everything that one individual did.
+        :param zone: of the period.
         :raises FileExistsError: if a file is there.
         :raises ValueError: for a number out of range, or a budget beside that of a programme.
         :raises OSError: if the file cannot be written or locked.
         """
         place = Path(path)
         if programme is not None:
-            if epsilon is not None or delta is not None or parameters_fixed or replaced:
+            if epsilon is not None or delta is not None or parameters_fixed or replaced or period is not None:
                 raise ValueError("programme brings its own budget and adjacency: leave out the other parameters")
-            epsilon, delta, replaced = programme.epsilon, programme.delta, programme.replaced
+            epsilon, delta = programme.epsilon, programme.delta
         elif epsilon is None or delta is None:
             raise ValueError("epsilon and delta must be given: the budget of all releases together")
         epsilon = check.real("epsilon", epsilon, above=0.0)
         delta = check.real("delta", delta, above=0.0, below=1.0)
         order = None if parameters_fixed else RenyiFilter.within(epsilon, delta).order
-        terms = Terms(epsilon, delta, bool(replaced), order, programme, secrets.token_hex(16))
+        if programme is not None:
+            adjacency = programme.adjacency
+        else:
+            unit = None if period is None and zone is None else Period(period, zone)  # type: ignore[arg-type]
+            adjacency = Adjacency(replaced=bool(replaced), period=unit)
+        terms = Terms(epsilon, delta, adjacency, order, programme, secrets.token_hex(16))
         file = Book.new(terms).write()
         try:
             with locked(place, _WAIT), files_together({place: len(file)}) as files:
@@ -429,7 +442,7 @@ _HOLDS: Final = {
 
 def _guarantee(book: Book) -> str:
     standing, terms = book.standing(), book.terms
-    who = f"one individual {terms.adjacency}"
+    who = str(terms.adjacency)
     if not book.entries:
         return f"nothing has been released about {who}"
     loss = f"(ε = {printed_up(standing.epsilon)}, δ = {printed_up(terms.delta, 4)})"

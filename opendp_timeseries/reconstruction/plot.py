@@ -328,13 +328,16 @@ def _in_words(release: Release, guarantee: tuple[float, float] | str | None) -> 
             return f"Guarantee: {release.record().guarantee()}"
         return ""
     epsilon, delta = (printed_up(value, 4) for value in guarantee)
-    return f"Differentially private for one individual with ε = {epsilon}, δ = {delta}"
+    made = release.provenance
+    who = "one individual" if made is None or made.adjacency.period is None else str(made.adjacency)
+    return f"Differentially private for {who} with ε = {epsilon}, δ = {delta}"
 
 
 def _caps(made: Provenance, where: str) -> str:
-    each = "once" if made.step_cap == 1 else f"at most {made.step_cap} times"
+    often = "once" if made.step_cap == 1 else f"at most {made.step_cap} times"
     apart = "" if made.gap == 1 else f", at least {made.gap} steps apart"
-    caps = f"at most {made.participation_cap} steps{where}, {each} in each{apart}"
+    caps = f"at most {made.participation_cap} steps{where}, {often} in each{apart}"
+    each = "each individual" if made.adjacency.period is None else f"each individual within {made.adjacency.period}"
     if made.caps_enforced:
-        return f"Counted of each individual: {caps}; totals are too low by the rest"
-    return f"Assumed of each individual: {caps}"
+        return f"Counted of {each}: {caps}; totals are too low by the rest"
+    return f"Assumed of {each}: {caps}"

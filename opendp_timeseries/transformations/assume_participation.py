@@ -37,7 +37,8 @@ def make_assume_participation(
     :func:`~opendp_timeseries.make_participation_count`, which enforces its caps.
 
     :param input_domain: :func:`~opendp_timeseries.count_signal_domain`.
-    :param input_metric: ``dp.symmetric_distance()`` or ``dp.change_one_distance()``, in individuals.
+    :param input_metric: ``dp.symmetric_distance()`` or ``dp.change_one_distance()``, in individuals; with
+        :func:`~opendp_timeseries.period_distance` the assumption is about each individual in each period by itself.
     :param participation_cap: ``I``, steps in which one individual may be counted.
     :param step_cap: ``M``, how often one individual may be counted in one step.
     :param gap: least distance of two steps in which one individual is counted, around the cycle of the grid too; 1 is
@@ -62,7 +63,7 @@ def make_assume_participation(
         step_cap=per_step,
         gap=check_gap(gap, grid.size),
         caps_enforced=False,
-        adjacency=adjacency_of(input_metric),
+        adjacency=adjacency_of(input_metric, periods=True),
     )
     return count_transformation(input_domain, input_metric, function, provenance, output_metric)
 

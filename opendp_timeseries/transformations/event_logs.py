@@ -36,6 +36,7 @@ def event_log(
     keys: Keys | None,
     time: str | None,
     whole: bool = False,
+    periods: bool = False,
 ) -> tuple[Layout, Adjacency]:
     """Check the space and the public parameters of a count: where rows belong, and what distances count.
 
@@ -46,8 +47,11 @@ def event_log(
     :param keys: the series of the panel.
     :param time: name of the column of event times, of a LazyFrame only.
     :param whole: whether all of the grid is one place, rather than every step one.
+    :param periods: whether the count takes an individual within each period for one of their own, where the metric
+        does: by the layout, which then says where periods begin. Other counts refuse such a metric.
     :raises TypeError: for a wrong domain, metric, grid or name, or a column of a LazyFrame of a wrong type.
-    :raises ValueError: for keys that are not distinct, or a column that a LazyFrame does not have.
+    :raises ValueError: for keys that are not distinct, a column that a LazyFrame does not have, or a step of the grid
+        that lies in two periods.
     """
     frame = isinstance(input_domain, LazyFrameDomain)
     if grid is None and time is not None:
@@ -59,7 +63,8 @@ def event_log(
         log = descriptor_of(input_domain, EventLog, "use event_log_domain(identifier=…, time=…)")
         if time is not None:
             raise TypeError(f"time ({time!r}) is for a LazyFrame; leave it out, as {input_domain} names its own")
-        identifier, times, adjacency = log.identifier, None if grid is None else log.time, adjacency_of(input_metric)
+        identifier, times = log.identifier, None if grid is None else log.time
+        adjacency = adjacency_of(input_metric, periods=periods)
     layout = Layout.checked(
         identifier=identifier,
         time=times,
@@ -67,6 +72,7 @@ def event_log(
         by=by,
         keys=keys,
         whole=whole,
+        period=adjacency.period,
     )
     if frame:
         layout = layout._replace(exact=True)

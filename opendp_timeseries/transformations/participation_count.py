@@ -67,9 +67,10 @@ def make_participation_count(
     :param input_domain: :func:`~opendp_timeseries.event_log_domain`, or the domain of a Polars LazyFrame in
         OpenDP's own Contexts.
     :param input_metric: ``dp.symmetric_distance()`` (individuals added or removed) or
-        ``dp.change_one_distance()`` (individuals replaced); of a LazyFrame, ``dp.symmetric_id_distance(…)``, which
-        names the identifier column, or ``dp.change_one_id_distance(…)``, which is half of it and costs as much as
-        two individuals.
+        ``dp.change_one_distance()`` (individuals replaced); :func:`~opendp_timeseries.period_distance` (individuals
+        within a period), with which caps and gap hold in each period by itself; of a LazyFrame,
+        ``dp.symmetric_id_distance(…)``, which names the identifier column, or ``dp.change_one_id_distance(…)``, which
+        is half of it and costs as much as two individuals.
     :param grid: the public grid of time steps.
     :param participation_cap: ``I``, steps per individual; more than ``grid.size`` means ``grid.size``.
     :param step_cap: ``M``, events per individual and step.
@@ -84,7 +85,8 @@ def make_participation_count(
         by subsampling needs; ``dp.l1_distance(T=…)`` feeds OpenDP's own ``then_laplace``, ``dp.l2_distance(T=…)``
         its ``then_gaussian``.
     :raises TypeError: for a wrong domain, metric or grid, or a public parameter that was left out.
-    :raises ValueError: for a cap below 1, or a gap below 1 or above the number of steps.
+    :raises ValueError: for a cap below 1, a gap below 1 or above the number of steps, or a step of the grid that lies
+        in two periods of the metric.
 
     >>> import opendp.prelude as dp, opendp_timeseries as ts
     >>> dp.enable_features("contrib", "honest-but-curious")
@@ -96,7 +98,7 @@ def make_participation_count(
     >>> count({"id": np.array([7, 7, 8]), "step": np.array([0, 0, 2])})
     [1, 0, 1, 0]
     """
-    layout, adjacency = event_log(input_domain, input_metric, grid, by=by, keys=keys, time=time)
+    layout, adjacency = event_log(input_domain, input_metric, grid, by=by, keys=keys, time=time, periods=True)
     cap, per_step = check_caps(participation_cap, step_cap)
     apart, few = check_gap(gap, layout.grid.size), check_key_cap(key_cap, by)
     clamped = Caps.within(layout.size, participation_cap=cap, step_cap=per_step, gap=apart, key_cap=few)
@@ -163,6 +165,7 @@ def _stability(metric: dp.Metric | None, provenance: Provenance) -> tuple[dp.Met
         gap=provenance.gap,
         series=panel_size,
         key_cap=provenance.key_cap,
+        longest_period=int(provenance.period_lengths()[0]),
     )
 
 
@@ -176,6 +179,7 @@ def lp_stability(
     gap: int = 1,
     series: int = 1,
     key_cap: int | None = None,
+    longest_period: int | None = None,
 ) -> Callable[[int], Any]:
     """Return the stability map of counts in OpenDP's own ℓ1 or ℓ2 distance.
 
@@ -187,6 +191,8 @@ def lp_stability(
     :param gap: least distance of two counts of one individual in one series.
     :param series: number of series, each of equally many counts.
     :param key_cap: most series in which one individual is counted at one step; None for all.
+    :param longest_period: most counts of one series that are within the period in which an individual counts by itself;
+        all of them, if left out.
     :raises TypeError: for any other metric, naming it and the remedy.
     """
     kind = lp_kind(metric)
@@ -207,6 +213,7 @@ def lp_stability(
             gap=gap,
             series=series,
             key_cap=key_cap,
+            periods=None if longest_period is None else [longest_period],
         )
         return moved if kind[1] == "f64" else whole_distance(moved, kind[1])
 

@@ -44,7 +44,8 @@ def make_participation_histogram(
     :class:`~opendp_timeseries.Participation`, which :func:`~opendp_timeseries.plan` takes.
 
     :param input_domain: as in :func:`~opendp_timeseries.make_participation_count`.
-    :param input_metric: as there.
+    :param input_metric: as there; with :func:`~opendp_timeseries.period_distance`, somebody is in an entry for each
+        period in which they take part.
     :param grid: the grid of the count that is planned.
     :param caps: where the entries are cut, ascending; if left out, 1, 2, 3, 4, 6, 8, 12, …, two to an octave, below the
         most steps that there are. Where few individuals hold much of all counts, only entries far out show it.
@@ -66,7 +67,7 @@ def make_participation_histogram(
     >>> histogram.map(1)
     1
     """
-    layout, adjacency = event_log(input_domain, input_metric, grid, by=by, keys=keys, time=time)
+    layout, adjacency = event_log(input_domain, input_metric, grid, by=by, keys=keys, time=time, periods=True)
     gap = check_gap(gap, grid.size)
     edges = np.array(checked_caps(caps, layout.size), dtype=np.int64)
 

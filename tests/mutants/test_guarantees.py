@@ -56,6 +56,20 @@ def test_leaving_one_out_changes_only_what_was_theirs(monkeypatch, text):
         assert change.max() <= 2
 
 
+@pytest.mark.filterwarnings("ignore::opendp_timeseries.PeriodUnitWarning")
+@pytest.mark.parametrize("text", [False, True])
+def test_leaving_one_period_out_changes_only_what_was_done_in_it(monkeypatch, text):
+    monkeypatch.setattr(count_module, "fresh_key", lambda: bytes(range(16)))
+    count, rows = counter(2, step_cap=2, unit=ts.period_distance(6)), crowd(10, text=text)
+    whole = np.array(count(log(rows)))
+    for person, period in {(who, step // 6) for who, step in rows}:
+        change = whole - count(log([row for row in rows if (row[0], row[1] // 6) != (person, period)]))
+        assert np.count_nonzero(np.delete(change, np.arange(6 * period, min(6 * period + 6, GRID.size)))) == 0
+        assert 1 <= np.count_nonzero(change) <= 2
+        assert change.min() >= 0
+        assert change.max() <= 2
+
+
 def test_the_order_of_the_rows_does_not_matter(monkeypatch):
     monkeypatch.setattr(count_module, "fresh_key", lambda: bytes(range(16)))
     rows = crowd(10)

@@ -21,7 +21,9 @@ import opendp_timeseries as ts
 from tests.mutants.mutate import broken_code, find, mutated
 
 # Of Ibis's own calls into DuckDB, when tables are made.
-pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:fetch_arrow_table:DeprecationWarning", "ignore::opendp_timeseries.PeriodUnitWarning"
+)
 
 STRATIFIED = "accounting/test_stratified"
 GUARANTEES = "mutants/test_guarantees"
@@ -69,6 +71,8 @@ COMPOSITION = "measurements/test_composition"
 ADAPTIVE = "test_a_query_that_follows_the_noise_of_an_earlier_one_is_covered_by_the_adaptive_loss_alone"
 COUNT, ENGINE = "transformations.participation_count", "counting.capped_count"
 PEOPLE, INDIVIDUALS = "transformations.individual_count:make_individual_count", "transformations/test_individual_count"
+PERIODS, UNIT = "counting/test_periods", "test_period_unit"
+ONE_DAY = "test_leaving_out_one_day_of_one_individual_changes_only_that"
 SUBSAMPLED, MECHANISM = "accounting.subsampled", "measurements.subsampled_gaussian"
 BY_ROW_ORDER = """\
     seen, first = {}, []
@@ -85,6 +89,43 @@ def mutant(name, target, *edits, by):
 
 
 MUTANTS = [
+    # ---- periods
+    mutant("one cap over all periods", "transformations.event_logs:event_log",
+           ("period=adjacency.period", "period=None"),
+           by=[Caught(GUARANTEES, "test_leaving_one_period_out_changes_only_what_was_done_in_it", (False,))]),
+    mutant("one cap over all periods, in a database", "counting.database:count",
+           ("_first(pairs, alone,", "_first(pairs, ['who'],"),
+           by=[Caught(PERIODS, ONE_DAY, ("database",))]),
+    mutant("a gap that goes on into the next period", f"{ENGINE}:SortedRows._pairs",
+           ("else _apart(pairs,", "else _apart(pairs._replace(people=pairs.people >> self.places.period_bits),"),
+           by=[Caught(PERIODS, "test_a_gap_does_not_reach_into_the_next_period", ("memory",))]),
+    mutant("a gap that goes on into the next period, in a database", "counting.database:_thinned",
+           ("groups = alone", "groups = ['who']"),
+           by=[Caught(PERIODS, "test_a_gap_does_not_reach_into_the_next_period", ("database",))]),
+    mutant("days of UTC in place of the zone's", "grid.periods:_calendar_starts",
+           ("zone, width = parse_zone(period.zone)", "zone, width = parse_zone('UTC')"),
+           by=[Caught(PERIODS, "test_periods_begin_where_the_clock_says", ("America/New_York",))]),
+    mutant("a step in two periods", "grid.periods:_calendar_starts", ("if across.any()", "if False"),
+           by=[Caught(PERIODS, "test_a_step_of_seven_hours_is_in_two_days")]),
+    mutant("periods in one zone, times in another", "grid.periods:_calendar_starts",
+           ("grid.zone != period.zone or ", ""),
+           by=[Caught(PERIODS, "test_periods_are_read_on_the_clock_of_the_grid")]),
+    mutant("reach of the shortest period", "grid.periods:_lengths", ("[::-1]", ""),
+           by=[Caught(UNIT, "test_the_cap_is_clamped_to_the_longest_period")]),
+    mutant("a gap that leaves fewer steps in a period", "accounting.influence:_largest_change",
+           ("-(-steps // gap)", "steps // gap"),
+           by=[Caught(UNIT, "test_maps_are_what_the_worst_individuals_do", (5, 2, False))]),
+    mutant("all periods cost what one does", "provenance:Provenance.influence", ("[:periods]", "[:1]"),
+           by=[Caught(UNIT, "test_maps_are_what_the_worst_individuals_do", (5, 2, False))]),
+    mutant("a gap between periods", "accounting.influence:count_influence", ("len(periods) <= 1", "periods"),
+           by=[Caught(UNIT, "test_a_gap_does_not_hold_between_periods")]),
+    mutant("periods where nobody asked for them", "spaces:adjacency_of", ("if periods", "if True"),
+           by=[Caught(UNIT, "test_counts_that_do_not_know_of_periods_refuse_them")]),
+    mutant("a period in the words of a person", "provenance:Adjacency.of", ("if self.period is not None", "if False"),
+           by=[Caught(UNIT, "test_the_unit_is_said_wherever_the_guarantee_is")]),
+    mutant("two units in one ledger", "ledger.book:_append",
+           ("found != adjacency", "found.replaced != adjacency.replaced"),
+           by=[Caught(UNIT, "test_a_ledger_is_of_one_unit")]),
     # ---- counting
     mutant("no cap on steps", f"{ENGINE}:_add_pairs", ("over = lengths > caps.participation_cap", "over = lengths < 0"),
            by=[Caught(GUARANTEES, "test_the_caps_are_enforced_whatever_one_person_does"),
@@ -197,8 +238,8 @@ MUTANTS = [
     mutant("names that are not UTF-8 merge", "counting.files:read_csv_log", ('"surrogateescape"', '"replace"'),
            by=[Caught("test_robustness", "test_names_that_are_not_utf8_stay_different_people")]),
     mutant("times off the grid count at its ends", f"{ENGINE}:pack",
-           ("    return packed[(steps >= 0) & (steps < size)]",
-            "    return (numbers << np.int64(_step_bits(size))) | np.clip(steps, 0, size - 1)"),
+           ("on_grid = (steps >= 0) & (steps < places.size)",
+            "steps = np.clip(steps, 0, places.size - 1)\n    on_grid = steps >= 0"),
            by=[Caught(CAPPED, "test_rows_off_the_grid_are_dropped")]),
     # ---- distances
     mutant("replaced people cost as one removed", "accounting.influence:_largest_change",
@@ -244,7 +285,7 @@ MUTANTS = [
            by=[Caught(SEPARATED, "test_no_set_of_steps_exceeds_the_influence", (8, 3, True)),
                Caught(SEPARATED, "test_a_signed_filter_makes_those_replaced_work_together")]),
     mutant("one series of a panel for all", "accounting.influence:_largest_change",
-           ("series * (length //", "1 * (length //"),
+           ("series * min(", "1 * min("),
            by=[Caught(SEPARATED, "test_no_individual_in_a_panel_exceeds_the_influence", (4, 2, 2, False))]),
     mutant("a larger gap is a larger influence", "accounting.influence:Influence._lies_apart_as",
            ("self.gap >= other.gap", "self.gap <= other.gap"),

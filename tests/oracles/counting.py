@@ -119,31 +119,42 @@ def kept(identifier, steps, *, participation_cap, step_cap, key, gap=1, cycle=2*
     return {step: min(events[step], step_cap) for step in order[:participation_cap]}
 
 
-def capped_counts(rows, *, size, participation_cap, step_cap, key, gap=1, cycle=None, key_cap=None):
-    """Counts of rows ``(identifier, step)``, one individual after the other."""
+def capped_counts(
+    rows, *, size, participation_cap, step_cap, key, gap=1, cycle=None, key_cap=None, period_of=lambda step: 0
+):
+    """Counts of rows ``(identifier, step)``, one individual after the other, and one of their periods after the other.
+
+    :param period_of: the period of a step of a series; without periods, all are in one.
+    """
+    cycle = cycle or size
     people = {}
     for identifier, step in rows:
         if 0 <= step < size:
-            people.setdefault(identifier, []).append(step)
+            people.setdefault(identifier, {}).setdefault(period_of(step % cycle), []).append(step)
     counts = [0] * size
     caps = {
         "participation_cap": participation_cap,
         "step_cap": step_cap,
         "gap": gap,
-        "cycle": cycle or size,
+        "cycle": cycle,
         "key_cap": key_cap,
     }
-    for identifier, steps in people.items():
-        for step, events in kept(identifier, steps, key=key, **caps).items():
-            counts[step] += events
+    for identifier, periods in people.items():
+        for steps in periods.values():
+            for step, events in kept(identifier, steps, key=key, **caps).items():
+                counts[step] += events
     return counts
 
 
-def contributions(size, participation_cap, step_cap, gap=1):
-    """Every vector that one individual can add to a count of one series."""
+def contributions(size, participation_cap, step_cap, gap=1, period_of=lambda step: 0, periods=1):
+    """Every vector that one individual can add to a count of one series, in so many periods, with caps in each."""
     for vector in itertools.product(range(step_cap + 1), repeat=size):
-        entered = [step for step, entry in enumerate(vector) if entry > 0]
-        if len(entered) <= participation_cap and apart(entered, gap, size):
+        entered = {}
+        for step, entry in enumerate(vector):
+            if entry > 0:
+                entered.setdefault(period_of(step), []).append(step)
+        within = all(len(steps) <= participation_cap and apart(steps, gap, size) for steps in entered.values())
+        if within and len(entered) <= periods:
             yield vector
 
 
@@ -152,9 +163,9 @@ def apart(steps, gap, cycle):
     return all(gap <= abs(a - b) <= cycle - gap for a, b in itertools.combinations(steps, 2))
 
 
-def largest_differences(size, participation_cap, step_cap, individuals, *, replaced):
+def largest_differences(size, participation_cap, step_cap, individuals, *, replaced, **within):
     """Largest (l0, l1, l2 squared, linf) of a difference, over everything that individuals can do."""
-    own = set(contributions(size, participation_cap, step_cap))
+    own = set(contributions(size, participation_cap, step_cap, **within))
     one = own | {tuple(-entry for entry in vector) for vector in own}
     if replaced:
         one = {tuple(a - b for a, b in zip(x, y, strict=True)) for x in own for y in own}

@@ -1,0 +1,429 @@
+"""The unit of privacy of one individual within a period: its maps, its words, and what it must not be taken for."""
+
+import itertools
+import json
+import warnings
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+
+import opendp_timeseries as ts
+from opendp_timeseries.accounting.influence import count_influence
+from opendp_timeseries.provenance import Adjacency
+from opendp_timeseries.transformations.event_logs import event_log
+from tests.oracles import counting as oracle
+
+pytestmark = pytest.mark.filterwarnings("ignore::opendp_timeseries.PeriodUnitWarning")
+
+LOG = ts.event_log_domain(identifier="id", time="time")
+ONE = dp.symmetric_distance()
+HOURS = ts.TimeGrid(start="2024-03-01", end="2024-05-01", step="1h", zone="America/New_York")
+#: Words that no reader can take for a guarantee for all that somebody did.
+WORDS = "one individual within one day (America/New_York), not all that they did, added or removed"
+
+
+def day(**options):
+    return ts.period_distance("1d", zone="America/New_York", **options)
+
+
+def steps(number, **options):
+    return ts.period_distance(number, **options)
+
+
+def count(metric, grid=HOURS, **options):
+    return (LOG, metric) >> ts.then_participation_count(grid, **({"participation_cap": 3} | options))
+
+
+def measurement(metric=None, *, scale=6.0, p=1.0, delta=1e-6, **options):
+    noise = ts.then_subsampled_gaussian(scale, sampling_probability=p, delta=delta)
+    return count(metric or day(), **options) >> noise
+
+
+def nobody():
+    return {"id": np.array([], dtype=np.int64), "time": np.array([], dtype="M8[s]")}
+
+
+# --- Maps
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.parametrize(("size", "length"), [(4, 2), (5, 2), (4, 3), (3, 1), (3, 7)])
+def test_maps_are_what_the_worst_individuals_do(size, length, replaced):
+    for cap, step_cap, gap, distance, periods in itertools.product((1, 2), (1, 2), (1, 2, 3), (1, 2), (1, 2)):
+        if gap > size or (distance, periods) == (2, 2) or (replaced and (distance > 1 or step_cap > 1)):
+            continue
+        chain = count(
+            steps(length, replaced=replaced),
+            ts.TimeGrid(size=size), participation_cap=cap, step_cap=step_cap, gap=gap,
+        )  # fmt: skip
+        got = ts.spaces.provenance_of(chain).influence(distance, periods=periods)
+        truth = oracle.largest_differences(
+            size, cap, step_cap, distance, replaced=replaced,
+            gap=gap, period_of=lambda step: step // length, periods=periods,
+        )  # fmt: skip
+        l0, l1, squared, linf = truth
+        assert got.individuals == distance
+        assert min(got.l0 * distance, size) >= l0
+        # Two individuals may have to share the longest period, as the two halves of one who is replaced.
+        if (distance == 1 and not replaced) or size % length == 0:
+            assert min(got.l0 * distance, size) == l0
+        assert got.linf * distance == linf
+        assert squared**0.5 <= got.l2 * distance <= distance * step_cap * got.l0**0.5 * (1 + 1e-12)
+        if periods == 1:
+            assert chain.map(distance) == got
+            metrics = (dp.l1_distance(T=int), dp.l2_distance(T=float))
+            by_norm = [
+                count(
+                    steps(length, replaced=replaced),
+                    ts.TimeGrid(size=size), participation_cap=cap, step_cap=step_cap, gap=gap, output_metric=metric,
+                ).map(distance)
+                for metric in metrics
+            ]  # fmt: skip
+            assert by_norm[0] >= l1
+            assert by_norm[1] >= squared**0.5
+            if distance == 1 and not replaced:
+                assert by_norm[0] == l1
+                assert by_norm[1] == pytest.approx(squared**0.5)
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.parametrize("key_cap", [None, 1])
+def test_maps_of_panels_are_what_the_worst_individuals_do(key_cap, replaced):
+    size, length, keys = 4, 2, ["a", "b"]
+    own = []  # of one individual in one period: pairs of series and step
+    for period in range(2):
+        places = [(series, step) for series in (0, 1) for step in range(length * period, length * (period + 1))]
+        for number in range(len(places) + 1):
+            for chosen in itertools.combinations(places, number):
+                at = [step for _, step in chosen]
+                if key_cap is None or len(set(at)) == len(at):
+                    own.append(set(chosen))
+    for cap in (1, 2, 3, 9):
+        within = [places for places in own if len(places) <= cap]
+        most = max(len(x ^ y) for x in within for y in within) if replaced else max(map(len, within))
+        panel = {"by": "at", "keys": keys, "key_cap": key_cap, "participation_cap": cap}
+        chain = count(steps(length, replaced=replaced), ts.TimeGrid(size=size), **panel)
+        assert chain.map(1).l0 == most
+        whole = ts.spaces.provenance_of(chain).influence(1, periods=2)
+        both = [
+            x | y for x, y in itertools.product(within, repeat=2) if not {s // 2 for _, s in x} & {s // 2 for _, s in y}
+        ]
+        assert whole.l0 == (max(len(x ^ y) for x in both for y in both) if replaced else max(map(len, both)))
+
+
+def test_the_cap_is_clamped_to_the_longest_period():
+    # Days of 23 hours and 24 in March, 24 in April; in a year there is one of 25.
+    assert count(day(), participation_cap=100).map(1).l0 == 24
+    autumn = ts.TimeGrid(start="2024-11-01", end="2024-12-01", step="1h", zone="America/New_York")
+    assert count(day(), autumn, participation_cap=100).map(1).l0 == 25
+    month = ts.period_distance("1mo", zone="America/New_York")
+    assert count(month, participation_cap=10**6).map(1).l0 == 31 * 24 - 1  # of March
+    assert count(month, participation_cap=10).map(1) == count(ONE, participation_cap=10).map(1)
+
+
+def test_a_period_that_holds_the_grid_is_no_period():
+    year = ts.period_distance("1y", zone="America/New_York")
+    for options in ({"participation_cap": 7}, {"participation_cap": 10**4, "gap": 5}):
+        assert count(year, **options).map(1) == count(ONE, **options).map(1)
+
+
+def test_filters_and_sampling_take_the_reach_of_one_period():
+    smooth = ts.then_circulant_filter(ts.gaussian_kernel(HOURS.size, std=3))
+    capped = count(ONE, participation_cap=24)
+    assert (count(day(), participation_cap=500) >> smooth).map(1) == (capped >> smooth).map(1)
+    loss = measurement(participation_cap=500, p=0.2).map(1)
+    assert loss == (capped >> ts.then_subsampled_gaussian(6.0, sampling_probability=0.2, delta=1e-6)).map(1)
+
+
+# --- All that somebody did
+
+
+def test_the_loss_over_periods_is_that_of_somebody_in_all_of_their_steps():
+    for k in (1, 2, 61, 10**6):
+        person = count_influence(1, participation_cap=3 * min(k, 61), step_cap=1, size=HOURS.size, replaced=False)
+        expected = ts.accounting.subsampled.extremal_law(person, 0.2, HOURS.size).at(6.0)
+        found = ts.loss_over_periods(measurement(p=0.2), periods=k)
+        assert found.epsilon(1e-6) == pytest.approx(expected.epsilon(1e-6), rel=1e-9)
+
+
+def test_the_loss_over_periods_counts_the_hours_of_each_day():
+    short = ts.TimeGrid(start="2024-03-09T20:00", end="2024-03-11", step="1h", zone="America/New_York")
+    chain = ts.spaces.provenance_of(count(day(), short, participation_cap=10))
+    assert [chain.influence(1, periods=k).l0 for k in (1, 2, 3)] == [10, 14, 14]  # four hours of the 9th
+    chain = ts.spaces.provenance_of(count(day(), short, participation_cap=100))
+    assert [chain.influence(1, periods=k).l0 for k in (1, 2)] == [23, 27]
+
+
+def test_a_gap_does_not_hold_between_periods():
+    chain = ts.spaces.provenance_of(count(day(), gap=4))
+    assert (chain.influence(1).gap, chain.influence(1, periods=2).gap) == (4, 1)
+
+
+def test_the_loss_over_periods_is_less_than_that_of_as_many_individuals():
+    one = measurement(delta=1e-6)
+    for k in (2, 7):
+        assert one.map(1)[0] < ts.loss_over_periods(one, periods=k).epsilon(1e-6) < one.map(k)[0]
+
+
+def test_several_releases_are_joined():
+    months = [
+        ts.TimeGrid(start=f"2024-0{m}-01", end=f"2024-0{m + 1}-01", step="1h", zone="America/New_York") for m in (4, 6)
+    ]
+    made = [measurement(grid=grid) for grid in months]  # of 30 days each
+    both = measurement(grid=ts.TimeGrid(start="2024-04-01", end="2024-07-01", step="1h", zone="America/New_York"))
+    assert ts.loss_over_periods(made, periods=[3, 5]).epsilon(1e-6) == pytest.approx(
+        ts.loss_over_periods(both, periods=8).epsilon(1e-6), rel=1e-9
+    )
+    records = [one(nobody()).record() for one in made]
+    assert ts.loss_over_periods(records, periods=2).epsilon(1e-6) == ts.loss_over_periods(made, periods=2).epsilon(1e-6)
+    together = ts.make_composition(made, delta=1e-6)
+    assert ts.loss_over_periods(together, periods=1).epsilon(1e-6) == together.map(1)[0]
+
+
+def test_what_has_no_periods_has_no_loss_over_them():
+    with pytest.raises(ValueError, match="found one individual added or removed"):
+        ts.loss_over_periods(measurement(ONE), periods=2)
+    with pytest.raises(ValueError, match="the same unit of privacy"):
+        ts.loss_over_periods([measurement(), measurement(ONE)], periods=2)
+    with pytest.raises(ValueError, match="found none"):
+        ts.loss_over_periods([], periods=2)
+    with pytest.raises(ValueError, match="one for each of 1 releases"):
+        ts.loss_over_periods(measurement(), periods=[1, 2])
+    with pytest.raises(ValueError, match="at least 1"):
+        ts.loss_over_periods(measurement(), periods=0)
+    with pytest.raises(TypeError, match="must be a Measurement"):
+        ts.loss_over_periods([count(day())], periods=2)
+    with pytest.raises(ValueError, match="periods"):
+        ts.spaces.provenance_of(count(ONE)).influence(1, periods=2)
+
+
+# --- Words
+
+
+@pytest.mark.filterwarnings("default::opendp_timeseries.PeriodUnitWarning")
+def test_whoever_asks_is_warned():
+    with pytest.warns(ts.PeriodUnitWarning, match=r"not all that they did.*loss_over_periods") as found:
+        day()
+    assert found[0].filename == __file__
+
+
+def test_the_unit_is_said_wherever_the_guarantee_is():
+    release = measurement()(nobody())
+    record = release.record()
+    assert record.guarantee().endswith(f"differential privacy for {WORDS}")
+    assert WORDS in repr(record) + str(day())
+    assert WORDS in str(measurement().input_metric)
+    caption = ts.plot(ts.interpolate(release)).get_xlabel().replace("\n", " ")
+    assert WORDS in caption
+    assert "Counted of each individual within one day (America/New_York): at most 3 steps" in caption
+    assert WORDS in ts.plot(ts.interpolate(release), guarantee=(1.0, 1e-6)).get_xlabel().replace("\n", " ")
+    assert "individual within one day" in ts.interpolate(release).release.record(individuals=1).guarantee()
+    assert (
+        release.record(individuals=3)
+        .guarantee()
+        .endswith("3 individuals, each within one day (America/New_York), not all that they did, added or removed")
+    )
+    assert "replaced" in measurement(day(replaced=True))(nobody()).record().guarantee()
+    context = ts.compositor(
+        nobody(),
+        domain=LOG,
+        privacy_unit=(day(), 1),
+        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
+        split_evenly_over=1,
+    )
+    assert WORDS in str(context)
+
+
+def test_other_units_are_said_as_they_are():
+    said = {
+        str(Adjacency(period=ts.grid.Period(length, zone))).removeprefix("one individual within ").partition(",")[0]
+        for length, zone in [("1w", "UTC"), ("1mo", "UTC"), ("1q", "UTC"), ("1y", "UTC"), (24, None), (1, None)]
+    }
+    assert said == {
+        "one week from Monday (UTC)", "one month (UTC)", "one quarter (UTC)", "one year (UTC)",
+        "one period of 24 steps", "one step",
+    }  # fmt: skip
+
+
+# --- Records
+
+
+def test_records_read_back():
+    for metric, grid in [(day(), HOURS), (steps(5, replaced=True), ts.TimeGrid(size=12))]:
+        made = measurement(metric, grid=grid)
+        log = nobody() if grid is HOURS else {"id": np.array([1]), "time": np.array([3])}
+        record = made(log).record()
+        again = ts.ReleaseRecord.from_json(record.to_json())
+        assert again == record
+        assert again.verify() == record.loss == (made.map(1),)
+        assert again.provenance.adjacency.period == record.provenance.adjacency.period
+        assert ts.Release.from_record(again).record() == record
+
+
+FORGED = {
+    "without the period": lambda unit: unit.update(period=None),
+    "of a longer period": lambda unit: unit["period"].update(length="1mo"),
+    "of another zone": lambda unit: unit["period"].update(zone="UTC"),
+    "of steps": lambda unit: unit.update(period={"length": 24, "zone": None}),
+    "of no period": lambda unit: unit["period"].update(length="12h"),
+    "of a period that is no number": lambda unit: unit["period"].update(length=True),
+    "without the field": lambda unit: unit.pop("period"),
+    "with another field": lambda unit: unit["period"].update(start=0),
+}
+
+
+@pytest.mark.parametrize("forge", FORGED.values(), ids=FORGED)
+def test_edited_records_are_refused(forge):
+    document = json.loads(measurement(participation_cap=30)(nobody()).record().to_json())
+    forge(document["provenance"]["adjacency"])
+    with pytest.raises(ValueError, match=r"."):
+        ts.read_records(json.dumps(document))
+
+
+def test_words_that_are_those_of_a_person_are_refused():
+    document = json.loads(measurement()(nobody()).record().to_json())
+    document["guarantee"] = document["guarantee"].replace(
+        " within one day (America/New_York), not all that they did,", ""
+    )
+    with pytest.raises(ValueError, match="in words"):
+        ts.ReleaseRecord.from_dict(document)
+
+
+def test_records_of_two_units_do_not_add_up():
+    records = [measurement(metric)(nobody()).record() for metric in (day(), ONE)]
+    with pytest.raises(
+        ValueError, match=r"one measure, adjacency.*found one individual added or removed; one individual"
+    ):
+        ts.write_records(records)
+
+
+# --- What must not mix
+
+
+def test_measurements_of_two_units_do_not_compose():
+    month = ts.period_distance("1mo", zone="America/New_York")
+    for other in (ONE, month, day(replaced=True)):
+        with pytest.raises(ValueError, match="input_metric"):
+            ts.make_composition([measurement(), measurement(other)], delta=1e-6)
+    context = ts.compositor(
+        nobody(),
+        domain=LOG,
+        privacy_unit=(day(), 1),
+        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
+        split_evenly_over=2,
+    )
+    with pytest.raises(Exception, match="MetricMismatch"):
+        context.queryable(measurement(ONE))
+    assert context.queryable(measurement(scale=50.0, delta=1e-7)).size == HOURS.size
+
+
+def test_a_context_spends_its_share_on_the_unit():
+    context = ts.compositor(
+        nobody(),
+        domain=LOG,
+        privacy_unit=(day(), 1),
+        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
+        split_evenly_over=2,
+    )
+    query = (
+        context.query().participation_count(HOURS, participation_cap=3).subsampled_gaussian(sampling_probability=0.5)
+    )
+    release = query.release()
+    assert release.scale == ts.least_scale(
+        count(day()), epsilon=ts.split_budget((1.0, 1e-6), 2)[0][0], delta=ts.split_budget((1.0, 1e-6), 2)[0][1],
+        sampling_probability=0.5,
+    )  # fmt: skip
+    histogram = context.query().participation_histogram(HOURS, caps=[2], output_metric=dp.l2_distance(T=float))
+    assert histogram.gaussian(5.0) is not None
+
+
+def test_counts_that_do_not_know_of_periods_refuse_them():
+    # What is built on event_log has to say that it counts within periods.
+    with pytest.raises(TypeError, match="this query would not"):
+        event_log(LOG, day(), HOURS, by=None, keys=None, time=None)
+
+
+def test_a_histogram_counts_each_period():
+    grid = ts.TimeGrid(size=12)
+    histogram = (LOG, steps(4)) >> ts.then_participation_histogram(grid, caps=[1, 2])
+    log = {"id": np.array([1, 1, 1, 1, 1, 1, 2]), "time": np.array([0, 1, 2, 4, 8, 9, 3])}
+    assert list(histogram(log)) == [2, 1, 1]
+    assert histogram.map(1) == 1
+    assert ((LOG, steps(4, replaced=True)) >> ts.then_participation_histogram(grid, caps=[1, 2])).map(1) == 2
+
+
+def test_a_lazy_frame_has_no_periods():
+    polars = pytest.importorskip("polars")
+    frame = dp.domain_of(polars.LazyFrame({"id": [1], "time": [1]}), infer=True)
+    with pytest.raises(TypeError, match="of a LazyFrame it must be"):
+        ts.make_participation_count(frame, steps(4), ts.TimeGrid(size=8), participation_cap=1, time="time")
+
+
+def test_counts_made_elsewhere_are_assumed_within_each_period():
+    space = ts.count_signal_domain(10), steps(4)
+    chain = space >> ts.then_assume_participation(participation_cap=9)
+    assert chain.map(1).l0 == 4
+    record = (chain >> ts.then_subsampled_gaussian(3.0, sampling_probability=1.0, delta=1e-6))(
+        np.zeros(10, int)
+    ).record()
+    assert (
+        "one period of 4 steps, not all that they did, added or removed, assuming at most 9 steps" in record.guarantee()
+    )
+
+
+def test_check_says_how_many_are_over_the_cap_within_a_period():
+    log = {"id": np.array([1] * 6), "time": np.array([0, 1, 2, 4, 5, 8])}
+    options = {"identifier": "id", "time": "time", "grid": ts.TimeGrid(size=12), "participation_cap": 2}
+    found = ts.check_log(log, **options, period=4)
+    assert (found.individuals, found.individuals_over_cap, found.events_lost_share) == (3, 1, pytest.approx(1 / 6))
+    assert "3 individuals, each within one period of 4 steps, are on the grid" in str(found)
+
+
+# --- Ledgers and programmes
+
+
+def test_a_ledger_is_of_one_unit(tmp_path):
+    persons = ts.Ledger.create(tmp_path / "persons.ledger", epsilon=2.0, delta=1e-6)
+    days = ts.Ledger.create(tmp_path / "days.ledger", epsilon=2.0, delta=1e-6, period="1d", zone="America/New_York")
+    assert WORDS in days.guarantee()
+    for ledger, metric in [(persons, day()), (days, ONE), (days, ts.period_distance("1mo", zone="America/New_York"))]:
+        before = ledger.path.read_bytes()
+        with pytest.raises(ValueError, match="does not add up"):
+            ledger.release(measurement(metric), lambda: pytest.fail("the log was read"))
+        assert ledger.path.read_bytes() == before
+    with pytest.raises(ValueError, match="does not add up"):
+        persons.add(measurement()(nobody()).record())
+    days.release(measurement(scale=20.0), nobody())
+    days.release(measurement(scale=20.0), nobody())
+    assert ts.Ledger(days.path).guarantee().endswith(f"for {WORDS}")
+    assert days.to_dict()["adjacency"] == WORDS
+    assert days.verify().epsilon == pytest.approx(days.spent().epsilon)
+    # Whether two months have a day in common or not, what each loses is added up.
+    assert days.spent().epsilon > measurement(scale=20.0).map(1)[0]
+    with pytest.raises(TypeError, match="period"):
+        ts.Ledger.create(tmp_path / "another.ledger", epsilon=1.0, delta=1e-6, zone="UTC")
+
+
+def test_a_programme_is_of_one_unit(tmp_path):
+    grids = [
+        ts.TimeGrid(start=f"2024-0{m}-01", end=f"2024-0{m + 1}-01", step="1h", zone="America/New_York") for m in (1, 2)
+    ]
+    budget = {"epsilon": 1.0, "delta": 1e-6, "sampling_probability": 0.5}
+    with pytest.raises(ValueError, match="the same unit of privacy"):
+        ts.Programme.plan([count(day(), grids[0]), count(ONE, grids[1])], **budget)
+    planned = ts.Programme.plan([count(day(), grid) for grid in grids], **budget)
+    again = ts.Programme.from_json(planned.to_json())
+    assert again == planned
+    ledger = ts.Ledger.create(tmp_path / "days.ledger", programme=again)
+    ledger.release(again.measurement(count(day(), grids[0])), nobody())
+    assert WORDS in ledger.guarantee()
+    with pytest.raises(ValueError, match="one release of the programme"):
+        again.measurement(count(ONE, grids[0]))
+
+
+def test_no_warning_reaches_whoever_reads():
+    record = measurement()(nobody()).record().to_json()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ts.read_records(record)
