@@ -215,7 +215,7 @@ MUTANTS = [
            ("rows.step >= steps.low, rows.step < steps.high", "rows.step < steps.high"),
            by=[Caught("counting/test_calendars", "test_public_edges_of_any_kind")]),
     mutant("a gap that ends with the grid, in a database", "counting.database:_thinned",
-           ("pairs.behind <= layout.grid.size - gap", "pairs.behind >= 0"),
+           ("pairs.behind <= layout.cycle - gap", "pairs.behind >= 0"),
            by=[Caught(GAP, "test_a_database_keeps_the_same_steps", (5,))]),
     mutant("a gap from the last step seen, in a database", "counting.database:_thinned", (".union(found)", ""),
            by=[Caught(GAP, "test_a_database_keeps_the_same_steps", (5,))]),
