@@ -8,6 +8,7 @@ from pathlib import Path
 from docutils import nodes
 from latex2mathml.converter import convert
 from opendp.context import constructors
+from sphinx.addnodes import desc_addname
 
 import opendp_timeseries
 import opendp_timeseries.koga2022  # registers what queries may call
@@ -93,6 +94,18 @@ def _forms(app, what, name, thing, options, lines):
         app.env.domains.python_domain.note_object(f"{package}.then_{short}", "function", name)
 
 
+def _links(app, what, name, thing, options, lines):
+    """Make links of the pages that docstrings name."""
+    lines[:] = [re.sub(r"docs/([\w/-]+)\.md", r":doc:`/\1`", line) for line in lines]
+
+
+def _short_names(app, doctree, page):
+    """Write the package as those who call it do."""
+    for prefix in doctree.findall(desc_addname):
+        if prefix.astext() == "opendp_timeseries.":
+            prefix.children = [nodes.Text("ts.")]
+
+
 def _sources(app, env):
     """List no source where there is none to show, as of numbers."""
     shown = env._viewcode_modules
@@ -119,6 +132,8 @@ def _ways_back(app, page, template, context, doctree):
 
 def setup(app):
     app.connect("autodoc-process-docstring", _forms)
+    app.connect("autodoc-process-docstring", _links)
+    app.connect("doctree-resolved", _short_names)
     app.connect("env-updated", _sources)
     app.connect("html-page-context", _ways_back)
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))
