@@ -14,7 +14,7 @@ from typing import Any, Final
 import opendp.prelude as dp
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries._opendp import Partial, partial_of
+from opendp_timeseries._opendp import Partial, array_of, partial_of
 from opendp_timeseries.accounting import joint
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import up_sqrt
@@ -79,8 +79,11 @@ def make_composition(
     def loss(d_in: Any) -> PrivacyLoss:
         return joint.joint_loss([one.at(d_in) for one in known], adaptive=False)
 
+    as_array = array_of(members[0].input_domain)
+
     def function(data: Any) -> list[Any]:
-        return [member(data) for member in members]
+        given = as_array(data)
+        return [member(given) for member in members]
 
     def privacy_map(d_in: Any) -> Any:
         return view(accounting, loss(d_in))
