@@ -254,13 +254,18 @@ def _series(who: Who, nobody: Mask | None, places: Mapping[str, int]) -> Ints:
     if isinstance(who, Labels):
         numbers = np.array([*(places.get(name, -1) for name in who.names), -1], dtype=np.int64)
         return numbers[who.codes]
-    series = np.full(who.shape, -1, dtype=np.int64)
-    limits = np.iinfo(who.dtype)
+    limits, known = np.iinfo(who.dtype), {}
     for text, place in places.items():
         with contextlib.suppress(ValueError):
             key = int(text)
             if str(key) == text and limits.min <= key <= limits.max:
-                series[who == who.dtype.type(key)] = place
+                known[key] = place
+    if not known:
+        return np.full(who.shape, -1, dtype=np.int64)
+    keys = np.array(sorted(known), dtype=who.dtype)
+    numbers = np.array([known[key] for key in sorted(known)], dtype=np.int64)
+    at = np.minimum(np.searchsorted(keys, who), keys.size - 1)
+    series = np.where(keys[at] == who, numbers[at], -1)
     return series if nobody is None else np.where(nobody, -1, series)
 
 

@@ -40,6 +40,7 @@ class Case:
 
     :param people: the individuals who are in ``x`` and not in ``x'``; with ``others``, who are in their place in
         ``x'``, the neighbours differ by replacement.
+    :param places: whether steps are places instead, and everybody counts once in each, in at most ``cap`` of them.
     :param joint: ``p`` and scale of more releases of the same signal, in one composition with its joint loss.
     :param delta: where claims of ε are compared.
     :param exact: whether the profile of this case is attained, so that a good audit must come near it.
@@ -56,6 +57,7 @@ class Case:
     taps: tuple[float, ...] | None = None
     step_cap: int = 1
     gap: int = 1
+    places: bool = False
     native_scale: float | None = None
     joint: tuple[tuple[float, float], ...] = ()
     failure_probability: float = 0.05
@@ -88,6 +90,8 @@ CASES = [
          taps=(0.5, 0.25, 0, 0, 0, 0.25)),
     Case(name="with a native Gaussian", size=3, cap=3, p=0.5, scale=1.2, people=((0, 1, 2),), native_scale=1.5,
          exact=False),
+    Case(name="people in places, replaced", size=4, cap=2, p=1.0, scale=1.2, places=True, people=((0, 1, 0, 0),),
+         others=((2, 3),)),
     Case(name="two releases", size=2, cap=2, p=0.5, scale=0.9, joint=((0.9, 1.6),), people=((0, 1),)),
 ]  # fmt: skip
 
@@ -95,7 +99,7 @@ CASES = [
 def log_of(individuals) -> dict[str, np.ndarray]:
     pairs = [(who, step) for who, steps in enumerate(individuals) for step in steps]
     who, steps = zip(*pairs, strict=True)
-    return {"id": np.array(who), "time": np.array(steps)}
+    return {"id": np.array(who), "time": np.array(steps), "place": np.array(steps)}
 
 
 def logs(case: Case):
@@ -123,6 +127,10 @@ def measurements(case: Case) -> dict[str, tuple[dp.Measurement, dp.Measurement]]
     caps = {"participation_cap": case.cap, "step_cap": case.step_cap, "gap": case.gap}
     grid = ts.TimeGrid(size=case.size)
     signal = space >> ts.then_participation_count(grid, **caps)
+    if case.places:
+        metric = ts.influence_distance(panel_size=case.size)
+        keys = list(range(case.size))
+        signal = space >> ts.then_individual_count(by="place", keys=keys, cap=case.cap, output_metric=metric)
     if case.taps is not None:
         signal = signal >> ts.then_circulant_filter(ts.kernel_from_taps(case.taps))
 

@@ -46,6 +46,19 @@ def test_integer_keys(log_space):
     assert list(panel(log_space, keys=keys)(texts)) == list(panel(log_space, keys=keys)(table))
 
 
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int64, np.uint64])
+def test_integer_keys_are_found_whatever_their_order(log_space, kind):
+    limits = np.iinfo(kind)
+    listed = [int(limits.max), int(limits.min), 7, 3, int(limits.min) - 1, int(limits.max) + 1]
+    venues = np.array([7, 3, 5, limits.min, limits.max, 7, limits.max], dtype=kind)
+    counts = np.array(panel(log_space, keys=listed, step_cap=9)(ROWS | {"venue": venues})).reshape(6, 3)
+    expected = np.zeros((6, 3), dtype=int)
+    for when, venue in zip(ROWS["time"].tolist(), venues.tolist(), strict=True):
+        if when < 3 and venue in listed:
+            expected[listed.index(venue), when] += 1
+    assert counts.tolist() == expected.tolist()
+
+
 def test_rows_without_a_key_are_dropped(log_space):
     frame = pd.DataFrame(ROWS)
     frame["venue"] = frame["venue"].astype(object)

@@ -207,6 +207,14 @@ def test_without_a_grid_no_times_are_read(log_space):
         (log_space >> ts.then_individual_count(grid=GRID))(log)
 
 
+def test_a_unit_within_a_period_is_refused(log_space):
+    with pytest.warns(ts.PeriodUnitWarning):
+        within_a_day = ts.period_distance("1d", zone="UTC")
+    for grid in (None, GRID):
+        with pytest.raises(TypeError, match="counts individuals within a period, and this query would not"):
+            ts.make_individual_count(log_space[0], within_a_day, grid=grid)
+
+
 def test_integer_steps_and_identifiers_of_every_width(log_space):
     log = {
         "id": np.array([0, 2**64 - 1, 2**64 - 1, 5, 2**63], dtype=np.uint64),
@@ -232,6 +240,16 @@ def test_releases_know_how_they_were_made(log_space):
         release.record().verify()
     anytime = log_space >> ts.then_individual_count(output_metric=ts.influence_distance())
     assert (anytime >> noise)(rows).grid == ts.TimeGrid(size=1)
+
+
+def test_a_ledger_takes_people_like_any_other_release(log_space, tmp_path):
+    ledger = ts.Ledger.create(tmp_path / "people", epsilon=1.0, delta=1e-6)
+    count = places(log_space, output_metric=ts.influence_distance(panel_size=5))
+    scale = ledger.least_scale(count, sampling_probability=1.0)
+    measurement = count >> ts.then_subsampled_gaussian(scale, sampling_probability=1.0, delta=1e-6)
+    assert ledger.release(measurement, arrays(crowd())).keys == tuple(SITES)
+    with pytest.raises(ValueError, match="would exceed the budget"):
+        ledger.release(measurement, arrays(crowd()))
 
 
 def test_beside_a_series_in_one_budget(log_space):
