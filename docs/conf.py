@@ -41,7 +41,7 @@ nitpicky = True  # references that lead nowhere are errors, with -W
 
 html_theme = "furo"
 html_static_path = ["static"]
-html_css_files = ["widths.css"]
+html_css_files = ["widths.css", "print.css"]
 html_title = f"{project} {release}"
 html_show_sphinx = False
 html_copy_source = False

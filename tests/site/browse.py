@@ -1,6 +1,6 @@
 """Open every page of the built site in a browser, from the disk, and say what is wrong with it.
 
-    python tests/site/browse.py SITE [--search WORD] [--pictures FOLDER]
+    python tests/site/browse.py SITE [--search WORD] [--one-sheet PAGE] [--pictures FOLDER]
 
 Wrong are: an error in the console; a request that fails, or that leaves the site, which must work without a network;
 an image that does not show; a link to a file or a place of the site that is not there; a page that is wider than its
@@ -11,6 +11,7 @@ window, on a telephone or on a desk; and, on a desk, a table that must be scroll
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -63,12 +64,20 @@ def browser_here() -> str | None:
     return next((path for path in map(shutil.which, BROWSERS) if path), None)
 
 
-def faults(site: Path, executable: str, *, searched: str | None = None, pictures: Path | None = None) -> Iterator[str]:
+def faults(
+    site: Path,
+    executable: str,
+    *,
+    searched: str | None = None,
+    one_sheet: str | None = None,
+    pictures: Path | None = None,
+) -> Iterator[str]:
     """Yield what is wrong with the pages of a site, one line for each fault.
 
     :param site: folder of the built site.
     :param executable: path of the browser.
     :param searched: a word that the page ``search.html`` must find.
+    :param one_sheet: a page that must fit on one sheet of paper.
     :param pictures: folder for a picture of every page at every width.
     """
     from playwright.sync_api import TimeoutError, sync_playwright  # here: this file can be read without
@@ -110,6 +119,11 @@ def faults(site: Path, executable: str, *, searched: str | None = None, pictures
             except TimeoutError:
                 heard.append(f"does not find {searched}")
             yield from (f"search.html {fault}" for fault in dict.fromkeys(heard))
+        if one_sheet is not None:
+            tab.goto((site / one_sheet).as_uri())
+            sheets = len(re.findall(rb"/Type\s*/Page\b", tab.pdf(prefer_css_page_size=True)))
+            if sheets != 1:
+                yield f"{one_sheet} takes {sheets} sheets of paper"
         browser.close()
     for page, urls in links.items():
         yield from (f"{page.relative_to(site)} leads nowhere: {url}" for url in urls if _dead(url, site, places))
@@ -137,12 +151,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("site", type=Path)
     parser.add_argument("--search", metavar="WORD", help="a word that the page of the search must find")
+    parser.add_argument("--one-sheet", metavar="PAGE", help="a page that must fit on one sheet of paper")
     parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="for a picture of every page at every width")
     options = parser.parse_args()
     executable = browser_here()
     if executable is None:
         parser.error(f"there is no browser: none of {', '.join(BROWSERS)} is on the path")
-    found = list(faults(options.site, executable, searched=options.search, pictures=options.pictures))
+    wanted = {"searched": options.search, "one_sheet": options.one_sheet, "pictures": options.pictures}
+    found = list(faults(options.site, executable, **wanted))
     print(*found, f"{sum(1 for _ in options.site.rglob('*.html'))} pages, {len(found)} faults", sep="\n")
     return 1 if found else 0
 

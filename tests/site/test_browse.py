@@ -61,3 +61,10 @@ def test_a_broken_page_is_noticed(found, case):
 def test_a_search_that_finds_nothing_is_noticed(tmp_path):
     (tmp_path / "search.html").write_text('<!doctype html><title>x</title><ul id="search-results"></ul>', "utf-8")
     assert list(faults(tmp_path, executable, searched="word")) == ["search.html does not find word"]
+
+
+def test_a_page_that_does_not_fit_on_one_sheet_is_noticed(tmp_path):
+    for name, lines in (("short", 9), ("long", 99)):
+        (tmp_path / f"{name}.html").write_text(f"<!doctype html><title>x</title>{'<p>line' * lines}", "utf-8")
+    assert list(faults(tmp_path, executable, one_sheet="short.html")) == []
+    assert "long.html takes " in "".join(faults(tmp_path, executable, one_sheet="long.html"))
