@@ -168,3 +168,24 @@ def test_without_a_programme_a_release_says_its_budget(in_folder, capsys):
     capsys.readouterr()
     assert make("day", epsilon=None) == 2
     assert "has no programme: give --epsilon and --delta of this release" in refusal(capsys)
+
+
+def test_a_ledger_of_days_takes_nothing_else(in_folder, capsys):
+    assert new("--epsilon", "1", "--delta", "1e-6", "--period", "1d") == 0
+    assert "within one day (UTC), not all that they did" in capsys.readouterr().out
+    before = (in_folder / "people.ledger").read_bytes()
+    assert make("other") == 2
+    assert "what the two lose does not add up" in refusal(capsys)
+    assert (in_folder / "people.ledger").read_bytes() == before
+    assert make("days", "--period", "1d") == 0
+    assert "all releases so far" in (said := capsys.readouterr().out)
+    assert "within one day (UTC), not all that they did, added or removed." in said
+
+
+def test_what_does_not_go_with_a_period_is_refused(in_folder, capsys):
+    assert new("--epsilon", "1", "--delta", "1e-6", "--zone", "UTC") == 2
+    assert "--zone (UTC) is of --period" in refusal(capsys)
+    assert new("--programme", "year.json", "--period", "1d") == 2
+    assert "--period is for a ledger without --programme" in refusal(capsys)
+    assert main(["ledger", "people.ledger", "--period", "1d"]) == 2
+    assert "--period is fixed when a ledger is made" in refusal(capsys)

@@ -96,6 +96,30 @@ def nothing_is_read(monkeypatch):
     monkeypatch.setattr(release, "read_log", lambda options: pytest.fail("the log was read"))
 
 
+def test_one_day_of_an_individual(tmp_path, log_file, capsys):
+    output = tmp_path / "days"
+    assert main(arguments(log_file, output, period="1d", zone="Europe/Paris", start="2024-01-01")) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "for what one individual (one value of 'who') did within one day (Europe/Paris), and NOT for all" in said
+    assert "in at most 3 steps within one day, once in each" in said
+    record = ts.ReleaseRecord.from_json(output.with_suffix(".json").read_text())
+    whole = ts.loss_over_periods(record, periods=2).epsilon(1e-6)
+    assert "they take part in, the less they are protected as a whole: with the same δ, ε is" in said
+    assert float(re.search(r"ε is ([0-9.]+) in 2 of them", said)[1]) == pytest.approx(whole, rel=1e-5)
+    assert main(["verify", str(output.with_suffix(".json"))]) == 0
+    assert "within one day (Europe/Paris), not all that they did" in " ".join(capsys.readouterr().out.split())
+    assert main(["check", *arguments(log_file, output, period="1d")]) == 0
+    assert "2 individuals, each within one day (UTC), are on the grid" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("nothing_is_read")
+def test_steps_that_lie_in_two_periods_are_refused(tmp_path, log_file, capsys):
+    assert main(arguments(log_file, tmp_path / "out", period="1d", step="7h")) == 2
+    assert "lies in more than one day (UTC)" in refusal(capsys)
+    assert main(arguments(log_file, tmp_path / "out", period="12h")) == 2
+    assert "--period" in refusal(capsys)
+
+
 def test_the_main_job(tmp_path, capsys, monkeypatch):
     drawn = []
     from matplotlib.figure import Figure

@@ -9,6 +9,7 @@ from typing import Any, Final, NoReturn
 
 from opendp_timeseries.accounting.sampling import SAMPLINGS
 from opendp_timeseries.counting.files import CSV_SUFFIXES, PARQUET_SUFFIXES, TIME_UNITS
+from opendp_timeseries.grid import PERIODS
 
 __all__ = ["HELP", "parse"]
 
@@ -105,13 +106,20 @@ def _complete(options: argparse.Namespace, parser: argparse.ArgumentParser) -> N
 
 def _check_ledger(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     budget = [name for name in ("epsilon", "delta", "programme") if getattr(options, name) is not None]
-    if not options.new and (budget or options.parameters_fixed):
-        flags = ", ".join(map(_flag, [*budget, *(["parameters_fixed"] if options.parameters_fixed else [])]))
+    unit = [name for name in ("period", "zone") if getattr(options, name) is not None]
+    if not options.new and (budget or unit or options.parameters_fixed):
+        flags = ", ".join(map(_flag, [*budget, *unit, *(["parameters_fixed"] if options.parameters_fixed else [])]))
         parser.error(f"{flags} is fixed when a ledger is made: give --new, or leave it out")
     if options.new and budget not in (["epsilon", "delta"], ["programme"]):
         parser.error("--new takes the budget of all releases together: --epsilon and --delta, or --programme")
     if options.new and options.programme is not None and options.parameters_fixed:
         parser.error("--parameters-fixed is for a ledger without --programme, which fixes them")
+    if options.programme is not None and unit:
+        parser.error(
+            f"{', '.join(map(_flag, unit))} is for a ledger without --programme, which says the unit of privacy"
+        )
+    if options.zone is not None and options.period is None:
+        parser.error(f"--zone ({options.zone}) is of --period: give both, or leave it out")
 
 
 def _flag(name: str) -> str:
@@ -122,7 +130,8 @@ def _release_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog=_PROGRAM,
         description="Release a differentially private series of counts per time step. It protects each individual's"
-        " whole history. Without a file, it counts the aircraft that departed from New York in 2013.",
+        " whole history, unless --period is given. Without a file, it counts the aircraft that departed from New York"
+        " in 2013.",
         epilog=f"Before the first release from a file, run '{_PROGRAM} check' with the same options: it says in private"
         f" how many rows were understood. A reader of a release runs '{_PROGRAM} verify RECORD'.",
         allow_abbrev=False,
@@ -171,6 +180,8 @@ def _ledger_parser() -> argparse.ArgumentParser:
     new.add_argument("--new", action="store_true", help="make the file, which must not be there yet")
     new.add_argument("--epsilon", type=_number, help="privacy loss parameter ε of all releases together")
     new.add_argument("--delta", type=_number, help="privacy loss parameter δ of all releases together")
+    _add_period(new, "releases must say the same")
+    new.add_argument("--zone", help="time zone of --period (UTC)")
     new.add_argument("--programme", type=Path, help="releases that are planned in advance, as Programme.to_json wrote")
     new.add_argument(
         "--parameters-fixed",
@@ -241,6 +252,16 @@ def _add_log(parser: argparse.ArgumentParser) -> None:
     count.add_argument("--step-cap", type=_whole, default=1, help="how often one individual counts in a step (1)")
     count.add_argument(
         "--gap", type=_whole, default=1, help="steps from a counted one of an individual to the next (1)"
+    )
+    _add_period(count, "caps hold in each by itself")
+
+
+def _add_period(group: argparse._ArgumentGroup, more: str) -> None:
+    group.add_argument(
+        "--period",
+        choices=PERIODS,
+        help="protect what one individual does within one day, week, month, quarter or year of --zone, and NOT all that"
+        f" they do, which is protected without it; {more}",
     )
 
 

@@ -35,6 +35,7 @@ def check(options: argparse.Namespace) -> str:
         participation_cap=options.participation_cap,
         step_cap=options.step_cap,
         gap=options.gap,
+        period=options.period,
     )
     print(found, textwrap.fill(_ADVICE, 100, break_on_hyphens=False), sep="\n\n", file=sys.stderr)
     return ""

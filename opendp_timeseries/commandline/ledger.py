@@ -31,6 +31,8 @@ def ledger(options: argparse.Namespace) -> str:
             delta=options.delta,
             programme=programme,
             parameters_fixed=options.parameters_fixed,
+            period=options.period,
+            zone=None if options.period is None else options.zone or "UTC",
         )
     found = ts.Ledger(options.ledger)
     for record in [record for path in options.add for record in read(path).records]:

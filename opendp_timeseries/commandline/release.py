@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import textwrap
+import warnings
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ __all__ = ["release"]
 
 #: Without a season, a figure summarises a long series by so many means.
 _MEANS: Final = 200
+_NAMES: Final = {"1d": "day", "1w": "week", "1mo": "month", "1q": "quarter", "1y": "year"}
 #: Counts are whole numbers, and nobody would call this noise.
 _MIN_SCALE: Final = 1e-6
 
@@ -33,6 +35,7 @@ class _Plan(NamedTuple):
     measurement: dp.Measurement
     drawn: Drawn
     ledger: ts.Ledger | None = None
+    not_covered: str | None = None
 
     def rehearse(self, nobody: Any) -> ts.Release:
         with held_back():
@@ -80,7 +83,7 @@ def release(options: argparse.Namespace) -> str:
 def _plan(options: argparse.Namespace) -> _Plan:
     """Build the measurement whose noise just meets the budget. No data so far."""
     grid = grid_of(options)
-    space = ts.event_log_domain(identifier=options.identifier, time=options.time), dp.symmetric_distance()
+    space = ts.event_log_domain(identifier=options.identifier, time=options.time), _unit(options)
     caps = {"participation_cap": options.participation_cap, "step_cap": options.step_cap, "gap": options.gap}
     signal = space >> ts.then_participation_count(grid, **caps)
     if options.filter_std is not None:
@@ -95,7 +98,17 @@ def _plan(options: argparse.Namespace) -> _Plan:
         ledger.check(measurement, resume=options.resume)
     what = "aircraft" if options.file is None else "individuals" if options.step_cap == 1 else "events"
     cycle = grid.size // _MEANS if options.season is None else int(min(options.season))
-    return _Plan(measurement, Drawn("." + options.figure, grid, what, max(1, cycle)), ledger)
+    return _Plan(
+        measurement, Drawn("." + options.figure, grid, what, max(1, cycle)), ledger, _not_covered(measurement, options)
+    )
+
+
+def _unit(options: argparse.Namespace) -> dp.Metric:
+    if options.period is None:
+        return dp.symmetric_distance()
+    with warnings.catch_warnings():  # the summary says it
+        warnings.simplefilter("ignore", ts.PeriodUnitWarning)
+        return ts.period_distance(options.period, zone=options.zone)
 
 
 def _within_budget(options: argparse.Namespace, signal: dp.Transformation) -> dp.Measurement:
@@ -155,6 +168,10 @@ def _reconstruct(made: ts.Release, options: argparse.Namespace) -> ts.Series:
 def _summary(options: argparse.Namespace, plan: _Plan, series: ts.Series) -> str:
     made, grid = series.release, plan.drawn.grid
     individual = f"one individual (one value of {options.identifier!r})"
+    period = made.provenance.adjacency.period if made.provenance is not None else None
+    within = "" if period is None else f" within one {_NAMES[options.period]}"
+    covered = individual if period is None else f"what {individual} did within {period}, and NOT for all that they did"
+    everything = "all the events of any" if period is None else f"the events{within} of any"
     smoothing = f", smoothed by a Gaussian filter of {options.filter_std:g} steps" if options.filter_std else ""
     factor = f" = {printed_up(up(math.exp(options.epsilon)))}" if options.epsilon < 700 else ""
     once = options.step_cap == 1
@@ -174,22 +191,38 @@ def _summary(options: argparse.Namespace, plan: _Plan, series: ts.Series) -> str
         f"A private series of counts: {grid.size} steps of {grid.step} from {grid.start}. The count of a step is the"
         f" number of {counted}{smoothing}. {kept}{rest}",
         f"Guarantee: (ε = {printed_up(options.epsilon)}, δ = {printed_up(options.delta)})-differential privacy for"
-        f" {individual}. Whether or not all the events of any {individual} are in the log, no set of possible releases"
+        f" {covered}. Whether or not {everything} {individual} are in the log, no set of possible releases"
         f" is more than e^ε{factor} times as likely, up to an additional probability of δ.",
         "It holds for everyone, whatever their events: each individual is counted in at most"
-        f" {options.participation_cap} steps, {each}{apart}; what exceeds that is left out, so totals are too low. It"
-        " rests on this: each individual has one identifier; the grid, the caps and all other parameters were chosen"
-        " without looking at this log; whoever runs this is trusted with the log, and publishes nothing from it but"
-        " this release and what is computed from the release alone.",
+        f" {options.participation_cap} steps{within}, {each}{apart}; what exceeds that is left out, so totals are too"
+        " low. It rests on this: each individual has one identifier; the grid, the caps and all other parameters were"
+        " chosen without looking at this log; whoever runs this is trusted with the log, and publishes nothing from it"
+        " but this release and what is computed from the release alone.",
+        *([] if plan.not_covered is None else [plan.not_covered]),
     )
     return "\n\n".join(textwrap.fill(paragraph, 100, break_on_hyphens=False) for paragraph in paragraphs) + "\n"
+
+
+def _not_covered(measurement: dp.Measurement, options: argparse.Namespace) -> str | None:
+    """Say what somebody loses in all, where the unit of privacy is within a period."""
+    if options.period is None:
+        return None
+    periods = len(mechanisms_of(measurement)[0].mechanism.provenance.period_lengths())
+    several = [*(k for k in (2, 7, 30) if k < periods), periods]
+    losses = [ts.loss_over_periods(measurement, periods=k).epsilon(options.delta) for k in several]
+    said = [f"{printed_up(epsilon)} in {k}" for k, epsilon in zip(several, losses, strict=True)]
+    return (
+        f"It does not hold for all that somebody did. The more of the {periods} {_NAMES[options.period]}s they take"
+        " part in, the less they are protected as a whole: with the same δ, ε is"
+        f" {', '.join(said[:-1])}{' and ' if len(said) > 1 else ''}{said[-1]} of them."
+    )
 
 
 def _left_out(options: argparse.Namespace) -> str:
     """Of flights alone: what the caps leave out of any other log is private."""
     columns = {"identifier": options.identifier, "time": options.time}
     caps = {"participation_cap": options.participation_cap, "step_cap": options.step_cap, "gap": options.gap}
-    found = ts.check_log(read_log(options), **columns, **caps, grid=grid_of(options))
+    found = ts.check_log(read_log(options), **columns, **caps, grid=grid_of(options), period=options.period)
     by = "caps" if options.gap == 1 else "gap and caps"
     return f"This log is public, so it can be said: the {by} leave out {found.events_lost_share:.0%} of its departures."
 

@@ -6,7 +6,7 @@ is on integer ticks. Times never pass through a float, so no event sits on the w
 
 from opendp_timeseries.grid.edges import StepRule, StepTable
 from opendp_timeseries.grid.instants import parse_zone, whole_ticks
-from opendp_timeseries.grid.periods import Period
+from opendp_timeseries.grid.periods import PERIODS, Period
 from opendp_timeseries.grid.time_grid import TimeGrid, check_grid
 
-__all__ = ["Period", "StepRule", "StepTable", "TimeGrid", "check_grid", "parse_zone", "whole_ticks"]
+__all__ = ["PERIODS", "Period", "StepRule", "StepTable", "TimeGrid", "check_grid", "parse_zone", "whole_ticks"]

@@ -18,12 +18,13 @@ from opendp_timeseries.grid.instants import SECOND, UNITS, parse_zone, write_ins
 from opendp_timeseries.grid.time_grid import TimeGrid, day_of, unit_begins
 from opendp_timeseries.grid.widths import CalendarWidth, parse_width
 
-__all__ = ["Period"]
+__all__ = ["PERIODS", "Period"]
 
 Ints = NDArray[np.int64]
 
 #: Units of which everybody knows where one begins.
 _UNITS: Final = {"1d": "day", "1w": "week from Monday", "1mo": "month", "1q": "quarter", "1y": "year"}
+PERIODS: Final = tuple(_UNITS)
 
 
 @dataclass(frozen=True)

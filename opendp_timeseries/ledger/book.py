@@ -255,7 +255,7 @@ def _append(entries: list[Entry], line: str, adjacency: Adjacency) -> None:
             raise ValueError(
                 f"the unit of privacy of the ledger is {adjacency}; that of the release is"
                 f" {found.of(found.individuals)}: what the two lose does not add up. Choose the input_metric of its"
-                " count accordingly, or keep another ledger"
+                " count (--period) accordingly, or keep another ledger"
             )
     entries.append(Entry(fields["spent"], mechanisms, fields["at"], None))
 
