@@ -32,7 +32,7 @@ from opendp_timeseries.measurements.composition import (
     make_composition,
 )
 from opendp_timeseries.measurements.subsampled_gaussian import least_scale_at, least_scale_zero_concentrated_at
-from opendp_timeseries.spaces import influence_distance, is_event_log
+from opendp_timeseries.spaces import influence_distance, influence_space, is_event_log
 
 __all__ = ["Context", "Query", "compositor", "split_budget"]
 
@@ -239,8 +239,7 @@ class Query(dp.Query):
 
         It fits budgets in ε, (ε, δ), ρ and (ρ, δ), and needs none of the δ.
         """
-        query: Query = self._suited("laplace").__getattr__("laplace")(*args, **options)
-        return query
+        return self._native("laplace", *args, **options)
 
     def gaussian(self, *args: Any, **options: Any) -> Query:
         """Add OpenDP's Gaussian noise, with the scale that spends this query's share if none is given.
@@ -255,7 +254,20 @@ class Query(dp.Query):
                 f"gaussian() does not fit a budget in {self._output_measure}, as no scale of it has a finite ε without"
                 " δ; call laplace(), or give the Context dp.loss_of(epsilon=…, delta=…)"
             )
-        query: Query = self._suited("gaussian").__getattr__("gaussian")(*args, **options)
+        return self._native("gaussian", *args, **options)
+
+    def _native(self, noise: str, *args: Any, **options: Any) -> Query:
+        """Add noise of OpenDP's, to whose metrics the influence is unknown."""
+        suited = self._suited(noise)
+        chain: Any = suited._chain
+        if isinstance(chain, (tuple, dp.Transformation)):
+            metric = chain[1] if isinstance(chain, tuple) else chain.output_metric
+            if influence_space(metric) is not None:
+                raise TypeError(
+                    f"{noise}() knows nothing of the influence metric that the stage before it gives; end the query by"
+                    " subsampled_gaussian(sampling_probability=1), which is OpenDP's Gaussian noise at every step"
+                )
+        query: Query = suited.__getattr__(noise)(*args, **options)
         return query
 
     def new_with(self, *, chain: Any, wrap_release: Any = None) -> Query:

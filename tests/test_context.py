@@ -397,6 +397,19 @@ def test_a_metric_that_is_given_is_kept():
         count.laplace(10.0)
 
 
+def test_noise_that_cannot_be_suited_says_what_can():
+    nested = exact(dp.loss_of(epsilon=1.0, delta=1e-6)).query().participation_count(GRID, participation_cap=5)
+    shared = nested.compositor(split_evenly_over=2).release().query()
+    repeated = nested.repeat(2)
+    given = exact(dp.loss_of(epsilon=1.0, delta=1e-6)).query()
+    given = given.participation_count(GRID, participation_cap=5, output_metric=ts.influence_distance())
+    for query in (shared, repeated, given):
+        for noise in (query.laplace, query.gaussian):
+            with pytest.raises(TypeError, match=r"knows nothing of the influence metric .* subsampled_gaussian\("):
+                noise()
+    assert len(shared.subsampled_gaussian(sampling_probability=1).release()) == SIZE
+
+
 def test_a_histogram_and_one_number_meet_all_three():
     ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6), shares=6)
     for count in (
