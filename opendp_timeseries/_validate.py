@@ -5,14 +5,24 @@ Everything here runs at construction, on public values only. Data never passes t
 
 from __future__ import annotations
 
+import datetime as dt
 import math
+import numbers
 import operator
+from collections.abc import Mapping
 from typing import Any, Final, TypeGuard, TypeVar
 
-__all__ = ["REQUIRED", "integer", "is_a", "probability", "real", "required"]
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["REQUIRED", "integer", "is_a", "probability", "real", "reals", "required", "shown"]
 
 
 T = TypeVar("T")
+
+#: A message shows texts of so many characters, and lists of so many entries.
+_LONG: Final = 120
+_FEW: Final = 12
 
 
 class _Required:
@@ -41,6 +51,27 @@ def is_a(value: Any, kind: type[T]) -> TypeGuard[T]:
     return isinstance(value, kind) or (made.__module__, made.__qualname__) == (kind.__module__, kind.__qualname__)
 
 
+def shown(value: Any) -> str:
+    """Return what a message says of a value that was given.
+
+    Somebody may give the log, or a column of it, where a public parameter belongs, and messages travel further than
+    data. So plain values and short lists of them are shown, and of all else only what it is.
+    """
+    kind = type(value)
+    if isinstance(value, (str, bytes)):
+        return repr(value) if len(value) <= _LONG else f"of {len(value)} characters"
+    if value is None or isinstance(value, (numbers.Number, np.bool_, dt.date, dt.timedelta, range, type)):
+        return repr(value)
+    if isinstance(value, (np.datetime64, np.timedelta64)) or kind.__module__.startswith("opendp"):
+        return repr(value)
+    if isinstance(value, (list, tuple)) and len(value) <= _FEW:
+        inside = ", ".join(map(shown, value))
+        return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' * (len(value) == 1)})"
+    if isinstance(value, Mapping) and len(value) <= _FEW:
+        return f"{{{', '.join(f'{shown(key)}: {shown(entry)}' for key, entry in value.items())}}}"
+    return f"of type {kind.__name__}"
+
+
 def _is_bool(value: Any) -> bool:
     return isinstance(value, bool) or type(value).__name__ in ("bool_", "bool")
 
@@ -49,11 +80,11 @@ def integer(name: str, value: Any, *, minimum: int | None = None, maximum: int |
     """Return ``value`` as a Python ``int`` (NumPy integers are accepted, bools and floats are not)."""
     hint = f"; {remedy}" if remedy else ""
     if _is_bool(value):
-        raise TypeError(f"{name} ({value!r}) must be an integer, not a bool{hint}")
+        raise TypeError(f"{name} ({shown(value)}) must be an integer, not a bool{hint}")
     try:
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} ({value!r}) must be an integer, not {type(value).__name__}{hint}") from None
+        raise TypeError(f"{name} ({shown(value)}) must be an integer, not {type(value).__name__}{hint}") from None
     if minimum is not None and number < minimum:
         raise ValueError(f"{name} ({number}) must be at least {minimum}{hint}")
     if maximum is not None and number > maximum:
@@ -74,13 +105,13 @@ def real(
     """Return ``value`` as a finite Python ``float`` inside the stated bounds (NumPy scalars are accepted)."""
     hint = f"; {remedy}" if remedy else ""
     if _is_bool(value) or isinstance(value, (str, bytes, complex)):
-        raise TypeError(f"{name} ({value!r}) must be a real number, not {type(value).__name__}{hint}")
+        raise TypeError(f"{name} ({shown(value)}) must be a real number, not {type(value).__name__}{hint}")
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise TypeError(f"{name} ({value!r}) must be a real number, not {type(value).__name__}{hint}") from None
+        raise TypeError(f"{name} ({shown(value)}) must be a real number, not {type(value).__name__}{hint}") from None
     except OverflowError:
-        raise ValueError(f"{name} ({value!r}) must be finite{hint}") from None
+        raise ValueError(f"{name} ({shown(value)}) must be finite{hint}") from None
     if not math.isfinite(number):
         raise ValueError(f"{name} ({number}) must be finite{hint}")
     if above is not None and not number > above:
@@ -92,6 +123,14 @@ def real(
     if maximum is not None and not number <= maximum:
         raise ValueError(f"{name} ({number}) must be at most {maximum:g}{hint}")
     return number
+
+
+def reals(name: str, values: Any) -> NDArray[np.float64]:
+    """Return ``values`` as an array of floats of its own."""
+    try:
+        return np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} ({shown(values)}) must be real numbers") from None
 
 
 def probability(name: str, value: Any, *, remedy: str = "") -> float:

@@ -59,16 +59,29 @@ def split_budget(loss: Loss, parts: int | Sequence[float] | NDArray[Any]) -> lis
     >>> [round(rho, 6) for rho, delta in split_budget((0.1, 1e-6), [0.1, 0.2, 0.7])]
     [0.01, 0.02, 0.07]
     """
-    if np.ndim(parts) == 1:  # a list, a tuple, an array, a series
-        weights = [Fraction(check.real("weight", w, above=0.0)) for w in np.asarray(parts).tolist()]
-    else:
-        weights = [Fraction(1)] * check.integer("parts", parts, minimum=1)
-    if not weights:
-        raise ValueError("parts must not be empty; give a number of shares or their weights")
+    return _split(loss, _weights("parts", parts) if np.ndim(parts) else _evenly("parts", parts))
+
+
+def _evenly(name: str, parts: Any) -> list[float]:
+    return [1.0] * check.integer(name, parts, minimum=1, remedy="the number of releases")
+
+
+def _weights(name: str, weights: Any) -> list[float]:
+    """Return the weights of a list, a tuple, an array or a series, which are public."""
+    if np.ndim(weights) != 1:
+        raise TypeError(f"{name} ({check.shown(weights)}) must be a list of weights, such as [3, 1]")
+    listed = [check.real("weight", weight, above=0.0) for weight in np.asarray(weights).tolist()]
+    if not listed:
+        raise ValueError(f"{name} must not be empty; give one weight for each release")
+    return listed
+
+
+def _split(loss: Any, parts: Sequence[float]) -> list[Any]:
+    weights = list(map(Fraction, parts))
     total = sum(weights)
     kept_back = _KEPT_BACK if len(weights) > 1 else Fraction(1)
     whole = [Fraction(check.real("loss", v, minimum=0.0)) for v in (loss if isinstance(loss, tuple) else (loss,))]
-    shares: list[Any] = [tuple(down_fraction(v * kept_back * w / total) for v in whole) for w in weights]
+    shares: list[Any] = [tuple(down_fraction(v * kept_back * w / total) + 0.0 for v in whole) for w in weights]
     return shares if isinstance(loss, tuple) else [share[0] for share in shares]
 
 
@@ -115,19 +128,26 @@ def compositor(
     """
     if (split_evenly_over is None) == (split_by_weights is None):
         raise ValueError("give one of split_evenly_over and split_by_weights")
-    parts = split_evenly_over if split_by_weights is None else split_by_weights
+    if split_by_weights is None:
+        parts = _evenly("split_evenly_over", split_evenly_over)
+    else:
+        parts = _weights("split_by_weights", split_by_weights)
     for name, pair in (("privacy_unit", privacy_unit), ("privacy_loss", privacy_loss)):
         if not isinstance(pair, tuple) or len(pair) != 2:
-            raise TypeError(f"{name} ({pair!r}) must be a pair, as of dp.unit_of(…) and dp.loss_of(…)")
+            raise TypeError(f"{name} ({check.shown(pair)}) must be a pair, as of dp.unit_of(…) and dp.loss_of(…)")
     if domain is None:
         domain = dp.domain_of(data, infer=True)
+    if not isinstance(domain, dp.Domain):
+        raise TypeError(
+            f"domain ({check.shown(domain)}) must be a domain, such as event_log_domain(identifier=…, time=…)"
+        )
     for margin in margins:
         domain = dp.with_margin(domain, margin)
     metric, d_in = privacy_unit
     if isinstance(d_in, np.generic):
         d_in = d_in.item()  # OpenDP takes Python numbers only
     measure, d_out = privacy_loss
-    d_mids: Any = split_budget(d_out, parts)  # type: ignore[arg-type]
+    d_mids: Any = _split(d_out, parts)
     accountant = dp.c.make_adaptive_composition(domain, metric, measure, d_in=d_in, d_mids=d_mids)
     return Context(accountant, accountant(data), d_in=d_in, d_mids=d_mids)
 
@@ -357,7 +377,7 @@ class Query(dp.Query):
         share: Any = self._d_out
         first, delta = share
         if not 0 < delta < 1 or not first > 0:
-            raise ValueError(f"its share ({first!r}, {delta!r}) leaves nothing to spend; split the budget anew")
+            raise ValueError(f"its share ({first!r}, {delta!r}) leaves nothing to spend; give the budget both above 0")
         return first, delta, "ZeroConcentrated" in budget
 
     def resolve(self, allow_transformations: bool = False, bounds: Any = None, T: Any = None) -> Any:

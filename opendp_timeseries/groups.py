@@ -128,7 +128,7 @@ def _walk(tree: Any) -> Iterator[tuple[str, list[Any]]]:
         raise TypeError(f"groups ({type(tree).__name__}) must be a mapping from names to keys; {_REMEDY}")
     for name, inner in tree.items():
         if not isinstance(name, str):
-            raise TypeError(f"groups must be named by text, found {name!r}; {_REMEDY}")
+            raise TypeError(f"groups must be named by text, found {check.shown(name)}; {_REMEDY}")
         yield name, list(_leaves(inner))
         if isinstance(inner, Mapping):
             yield from _walk(inner)
@@ -139,7 +139,7 @@ def _leaves(inner: Any) -> Iterator[Any]:
         for part in inner.values():
             yield from _leaves(part)
     elif isinstance(inner, (str, bytes)) or not hasattr(inner, "__iter__"):
-        raise TypeError(f"a group ({inner!r}) must list its keys; {_REMEDY}")
+        raise TypeError(f"a group ({check.shown(inner)}) must list its keys; {_REMEDY}")
     else:
         yield from inner
 
@@ -148,7 +148,7 @@ def _of_panel(name: str, leaf: Any, known: Mapping[str, Key]) -> Key:
     if not isinstance(leaf, str):
         leaf = check.integer(f"key of group {name!r}", leaf)
     if str(leaf) not in known:
-        raise ValueError(f"groups must hold keys of the panel; {leaf!r} of {name!r} is none")
+        raise ValueError(f"groups must hold keys of the panel; {check.shown(leaf)} of {name!r} is none")
     return known[str(leaf)]
 
 

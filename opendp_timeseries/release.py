@@ -16,7 +16,7 @@ from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.provenance import Provenance, fields_of
 from opendp_timeseries.record import Accounting, ReleaseRecord, check_kept, frozen_row
 
-__all__ = ["Release"]
+__all__ = ["Release", "check_release"]
 
 _FIELDS: Final[dict[str, Any]] = {
     "steps": list,
@@ -217,3 +217,14 @@ class Release:
 
     def __reduce__(self) -> Any:
         return Release.from_dict, (self.to_dict(),)
+
+
+def check_release(release: Any) -> Release:
+    """Refuse what is no release.
+
+    :raises TypeError: naming what it is.
+    """
+    if not check.is_a(release, Release):
+        raise TypeError(f"release ({check.shown(release)}) must be a Release, which a measurement returns")
+    checked: Release = release
+    return checked

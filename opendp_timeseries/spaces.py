@@ -101,7 +101,7 @@ def event_log_domain(*, identifier: str, time: str) -> dp.Domain:
     """
     for name, value in (("identifier", identifier), ("time", time)):
         if not isinstance(value, str):
-            raise TypeError(f"{name} ({value!r}) must be a string, the name of a column")
+            raise TypeError(f"{name} ({check.shown(value)}) must be a string, the name of a column")
     if identifier == time:
         raise ValueError(f"identifier and time must be two columns, found {identifier!r} for both")
     descriptor = EventLog(identifier=identifier, time=time)

@@ -191,6 +191,33 @@ def test_parts_that_make_no_sense_are_refused(bad):
         ts.split_budget((0.1, 1e-6), bad)
 
 
+@pytest.mark.parametrize(
+    ("split", "name"),
+    [
+        *(({"split_evenly_over": bad}, "split_evenly_over") for bad in (0, -1, 1.5, "2", True, [1, 1])),
+        *(({"split_by_weights": bad}, "split_by_weights") for bad in (3, "31", [], np.array([[3, 1]]))),
+        *(({"split_by_weights": bad}, "weight") for bad in ([3, 0], [-1, 2], [float("nan"), 1], ["a", "b"])),
+    ],
+)
+def test_a_split_that_makes_no_sense_is_refused_by_the_name_it_was_given(split, name):
+    with pytest.raises((TypeError, ValueError), match=f"^{name} "):
+        ts.compositor(
+            LOG,
+            domain=ts.event_log_domain(identifier="id", time="time"),
+            privacy_unit=(dp.symmetric_distance(), 1),
+            privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
+            **split,
+        )
+
+
+def test_a_share_of_nothing_says_what_to_give():
+    nothing = exact(dp.loss_of(epsilon=1.0, delta=0.0)).query().participation_count(GRID, participation_cap=20)
+    with pytest.raises(
+        ValueError, match=r"its share \(1\.0, 0\.0\) leaves nothing to spend; give the budget both above 0"
+    ):
+        nothing.subsampled_gaussian(sampling_probability=1)
+
+
 # --- Exact accounting is what one gets without asking ---
 
 

@@ -245,6 +245,63 @@ def test_refusals_of_a_schema_quote_names_and_types_only():
         assert secret not in repr(cause)
 
 
+ROWS = pd.DataFrame({"id": [f"a secret {k % 39}" for k in range(40)], "time": pd.Timestamp("2024-03-04")})
+PANDAS = (ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance())
+
+
+def budget(**given):
+    given = {"domain": PANDAS[0], "privacy_unit": (PANDAS[1], 1), "split_evenly_over": 1} | given
+    return ts.compositor(ROWS, **({"privacy_loss": dp.loss_of(epsilon=1.0, delta=1e-6)} | given))
+
+
+SLIPS = {
+    "identifier": lambda it: ts.event_log_domain(identifier=it, time="time"),
+    "time": lambda it: ts.event_log_domain(identifier="id", time=it),
+    "start": lambda it: ts.TimeGrid(start=it, step="1h", size=2, zone="UTC"),
+    "step": lambda it: ts.TimeGrid(start="2024-03-04", step=it, size=2, zone="UTC"),
+    "size": lambda it: ts.TimeGrid(size=it),
+    "zone": lambda it: ts.TimeGrid(start="2024-03-04", step="1h", size=2, zone=it),
+    "grid": lambda it: PANDAS >> ts.then_participation_count(it, participation_cap=1),
+    "participation_cap": lambda it: PANDAS >> ts.then_participation_count(HOURS, participation_cap=it),
+    "by": lambda it: PANDAS >> ts.then_individual_count(by=it, keys=["a"], cap=1),
+    "keys": lambda it: PANDAS >> ts.then_individual_count(by="site", keys=it, cap=1),
+    "cap": lambda it: PANDAS >> ts.then_individual_count(by="site", keys=["a"], cap=it),
+    "kernel": lambda it: count() >> ts.then_circulant_filter(it),
+    "scale": lambda it: count() >> ts.then_subsampled_gaussian(it, sampling_probability=1),
+    "sampling": lambda it: count() >> ts.then_subsampled_gaussian(1.0, sampling_probability=1, sampling=it),
+    "domain": lambda it: budget(domain=it),
+    "privacy_unit": lambda it: budget(privacy_unit=it),
+    "privacy_loss": lambda it: budget(privacy_loss=it),
+    "split_evenly_over": lambda it: budget(split_evenly_over=it),
+    "proxy": lambda it: ts.plan(HOURS, participation_caps=[1], epsilon=1.0, delta=1e-6, proxy=it),
+    "seasons": lambda it: ts.plan(HOURS, participation_caps=[1], epsilon=1.0, delta=1e-6, seasons=it),
+    "counts": lambda it: ts.Participation(it, size=12, standard_error=1.0),
+    "release": lambda it: ts.smooth(it),
+    "release, of haar": lambda it: ts.smooth(it, "haar"),
+    "release, of lines": lambda it: ts.interpolate(it),
+    "series": lambda it: ts.plot(it),
+    "kind": lambda it: ts.interpolate(pipeline()({"id": np.array([1]), "time": np.array([3])})).to_frame(kind=it),
+}
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+@pytest.mark.parametrize("rows", [ROWS, ROWS["id"], ROWS["id"].to_numpy(), ROWS["id"].to_list(), pa.table(ROWS)])
+def test_rows_in_place_of_a_parameter_are_not_quoted(slip, rows):
+    with pytest.raises((TypeError, ValueError)) as refused:
+        SLIPS[slip](rows)
+    assert slip.split(",")[0] in str(refused.value)
+    assert "a secret" not in str(refused.value)
+
+
+def test_an_index_and_a_column_by_itself_are_refused_with_what_to_do():
+    for name in ("id", "time"):
+        with pytest.raises(dp.OpenDPException, match=r"the index of this name becomes a column by reset_index\(\)"):
+            count(HOURS)(ROWS.set_index(name))
+    for column in (ROWS["id"], pl.Series(ROWS["id"]), pa.chunked_array([ROWS["id"]])):
+        with pytest.raises(dp.OpenDPException, match=r"a table of type .* is not known"):
+            count(HOURS)(column)
+
+
 def test_names_that_are_not_utf8_stay_different_people(tmp_path):
     # Decoded with replacement characters, Müller and Möller of a Latin-1 file would be one person, and one of them
     # left out would change twice as many steps as the cap allows.

@@ -76,7 +76,7 @@ def sampling_name(sampling: Any) -> str:
     :raises ValueError: for any other value.
     """
     if not isinstance(sampling, str) or sampling not in SAMPLINGS:
-        raise ValueError(f"sampling ({sampling!r}) must be 'poisson' or 'stratified'")
+        raise ValueError(f"sampling ({check.shown(sampling)}) must be 'poisson' or 'stratified'")
     return sampling
 
 

@@ -148,7 +148,7 @@ def check_key_cap(key_cap: Any, by: str | None) -> int | None:
     if key_cap is None:
         return None
     if by is None:
-        raise ValueError(f"key_cap ({key_cap!r}) is of a panel; give by= and keys=, or leave it out")
+        raise ValueError(f"key_cap ({check.shown(key_cap)}) is of a panel; give by= and keys=, or leave it out")
     return check.integer("key_cap", key_cap, minimum=1, remedy="the most keys at which one individual counts in a step")
 
 
@@ -170,21 +170,25 @@ def panel_keys(by: str | None, keys: Keys | None) -> Keys:
         return ("",)
     if by is None or keys is None:
         raise TypeError(
-            f"by ({by!r}) and keys ({keys!r}) must be given together: keys are public, and never read from the data"
+            f"by ({check.shown(by)}) and keys ({check.shown(keys)}) must be given together: keys are public, and never"
+            " read from the data"
         )
     if not isinstance(by, str):
-        raise TypeError(f"by ({by!r}) must be a string, the name of a column")
+        raise TypeError(f"by ({check.shown(by)}) must be a string, the name of a column")
     if not _is_list(keys):
-        raise TypeError(f"keys ({keys!r}) must be a list of keys: their order is that of the series")
-    listed: list[Any] = list(keys)
+        raise TypeError(f"keys ({check.shown(keys)}) must be a list of keys: their order is that of the series")
+    listed: list[Any] = [str(key) if isinstance(key, str) else key for key in keys]  # NumPy's are shown as np.str_
     if not all(isinstance(key, str) for key in listed):
         if any(isinstance(key, (bool, np.bool_)) or not hasattr(key, "__index__") for key in listed):
-            raise TypeError(f"keys ({listed}) must be all strings or all integers")
+            raise TypeError(f"keys ({check.shown(listed)}) must be all strings or all integers")
         listed = [operator.index(key) for key in listed]
     if not listed:
         raise ValueError("keys must name at least one series")
     if len(set(map(identifier_text, listed))) < len(listed):
-        raise ValueError(f"keys ({listed}) must be distinct")
+        raise ValueError(
+            f"keys ({check.shown(listed)}) must be distinct: name each series once, from a public list and not"
+            " from the log"
+        )
     return listed
 
 

@@ -338,26 +338,31 @@ def _columns(table: Any, names: Sequence[str], *, schema_only: bool = False) -> 
         aware = isinstance(table, UtcLog)
         return [_from_numpy(array[rows])._replace(aware=aware) for array in _arrays(table, names)]
     if pandas is not None and isinstance(table, pandas.DataFrame):
-        _find(names, list(table.columns))
+        _find(names, list(table.columns), index=table.index.names)
         return [_from_pandas(pandas, table[name].iloc[rows]) for name in names]
     if polars is not None and isinstance(table, (polars.DataFrame, polars.LazyFrame)):
         table = _polars_to_arrow(table, names, schema_only)
     elif hasattr(table, "__arrow_c_stream__"):
         table = _stream_to_arrow(table, names, schema_only)
     else:
-        raise TypeError(
-            f"a table of type {type(table).__name__} is not known; give a mapping of NumPy arrays, a data frame of"
-            " pandas, Polars or PyArrow, a pyarrow.dataset.Dataset, or an Ibis table"
-        )
+        raise _not_known(table)
     return [_from_arrow(table.column(name)) for name in names]
 
 
-def _find(names: Sequence[str], columns: Sequence[Any]) -> None:
+def _not_known(table: Any) -> TypeError:
+    return TypeError(
+        f"a table of type {type(table).__name__} is not known; give a mapping of NumPy arrays, a data frame of"
+        " pandas, Polars or PyArrow, a pyarrow.dataset.Dataset, or an Ibis table"
+    )
+
+
+def _find(names: Sequence[str], columns: Sequence[Any], index: Sequence[Any] = ()) -> None:
     for name in names:
         found = sum(isinstance(column, str) and column == name for column in columns)
         if found != 1:
             problem = "is missing" if found == 0 else f"is there {found} times"
-            raise ValueError(f"column {name!r} {problem}; the table has {list(columns)}")
+            remedy = ", and the index of this name becomes a column by reset_index()" if name in index else ""
+            raise ValueError(f"column {name!r} {problem}; the table has {list(columns)}{remedy}")
 
 
 def _arrays(table: Mapping[Any, Any], names: Sequence[str]) -> list[NDArray[Any]]:
@@ -396,7 +401,10 @@ def _stream_to_arrow(table: Any, names: Sequence[str], schema_only: bool) -> Any
     pyarrow = _import_pyarrow()
     if isinstance(table, pyarrow.RecordBatchReader):
         raise TypeError("a RecordBatchReader can be read only once; give a table, for instance by its read_all()")
-    reader = pyarrow.RecordBatchReader.from_stream(table)
+    try:
+        reader = pyarrow.RecordBatchReader.from_stream(table)
+    except pyarrow.ArrowInvalid:  # it is one column
+        raise _not_known(table) from None
     _find(names, reader.schema.names)
     if schema_only:
         return reader.schema.empty_table()

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from opendp_timeseries._validate import shown
 from opendp_timeseries.grid.clock import clock_of
 
 __all__ = ["EPOCH", "SECOND", "UNITS", "Instant", "Zone", "parse_instant", "parse_zone", "whole_ticks", "write_instant"]
@@ -48,14 +49,14 @@ def parse_zone(zone: Any) -> Zone:
     if zone is None:
         return None
     if not isinstance(zone, str):
-        raise TypeError(f"zone ({zone!r}) must be the IANA name of a time zone, for instance 'UTC'")
+        raise TypeError(f"zone ({shown(zone)}) must be the IANA name of a time zone, for instance 'UTC'")
     if zone == "UTC":
         return dt.timezone.utc
     try:
         return zoneinfo.ZoneInfo(zone)
     except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
         raise ValueError(
-            f"zone ({zone!r}) must be the IANA name of a time zone, such as 'UTC' or 'Europe/Paris'; "
+            f"zone ({shown(zone)}) must be the IANA name of a time zone, such as 'UTC' or 'Europe/Paris'; "
             "where the system has no zones, install the package tzdata"
         ) from None
 
@@ -72,7 +73,7 @@ def parse_instant(name: str, value: Any, zone: Zone, *, calendar: bool = False) 
     """
     written = value.isoformat() if isinstance(value, dt.date) else str(value)
     if not isinstance(value, (str, dt.date, np.datetime64)):
-        raise TypeError(f"{name} ({value!r}) must be an ISO 8601 string, a datetime or a datetime64")
+        raise TypeError(f"{name} ({shown(value)}) must be an ISO 8601 string, a datetime or a datetime64")
     match = _ISO.fullmatch(written)
     try:
         if match is None:
@@ -81,7 +82,7 @@ def parse_instant(name: str, value: Any, zone: Zone, *, calendar: bool = False) 
         offset = dt.datetime.fromisoformat("2000-01-01T00:00" + (match["offset"] or "").replace("Z", "+00:00"))
     except ValueError:
         raise ValueError(
-            f"{name} ({written!r}) must be an instant in ISO 8601, for instance '2013-01-01T00:00' or "
+            f"{name} ({shown(written)}) must be an instant in ISO 8601, for instance '2013-01-01T00:00' or "
             "'2013-01-01T00:00-05:00'"
         ) from None
     local = (whole - EPOCH) // _ONE
@@ -92,7 +93,7 @@ def parse_instant(name: str, value: Any, zone: Zone, *, calendar: bool = False) 
         return (local - shift // _ONE) * SECOND + fraction
     if zone is None:
         raise ValueError(
-            f"{name} ({written!r}) must say which clock it shows: give zone, for instance zone='UTC', or write an"
+            f"{name} ({shown(written)}) must say which clock it shows: give zone, for instance zone='UTC', or write an"
             " offset"
         )
     shift = whole.replace(tzinfo=zone).utcoffset()
@@ -100,7 +101,7 @@ def parse_instant(name: str, value: Any, zone: Zone, *, calendar: bool = False) 
     if shift != whole.replace(tzinfo=zone, fold=1).utcoffset():
         if calendar and whole.time() == dt.time() and not fraction:
             return _day_begins(name, written, local, zone) * SECOND
-        raise ValueError(f"{name} ({written!r}) occurs twice or not at all in {zone}; write the offset")
+        raise ValueError(f"{name} ({shown(written)}) occurs twice or not at all in {zone}; write the offset")
     return (local - shift // _ONE) * SECOND + fraction
 
 
@@ -109,7 +110,7 @@ def _day_begins(name: str, written: str, midnight: int, zone: dt.tzinfo) -> int:
     begins = int(clock.first_showing(np.array(midnight)))
     if clock.shown(np.array(begins)) >= midnight + 86400:
         raise ValueError(
-            f"{name} ({written!r}) is a day that {zone} skipped; the next begins at"
+            f"{name} ({shown(written)}) is a day that {zone} skipped; the next begins at"
             f" {write_instant(begins * SECOND, zone)!r}"
         )
     return begins

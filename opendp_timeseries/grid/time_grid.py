@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_timeseries._validate import integer, is_a
+from opendp_timeseries._validate import integer, is_a, shown
 from opendp_timeseries.grid.clock import Clock, clock_of
 from opendp_timeseries.grid.edges import Edges, EvenEdges, StepRule, StepTable, edges_between
 from opendp_timeseries.grid.instants import (
@@ -112,9 +112,11 @@ class TimeGrid:
         if start is None and zone is not None:
             raise TypeError("a grid of integer steps must not have a zone; give start and step too, or leave it out")
         if start is None and end is not None:
-            raise TypeError(f"end ({end!r}) needs a start and a step; give them too, or size alone for integer steps")
+            raise TypeError(
+                f"end ({shown(end)}) needs a start and a step; give them too, or size alone for integer steps"
+            )
         if size is not None and end is not None:
-            raise TypeError(f"size ({size!r}) and end ({end!r}) must not both be given; leave one out")
+            raise TypeError(f"size ({shown(size)}) and end ({shown(end)}) must not both be given; leave one out")
         if size is None and end is None:
             raise TypeError(
                 "size or end must be given: it is public and is never read from the data; for instance size=24"
@@ -127,7 +129,7 @@ class TimeGrid:
         width = parse_width(step)
         if isinstance(width, CalendarWidth) and clock is None:
             raise ValueError(
-                f"step ({step!r}) is a unit of the calendar, so the grid must have a zone: give zone, for instance"
+                f"step ({shown(step)}) is a unit of the calendar, so the grid must have a zone: give zone, for instance"
                 " zone='UTC'; or write a fixed time, such as step='24h'"
             )
         calendar = isinstance(width, CalendarWidth)
@@ -165,7 +167,7 @@ class TimeGrid:
         array([0, 1])
         """
         if isinstance(edges, (str, bytes)) or not isinstance(edges, Iterable):
-            raise TypeError(f"edges ({edges!r}) must be a list of instants, such as ['2024-01-08', '2024-04-15']")
+            raise TypeError(f"edges ({shown(edges)}) must be a list of instants, such as ['2024-01-08', '2024-04-15']")
         given = list(edges)
         if not 2 <= len(given) <= _MAX_SIZE:
             raise ValueError(f"edges ({len(given)}) must be at least two: the start of the first step, and its end")
@@ -201,11 +203,11 @@ class TimeGrid:
         if self._listed is None:
             fields = f"size={self.size}, start={self.start!r}, step={self.step!r}, zone={self.zone!r}"
             return f"TimeGrid({fields})"
-        shown = f"{list(self._listed)}"
+        edges = f"{list(self._listed)}"
         if len(self._listed) > _SHOWN:
             digest = hashlib.sha256("\n".join(self._listed).encode()).hexdigest()[:32]
-            shown = f"<{len(self._listed)} edges, {self._listed[0]} to {self._listed[-1]}, SHA-256 {digest}>"
-        return f"TimeGrid.from_edges({shown}, zone={self.zone!r})"
+            edges = f"<{len(self._listed)} edges, {self._listed[0]} to {self._listed[-1]}, SHA-256 {digest}>"
+        return f"TimeGrid.from_edges({edges}, zone={self.zone!r})"
 
     @property
     def is_integer(self) -> bool:
@@ -380,7 +382,7 @@ def check_grid(grid: Any) -> TimeGrid:
     :raises TypeError: naming the value and the remedy.
     """
     if not is_a(grid, TimeGrid):
-        raise TypeError(f"grid ({grid!r}) must be given as a TimeGrid, not {type(grid).__name__}; use TimeGrid(…)")
+        raise TypeError(f"grid ({shown(grid)}) must be given as a TimeGrid; use TimeGrid(…)")
     checked: TimeGrid = grid
     return checked
 

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_timeseries._validate import shown
 from opendp_timeseries.grid.clock import Clock
 from opendp_timeseries.grid.instants import UNITS
 
@@ -111,15 +112,17 @@ def parse_width(step: Any) -> FixedWidth | CalendarWidth:
     elif isinstance(step, np.timedelta64):
         unit, multiple = np.datetime_data(step.dtype)
         if unit not in UNITS or np.isnat(step):
-            raise ValueError(f"step ({step!r}) must have a unit of fixed length; write months as '1mo', years as '1y'")
+            raise ValueError(
+                f"step ({shown(step)}) must have a unit of fixed length; write months as '1mo', years as '1y'"
+            )
         width = FixedWidth(int(step.astype(np.int64)) * multiple * UNITS[unit])
     elif isinstance(step, str):
         match = re.fullmatch(r"([0-9]+)\s*([a-z]+)", step)
         if match is None or match[2] not in _FIXED.keys() | _CALENDAR.keys():
             raise ValueError(
-                f"step ({step!r}) must be a whole number and a unit, of fixed length ({', '.join(_FIXED)}) or of the"
-                " calendar (d for days, w for weeks, mo for months, q for quarters, y for years), for instance '5min'"
-                " or '1mo'"
+                f"step ({shown(step)}) must be a whole number and a unit, of fixed length ({', '.join(_FIXED)}) or of"
+                " the calendar (d for days, w for weeks, mo for months, q for quarters, y for years), for instance"
+                " '5min' or '1mo'"
             )
         count = int(match[1])
         if match[2] in _FIXED:
@@ -128,9 +131,9 @@ def parse_width(step: Any) -> FixedWidth | CalendarWidth:
             length, of = _CALENDAR[match[2]]
             width = CalendarWidth(count * length, of, match[2])
             if width.number > _MOST:
-                raise ValueError(f"step ({step!r}) must stay within the years 1 to 9999; take a shorter step")
+                raise ValueError(f"step ({shown(step)}) must stay within the years 1 to 9999; take a shorter step")
     else:
-        raise TypeError(f"step ({step!r}) must be a string such as '1h' or '1d', a timedelta or a timedelta64")
+        raise TypeError(f"step ({shown(step)}) must be a string such as '1h' or '1d', a timedelta or a timedelta64")
     if width[0] <= 0:
-        raise ValueError(f"step ({step!r}) must be longer than nothing")
+        raise ValueError(f"step ({shown(step)}) must be longer than nothing")
     return width

@@ -409,7 +409,8 @@ def plan(
     widths = [check.real("stds", std, minimum=0.0) for std in stds]
     if not probabilities or not widths:
         raise ValueError(
-            f"sampling_probabilities ({sampling_probabilities}) and stds ({stds}) must name at least one design"
+            f"sampling_probabilities ({check.shown(sampling_probabilities)}) and stds ({check.shown(stds)}) must name"
+            " at least one design"
         )
     task = _Task(
         described.signal,
@@ -455,7 +456,7 @@ def _several(name: str, value: Any) -> list[int]:
     given = [value] if np.ndim(value) == 0 else list(value)
     found = list(dict.fromkeys(check.integer(name, one, minimum=1) for one in given))
     if not found:
-        raise ValueError(f"{name} ({value}) must name at least one")
+        raise ValueError(f"{name} ({check.shown(value)}) must name at least one")
     return found
 
 

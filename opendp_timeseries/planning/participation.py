@@ -44,10 +44,10 @@ def checked_caps(caps: Any, most: int) -> list[int]:
         return spaced_caps(most)
     remedy = "candidate caps in ascending order, such as [10, 30, 100]"
     if not isinstance(caps, (Sequence, np.ndarray)):
-        raise TypeError(f"caps ({caps!r}) must be {remedy}")
+        raise TypeError(f"caps ({check.shown(caps)}) must be {remedy}")
     listed = [check.integer("caps", cap, minimum=1, maximum=2**62, remedy=remedy) for cap in caps]
     if not listed or any(low >= high for low, high in itertools.pairwise(listed)):
-        raise ValueError(f"caps ({listed}) must be {remedy}")
+        raise ValueError(f"caps ({check.shown(listed)}) must be {remedy}")
     return listed
 
 
@@ -108,7 +108,7 @@ class Participation:
     def __post_init__(self) -> None:
         size = check.integer("size", self.size, minimum=1)
         caps = tuple(cap for cap in checked_caps(self.caps, size))
-        counts = np.array(self.counts, dtype=np.float64)
+        counts = check.reals("counts", self.counts)
         if counts.shape != (len(caps) + 1,) or not np.all(np.isfinite(counts)):
             raise ValueError(
                 f"counts (shape {counts.shape}) must be {len(caps) + 1} finite numbers, one more than the caps"

@@ -142,7 +142,7 @@ def _amplitudes(seasons: Mapping[float, float] | None, size: int) -> dict[float,
         return {}
     remedy = "such as seasons={24: 60.0} for a day of hours that rises and falls by 60"
     if not isinstance(seasons, Mapping):
-        raise TypeError(f"seasons ({seasons!r}) must map periods in steps to amplitudes, {remedy}")
+        raise TypeError(f"seasons ({check.shown(seasons)}) must map periods in steps to amplitudes, {remedy}")
     return {
         check.real("seasons", period, minimum=2.0, maximum=size, remedy=f"a period, at most the grid's size; {remedy}"):
         check.real("seasons", amplitude, above=0.0, remedy=f"an amplitude, in counts; {remedy}")
@@ -168,7 +168,7 @@ def _departure(size: int, length: float, deviation: float) -> NDArray[np.float64
 
 
 def _like(proxy: ArrayLike, size: int) -> Signal:
-    values = np.asarray(proxy, dtype=np.float64)
+    values = check.reals("proxy", proxy)
     if values.shape != (size,) or not np.all(np.isfinite(values)):
         raise ValueError(f"proxy (shape {values.shape}) must be a row of {size} finite numbers, one for each step")
     level = float(np.mean(values))

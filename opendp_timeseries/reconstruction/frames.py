@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import TimeGrid, check_grid, parse_zone
 from opendp_timeseries.release import Release
 
@@ -42,7 +43,7 @@ def known_interval(series: _Tabular, confidence: float) -> tuple[NDArray[np.floa
 def to_frame(series: _Tabular, *, kind: str, tz: str, confidence: float, grid: TimeGrid | None) -> Any:
     """Write a series as a data frame; see :meth:`opendp_timeseries.Series.to_frame`."""
     if not isinstance(kind, str) or kind not in _MAKERS:
-        raise ValueError(f"kind ({kind!r}) must be one of {', '.join(map(repr, _MAKERS))}")
+        raise ValueError(f"kind ({check.shown(kind)}) must be one of {', '.join(map(repr, _MAKERS))}")
     release = series.release
     grid = release.grid if grid is None else check_grid(grid)
     keys = release.keys
@@ -58,9 +59,9 @@ def to_frame(series: _Tabular, *, kind: str, tz: str, confidence: float, grid: T
             raise ValueError(
                 f"grid ({grid!r}) has steps finer than ns, which data frames do not hold; take coarser ones"
             )
-        zone = (grid.zone or "UTC") if tz == "local" else tz
+        zone = (grid.zone or "UTC") if isinstance(tz, str) and tz == "local" else tz
         if parse_zone(zone) is None:
-            raise TypeError(f"tz ({tz!r}) must be 'local', 'UTC' or the IANA name of a time zone")
+            raise TypeError(f"tz ({check.shown(tz)}) must be 'local', 'UTC' or the IANA name of a time zone")
         columns = {"step_start": np.tile(grid.instants(), copies)}
     if keys is not None:
         columns["key"] = [key for key in keys for _ in range(size)]

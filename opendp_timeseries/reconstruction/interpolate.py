@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
+from opendp_timeseries import _validate as check
 from opendp_timeseries.reconstruction.series import Series, reconstruct_parts
 from opendp_timeseries.release import Release
 
@@ -50,7 +51,7 @@ def interpolate(release: Release, kind: Kind = "linear", *, clip_at_zero: bool =
     [1.0, 1.0, 1.0, 0.707, 1.0, 1.0]
     """
     if kind not in get_args(Kind):
-        raise ValueError(f"kind ({kind!r}) must be one of {', '.join(get_args(Kind))}")
+        raise ValueError(f"kind ({check.shown(kind)}) must be one of {', '.join(get_args(Kind))}")
 
     def one_series(part: Release) -> Series:
         values = _through(part, part.values, kind)

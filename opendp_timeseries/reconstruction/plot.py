@@ -11,7 +11,7 @@ import contextlib
 import math
 import textwrap
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,7 +94,7 @@ def plot(
     >>> release = Release(steps=[2, 7], values=[9.0, 4.0], size=10, scale=2.0, sampling_probability=0.1)
     >>> axes = plot(interpolate(release), unit="visits per hour")
     """
-    release = series.release
+    release = _release_of(series)
     if release.keys is not None:
         raise ValueError(
             f"series holds the {len(release.keys)} series of a panel; draw them with plot_panel, or one of by_key()"
@@ -128,11 +128,12 @@ def plot_panel(
     :raises ImportError: without Matplotlib, naming the extra to install.
     :raises ValueError: if the grid does not have the size of each series, or the release has no keys.
     """
+    release = _release_of(series)
     parts = series.by_key()
-    grid = series.release.grid if grid is None else grid
+    grid = release.grid if grid is None else grid
     columns = 1 if len(parts) <= 4 else 2 if len(parts) <= 12 else 3
     rows = math.ceil(len(parts) / columns)
-    caption = _caption(series.release, list(parts.values()), grid, confidence, guarantee)
+    caption = _caption(release, list(parts.values()), grid, confidence, guarantee)
     height = 1.5 * rows + _height(caption)
     figure, grid_of_axes = _pyplot().subplots(
         rows,
@@ -158,6 +159,13 @@ def plot_panel(
     figure.supylabel(unit, y=0.5 + _height(caption) / height / 2, fontsize="medium")  # beside the axes
     figure.supxlabel(caption, fontsize="small", color=_WORDS, x=0.01, ha="left", multialignment="left")
     return dict(zip(parts, every, strict=False))
+
+
+def _release_of(series: Any) -> Release:
+    if not hasattr(series, "release"):
+        raise TypeError(f"series ({check.shown(series)}) must be a Series: interpolate or smooth the release")
+    release: Release = series.release
+    return release
 
 
 def new_axes(height: float = 3.6) -> Axes:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction import plot
 from opendp_timeseries.reconstruction.frames import to_frame
-from opendp_timeseries.release import Release
+from opendp_timeseries.release import Release, check_release
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -172,7 +172,9 @@ def reconstruct_parts(
     :param across: does the same for many at once; one after the other if left out.
     :return: what ``reconstruct`` returns for one series. For a panel, the series in one row; its error covers what
         that of every part does.
+    :raises TypeError: for what is no release.
     """
+    release = check_release(release)
     if release.keys is None:
         return reconstruct(release)
     parts = [reconstruct(part) for part in release.parts()] if across is None else across(release.parts())

@@ -21,7 +21,7 @@ from opendp_timeseries.reconstruction import haar
 from opendp_timeseries.reconstruction.interpolate import interpolate
 from opendp_timeseries.reconstruction.series import Series, reconstruct_parts
 from opendp_timeseries.reconstruction.structural import FitError, Observations, Posterior, fit
-from opendp_timeseries.release import Release
+from opendp_timeseries.release import Release, check_release
 
 __all__ = ["Band", "SmoothKind", "smooth"]
 
@@ -101,7 +101,7 @@ def smooth(
     """
     for name, value, known in (("kind", kind, get_args(SmoothKind)), ("band", band, get_args(Band))):
         if value not in known:
-            raise ValueError(f"{name} ({value!r}) must be one of {', '.join(known)}")
+            raise ValueError(f"{name} ({check.shown(value)}) must be one of {', '.join(known)}")
     periods, trend = _periods(season), bool(trend)
 
     if kind == "haar":
@@ -109,7 +109,7 @@ def smooth(
             raise ValueError("kind='haar' knows neither season nor trend; leave them out, or take kind='structural'")
         if band != "counts":
             raise ValueError("kind='haar' has no bands; leave band out, or take kind='structural'")
-        if release.sampling_probability < 1:
+        if check_release(release).sampling_probability < 1:
             raise ValueError(
                 f"kind='haar' needs every step, and this release kept each with probability"
                 f" {release.sampling_probability:g}; take kind='structural'"

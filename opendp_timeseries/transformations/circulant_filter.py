@@ -51,9 +51,7 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
     """
     space = vector_space(input_domain)
     if not check.is_a(kernel, Kernel):
-        raise TypeError(
-            f"kernel ({kernel!r}) must be given as a Kernel, not {type(kernel).__name__}; see gaussian_kernel"
-        )
+        raise TypeError(f"kernel ({check.shown(kernel)}) must be given as a Kernel; see gaussian_kernel")
     panel_size = panel_size_of(input_metric)
     if kernel.size * panel_size != space.size:
         each = f"{space.size}" if panel_size == 1 else f"{space.size} / {panel_size} series"

@@ -15,6 +15,7 @@ from typing import Any, Final
 import opendp.prelude as dp
 from opendp.mod import LazyFrameDomain
 
+from opendp_timeseries import _validate as check
 from opendp_timeseries._opendp import empty_frame
 from opendp_timeseries.counting.layout import Keys, Layout
 from opendp_timeseries.counting.tables import read_positions
@@ -55,14 +56,18 @@ def event_log(
     """
     frame = isinstance(input_domain, LazyFrameDomain)
     if grid is None and time is not None:
-        raise TypeError(f"time ({time!r}) is for a grid; give grid=, or leave it out, as no times are read without one")
+        raise TypeError(
+            f"time ({check.shown(time)}) is for a grid; give grid=, or leave it out, as no times are read without one"
+        )
     if frame:
         identifier, adjacency = _of_frame(input_metric)
         times = None if grid is None else _check_time(time)
     else:
         log = descriptor_of(input_domain, EventLog, "use event_log_domain(identifier=…, time=…)")
         if time is not None:
-            raise TypeError(f"time ({time!r}) is for a LazyFrame; leave it out, as {input_domain} names its own")
+            raise TypeError(
+                f"time ({check.shown(time)}) is for a LazyFrame; leave it out, as {input_domain} names its own"
+            )
         identifier, times = log.identifier, None if grid is None else log.time
         adjacency = adjacency_of(input_metric, periods=periods)
     layout = Layout.checked(
@@ -95,7 +100,7 @@ def _of_frame(input_metric: dp.Metric) -> tuple[str, Adjacency]:
 def _check_time(time: Any) -> str:
     if not isinstance(time, str):
         raise TypeError(
-            f"time ({time!r}) must name the column of event times in the LazyFrame, for instance time='time'"
+            f"time ({check.shown(time)}) must name the column of event times in the LazyFrame, for instance time='time'"
         )
     return time
 

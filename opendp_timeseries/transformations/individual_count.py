@@ -109,7 +109,9 @@ def _check_cap(cap: int | None, by: str | None) -> int:
     """Check in how many numbers one individual may be; without keys there is one number."""
     if by is None:
         if cap is not None:
-            raise ValueError(f"cap ({cap!r}) is of keys: give by= and keys=, or leave it out, as everybody counts once")
+            raise ValueError(
+                f"cap ({check.shown(cap)}) is of keys: give by= and keys=, or leave it out, as everybody counts once"
+            )
         return 1
     given = check.REQUIRED if cap is None else cap
     check.required("cap", given, "choose the most keys in which one individual counts by what is plausible")
