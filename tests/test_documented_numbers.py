@@ -261,6 +261,19 @@ def test_noise_of_opendp_alone() -> None:
     assert scale(20, 1.0) == pytest.approx(exact, abs=0.06)
 
 
+def test_a_day_and_a_person() -> None:
+    sigma = [row[-1] for row in table("howto/period-unit.md", "protected, with")]
+    exact = [scale(steps, 1.0, epsilon=1.0, delta=1e-6) for steps in (4, 100, 1464)]
+    assert sigma == [round(value, 2) for value in exact]
+    (times,) = sentence("docs/howto/period-unit.md", r"the noise is (\d+) times as large")
+    assert round(exact[2] / exact[0]) == times
+    for days, one, person in table("concepts/privacy-unit.md", "days on which"):
+        # Four steps on each day, which are other steps: the noise at which they cost so much is that of the release.
+        assert one == 1
+        assert scale(int(4 * days), 1.0, epsilon=person - 0.005, delta=1e-6) > exact[0] * (1 - 1e-9)
+        assert scale(int(4 * days), 1.0, epsilon=person + 0.005, delta=1e-6) < exact[0] * (1 + 1e-9)
+
+
 def test_three_people_together() -> None:
     (stated,) = sentence("docs/start-here.md", r"for three people together, ε is ([\d.]+) here")
     noise = brentq(lambda noise: exact_epsilon(672, 20, 0.2, noise, 1e-6, std=2) - 1.0, 5.0, 20.0, xtol=1e-6)
