@@ -348,3 +348,32 @@ def test_forecasts_from_what_is_handed_over() -> None:
         found.append([error.mean(axis=1), 100 * (error <= width).mean(axis=1)])
     said = np.array(table("howto/other-tools.md", "handed over"))[:, 1:].T
     assert (np.abs(np.mean(found, axis=0) - said) < 5 * np.std(found, axis=0) / math.sqrt(20)).all()
+
+
+def errors_of_a_tree(districts: int, stations: int, shares: tuple[float, float, float]) -> list[float]:
+    """Errors of a station, a district and the city by the normal equations, in units of a release of stations alone."""
+    leaves = np.eye(districts * stations)
+    groups = np.kron(np.eye(districts), np.ones(stations))
+    design = np.concatenate([leaves, groups, np.ones((1, districts * stations))])
+    precision = np.repeat(shares, [len(leaves), districts, 1])
+    covariance = np.linalg.inv(design.T @ (precision[:, None] * design))
+    return [float(np.sqrt(row @ covariance @ row)) for row in (design[0], design[len(leaves)], design[-1])]
+
+
+def test_errors_of_totals_and_how_they_share_the_noise():
+    page = "howto/panels-with-totals.md"
+    alone, apart, reconciled = (row[1:] for row in table(page, "released | station"))
+    assert alone == pytest.approx(errors_of_a_tree(10, 10, (1, 0, 0)), abs=0.005)
+    assert apart == pytest.approx([3**0.5] * 3, abs=0.005)
+    assert reconciled == pytest.approx(errors_of_a_tree(10, 10, (1 / 3,) * 3), abs=0.005)
+    for shares, errors in _shares(page):
+        expected = errors_of_a_tree(10, 10, shares)
+        assert errors == pytest.approx([*expected, max(expected)], abs=0.005)
+
+
+def _shares(page: str):
+    """Rows of the table of shares: the three shares, and errors."""
+    lines = (DOCS / page).read_text(encoding="utf-8").split("| shares of station", 1)[1].splitlines()[2:]
+    for line in itertools.takewhile(lambda line: line.startswith("|"), lines):
+        first, *rest = line.strip("|").split("|")
+        yield tuple(map(_number, first.split(","))), list(map(_number, rest))

@@ -35,6 +35,8 @@ _BAND: Final = "0.84"
 _WORDS: Final = "0.3"
 #: Up to so many dots are drawn as points.
 _FEW: Final = 400
+#: So many series fit in one figure.
+_MOST_SERIES: Final = 60
 #: Height of a line of small words, in inches.
 _LINE_OF_WORDS: Final = 0.16
 
@@ -112,6 +114,7 @@ def plot(
 def plot_panel(
     series: _Drawable,
     *,
+    keys: Sequence[Hashable] | None = None,
     grid: TimeGrid | None = None,
     unit: str = "count per step",
     confidence: float = 0.9,
@@ -120,16 +123,18 @@ def plot_panel(
     """Draw each series of a panel by itself, on equal axes, in a new figure with one caption.
 
     :param series: a :class:`~opendp_timeseries.Series` of a panel.
+    :param keys: of those to draw, in this order; all of them if left out, if these are at most 60.
     :param grid: see :func:`plot`; the grid of one series.
     :param unit: label of the vertical axes.
     :param confidence: see :func:`plot`.
     :param guarantee: see :func:`plot`; it holds for the whole panel.
     :return: the axes by key. Their figure is ``next(iter(axes.values())).figure``.
     :raises ImportError: without Matplotlib, naming the extra to install.
-    :raises ValueError: if the grid does not have the size of each series, or the release has no keys.
+    :raises ValueError: if the grid does not have the size of each series, the release has no keys, or not these, or
+        there are more to draw than fit in a figure.
     """
     release = _release_of(series)
-    parts = series.by_key()
+    parts = _chosen(series.by_key(), keys)
     grid = release.grid if grid is None else grid
     columns = 1 if len(parts) <= 4 else 2 if len(parts) <= 12 else 3
     rows = math.ceil(len(parts) / columns)
@@ -166,6 +171,18 @@ def _release_of(series: Any) -> Release:
         raise TypeError(f"series ({check.shown(series)}) must be a Series: interpolate or smooth the release")
     release: Release = series.release
     return release
+
+
+def _chosen(parts: Mapping[Hashable, _Drawable], keys: Sequence[Hashable] | None) -> dict[Hashable, _Drawable]:
+    """Return the parts that are to be drawn."""
+    chosen = list(parts) if keys is None else list(keys)
+    if unknown := [key for key in chosen if key not in parts]:
+        raise ValueError(f"keys must be those of the release, of which {unknown[0]!r} is none")
+    if not 0 < len(chosen) <= _MOST_SERIES:
+        raise ValueError(
+            f"{len(chosen)} series do not fit in a figure; choose 1 to {_MOST_SERIES} of the {len(parts)}: keys=[…]"
+        )
+    return {key: parts[key] for key in chosen}
 
 
 def new_axes(height: float = 3.6) -> Axes:
@@ -205,8 +222,8 @@ def _draw(axes: Axes, series: _Drawable, grid: TimeGrid | None, confidence: floa
     if series.error_covers in _BANDED:
         axes.fill_between(instants, *series.interval(confidence), color=_BAND, linewidth=0, label="band")
     elif series.error_covers == "noise":
-        half = normal_quantile(confidence) * release.scale
-        axes.vlines(kept, release.values - half, release.values + half, color="0.7", linewidth=0.8, label="error bars")
+        low, high = (end[release.steps] for end in series.interval(confidence))
+        axes.vlines(kept, low, high, color="0.7", linewidth=0.8, label="error bars")
     # Many dots are a cloud, behind the line; few are points, each to be seen.
     few = len(kept) <= _FEW
     size, opacity = (12.0, 0.9) if few else (6.0, 0.6)
@@ -344,7 +361,8 @@ def _in_words(release: Release, guarantee: tuple[float, float] | str | None) -> 
 def _caps(made: Provenance, where: str) -> str:
     often = "once" if made.step_cap == 1 else f"at most {made.step_cap} times"
     apart = "" if made.gap == 1 else f", at least {made.gap} steps apart"
-    caps = f"at most {made.participation_cap} steps{where}, {often} in each{apart}"
+    few = "" if made.key_cap is None else f", in at most {made.key_cap} at a time"
+    caps = f"at most {made.participation_cap} steps{where}{few}, {often} in each{apart}"
     each = "each individual" if made.adjacency.period is None else f"each individual within {made.adjacency.period}"
     if made.caps_enforced:
         return f"Counted of {each}: {caps}; totals are too low by the rest"

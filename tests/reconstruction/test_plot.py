@@ -148,7 +148,8 @@ def test_an_error_of_the_noise_is_drawn_at_kept_steps_only(axes):
     assert "band" not in [artist.get_label() for artist in axes.get_children()]
     segments = np.array(labelled(axes, "error bars").get_segments())
     assert segments[:, :, 0].tolist() == [[2, 2], [17, 17], [40, 40]]
-    assert np.allclose(segments[:, :, 1], RELEASE.values[:, None] + Z90 * 3.0 * np.array([-1, 1]))
+    # Around the series, as in a table: a clipped value is no further from a count than the noisy one.
+    assert np.allclose(segments[:, :, 1], np.maximum(RELEASE.values, 0)[:, None] + Z90 * 3.0 * np.array([-1, 1]))
 
 
 @pytest.mark.parametrize("clock", ["America/New_York", "Asia/Tokyo"])
@@ -309,3 +310,22 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch):
     for draw, release in ((plot, RELEASE), (plot_panel, PANEL)):
         with pytest.raises(ImportError, match=r"opendp_timeseries\[plot\]"):
             draw(interpolate(release))
+
+
+def test_some_of_many_series_are_drawn():
+    many = Release(
+        steps=[],
+        values=[],
+        size=100,
+        scale=1.0,
+        sampling_probability=0.5,
+        provenance=provenance(size=1, panel=tuple(f"s{k}" for k in range(100)), key_cap=1),
+    )
+    series = interpolate(many)
+    with pytest.raises(ValueError, match="100 series do not fit in a figure; choose 1 to 60 of the 100"):
+        plot_panel(series)
+    with pytest.raises(ValueError, match="keys must be those of the release, of which 'x' is none"):
+        plot_panel(series, keys=["s3", "x"])
+    drawn = plot_panel(series, keys=["s30", "s4"])
+    assert list(drawn) == ["s30", "s4"]
+    assert "60 steps over all series, in at most 1 at a time, once in each" in drawn["s4"].figure.get_supxlabel()
