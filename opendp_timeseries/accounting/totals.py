@@ -66,23 +66,23 @@ def _of_level(influence: Influence, level: Level, steps: int) -> _OfLevel:
     # So many entries of one individual can meet in one total.
     together = level.largest if influence.key_cap is None else min(level.largest, influence.key_cap)
     together = max(min(together, influence.l0_apart), 1)
-    if influence.l2 == math.inf or influence.linf == math.inf:
+    if influence.l2 == math.inf:
         return _OfLevel(l0, Fraction(0), math.inf, None)
-    l2, linf = Fraction(influence.l2), Fraction(influence.linf)
-    largest = min(together * linf, Fraction(up_sqrt(together * l2**2)))  # Cauchy-Schwarz
+    l2, linf = Fraction(influence.l2), Fraction(min(influence.linf, influence.l2))  # no entry is above the norm
     squared = together * l2**2
+    largest = min(up_fraction(together * linf), up_sqrt(squared))  # Cauchy-Schwarz
     if influence.majorant is None:
-        return _OfLevel(l0, squared, up_fraction(largest), None)
+        return _OfLevel(l0, squared, largest, None)
     # What they left and what they entered has opposite signs, and does not add up within a total.
     halves = 2 if influence.replaced else 1
     sums = np.repeat(_sums(influence.majorant.values[: influence.l0_apart], together), halves)
     if not np.all(np.isfinite(sums)):
-        return _OfLevel(l0, squared, up_fraction(largest), None)
+        return _OfLevel(l0, squared, largest, None)
     values, counts = np.unique(sums, return_counts=True)
     equal = zip(map(Fraction, values.tolist()), counts.tolist(), strict=True)
     norm = sum((n * value**2 for value, n in equal), Fraction())
-    top = Fraction(values[-1]) if len(values) else Fraction()
-    return _OfLevel(l0, min(squared, norm), up_fraction(min(largest, top)), sums)
+    top = float(values.max(initial=0.0))
+    return _OfLevel(l0, min(squared, norm), min(largest, top), sums)
 
 
 def _sums(values: NDArray[np.float64], together: int) -> NDArray[np.float64]:

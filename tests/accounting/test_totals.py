@@ -105,9 +105,14 @@ def test_levels_add_up_and_individuals_stay():
 
 
 def test_bounds_that_say_nothing_stay_such():
-    for given in (Influence(l0=3, l2=math.inf, linf=2), Influence(l0=3, l2=2, linf=math.inf)):
-        total = totals_influence(given, [Level(1, 3)], 5)
-        assert total.linf == math.inf
+    nothing = totals_influence(Influence(l0=3, l2=math.inf, linf=2), [Level(1, 3)], 5)
+    assert (nothing.l2, nothing.linf) == (math.inf, math.inf)
+    for largest in (2, math.inf):  # the norm bounds the largest entry
+        total = totals_influence(Influence(l0=3, l2=2, linf=largest), [Level(1, 3)], 5)
+        assert total.l2 == pytest.approx(2 * math.sqrt(3))
+        assert total.linf == pytest.approx(2 * math.sqrt(3))
+    huge = totals_influence(Influence(l0=3, l2=1.7e308, linf=1.7e308), [Level(1, 3)], 5)
+    assert (huge.l2, huge.linf) == (math.inf, math.inf)
     bare = totals_influence(Influence(l0=3, l2=2, linf=2), [Level(1, 3)], 5)
     assert bare.majorant is None
     assert bare.l2 == pytest.approx(2 * math.sqrt(3))
