@@ -37,6 +37,8 @@ _WORDS: Final = "0.3"
 _FEW: Final = 400
 #: So many series fit in one figure.
 _MOST_SERIES: Final = 60
+#: Steps longer than this are drawn as wide as they are.
+_WIDE: Final = np.timedelta64(6, "D")
 #: Height of a line of small words, in inches.
 _LINE_OF_WORDS: Final = 0.16
 
@@ -218,9 +220,13 @@ def _draw(axes: Axes, series: _Drawable, grid: TimeGrid | None, confidence: floa
     instants = np.arange(release.size) if grid is None else grid.instants()
     if len(instants) != release.size:
         raise ValueError(f"grid ({len(instants)} steps) must have the size of the series ({release.size})")
-    kept = instants[release.steps]
+    kept, along = instants[release.steps], _as_points
+    wide = grid is not None and not grid.is_integer and bool(np.any(np.diff(edges := grid.edges()) > _WIDE))
+    if wide:
+        kept, instants, along = kept + (np.diff(edges) // 2)[release.steps], edges, _as_steps
     if series.error_covers in _BANDED:
-        axes.fill_between(instants, *series.interval(confidence), color=_BAND, linewidth=0, label="band")
+        low, high = map(along, series.interval(confidence))
+        axes.fill_between(instants, low, high, step="post" if wide else None, color=_BAND, linewidth=0, label="band")
     elif series.error_covers == "noise":
         low, high = (end[release.steps] for end in series.interval(confidence))
         axes.vlines(kept, low, high, color="0.7", linewidth=0.8, label="error bars")
@@ -238,12 +244,30 @@ def _draw(axes: Axes, series: _Drawable, grid: TimeGrid | None, confidence: floa
         label="noisy values",
         rasterized=not few,  # or a drawing of vectors would hold every one of them
     )
-    alone = release.size == 1  # no line, and no width from which Matplotlib could choose dates
-    axes.plot(instants, series.values, color=BLUE, linewidth=1.2, marker="_" if alone else "", zorder=3, label="series")
+    alone = release.size == 1 and not wide  # no line, and no width from which Matplotlib could choose dates
+    axes.plot(
+        instants,
+        along(series.values),
+        drawstyle="steps-post" if wide else "default",
+        color=BLUE,
+        linewidth=1.2,
+        marker="_" if alone else "",
+        zorder=3,
+        label="series",
+    )
     style_axes(axes, grid)
     if alone and grid is not None:
         start, end = grid.edges()
         axes.set_xlim(start - (end - start), end)
+
+
+def _as_points(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return values
+
+
+def _as_steps(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The last value a second time, so that there is one for each edge."""
+    return np.append(values, values[-1])
 
 
 def style_axes(axes: Axes, grid: TimeGrid | None) -> None:

@@ -178,14 +178,15 @@ def test_months_are_drawn_where_they_begin(axes):
     drawn = dates.date2num(labelled(axes, "series").get_xdata())
     begun = [dates.num2date(day, tz="America/New_York") for day in drawn]
     assert [day.strftime("%F %R") for day in begun] == [
-        f"{k // 12}-{k % 12 + 1:02}-01 00:00" for k in range(24252, 24300)
+        f"{k // 12}-{k % 12 + 1:02}-01 00:00"
+        for k in range(24252, 24301)  # and the end of the last
     ]
     labels = axes.xaxis.get_major_formatter().format_ticks(axes.get_xticks())
     assert {"2021", "2022", "2023", "2024"} <= set(labels)
 
 
 @pytest.mark.parametrize(
-    "grid", [TimeGrid(start="2024-03-01", size=1, step="1mo", zone="Europe/London"), TimeGrid(size=1)]
+    "grid", [TimeGrid(start="2024-03-01", size=1, step="1d", zone="Europe/London"), TimeGrid(size=1)]
 )
 def test_a_series_of_one_step_is_seen(axes, grid):
     release = Release(steps=[0], values=[3.0], size=1, scale=1.0, sampling_probability=1.0)
@@ -329,3 +330,31 @@ def test_some_of_many_series_are_drawn():
     drawn = plot_panel(series, keys=["s30", "s4"])
     assert list(drawn) == ["s30", "s4"]
     assert "60 steps over all series, in at most 1 at a time, once in each" in drawn["s4"].figure.get_supxlabel()
+
+
+def test_weeks_and_longer_steps_are_drawn_as_wide_as_they_are(agg):
+    pytest.importorskip("matplotlib.dates")
+    for step, wide in (("1d", False), ("24h", False), ("1w", True), ("1mo", True)):
+        grid = TimeGrid(start="2024-01-01", size=5, step=step, zone="Europe/Berlin")
+        release = Release(steps=[0, 2], values=[4.0, 9.0], size=5, scale=3.0, sampling_probability=0.1)
+        drawn = plot(smoothed(release), grid=grid)
+        series = labelled(drawn, "series")
+        assert series.get_drawstyle() == ("steps-post" if wide else "default"), step
+        assert list(series.get_xdata()) == list(grid.edges() if wide else grid.instants())
+        values = smoothed(release).values
+        assert list(series.get_ydata()) == [*values, *([values[-1]] if wide else [])]
+        dots = labelled(drawn, "noisy values").get_offsets()[:, 0]
+        edges = agg.matplotlib.dates.date2num(grid.edges())
+        middles = (edges[:-1] + edges[1:]) / 2 if wide else edges[:-1]
+        assert np.allclose(dots, middles[[0, 2]], rtol=0, atol=1e-6)
+        band = labelled(drawn, "band").get_paths()[0].vertices
+        assert band[:, 0].max() == pytest.approx(edges[-1] if wide else edges[-2])
+    terms = TimeGrid.from_edges(["2024-01-08", "2024-01-10", "2024-03-28"], zone="UTC")
+    one = Release(steps=[0], values=[4.0], size=2, scale=3.0, sampling_probability=0.5)
+    assert labelled(plot(interpolate(one), grid=terms), "series").get_drawstyle() == "steps-post"
+
+
+def test_a_release_is_no_series(agg):
+    for draw in (plot, plot_panel):
+        with pytest.raises(TypeError, match=r"series \(Release\(.*\)\) must be a Series: interpolate or smooth"):
+            draw(RELEASE)
