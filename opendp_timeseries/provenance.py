@@ -181,6 +181,15 @@ class Provenance:
         """Return what is said of each series by itself. The caps stay: they hold over the whole panel."""
         return replace(self, panel=None, key_cap=None, stages=self.kernels)
 
+    @cached_property
+    def period_span(self) -> tuple[int, int] | None:
+        """The first and the last period that the count looks at, as of :meth:`.Period.span`; None if that is not known.
+
+        That is known where the count enforced it, and an individual within each period counts by itself.
+        """
+        period = self.adjacency.period
+        return None if period is None or not self.caps_enforced else period.span(self.grid)
+
     def period_lengths(self) -> NDArray[np.int64]:
         """Return in how many steps each period is in which an individual counts by itself, the longest first."""
         period = self.adjacency.period

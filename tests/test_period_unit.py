@@ -399,10 +399,64 @@ def test_a_ledger_is_of_one_unit(tmp_path):
     assert ts.Ledger(days.path).guarantee().endswith(f"for {WORDS}")
     assert days.to_dict()["adjacency"] == WORDS
     assert days.verify().epsilon == pytest.approx(days.spent().epsilon)
-    # Whether two months have a day in common or not, what each loses is added up.
-    assert days.spent().epsilon > measurement(scale=20.0).map(1)[0]
+    assert days.spent().epsilon > 1.4 * measurement(scale=20.0).map(1)[0]  # of the same days
     with pytest.raises(TypeError, match="period"):
         ts.Ledger.create(tmp_path / "another.ledger", epsilon=1.0, delta=1e-6, zone="UTC")
+
+
+def from_to(start, end):
+    return ts.TimeGrid(start=start, end=end, step="1h", zone="America/New_York")
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_each_day_pays_for_the_releases_that_it_is_in(tmp_path, fixed, replaced):
+    budget = {"epsilon": 1.0, "delta": 1e-6, "parameters_fixed": fixed, "replaced": replaced}
+    ledger = ts.Ledger.create(tmp_path / "days.ledger", **budget, period="1d", zone="America/New_York")
+
+    def spend(start, end):
+        made = measurement(day(replaced=replaced), scale=24.0, grid=from_to(start, end))
+        ledger.release(made, nobody())
+        return ledger.spent().epsilon
+
+    one = spend("2024-01-01", "2024-02-01")
+    if replaced:  # of two days, one may be in each
+        assert spend("2024-02-01", "2024-03-01") > 1.05 * one
+        return
+    assert spend("2024-02-01", "2024-03-01") == spend("2024-03-01", "2024-04-01") == one
+    two = spend("2024-03-31T23:00", "2024-05-01")  # an hour of a day that was in a release
+    assert 1.05 * one < two
+    three = spend("2024-02-15", "2024-06-01")
+    assert three > 1.05 * two
+    assert spend("2024-05-01", "2024-05-02") == three  # its days are in two by now
+    alone = ts.Ledger.create(tmp_path / "same.ledger", **budget, period="1d", zone="America/New_York")
+    for grid in (("2024-03-01", "2024-04-01"), ("2024-03-31T23:00", "2024-05-01"), ("2024-02-15", "2024-06-01")):
+        alone.release(measurement(day(), scale=24.0, grid=from_to(*grid)), nobody())
+    assert alone.spent().epsilon == three
+
+
+def test_a_ledger_finds_the_noise_of_days_that_are_not_spent(tmp_path):
+    ledger = ts.Ledger.create(tmp_path / "d.ledger", epsilon=1.0, delta=1e-6, period="1d", zone="America/New_York")
+    first, second = (count(day(), from_to(f"2024-0{m}-01", f"2024-0{m + 1}-01")) for m in (1, 2))
+    fresh = ledger.least_scale(second, sampling_probability=1.0)
+    ledger.release(first >> ts.then_subsampled_gaussian(fresh, sampling_probability=1.0, delta=1e-6), nobody())
+    assert ledger.least_scale(second, sampling_probability=1.0) == fresh
+    assert ledger.least_scale(first, sampling_probability=1.0) > 1000 * fresh
+    with pytest.raises(ValueError, match="unit of privacy"):
+        ledger.least_scale(count(ONE), sampling_probability=1.0)
+
+
+def test_integer_steps_may_be_of_any_time_and_assumed_counts_of_any_grid(tmp_path):
+    ledger = ts.Ledger.create(tmp_path / "steps.ledger", epsilon=1.0, delta=1e-6, period=4)
+    for made in (
+        (LOG, steps(4)) >> ts.then_participation_count(ts.TimeGrid(size=4), participation_cap=3),
+        (ts.count_signal_domain(8), steps(4)) >> ts.then_assume_participation(participation_cap=3),
+    ):
+        noise = ts.then_subsampled_gaussian(24.0, sampling_probability=1.0, delta=1e-6)
+        log = {"id": np.array([1]), "time": np.array([0])} if made.input_domain == LOG else np.zeros(8, int)
+        ledger.release(made >> noise, log)
+    one = measurement(ONE, scale=24.0).map(1)[0]
+    assert ledger.spent().epsilon > 1.05 * one
 
 
 def test_a_programme_is_of_one_unit(tmp_path):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +77,15 @@ class Period:
         """
         return _starts(self, grid)
 
+    def span(self, grid: TimeGrid) -> tuple[int, int]:
+        """Return the first and the last period that a grid has a part of: when they begin, in seconds from 1970.
+
+        Of integer steps, their numbers. Two grids have a period in common if these ranges overlap.
+
+        :raises ValueError: as :meth:`starts` does.
+        """
+        return _span(self, grid)
+
     def lengths(self, grid: TimeGrid) -> Ints:
         """Return in how many steps of a grid each period is, the longest first."""
         return _lengths(self, grid)
@@ -104,7 +113,18 @@ def _lengths(period: Period, grid: TimeGrid) -> Ints:
     return cast(Ints, lengths)
 
 
-def _calendar_starts(period: Period, grid: TimeGrid) -> Ints:
+@functools.lru_cache(maxsize=4096)
+def _span(period: Period, grid: TimeGrid) -> tuple[int, int]:
+    if isinstance(period.length, int):
+        return 0, int(_starts(period, grid)[-1]) // period.length
+    begins = _begins_around(period, grid)
+    start, stop = grid.bounds()
+    before = begins[begins <= start // SECOND]
+    return int(before[-1]), int(begins[begins < -(-stop // SECOND)][-1])
+
+
+def _begins_around(period: Period, grid: TimeGrid) -> Ints:
+    """The seconds from 1970 at which periods begin, from the one with the start of the grid to one after its end."""
     if grid.zone != period.zone or grid.is_integer:
         raise ValueError(
             f"period ({period.length!r} in zone {period.zone!r}) must be in the zone of the grid ({grid!r}), on whose"
@@ -114,21 +134,25 @@ def _calendar_starts(period: Period, grid: TimeGrid) -> Ints:
     assert zone is not None
     start, stop = grid.bounds()
     first = width.around(day_of(start, zone))[0]
-    begins = unit_begins(width, first, width.steps_beyond(first, day_of(stop, zone)), zone)
+    return unit_begins(width, first, width.steps_beyond(first, day_of(stop, zone)), zone)
+
+
+def _calendar_starts(period: Period, grid: TimeGrid) -> Ints:
+    begins = _begins_around(period, grid)
+    start, stop = grid.bounds()
     begins = begins[(begins > start // SECOND) & (begins < -(-stop // SECOND))]  # within the grid
     steps = grid.steps(begins.view("M8[s]"), aware=True)
     # A tick before the beginning of a step is in the step before it.
     ticks = begins * (SECOND // UNITS[grid.unit])
     across = steps == grid.steps((ticks - 1).view(f"M8[{grid.unit}]"), aware=True)
     if across.any():
-        raise _across(int(steps[across][0]), int(begins[across][0]), period, grid, zone)
+        raise _across(int(steps[across][0]), int(begins[across][0]), period, grid)
     return np.append(0, steps)
 
 
-def _across(step: int, begin: int, period: Period, grid: TimeGrid, zone: Any) -> ValueError:
-    unit = _UNITS[str(period.length)].split()[0]
+def _across(step: int, begin: int, period: Period, grid: TimeGrid) -> ValueError:
+    unit, at = _UNITS[str(period.length)].split()[0], write_instant(begin * SECOND, parse_zone(period.zone))
     return ValueError(
-        f"step {step} of {grid!r} lies in more than one {unit} ({period.zone}): one begins within it, at"
-        f" {write_instant(begin * SECOND, zone)!r}. Choose steps of which whole ones make up the period, such as '1h'"
-        " for days of whole hours, or a longer period"
+        f"step {step} of {grid!r} lies in more than one {unit} ({period.zone}): one begins within it, at {at!r}. Choose"
+        " steps of which whole ones make up the period, such as '1h' for days of whole hours, or a longer period"
     )

@@ -20,7 +20,7 @@ from opendp_timeseries.programme import Programme
 from opendp_timeseries.provenance import Adjacency, fields_of
 from opendp_timeseries.record import ReleaseRecord, parse_json
 
-__all__ = ["Book", "Entry", "Standing", "Terms", "written"]
+__all__ = ["Book", "Entry", "Standing", "Terms", "check_unit", "written"]
 
 _FORMAT: Final = "opendp_timeseries ledger, version 2"
 #: A loss that is computed again may differ in the last digits between machines.
@@ -105,14 +105,31 @@ class Terms(NamedTuple):
         planned = Counter(() if self.programme is None else self.programme.mechanisms)
         if self.programme is not None and ran <= planned:
             # All of it is within the budget, and of what is fixed in advance a part costs no more than the whole.
-            return Standing("non-adaptive", _joint(ran, adaptive=False).epsilon(self.delta), True)
+            parts = [_joint(part, adaptive=False) for part in self._at_once(ran)]
+            return Standing("non-adaptive", max(loss.epsilon(self.delta) for loss in parts), True)
         if self.order is None:
-            loss = _joint(ran, adaptive=True)
-            return Standing("adaptive", loss.epsilon(self.delta), loss.delta(self.epsilon) <= self.delta * slack)
+            parts = [_joint(part, adaptive=True) for part in self._at_once(ran)]
+            within = all(loss.delta(self.epsilon) <= self.delta * slack for loss in parts)
+            return Standing("adaptive", max(loss.epsilon(self.delta) for loss in parts), within)
         privacy_filter = RenyiFilter(self.epsilon, self.delta * slack, self.order)
         # What is planned is spent, as it will run.
-        divergence = privacy_filter.divergence(_losses(ran | planned).items())
+        divergence = max(privacy_filter.divergence(_losses(part).items()) for part in self._at_once(ran | planned))
         return Standing("fully adaptive", privacy_filter.epsilon_of(divergence), privacy_filter.admits(divergence))
+
+    def _at_once(self, ran: Counter[Mechanism]) -> list[Counter[Mechanism]]:
+        """Return the sets of releases that one and the same individual can be in, and that are in no other such set.
+
+        An individual within a period is in those alone that look at this period (docs/proofs/period_unit.md). One who
+        is replaced may be in two periods, and is taken to be in all releases.
+        """
+        spans = {mechanism: mechanism.provenance.period_span for mechanism in ran}
+        firsts = {span[0] for span in spans.values() if span is not None}
+        if self.adjacency.period is None or self.adjacency.replaced or not firsts:
+            return [ran]
+        return [
+            Counter({made: n for made, n in ran.items() if (span := spans[made]) is None or span[0] <= at <= span[1]})
+            for at in sorted(firsts)
+        ]
 
     @property
     def adaptivity(self) -> str:
@@ -250,14 +267,21 @@ def _append(entries: list[Entry], line: str, adjacency: Adjacency) -> None:
         raise ValueError(f"entry {fields['spent']} stands in the place of entry {len(entries) + 1}, or is empty")
     mechanisms = tuple(map(Mechanism.from_dict, fields["mechanisms"]))
     for mechanism in mechanisms:
-        found = mechanism.provenance.adjacency
-        if found != adjacency:
-            raise ValueError(
-                f"the unit of privacy of the ledger is {adjacency}; that of the release is"
-                f" {found.of(found.individuals)}: what the two lose does not add up. Choose the input_metric of its"
-                " count (--period) accordingly, or keep another ledger"
-            )
+        check_unit(mechanism.provenance.adjacency, adjacency)
     entries.append(Entry(fields["spent"], mechanisms, fields["at"], None))
+
+
+def check_unit(found: Adjacency, ledger: Adjacency) -> None:
+    """Refuse a release of another unit of privacy than the ledger's.
+
+    :raises ValueError: naming both.
+    """
+    if found != ledger:
+        raise ValueError(
+            f"the unit of privacy of the ledger is {ledger}; that of the release is {found.of(found.individuals)}:"
+            " what the two lose does not add up. Choose the input_metric of its count (--period) accordingly, or keep"
+            " another ledger"
+        )
 
 
 def written(document: dict[str, Any]) -> str:

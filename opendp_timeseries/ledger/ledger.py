@@ -18,7 +18,7 @@ from opendp_timeseries.accounting.fully_adaptive import RenyiFilter
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.counting.engines import check_schema
 from opendp_timeseries.grid import Period
-from opendp_timeseries.ledger.book import Book, Entry, Standing, Terms, written
+from opendp_timeseries.ledger.book import Book, Entry, Standing, Terms, check_unit, written
 from opendp_timeseries.measurements.known_losses import mechanisms_of
 from opendp_timeseries.measurements.subsampled_gaussian import sample_of
 from opendp_timeseries.mechanism import Mechanism
@@ -106,8 +106,9 @@ class Ledger:
             there is one, by what earlier releases showed.
         :param replaced: True if neighbouring logs replace an individual, rather than add or remove one.
         :param period: for releases whose metric is :func:`~opendp_timeseries.period_distance` of this period and zone:
-            all of it is then about one individual within one period, **not all that they did**. If left out, it is
-            about everything that one individual did.
+            all of it is then about one individual within one period, **not all that they did**. Each period then has
+            the budget by itself, and a release spends that of the periods which its grid has a part of. If left out, it
+            is about everything that one individual did.
         :param zone: of the period.
         :raises FileExistsError: if a file is there.
         :raises ValueError: for a number out of range, or a budget beside that of a programme.
@@ -259,11 +260,12 @@ class Ledger:
         :param sampling_probability: with which each step is kept.
         :param sampling: ``"poisson"`` or ``"stratified"``.
         :return: σ in the signal's unit, from above, to 12 digits.
-        :raises ValueError: if no scale is enough, as where the budget is used up.
+        :raises ValueError: if no scale is enough, as where the budget is used up, or for another unit of privacy.
         """
         provenance = provenance_of(chain)
         sample = sample_of(sampling_probability, sampling, provenance.size)
         book = self._read()
+        check_unit(provenance.adjacency, book.terms.adjacency)
 
         def fits(log_scale: float) -> bool:
             scale = math.exp(log_scale)

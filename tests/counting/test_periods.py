@@ -57,7 +57,20 @@ def test_periods_begin_where_the_clock_says(zone):
     ]:
         grid = TimeGrid(start=start, end=end, step=step, zone=zone)
         for unit in UNITS:
-            assert Period(unit, zone).starts(grid).tolist() == seen_starts(grid, unit), (start, unit)
+            period, starts = Period(unit, zone), seen_starts(grid, unit)
+            assert period.starts(grid).tolist() == starts, (start, unit)
+            # Periods begin at or before their first step, and the next one after their last.
+            first, last = period.span(grid)
+            low, high = (grid.edges().astype("M8[us]").astype(np.int64)[[0, -1]] - [0, 1]).tolist()
+            kind = calendars.PERIODS[unit[1:]]
+            for begin, within in ((first, low), (last, high)):
+                assert begin * 10**6 <= within
+                assert kind(calendars.clock_at(begin * 10**6, zone).date()) == kind(
+                    calendars.clock_at(within, zone).date()
+                )
+                assert kind(calendars.clock_at(begin * 10**6 - 1, zone).date()) != kind(
+                    calendars.clock_at(begin * 10**6, zone).date()
+                )
 
 
 def test_a_day_that_clocks_skip_is_no_period():
