@@ -40,6 +40,7 @@ class Case:
 
     :param people: the individuals who are in ``x`` and not in ``x'``; with ``others``, who are in their place in
         ``x'``, the neighbours differ by replacement.
+    :param series: of a panel whose total is released: series ``k`` has its steps from ``k·size`` on.
     :param places: whether steps are places instead, and everybody counts once in each, in at most ``cap`` of them.
     :param joint: ``p`` and scale of more releases of the same signal, in one composition with its joint loss.
     :param delta: where claims of ε are compared.
@@ -57,6 +58,7 @@ class Case:
     taps: tuple[float, ...] | None = None
     step_cap: int = 1
     gap: int = 1
+    series: int = 1
     places: bool = False
     native_scale: float | None = None
     joint: tuple[tuple[float, float], ...] = ()
@@ -92,6 +94,7 @@ CASES = [
          exact=False),
     Case(name="people in places, replaced", size=4, cap=2, p=1.0, scale=1.2, places=True, people=((0, 1, 0, 0),),
          others=((2, 3),)),
+    Case(name="total of a panel", size=1, cap=3, p=0.8, scale=1.8, series=3, people=((0, 1, 2),)),
     Case(name="two releases", size=2, cap=2, p=0.5, scale=0.9, joint=((0.9, 1.6),), people=((0, 1),)),
 ]  # fmt: skip
 
@@ -104,7 +107,11 @@ def log_of(individuals) -> dict[str, np.ndarray]:
 
 def logs(case: Case):
     nobody = ((),) * (case.distance - len(case.others))  # keeps the identifiers of the bystanders
-    return log_of(case.people + BYSTANDERS), log_of(case.others + nobody + BYSTANDERS)
+    both = log_of(case.people + BYSTANDERS), log_of(case.others + nobody + BYSTANDERS)
+    if case.series > 1:
+        for log in both:
+            log["place"], log["time"] = np.divmod(log["time"], case.size)
+    return both
 
 
 def apart(steps, case: Case) -> list[int]:
@@ -131,6 +138,10 @@ def measurements(case: Case) -> dict[str, tuple[dp.Measurement, dp.Measurement]]
         metric = ts.influence_distance(panel_size=case.size)
         keys = list(range(case.size))
         signal = space >> ts.then_individual_count(by="place", keys=keys, cap=case.cap, output_metric=metric)
+    if case.series > 1:
+        keys = list(range(case.series))
+        panel = space >> ts.then_participation_count(grid, by="place", keys=keys, **caps)
+        signal = panel >> ts.then_totals({"all": keys})
     if case.taps is not None:
         signal = signal >> ts.then_circulant_filter(ts.kernel_from_taps(case.taps))
 
@@ -214,7 +225,8 @@ def truths(case: Case, log) -> np.ndarray:
 
     Worked out here, not by the package.
     """
-    people = {who: Counter(log["time"][log["id"] == who].tolist()) for who in set(log["id"].tolist())}
+    steps = log["time"] + (case.size * log["place"] if case.series > 1 else 0)
+    people = {who: Counter(steps[log["id"] == who].tolist()) for who in set(log["id"].tolist())}
     left = [apart(steps, case) for steps in people.values()]
     choices = [itertools.combinations(steps, min(case.cap, len(steps))) for steps in left]
     found = []
@@ -222,7 +234,7 @@ def truths(case: Case, log) -> np.ndarray:
         signal = np.zeros(case.size)
         for steps, own in zip(kept, people.values(), strict=True):
             for step in steps:
-                signal[step] += min(own[step], case.step_cap)
+                signal[step % case.size] += min(own[step], case.step_cap)
         smooth = sum(h * np.roll(signal, k) for k, h in enumerate(case.taps or (1.0,)))
         found.append(np.concatenate([smooth, *[smooth] * len(case.joint), *([signal] if case.native_scale else [])]))
     return np.array(found)
