@@ -529,6 +529,7 @@ def test_a_parquet_file_takes_no_options_for_text(tmp_path, capsys):
         ({"time_format": "%Y", "time_unit": "s"}, "must not both be given"),
         ({"season": "1"}, "season (1.0) must be at least 2"),
         ({"season": "inf"}, "season (inf) must be finite"),
+        ({"season": "49"}, "season (49) must be at most the 48 steps of the grid; a season is a number of steps"),
         ({"delta": "2"}, "delta (2.0) must be less than 1"),
         ({"participation_cap": "0"}, "argument --participation-cap: (0) must be at least 1"),
         ({"step": "1 month"}, "step"),

@@ -133,7 +133,9 @@ def _release_parser() -> argparse.ArgumentParser:
         " whole history, unless --period is given. Without a file, it counts the aircraft that departed from New York"
         " in 2013.",
         epilog=f"Before the first release from a file, run '{_PROGRAM} check' with the same options: it says in private"
-        f" how many rows were understood. A reader of a release runs '{_PROGRAM} verify RECORD'.",
+        f" how many rows were understood. '{_PROGRAM} plan' says what error to expect, without data."
+        f" '{_PROGRAM} ledger' keeps one budget for many releases. A reader of a release runs '{_PROGRAM} verify"
+        " RECORD'. Each has --help.",
         allow_abbrev=False,
     )
     _add_log(parser)

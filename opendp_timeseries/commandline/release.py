@@ -6,6 +6,7 @@ import argparse
 import math
 import textwrap
 import warnings
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -60,7 +61,6 @@ def release(options: argparse.Namespace) -> str:
     :raises Exception: as for the options; nothing is written then, and no earlier file is changed.
     """
     found = places(options.output, options.file, force=options.force)
-    _try_season(options)
     with held_back():
         plan = _plan(options)
     room = {suffix: 2 * len(document) for suffix, document in _rehearsal(options, plan).items()}
@@ -83,6 +83,7 @@ def release(options: argparse.Namespace) -> str:
 def _plan(options: argparse.Namespace) -> _Plan:
     """Build the measurement whose noise just meets the budget. No data so far."""
     grid = grid_of(options)
+    _try_season(options.season, grid.size)
     space = ts.event_log_domain(identifier=options.identifier, time=options.time), _unit(options)
     caps = {"participation_cap": options.participation_cap, "step_cap": options.step_cap, "gap": options.gap}
     signal = space >> ts.then_participation_count(grid, **caps)
@@ -145,11 +146,17 @@ def _planned(options: argparse.Namespace, ledger: ts.Ledger, signal: dp.Transfor
     return measurement
 
 
-def _try_season(options: argparse.Namespace) -> None:
+def _try_season(season: Sequence[float] | None, most: int) -> None:
     """Refuse a season that is none; a release of no steps takes no time to smooth."""
     steps, values = np.array([], dtype=np.int64), np.array([], dtype=np.float64)
     nothing = ts.Release(steps=steps, values=values, size=1, scale=1.0, sampling_probability=1.0)
-    ts.smooth(nothing, season=options.season)
+    ts.smooth(nothing, season=season)
+    for period in season or ():
+        if period > most:
+            raise ValueError(
+                f"season ({period:g}) must be at most the {most} steps of the grid; a season is a number of steps, such"
+                " as 24 with hours, 7 with days"
+            )
 
 
 def _rehearsal(options: argparse.Namespace, plan: _Plan) -> dict[str, bytes]:

