@@ -33,6 +33,7 @@ __all__ = [
     "ReleaseRecord",
     "check_kept",
     "frozen_row",
+    "joint_guarantee",
     "parse_json",
     "read_document",
     "read_records",
@@ -345,9 +346,21 @@ def read_document(text: str) -> Document:
         record.verify()
     stated, right = _read_loss(fields["joint loss"]), _joint(records, fields["in advance"])
     _check_covered("joint loss", stated, right, "the records together give")
+    return Document(records, _together(records, stated))
+
+
+def joint_guarantee(records: Sequence[ReleaseRecord]) -> str:
+    """Return in words what all of these guarantee together, if all of it was fixed before the first release.
+
+    :raises ValueError: if they do not add up, as in :func:`write_records`.
+    """
+    return _together(records, _joint(records, in_advance=True))
+
+
+def _together(records: Sequence[ReleaseRecord], loss: Loss) -> str:
     # Of several, one whose caps were assumed says so.
     spoken = min(records, key=lambda record: record.provenance.caps_enforced)
-    return Document(records, replace(spoken, loss=stated, accounting=_total(records)).guarantee())
+    return replace(spoken, loss=loss, accounting=_total(records)).guarantee()
 
 
 def _check_covered(name: str, stated: Loss, right: Loss, source: str) -> None:

@@ -176,7 +176,9 @@ def test_several_releases_are_joined():
         ts.loss_over_periods(both, periods=8).epsilon(1e-6), rel=1e-9
     )
     records = [one(nobody()).record() for one in made]
-    assert ts.loss_over_periods(records, periods=2).epsilon(1e-6) == ts.loss_over_periods(made, periods=2).epsilon(1e-6)
+    two = ts.loss_over_periods(made, periods=2).epsilon(1e-6)
+    for number in (2, np.int64(2), [2] * len(records), np.full(len(records), 2)):
+        assert ts.loss_over_periods(records, periods=number).epsilon(1e-6) == two
     together = ts.make_composition(made, delta=1e-6)
     assert ts.loss_over_periods(together, periods=1).epsilon(1e-6) == together.map(1)[0]
 
@@ -192,6 +194,9 @@ def test_what_has_no_periods_has_no_loss_over_them():
         ts.loss_over_periods(measurement(), periods=[1, 2])
     with pytest.raises(ValueError, match="at least 1"):
         ts.loss_over_periods(measurement(), periods=0)
+    for number in (1.5, None, "3"):
+        with pytest.raises(TypeError, match=r"periods .* must be an integer"):
+            ts.loss_over_periods(measurement(), periods=number)
     with pytest.raises(TypeError, match="must be a Measurement"):
         ts.loss_over_periods([count(day())], periods=2)
     with pytest.raises(ValueError, match="periods"):

@@ -6,7 +6,9 @@ Proof: docs/proofs/period_unit.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import opendp.prelude as dp
 
 from opendp_timeseries import _validate as check
@@ -57,7 +59,7 @@ def loss_over_periods(
     [0.54, 1.54, 14.79]
     """
     given = [releases] if isinstance(releases, (dp.Measurement, ReleaseRecord)) else list(releases)
-    several = [periods] * len(given) if isinstance(periods, int) else list(periods)
+    several: list[Any] = np.asarray(periods).tolist() if np.ndim(periods) == 1 else [periods] * len(given)
     if len(several) != len(given):
         raise ValueError(f"periods ({several}) must be one number, or one for each of {len(given)} releases")
     losses, units = [], set()

@@ -21,6 +21,7 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.provenance import Provenance
+from opendp_timeseries.record import joint_guarantee
 from opendp_timeseries.release import Release
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class _Drawable(Protocol):
 
     @property
     def release(self) -> Release: ...
+    @property
+    def sources(self) -> Sequence[Release]: ...
     @property
     def values(self) -> NDArray[np.float64]: ...
     @property
@@ -89,7 +92,8 @@ def plot(
     :param unit: label of the vertical axis.
     :param confidence: what the band or the error bars are to cover, at each step on its own.
     :param guarantee: (ε, δ) for one individual, or the guarantee in words, for the caption. If left out, that of the
-        release's own record, where it has one; ``""`` leaves it out of the caption.
+        release's own record, where it has one; of a reconciled series, the joint one of all that it is made from.
+        ``""`` leaves it out of the caption.
     :return: the axes.
     :raises ImportError: without Matplotlib, naming the extra to install.
     :raises ValueError: if the grid does not have the release's size, or the series is a panel.
@@ -344,7 +348,7 @@ def _caption(
     kept = "every step" if every else f"the {len(release)} of {release.size} steps that were kept{blocks}"
     lines = [
         _time_label(grid),
-        _in_words(release, guarantee),
+        _in_words(release, parts[0].sources, guarantee),
         f"Blue line: {' or '.join(models)}",
         f"Grey band: {band}, if the model is right" if band else "",
         f"Bars, at kept steps only: {bars}" if bars else "",
@@ -369,11 +373,14 @@ def _height(caption: str) -> float:
     return 0.3 + 0.16 * (1 + caption.count("\n"))
 
 
-def _in_words(release: Release, guarantee: tuple[float, float] | str | None) -> str:
+def _in_words(release: Release, sources: Sequence[Release], guarantee: tuple[float, float] | str | None) -> str:
     if isinstance(guarantee, str):
         return guarantee
     if guarantee is None:
-        with contextlib.suppress(ValueError):  # it has no record, or no noise
+        with contextlib.suppress(ValueError):  # one has no record, or no noise, or they do not add up
+            if len(sources) > 1:
+                together = joint_guarantee([source.record() for source in sources])
+                return f"Guarantee of all {len(sources)} releases behind it, if asked for at once: {together}"
             return f"Guarantee: {release.record().guarantee()}"
         return ""
     epsilon, delta = (printed_up(value, 4) for value in guarantee)

@@ -13,15 +13,21 @@ from typing import Final, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaincc
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.groups import Groups
 from opendp_timeseries.provenance import Provenance
 from opendp_timeseries.reconstruction.series import ErrorCovers, Series
+from opendp_timeseries.release import Release
 
 __all__ = ["reconcile"]
 
 Floats = NDArray[np.float64]
+
+#: The truths of two invocations of a count do not add up, as each keeps other steps of those over the cap. They are
+#: refused where it is as plain as this; by chance, that is once in a billion.
+_UNLIKELY: Final = 1e-9
 
 #: Values that are worked on at a time.
 _BLOCK: Final = 2**20
@@ -48,8 +54,8 @@ def reconcile(*series: Series) -> tuple[Series, ...]:
         Several releases of totals, say of districts and of the city, make one tree together.
     :return: one series for each, in the same order.
     :raises TypeError: for anything but series.
-    :raises ValueError: if they are not one panel and its totals, reconstructed alike, with standard errors; or groups
-        overlap.
+    :raises ValueError: if they are not one panel and its totals, reconstructed alike, with standard errors; groups
+        overlap; or, where only noise is between them, they are farther apart than it explains.
 
     >>> import numpy as np, opendp.prelude as dp, opendp_timeseries as ts
     >>> dp.enable_features("contrib", "honest-but-curious")
@@ -73,22 +79,38 @@ def reconcile(*series: Series) -> tuple[Series, ...]:
     tree = _tree(keys, [groups for one in totals if (groups := _provenance(one).groups) is not None])
     values = np.concatenate([one.values.reshape(-1, steps) for one in ordered])
     variances = np.concatenate([_variances(one, steps) for one in ordered])
-    block = max(1, _BLOCK // len(values))
+    known = np.isfinite(variances)
+    block, apart = max(1, _BLOCK // len(values)), 0.0
     for start in range(0, steps, block):
         now = slice(start, start + block)
-        values[:, now], variances[:, now] = _least_squares(tree, values[:, now], variances[:, now])
+        given, errors = values[:, now].copy(), variances[:, now].copy()
+        values[:, now], variances[:, now] = _least_squares(tree, given, errors)
+        apart += float(np.sum((values[:, now] - given) ** 2 / errors))
     covers = min((one.error_covers for one in ordered), key=get_args(ErrorCovers).index)
     kept = (len(part.release) in (0, part.release.size) for one in ordered for part in one.parts)
     if covers == "noise" and not all(kept):
         covers = "nothing"
+    if covers == "noise" and known.all():
+        _check_apart(apart, steps * (len(values) - len(keys)))
     errors = np.full_like(variances, np.nan) if covers == "nothing" else np.sqrt(variances)
     errors[np.isinf(errors)] = np.nan
     ends = np.cumsum([0, *(one.release.size // steps for one in ordered)])
+    sources = tuple({id(release): release for one in ordered for release in one.sources or (one.release,)}.values())
     found = {
-        id(one): _consistent(one, values[low:high], errors[low:high], covers)
+        id(one): _consistent(one, values[low:high], errors[low:high], covers, sources)
         for one, (low, high) in zip(ordered, pairwise(ends), strict=True)
     }
     return tuple(found[id(one)] for one in series)
+
+
+def _check_apart(squares: float, freedom: int) -> None:
+    """Refuse figures that lie farther apart than by their noise: their truths do not add up."""
+    if gammaincc(freedom / 2, squares / 2) < _UNLIKELY:  # χ²
+        raise ValueError(
+            f"series are farther apart than their noise explains (χ² = {squares:.0f}, where {freedom} is usual), so"
+            " what was counted does not add up: release the panel and its totals behind one count, by"
+            " panel >> then_composition([…]), as each count draws anew what it keeps of whom"
+        )
 
 
 def _provenance(series: Series) -> Provenance:
@@ -225,15 +247,21 @@ def _sums(level: _Level, values: Floats, variances: Floats) -> _Sums:
     )
 
 
-def _consistent(series: Series, values: Floats, errors: Floats, covers: ErrorCovers) -> Series:
+def _consistent(
+    series: Series, values: Floats, errors: Floats, covers: ErrorCovers, sources: tuple[Release, ...]
+) -> Series:
     """Return a series with other values and errors, in its parts too."""
-    model = f"{series.model}, reconciled with totals"
-    parts = [
-        replace(
-            part, values=value, standard_error=error, error_covers=covers, model=f"{part.model}, reconciled with totals"
+
+    def renewed(one: Series, value: Floats, error: Floats, parts: Sequence[Series] = ()) -> Series:
+        return replace(
+            one,
+            values=value,
+            standard_error=error,
+            error_covers=covers,
+            model=f"{one.model}, reconciled with totals",
+            parts=parts,
+            sources=sources,
         )
-        for part, value, error in zip(series.parts, values, errors, strict=True)
-    ]
-    return replace(
-        series, values=values.ravel(), standard_error=errors.ravel(), error_covers=covers, model=model, parts=parts
-    )
+
+    parts = [renewed(*each) for each in zip(series.parts, values, errors, strict=True)]
+    return renewed(series, values.ravel(), errors.ravel(), parts)

@@ -42,6 +42,7 @@ class Series:
         measured. Either way of the counts after caps.
     :param converged: False if a fit did not converge; ``model`` then says why, and what was used instead.
     :param parts: of a panel, the series of each key, in order; empty for one series.
+    :param sources: all releases that the values are made from, where that is more than ``release``; else empty.
     :raises ValueError: if the arrays do not have the release's size, or the parts are not one for each key.
     """
 
@@ -53,6 +54,7 @@ class Series:
     unfiltered: bool = False
     converged: bool = True
     parts: Sequence[Series] = ()
+    sources: tuple[Release, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("values", "standard_error"):

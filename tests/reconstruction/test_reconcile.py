@@ -187,11 +187,11 @@ KEYS = [f"s{k:02}" for k in range(12)]
 DISTRICTS = {"north": KEYS[:3], "south": KEYS[3:12]}
 
 
-def together(p=1.0, scale=4.0, size=48, districts=True, sampling="poisson"):
+def together(p=1.0, scale=4.0, size=48, districts=True, sampling="poisson", cap=6):
     """A panel with the totals of its districts and of the city, as one measurement."""
     space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
     panel = space >> ts.then_participation_count(
-        ts.TimeGrid(size=size), participation_cap=6, by="site", keys=KEYS, key_cap=1
+        ts.TimeGrid(size=size), participation_cap=cap, by="site", keys=KEYS, key_cap=1
     )
     noise = ts.then_subsampled_gaussian(scale, sampling_probability=p, sampling=sampling)
     tree = {"city": DISTRICTS} if districts else {"city": KEYS}
@@ -269,9 +269,10 @@ def test_from_the_released_documents_alone():
     assert np.allclose(north, rest.loc[rest["key"] == "north", "value"])
     widths = (rest["high"] - rest["low"]).to_numpy()
     assert np.allclose(widths, 2 * 1.6449 * totals.standard_error, rtol=1e-4)
-    pytest.importorskip("matplotlib")
+    pyplot = pytest.importorskip("matplotlib.pyplot")
     axes = ts.plot_panel(totals)
     assert list(axes) == ["city", "north", "south"]
+    pyplot.close("all")
 
 
 def test_between_kept_steps_interpolation_knows_no_errors_and_a_smoother_does():
@@ -305,3 +306,26 @@ def test_a_balanced_tree_has_the_errors_that_are_known(size):
     found = ts.reconcile(panel, total)
     for one in found:
         assert np.allclose(one.standard_error**2, size / (size + 1))
+
+
+def test_a_figure_states_the_guarantee_of_all_that_it_is_made_from():
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    released = together(size=6)(distinct_log(6))
+    joint = ts.record.joint_guarantee([release.record() for release in released])
+    assert joint != released[0].record().guarantee()
+    for one in ts.reconcile(*map(ts.interpolate, released)):
+        part = next(iter(one.by_key().values()))
+        for axes in (next(iter(ts.plot_panel(one).values())), ts.plot(part)):
+            caption = (axes.get_xlabel() or axes.figure.get_supxlabel()).replace("\n", " ")
+            assert f"Guarantee of all 2 releases behind it, if asked for at once: {joint}" in caption
+    pyplot.close("all")
+
+
+def test_two_invocations_of_a_count_are_refused_where_the_noise_does_not_hide_it():
+    # Of 400 people in more steps than the cap, each count keeps others, and their truths do not add up.
+    scale, log = 0.5, log_of(people=400, size=24)
+    panel, totals = (together(scale=scale, size=24, cap=2)(log)[k] for k in (0, 1))
+    with pytest.raises(ValueError, match=r"farther apart than their noise explains.*behind one count"):
+        ts.reconcile(ts.interpolate(panel), ts.interpolate(totals))
+    for _ in range(5):  # of one invocation: each is refused once in a billion
+        add_up(*ts.reconcile(*map(ts.interpolate, together(scale=scale, size=24, cap=2)(log))))
