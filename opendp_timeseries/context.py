@@ -233,7 +233,7 @@ class Query(dp.Query):
         def stage(*args: Any, **options: Any) -> Query:
             query: Query = make(*args, **options)
             query._chain = self._in_budget(query._chain)
-            if name in _COUNTS and "output_metric" not in options:
+            if name in _COUNTS and options.pop("output_metric", None) is None:
                 query._before = lambda noise: make(*args, **options, output_metric=_metric_for(noise, name, options))
             elif name == "circulant_filter" and (before := self._before) is not None:
                 query._before = lambda noise: before(noise).circulant_filter(*args, **options)

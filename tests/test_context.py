@@ -414,6 +414,14 @@ def test_noise_behind_a_filter_gets_the_metric_that_it_needs():
     assert len(filtered.subsampled_gaussian(sampling_probability=0.5).release().record().provenance.kernels) == 1
 
 
+def test_a_metric_of_none_is_one_that_was_left_out():
+    ctx = exact(loss_of_zcdp(0.1, 1e-6), shares=2)
+    for noise in ("laplace", "gaussian"):
+        assert len(
+            getattr(ctx.query().participation_count(GRID, participation_cap=5, output_metric=None), noise)().release()
+        )
+
+
 def test_a_metric_that_is_given_is_kept():
     count = (
         exact(dp.loss_of(epsilon=1.0))
