@@ -37,15 +37,17 @@ def reconcile(*series: Series) -> tuple[Series, ...]:
     """Return a panel and its totals with values that add up, each at least as accurate as before.
 
     At each step these are the generalised least-squares estimates: of all figures that add up, those nearest to the
-    given ones, each in units of its own standard error. They are the best linear unbiased ones. The standard errors are
-    theirs, and smaller than before: a total learns from its parts, a part from the total and from the other parts. They
-    are post-processing, and cost no privacy. Values may be negative, as those of a release may.
+    given ones, each in units of its own standard error. A total learns from its parts, a part from the total and from
+    the other parts. They are post-processing, and cost no privacy. Values may be negative, as those of a release may.
 
-    What is assumed: the given standard errors are right, and the errors of different series independent. The noise is,
-    so where every step was kept (``sampling_probability=1``) and interpolated, all of this is exact. Errors of
-    :func:`~opendp_timeseries.smooth` are estimated, and those of a total and its parts have something in common: then
-    figures still add up, and errors are approximate. Between kept steps, interpolation knows the noise alone: figures
-    add up, but no standard error is stated if one series kept some of its steps only.
+    If the given errors are right and those of different series independent, these are the best linear unbiased
+    estimates. The noise is like that: where every step was kept (``sampling_probability=1``) and interpolated, the
+    standard errors that come out are exact, and smaller than before.
+
+    Errors of :func:`~opendp_timeseries.smooth` are estimated, and a total and its parts have some in common: how the
+    counts move where none of them was kept. Figures gain from each other all the same, but not as much as least squares
+    would state, so that the standard errors stay those before. Between kept steps, interpolation knows the noise alone:
+    figures add up, but no standard error is stated if one series kept some of its steps only.
 
     A series that kept no step has nothing to say: it takes what the others leave.
 
@@ -79,28 +81,27 @@ def reconcile(*series: Series) -> tuple[Series, ...]:
     tree = _tree(keys, [groups for one in totals if (groups := _provenance(one).groups) is not None])
     values = np.concatenate([one.values.reshape(-1, steps) for one in ordered])
     variances = np.concatenate([_variances(one, steps) for one in ordered])
-    known = np.isfinite(variances)
+    found = np.empty_like(variances)
     block, apart = max(1, _BLOCK // len(values)), 0.0
     for start in range(0, steps, block):
         now = slice(start, start + block)
-        given, errors = values[:, now].copy(), variances[:, now].copy()
-        values[:, now], variances[:, now] = _least_squares(tree, given, errors)
+        given, errors = values[:, now].copy(), variances[:, now]
+        values[:, now], found[:, now] = _least_squares(tree, given, errors)
         apart += float(np.sum((values[:, now] - given) ** 2 / errors))
     covers = min((one.error_covers for one in ordered), key=get_args(ErrorCovers).index)
     kept = (len(part.release) in (0, part.release.size) for one in ordered for part in one.parts)
     if covers == "noise" and not all(kept):
         covers = "nothing"
-    if covers == "noise" and known.all():
+    if covers == "noise" and np.all(np.isfinite(variances)):
         _check_apart(apart, steps * (len(values) - len(keys)))
-    errors = np.full_like(variances, np.nan) if covers == "nothing" else np.sqrt(variances)
-    errors[np.isinf(errors)] = np.nan
+    errors = _errors(covers, variances, found)
     ends = np.cumsum([0, *(one.release.size // steps for one in ordered)])
     sources = tuple({id(release): release for one in ordered for release in one.sources or (one.release,)}.values())
-    found = {
+    consistent = {
         id(one): _consistent(one, values[low:high], errors[low:high], covers, sources)
         for one, (low, high) in zip(ordered, pairwise(ends), strict=True)
     }
-    return tuple(found[id(one)] for one in series)
+    return tuple(consistent[id(one)] for one in series)
 
 
 def _check_apart(squares: float, freedom: int) -> None:
@@ -158,6 +159,16 @@ def _variances(series: Series, steps: int) -> Floats:
     if not np.all(variances > 0):
         raise ValueError(f"series must have standard errors, which {series.model} does not give at every step")
     return variances
+
+
+def _errors(covers: ErrorCovers, before: Floats, after: Floats) -> Floats:
+    """Return standard errors, given variances before and after; NaN where nothing is known."""
+    if covers == "nothing":
+        return np.full_like(after, np.nan)
+    # Those of the noise alone are independent.
+    errors = np.sqrt(after if covers == "noise" else np.where(np.isinf(before), after, before))
+    errors[np.isinf(errors)] = np.nan
+    return errors
 
 
 class _Level(NamedTuple):

@@ -37,7 +37,7 @@ def series_of(provenance, values, errors, *, kept=None, **options):
         sampling_probability=1.0,
         provenance=provenance,
     )
-    made = {"error_covers": "counts", "model": "made up"} | options
+    made = {"error_covers": "noise", "model": "made up"} | options
     rows = zip(release.parts(), np.reshape(values, (parts, -1)), np.reshape(errors, (parts, -1)), strict=True)
     cut = [ts.Series(release=one, values=value, standard_error=error, **made) for one, value, error in rows]
     return ts.Series(release=release, values=np.ravel(values), standard_error=np.ravel(errors), parts=cut, **made)
@@ -102,9 +102,7 @@ def add_up(panel, *totals):
 
 def test_a_series_that_kept_no_step_takes_what_others_leave():
     trees = TREES["a tree"]
-    panel, totals = (
-        series_of(made, np.arange(made.size), np.ones(made.size), error_covers="noise") for made in provenances(trees)
-    )
+    panel, totals = (series_of(made, np.arange(made.size), np.ones(made.size)) for made in provenances(trees))
     panel = series_of(
         panel.release.provenance,
         panel.values,
@@ -286,7 +284,42 @@ def test_between_kept_steps_interpolation_knows_no_errors_and_a_smoother_does():
     add_up(*found)
     for one, before in zip(found, smoothed, strict=True):
         assert one.error_covers == before.error_covers
-        assert np.all(one.standard_error <= before.standard_error * (1 + 1e-12))
+        assert np.array_equal(one.standard_error, before.standard_error)
+        assert not np.array_equal(one.values, before.values)
+
+
+@pytest.mark.long
+def test_smoothed_series_gain_and_their_intervals_still_cover():
+    # Six stations of two districts; a person for each event, so that no cap binds. A third of the steps is kept.
+    size, rng = 168, np.random.default_rng(5)
+    hours, keys = np.arange(size), KEYS[:6]
+    rates = [10 * (k + 1) * (1 + 0.6 * np.sin(2 * np.pi * (hours - 3 * k) / 24)) for k in range(6)]
+    counts = rng.poisson(rates)
+    log = {
+        "id": np.arange(counts.sum()),
+        "step": np.repeat(np.tile(hours, 6), counts.ravel()),
+        "site": np.repeat(np.repeat(keys, size), counts.ravel()),
+    }
+    space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+    panel = space >> ts.then_participation_count(ts.TimeGrid(size=size), participation_cap=3, by="site", keys=keys)
+    noise = ts.then_subsampled_gaussian(15.0, sampling_probability=1 / 3, sampling="stratified")
+    totals = ts.then_totals({"city": {"north": keys[:3], "south": keys[3:]}})
+    measurement = panel >> ts.then_composition([noise, totals >> noise])
+    truth = np.concatenate([counts, [counts.sum(axis=0), counts[:3].sum(axis=0), counts[3:].sum(axis=0)]])
+    squares, inside = {"before": [], "after": []}, []
+    for _ in range(30):
+        smoothed = [ts.smooth(release, season=24) for release in measurement(log)]
+        found = ts.reconcile(*smoothed)
+        for name, rows in (("before", smoothed), ("after", found)):
+            squares[name].append((np.concatenate([one.values.reshape(-1, size) for one in rows]) - truth) ** 2)
+        low, high = (np.concatenate(ends) for ends in zip(*(one.interval(0.9) for one in found), strict=True))
+        inside.append((low <= truth.ravel()) & (truth.ravel() <= high))
+    before, after = (np.sqrt(np.mean(squares[name], axis=(0, 2))) for name in ("before", "after"))
+    covered = np.mean(inside, axis=0).reshape(-1, size).mean(axis=1)
+    # Measured in 60 runs: 0.92, 0.90 and 0.90 of the errors of stations, city and districts, and 94 to 96% covered.
+    for rows in (slice(0, 6), slice(6, 7), slice(7, 9)):
+        assert after[rows].mean() < 0.96 * before[rows].mean()
+        assert covered[rows].mean() > 0.9
 
 
 def test_an_empty_log_tells_the_errors_beforehand():
