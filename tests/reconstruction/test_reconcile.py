@@ -50,11 +50,19 @@ def provenances(trees, steps=STEPS, **options):
 
 
 def made_up(trees, seed=0, **options):
+    """A panel and totals of made-up counts that add up, with errors of all sizes."""
     rng = np.random.default_rng(seed)
-    return [
-        series_of(made, rng.normal(10, 5, made.size), rng.uniform(0.1, 3, made.size), **options)
-        for made in provenances(trees)
-    ]
+    count, *sums = provenances(trees)
+    leaves = rng.normal(10, 5, (len(count.panel), STEPS))
+    truths = [leaves]
+    for made in sums:
+        members = [[count.panel.index(key) for key in keys] for _, keys in made.groups.members]
+        truths.append(np.array([leaves[rows].sum(axis=0) for rows in members]))
+    found = []
+    for made, truth in zip([count, *sums], truths, strict=True):
+        errors = rng.uniform(0.1, 3, truth.shape)
+        found.append(series_of(made, truth + errors * rng.normal(size=truth.shape), errors, **options))
+    return found
 
 
 def expected(series):
