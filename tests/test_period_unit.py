@@ -347,6 +347,17 @@ def test_counts_that_do_not_know_of_periods_refuse_them():
     # What is built on event_log has to say that it counts within periods.
     with pytest.raises(TypeError, match="this query would not"):
         event_log(LOG, day(), HOURS, by=None, keys=None, time=None)
+    with pytest.raises(TypeError, match="this query would not"):
+        ts.make_individual_count(LOG, day(), grid=HOURS)
+    context = ts.compositor(
+        nobody(),
+        domain=LOG,
+        privacy_unit=(day(), 1),
+        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
+        split_evenly_over=1,
+    )
+    with pytest.raises(TypeError, match="this query would not"):
+        context.query().individual_count()
 
 
 def test_a_histogram_counts_each_period():

@@ -16,6 +16,7 @@ import itertools
 import math
 import sys
 import time
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -42,6 +43,9 @@ class Case:
         ``x'``, the neighbours differ by replacement.
     :param series: of a panel whose total is released: series ``k`` has its steps from ``k·size`` on.
     :param places: whether steps are places instead, and everybody counts once in each, in at most ``cap`` of them.
+    :param period: steps of a period, if an individual within one is the unit of privacy; ``people`` are then what
+        differs within one period.
+    :param stays: with a period, the steps in which the first of them is in both logs, in other periods.
     :param joint: ``p`` and scale of more releases of the same signal, in one composition with its joint loss.
     :param delta: where claims of ε are compared.
     :param exact: whether the profile of this case is attained, so that a good audit must come near it.
@@ -60,6 +64,8 @@ class Case:
     gap: int = 1
     series: int = 1
     places: bool = False
+    period: int | None = None
+    stays: tuple[int, ...] = ()
     native_scale: float | None = None
     joint: tuple[tuple[float, float], ...] = ()
     failure_probability: float = 0.05
@@ -95,6 +101,7 @@ CASES = [
     Case(name="people in places, replaced", size=4, cap=2, p=1.0, scale=1.2, places=True, people=((0, 1, 0, 0),),
          others=((2, 3),)),
     Case(name="total of a panel", size=1, cap=3, p=0.8, scale=1.8, series=3, people=((0, 1, 2),)),
+    Case(name="one period of two", size=4, cap=2, period=2, stays=(2, 3), p=0.5, scale=0.6, people=((0, 1),)),
     Case(name="two releases", size=2, cap=2, p=0.5, scale=0.9, joint=((0.9, 1.6),), people=((0, 1),)),
 ]  # fmt: skip
 
@@ -107,7 +114,10 @@ def log_of(individuals) -> dict[str, np.ndarray]:
 
 def logs(case: Case):
     nobody = ((),) * (case.distance - len(case.others))  # keeps the identifiers of the bystanders
-    both = log_of(case.people + BYSTANDERS), log_of(case.others + nobody + BYSTANDERS)
+    first, second = case.people, case.others + nobody
+    if case.stays:
+        first, second = ((*first[0], *case.stays), *first[1:]), ((*second[0], *case.stays), *second[1:])
+    both = log_of(first + BYSTANDERS), log_of(second + BYSTANDERS)
     if case.series > 1:
         for log in both:
             log["place"], log["time"] = np.divmod(log["time"], case.size)
@@ -130,6 +140,10 @@ def measurements(case: Case) -> dict[str, tuple[dp.Measurement, dp.Measurement]]
     are as independent as those of as many counts.
     """
     unit = dp.change_one_distance() if case.others else dp.symmetric_distance()
+    if case.period is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ts.PeriodUnitWarning)
+            unit = ts.period_distance(case.period)
     space = ts.event_log_domain(identifier="id", time="time"), unit
     caps = {"participation_cap": case.cap, "step_cap": case.step_cap, "gap": case.gap}
     grid = ts.TimeGrid(size=case.size)
@@ -225,8 +239,10 @@ def truths(case: Case, log) -> np.ndarray:
 
     Worked out here, not by the package.
     """
-    steps = log["time"] + (case.size * log["place"] if case.series > 1 else 0)
-    people = {who: Counter(steps[log["id"] == who].tolist()) for who in set(log["id"].tolist())}
+    positions = log["time"] + (case.size * log["place"] if case.series > 1 else 0)
+    people: dict[tuple[int, int], Counter] = {}  # within a period, all of the grid if there are none
+    for who, step, position in zip(log["id"].tolist(), log["time"].tolist(), positions.tolist(), strict=True):
+        people.setdefault((who, step // (case.period or case.size)), Counter())[position] += 1
     left = [apart(steps, case) for steps in people.values()]
     choices = [itertools.combinations(steps, min(case.cap, len(steps))) for steps in left]
     found = []
