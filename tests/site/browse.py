@@ -11,6 +11,7 @@ window, on a telephone or on a desk; and, on a desk, a table that must be scroll
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import re
 import shutil
 import sys
@@ -29,6 +30,8 @@ QUIET = (
     "--disable-component-update",
     "--disable-sync",
 )
+#: After so many seconds the command ends, as a page whose script never rests would hold it for ever.
+LIMIT = 900
 WIDTHS = {"telephone": {"width": 390, "height": 844}, "desk": {"width": 1280, "height": 800}}
 
 #: What a page holds, once all its images are there.
@@ -152,14 +155,19 @@ def main() -> int:
     parser.add_argument("site", type=Path)
     parser.add_argument("--search", metavar="WORD", help="a word that the page of the search must find")
     parser.add_argument("--one-sheet", metavar="PAGE", help="a page that must fit on one sheet of paper")
+    parser.add_argument("--limit", type=float, default=LIMIT, metavar="SECONDS", help="for all of it (%(default)s)")
     parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="for a picture of every page at every width")
     options = parser.parse_args()
     executable = browser_here()
     if executable is None:
         parser.error(f"there is no browser: none of {', '.join(BROWSERS)} is on the path")
     wanted = {"searched": options.search, "one_sheet": options.one_sheet, "pictures": options.pictures}
-    found = list(faults(options.site, executable, **wanted))
-    print(*found, f"{sum(1 for _ in options.site.rglob('*.html'))} pages, {len(found)} faults", sep="\n")
+    faulthandler.dump_traceback_later(options.limit, exit=True)
+    found = 0
+    for found, fault in enumerate(faults(options.site, executable, **wanted), start=1):  # noqa: B007 (their number)
+        print(fault, flush=True)
+    faulthandler.cancel_dump_traceback_later()
+    print(f"{sum(1 for _ in options.site.rglob('*.html'))} pages, {found} faults")
     return 1 if found else 0
 
 

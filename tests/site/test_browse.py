@@ -1,7 +1,11 @@
 """The browser that opens the site notices what is broken, and nothing else."""
 
+import subprocess
+import sys
+
 import pytest
 
+from tests.site import browse
 from tests.site.browse import browser_here, faults
 
 pytest.importorskip("playwright")
@@ -68,3 +72,14 @@ def test_a_page_that_does_not_fit_on_one_sheet_is_noticed(tmp_path):
         (tmp_path / f"{name}.html").write_text(f"<!doctype html><title>x</title>{'<p>line' * lines}", "utf-8")
     assert list(faults(tmp_path, executable, one_sheet="short.html")) == []
     assert "long.html takes " in "".join(faults(tmp_path, executable, one_sheet="long.html"))
+
+
+def test_a_page_that_never_rests_ends_the_command_and_loses_no_fault(tmp_path):
+    busy = "<script>onload = () => setTimeout(() => { while (true); }, 0)</script>"
+    for name, body in (("a", '<img src="none.png">'), ("b", busy)):
+        (tmp_path / f"{name}.html").write_text(f"<!doctype html><title>x</title>{body}", "utf-8")
+    command = [sys.executable, browse.__file__, str(tmp_path), "--limit", "10"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1
+    assert "a.html does not show " in ended.stdout
+    assert "Timeout" in ended.stderr
