@@ -511,9 +511,9 @@ def kill_at_random(folder, times, seed):
 
 
 @posix
-@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize("part", range(4))
 def test_a_killed_process_leaves_a_sound_ledger(tmp_path, part):
-    kill_at_random(tmp_path, 25, seed=part)  # 200 times in all
+    kill_at_random(tmp_path, 25, seed=part)  # 100 times in all, and 200 times in the long form
 
 
 @posix
