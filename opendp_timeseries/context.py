@@ -20,7 +20,7 @@ import numpy as np
 import opendp.prelude as dp
 from numpy.typing import NDArray
 from opendp.context import PartialChain
-from opendp.mod import LazyFrameDomain
+from opendp.mod import LazyFrameDomain, UnknownTypeException
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._opendp import is_opendps, is_registered
@@ -136,7 +136,13 @@ def compositor(
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise TypeError(f"{name} ({check.shown(pair)}) must be a pair, as of dp.unit_of(…) and dp.loss_of(…)")
     if domain is None:
-        domain = dp.domain_of(data, infer=True)
+        try:
+            domain = dp.domain_of(data, infer=True)
+        except (UnknownTypeException, dp.OpenDPException, TypeError):
+            raise TypeError(
+                f"domain must be given for data of type {type(data).__name__}, such as"
+                " event_log_domain(identifier=…, time=…)"
+            ) from None
     if not isinstance(domain, dp.Domain):
         raise TypeError(
             f"domain ({check.shown(domain)}) must be a domain, such as event_log_domain(identifier=…, time=…)"
@@ -381,8 +387,13 @@ class Query(dp.Query):
         return first, delta, "ZeroConcentrated" in budget
 
     def resolve(self, allow_transformations: bool = False, bounds: Any = None, T: Any = None) -> Any:
-        """Return the measurement, after a check that its δ fits the share."""
+        """Return the measurement, after a check that its loss fits the share."""
         chain: Any = self._chain
+        if isinstance(chain, tuple):
+            raise ValueError(
+                "this query asks nothing yet; go on with individual_count(), or participation_count(grid,"
+                " participation_cap=…), and with noise"
+            )
         if isinstance(chain, dp.Transformation):
             if allow_transformations:
                 return chain
@@ -394,10 +405,25 @@ class Query(dp.Query):
         if isinstance(chain, PartialChain):
             d_in, share = cast(Any, (self._d_in, self._d_out))
             chain = chain.fix(d_in, share, self._output_measure, bounds=bounds, T=T)
-        resolved = dp.Query.resolve(self.new_with(chain=chain))
+        resolved: Any = dp.Query.resolve(self.new_with(chain=chain))
+        if chain is self._chain:  # nothing was searched for: the noise is given
+            self._check_loss(resolved)
         if hasattr(chain, "param"):  # OpenDP loses it where it converts the measure
             resolved.param = chain.param
         return resolved
+
+    def _check_loss(self, measurement: dp.Measurement) -> None:
+        """Refuse in words what is too large for the share: of two pairs OpenDP says that they have no order."""
+        share: Any = self._d_out
+        if share is None or self._d_in is None:
+            return
+        loss = measurement.map(self._d_in)
+        parts, most = (x if isinstance(x, tuple) else (x,) for x in (loss, share))
+        if any(part > limit for part, limit in zip(parts, most, strict=True)):
+            raise ValueError(
+                f"its loss ({', '.join(map(repr, parts))}) exceeds this query's share ({', '.join(map(repr, most))});"
+                " leave out the scale, and the least that fits is found, or raise it"
+            )
 
     def _check_delta(self) -> None:
         """Refuse a δ that no scale can bring within the share: it does not depend on the scale."""

@@ -9,6 +9,8 @@ import sys
 
 import numpy as np
 import opendp.prelude as dp
+import pandas as pd
+import polars as pl
 import pytest
 from opendp.context import constructors
 
@@ -287,7 +289,7 @@ def test_a_share_of_zcdp_pays_for_rounding_to_the_noise_grid():
 def test_a_scale_that_is_given_is_kept():
     ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6))
     count = ctx.query().participation_count(GRID, participation_cap=20)
-    with pytest.raises(dp.OpenDPException, match="insufficient budget"):
+    with pytest.raises(ValueError, match=r"its loss .* exceeds this query's share"):
         count.subsampled_gaussian(0.1, sampling_probability=0.1).release()
     assert count.subsampled_gaussian(50.0, sampling_probability=0.1).release().scale == 50.0
 
@@ -555,3 +557,51 @@ def test_a_notebook_may_reload_the_package():
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+# --- What OpenDP would refuse in words of its own ---
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [dp.loss_of(epsilon=1.0), dp.loss_of(epsilon=1.0, delta=1e-6), dp.loss_of(rho=0.5), loss_of_zcdp(0.5, 1e-6)],
+    ids=str,
+)
+def test_noise_that_is_too_little_for_the_share_is_refused_in_words(loss):
+    context = exact(loss, shares=2)
+    asked = [context.query().individual_count().laplace(0.5)]
+    asked += [context.query().participation_count(GRID, participation_cap=3).laplace(1.0)]
+    if "Approximate" in str(loss[0]):
+        count = context.query().participation_count(GRID, participation_cap=3)
+        asked += [count.subsampled_gaussian(0.5, sampling_probability=1)]
+    for query in asked:
+        with pytest.raises(ValueError, match=r"^its loss \(.*\) exceeds this query's share \(.*\); leave out"):
+            query.release()
+    assert len(context.remaining_privacy_loss()) == 2
+    assert isinstance(context.query().individual_count().laplace(40.0).release(), int)
+    assert isinstance(context.query().individual_count().laplace().release(), int)
+
+
+def test_half_of_a_budget_is_a_little_less_than_half():
+    query = exact(dp.loss_of(epsilon=1.0, delta=1e-6), shares=2).query().individual_count()
+    with pytest.raises(ValueError, match=r"its loss \(0\.5, 0\.0\) exceeds"):
+        query.laplace(2.0).release()
+    assert 2.0 < query.laplace().param() < 2.0 + 1e-7
+
+
+def test_a_query_of_nothing_says_how_to_go_on():
+    with pytest.raises(ValueError, match=r"asks nothing yet; go on with individual_count\(\)"):
+        exact(dp.loss_of(epsilon=1.0)).query().release()
+
+
+@pytest.mark.parametrize(
+    "log", [pd.DataFrame(LOG), pl.DataFrame(LOG), LOG, [{"id": 1}]], ids=lambda log: str(type(log))
+)
+def test_a_log_without_its_domain_says_which(log):
+    with pytest.raises(TypeError, match=r"domain must be given .* such as event_log_domain"):
+        ts.compositor(
+            log,
+            privacy_unit=(dp.symmetric_distance(), 1),
+            privacy_loss=dp.loss_of(epsilon=1.0),
+            split_evenly_over=1,
+        )
