@@ -290,10 +290,12 @@ def described(mechanism: Mechanism) -> tuple[str, ...]:
     made = mechanism.provenance
     times = f" x {made.step_cap}" if made.step_cap > 1 else ""
     apart = f", {made.gap} apart" if made.gap > 1 else ""
+    apart += f", {made.key_cap} at a time" if made.key_cap is not None else ""
+    totals = ", totals" if made.groups is not None else ""
     filters = f", {len(made.kernels)} filters" if len(made.kernels) > 1 else ", filtered" if made.kernels else ""
     return (
         made.grid.start or "",
-        (str(made.size) if made.grid.step is None else f"{made.size} of {made.grid.step}") + filters,
+        (str(made.size) if made.grid.step is None else f"{made.size} of {made.grid.step}") + totals + filters,
         f"{made.participation_cap}{times}{apart}",
         f"{mechanism.sampling_probability:.4g}" + (" in blocks" if mechanism.sampling == "stratified" else ""),
         f"{mechanism.scale:.4g}",
