@@ -70,7 +70,7 @@ def test_against_one_individual_at_a_time(caps, kind, chunk, monkeypatch):
     assert count(kind(log), **caps).tolist() == expected
 
 
-@pytest.mark.parametrize("key_cap", [1, 2, 3])
+@pytest.mark.parametrize("key_cap", [1, 2])
 def test_a_database_keeps_as_many(key_cap):
     log = log_of(3)
     places = {(who, position % 6): set() for who, position in rows_of(log)}
@@ -93,10 +93,13 @@ def test_a_database_keeps_as_many(key_cap):
 
 @pytest.mark.parametrize("kind", [dict, in_duckdb], ids=["memory", "database"])
 def test_removing_anyone_leaves_everyone_else_as_they_were(kind):
-    log = log_of(8)
+    people = 12 if kind is dict else 3
+    log = log_of(8, rows=30 * people, people=people)
     caps = {"key_cap": 1, "participation_cap": 3}
     whole = count(kind(log), **caps)
-    parts = [count(kind({name: column[log["id"] == who] for name, column in log.items()}), **caps) for who in range(12)]
+    parts = [
+        count(kind({name: column[log["id"] == who] for name, column in log.items()}), **caps) for who in range(people)
+    ]
     assert np.array_equal(whole, np.sum(parts, axis=0))
     assert max(part.reshape(4, 6).sum(axis=0).max() for part in parts) == 1
 
