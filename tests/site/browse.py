@@ -161,6 +161,8 @@ def main() -> int:
     executable = browser_here()
     if executable is None:
         parser.error(f"there is no browser: none of {', '.join(BROWSERS)} is on the path")
+    if not any(options.site.rglob("*.html")):
+        parser.error(f"there is no page in {options.site}")
     wanted = {"searched": options.search, "one_sheet": options.one_sheet, "pictures": options.pictures}
     faulthandler.dump_traceback_later(options.limit, exit=True)
     found = 0

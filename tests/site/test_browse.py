@@ -83,3 +83,9 @@ def test_a_page_that_never_rests_ends_the_command_and_loses_no_fault(tmp_path):
     assert ended.returncode == 1
     assert "a.html does not show " in ended.stdout
     assert "Timeout" in ended.stderr
+
+
+def test_a_site_without_pages_is_no_right_one(tmp_path):
+    ended = subprocess.run([sys.executable, browse.__file__, str(tmp_path)], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert "there is no page" in ended.stderr
