@@ -183,7 +183,7 @@ class Provenance:
 
     @cached_property
     def period_span(self) -> tuple[int, int] | None:
-        """The first and the last period that the count looks at, as of :meth:`.Period.span`; None if that is not known.
+        """The first and the last period that the count looks at, as of ``Period.span``; None if that is not known.
 
         That is known where the count enforced it, and an individual within each period counts by itself.
         """

@@ -132,6 +132,7 @@ def has_code(page):
 
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # of Ibis's own calls into DuckDB
 @pytest.mark.filterwarnings("ignore:The default of config:FutureWarning")  # of every forecaster of sktime 1.2
+@pytest.mark.filterwarnings("ignore:The inplace keyword:DeprecationWarning")  # of Prophet 1.5 about pandas 3.1
 @pytest.mark.parametrize("page", [page for page in PAGES if has_code(page)], ids=name)
 def test_code_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
