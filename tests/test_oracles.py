@@ -23,7 +23,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.koga2022 import then_fourier_coefficients, then_koga2022
-from tests.oracles import fourier, maps
+from tests.oracles import fourier, maps, totals
 
 SEED = 20221128
 LISTED = 9  # steps of a signal with a gap of which every difference is listed
@@ -546,6 +546,77 @@ def gap_losses(chain):
     }
 
 
+# --- totals of a panel ---
+
+TREES = ({"x": [0, 1, 2]}, {"x": [0], "y": [1, 2]}, {"x": {"y": [0, 1], "z": [2]}})
+
+
+@dataclass(frozen=True)
+class Totals(Chain):
+    """Totals of a panel of three series; a filter comes after them."""
+
+    key_cap: int | None = None
+    tree: int = 0
+
+    @property
+    def panel(self):
+        metric = dp.change_one_distance() if self.replaced else dp.symmetric_distance()
+        return (ts.event_log_domain(identifier="id", time="step"), metric) >> ts.then_participation_count(
+            ts.TimeGrid(size=self.size),
+            participation_cap=self.cap,
+            step_cap=self.step_cap,
+            by="key",
+            keys=range(3),
+            key_cap=self.key_cap,
+        )
+
+    @property
+    def signal(self):
+        chain = self.panel >> ts.then_totals(TREES[self.tree])
+        for kernel in self.kernels:
+            chain = chain >> ts.then_circulant_filter(kernel)
+        return chain
+
+
+def some_totals(rng):
+    size, cap, step_cap = int(rng.integers(1, 4)), int(rng.integers(1, 4)), int(rng.choice([1, 1, 2, 3]))
+    individuals = int(rng.choice([1, 1, 2]))
+    return Totals(
+        size=size,
+        cap=cap,
+        step_cap=step_cap,
+        series=3,
+        key_cap=[None, 1, 2][rng.integers(3)],
+        tree=int(rng.integers(3)),
+        individuals=individuals,
+        replaced=bool(rng.random() < 0.4),
+        kernels=some_kernels(rng, size)[:1] if rng.random() < 0.3 else (),
+        **some_point(rng, individuals * step_cap * cap),
+    )
+
+
+def totals_findings(rng):
+    """All four measures of totals, with and without a cap on the series of one step."""
+    chain = some_totals(rng)
+    yield from totals_comparisons(rng, chain, chain)
+
+
+def totals_comparisons(rng, chain, claimed):
+    caps = {"participation_cap": chain.cap, "step_cap": 1, "key_cap": chain.key_cap or 3}
+    places = list(itertools.product(range(3), range(chain.size)))
+    own = [[vector.get(place, 0) for place in places] for vector in totals.contributions(3, chain.size, **caps)]
+    moves = maps.of_several(rng, chain.step_cap * np.array(own), chain.individuals, replaced=chain.replaced)
+    members = ([[0, 1, 2]], [[0], [1, 2]], [[0, 1, 2], [0, 1], [2]])[chain.tree]
+    rows = moves.reshape(len(moves), 3, chain.size)
+    sums = np.concatenate([rows[:, group].sum(axis=1) for group in members], axis=1)
+    found = maps.Pairs.of_differences(sums, chain.filters, series=len(members), copies=1, p=maps.coin(chain.p))
+    # In one series at a time, of groups that have none in common, a total is as exact as a series.
+    exact = chain.key_cap == 1 and chain.tree < 2 and not chain.kernels
+    whole = exact and (chain.individuals == 1 or chain.p == 1) and not chain.replaced
+    attained = Exact(profile=whole, renyi=exact and not chain.replaced, tail=whole)
+    yield from compare(chain_losses(claimed), found, chain, attained)
+
+
 # --- Algorithm 1 of the paper ---
 
 
@@ -624,6 +695,7 @@ FAMILIES = {
     "Algorithm 1": (algorithm_findings, 7),
     "native": (native_findings, 5),
     "gaps": (gap_findings, 4),
+    "totals": (totals_findings, 8),
 }
 
 
@@ -696,6 +768,18 @@ def test_a_gap_taken_for_larger_than_it_is_is_caught():
         chain = some_gaps(rng)
         mistaken = replace(chain, gap=min(chain.gap + 1, chain.size))
         return any(not finding.is_sound for finding in gap_comparisons(rng, chain, mistaken))
+
+    assert any(map(caught, range(40)))
+
+
+@pytest.mark.parametrize(
+    "mistake", [{"key_cap": 1}, {"tree": 1}, {"replaced": False}], ids=["one at a time", "smaller groups", "removed"]
+)
+def test_totals_taken_for_others_are_caught(mistake):
+    def caught(index):
+        rng = random("totals", index)
+        chain = some_totals(rng)
+        return any(not finding.is_sound for finding in totals_comparisons(rng, chain, replace(chain, **mistake)))
 
     assert any(map(caught, range(40)))
 
