@@ -95,7 +95,7 @@ class Programme:
         >>> quarter = ts.Programme.plan([month(f"2024-{m:02}-01") for m in (1, 2, 3)],
         ...     epsilon=1.0, delta=1e-6, sampling_probability=0.2)
         >>> quarter
-        3 releases within (ε = 1, δ = 1e-06) together
+        3 releases within (ε = 1, δ = 1e-06) for one individual added or removed
         release  from               steps      cap  kept  scale  alone
         1        2024-01-01T00:00Z  720 of 1h  30   0.2   19.28  ε = 0.60...
         2        2024-02-01T00:00Z  720 of 1h  30   0.2   19.28  ε = 0.60...
@@ -224,7 +224,7 @@ class Programme:
             errors = self.expected_errors(**signal)  # type: ignore[arg-type]
             for row, error in zip(rows, errors, strict=True):
                 row += [f"{(error.noise**2 + error.bias**2) ** 0.5:.4g}", f"{error.smoothed:.4g}"]
-        title = f"{len(self)} releases within (ε = {self.epsilon:g}, δ = {self.delta:g}) together"
+        title = f"{len(self)} releases within (ε = {self.epsilon:g}, δ = {self.delta:g}) for {self.adjacency}"
         return f"{title}\n{text_table(header, rows)}"
 
     def __repr__(self) -> str:

@@ -399,6 +399,14 @@ def test_check_says_how_many_are_over_the_cap_within_a_period():
 # --- Ledgers and programmes
 
 
+def test_whoever_names_a_budget_names_its_unit(tmp_path):
+    unit = "one individual within one day (America/New_York), not all that they did, added or removed"
+    ledger = ts.Ledger.create(tmp_path / "days.ledger", epsilon=2.0, delta=1e-6, period="1d", zone="America/New_York")
+    plan = ts.Programme.plan([count(day())], epsilon=2.0, delta=1e-6, sampling_probability=0.5)
+    for words in (repr(ledger), repr(plan)):
+        assert f"(ε = 2, δ = 1e-06) for {unit}" in words.split("\n")[0]
+
+
 def test_a_ledger_is_of_one_unit(tmp_path):
     persons = ts.Ledger.create(tmp_path / "persons.ledger", epsilon=2.0, delta=1e-6)
     days = ts.Ledger.create(tmp_path / "days.ledger", epsilon=2.0, delta=1e-6, period="1d", zone="America/New_York")

@@ -334,7 +334,9 @@ class Ledger:
     def __repr__(self) -> str:
         book = self._read()
         standing, terms = book.standing(), book.terms
-        lines = [f"Budget: (ε = {terms.epsilon:g}, δ = {terms.delta:g}) for everything that is released."]
+        lines = [
+            f"Budget: (ε = {terms.epsilon:g}, δ = {terms.delta:g}) for {terms.adjacency}, by all that is released."
+        ]
         rows = [
             (str(entry.number), "released" if entry.released else "spent, nothing released", *described(mechanism))
             for entry in book.entries
