@@ -67,7 +67,7 @@ def count(table: Any, layout: Layout, caps: Caps, key: bytes) -> NDArray[np.int6
         pairs = pairs.mutate(moment=pairs.step - dialect.quotient(pairs.step, layout.cycle) * layout.cycle)
         pairs = _first(pairs, ["who", "moment"], caps.key_cap, key_of_choice(key), dialect).drop("moment")
     if caps.gap > 1:
-        pairs = _thinned(pairs, alone, caps.gap, layout, dialect)
+        pairs = _thinned(pairs, caps.gap, layout, dialect)
     kept = _first(pairs, alone, caps.participation_cap, key, dialect)
     result = _fetch(kept.group_by("step").aggregate(events=kept.events.sum().cast("int64")))
     counts = np.zeros(layout.size, dtype=np.int64)
@@ -90,7 +90,7 @@ def participation(table: Any, layout: Layout, gap: int = 1) -> NDArray[np.int64]
     rows, dialect = _rows(table, layout)
     pairs, alone = _in_periods(rows.select("who", "step").distinct(), layout, dialect)
     if gap > 1:
-        pairs = _thinned(pairs, alone, gap, layout, dialect)
+        pairs = _thinned(pairs, gap, layout, dialect)
     people = pairs.group_by(alone).aggregate(steps=pairs.count())
     result = _fetch(people.group_by("steps").aggregate(individuals=people.count()))
     return np.repeat(result["steps"].to_numpy(), result["individuals"].to_numpy()).astype(np.int64)
@@ -225,18 +225,17 @@ def _in_periods(pairs: Any, layout: Layout, dialect: _Dialect) -> tuple[Any, lis
     return pairs.join(periods, pairs["at"] == periods.of).drop("at", "of"), ["who", "period"]
 
 
-def _thinned(pairs: Any, alone: list[str], gap: int, layout: Layout, dialect: _Dialect) -> Any:
-    """Keep those of everybody's distinct steps that are a gap apart in each series (:mod:`~.counting.gap`).
-
-    :param alone: the columns that tell individuals apart.
-    """
-    groups = alone
+def _thinned(pairs: Any, gap: int, layout: Layout, dialect: _Dialect) -> Any:
+    """Keep those of everybody's distinct steps that are a gap apart in each series (:mod:`~.counting.gap`)."""
+    groups, line = ["who"], "step"
     if layout.by is not None:
-        pairs, groups = pairs.mutate(series=dialect.quotient(pairs.step, layout.cycle)), [*alone, "series"]
-    ordered = ibis.window(group_by=groups, order_by="step")
-    two_ago, one_ago, now, next_one, next_but_one = (
-        pairs.step.lag(2).over(ordered), pairs.step.lag(1).over(ordered), pairs.step,
-        pairs.step.lead(1).over(ordered), pairs.step.lead(2).over(ordered),
+        pairs, groups = pairs.mutate(series=dialect.quotient(pairs.step, layout.cycle)), ["who", "series"]
+    if layout.period is not None:  # on a line where they are further from each other than the gap
+        pairs, line = pairs.mutate(line=pairs.step + pairs.period * gap), "line"
+    ordered = ibis.window(group_by=groups, order_by=line)
+    now = pairs[line]
+    two_ago, one_ago, next_one, next_but_one = (
+        now.lag(2).over(ordered), now.lag(1).over(ordered), now.lead(1).over(ordered), now.lead(2).over(ordered),
     )  # fmt: skip
 
     def near(step: Any, following: Any) -> Any:
@@ -245,26 +244,28 @@ def _thinned(pairs: Any, alone: list[str], gap: int, layout: Layout, dialect: _D
     # A step that is not near to the one before it is kept, whatever was kept before: it starts a run. The second of a
     # run is not kept. So only of runs of three and more, the list has to be walked.
     starts = ~near(one_ago, now)
+    alone = ordered if layout.period is None else ibis.window(group_by=[*groups, "period"], order_by="step")
     pairs = pairs.mutate(
         starts=starts,
         walked=ibis.ifelse(starts, near(now, next_one) & near(next_one, next_but_one), near(two_ago, one_ago)),
-        behind=now - now.first().over(ordered),
+        behind=pairs.step - pairs.step.first().over(alone),
     )
-    # At most one kept step is so far behind the first that it is near to it around the cycle: the last.
-    pairs = pairs.filter(pairs.behind <= layout.cycle - gap)
+    if layout.longest_period > layout.cycle - gap:
+        # At most one kept step is so far behind the first that it is near to it around the cycle: the last.
+        pairs = pairs.filter(pairs.behind <= layout.cycle - gap)
     walked = pairs.filter(pairs.walked)
-    lists = walked.group_by(groups).aggregate(steps=walked.step.collect().sort())
-    kept = _walked(lists, gap, dialect)
-    found = walked.filter(~walked.starts).semi_join(kept, ["who", "step"])
-    return pairs.filter(pairs.starts).union(found).drop("starts", "walked", "behind")
+    lists = walked.group_by(groups).aggregate(steps=walked[line].collect().sort())
+    kept = _walked(lists, gap, dialect).rename({line: "place"})
+    found = walked.filter(~walked.starts).semi_join(kept, ["who", line])
+    return pairs.filter(pairs.starts).union(found).drop("starts", "walked", "behind", *({line} - {"step"}))
 
 
 def _walked(lists: Any, gap: int, dialect: _Dialect) -> Any:
-    """The steps that are kept of sorted lists of them. Ibis has no name for a fold, so that this is text."""
+    """What is kept of sorted lists of steps. Ibis has no name for a fold, so that this is text."""
     query = f"SELECT who, {dialect.walk.format(gap=gap)} AS steps FROM opendp_timeseries_lists"
     named = lists.alias("opendp_timeseries_lists")  # within the query
     kept = ops.SQLStringView(parent=named.op(), query=query, schema=lists.select("who", "steps").schema()).to_expr()
-    return kept.select("who", step=kept.steps.unnest())
+    return kept.select("who", place=kept.steps.unnest())
 
 
 def _text(who: Any) -> Any:

@@ -79,6 +79,11 @@ class Layout(NamedTuple):
         return None if self.period is None else self.period.starts(self.grid)
 
     @property
+    def longest_period(self) -> int:
+        """Number of counts of one series that may be of one individual: of the longest period, if there are periods."""
+        return self.cycle if self.period is None else int(self.period.lengths(self.grid)[0])
+
+    @property
     def columns(self) -> list[str]:
         """Names of the columns that are read."""
         return [column for column in (self.identifier, self.time, self.by) if column is not None]
