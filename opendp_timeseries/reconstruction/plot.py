@@ -125,8 +125,9 @@ def plot_panel(
     unit: str = "count per step",
     confidence: float = 0.9,
     guarantee: tuple[float, float] | str | None = None,
+    sharey: bool = True,
 ) -> dict[Hashable, Axes]:
-    """Draw each series of a panel by itself, on equal axes, in a new figure with one caption.
+    """Draw each series of a panel by itself, in a new figure with one caption.
 
     :param series: a :class:`~opendp_timeseries.Series` of a panel.
     :param keys: of those to draw, in this order; all of them if left out, if these are at most 60.
@@ -134,6 +135,8 @@ def plot_panel(
     :param unit: label of the vertical axes.
     :param confidence: see :func:`plot`.
     :param guarantee: see :func:`plot`; it holds for the whole panel.
+    :param sharey: draw on equal axes, so that heights compare; False gives each series a scale of its own, as for a
+        city beside its districts.
     :return: the axes by key. Their figure is ``next(iter(axes.values())).figure``.
     :raises ImportError: without Matplotlib, naming the extra to install.
     :raises ValueError: if the grid does not have the size of each series, the release has no keys, or not these, or
@@ -152,7 +155,7 @@ def plot_panel(
         figsize=(9.0, height),
         layout="constrained",
         sharex=True,
-        sharey=True,
+        sharey=bool(sharey),
         squeeze=False,
     )
     every = list(grid_of_axes.flat)

@@ -358,3 +358,13 @@ def test_a_release_is_no_series(agg):
     for draw in (plot, plot_panel):
         with pytest.raises(TypeError, match=r"series \(Release\(.*\)\) must be a Series: interpolate or smooth"):
             draw(RELEASE)
+
+
+def test_a_total_beside_its_parts_has_a_scale_of_its_own(agg):
+    values = [4.0, 5.0, 400.0, 500.0]
+    series = interpolate(panel(["north", "city"], steps=range(4), values=values, size=4, scale=1.0, probability=1.0))
+    tops = {
+        sharey: [axes.get_ylim()[1] for axes in plot_panel(series, sharey=sharey).values()] for sharey in (True, False)
+    }
+    assert tops[True][0] == tops[True][1] > 500
+    assert tops[False][0] < 20 < 500 < tops[False][1]
