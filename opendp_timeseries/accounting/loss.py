@@ -121,6 +121,10 @@ class PrivacyLoss:
         if 0 < self.scale < self.law.holds_from:
             raise ValueError(f"scale ({self.scale}) must be at least {self.law.holds_from}, from where this law holds")
 
+    def __repr__(self) -> str:
+        """Say which views there are, as the law itself has no short form."""
+        return f"PrivacyLoss(scale={self.scale:g}; see its delta(epsilon), epsilon(delta), renyi(alpha), …)"
+
     def delta(self, epsilon: float) -> float:
         """Privacy profile δ(ε).
 

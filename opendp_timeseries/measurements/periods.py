@@ -55,6 +55,8 @@ def loss_over_periods(
     >>> measurement = count >> ts.then_subsampled_gaussian(15.0, sampling_probability=1.0, delta=1e-6)
     >>> print([round(number, 3) for number in measurement.map(1)])  # of a day
     [0.54, 0.0]
+    >>> ts.loss_over_periods(measurement, periods=7)
+    PrivacyLoss(scale=15; see its delta(epsilon), epsilon(delta), renyi(alpha), …)
     >>> [round(ts.loss_over_periods(measurement, periods=k).epsilon(1e-6), 2) for k in (1, 7, 365)]
     [0.54, 1.54, 14.79]
     """
