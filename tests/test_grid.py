@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from opendp_timeseries import Release, interpolate
 from opendp_timeseries.grid import StepTable, TimeGrid
 from tests.oracles import counting as oracle
 
@@ -621,3 +622,12 @@ def test_what_is_wrong_is_refused_by_name(fields, error, message):
     base = {"size": 24, "start": "2013-01-01T00:00", "step": "1h", "zone": "UTC"} if fields else {}
     with pytest.raises(error, match=message):
         TimeGrid(**base | fields)
+
+
+def test_a_clock_that_is_none_is_named_as_it_was_given():
+    days = TimeGrid(start="2024-03-30", size=3, step="1d", zone="Europe/Berlin")
+    release = Release(steps=[0], values=[1.0], size=3, scale=1.0, sampling_probability=0.5)
+    for ask in (days.edges, days.instants, lambda tz: interpolate(release).to_frame(tz=tz, grid=days)):
+        for tz, error in (("Berlin", ValueError), (5, TypeError), (["local"], TypeError)):
+            with pytest.raises(error, match=r"^tz \(.*\) must be "):
+                ask(tz=tz)

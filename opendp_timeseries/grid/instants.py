@@ -40,23 +40,24 @@ _ISO: Final = re.compile(
 )
 
 
-def parse_zone(zone: Any) -> Zone:
+def parse_zone(zone: Any, name: str = "zone") -> Zone:
     """Return the time zone of a name.
 
+    :param name: of the parameter, for messages.
     :raises TypeError: for what is no name.
     :raises ValueError: for the name of no zone.
     """
     if zone is None:
         return None
     if not isinstance(zone, str):
-        raise TypeError(f"zone ({shown(zone)}) must be the IANA name of a time zone, for instance 'UTC'")
+        raise TypeError(f"{name} ({shown(zone)}) must be the IANA name of a time zone, for instance 'UTC'")
     if zone == "UTC":
         return dt.timezone.utc
     try:
         return zoneinfo.ZoneInfo(zone)
     except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
         raise ValueError(
-            f"zone ({shown(zone)}) must be the IANA name of a time zone, such as 'UTC' or 'Europe/Paris'; "
+            f"{name} ({shown(zone)}) must be the IANA name of a time zone, such as 'UTC' or 'Europe/Paris'; "
             "where the system has no zones, install the package tzdata"
         ) from None
 

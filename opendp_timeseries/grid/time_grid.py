@@ -331,7 +331,7 @@ class TimeGrid:
         ['2024-03-30T00:00:00' '2024-03-31T00:00:00' '2024-04-01T00:00:00']
         """
         ticks = self._edges.ticks()
-        zone = parse_zone((self.zone or "UTC") if tz == "local" else tz)
+        zone = parse_zone((self.zone or "UTC") if isinstance(tz, str) and tz == "local" else tz, "tz")
         if self.is_integer:
             return ticks
         if zone is not None and zone is not dt.timezone.utc:

@@ -60,7 +60,7 @@ def to_frame(series: _Tabular, *, kind: str, tz: str, confidence: float, grid: T
                 f"grid ({grid!r}) has steps finer than ns, which data frames do not hold; take coarser ones"
             )
         zone = (grid.zone or "UTC") if isinstance(tz, str) and tz == "local" else tz
-        if parse_zone(zone) is None:
+        if parse_zone(zone, "tz") is None:
             raise TypeError(f"tz ({check.shown(tz)}) must be 'local', 'UTC' or the IANA name of a time zone")
         columns = {"step_start": np.tile(grid.instants(), copies)}
     if keys is not None:
