@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -262,56 +263,14 @@ def count_influence(
     )
 
 
-def count_l1(
-    individuals: int,
-    *,
-    participation_cap: int,
-    step_cap: int,
-    size: int,
-    replaced: bool,
-    gap: int = 1,
-    series: int = 1,
-    key_cap: int | None = None,
-    periods: Sequence[int] | None = None,
-) -> float:
-    """ℓ1 distance of two counts that differ in ``individuals``, rounded up; parameters as :func:`count_influence`."""
-    steps, per_step, _ = _largest_change(
-        participation_cap,
-        step_cap,
-        size,
-        replaced=replaced,
-        gap=gap,
-        series=series,
-        key_cap=key_cap,
-        periods=periods,
-    )
-    return up_fraction(individuals * steps * per_step)
+def count_l1(count: Influence) -> float:
+    """ℓ1 distance of two counts within an influence on a count, rounded up."""
+    return up_fraction(count.individuals * count.l0 * Fraction(count.linf)) if count.linf < math.inf else math.inf
 
 
-def count_l2(
-    individuals: int,
-    *,
-    participation_cap: int,
-    step_cap: int,
-    size: int,
-    replaced: bool,
-    gap: int = 1,
-    series: int = 1,
-    key_cap: int | None = None,
-    periods: Sequence[int] | None = None,
-) -> float:
-    """ℓ2 distance of two counts that differ in ``individuals``, rounded up; parameters as :func:`count_influence`."""
-    steps, per_step, _ = _largest_change(
-        participation_cap,
-        step_cap,
-        size,
-        replaced=replaced,
-        gap=gap,
-        series=series,
-        key_cap=key_cap,
-        periods=periods,
-    )
-    return up_sqrt((individuals * per_step) ** 2 * steps)
+def count_l2(count: Influence) -> float:
+    """ℓ2 distance of two counts within an influence on a count, rounded up once."""
+    return up_sqrt((count.individuals * Fraction(count.linf)) ** 2 * count.l0) if count.linf < math.inf else math.inf
 
 
 def repeated_influence(influence: Influence, times: int) -> Influence:

@@ -101,7 +101,7 @@ def make_individual_count(
         return int(function(table)[0])
 
     # Of one number, the absolute distance is the l1 distance.
-    stability = lp_stability(dp.l1_distance(T=kind), adjacency, size=1, participation_cap=1, step_cap=1)
+    stability = lp_stability(dp.l1_distance(T=kind), provenance.influence)
     return dp.t.make_user_transformation(input_domain, input_metric, dp.atom_domain(T="i64"), metric, number, stability)
 
 

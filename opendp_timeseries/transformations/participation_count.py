@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._opendp import lp_kind, signal_domain, then
-from opendp_timeseries.accounting.influence import count_l1, count_l2
+from opendp_timeseries.accounting.influence import Influence, count_l1, count_l2
 from opendp_timeseries.accounting.rounding import whole_distance
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.layout import Caps, Keys, check_caps, check_gap, check_key_cap
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.provenance import Adjacency, Provenance
+from opendp_timeseries.provenance import Provenance
 from opendp_timeseries.spaces import influence_distance, influence_metric, influence_space
 from opendp_timeseries.transformations.event_logs import event_log
 
@@ -156,43 +156,14 @@ def _stability(metric: dp.Metric | None, provenance: Provenance) -> tuple[dp.Met
             expected = influence_distance(panel_size=panel_size)
             raise TypeError(f"output_metric ({metric}) must be {expected}, or left out")
         return influence_metric(replace(space, provenance=provenance)), provenance.influence
-    return metric, lp_stability(
-        metric,
-        provenance.adjacency,
-        size=provenance.counted_size,
-        participation_cap=provenance.participation_cap,
-        step_cap=provenance.step_cap,
-        gap=provenance.gap,
-        series=panel_size,
-        key_cap=provenance.key_cap,
-        longest_period=int(provenance.period_lengths()[0]),
-    )
+    return metric, lp_stability(metric, provenance.influence)
 
 
-def lp_stability(
-    metric: dp.Metric,
-    adjacency: Adjacency,
-    *,
-    size: int,
-    participation_cap: int,
-    step_cap: int,
-    gap: int = 1,
-    series: int = 1,
-    key_cap: int | None = None,
-    longest_period: int | None = None,
-) -> Callable[[int], Any]:
+def lp_stability(metric: dp.Metric, influence: Callable[[int], Influence]) -> Callable[[int], Any]:
     """Return the stability map of counts in OpenDP's own ℓ1 or ℓ2 distance.
 
     :param metric: an output metric that was asked for.
-    :param adjacency: what a distance of 1 between two logs is.
-    :param size: number of counts.
-    :param participation_cap: most counts that one individual enters.
-    :param step_cap: most that one individual adds to one of them.
-    :param gap: least distance of two counts of one individual in one series.
-    :param series: number of series, each of equally many counts.
-    :param key_cap: most series in which one individual is counted at one step; None for all.
-    :param longest_period: most counts of one series that are within the period in which an individual counts by itself;
-        all of them, if left out.
+    :param influence: how far logs at a distance move the counts.
     :raises TypeError: for any other metric, naming it and the remedy.
     """
     kind = lp_kind(metric)
@@ -204,17 +175,7 @@ def lp_stability(
     distance = count_l1 if kind[0] == "l1" else count_l2
 
     def stability_map(d_in: int) -> Any:
-        moved = distance(
-            d_in * adjacency.individuals,
-            participation_cap=participation_cap,
-            step_cap=step_cap,
-            size=size,
-            replaced=adjacency.replaced,
-            gap=gap,
-            series=series,
-            key_cap=key_cap,
-            periods=None if longest_period is None else [longest_period],
-        )
+        moved = distance(influence(d_in))
         return moved if kind[1] == "f64" else whole_distance(moved, kind[1])
 
     return stability_map

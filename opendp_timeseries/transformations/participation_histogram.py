@@ -14,6 +14,7 @@ import opendp.prelude as dp
 from numpy.typing import NDArray
 
 from opendp_timeseries._opendp import signal_domain, then
+from opendp_timeseries.accounting.influence import Influence, count_influence
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.layout import Keys, check_gap
 from opendp_timeseries.grid import TimeGrid
@@ -77,8 +78,14 @@ def make_participation_histogram(
 
     metric = dp.l1_distance(T=int) if output_metric is None else output_metric
     output = signal_domain("i64", len(edges) + 1)
-    # One individual is one in one entry; one who is replaced may move to another. That is a count with caps 1 and 1.
-    stability = lp_stability(metric, adjacency, size=len(edges) + 1, participation_cap=1, step_cap=1)
+
+    def influence(d_in: int) -> Influence:
+        # One individual is one in one entry, and replaced may move to another: a count with caps 1 and 1.
+        people = d_in * adjacency.individuals
+        size, replaced = len(edges) + 1, adjacency.replaced
+        return count_influence(people, participation_cap=1, step_cap=1, size=size, replaced=replaced)
+
+    stability = lp_stability(metric, influence)
     return dp.t.make_user_transformation(input_domain, input_metric, output, metric, function, stability)
 
 

@@ -299,8 +299,8 @@ def test_the_stability_map_is_tight(size, cap, step_cap, individuals, replaced):
     caps = {"participation_cap": cap, "step_cap": step_cap, "size": size, "replaced": replaced}
     influence = count_influence(individuals, **caps)
     assert min(size, individuals * influence.l0) == l0
-    assert l1 <= count_l1(individuals, **caps) <= l1 * (1 + 1e-9)
-    assert squares <= count_l2(individuals, **caps) ** 2 <= squares * (1 + 1e-9)
+    assert l1 <= count_l1(influence) <= l1 * (1 + 1e-9)
+    assert squares <= count_l2(influence) ** 2 <= squares * (1 + 1e-9)
     assert linf <= individuals * influence.linf <= linf * (1 + 1e-9)
 
 
