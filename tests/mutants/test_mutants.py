@@ -194,7 +194,7 @@ MUTANTS = [
            by=[Caught(INDIVIDUALS, "test_maps_are_the_worst_that_people_can_do", (True,)),
                Caught(INDIVIDUALS, "test_neighbours_are_as_near_as_the_maps_say", (2,))]),
     mutant("one individual for a halved distance", PEOPLE,
-           ("l1_distance(T=kind), adjacency,", "l1_distance(T=kind), adjacency._replace(individuals=1),"),
+           ("adjacency=adjacency,", "adjacency=adjacency._replace(individuals=1),"),
            by=[Caught(INDIVIDUALS, "test_a_distance_between_frames")]),
     mutant("people outside of the period counted", "counting.tables:_read",
            ("np.minimum(steps, 0)", "np.zeros_like(steps)"),
