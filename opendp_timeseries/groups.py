@@ -41,7 +41,7 @@ class Groups:
                 raise ValueError(f"group {name!r} must hold at least one key")
             if (twice := _repeated(keys)) is not None:
                 raise ValueError(f"group {name!r} must hold distinct keys; {twice!r} is there twice")
-        self._place()
+        _ = self._placed  # once, and kept; or they overlap, and are refused
 
     @classmethod
     def of(cls, tree: Any, keys: Sequence[Key]) -> Groups:

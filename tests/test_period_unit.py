@@ -230,13 +230,7 @@ def test_the_unit_is_said_wherever_the_guarantee_is():
         .endswith("3 individuals, each within one day (America/New_York), not all that they did, added or removed")
     )
     assert "replaced" in measurement(day(replaced=True))(nobody()).record().guarantee()
-    context = ts.compositor(
-        nobody(),
-        domain=LOG,
-        privacy_unit=(day(), 1),
-        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
-        split_evenly_over=1,
-    )
+    context = context_of_days(1)
     assert WORDS in str(context)
 
 
@@ -306,31 +300,29 @@ def test_records_of_two_units_do_not_add_up():
 # --- What must not mix
 
 
+def context_of_days(shares):
+    return ts.compositor(
+        nobody(),
+        domain=LOG,
+        privacy_unit=(day(), 1),
+        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
+        split_evenly_over=shares,
+    )
+
+
 def test_measurements_of_two_units_do_not_compose():
     month = ts.period_distance("1mo", zone="America/New_York")
     for other in (ONE, month, day(replaced=True)):
         with pytest.raises(ValueError, match="input_metric"):
             ts.make_composition([measurement(), measurement(other)], delta=1e-6)
-    context = ts.compositor(
-        nobody(),
-        domain=LOG,
-        privacy_unit=(day(), 1),
-        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
-        split_evenly_over=2,
-    )
+    context = context_of_days(2)
     with pytest.raises(Exception, match="MetricMismatch"):
         context.queryable(measurement(ONE))
     assert context.queryable(measurement(scale=50.0, delta=1e-7)).size == HOURS.size
 
 
 def test_a_context_spends_its_share_on_the_unit():
-    context = ts.compositor(
-        nobody(),
-        domain=LOG,
-        privacy_unit=(day(), 1),
-        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
-        split_evenly_over=2,
-    )
+    context = context_of_days(2)
     query = (
         context.query().participation_count(HOURS, participation_cap=3).subsampled_gaussian(sampling_probability=0.5)
     )
@@ -349,13 +341,7 @@ def test_counts_that_do_not_know_of_periods_refuse_them():
         event_log(LOG, day(), HOURS, by=None, keys=None, time=None)
     with pytest.raises(TypeError, match="this query would not"):
         ts.make_individual_count(LOG, day(), grid=HOURS)
-    context = ts.compositor(
-        nobody(),
-        domain=LOG,
-        privacy_unit=(day(), 1),
-        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
-        split_evenly_over=1,
-    )
+    context = context_of_days(1)
     with pytest.raises(TypeError, match="this query would not"):
         context.query().individual_count()
 

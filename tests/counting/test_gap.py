@@ -15,6 +15,7 @@ from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.gap import kept_apart
 from opendp_timeseries.counting.layout import Caps, Layout
 from opendp_timeseries.grid import TimeGrid
+from tests.counting.tables import in_duckdb, in_files
 from tests.oracles import counting as oracle
 
 # Of Ibis's own calls into DuckDB, and of PySpark's into pandas, when tables are made.
@@ -184,19 +185,6 @@ def log_of(seed, rows=900):
     random = np.random.default_rng(seed)
     who, start = random.integers(0, 25, rows), random.integers(0, 30, rows)
     return {"id": who, "t": (start + 7 * who) % 12 * 3 % 31, "venue": random.choice(["a", "b", "c", "d"], rows)}
-
-
-def in_files(log):
-    pa = pytest.importorskip("pyarrow")
-    return pytest.importorskip("pyarrow.dataset").dataset(pa.table(log))
-
-
-def in_duckdb(log):
-    pa, ibis = pytest.importorskip("pyarrow"), pytest.importorskip("ibis")
-    pytest.importorskip("duckdb")
-    connection = ibis.duckdb.connect()
-    connection.con.register("log", pa.table(log))
-    return connection.table("log")
 
 
 def slowly(log, layout, caps):

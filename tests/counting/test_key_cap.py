@@ -10,6 +10,7 @@ from opendp_timeseries.counting import capped_count as module
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.layout import Caps, Layout
 from opendp_timeseries.grid import TimeGrid
+from tests.counting.tables import in_duckdb, in_files
 from tests.oracles import counting as oracle
 
 pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning", "ignore::FutureWarning")
@@ -28,19 +29,6 @@ def log_of(seed, rows=400, people=12):
 def rows_of(log):
     columns = (log["id"].tolist(), log["t"].tolist(), log["venue"].tolist())
     return [(who, KEYS.index(v) * GRID.size + t) for who, t, v in zip(*columns, strict=True) if v in KEYS and t < 6]
-
-
-def in_files(log):
-    pa = pytest.importorskip("pyarrow")
-    return pytest.importorskip("pyarrow.dataset").dataset(pa.table(log))
-
-
-def in_duckdb(log):
-    pa, ibis = pytest.importorskip("pyarrow"), pytest.importorskip("ibis")
-    pytest.importorskip("duckdb")
-    connection = ibis.duckdb.connect()
-    connection.con.register("log", pa.table(log))
-    return connection.table("log")
 
 
 def count(log, **caps):
