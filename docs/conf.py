@@ -13,7 +13,7 @@ from sphinx.addnodes import desc_addname
 import opendp_timeseries
 import opendp_timeseries.koga2022  # registers what queries may call
 from opendp_timeseries import _validate
-from opendp_timeseries.context import Query
+from opendp_timeseries.plugin.context import Query
 
 here = Path(__file__).parent
 

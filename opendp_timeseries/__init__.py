@@ -5,12 +5,9 @@ release, its record and its reconstruction. ``plan`` and ``noise_by_cap`` compar
 package makes the constructors available to OpenDP's ``Context.query()``.
 """
 
-from opendp_timeseries._opendp import register as _register
 from opendp_timeseries.accounting.influence import Influence
-from opendp_timeseries.context import compositor, split_budget
 from opendp_timeseries.counting.check import LogCheck, check_log
-from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.kernels import (
+from opendp_timeseries.design.kernels import (
     Kernel,
     boxcar_kernel,
     exponential_kernel,
@@ -18,54 +15,57 @@ from opendp_timeseries.kernels import (
     identity_kernel,
     kernel_from_taps,
 )
+from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.ledger import Ledger
-from opendp_timeseries.measurements.composition import least_factor, make_composition, then_composition
-from opendp_timeseries.measurements.conversions import (
+from opendp_timeseries.ledger.programme import Programme
+from opendp_timeseries.planning import Participation, noise_by_cap, plan
+from opendp_timeseries.plugin._opendp import register as _register
+from opendp_timeseries.plugin.assume_participation import (
+    make_assume_participation,
+    then_assume_participation,
+)
+from opendp_timeseries.plugin.circulant_filter import (
+    make_circulant_filter,
+    then_circulant_filter,
+)
+from opendp_timeseries.plugin.composition import least_factor, make_composition, then_composition
+from opendp_timeseries.plugin.context import compositor, split_budget
+from opendp_timeseries.plugin.conversions import (
     make_renyiDP_to_approxDP,
     make_zCDP_to_renyiDP,
     privacy_loss_distribution,
 )
-from opendp_timeseries.measurements.periods import loss_over_periods
-from opendp_timeseries.measurements.subsampled_gaussian import (
-    least_scale,
-    make_subsampled_gaussian,
-    then_subsampled_gaussian,
+from opendp_timeseries.plugin.individual_count import make_individual_count, then_individual_count
+from opendp_timeseries.plugin.participation_count import (
+    make_participation_count,
+    then_participation_count,
 )
-from opendp_timeseries.planning import Participation, noise_by_cap, plan
-from opendp_timeseries.programme import Programme
-from opendp_timeseries.reconstruction.interpolate import interpolate
-from opendp_timeseries.reconstruction.plot import plot, plot_panel
-from opendp_timeseries.reconstruction.reconcile import reconcile
-from opendp_timeseries.reconstruction.series import Series
-from opendp_timeseries.reconstruction.smooth import smooth
-from opendp_timeseries.record import ReleaseRecord, read_records, write_records
-from opendp_timeseries.release import Release
-from opendp_timeseries.spaces import (
+from opendp_timeseries.plugin.participation_histogram import (
+    make_participation_histogram,
+    then_participation_histogram,
+)
+from opendp_timeseries.plugin.periods import loss_over_periods
+from opendp_timeseries.plugin.repeat import make_repeat, then_repeat
+from opendp_timeseries.plugin.spaces import (
     PeriodUnitWarning,
     count_signal_domain,
     event_log_domain,
     influence_distance,
     period_distance,
 )
-from opendp_timeseries.transformations.assume_participation import (
-    make_assume_participation,
-    then_assume_participation,
+from opendp_timeseries.plugin.subsampled_gaussian import (
+    least_scale,
+    make_subsampled_gaussian,
+    then_subsampled_gaussian,
 )
-from opendp_timeseries.transformations.circulant_filter import (
-    make_circulant_filter,
-    then_circulant_filter,
-)
-from opendp_timeseries.transformations.individual_count import make_individual_count, then_individual_count
-from opendp_timeseries.transformations.participation_count import (
-    make_participation_count,
-    then_participation_count,
-)
-from opendp_timeseries.transformations.participation_histogram import (
-    make_participation_histogram,
-    then_participation_histogram,
-)
-from opendp_timeseries.transformations.repeat import make_repeat, then_repeat
-from opendp_timeseries.transformations.totals import make_totals, then_totals
+from opendp_timeseries.plugin.totals import make_totals, then_totals
+from opendp_timeseries.reconstruction.interpolate import interpolate
+from opendp_timeseries.reconstruction.plot import plot, plot_panel
+from opendp_timeseries.reconstruction.reconcile import reconcile
+from opendp_timeseries.reconstruction.series import Series
+from opendp_timeseries.reconstruction.smooth import smooth
+from opendp_timeseries.release.record import ReleaseRecord, read_records, write_records
+from opendp_timeseries.release.release import Release
 
 __version__ = "0.1.0"
 

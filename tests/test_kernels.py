@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opendp_timeseries.kernels import (
+from opendp_timeseries.design.kernels import (
     Kernel,
     boxcar_kernel,
     exponential_kernel,

@@ -187,7 +187,7 @@ def test_noise_that_is_chosen_by_what_was_kept_does_not_exceed_the_budget(tmp_pa
 
 
 def test_an_entry_is_written_before_the_data_are_read_and_completed_before_they_leave(tmp_path, monkeypatch):
-    from opendp_timeseries.transformations import participation_count
+    from opendp_timeseries.plugin import participation_count
 
     book, seen = new(tmp_path), []
     real = participation_count.engine_of
@@ -204,7 +204,7 @@ def test_an_entry_is_written_before_the_data_are_read_and_completed_before_they_
 
 
 def test_a_measurement_that_fails_has_spent_and_can_be_resumed(tmp_path, monkeypatch):
-    from opendp_timeseries.transformations import participation_count
+    from opendp_timeseries.plugin import participation_count
 
     book = new(tmp_path)
     with monkeypatch.context() as patch:
@@ -363,7 +363,7 @@ def test_another_file_is_refused(tmp_path, foreign):
     ],
 )
 def test_a_file_with_right_digests_and_wrong_content_is_refused(tmp_path, change, message):
-    from opendp_timeseries._chain import chained
+    from opendp_timeseries.ledger.chain import chained
 
     book = new(tmp_path)
     book.release(measurement(), LOG)
@@ -375,7 +375,7 @@ def test_a_file_with_right_digests_and_wrong_content_is_refused(tmp_path, change
 
 
 def test_a_record_of_something_else_is_found_by_verification(tmp_path):
-    from opendp_timeseries._chain import chained
+    from opendp_timeseries.ledger.chain import chained
 
     book = new(tmp_path)
     book.release(measurement(), LOG)

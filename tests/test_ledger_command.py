@@ -10,7 +10,7 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries.__main__ import main
 from opendp_timeseries.commandline import release
-from opendp_timeseries.transformations import participation_count
+from opendp_timeseries.plugin import participation_count
 
 SPACE = ts.event_log_domain(identifier="who", time="when"), dp.symmetric_distance()
 

@@ -10,8 +10,8 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.accounting.influence import count_influence
-from opendp_timeseries.provenance import Adjacency
-from opendp_timeseries.transformations.event_logs import event_log
+from opendp_timeseries.design.provenance import Adjacency
+from opendp_timeseries.plugin.event_logs import event_log
 from tests.oracles import counting as oracle
 
 pytestmark = pytest.mark.filterwarnings("ignore::opendp_timeseries.PeriodUnitWarning")

@@ -26,7 +26,7 @@ from opendp_timeseries.accounting.circulant import EXACT, circulant_product, fft
 from opendp_timeseries.accounting.influence import Influence, Majorant
 from opendp_timeseries.accounting.rounding import up_fraction, up_sqrt
 from opendp_timeseries.accounting.separated import comb_sums, most_apart, row_sum
-from opendp_timeseries.kernels import Kernel
+from opendp_timeseries.design.kernels import Kernel
 
 __all__ = [
     "filtered_influence",

@@ -19,7 +19,7 @@ from opendp_timeseries.accounting.rounding import printed_up, up
 from opendp_timeseries.commandline.inputs import grid_of, read_log
 from opendp_timeseries.commandline.interrupts import held_back
 from opendp_timeseries.commandline.outputs import FIGURES, Drawn, documents, places
-from opendp_timeseries.measurements.known_losses import mechanisms_of
+from opendp_timeseries.plugin.known_losses import mechanisms_of
 
 __all__ = ["release"]
 

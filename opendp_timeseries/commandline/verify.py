@@ -6,7 +6,7 @@ import argparse
 import textwrap
 from pathlib import Path
 
-from opendp_timeseries.record import Document, read_document
+from opendp_timeseries.release.record import Document, read_document
 
 __all__ = ["read", "verify"]
 

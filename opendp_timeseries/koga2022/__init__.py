@@ -4,7 +4,6 @@ Its bounds, its Algorithm 1, the Fourier baseline, its datasets and its experime
 imports this package. Importing it makes its constructors available to OpenDP's ``Context.query()``.
 """
 
-from opendp_timeseries._opendp import register as _register
 from opendp_timeseries.koga2022.algorithm1 import make_koga2022, then_koga2022
 from opendp_timeseries.koga2022.fourier import (
     fourier_series,
@@ -12,6 +11,7 @@ from opendp_timeseries.koga2022.fourier import (
     then_fourier_coefficients,
 )
 from opendp_timeseries.koga2022.fourier_planning import best_frequencies, fourier_design
+from opendp_timeseries.plugin._opendp import register as _register
 
 __all__ = [
     "best_frequencies",

@@ -13,10 +13,9 @@ from typing import Any
 import opendp.prelude as dp
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries._opendp import then, vector_space
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.loss import DISCRETE_NOISE
-from opendp_timeseries.kernels import Kernel
+from opendp_timeseries.design.kernels import Kernel
 from opendp_timeseries.koga2022.bounds import (
     SensitivityBound,
     Tail,
@@ -25,9 +24,10 @@ from opendp_timeseries.koga2022.bounds import (
     with_filter,
     without_filter,
 )
-from opendp_timeseries.measurements.subsampled_gaussian import make_subsampled_gaussian, sampling_threshold
-from opendp_timeseries.spaces import as_influence, influence_space
-from opendp_timeseries.transformations.circulant_filter import make_circulant_filter
+from opendp_timeseries.plugin._opendp import then, vector_space
+from opendp_timeseries.plugin.circulant_filter import make_circulant_filter
+from opendp_timeseries.plugin.spaces import as_influence, influence_space
+from opendp_timeseries.plugin.subsampled_gaussian import make_subsampled_gaussian, sampling_threshold
 
 __all__ = ["make_koga2022", "then_koga2022"]
 

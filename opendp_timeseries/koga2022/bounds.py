@@ -28,7 +28,7 @@ from opendp_timeseries.accounting.filtering import filtered_l1, row_energy, spec
 from opendp_timeseries.accounting.gaussian import gaussian_delta
 from opendp_timeseries.accounting.laws import binomial_tail
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up, up_fraction, up_sqrt
-from opendp_timeseries.kernels import Kernel
+from opendp_timeseries.design.kernels import Kernel
 
 __all__ = [
     "Choice",

@@ -25,7 +25,6 @@ import opendp.prelude as dp
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries._opendp import lp_kind, signal_domain, then, vector_space
 from opendp_timeseries.accounting.rounding import up, up_fraction
 from opendp_timeseries.koga2022.fourier_norms import (
     coefficients_l1,
@@ -33,7 +32,8 @@ from opendp_timeseries.koga2022.fourier_norms import (
     influence_l1,
     influence_l2,
 )
-from opendp_timeseries.spaces import influence_space
+from opendp_timeseries.plugin._opendp import lp_kind, signal_domain, then, vector_space
+from opendp_timeseries.plugin.spaces import influence_space
 
 __all__ = [
     "fourier_series",

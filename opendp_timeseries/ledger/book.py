@@ -11,14 +11,14 @@ from datetime import datetime, timezone
 from typing import Any, Final, NamedTuple
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries._chain import chained, unchained
 from opendp_timeseries.accounting.fully_adaptive import RenyiFilter
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.loss import PrivacyLoss
-from opendp_timeseries.mechanism import Mechanism
-from opendp_timeseries.programme import Programme
-from opendp_timeseries.provenance import Adjacency, fields_of
-from opendp_timeseries.record import ReleaseRecord, parse_json
+from opendp_timeseries.design.mechanism import Mechanism
+from opendp_timeseries.design.provenance import Adjacency, fields_of
+from opendp_timeseries.ledger.chain import chained, unchained
+from opendp_timeseries.ledger.programme import Programme
+from opendp_timeseries.release.record import ReleaseRecord, parse_json
 
 __all__ = ["Book", "Entry", "Standing", "Terms", "check_unit", "written"]
 

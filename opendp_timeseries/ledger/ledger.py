@@ -17,17 +17,17 @@ from opendp_timeseries._lock import locked
 from opendp_timeseries.accounting.fully_adaptive import RenyiFilter
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.counting.engines import check_schema
+from opendp_timeseries.design.mechanism import Mechanism
+from opendp_timeseries.design.provenance import Adjacency
 from opendp_timeseries.grid import Period
 from opendp_timeseries.ledger.book import Book, Entry, Standing, Terms, check_unit, written
-from opendp_timeseries.measurements.known_losses import mechanisms_of
-from opendp_timeseries.measurements.subsampled_gaussian import sample_of
-from opendp_timeseries.mechanism import Mechanism
+from opendp_timeseries.ledger.programme import DESCRIBED, Programme, described
 from opendp_timeseries.planning.tables import text_table
-from opendp_timeseries.programme import DESCRIBED, Programme, described
-from opendp_timeseries.provenance import Adjacency
-from opendp_timeseries.record import ReleaseRecord
-from opendp_timeseries.release import Release
-from opendp_timeseries.spaces import EventLog, provenance_of
+from opendp_timeseries.plugin.known_losses import mechanisms_of
+from opendp_timeseries.plugin.spaces import EventLog, provenance_of
+from opendp_timeseries.plugin.subsampled_gaussian import sample_of
+from opendp_timeseries.release.record import ReleaseRecord
+from opendp_timeseries.release.release import Release
 
 __all__ = ["Ledger"]
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from opendp_timeseries.accounting.sampling import blocks_of
-from opendp_timeseries.kernels import Kernel
+from opendp_timeseries.design.kernels import Kernel
 from opendp_timeseries.planning.signal import Signal, copies
 
 __all__ = [

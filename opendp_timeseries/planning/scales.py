@@ -7,8 +7,8 @@ from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import Influence, count_influence
 from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.counting.layout import check_caps, check_gap
+from opendp_timeseries.design.kernels import Kernel, gaussian_kernel, identity_kernel
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.kernels import Kernel, gaussian_kernel, identity_kernel
 
 __all__ = ["budget", "counted", "least_scale", "smoothing_kernel"]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import TimeGrid, check_grid, parse_zone
-from opendp_timeseries.release import Release
+from opendp_timeseries.release.release import Release
 
 __all__ = ["known_interval", "to_frame"]
 

@@ -10,7 +10,7 @@ from scipy.interpolate import PchipInterpolator
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.reconstruction.series import Series, reconstruct_parts
-from opendp_timeseries.release import Release
+from opendp_timeseries.release.release import Release
 
 __all__ = ["Kind", "interpolate"]
 

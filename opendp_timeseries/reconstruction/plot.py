@@ -19,10 +19,10 @@ from scipy.special import ndtri
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.rounding import printed_up
+from opendp_timeseries.design.provenance import Provenance
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.provenance import Provenance
-from opendp_timeseries.record import joint_guarantee
-from opendp_timeseries.release import Release
+from opendp_timeseries.release.record import joint_guarantee
+from opendp_timeseries.release.release import Release
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

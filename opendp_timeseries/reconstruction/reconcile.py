@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from scipy.special import gammaincc
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.groups import Groups
-from opendp_timeseries.provenance import Provenance
+from opendp_timeseries.design.groups import Groups
+from opendp_timeseries.design.provenance import Provenance
 from opendp_timeseries.reconstruction.series import ErrorCovers, Series
-from opendp_timeseries.release import Release
+from opendp_timeseries.release.release import Release
 
 __all__ = ["reconcile"]
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction import plot
 from opendp_timeseries.reconstruction.frames import to_frame
-from opendp_timeseries.release import Release, check_release
+from opendp_timeseries.release.release import Release, check_release
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

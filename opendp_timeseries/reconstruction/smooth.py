@@ -21,7 +21,7 @@ from opendp_timeseries.reconstruction import haar
 from opendp_timeseries.reconstruction.interpolate import interpolate
 from opendp_timeseries.reconstruction.series import Series, reconstruct_parts
 from opendp_timeseries.reconstruction.structural import FitError, Observations, Posterior, fit
-from opendp_timeseries.release import Release, check_release
+from opendp_timeseries.release.release import Release, check_release
 
 __all__ = ["Band", "SmoothKind", "smooth"]
 

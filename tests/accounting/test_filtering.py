@@ -18,7 +18,7 @@ from opendp_timeseries.accounting.filtering import (
     stable_rank,
 )
 from opendp_timeseries.accounting.influence import Influence, Majorant, count_influence
-from opendp_timeseries.kernels import (
+from opendp_timeseries.design.kernels import (
     Kernel,
     boxcar_kernel,
     exponential_kernel,

@@ -18,7 +18,7 @@ from opendp_timeseries.accounting.joint import JointLaw, joint_loss, least_facto
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.renyi import delta_from_renyi
 from opendp_timeseries.accounting.subsampled import extremal_law
-from opendp_timeseries.kernels import gaussian_kernel
+from opendp_timeseries.design.kernels import gaussian_kernel
 from tests.oracles import accounting as oracle
 from tests.oracles import joint as joint_oracle
 

@@ -11,7 +11,7 @@ from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import count_influence
 from opendp_timeseries.accounting.pld import _lower_convex_hull
 from opendp_timeseries.accounting.subsampled import extremal_law
-from opendp_timeseries.kernels import gaussian_kernel
+from opendp_timeseries.design.kernels import gaussian_kernel
 
 theirs = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
 

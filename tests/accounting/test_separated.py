@@ -12,7 +12,7 @@ from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import Majorant, count_influence, repeated_influence
 from opendp_timeseries.accounting.separated import most_apart
 from opendp_timeseries.accounting.subsampled import extremal_law
-from opendp_timeseries.kernels import Kernel, boxcar_kernel, exponential_kernel, gaussian_kernel
+from opendp_timeseries.design.kernels import Kernel, boxcar_kernel, exponential_kernel, gaussian_kernel
 from tests.oracles import separated as oracle
 
 

@@ -14,7 +14,7 @@ from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.laws import trials_sum
 from opendp_timeseries.accounting.sampling import Blocks, blocks_of, sampling_name
 from opendp_timeseries.accounting.subsampled import extremal_law
-from opendp_timeseries.kernels import Kernel
+from opendp_timeseries.design.kernels import Kernel
 from tests.oracles import stratified as oracle
 
 

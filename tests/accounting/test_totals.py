@@ -9,8 +9,8 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries.accounting.influence import Influence, Majorant, count_influence, repeated_influence
 from opendp_timeseries.accounting.totals import Level, totals_influence
-from opendp_timeseries.groups import Groups
-from opendp_timeseries.provenance import tree_influence
+from opendp_timeseries.design.groups import Groups
+from opendp_timeseries.design.provenance import tree_influence
 from tests.oracles import totals as oracle
 
 SERIES, STEPS = 4, 2

@@ -11,7 +11,7 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.measurements import subsampled_gaussian
+from opendp_timeseries.plugin import subsampled_gaussian
 
 dp.enable_features("contrib", "honest-but-curious")
 SIZE, PROBABILITY, SCALE = 10**6, 0.1, 30.0

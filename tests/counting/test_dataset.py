@@ -10,7 +10,7 @@ import opendp_timeseries as ts
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.layout import Caps, Layout
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.transformations import participation_count as constructor
+from opendp_timeseries.plugin import participation_count as constructor
 from tests.oracles import counting as oracle
 
 pa = pytest.importorskip("pyarrow")

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.spaces import panel_size_of
+from opendp_timeseries.plugin.spaces import panel_size_of
 
 GRID = ts.TimeGrid(size=3)
 ROWS = {

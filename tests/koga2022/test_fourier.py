@@ -19,7 +19,6 @@ from opendp_timeseries import (
     then_assume_participation,
     then_circulant_filter,
 )
-from opendp_timeseries._opendp import register, signal_domain
 from opendp_timeseries.accounting.influence import Influence, count_influence
 from opendp_timeseries.koga2022 import fourier
 from opendp_timeseries.koga2022.fourier import (
@@ -29,6 +28,7 @@ from opendp_timeseries.koga2022.fourier import (
 )
 from opendp_timeseries.koga2022.fourier_norms import influence_l2
 from opendp_timeseries.koga2022.fourier_planning import ADVISED_FREQUENCIES, best_frequencies
+from opendp_timeseries.plugin._opendp import register, signal_domain
 from tests.oracles import fourier as oracle
 
 dp.enable_features("contrib", "honest-but-curious")

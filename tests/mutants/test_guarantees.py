@@ -14,7 +14,7 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries._validate import integer
 from opendp_timeseries.counting import capped_count as engine
-from opendp_timeseries.transformations import participation_count as count_module
+from opendp_timeseries.plugin import participation_count as count_module
 
 GRID = ts.TimeGrid(size=20)
 

@@ -27,11 +27,11 @@ pytestmark = pytest.mark.filterwarnings(
 
 STRATIFIED = "accounting/test_stratified"
 GUARANTEES = "mutants/test_guarantees"
-GAUSSIAN = "measurements/test_subsampled_gaussian"
+GAUSSIAN = "plugin/test_subsampled_gaussian"
 CAPPED, GAP = "counting/test_capped_count", "counting/test_gap"
-CONVOLUTION = "transformations/test_circular_convolution"
+CONVOLUTION = "plugin/test_circular_convolution"
 INFLUENCE = "accounting/test_influence"
-TOTALS, KEY_CAP, SUMS = "accounting/test_totals", "counting/test_key_cap", "transformations/test_totals"
+TOTALS, KEY_CAP, SUMS = "accounting/test_totals", "counting/test_key_cap", "plugin/test_totals"
 FILTERING, SEPARATED = "accounting/test_filtering", "accounting/test_separated"
 LAWS, LOSS = "accounting/test_laws", "accounting/test_subsampled"
 RENYI, PLD, JOINTLY = "accounting/test_renyi", "accounting/test_pld", "accounting/test_joint"
@@ -67,13 +67,13 @@ class Mutant:
 
 
 JOINT = "accounting.joint:joint_loss"
-COMPOSITION = "measurements/test_composition"
+COMPOSITION = "plugin/test_composition"
 ADAPTIVE = "test_a_query_that_follows_the_noise_of_an_earlier_one_is_covered_by_the_adaptive_loss_alone"
-COUNT, ENGINE = "transformations.participation_count", "counting.capped_count"
-PEOPLE, INDIVIDUALS = "transformations.individual_count:make_individual_count", "transformations/test_individual_count"
+COUNT, ENGINE = "plugin.participation_count", "counting.capped_count"
+PEOPLE, INDIVIDUALS = "plugin.individual_count:make_individual_count", "plugin/test_individual_count"
 PERIODS, UNIT = "counting/test_periods", "test_period_unit"
 ONE_DAY = "test_leaving_out_one_day_of_one_individual_changes_only_that"
-SUBSAMPLED, MECHANISM = "accounting.subsampled", "measurements.subsampled_gaussian"
+SUBSAMPLED, MECHANISM = "accounting.subsampled", "plugin.subsampled_gaussian"
 BY_ROW_ORDER = """\
     seen, first = {}, []
     for person, step in zip(identifiers.tolist(), steps.tolist()):
@@ -90,7 +90,7 @@ def mutant(name, target, *edits, by):
 
 MUTANTS = [
     # ---- periods
-    mutant("one cap over all periods", "transformations.event_logs:event_log",
+    mutant("one cap over all periods", "plugin.event_logs:event_log",
            ("period=adjacency.period", "period=None"),
            by=[Caught(GUARANTEES, "test_leaving_one_period_out_changes_only_what_was_done_in_it", (False,))]),
     mutant("one cap over all periods, in a database", "counting.database:count",
@@ -115,13 +115,14 @@ MUTANTS = [
     mutant("a gap that leaves fewer steps in a period", "accounting.influence:_largest_change",
            ("-(-steps // gap)", "steps // gap"),
            by=[Caught(UNIT, "test_maps_are_what_the_worst_individuals_do", (5, 2, False))]),
-    mutant("all periods cost what one does", "provenance:Provenance.influence", ("[:periods]", "[:1]"),
+    mutant("all periods cost what one does", "design.provenance:Provenance.influence", ("[:periods]", "[:1]"),
            by=[Caught(UNIT, "test_maps_are_what_the_worst_individuals_do", (5, 2, False))]),
     mutant("a gap between periods", "accounting.influence:count_influence", ("len(periods) <= 1", "periods"),
            by=[Caught(UNIT, "test_a_gap_does_not_hold_between_periods")]),
-    mutant("periods where nobody asked for them", "spaces:adjacency_of", ("if periods", "if True"),
+    mutant("periods where nobody asked for them", "plugin.spaces:adjacency_of", ("if periods", "if True"),
            by=[Caught(UNIT, "test_counts_that_do_not_know_of_periods_refuse_them")]),
-    mutant("a period in the words of a person", "provenance:Adjacency.of", ("if self.period is not None", "if False"),
+    mutant("a period in the words of a person", "design.provenance:Adjacency.of",
+           ("if self.period is not None", "if False"),
            by=[Caught(UNIT, "test_the_unit_is_said_wherever_the_guarantee_is")]),
     mutant("two units in one ledger", "ledger.book:check_unit",
            ("found != ledger", "found.replaced != ledger.replaced"),
@@ -321,12 +322,12 @@ MUTANTS = [
             "each = [_of_level(influence, level, steps) for level in levels[:1]]"),
            by=[Caught(TOTALS, "test_levels_add_up_and_individuals_stay"),
                Caught(TOTALS, "test_no_individual_exceeds_the_influence_on_totals", ("a tree", False))]),
-    mutant("nested groups on one level", "groups:Groups._place", ("depths[up] + 1", "depths[up]"),
+    mutant("nested groups on one level", "design.groups:Groups._place", ("depths[up] + 1", "depths[up]"),
            by=[Caught(TOTALS, "test_no_individual_exceeds_the_influence_on_totals", ("a tree", False))]),
-    mutant("groups that overlap", "groups:Groups._place", ("len(around) > 1", "len(around) > 9"),
+    mutant("groups that overlap", "design.groups:Groups._place", ("len(around) > 1", "len(around) > 9"),
            by=[Caught(SUMS, "test_groups_that_are_no_tree_of_the_panel",
                       ({"x": ["a", "b"], "y": ["b", "c", "d"]}, ValueError, "'y' overlaps 'x'"))]),
-    mutant("sums that overflow", "transformations.totals:make_totals", ("2**53 //", "2**63 //"),
+    mutant("sums that overflow", "plugin.totals:make_totals", ("2**53 //", "2**63 //"),
            by=[Caught(SUMS, "test_sums_never_overflow")]),
     mutant("NumPy's integers overflow", "_validate:integer", ("    return number", "    return value"),
            by=[Caught(GUARANTEES, "test_public_integers_become_those_of_python", (np.int32,))]),
@@ -342,7 +343,7 @@ MUTANTS = [
             "total += part * 2.0 ** (place * digit_bits)"),
            by=[Caught(CONVOLUTION, "test_the_paths_agree_to_the_byte"),
                Caught("test_floating_point", "test_no_other_blas_or_transform_changes_a_bit", (False,))]),
-    mutant("filter without its clamp", "transformations.circular_convolution:circular_convolve",
+    mutant("filter without its clamp", "plugin.circular_convolution:circular_convolve",
            ("np.clip(signal, -clamp, clamp)", "signal"),
            by=[Caught(GUARANTEES, "test_a_filter_is_exact_at_the_limit_of_what_it_passes")]),
     # ---- sampling
@@ -437,7 +438,7 @@ MUTANTS = [
     mutant("distance after rounding to the grid not rounded up", f"{MECHANISM}:_after_rounding",
            ("up(influence.l2 + up(step * up(math.sqrt(size))))", "influence.l2 + up(step * up(math.sqrt(size)))"),
            by=[Caught(GAUSSIAN, "test_distances_after_rounding_to_the_grid_are_rounded_up")]),
-    mutant("losses recorded a thousandth too low", "record:_check_covered",
+    mutant("losses recorded a thousandth too low", "release.record:_check_covered",
            ("r * (1 - _TOLERANCE)", "r * (1 - 1e-3)"),
            by=[Caught("test_record", "test_understating_by_a_millionth_is_found_out")]),
     mutant("a ledger entry written after the release", "ledger.ledger:Ledger.release",
@@ -447,7 +448,7 @@ MUTANTS = [
                       "test_an_entry_is_written_before_the_data_are_read_and_completed_before_they_leave")]),
     mutant("a ledger without a lock", "ledger.ledger:Ledger.release", ("with locked(self._path, _WAIT):", "if True:"),
            by=[Caught("test_ledger", "test_one_process_at_a_time")]),
-    mutant("a ledger that loses its last entries unnoticed", "_chain:unchained",
+    mutant("a ledger that loses its last entries unnoticed", "ledger.chain:unchained",
            ("(digest, len(entries)) != (last[1].decode(), int(last[2]))", "False"),
            by=[Caught("test_ledger", "test_an_edited_file_is_refused")]),
     mutant("parameters that are chosen accounted for as fixed", "ledger.book:Terms.standing",
@@ -492,13 +493,13 @@ MUTANTS = [
     mutant("Rényi's quotient by its digits", "accounting.renyi:_order_cost",
            ("math.log1p(-1 / alpha)", "math.log((alpha - 1) / alpha)"),
            by=[Caught(RENYI, "test_delta_where_the_quotient_lost_its_digits")]),
-    mutant("a zCDP curve not rounded up", "measurements.conversions:make_zCDP_to_renyiDP",
+    mutant("a zCDP curve not rounded up", "plugin.conversions:make_zCDP_to_renyiDP",
            ("up_fraction(Fraction(rho) * Fraction(alpha))", "float(rho * alpha)"),
-           by=[Caught("measurements/test_renyi_conversions",
+           by=[Caught("plugin/test_renyi_conversions",
                       "test_a_curve_is_never_below_the_zcdp_that_it_comes_from")]),
-    mutant("queryables under a converted loss", "measurements.conversions:_with_loss",
+    mutant("queryables under a converted loss", "plugin.conversions:_with_loss",
            ("        _refuse_queryables(release)\n", ""),
-           by=[Caught("measurements/test_renyi_conversions",
+           by=[Caught("plugin/test_renyi_conversions",
                       "test_a_queryable_is_not_handed_out_under_a_converted_loss")]),
     mutant("loss distribution of a scale not deflated", "accounting.loss:PrivacyLoss.distribution",
            ("(self.delta,", "(PrivacyLoss(self.law, self.scale / DISCRETE_NOISE).delta,"),
@@ -511,7 +512,7 @@ MUTANTS = [
            by=[Caught(INFLUENCE, "test_what_is_printed_is_not_below")]),
     mutant("norm of copies rounded to nearest", "accounting.influence:repeated_influence",
            ("up(influence.l2 * up_sqrt(times))", "influence.l2 * times**0.5"),
-           by=[Caught("transformations/test_repeat", "test_the_norm_of_copies_is_never_rounded_down")]),
+           by=[Caught("plugin/test_repeat", "test_the_norm_of_copies_is_never_rounded_down")]),
     mutant("Fourier rounding halved", "koga2022.fourier:_DyadicBasis.rounding",
            ("return 2.0 * largest", "return largest"),
            by=[Caught("koga2022/test_fourier", "test_the_last_rounding_is_charged_and_must_be", (20, 1))]),
@@ -540,13 +541,13 @@ MUTANTS = [
            by=[Caught(JOINTLY, "test_a_split_mass_never_has_a_lower_profile", (0.3,))]),
     mutant("tails split as if profiles were asked for", "accounting.joint:_upwards", ("np.ceil(place)", "place"),
            by=[Caught(JOINTLY, "test_quantiles_on_the_lattice_are_not_below")]),
-    mutant("a member of a composition left out", "measurements.composition:make_composition",
+    mutant("a member of a composition left out", "plugin.composition:make_composition",
            ("[one.at(d_in) for one in known]", "[one.at(d_in) for one in known[1:] or known]"),
            by=[Caught(COMPOSITION, "test_no_member_is_left_out")]),
-    mutant("the stages before a member forgotten", "measurements.known_losses:known_loss",
+    mutant("the stages before a member forgotten", "plugin.known_losses:known_loss",
            ("return d_in if before is None else before.map(d_in)", "return d_in"),
            by=[Caught(COMPOSITION, "test_distances_go_through_the_stages_before")]),
-    mutant("how far all stages reach is not asked", "spaces:check_reach",
+    mutant("how far all stages reach is not asked", "plugin.spaces:check_reach",
            ("if not influence <= (told := provenance.influence(1)):", "if False:"),
            by=[Caught("test_ledger", "test_a_stage_that_no_release_knows_of_is_not_charged_for_less_than_it_does",
                       ("in between",))]),

@@ -13,7 +13,7 @@ import opendp_timeseries as ts
 from opendp_timeseries.datasets import load_flights
 from opendp_timeseries.planning import Plan
 from opendp_timeseries.planning.signal import described_signal
-from opendp_timeseries.spaces import provenance_of
+from opendp_timeseries.plugin.spaces import provenance_of
 
 PEMS = Path(__file__).parents[1] / "data" / "pems_flow_5min_2016_janfeb.csv"
 KINDS = {

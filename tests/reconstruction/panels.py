@@ -1,7 +1,7 @@
 """Releases that know how they were made, as a measurement behind a count returns them."""
 
 from opendp_timeseries import Release, TimeGrid
-from opendp_timeseries.provenance import Provenance
+from opendp_timeseries.design.provenance import Provenance
 
 
 def provenance(*, size, **change):

@@ -7,8 +7,8 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.groups import Groups
-from opendp_timeseries.provenance import Provenance, Repeat
+from opendp_timeseries.design.groups import Groups
+from opendp_timeseries.design.provenance import Provenance, Repeat
 from tests.oracles import totals as oracle
 
 STEPS = 3

@@ -14,7 +14,7 @@ import numpy as np
 import opendp.prelude as dp
 from numpy.typing import NDArray
 
-from opendp_timeseries.kernels import Kernel
+from opendp_timeseries.design.kernels import Kernel
 from opendp_timeseries.koga2022.algorithm1 import then_koga2022
 from opendp_timeseries.koga2022.bounds import (
     analytic_scale,
@@ -27,11 +27,11 @@ from opendp_timeseries.koga2022.experiments.problems import Problem
 from opendp_timeseries.koga2022.fourier import fourier_series, then_fourier_coefficients
 from opendp_timeseries.koga2022.fourier_norms import influence_l2
 from opendp_timeseries.koga2022.fourier_planning import best_frequencies
-from opendp_timeseries.measurements.subsampled_gaussian import least_scale, then_subsampled_gaussian
+from opendp_timeseries.plugin.circulant_filter import then_circulant_filter
+from opendp_timeseries.plugin.subsampled_gaussian import least_scale, then_subsampled_gaussian
 from opendp_timeseries.reconstruction.interpolate import interpolate
 from opendp_timeseries.reconstruction.smooth import smooth
-from opendp_timeseries.release import Release
-from opendp_timeseries.transformations.circulant_filter import then_circulant_filter
+from opendp_timeseries.release.release import Release
 
 __all__ = ["Mechanism", "algorithm1", "every_step", "fourier", "fourier_laplace", "gaussian", "subsampled"]
 

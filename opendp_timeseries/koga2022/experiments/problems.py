@@ -11,11 +11,11 @@ import opendp.prelude as dp
 from numpy.typing import NDArray
 
 from opendp_timeseries.datasets import daily_profile, power_law, simulate_event_log
+from opendp_timeseries.design.kernels import Kernel, gaussian_kernel
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.kernels import Kernel, gaussian_kernel
 from opendp_timeseries.koga2022.datasets import Synth, load_flow
-from opendp_timeseries.spaces import count_signal_domain
-from opendp_timeseries.transformations.assume_participation import then_assume_participation
+from opendp_timeseries.plugin.assume_participation import then_assume_participation
+from opendp_timeseries.plugin.spaces import count_signal_domain
 
 __all__ = ["Problem", "foursquare_like", "from_synth", "gowalla_like", "pems"]
 

@@ -10,12 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from opendp_timeseries.kernels import Kernel
+from opendp_timeseries.design.kernels import Kernel
 from opendp_timeseries.koga2022.bounds import analytic_scale
-from opendp_timeseries.measurements.subsampled_gaussian import then_subsampled_gaussian
-from opendp_timeseries.spaces import count_signal_domain
-from opendp_timeseries.transformations.assume_participation import then_assume_participation
-from opendp_timeseries.transformations.circulant_filter import then_circulant_filter
+from opendp_timeseries.plugin.assume_participation import then_assume_participation
+from opendp_timeseries.plugin.circulant_filter import then_circulant_filter
+from opendp_timeseries.plugin.spaces import count_signal_domain
+from opendp_timeseries.plugin.subsampled_gaussian import then_subsampled_gaussian
 
 __all__ = ["alpha_of_chain", "block_scale_lower"]
 

@@ -1,0 +1,1 @@
+"""What decides a release, in public facts: unit of privacy, caps, stages, sampling and noise. No OpenDP, no data."""

@@ -1,0 +1,302 @@
+"""Releases that are planned together, before any of them: the noise that each needs, so that all are in one budget."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, reduce
+from typing import Any, Final
+
+import opendp.prelude as dp
+from numpy.typing import ArrayLike
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting.joint import joint_loss, least_factor
+from opendp_timeseries.accounting.loss import PrivacyLoss
+from opendp_timeseries.accounting.rounding import printed_up
+from opendp_timeseries.design.kernels import Kernel, identity_kernel
+from opendp_timeseries.design.mechanism import Mechanism
+from opendp_timeseries.design.provenance import Adjacency, fields_of
+from opendp_timeseries.planning.errors import ExpectedError, expected_error
+from opendp_timeseries.planning.signal import described_signal
+from opendp_timeseries.planning.tables import text_table
+from opendp_timeseries.plugin.spaces import provenance_of
+from opendp_timeseries.plugin.subsampled_gaussian import sample_of, then_subsampled_gaussian
+from opendp_timeseries.release.record import parse_json
+
+__all__ = ["Programme"]
+
+_FORMAT: Final = "opendp_timeseries programme, version 2"
+#: A joint loss that is computed again may differ in the last digits between machines.
+_TOLERANCE: Final = 1 + 1e-9
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Programme:
+    """Releases that are fixed in advance, within one budget for all of them: made by :meth:`plan`.
+
+    It prints as a table. As all of it is fixed before the first release, the loss of all releases together is exact
+    where the loss of each is, and smaller than (ε, δ) added up: twelve equal months need a quarter of the noise.
+
+    :param mechanisms: what will run, in order.
+    :param epsilon: ε of all releases together.
+    :param delta: δ of all releases together.
+    :raises ValueError: if there are none, they have not one adjacency, or exceed the budget.
+    """
+
+    mechanisms: tuple[Mechanism, ...]
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        check.real("epsilon", self.epsilon, above=0.0)
+        check.real("delta", self.delta, above=0.0, below=1.0)
+        adjacencies = {mechanism.provenance.adjacency for mechanism in self.mechanisms}
+        if len(adjacencies) != 1 or next(iter(adjacencies)).individuals != 1:
+            raise ValueError(
+                "releases must be at least one, and all for the same unit of privacy, such as one individual added or"
+                f" removed; found {sorted(adjacency.of(adjacency.individuals) for adjacency in adjacencies)}"
+            )
+        if not self.loss().delta(self.epsilon) <= self.delta * _TOLERANCE:
+            raise ValueError(
+                f"the releases of the programme have ε = {printed_up(self.loss().epsilon(self.delta))} together at δ ="
+                f" {self.delta:g}, which exceeds its budget of ε = {self.epsilon:g}"
+            )
+
+    @classmethod
+    def plan(
+        cls,
+        chains: Sequence[dp.Transformation],
+        *,
+        epsilon: float,
+        delta: float,
+        sampling_probability: float | Sequence[float],
+        sampling: str = "poisson",
+        relative_scales: Sequence[float] | None = None,
+    ) -> Programme:
+        """Find the noise scales of several releases with which all of them together are within a budget. No data.
+
+        :param chains: counts, with or without filters, one for each release: grids, caps and filters are theirs.
+        :param epsilon: ε of all releases together.
+        :param delta: δ of all releases together.
+        :param sampling_probability: with which each step is kept: one for all releases, or one for each.
+        :param sampling: ``"poisson"`` or ``"stratified"``, for all releases.
+        :param relative_scales: how the noise scales are to be related to each other; if left out, all are equal.
+        :raises TypeError: for a chain that does not know how its signal is made.
+        :raises ValueError: for a number out of range, or if no scales are enough.
+
+        >>> import opendp.prelude as dp, opendp_timeseries as ts
+        >>> dp.enable_features("contrib", "honest-but-curious")
+        >>> space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+        >>> def month(start):
+        ...     grid = ts.TimeGrid(start=start, step="1h", size=720, zone="UTC")
+        ...     return space >> ts.then_participation_count(grid, participation_cap=30)
+        >>> quarter = ts.Programme.plan([month(f"2024-{m:02}-01") for m in (1, 2, 3)],
+        ...     epsilon=1.0, delta=1e-6, sampling_probability=0.2)
+        >>> quarter
+        3 releases within (ε = 1, δ = 1e-06) for one individual added or removed
+        release  from               steps      cap  kept  scale  alone
+        1        2024-01-01T00:00Z  720 of 1h  30   0.2   19.28  ε = 0.60...
+        2        2024-02-01T00:00Z  720 of 1h  30   0.2   19.28  ε = 0.60...
+        3        2024-03-01T00:00Z  720 of 1h  30   0.2   19.28  ε = 0.60...
+        >>> quarter.measurement(month("2024-02-01")).map(1)
+        (0.60..., 1e-06)
+        """
+        epsilon = check.real("epsilon", epsilon, above=0.0)
+        delta = check.real("delta", delta, above=0.0, below=1.0)
+        made = [provenance_of(chain) for chain in chains]
+        kept = _one_each("sampling_probability", sampling_probability, len(made))
+        relative = _one_each("relative_scales", 1.0 if relative_scales is None else relative_scales, len(made))
+        mechanisms = [
+            Mechanism(
+                provenance=provenance,
+                sampling_probability=sample_of(p, sampling, provenance.size).probability,
+                sampling=sampling,
+                scale=scale,
+            )
+            for provenance, p, scale in zip(made, kept, relative, strict=True)
+        ]
+        if not mechanisms:
+            raise ValueError("chains must name at least one release")
+        losses = [mechanism.loss() for mechanism in mechanisms]
+        factor = least_factor(losses, epsilon, delta, adaptive=False)
+        if not 0 < factor < float("inf"):
+            raise ValueError(f"no scales reach epsilon ({epsilon}) and delta ({delta}); raise them, or lower the caps")
+        return cls(
+            mechanisms=tuple(replace(mechanism, scale=mechanism.scale * factor) for mechanism in mechanisms),
+            epsilon=epsilon,
+            delta=delta,
+        )
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """What a distance of 1 between two logs is."""
+        return self.mechanisms[0].provenance.adjacency
+
+    def __len__(self) -> int:
+        """Return the number of releases."""
+        return len(self.mechanisms)
+
+    def loss(self) -> PrivacyLoss:
+        """Return the loss of all releases together."""
+        return joint_loss([mechanism.loss() for mechanism in self.mechanisms], adaptive=False)
+
+    def measurement(self, chain: dp.Transformation, *, number: int | None = None) -> dp.Measurement:
+        """Return the measurement of a release: an ordinary one, which states (ε, δ) of this release alone.
+
+        :param chain: a count of the programme, with its filters.
+        :param number: of the release, from 1, where the programme has several of this chain.
+        :raises TypeError: for a chain that does not know how its signal is made.
+        :raises ValueError: if it is not in the programme, or several times and no number says which.
+        """
+        provenance = provenance_of(chain)
+        found = [k for k, mechanism in enumerate(self.mechanisms, 1) if mechanism.provenance == provenance]
+        if number is not None:
+            found = [k for k in found if k == number]
+        if len({self.mechanisms[k - 1] for k in found}) != 1:
+            where = "" if number is None else f" as number {number}"
+            raise ValueError(
+                f"chain must be of one release of the programme, with its grid, caps and filters; it is of"
+                f" {len(found)}{where}" + ("; give number=, one of " + ", ".join(map(str, found)) if found else "")
+            )
+        mechanism = self.mechanisms[found[0] - 1]
+        return chain >> then_subsampled_gaussian(
+            mechanism.scale,
+            sampling_probability=mechanism.sampling_probability,
+            sampling=mechanism.sampling,
+            delta=self.delta,
+        )
+
+    def expected_errors(
+        self,
+        *,
+        level: float | None = None,
+        seasons: Mapping[float, float] | None = None,
+        deviation: float | None = None,
+        time_scale: float | None = None,
+        proxy: ArrayLike | None = None,
+    ) -> tuple[ExpectedError, ...]:
+        """Return the errors to expect of each release, as :func:`~opendp_timeseries.plan` does. No private data.
+
+        :param level: mean count of a step, if it is known.
+        :param seasons: the amplitude of each pattern by its period in steps.
+        :param deviation: standard deviation of departures from both.
+        :param time_scale: steps within which departures change.
+        :param proxy: instead of these four, a **public** series that resembles the private ones.
+        :raises ValueError: for a number out of range, or not exactly one description of the signal.
+        """
+        found: dict[tuple[Any, ...], ExpectedError] = {}
+        errors = []
+        for mechanism in self.mechanisms:
+            size, kernels = mechanism.provenance.grid.size, mechanism.provenance.kernels
+            sample = mechanism.sampling_probability, mechanism.scale, mechanism.sampling
+            key = size, kernels, sample
+            if key not in found:
+                assumed = described_signal(
+                    size, level=level, seasons=seasons, deviation=deviation, time_scale=time_scale, proxy=proxy
+                )
+                found[key] = expected_error(assumed.signal, _one_kernel(size, kernels), *sample)
+            errors.append(found[key])
+        return tuple(errors)
+
+    def table(
+        self,
+        *,
+        level: float | None = None,
+        seasons: Mapping[float, float] | None = None,
+        deviation: float | None = None,
+        time_scale: float | None = None,
+        proxy: ArrayLike | None = None,
+    ) -> str:
+        """Return the programme as a text table; with the errors to expect if the signal is described.
+
+        For the parameters, see :meth:`expected_errors`.
+        """
+        header = ["release", *DESCRIBED, "alone"]
+        rows = [
+            [str(k), *described(mechanism), f"ε = {printed_up(mechanism.loss().epsilon(self.delta))}"]
+            for k, mechanism in enumerate(self.mechanisms, 1)
+        ]
+        signal = {"level": level, "seasons": seasons, "deviation": deviation, "time_scale": time_scale, "proxy": proxy}
+        if any(given is not None for given in signal.values()):
+            header += ["error, interpolated", "smoothed"]
+            errors = self.expected_errors(**signal)  # type: ignore[arg-type]
+            for row, error in zip(rows, errors, strict=True):
+                row += [f"{(error.noise**2 + error.bias**2) ** 0.5:.4g}", f"{error.smoothed:.4g}"]
+        title = f"{len(self)} releases within (ε = {self.epsilon:g}, δ = {self.delta:g}) for {self.adjacency}"
+        return f"{title}\n{text_table(header, rows)}"
+
+    def __repr__(self) -> str:
+        return self.table()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the programme as plain Python objects, ready for ``json.dumps``."""
+        return {
+            "format": _FORMAT,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "releases": [mechanism.to_dict() for mechanism in self.mechanisms],
+        }
+
+    def to_json(self) -> str:
+        """Return the programme as one JSON document; floats are written so that they read back exactly."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+
+    @classmethod
+    def from_dict(cls, document: Any) -> Programme:
+        """Read back what :meth:`to_dict` wrote, and nothing else.
+
+        :raises ValueError: if it is no such document, or its releases exceed its budget.
+        """
+        if not isinstance(document, dict) or document.get("format") != _FORMAT:
+            raise ValueError(f"the document is not in the format {_FORMAT!r}")
+        fields = fields_of(document, "programme", {"format": str, "epsilon": float, "delta": float, "releases": list})
+        try:
+            return cls(
+                mechanisms=tuple(map(Mechanism.from_dict, fields["releases"])),
+                epsilon=fields["epsilon"],
+                delta=fields["delta"],
+            )
+        except TypeError as error:
+            raise ValueError(f"programme: {error}") from None
+
+    @classmethod
+    def from_json(cls, text: str) -> Programme:
+        """Read back what :meth:`to_json` wrote, and nothing else.
+
+        :raises ValueError: if it is no such document, or its releases exceed its budget.
+        """
+        return cls.from_dict(parse_json(text))
+
+
+def _one_each(name: str, given: float | Sequence[float], count: int) -> list[float]:
+    numbers = [given] * count if isinstance(given, (int, float)) else list(given)
+    if len(numbers) != count:
+        raise ValueError(f"{name} must be one number, or one for each of {count} chains; found {len(numbers)}")
+    return [check.real(name, number, above=0.0) for number in numbers]
+
+
+@lru_cache(maxsize=64)
+def _one_kernel(size: int, kernels: tuple[Kernel, ...]) -> Kernel:
+    return reduce(Kernel.convolve, kernels) if kernels else identity_kernel(size)
+
+
+DESCRIBED: Final = ("from", "steps", "cap", "kept", "scale")
+
+
+def described(mechanism: Mechanism) -> tuple[str, ...]:
+    """Return a mechanism in words, for a row of a table."""
+    made = mechanism.provenance
+    times = f" x {made.step_cap}" if made.step_cap > 1 else ""
+    apart = f", {made.gap} apart" if made.gap > 1 else ""
+    apart += f", {made.key_cap} at a time" if made.key_cap is not None else ""
+    totals = ", totals" if made.groups is not None else ""
+    filters = f", {len(made.kernels)} filters" if len(made.kernels) > 1 else ", filtered" if made.kernels else ""
+    return (
+        made.grid.start or "",
+        (str(made.size) if made.grid.step is None else f"{made.size} of {made.grid.step}") + totals + filters,
+        f"{made.participation_cap}{times}{apart}",
+        f"{mechanism.sampling_probability:.4g}" + (" in blocks" if mechanism.sampling == "stratified" else ""),
+        f"{mechanism.scale:.4g}",
+    )

@@ -1,0 +1,241 @@
+"""Several releases of one log as one measurement, with their joint loss.
+
+``dp.c.make_composition`` adds up what the maps of its members state. Here the losses themselves are joined, by
+:mod:`opendp_timeseries.accounting.joint`: for the same noise a fraction of the loss. Proof: docs/proofs/joint_loss.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any, Final
+
+import opendp.prelude as dp
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting import joint
+from opendp_timeseries.accounting.loss import PrivacyLoss
+from opendp_timeseries.accounting.rounding import up_sqrt
+from opendp_timeseries.plugin._opendp import Partial, array_of, partial_of
+from opendp_timeseries.plugin.known_losses import KnownLoss, Stated, known_loss, tell_loss
+from opendp_timeseries.plugin.subsampled_gaussian import accounting_of, view
+
+__all__ = ["completed", "least_factor", "least_factor_zero_concentrated", "make_composition", "then_composition"]
+
+_REMEDY: Final = (
+    "a subsampled_gaussian behind stages of one log (with sampling_probability=1 it is OpenDP's Gaussian mechanism), or"
+    " a composition of such; compose others with dp.c.make_composition"
+)
+# How often a factor that was found is raised, by two parts in 10¹³ and then by twice as much, until the map agrees.
+_MAX_NUDGES: Final = 45
+
+
+def make_composition(
+    measurements: Sequence[dp.Measurement],
+    *,
+    factor: float = 1.0,
+    output_measure: dp.Measure | None = None,
+    failure_probability: float | None = None,
+    delta: float | None = None,
+) -> dp.Measurement:
+    """Make several releases of one log at once, and return them in a list, in order.
+
+    The map states their joint loss: the law of the sum of their squared distances, each in units of its own noise.
+    That is exact for one individual and counts without filter, and less than what ``dp.c.make_composition`` adds up.
+    The queries are all fixed beforehand, so that filters keep their full benefit.
+
+    :param measurements: chains that end in a subsampled Gaussian, with whatever before and behind it, or
+        compositions of such, all on one domain and metric. With ``sampling_probability=1`` that is OpenDP's Gaussian
+        mechanism: so the histogram of caps takes part, by ``output_metric=dp.l2_distance(T=float)``.
+    :param factor: all scales are multiplied by it; :func:`~opendp_timeseries.least_factor` finds the least.
+    :param output_measure: as of :func:`~opendp_timeseries.make_subsampled_gaussian`, with the next two: the whole
+        privacy profile by default. What measures the members state does not matter.
+    :param failure_probability: δ′ in (0, 1), for approximate zCDP.
+    :param delta: δ in (0, 1), for (ε, δ).
+    :raises TypeError: if they are no list of measurements, or the loss of one is not known from how it was made.
+    :raises ValueError: if there are none, or they do not have one domain and metric.
+
+    >>> import opendp.prelude as dp, opendp_timeseries as ts
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+    >>> count = space >> ts.then_participation_count(ts.TimeGrid(size=100), participation_cap=10)
+    >>> often = count >> ts.then_subsampled_gaussian(6.0, sampling_probability=0.1, delta=1e-6)
+    >>> seldom = count >> ts.then_subsampled_gaussian(2.0, sampling_probability=0.01, delta=1e-6)
+    >>> both = ts.make_composition([often, seldom], delta=2e-6)
+    >>> both.map(1)
+    (2.36455..., 2e-06)
+    >>> dp.c.make_composition([often, seldom]).map(1)
+    (3.57586..., 2e-06)
+    """
+    members = _members(measurements)
+    factor = check.real("factor", factor, above=0.0)
+    known = [_known(k, member) for k, member in enumerate(members)]
+    if factor != 1:
+        members = [one.times(factor) for one in known]
+        known = [_known(k, member) for k, member in enumerate(members)]
+    measure, accounting = accounting_of(output_measure, failure_probability, delta)
+
+    def loss(d_in: Any) -> PrivacyLoss:
+        return joint.joint_loss([one.at(d_in) for one in known], adaptive=False)
+
+    as_array = array_of(members[0].input_domain)
+
+    def function(data: Any) -> list[Any]:
+        given = as_array(data)
+        return [member(given) for member in members]
+
+    def privacy_map(d_in: Any) -> Any:
+        return view(accounting, loss(d_in))
+
+    def times(more: float) -> dp.Measurement:
+        return make_composition(
+            members,
+            factor=more,
+            output_measure=output_measure,
+            failure_probability=failure_probability,
+            delta=delta,
+        )
+
+    made = dp.m.make_user_measurement(*members[0].input_space, measure, function, privacy_map)
+    parts = [one.mechanisms for one in known if one.mechanisms is not None]
+
+    def mechanisms(d_in: Any) -> tuple[Stated, ...]:
+        return tuple(stated for part in parts for stated in part(d_in))
+
+    return tell_loss(made, KnownLoss(loss, times, mechanisms if len(parts) == len(known) else None))
+
+
+def then_composition(measurements: Sequence[dp.Measurement | Partial], **options: Any) -> Partial:
+    """Partial constructor of :func:`~opendp_timeseries.make_composition`: the space comes from the left of ``>>``.
+
+    :param measurements: as there, or in their ``then_`` form, such as ``then_participation_count(…) >> …``.
+    :param options: as there.
+
+    >>> import opendp.prelude as dp, opendp_timeseries as ts
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+    >>> count = space >> ts.then_participation_count(ts.TimeGrid(size=100), participation_cap=10)
+    >>> noise = ts.then_subsampled_gaussian(6.0, sampling_probability=0.1)
+    >>> (count >> ts.then_composition([noise, noise], delta=1e-6)).map(1)
+    (1.45878..., 1e-06)
+    """
+    return partial_of(lambda domain, metric: make_composition(completed(measurements, domain, metric), **options))
+
+
+def completed(measurements: Any, domain: dp.Domain, metric: dp.Metric) -> list[dp.Measurement]:
+    """Return measurements on a space, of which some may be partial constructors."""
+    return [member(domain, metric) if isinstance(member, Partial) else member for member in _listed(measurements)]
+
+
+def least_factor(measurements: Sequence[dp.Measurement], *, epsilon: float, delta: float, d_in: Any = 1) -> float:
+    """Return the least factor on all scales with which a composition is (ε, δ)-private.
+
+    Rounded up, so that ``make_composition(measurements, factor=…, delta=delta)`` keeps what is asked for.
+
+    :param measurements: as of :func:`~opendp_timeseries.make_composition`; their scales are relative.
+    :param epsilon: ε, not negative.
+    :param delta: δ, in (0, 1).
+    :param d_in: distance between neighbouring inputs, such as the number of individuals.
+    :return: 0 if nothing is lost without noise.
+    :raises TypeError, ValueError: as :func:`~opendp_timeseries.make_composition`, and if no factor reaches (ε, δ).
+
+    >>> import opendp.prelude as dp, opendp_timeseries as ts
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+    >>> month = ts.TimeGrid(start="2024-01-01", step="1h", size=744, zone="UTC")
+    >>> count = space >> ts.then_participation_count(month, participation_cap=30)
+    >>> relative = count >> ts.then_subsampled_gaussian(1.0, sampling_probability=0.2)
+    >>> round(ts.least_factor([relative] * 12, epsilon=1.0, delta=1e-6), 3)
+    36.633
+    """
+    epsilon = check.real("epsilon", epsilon, minimum=0.0)
+    delta = check.real("delta", delta, above=0.0, below=1.0)
+
+    def search(losses: list[PrivacyLoss]) -> float:
+        return joint.least_factor(losses, epsilon, delta, adaptive=False)
+
+    return _verified(
+        measurements,
+        d_in,
+        search,
+        lambda loss: loss.epsilon_delta(delta)[0] <= epsilon,
+        f"epsilon ({epsilon}) and delta ({delta})",
+    )
+
+
+def least_factor_zero_concentrated(
+    measurements: Sequence[dp.Measurement], *, rho: float, failure_probability: float, d_in: Any = 1
+) -> float:
+    """Return the least factor on all scales for approximate zCDP.
+
+    :param rho: ρ, not negative.
+    :param failure_probability: δ′, in (0, 1).
+    """
+    rho = check.real("rho", rho, minimum=0.0)
+    failure = check.real("failure_probability", failure_probability, above=0.0, below=1.0)
+
+    def search(losses: list[PrivacyLoss]) -> float:
+        now, _ = joint.joint_loss(losses, adaptive=False).zero_concentrated(failure)
+        return up_sqrt(Fraction(now) / Fraction(rho)) if now < math.inf and rho > 0 else math.inf if now else 0.0
+
+    return _verified(
+        measurements,
+        d_in,
+        search,
+        lambda loss: loss.zero_concentrated(failure)[0] <= rho,
+        f"rho ({rho}) and failure_probability ({failure})",
+    )
+
+
+def _verified(
+    measurements: Sequence[dp.Measurement],
+    d_in: Any,
+    search: Callable[[list[PrivacyLoss]], float],
+    holds: Callable[[PrivacyLoss], bool],
+    budget: str,
+) -> float:
+    """Return the factor that a search finds, raised until the joint loss with it holds."""
+    members = _members(measurements)
+    known = [_known(k, member) for k, member in enumerate(members)]
+    losses = [one.at(d_in) for one in known]
+    if any(loss.scale == 0 for loss in losses):
+        raise ValueError("a measurement without noise (scale 0) has no scale to multiply; give each a relative scale")
+    factor = search(losses)
+    for nudge in range(_MAX_NUDGES):
+        if factor == 0:
+            return factor
+        if factor < math.inf and holds(_known(0, make_composition(members, factor=factor)).at(d_in)):
+            return factor
+        factor *= 1 + 2e-13 * 2.0**nudge
+    raise ValueError(f"no factor reaches {budget}; raise them, or lower the caps or the number of individuals")
+
+
+def _listed(measurements: Any) -> list[Any]:
+    if not isinstance(measurements, (list, tuple)):
+        raise TypeError(f"measurements ({type(measurements).__name__}) must be a list of measurements: {_REMEDY}")
+    if not measurements:
+        raise ValueError(f"measurements must not be empty: list at least one, each {_REMEDY}")
+    return list(measurements)
+
+
+def _members(measurements: Any) -> list[dp.Measurement]:
+    """Return measurements of one space."""
+    members = _listed(measurements)
+    for k, member in enumerate(members):
+        if not isinstance(member, dp.Measurement):
+            raise TypeError(f"measurements[{k}] ({type(member).__name__}) must be a measurement: {_REMEDY}")
+        for name in ("input_domain", "input_metric"):
+            here, first = getattr(member, name), getattr(members[0], name)
+            if here != first:
+                raise ValueError(f"{name} of measurements[{k}] ({here}) must be that of the first ({first})")
+    return members
+
+
+def _known(k: int, member: dp.Measurement) -> KnownLoss:
+    known = known_loss(member)
+    if known is None:
+        raise TypeError(
+            f"measurements[{k}] ({member.output_measure}) has no loss that is known here: it must be {_REMEDY}"
+        )
+    return known

@@ -1,0 +1,441 @@
+"""A Context whose shares always add up, and whose queries account exactly for what they release.
+
+In it, ``query.subsampled_gaussian(sampling_probability=…)`` uses the query's own share: of (ε, δ) by the exact privacy
+profile at its δ, of (ρ, δ) by approximate zCDP with δ for its failure probability.
+
+OpenDP 0.16 cannot split some budgets of the form (ε, δ) or (ρ, δ): the sum of, say, 20 equal shares of (0.1, 1e-6)
+rounds above one part and below the other, and pairs that are neither above nor below are an error. And a query
+whose δ alone exceeds its share answers ``.param()``, and fails at ``.release()`` with a message about orderings.
+Its constructors refuse an event log by messages about types, and a count must name the metric of the noise after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from functools import partial
+from typing import Any, Final, cast
+
+import numpy as np
+import opendp.prelude as dp
+from numpy.typing import NDArray
+from opendp.context import PartialChain
+from opendp.mod import LazyFrameDomain, UnknownTypeException
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting.rounding import down_fraction
+from opendp_timeseries.plugin._opendp import is_opendps, is_registered
+from opendp_timeseries.plugin.composition import (
+    completed,
+    least_factor,
+    least_factor_zero_concentrated,
+    make_composition,
+)
+from opendp_timeseries.plugin.spaces import influence_distance, influence_space, is_event_log
+from opendp_timeseries.plugin.subsampled_gaussian import least_scale_at, least_scale_zero_concentrated_at
+
+__all__ = ["Context", "Query", "compositor", "split_budget"]
+
+#: What is left unspent so that sums of up to a million rounded shares stay within the whole.
+_KEPT_BACK = 1 - Fraction(1, 2**30)
+
+Loss = float | tuple[float, float]
+_MEASURE_OPTIONS: Final = frozenset({"output_measure", "failure_probability", "delta"})
+#: Constructors of OpenDP that take any domain, and those that take any LazyFrame.
+_GENERAL: Final = frozenset({"identity", "user_measurement", "user_transformation"})
+_OF_FRAMES: Final = _GENERAL | {"private_lazyframe", "stable_lazyframe"}
+#: Counts that are made in the metric that the noise after them needs.
+_COUNTS: Final = frozenset({"individual_count", "participation_count", "participation_histogram"})
+
+
+def split_budget(loss: Loss, parts: int | Sequence[float] | NDArray[Any]) -> list[Loss]:
+    """Split a privacy loss into shares whose sum, however it is rounded, is within it.
+
+    :param loss: ρ or ε, or a pair (ρ, δ) or (ε, δ).
+    :param parts: a number of equal shares, or the weights of unequal ones (relative to their sum).
+    :return: one loss per share. Of a budget in several parts, about 1e-9 is kept back for rounding.
+    :raises ValueError: for a loss or a weight that is negative or not finite, or no parts.
+
+    >>> [round(rho, 6) for rho, delta in split_budget((0.1, 1e-6), [0.1, 0.2, 0.7])]
+    [0.01, 0.02, 0.07]
+    """
+    return _split(loss, _weights("parts", parts) if np.ndim(parts) else _evenly("parts", parts))
+
+
+def _evenly(name: str, parts: Any) -> list[float]:
+    return [1.0] * check.integer(name, parts, minimum=1, remedy="the number of releases")
+
+
+def _weights(name: str, weights: Any) -> list[float]:
+    """Return the weights of a list, a tuple, an array or a series, which are public."""
+    if np.ndim(weights) != 1:
+        raise TypeError(f"{name} ({check.shown(weights)}) must be a list of weights, such as [3, 1]")
+    listed = [check.real("weight", weight, above=0.0) for weight in np.asarray(weights).tolist()]
+    if not listed:
+        raise ValueError(f"{name} must not be empty; give one weight for each release")
+    return listed
+
+
+def _split(loss: Any, parts: Sequence[float]) -> list[Any]:
+    weights = list(map(Fraction, parts))
+    total = sum(weights)
+    kept_back = _KEPT_BACK if len(weights) > 1 else Fraction(1)
+    whole = [Fraction(check.real("loss", v, minimum=0.0)) for v in (loss if isinstance(loss, tuple) else (loss,))]
+    shares: list[Any] = [tuple(down_fraction(v * kept_back * w / total) + 0.0 for v in whole) for w in weights]
+    return shares if isinstance(loss, tuple) else [share[0] for share in shares]
+
+
+def compositor(
+    data: Any,
+    *,
+    domain: dp.Domain | None = None,
+    privacy_unit: tuple[dp.Metric, Any],
+    privacy_loss: tuple[dp.Measure, Any],
+    split_evenly_over: int | None = None,
+    split_by_weights: Sequence[float] | NDArray[Any] | None = None,
+    margins: Sequence[Any] = (),
+) -> Context:
+    """Return a Context like ``dp.Context.compositor``'s, for any number of shares and with exact accounting.
+
+    In it, ``subsampled_gaussian(sampling_probability=…)`` spends the query's own share: see
+    :meth:`~opendp_timeseries.plugin.context.Query.subsampled_gaussian`.
+
+    :param data: the private data; nothing of it is read here.
+    :param domain: domain of the data, such as :func:`~opendp_timeseries.event_log_domain`; of a Polars LazyFrame it may
+        be left out, and OpenDP takes the columns and types of the frame for public.
+    :param privacy_unit: metric and distance, such as ``(dp.symmetric_distance(), 1)``: one individual.
+    :param privacy_loss: measure and loss, such as ``dp.loss_of(epsilon=1.0, delta=1e-6)``.
+    :param split_evenly_over: number of equal shares.
+    :param split_by_weights: weights of unequal shares. Give one of the two.
+    :param margins: of a LazyFrame, OpenDP's descriptors of grouped data.
+    :raises ValueError: if not exactly one of the two is given. Queries raise it, before any scale is told, if
+        their failure probability or delta exceeds their share.
+
+    >>> import opendp.prelude as dp, opendp_timeseries as ts, numpy as np
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> context = ts.compositor(
+    ...     {"id": np.array([1, 2]), "step": np.array([0, 3])},
+    ...     domain=ts.event_log_domain(identifier="id", time="step"),
+    ...     privacy_unit=(dp.symmetric_distance(), 1),
+    ...     privacy_loss=dp.loss_of(rho=0.1, delta=1e-8),
+    ...     split_evenly_over=20)
+    >>> query = context.query().participation_count(ts.TimeGrid(size=10), participation_cap=5)
+    >>> query.subsampled_gaussian(sampling_probability=0.5, failure_probability=0.1).param()
+    Traceback (most recent call last):
+    ValueError: delta (0.03125... at these settings, ...
+    >>> query.subsampled_gaussian(sampling_probability=0.5).release()
+    Release(... of 10 steps kept with probability 0.5, noise scale 22.3607)
+    """
+    if (split_evenly_over is None) == (split_by_weights is None):
+        raise ValueError("give one of split_evenly_over and split_by_weights")
+    if split_by_weights is None:
+        parts = _evenly("split_evenly_over", split_evenly_over)
+    else:
+        parts = _weights("split_by_weights", split_by_weights)
+    for name, pair in (("privacy_unit", privacy_unit), ("privacy_loss", privacy_loss)):
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise TypeError(f"{name} ({check.shown(pair)}) must be a pair, as of dp.unit_of(…) and dp.loss_of(…)")
+    if domain is None:
+        try:
+            domain = dp.domain_of(data, infer=True)
+        except (UnknownTypeException, dp.OpenDPException, TypeError):
+            raise TypeError(
+                f"domain must be given for data of type {type(data).__name__}, such as"
+                " event_log_domain(identifier=…, time=…)"
+            ) from None
+    if not isinstance(domain, dp.Domain):
+        raise TypeError(
+            f"domain ({check.shown(domain)}) must be a domain, such as event_log_domain(identifier=…, time=…)"
+        )
+    for margin in margins:
+        domain = dp.with_margin(domain, margin)
+    metric, d_in = privacy_unit
+    if isinstance(d_in, np.generic):
+        d_in = d_in.item()  # OpenDP takes Python numbers only
+    measure, d_out = privacy_loss
+    d_mids: Any = _split(d_out, parts)
+    accountant = dp.c.make_adaptive_composition(domain, metric, measure, d_in=d_in, d_mids=d_mids)
+    return Context(accountant, accountant(data), d_in=d_in, d_mids=d_mids)
+
+
+class Context(dp.Context):
+    """An OpenDP Context whose queries account exactly for what this package releases."""
+
+    def query(self, **kwargs: Any) -> Any:
+        """Start a query on the next share; of a Polars LazyFrame, OpenDP's own, which knows no plugins."""
+        query = super().query(**kwargs)
+        return _exact(query) if type(query) is dp.Query else query
+
+    def log_query(self, **kwargs: Any) -> Query:
+        """Start a query on the next share whose data are an event log: of a LazyFrame too."""
+        query: Any = super().query(**kwargs)
+        return _exact(query if type(query) is dp.Query else query._query)
+
+
+def _exact(query: dp.Query) -> Query:
+    loss = query._output_measure, query._d_in, query._d_out
+    return Query(query._chain, *loss, query._context, query._wrap_release)
+
+
+def _nested(answer: Any) -> Any:
+    """Return a Context of a nested compositor as one of this module; anything else as it is."""
+    if type(answer) is not dp.Context:
+        return answer
+    queryable: Any = answer.queryable
+    return Context(answer.accountant, queryable, answer.d_in, answer.d_mids, answer.d_out, answer.query_space)
+
+
+def _metric_for(noise: str, count: str, options: Mapping[str, Any]) -> dp.Metric | None:
+    """Return the metric in which a count meets a noise; None if that is the one by default."""
+    keys = options.get("keys")
+    if noise == "subsampled_gaussian":
+        if count == "individual_count":
+            return influence_distance(panel_size=1 if keys is None else len(keys))
+        return dp.l2_distance(T=float) if count == "participation_histogram" else None
+    if count == "individual_count" and keys is None:
+        return None  # one number, whose distance serves both
+    return dp.l1_distance(T=float) if noise == "laplace" else dp.l2_distance(T=float)
+
+
+def _refuse(name: str, frame: bool, *args: Any, **options: Any) -> Any:
+    raise TypeError(_not_of_logs(f"{name}() is OpenDP's, and", name, frame))
+
+
+def _not_of_logs(what: str, name: str, frame: bool) -> str:
+    """Say that a query does not take an event log, and which does."""
+    remedy = (
+        f"query().{name}(…) on the Context asks OpenDP's own queries of the LazyFrame"
+        if frame
+        else "for OpenDP's own queries make the log a Polars LazyFrame (howto/polars-context in the documentation)"
+    )
+    return (
+        f"{what} does not take an event log: individual_count() counts people, participation_count(grid,"
+        f" participation_cap=…) counts in each step of time; {remedy}"
+    )
+
+
+class Query(dp.Query):
+    """An OpenDP query in which a subsampled Gaussian spends the query's share, and not less.
+
+    Where a count is given no ``output_metric``, it takes the one that the noise after it needs.
+    """
+
+    #: From the name of a noise to this query with its count in the metric of that noise; None if there is no choice.
+    _before: Callable[[str], Query] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what adds the stage of this name: of this package, or of OpenDP where it takes these data."""
+        if name.startswith("_"):
+            return super().__getattr__(name)
+        domain = self._chain[0] if isinstance(self._chain, tuple) else None
+        frame = isinstance(domain, LazyFrameDomain)
+        if frame or is_event_log(domain):
+            if not is_registered(name):
+                raise AttributeError(_not_of_logs(f"{name!r}", name, frame))
+            if is_opendps(name) and name not in (_OF_FRAMES if frame else _GENERAL):
+                return partial(_refuse, name, frame)
+        make: Callable[..., Any] = super().__getattr__(name)
+
+        def stage(*args: Any, **options: Any) -> Query:
+            query: Query = make(*args, **options)
+            query._chain = self._in_budget(query._chain)
+            if name in _COUNTS and options.pop("output_metric", None) is None:
+                query._before = lambda noise: make(*args, **options, output_metric=_metric_for(noise, name, options))
+            elif name == "circulant_filter" and (before := self._before) is not None:
+                query._before = lambda noise: before(noise).circulant_filter(*args, **options)
+            return query
+
+        return stage
+
+    def _in_budget(self, chain: Any) -> Any:
+        """Return a measurement in pure ε as one in ρ, for a budget in (ρ, δ): a conversion that OpenDP leaves out."""
+        if str(self._output_measure.type) != "Approximate<ZeroConcentratedDivergence>":
+            return chain
+        if isinstance(chain, PartialChain):
+            return PartialChain(lambda parameter: self._in_budget(chain(parameter)))
+        pure = isinstance(chain, dp.Measurement) and str(chain.output_measure.type) == "MaxDivergence"
+        return dp.c.make_pureDP_to_zCDP(chain) if pure else chain
+
+    def _suited(self, noise: str) -> Query:
+        """Return this query with its count in the metric of a noise, unless the count was given one."""
+        return self if self._before is None else self._before(noise)
+
+    def laplace(self, *args: Any, **options: Any) -> Query:
+        """Add OpenDP's Laplace noise, with the scale that spends this query's share if none is given.
+
+        It fits budgets in ε, (ε, δ), ρ and (ρ, δ), and needs none of the δ.
+        """
+        return self._native("laplace", *args, **options)
+
+    def gaussian(self, *args: Any, **options: Any) -> Query:
+        """Add OpenDP's Gaussian noise, with the scale that spends this query's share if none is given.
+
+        In (ε, δ) OpenDP states its loss by way of zCDP; ``subsampled_gaussian(sampling_probability=1)`` adds the same
+        noise with its exact loss, and so less of it.
+
+        :raises ValueError: for a budget in ε alone, which Gaussian noise does not keep.
+        """
+        if str(self._output_measure.type) == "MaxDivergence":
+            raise ValueError(
+                f"gaussian() does not fit a budget in {self._output_measure}, as no scale of it has a finite ε without"
+                " δ; call laplace(), or give the Context dp.loss_of(epsilon=…, delta=…)"
+            )
+        return self._native("gaussian", *args, **options)
+
+    def _native(self, noise: str, *args: Any, **options: Any) -> Query:
+        """Add noise of OpenDP's, to whose metrics the influence is unknown."""
+        suited = self._suited(noise)
+        chain: Any = suited._chain
+        if isinstance(chain, (tuple, dp.Transformation)):
+            metric = chain[1] if isinstance(chain, tuple) else chain.output_metric
+            if influence_space(metric) is not None:
+                raise TypeError(
+                    f"{noise}() knows nothing of the influence metric that the stage before it gives; end the query by"
+                    " subsampled_gaussian(sampling_probability=1), which is OpenDP's Gaussian noise at every step"
+                )
+        query: Query = suited.__getattr__(noise)(*args, **options)
+        return query
+
+    def new_with(self, *, chain: Any, wrap_release: Any = None) -> Query:
+        """Return this query with another chain."""
+        release = self._wrap_release if wrap_release is None else lambda answer: _nested(wrap_release(answer))
+        return Query(chain, self._output_measure, self._d_in, self._d_out, self._context, release)
+
+    def subsampled_gaussian(self, *args: Any, **options: Any) -> Any:
+        """Add the subsampled Gaussian within this query's share, see :func:`.make_subsampled_gaussian`.
+
+        What is left out is chosen for you: the least scale, and the view of the loss that the budget is in. That is the
+        exact profile at the δ of an (ε, δ) share, or approximate zCDP with the δ of a (ρ, δ) share for its failure
+        probability.
+
+        :raises ValueError: for a budget without δ, or a share that is spent.
+        """
+        if (suited := self._suited("subsampled_gaussian")) is not self:
+            suited._before = None
+            return suited.subsampled_gaussian(*args, **options)
+        make = self.__getattr__("subsampled_gaussian")
+        if _MEASURE_OPTIONS & options.keys():
+            return make(*args, **options)
+        first, delta, concentrated = self._share()
+        options["failure_probability" if concentrated else "delta"] = delta
+        least = least_scale_zero_concentrated_at if concentrated else least_scale_at
+        if args or "scale" in options or isinstance(self._chain, PartialChain):
+            return make(*args, **options)
+        # OpenDP's own search would find the same scale, asking the map some hundred times.
+        chain: Any = self._chain
+        domain, metric = chain if isinstance(chain, tuple) else chain.output_space
+        d_in = self._d_in if isinstance(chain, tuple) else chain.map(self._d_in)
+        probability = options.get("sampling_probability", check.REQUIRED)
+        scale = least(domain, metric, d_in, first, delta, probability, options.get("sampling", "poisson"))
+        if scale == 0:
+            raise ValueError(
+                f"sampling_probability ({probability}) keeps no step, or nobody is counted: nothing would be released"
+            )
+        query: Any = make(scale, **options)
+        query._chain.param = scale
+        return query
+
+    def composition(self, measurements: Sequence[Any], *, factor: float | None = None, **options: Any) -> Query:
+        """Make several releases as one query, within its share of the budget: see :func:`.make_composition`.
+
+        What is left out is chosen for you: the view of the loss, as in :meth:`subsampled_gaussian`, and the least
+        factor by which the scales of all releases are multiplied, so that together they spend the share.
+
+        :param measurements: as there, or in their ``then_`` form, on the space of this query.
+        :param factor: by which the scales are multiplied; 1 leaves them as they are. Left out, they are relative.
+        :raises ValueError: for a budget without δ, or a share that is spent.
+        """
+        chain: Any = self._chain
+        if isinstance(chain, PartialChain):
+            raise ValueError(
+                "a stage before the composition lacks a parameter; give it, as only scales are searched for"
+            )
+        start = isinstance(chain, tuple)
+        members = completed(measurements, *(chain if start else chain.output_space))
+        if not _MEASURE_OPTIONS & options.keys():
+            first, delta, concentrated = self._share()
+            options["failure_probability" if concentrated else "delta"] = delta
+            if factor is None:
+                d_in = self._d_in if start else chain.map(self._d_in)
+                factor = (
+                    least_factor_zero_concentrated(members, rho=first, failure_probability=delta, d_in=d_in)
+                    if concentrated
+                    else least_factor(members, epsilon=first, delta=delta, d_in=d_in)
+                )
+                if factor == 0:
+                    raise ValueError("no measurement keeps a step, or nobody is counted: nothing would be released")
+        made = make_composition(members, factor=1.0 if factor is None else factor, **options)
+        query = self.new_with(chain=made if start else chain >> made)
+        query._chain.param = factor  # type: ignore[union-attr]
+        return query
+
+    def _share(self) -> tuple[float, float, bool]:
+        """Return this query's share, (ε, δ) or (ρ, δ), and whether it is the latter.
+
+        :raises ValueError: for a budget without δ, or a share that is spent.
+        """
+        budget = str(self._output_measure.type)
+        if budget not in ("Approximate<MaxDivergence>", "Approximate<ZeroConcentratedDivergence>"):
+            raise ValueError(
+                f"a budget in {self._output_measure} leaves no room for sampling, which always has some δ; give the"
+                " Context dp.loss_of(epsilon=…, delta=…), or (ρ, δ)"
+            )
+        share: Any = self._d_out
+        first, delta = share
+        if not 0 < delta < 1 or not first > 0:
+            raise ValueError(f"its share ({first!r}, {delta!r}) leaves nothing to spend; give the budget both above 0")
+        return first, delta, "ZeroConcentrated" in budget
+
+    def resolve(self, allow_transformations: bool = False, bounds: Any = None, T: Any = None) -> Any:
+        """Return the measurement, after a check that its loss fits the share."""
+        chain: Any = self._chain
+        if isinstance(chain, tuple):
+            raise ValueError(
+                "this query asks nothing yet; go on with individual_count(), or participation_count(grid,"
+                " participation_cap=…), and with noise"
+            )
+        if isinstance(chain, dp.Transformation):
+            if allow_transformations:
+                return chain
+            raise ValueError(
+                "this query adds no noise, so there is nothing to release; end it by laplace() or gaussian(), or, for a"
+                " series, by subsampled_gaussian(sampling_probability=…)"
+            )
+        self._check_delta()
+        if isinstance(chain, PartialChain):
+            d_in, share = cast(Any, (self._d_in, self._d_out))
+            chain = chain.fix(d_in, share, self._output_measure, bounds=bounds, T=T)
+        resolved: Any = dp.Query.resolve(self.new_with(chain=chain))
+        if chain is self._chain:  # nothing was searched for: the noise is given
+            self._check_loss(resolved)
+        if hasattr(chain, "param"):  # OpenDP loses it where it converts the measure
+            resolved.param = chain.param
+        return resolved
+
+    def _check_loss(self, measurement: dp.Measurement) -> None:
+        """Refuse in words what is too large for the share: of two pairs OpenDP says that they have no order."""
+        share: Any = self._d_out
+        if share is None or self._d_in is None:
+            return
+        loss = measurement.map(self._d_in)
+        parts, most = (x if isinstance(x, tuple) else (x,) for x in (loss, share))
+        if any(part > limit for part, limit in zip(parts, most, strict=True)):
+            raise ValueError(
+                f"its loss ({', '.join(map(repr, parts))}) exceeds this query's share ({', '.join(map(repr, most))});"
+                " leave out the scale, and the least that fits is found, or raise it"
+            )
+
+    def _check_delta(self) -> None:
+        """Refuse a δ that no scale can bring within the share: it does not depend on the scale."""
+        if not isinstance(self._d_out, tuple):
+            return
+        chain = self._chain(1.0) if isinstance(self._chain, PartialChain) else self._chain
+        if not isinstance(chain, dp.Measurement) or not str(chain.output_measure.type).startswith("Approximate"):
+            return
+        delta = chain.map(self._d_in)[1]
+        if delta > self._d_out[1]:
+            raise ValueError(
+                f"delta ({delta!r} at these settings, whatever the scale) exceeds this query's share"
+                f" ({self._d_out[1]!r}); lower failure_probability= or delta= to at most the share, which is"
+                " context.remaining_privacy_loss()[0][1]"
+            )

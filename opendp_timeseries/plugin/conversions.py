@@ -1,0 +1,129 @@
+"""Conversions of a measurement's loss that OpenDP 0.16 lacks.
+
+To a Rényi curve, from one to a privacy profile, and from a profile to a privacy loss distribution.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import opendp.prelude as dp
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting import pld
+from opendp_timeseries.accounting.renyi import delta_from_renyi
+from opendp_timeseries.accounting.rounding import up_fraction
+from opendp_timeseries.plugin._opendp import privacy_profile
+
+__all__ = ["make_renyiDP_to_approxDP", "make_zCDP_to_renyiDP", "privacy_loss_distribution"]
+
+
+def make_zCDP_to_renyiDP(measurement: dp.Measurement) -> dp.Measurement:  # noqa: N802 (OpenDP's way to name conversions)
+    """Return the same measurement with its loss as a Rényi curve: ``ρ``-zCDP is ``α ↦ ρα``.
+
+    So OpenDP's own Gaussian mechanism composes with a subsampled Gaussian whose ``output_measure`` is
+    ``renyi_divergence()``. Source: Bun & Steinke (2016), arXiv:1605.02065, Definition 1.1; proof:
+    docs/proofs/conversions.md.
+
+    :param measurement: a measurement under ``zero_concentrated_divergence()``, not interactive: OpenDP does not say
+        before a release whether it is a queryable, so such a release fails with a ``TypeError`` and nothing leaves.
+    :raises TypeError: for another output measure.
+
+    >>> import opendp.prelude as dp
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> space = dp.atom_domain(T=int), dp.absolute_distance(T=int)
+    >>> curve = make_zCDP_to_renyiDP(space >> dp.m.then_gaussian(2.0)).map(1)
+    >>> round(curve(3.0), 12)
+    0.375
+    """
+    _needs(measurement, "ZeroConcentratedDivergence", dp.zero_concentrated_divergence())
+
+    def privacy_map(d_in: Any) -> Any:
+        rho = measurement.map(d_in)
+
+        def divergence(alpha: Any) -> float:
+            check.real("alpha", alpha, above=1.0)
+            return rho if rho in (0, math.inf) else up_fraction(Fraction(rho) * Fraction(alpha))
+
+        return divergence
+
+    return _with_loss(measurement, dp.renyi_divergence(), privacy_map)
+
+
+def make_renyiDP_to_approxDP(measurement: dp.Measurement) -> dp.Measurement:  # noqa: N802
+    """Return the same measurement with the privacy profile that follows from its Rényi curve.
+
+    At each ``ε`` the best of many orders is taken; every order is valid. Fix the other parameter with
+    ``dp.c.make_fix_delta``. Source: Canonne, Kamath & Steinke (2020), arXiv:2004.00010v4, Proposition 12; proof:
+    docs/proofs/renyi_to_approxdp.md.
+
+    :param measurement: a measurement under ``renyi_divergence()``, such as a composition of several, not interactive:
+        a release that is a queryable fails with a ``TypeError``, and nothing leaves.
+    :raises TypeError: for another output measure.
+    """
+    _needs(measurement, "RenyiDivergence", dp.renyi_divergence())
+
+    def privacy_map(d_in: Any) -> Any:
+        curve = measurement.map(d_in)
+        return privacy_profile(lambda epsilon: delta_from_renyi(curve, epsilon))
+
+    return _with_loss(measurement, dp.smoothed_max_divergence(), privacy_map)
+
+
+def privacy_loss_distribution(
+    measurement: dp.Measurement, d_in: Any = 1, *, discretization: float = 1e-3, tail: float = 1e-15
+) -> Any:
+    """Return a privacy loss distribution for Google's ``dp_accounting`` that dominates a measurement.
+
+    It composes with the distributions of other mechanisms. Its profile meets the measurement's at multiples of
+    ``discretization``, and is never below the true one in between. Source: Doroshenko et al. (2022),
+    arXiv:2207.04380; proof: docs/proofs/conversions.md.
+
+    :param measurement: a measurement under ``smoothed_max_divergence()``, such as the subsampled Gaussian.
+    :param d_in: distance between neighbouring inputs, such as the number of individuals.
+    :param discretization: width of the grid of privacy losses, positive.
+    :param tail: mass in (0, 1) that may move to an infinite loss.
+    :return: a ``dp_accounting.pld.privacy_loss_distribution.PrivacyLossDistribution``.
+    :raises ImportError: without ``dp_accounting``, naming the extra to install.
+    :raises TypeError: for another output measure.
+    :raises ValueError: for a number out of range, or for losses that take more than a million points.
+
+    >>> import opendp.prelude as dp, opendp_timeseries as ts
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+    >>> count = space >> ts.then_participation_count(ts.TimeGrid(size=100), participation_cap=10)
+    >>> release = count >> ts.then_subsampled_gaussian(scale=6.0, sampling_probability=0.1)
+    >>> week = ts.privacy_loss_distribution(release, discretization=0.01).self_compose(7)
+    >>> round(week.get_epsilon_for_delta(1e-6), 2)
+    2.39
+    """
+    _needs(measurement, "SmoothedMaxDivergence", dp.smoothed_max_divergence())
+    return pld.privacy_loss_distribution(measurement.map(d_in).delta, discretization, tail)
+
+
+def _needs(measurement: dp.Measurement, name: str, measure: dp.Measure) -> None:
+    if not isinstance(measurement, dp.Measurement) or str(measurement.output_measure.type) != name:
+        found = getattr(measurement, "output_measure", type(measurement).__name__)
+        raise TypeError(f"output_measure ({found}) of the measurement must be {measure}")
+
+
+def _with_loss(measurement: dp.Measurement, measure: dp.Measure, privacy_map: Any) -> dp.Measurement:
+    def function(arg: Any) -> Any:
+        release = measurement.invoke(arg)
+        _refuse_queryables(release)
+        return release
+
+    return dp.m.make_user_measurement(
+        measurement.input_domain, measurement.input_metric, measure, function, privacy_map
+    )
+
+
+def _refuse_queryables(release: Any) -> None:
+    # The conversions are of divergences between two laws of a release. What an analyst may still ask has no such law.
+    if isinstance(release, dp.Queryable):
+        raise TypeError("an interactive measurement cannot be converted; convert each measurement that it is asked")
+    parts = release.values() if isinstance(release, dict) else release
+    for part in parts if isinstance(release, (dict, list, tuple)) else ():
+        _refuse_queryables(part)

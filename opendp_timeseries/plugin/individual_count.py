@@ -1,0 +1,128 @@
+"""How many individuals there are in a log: in all, or for each key.
+
+Proof: docs/proofs/individual_count.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import opendp.prelude as dp
+from numpy.typing import NDArray
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries.counting.engines import engine_of
+from opendp_timeseries.counting.layout import Caps, Keys
+from opendp_timeseries.design.provenance import Provenance
+from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.plugin._opendp import absolute_type, then
+from opendp_timeseries.plugin.event_logs import event_log
+from opendp_timeseries.plugin.participation_count import count_transformation, fresh_key, lp_stability
+
+__all__ = ["make_individual_count", "then_individual_count"]
+
+
+def make_individual_count(
+    input_domain: dp.Domain,
+    input_metric: dp.Metric,
+    *,
+    by: str | None = None,
+    keys: Keys | None = None,
+    cap: int | None = None,
+    grid: TimeGrid | None = None,
+    time: str | None = None,
+    output_metric: dp.Metric | None = None,
+) -> dp.Transformation:
+    """Count distinct individuals: everybody once, however many rows they have; or once for each of some keys.
+
+    Without a grid no times are read: a row without a time is as good as any. With one, only rows on the grid are
+    looked at, and everybody with at least one of them counts once, whatever the number of steps. Rows without an
+    identifier belong to nobody.
+
+    With ``by``, ``keys`` and ``cap`` there is one number for each key, of the individuals with at least one row of
+    that key. One individual is in at most ``cap`` of these numbers: of somebody with more keys, that many are kept,
+    each equally likely, by a keyed hash as in :func:`~opendp_timeseries.make_participation_count`, so that what is
+    kept depends on nothing but their own records. Keys are public and never come from the data; rows of other keys
+    are dropped, and a key without rows has the number 0. The numbers do not add up to the number of individuals, as
+    who has two keys is in both.
+
+    The output is the domain ``atom_domain(T="i64")``; with ``by``, or a metric of vectors, it is
+    ``vector_domain(atom_domain(T="i64"), size=len(keys))``, of size 1 without keys.
+
+    :param input_domain: as in :func:`~opendp_timeseries.make_participation_count`.
+    :param input_metric: as there.
+    :param by: the column that holds the keys.
+    :param keys: distinct strings, or distinct integers.
+    :param cap: keys in which one individual counts, at least 1. It is public: from what is plausible for one
+        individual, never from the log.
+    :param grid: the period that is looked at; all of the log if left out.
+    :param time: with a grid, the column of event times, of a LazyFrame only.
+    :param output_metric: ``dp.absolute_distance(T=int)`` (default), or by key ``dp.l1_distance(T=int)`` (default):
+        OpenDP's own ``then_laplace`` follows. ``dp.l2_distance(T=float)`` feeds ``then_gaussian``, and lets the count
+        take part in a :func:`~opendp_timeseries.make_composition`;
+        :func:`~opendp_timeseries.influence_distance` (``panel_size=len(keys)``) also carries how it was made, for
+        records and ledgers. In a :func:`~opendp_timeseries.compositor` leave it out.
+    :raises TypeError: for a wrong domain, metric or grid, or keys without a cap.
+    :raises ValueError: for a cap below 1, or one without keys.
+
+    >>> import numpy as np, opendp.prelude as dp, opendp_timeseries as ts
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+    >>> log = {"id": np.array([7, 7, 8]), "step": np.array([0, 5, 0]), "site": np.array(["a", "b", "a"])}
+    >>> people = space >> ts.then_individual_count()
+    >>> people(log), people.map(1)
+    (2, 1)
+    >>> places = space >> ts.then_individual_count(by="site", keys=["a", "b", "c"], cap=2)
+    >>> places(log), places.map(1)
+    ([2, 1, 0], 2)
+    """
+    layout, adjacency = event_log(input_domain, input_metric, grid, by=by, keys=keys, time=time, whole=True)
+    cap = _check_cap(cap, layout.by)
+    caps = Caps.within(layout.size, participation_cap=cap, step_cap=1)
+
+    def function(table: Any) -> NDArray[np.int64]:
+        return engine_of(table).count(table, layout, caps, fresh_key())
+
+    provenance = Provenance(
+        grid=_one_step(grid),
+        participation_cap=cap,
+        adjacency=adjacency,
+        panel=None if by is None else tuple(layout.keys),
+    )
+    metric = output_metric
+    if metric is None:
+        metric = dp.absolute_distance(T=int) if by is None else dp.l1_distance(T=int)
+    kind = absolute_type(metric)
+    if by is not None or kind is None:
+        return count_transformation(input_domain, input_metric, function, provenance, metric)
+
+    def number(table: Any) -> int:
+        return int(function(table)[0])
+
+    # Of one number, the absolute distance is the l1 distance.
+    stability = lp_stability(dp.l1_distance(T=kind), provenance.influence)
+    return dp.t.make_user_transformation(input_domain, input_metric, dp.atom_domain(T="i64"), metric, number, stability)
+
+
+def _check_cap(cap: int | None, by: str | None) -> int:
+    """Check in how many numbers one individual may be; without keys there is one number."""
+    if by is None:
+        if cap is not None:
+            raise ValueError(
+                f"cap ({check.shown(cap)}) is of keys: give by= and keys=, or leave it out, as everybody counts once"
+            )
+        return 1
+    given = check.REQUIRED if cap is None else cap
+    check.required("cap", given, "choose the most keys in which one individual counts by what is plausible")
+    return check.integer("cap", given, minimum=1, remedy="the most keys in which one individual counts")
+
+
+def _one_step(grid: TimeGrid | None) -> TimeGrid:
+    """The period of a grid as a grid of one step; of integer steps, and of no grid, one that says nothing of times."""
+    if grid is None or grid.start is None or grid.end is None:
+        return TimeGrid(size=1)
+    return TimeGrid.from_edges([grid.start, grid.end], zone=grid.zone)
+
+
+then_individual_count = then(make_individual_count)

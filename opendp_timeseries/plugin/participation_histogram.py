@@ -1,0 +1,92 @@
+"""Choosing the participation cap privately: how many individuals take part in how many steps.
+
+A cap drops what individuals do beyond it. Where nothing public says how large it must be, part of the budget can
+buy this histogram first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import opendp.prelude as dp
+from numpy.typing import NDArray
+
+from opendp_timeseries.accounting.influence import Influence, count_influence
+from opendp_timeseries.counting.engines import engine_of
+from opendp_timeseries.counting.layout import Keys, check_gap
+from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.planning.participation import checked_caps
+from opendp_timeseries.plugin._opendp import signal_domain, then
+from opendp_timeseries.plugin.event_logs import event_log
+from opendp_timeseries.plugin.participation_count import lp_stability
+
+__all__ = ["make_participation_histogram", "then_participation_histogram"]
+
+
+def make_participation_histogram(
+    input_domain: dp.Domain,
+    input_metric: dp.Metric,
+    grid: TimeGrid,
+    *,
+    caps: Sequence[int] | None = None,
+    gap: int = 1,
+    by: str | None = None,
+    keys: Keys | None = None,
+    time: str | None = None,
+    output_metric: dp.Metric | None = None,
+) -> dp.Transformation:
+    """Count individuals by the number of steps that they take part in: a private basis for choosing the cap.
+
+    The result has one entry more than ``caps``: individuals in 1 … ``caps[0]`` steps, in ``caps[0] + 1`` …
+    ``caps[1]``, and so on, and in more than ``caps[-1]``. One individual is in one entry, so it costs little: chain
+    it with ``dp.m.then_laplace(…)`` or, with an ℓ2 metric, ``dp.m.then_gaussian(…)``. What is released is read by
+    :class:`~opendp_timeseries.Participation`, which :func:`~opendp_timeseries.plan` takes.
+
+    :param input_domain: as in :func:`~opendp_timeseries.make_participation_count`.
+    :param input_metric: as there; with :func:`~opendp_timeseries.period_distance`, somebody is in an entry for each
+        period in which they take part.
+    :param grid: the grid of the count that is planned.
+    :param caps: where the entries are cut, ascending; if left out, 1, 2, 3, 4, 6, 8, 12, …, two to an octave, below the
+        most steps that there are. Where few individuals hold much of all counts, only entries far out show it.
+    :param gap: as there: steps that a gap leaves out are not counted. Beside a histogram without, it tells what the gap
+        loses.
+    :param by: as there; with a panel, pairs of key and step are counted.
+    :param keys: as there.
+    :param time: as there.
+    :param output_metric: ``dp.l1_distance(T=int)`` (default), or another ℓ1 or ℓ2 distance.
+    :raises TypeError: for a wrong domain, metric or grid.
+    :raises ValueError: if the caps do not ascend from 1 or more.
+
+    >>> import numpy as np, opendp.prelude as dp, opendp_timeseries as ts
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+    >>> histogram = space >> ts.then_participation_histogram(ts.TimeGrid(size=9), caps=[1, 3])
+    >>> histogram({"id": np.array([1, 1, 1, 1, 2, 2, 3]), "step": np.array([0, 1, 2, 3, 5, 5, 99])})
+    [1, 0, 1]
+    >>> histogram.map(1)
+    1
+    """
+    layout, adjacency = event_log(input_domain, input_metric, grid, by=by, keys=keys, time=time, periods=True)
+    gap = check_gap(gap, grid.size)
+    edges = np.array(checked_caps(caps, layout.size), dtype=np.int64)
+
+    def function(table: Any) -> NDArray[np.int64]:
+        steps = engine_of(table).participation(table, layout, gap)
+        return np.bincount(np.searchsorted(edges, steps), minlength=len(edges) + 1).astype(np.int64)
+
+    metric = dp.l1_distance(T=int) if output_metric is None else output_metric
+    output = signal_domain("i64", len(edges) + 1)
+
+    def influence(d_in: int) -> Influence:
+        # One individual is one in one entry, and replaced may move to another: a count with caps 1 and 1.
+        people = d_in * adjacency.individuals
+        size, replaced = len(edges) + 1, adjacency.replaced
+        return count_influence(people, participation_cap=1, step_cap=1, size=size, replaced=replaced)
+
+    stability = lp_stability(metric, influence)
+    return dp.t.make_user_transformation(input_domain, input_metric, output, metric, function, stability)
+
+
+then_participation_histogram = then(make_participation_histogram)

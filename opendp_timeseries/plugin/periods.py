@@ -1,0 +1,87 @@
+"""What somebody loses in all who takes part in several periods, where the unit of privacy is within one of them.
+
+Proof: docs/proofs/period_unit.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import opendp.prelude as dp
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting.joint import joint_loss
+from opendp_timeseries.accounting.loss import PrivacyLoss
+from opendp_timeseries.design.mechanism import Mechanism
+from opendp_timeseries.plugin.known_losses import mechanisms_of
+from opendp_timeseries.release.record import ReleaseRecord
+
+__all__ = ["loss_over_periods"]
+
+
+def loss_over_periods(
+    releases: dp.Measurement | ReleaseRecord | Sequence[dp.Measurement | ReleaseRecord],
+    *,
+    periods: int | Sequence[int],
+    adaptive: bool = True,
+) -> PrivacyLoss:
+    """Return the loss of one individual, with all that they did, who takes part in at most so many periods.
+
+    For releases whose unit of privacy is an individual within a period (:func:`~opendp_timeseries.period_distance`),
+    whose own guarantee is for one period. It is the answer to what that guarantee does not say. Steps of different
+    periods are different steps, so this is far less than the loss of as many individuals, ``measurement.map(periods)``.
+
+    Of a gap between steps nothing is used: the last step of a period may lie beside the first of the next.
+
+    :param releases: measurements, or records of releases, of one log: one, or several that are taken together.
+    :param periods: in at most how many periods of each release; or a number for each of them, in order. What is more
+        than a release has, counts as all that it has.
+    :param adaptive: as of :func:`~opendp_timeseries.accounting.joint.joint_loss`: False if all queries were fixed
+        before the first release.
+    :return: the loss, whose ``epsilon(delta)``, ``delta(epsilon)`` and the like are views.
+    :raises TypeError: for anything else than measurements and records.
+    :raises ValueError: if there are none, their unit of privacy is not within a period, or not one and the same, or it
+        is not known how their signal is made.
+
+    >>> import warnings, opendp.prelude as dp, opendp_timeseries as ts
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> warnings.simplefilter("ignore", ts.PeriodUnitWarning)
+    >>> day = ts.period_distance("1d", zone="UTC")
+    >>> year = ts.TimeGrid(start="2023-01-01", end="2024-01-01", step="1h", zone="UTC")
+    >>> log = ts.event_log_domain(identifier="id", time="time")
+    >>> count = (log, day) >> ts.then_participation_count(year, participation_cap=4)
+    >>> measurement = count >> ts.then_subsampled_gaussian(15.0, sampling_probability=1.0, delta=1e-6)
+    >>> print([round(number, 3) for number in measurement.map(1)])  # of a day
+    [0.54, 0.0]
+    >>> ts.loss_over_periods(measurement, periods=7)
+    PrivacyLoss(scale=15; see its delta(epsilon), epsilon(delta), renyi(alpha), …)
+    >>> [round(ts.loss_over_periods(measurement, periods=k).epsilon(1e-6), 2) for k in (1, 7, 365)]
+    [0.54, 1.54, 14.79]
+    """
+    given = [releases] if isinstance(releases, (dp.Measurement, ReleaseRecord)) else list(releases)
+    several: list[Any] = np.asarray(periods).tolist() if np.ndim(periods) == 1 else [periods] * len(given)
+    if len(several) != len(given):
+        raise ValueError(f"periods ({several}) must be one number, or one for each of {len(given)} releases")
+    losses, units = [], set()
+    for release, number in zip(given, several, strict=True):
+        most = check.integer("periods", number, minimum=1, remedy="the most periods in which one individual takes part")
+        for mechanism in _mechanisms(release):
+            units.add(mechanism.provenance.adjacency)
+            losses.append(mechanism.loss(periods=most) if mechanism.provenance.adjacency.period else None)
+    found = "; ".join(sorted(unit.of(unit.individuals) for unit in units))
+    if len(units) != 1 or None in losses:
+        raise ValueError(
+            "releases must be at least one, and all for the same unit of privacy within a period; found"
+            f" {found or 'none'}. Of one individual added or removed, their own guarantee covers all that somebody did"
+        )
+    return joint_loss([loss for loss in losses if loss is not None], adaptive=adaptive)
+
+
+def _mechanisms(release: dp.Measurement | ReleaseRecord) -> list[Mechanism]:
+    if check.is_a(release, ReleaseRecord):
+        return [release.mechanism]
+    if not isinstance(release, dp.Measurement):
+        raise TypeError(f"releases ({type(release).__name__}) must be a Measurement or a ReleaseRecord, or several")
+    return [stated.mechanism for stated in mechanisms_of(release)]

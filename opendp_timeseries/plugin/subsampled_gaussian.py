@@ -1,0 +1,489 @@
+"""Keep a random subset of steps, add Gaussian noise there, and state the privacy loss.
+
+Koga, Meehan & Chaudhuri (2022), "Privacy Amplification by Subsampling in Time Domain", Algorithm 1, with the
+accounting of :mod:`opendp_timeseries.accounting.subsampled`; and the same with one step kept in each block. Proofs:
+docs/proofs/subsampled_gaussian.md and docs/proofs/stratified_sampling.md.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import opendp.prelude as dp
+from numpy.typing import NDArray
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting.influence import Influence
+from opendp_timeseries.accounting.loss import PrivacyLoss
+from opendp_timeseries.accounting.rounding import up, up_fraction
+from opendp_timeseries.accounting.sampling import Blocks, blocks_of, sampling_name
+from opendp_timeseries.accounting.subsampled import MIN_SCALE, ExtremalLaw, extremal_law
+from opendp_timeseries.design.mechanism import Mechanism
+from opendp_timeseries.design.provenance import Provenance
+from opendp_timeseries.plugin._opendp import lp_kind, privacy_profile, then, vector_space
+from opendp_timeseries.plugin.known_losses import KnownLoss, Stated, tell_loss
+from opendp_timeseries.plugin.spaces import as_influence, check_reach, influence_space
+from opendp_timeseries.release.record import MEASURES, Accounting
+from opendp_timeseries.release.release import Release
+
+__all__ = [
+    "Sample",
+    "accounting_of",
+    "least_scale",
+    "least_scale_at",
+    "least_scale_zero_concentrated_at",
+    "make_subsampled_gaussian",
+    "sample_of",
+    "sampling_threshold",
+    "then_subsampled_gaussian",
+    "view",
+]
+
+#: σ/γ is at least 2**24, as :data:`~.loss.DISCRETE_NOISE` needs.
+_GRID_BITS: Final = 24
+#: Signals off any known grid are rounded to one so fine that the step is invisible beside σ.
+_ROUNDING_BITS: Final = 50
+#: How often the scale that was found is raised, by two parts in 10¹³ and then by twice as much, until the map agrees.
+_MAX_NUDGES: Final = 45
+#: Kept steps are those whose 53 random bits fall below p·2**53, so p is a multiple of 2**-53.
+_COIN_BITS: Final = 53
+#: Noise is drawn for so many values at a time, some 60 ms of work.
+_CHUNK: Final = 4096
+
+
+class _Signal(NamedTuple):
+    """What is public about the signal: its size, how its entries lie on a dyadic grid, and how it was made."""
+
+    size: int
+    resolution_bits: int | None  # None: the entries are arbitrary floats, rounded to the noise grid
+    influence: Callable[[Any], Influence]  # the metric's distance as an influence
+    provenance: Provenance | None = None
+
+
+def _read_space(domain: dp.Domain, metric: dp.Metric) -> _Signal:
+    signal = vector_space(domain)
+    whole = not signal.atom.startswith("f")
+    space = influence_space(metric)
+    if space is not None:
+        if whole and space.resolution_bits != 0:
+            raise ValueError(f"input_metric ({metric}) does not fit whole numbers; use influence_distance()")
+        return _Signal(signal.size, space.resolution_bits, as_influence, space.provenance)
+    kind = lp_kind(metric)
+    if kind is None or kind[0] != "l2":
+        raise TypeError(
+            f"input_metric ({metric}) must be influence_distance() or dp.l2_distance(T=float); choose it as"
+            " output_metric of the count"
+        )
+    return _Signal(signal.size, 0 if whole else None, lambda d_in: _spread(d_in, signal.size))
+
+
+def _spread(d_in: Any, size: int) -> Influence:
+    # An ℓ2 distance alone allows both extremes: all of it in one step, or spread over every step.
+    check.real("d_in", d_in, minimum=0.0)
+    distance = up_fraction(Fraction(d_in))  # an integer beyond 2**53 becomes a float from above
+    return Influence(l0=size, l2=distance, linf=distance, individuals=int(distance > 0))
+
+
+def _noise_exponent(scale: float, resolution_bits: int | None) -> int:
+    """Exponent k of the noise grid 2**k: from σ and the signal's grid alone, before any data."""
+    if scale < MIN_SCALE:
+        return -(resolution_bits or 0)
+    fine = math.frexp(scale)[1] - 1
+    if resolution_bits is None:
+        return min(fine - _ROUNDING_BITS, 0)
+    return min(fine - _GRID_BITS, -resolution_bits)
+
+
+def _after_rounding(influence: Influence, size: int, step: float) -> Influence:
+    # Two floats rounded to multiples of γ are at most γ further apart than they were, in every step
+    # (docs/proofs/subsampled_gaussian.md, signals off the grid).
+    if influence.individuals == 0:
+        return influence
+    l2 = up(influence.l2 + up(step * up(math.sqrt(size))))
+    return Influence(l0=size, l2=l2, linf=l2)
+
+
+def sampling_threshold(sampling_probability: Any) -> tuple[int, float]:
+    """Return the number below which 53 random bits keep a step, and the probability that they do, exactly.
+
+    :raises TypeError, ValueError: for what is left out, or is no probability.
+    """
+    given = check.required("sampling_probability", sampling_probability, "the share of steps to keep, such as 0.1")
+    probability = check.probability("sampling_probability", given)
+    threshold = math.ceil(probability * 2**_COIN_BITS)
+    return threshold, threshold / 2**_COIN_BITS
+
+
+def _keep_steps(size: int, threshold: int) -> NDArray[np.int64]:
+    """Poisson sampling from the operating system's randomness: each step with probability threshold/2**53."""
+    coins = np.frombuffer(os.urandom(8 * size), dtype=np.uint64) >> np.uint64(64 - _COIN_BITS)
+    return np.flatnonzero(coins < np.uint64(threshold))
+
+
+def _keep_one_of_each(blocks: Blocks) -> NDArray[np.int64]:
+    """Stratified sampling from the operating system's randomness: a uniformly random step of each block.
+
+    Of the last block, if it is short, an offset that no step has keeps none.
+    """
+    length, offsets = blocks.length, np.empty(0, dtype=np.uint64)
+    while (missing := blocks.count - len(offsets)) > 0:
+        words = np.frombuffer(os.urandom(8 * missing), dtype=np.uint64)
+        # 2**64 is no multiple of most lengths: what is beyond the last whole multiple is drawn again.
+        offsets = np.append(offsets, words[words <= np.uint64(2**64 - 1 - 2**64 % length)] % np.uint64(length))
+    steps = np.arange(blocks.count, dtype=np.int64) * length + offsets.astype(np.int64)
+    return steps[steps < blocks.size]
+
+
+class Sample(NamedTuple):
+    """A design of samples of a signal: its name, the probability that is accounted for, and how it is drawn."""
+
+    name: str
+    probability: float
+    draw: Callable[[], NDArray[np.int64]]
+
+
+def sample_of(sampling_probability: Any, sampling: Any, size: int) -> Sample:
+    """Return a design of samples of so many steps.
+
+    :raises TypeError, ValueError: for a design or a probability that there is not.
+    """
+    name = sampling_name(sampling)
+    threshold, probability = sampling_threshold(sampling_probability)
+    if name == "poisson":
+        return Sample(name, probability, lambda: _keep_steps(size, threshold))
+    blocks = blocks_of(sampling_probability, size)
+    return Sample(name, blocks.probability, lambda: _keep_one_of_each(blocks))
+
+
+def _add_noise(values: NDArray[np.float64], scale: float, exponent: int) -> NDArray[np.float64]:
+    """OpenDP's discrete Gaussian on the grid 2**exponent; the values already lie on it, or are rounded to it.
+
+    Many values are cut into chunks, for which all processors draw at the same time: OpenDP lets go of Python's lock.
+    Coordinates are independent in one call as in several. What fails in one chunk fails the whole.
+    """
+
+    def noised(chunk: NDArray[np.float64]) -> NDArray[np.float64]:
+        noise = dp.m.make_gaussian(
+            dp.vector_domain(dp.atom_domain(T="f64", nan=False), size=len(chunk)),
+            dp.l2_distance(T="f64"),
+            scale=scale,
+            k=exponent,
+        )
+        return np.array(noise(chunk), dtype=np.float64)
+
+    if len(values) == 0:
+        return values
+    if len(values) <= _CHUNK or (processors := _processors()) == 1:
+        return noised(values)
+    chunks = np.split(values, range(_CHUNK, len(values), _CHUNK))
+    with ThreadPoolExecutor(processors) as pool:
+        return np.concatenate(list(pool.map(noised, chunks)))
+
+
+def _processors() -> int:
+    """Return how many processors this process may use."""
+    allowed = getattr(os, "sched_getaffinity", None)  # not everywhere
+    return len(allowed(0)) if allowed else os.cpu_count() or 1
+
+
+def _on_grid(values: NDArray[Any], resolution_bits: int | None) -> NDArray[np.float64]:
+    """Values as float64, exact multiples of the grid. Clamping and rounding change no member of the domain."""
+    signal = np.nan_to_num(np.asarray(values).astype(np.float64))
+    if resolution_bits is None:
+        return signal
+    unit = 2.0**resolution_bits
+    limit = 2.0**53 / unit
+    return np.asarray(np.rint(np.clip(signal, -limit, limit) * unit) / unit, dtype=np.float64)
+
+
+def make_subsampled_gaussian(
+    input_domain: dp.Domain,
+    input_metric: dp.Metric,
+    scale: float,
+    *,
+    sampling_probability: float = check.REQUIRED,
+    sampling: str = "poisson",
+    output_measure: dp.Measure | None = None,
+    failure_probability: float | None = None,
+    delta: float | None = None,
+) -> dp.Measurement:
+    """Keep each step with ``sampling_probability``, and release Gaussian-noised values at the kept steps.
+
+    The result is a :class:`~opendp_timeseries.Release`: the kept steps, the noisy values there, and what is
+    public about how they were made. An empty selection is an ordinary outcome, and is never drawn again.
+
+    Each step is kept by itself, as in the paper, or, with ``sampling="stratified"``, one step of each block of
+    ``B = 1/p``: then kept steps are at most ``2B − 1`` apart, so that there are no long holes to interpolate, for the
+    same noise where δ is far below ε.
+
+    The privacy map states one view of one loss. Without further parameters that is the whole privacy profile, which
+    is exact for one individual without a filter; ``delta`` reads (ε, δ) off it, ``failure_probability`` chooses
+    approximate zCDP, as in the paper, and ``output_measure`` names a view:
+
+    ================================================== ====================== ==============================
+    output measure                                     needs                  the map returns
+    ================================================== ====================== ==============================
+    ``smoothed_max_divergence()``                       –                      the privacy profile δ(ε); the default
+    ``approximate(max_divergence())``                   delta                  (ε, δ), read off the profile
+    ``approximate(zero_concentrated_divergence())``     failure_probability    (ρ, attained δ′)
+    ``renyi_divergence()``                              –                      the curve α ↦ Rényi divergence
+    ================================================== ====================== ==============================
+
+    In a :func:`~opendp_timeseries.compositor`, leave all of these out, and the scale: the query takes its own share.
+
+    :param input_domain: vectors of integers or of floats (never NaN) of a fixed size ``T``.
+    :param input_metric: ``influence_distance()``, or ``dp.l2_distance(T=float)``, which knows less.
+    :param scale: standard deviation σ of the noise, in the signal's unit; 0 adds none and maps to infinity.
+        :func:`~opendp_timeseries.least_scale` finds it.
+    :param sampling_probability: ``p`` in [0, 1], rounded up to a multiple of 2**-53; 1 is the Gaussian mechanism.
+        With ``sampling="stratified"``, one over a whole number of steps ``B``, at most ``T``.
+    :param sampling: ``"poisson"``, or ``"stratified"``: one uniformly random step of each block of ``B``. Blocks run on
+        from one series of a panel to the next.
+    :param output_measure: see the table.
+    :param failure_probability: δ′ in (0, 1): how often the sample may catch more of one individual than is
+        accounted for by ρ.
+    :param delta: δ in (0, 1).
+    :raises TypeError: for a wrong domain, metric or type of number.
+    :raises ValueError: for a number out of range, or a parameter that the output measure does not use.
+
+    At the edges: a distance of zero costs nothing, in every measure; ``scale=0`` costs infinity; infinity is
+    also what does not converge. Source: Koga, Meehan & Chaudhuri (2022), Algorithm 1.
+
+    >>> import opendp.prelude as dp, opendp_timeseries as ts
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+    >>> count = space >> ts.then_participation_count(ts.TimeGrid(size=100), participation_cap=10)
+    >>> release = count >> ts.then_subsampled_gaussian(scale=2.0, sampling_probability=0.1)
+    >>> release.map(1).delta(1.0)
+    0.0167...
+    >>> release = count >> ts.then_subsampled_gaussian(scale=2.0, sampling_probability=0.1, delta=1e-6)
+    >>> release.map(1)
+    (4.07..., 1e-06)
+    """
+    # Flag: make_user_measurement asserts the features. Check:
+    signal = _read_space(input_domain, input_metric)
+    scale = check.real("scale", scale, minimum=0.0)
+    sample = sample_of(sampling_probability, sampling, signal.size)
+    measure, accounting = accounting_of(output_measure, failure_probability, delta)
+
+    # Derive:
+    exponent = _noise_exponent(scale, signal.resolution_bits)
+    made: Mechanism | None = None
+    if signal.provenance is not None and scale >= MIN_SCALE:
+        made = Mechanism(
+            provenance=signal.provenance,
+            sampling_probability=sample.probability,
+            sampling=sample.name,
+            scale=scale,
+        )
+
+    # Close over:
+    def function(values: Any) -> Release:
+        kept = sample.draw()
+        exact = _on_grid(np.asarray(values)[kept], signal.resolution_bits)
+        return Release(
+            steps=kept,
+            values=_add_noise(exact, scale, exponent),
+            size=signal.size,
+            scale=scale,
+            sampling_probability=sample.probability,
+            sampling=sample.name,
+            provenance=signal.provenance,
+            accounting=accounting,
+        )
+
+    def loss(d_in: Any) -> PrivacyLoss:
+        return _loss(signal, d_in, sample, scale)
+
+    def privacy_map(d_in: Any) -> Any:
+        return view(accounting, loss(d_in))
+
+    def mechanisms(d_in: Any) -> tuple[Stated, ...]:
+        assert made is not None
+        check_reach(signal.influence(d_in), made.provenance)
+        return (Stated(made, accounting),)
+
+    def times(factor: float) -> dp.Measurement:
+        return make_subsampled_gaussian(
+            input_domain,
+            input_metric,
+            scale * factor,
+            sampling_probability=sample.probability,
+            sampling=sample.name,
+            output_measure=output_measure,
+            failure_probability=failure_probability,
+            delta=delta,
+        )
+
+    # Return:
+    measurement = dp.m.make_user_measurement(input_domain, input_metric, measure, function, privacy_map)
+    return tell_loss(measurement, KnownLoss(loss, times, None if made is None else mechanisms))
+
+
+def _loss(signal: _Signal, d_in: Any, sample: Sample, scale: float) -> PrivacyLoss:
+    """Return the loss at a distance of the input metric: all that a privacy map can state is a view of it."""
+    influence = signal.influence(d_in)
+    if signal.resolution_bits is None:
+        influence = _after_rounding(influence, signal.size, 2.0 ** _noise_exponent(scale, None))
+    law = extremal_law(influence, sample.probability, signal.size, sample.name)
+    return law.at(scale if scale >= MIN_SCALE else 0.0)
+
+
+def accounting_of(
+    measure: dp.Measure | None, failure_probability: float | None, delta: float | None
+) -> tuple[dp.Measure, Accounting]:
+    """Choose the view of the loss that is stated: by its measure, or by the one parameter that is given."""
+    if measure is None:
+        if failure_probability is not None:
+            measure = dp.approximate(dp.zero_concentrated_divergence())
+        elif delta is not None:
+            measure = dp.approximate(dp.max_divergence())
+        else:
+            measure = dp.smoothed_max_divergence()
+    name = str(measure.type) if isinstance(measure, dp.Measure) else ""
+    if name not in MEASURES:
+        raise TypeError(
+            f"output_measure ({measure}) is not one of smoothed_max_divergence(), approximate(max_divergence()),"
+            " approximate(zero_concentrated_divergence()), renyi_divergence()"
+        )
+    needs = {"Approximate<ZeroConcentratedDivergence>": "failure_probability", "Approximate<MaxDivergence>": "delta"}
+    given = {"failure_probability": failure_probability, "delta": delta}
+    for parameter, value in given.items():
+        if (value is not None) != (parameter == needs.get(name)):
+            use = "needs" if value is None else "does not use"
+            raise ValueError(f"output_measure ({measure}) {use} {parameter} ({value}); see the docstring's table")
+        if value is not None:
+            given[parameter] = check.real(parameter, value, above=0.0, below=1.0)
+    return measure, Accounting(MEASURES[name], **given)
+
+
+def view(accounting: Accounting, loss: PrivacyLoss) -> Any:
+    """Return a loss in the form that a privacy map of its measure must return."""
+    if accounting.measure == MEASURES["RenyiDivergence"]:
+        return loss.renyi
+    if accounting.measure == MEASURES["SmoothedMaxDivergence"]:
+        return privacy_profile(loss.delta)
+    ((first, second),) = accounting.points(loss)
+    return first, second
+
+
+then_subsampled_gaussian = then(make_subsampled_gaussian)
+
+
+def least_scale(
+    chain: dp.Transformation,
+    *,
+    epsilon: float,
+    delta: float,
+    sampling_probability: float = check.REQUIRED,
+    sampling: str = "poisson",
+    d_in: Any = 1,
+) -> float:
+    """Return the least noise scale σ with which the subsampled Gaussian behind a chain is (ε, δ)-private.
+
+    By the exact profile; rounded up, so that ``then_subsampled_gaussian(σ, delta=delta, …)`` keeps what is asked for.
+    OpenDP's own search, ``dp.binary_search_param``, finds the same within 1e-9, and takes much longer.
+
+    :param chain: a count, with or without filters.
+    :param epsilon: ε, not negative.
+    :param delta: δ, in (0, 1).
+    :param sampling_probability: ``p``.
+    :param sampling: ``"poisson"`` or ``"stratified"``.
+    :param d_in: distance between neighbouring inputs of the chain, such as the number of individuals.
+    :return: σ in the signal's unit; 0 if nothing is lost without noise.
+    :raises TypeError: for a chain whose output metric the measurement does not take.
+    :raises ValueError: for a number out of range, or if no scale reaches (ε, δ).
+
+    >>> import opendp.prelude as dp, opendp_timeseries as ts
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+    >>> count = space >> ts.then_participation_count(ts.TimeGrid(size=1800), participation_cap=180)
+    >>> round(ts.least_scale(count, epsilon=0.5, delta=1e-4, sampling_probability=0.1), 6)
+    26.085969
+    >>> round(ts.least_scale(count, epsilon=0.5, delta=1e-4, sampling_probability=0.1, sampling="stratified"), 6)
+    26.085969
+    """
+    if not isinstance(chain, dp.Transformation):
+        raise TypeError(f"chain ({type(chain).__name__}) must be a Transformation: a count, with or without filters")
+    return least_scale_at(*chain.output_space, chain.map(d_in), epsilon, delta, sampling_probability, sampling)
+
+
+def least_scale_at(
+    domain: dp.Domain,
+    metric: dp.Metric,
+    d_in: Any,
+    epsilon: float,
+    delta: float,
+    sampling_probability: float,
+    sampling: str = "poisson",
+) -> float:
+    """Return :func:`least_scale` for a space and a distance in it."""
+    epsilon = check.real("epsilon", epsilon, minimum=0.0)
+    delta = check.real("delta", delta, above=0.0, below=1.0)
+    return _verified_scale(
+        _read_space(domain, metric),
+        d_in,
+        (sampling_probability, sampling),
+        lambda law: law.least_scale(epsilon, delta),
+        lambda loss: loss.epsilon_delta(delta)[0] <= epsilon,
+        f"epsilon ({epsilon}) and delta ({delta})",
+    )
+
+
+def least_scale_zero_concentrated_at(
+    domain: dp.Domain,
+    metric: dp.Metric,
+    d_in: Any,
+    rho: float,
+    failure_probability: float,
+    sampling_probability: float,
+    sampling: str = "poisson",
+) -> float:
+    """Return the least noise scale σ for approximate zCDP, for a space and a distance in it.
+
+    :param rho: ρ, not negative.
+    :param failure_probability: δ′, in (0, 1).
+    """
+    rho = check.real("rho", rho, minimum=0.0)
+    failure = check.real("failure_probability", failure_probability, above=0.0, below=1.0)
+    return _verified_scale(
+        _read_space(domain, metric),
+        d_in,
+        (sampling_probability, sampling),
+        lambda law: law.least_scale_zero_concentrated(rho, failure),
+        lambda loss: loss.zero_concentrated(failure)[0] <= rho,
+        f"rho ({rho}) and failure_probability ({failure})",
+    )
+
+
+def _verified_scale(
+    signal: _Signal,
+    d_in: Any,
+    design: tuple[float, str],
+    search: Callable[[ExtremalLaw], float],
+    holds: Callable[[PrivacyLoss], bool],
+    budget: str,
+) -> float:
+    """Return the scale that a search finds, raised until the loss that the map states holds."""
+    sample = sample_of(*design, signal.size)
+    influence = signal.influence(d_in)
+    scale = search(extremal_law(influence, sample.probability, signal.size, sample.name))
+    if 0 < scale < math.inf and signal.resolution_bits is None:
+        # Rounding to the noise grid is paid for too; it is a matter of 2**-50 of σ and hardly moves it.
+        step = 2.0 ** (_noise_exponent(scale, None) + 1)
+        rounded = _after_rounding(influence, signal.size, step)
+        scale = search(extremal_law(rounded, sample.probability, signal.size, sample.name))
+    if scale > 0:
+        scale = max(scale, MIN_SCALE)
+    # The search is right to 12 digits, and the map states what must hold: ask it.
+    for nudge in range(_MAX_NUDGES):
+        if scale < math.inf and holds(_loss(signal, d_in, sample, scale)):
+            return scale
+        scale *= 1 + 2e-13 * 2.0**nudge
+    raise ValueError(f"no scale reaches {budget}; raise them, or lower the caps or the number of individuals")

@@ -1,0 +1,99 @@
+"""Add up the series of a panel: the totals of districts, of a city, next to those of its stations.
+
+Proof: docs/proofs/totals.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import opendp.prelude as dp
+from numpy.typing import NDArray
+from scipy import sparse
+
+from opendp_timeseries.accounting.influence import Influence
+from opendp_timeseries.design.groups import Groups
+from opendp_timeseries.design.provenance import tree_influence
+from opendp_timeseries.plugin._opendp import signal_domain, then, vector_space
+from opendp_timeseries.plugin.spaces import InfluenceSpace, as_influence, influence_metric, influence_space
+
+__all__ = ["make_totals", "then_totals"]
+
+
+def make_totals(input_domain: dp.Domain, input_metric: dp.Metric, groups: Mapping[str, Any]) -> dp.Transformation:
+    """Add up the series of a panel in groups: one total series per group, an outer group before those in it.
+
+    The totals are of the very counts of the panel, after its caps. So release both behind **one** count, by
+    :func:`~opendp_timeseries.then_composition`: what is released of stations and of the city then adds up but for the
+    noise, and :func:`~opendp_timeseries.reconcile` makes it add up exactly.
+
+    An individual who is in several series of a group at one step moves its total by all of them. With ``key_cap=1`` in
+    the count nobody is, and a total needs no more noise than one series.
+
+    :param input_domain: the counts of a panel.
+    :param input_metric: that of the panel, with its keys.
+    :param groups: public: names to lists of keys, as in ``{"north": ["a", "b"], "south": ["c"]}``, or nested, as in
+        ``{"city": {"north": ["a", "b"], "south": ["c"]}}``. Every key of the panel is in one group, or in nested ones.
+    :raises TypeError: for groups that are no such mapping, or an input that is no panel of counts.
+    :raises ValueError: for a key that is not of the panel, in no group, or in two that are not nested.
+
+    >>> import opendp.prelude as dp, opendp_timeseries as ts
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+    >>> panel = space >> ts.then_participation_count(
+    ...     ts.TimeGrid(size=2), participation_cap=9, by="site", keys=["a", "b", "c"], key_cap=1)
+    >>> totals = panel >> ts.then_totals({"city": {"north": ["a", "b"], "south": ["c"]}})
+    >>> import numpy as np
+    >>> totals({"id": np.array([1, 2, 3]), "step": np.array([0, 0, 1]), "site": np.array(["a", "b", "c"])})
+    [2, 1, 2, 0, 0, 1]
+    >>> panel.map(1)
+    Influence(l0=2, l2=1.41422, linf=1, key_cap=1)
+    >>> totals.map(1)
+    Influence(l0=4, l2=2, linf=1)
+    """
+    space = vector_space(input_domain)
+    signal = influence_space(input_metric)
+    made = None if signal is None else signal.provenance
+    if made is None or made.panel is None or made.stages or space.atom.startswith("f"):
+        raise TypeError(
+            f"input_metric ({input_metric}) must be that of a panel right after its count, by= and keys=: filter and"
+            " repeat totals afterwards"
+        )
+    panel = made.panel
+    tree = Groups.of(groups, panel)
+    matrix = _membership(tree, panel)
+    steps = made.grid.size
+    # Counts are far below; so that no sum overflows, whatever the input.
+    limit = 2**53 // max(len(keys) for _, keys in tree.members)
+
+    def function(values: Any) -> NDArray[np.int64]:
+        counts = np.clip(np.asarray(values, dtype=np.int64), -limit, limit)
+        return np.asarray(matrix @ counts.reshape(len(panel), steps)).ravel()
+
+    output = InfluenceSpace(resolution_bits=0, panel_size=len(tree.names), provenance=made.after(tree))
+
+    def stability_map(d_in: Any) -> Influence:
+        return tree_influence(as_influence(d_in), tree, steps)
+
+    return dp.t.make_user_transformation(
+        input_domain,
+        input_metric,
+        signal_domain("i64", steps * len(tree.names)),
+        influence_metric(output),
+        function,
+        stability_map,
+    )
+
+
+def _membership(tree: Groups, panel: tuple[str | int, ...]) -> Any:
+    """One row per group, one column per series: 1 where the series is in the group."""
+    places = {key: k for k, key in enumerate(panel)}
+    columns = [places[key] for _, keys in tree.members for key in keys]
+    rows = np.repeat(np.arange(len(tree.members)), [len(keys) for _, keys in tree.members])
+    ones = np.ones(len(columns), dtype=np.int64)
+    return sparse.csr_array((ones, (rows, columns)), shape=(len(tree.members), len(panel)))
+
+
+then_totals = then(make_totals)

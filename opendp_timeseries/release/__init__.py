@@ -1,0 +1,1 @@
+"""A release, its record, and the documents that hold them."""

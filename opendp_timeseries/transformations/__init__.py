@@ -1,1 +1,0 @@
-"""Stable transformations: event log → capped counts → smoothed counts."""

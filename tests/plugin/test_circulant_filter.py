@@ -1,0 +1,186 @@
+"""The filter as an OpenDP transformation: exact outputs, every kind of metric, two in a row, refusals."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+
+import opendp_timeseries as ts
+from opendp_timeseries.accounting.filtering import filtered_influence
+from opendp_timeseries.accounting.influence import count_influence
+from opendp_timeseries.plugin.circular_convolution import largest_input
+
+INTEGERS = dp.vector_domain(dp.atom_domain(T="i64"), size=8)
+KERNEL = ts.kernel_from_taps([0.5, 0.25, 0, 0, 0, 0, 0, 0.25])
+ONE = count_influence(1, participation_cap=2, step_cap=1, size=8, replaced=False)
+
+
+def exact(values, kernel):
+    """The filter by its definition, in rationals."""
+    taps = [Fraction(int(q), 2**kernel.resolution_bits) for q in kernel.numerators]
+    size = len(taps)
+    return [sum(int(values[k]) * taps[(t - k) % size] for k in range(size)) for t in range(size)]
+
+
+def make(metric=None, kernel=KERNEL, domain=INTEGERS):
+    return ts.make_circulant_filter(domain, metric or ts.influence_distance(), kernel)
+
+
+def test_wraps_around_and_keeps_the_total():
+    assert list(make()([4, 0, 0, 0, 0, 0, 0, 0])) == [2, 1, 0, 0, 0, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "kernel", [KERNEL, ts.gaussian_kernel(8, 1.3), ts.kernel_from_taps([1.5, -0.75, 0.1, 0, 0, 0, 0, 0.3])]
+)
+@pytest.mark.parametrize("size", ["zero", "small", "limit", "beyond"])
+def test_output_is_that_of_rational_arithmetic(kernel, size):
+    most = {"zero": 0, "small": 9, "limit": largest_input(kernel), "beyond": 2**63 - 1}[size]
+    signs = np.array([1, -1, 1, 1, -1, -1, 1, -1])
+    for values in (np.full(8, most), most * signs):
+        clamped = np.clip(values, -largest_input(kernel), largest_input(kernel))
+        got = make(kernel=kernel)(values)
+        assert [Fraction(value) for value in got] == exact(clamped, kernel)
+
+
+@pytest.mark.parametrize(("metric", "distance"), [(dp.l1_distance(T=int), 3), (dp.l1_distance(T=float), 3.0)])
+def test_l1_stays_l1(metric, distance):
+    smooth = make(metric)
+    assert smooth.output_metric == dp.l1_distance(T="f64")
+    assert smooth.map(distance) == 3.0
+    assert make(metric, ts.kernel_from_taps([2.0] + [0] * 7)).map(distance) == 6.0
+
+
+@pytest.mark.parametrize("metric", [dp.l2_distance(T=int), dp.l2_distance(T=float)])
+def test_l2_stays_l2(metric):
+    smooth = make(metric)
+    assert smooth.output_metric == dp.l2_distance(T="f64")
+    assert 3.0 <= smooth.map(3 if "i32" in str(metric) else 3.0) <= 3.0 * (1 + 1e-12)
+
+
+def test_influence_stays_influence_and_says_the_resolution():
+    smooth = make()
+    assert smooth.output_metric == ts.influence_distance(KERNEL.resolution_bits)
+    assert smooth.output_metric != ts.influence_distance()
+    assert smooth.map(ONE) == filtered_influence(ONE, KERNEL)
+    assert smooth.map(count_influence(0, participation_cap=2, step_cap=1, size=8, replaced=False)).individuals == 0
+    many = count_influence(3, participation_cap=2, step_cap=1, size=8, replaced=False)
+    assert smooth.map(many).individuals == 3
+    assert smooth.map(many).l2 == smooth.map(ONE).l2
+
+
+def test_gain_counts():
+    # Gain 2 gives four times the ρ of gain 1.
+    def rho(kernel):
+        chain = make(kernel=kernel) >> ts.then_subsampled_gaussian(
+            1.0, sampling_probability=1.0, failure_probability=0.5
+        )
+        return chain.map(ONE)[0]
+
+    doubled = ts.kernel_from_taps(2 * KERNEL.taps)
+    assert rho(doubled) == pytest.approx(4 * rho(KERNEL), rel=1e-12)
+
+
+def test_two_filters_in_a_row():
+    first, second = ts.gaussian_kernel(8, 1.0, resolution_bits=16), ts.boxcar_kernel(8, 3, resolution_bits=16)
+    once = make(kernel=first)
+    twice = once >> ts.then_circulant_filter(second)
+    assert twice.output_metric == ts.influence_distance(32)
+    values = [5, 0, 0, 1, 0, 0, 7, 0]
+    by_hand = [
+        sum(
+            x * Fraction(int(q), 2**16)
+            for x, q in zip(exact(values, first), np.roll(second.numerators[::-1], t + 1), strict=True)
+        )
+        for t in range(8)
+    ]
+    assert [Fraction(value) for value in twice(values)] == by_hand
+    assert twice.map(ONE).majorant is not None
+    with pytest.raises(ValueError, match=r"build both kernels with resolution_bits=16 or fewer, or join them"):
+        make(kernel=ts.gaussian_kernel(8, 1.0)) >> ts.then_circulant_filter(ts.gaussian_kernel(8, 1.0))
+    joined = make(kernel=ts.gaussian_kernel(8, 1.0).convolve(ts.gaussian_kernel(8, 1.0)))
+    assert joined.map(ONE).l2 < make(kernel=ts.gaussian_kernel(8, 1.0)).map(ONE).l2
+
+
+def test_nothing_that_is_not_a_number_gets_through():
+    floats = dp.vector_domain(dp.atom_domain(T="f64", nan=False), size=8)
+    smooth = ts.make_circulant_filter(floats, ts.influence_distance(4), ts.identity_kernel(8))
+    got = np.array(smooth([math.nan, math.inf, -math.inf, 1e308, 0.5, 0.03, -0.5, 0.0]))
+    assert np.all(np.isfinite(got))
+    assert np.array_equal(got * 16, np.rint(got * 16))
+    assert got[0] == 0
+    assert got[4] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"kernel": ts.gaussian_kernel(4, 1)}, ValueError, r"kernel size \(4\) must equal the signal's \(8\)"),
+        ({"kernel": np.ones(8)}, TypeError, "of type ndarray.* must be given as a Kernel"),
+        ({"metric": dp.linf_distance(T=float)}, TypeError, "input_metric"),
+        ({"domain": dp.vector_domain(dp.atom_domain(T="i64"))}, ValueError, "fixed size"),
+        ({"domain": dp.atom_domain(T="i64")}, TypeError, "must be a vector domain"),
+        ({"domain": dp.vector_domain(dp.atom_domain(T=bool), size=8)}, TypeError, "must hold numbers"),
+    ],
+)
+def test_refusals(arguments, error, message):
+    with pytest.raises(error, match=message):
+        make(**arguments)
+
+
+def test_a_filter_of_floats_needs_their_grid():
+    floats = dp.vector_domain(dp.atom_domain(T="f64", nan=False), size=8)
+    with pytest.raises(TypeError, match="needs the influence metric"):
+        ts.make_circulant_filter(floats, dp.l2_distance(T=float), KERNEL)
+
+
+def test_a_distance_of_another_kind_is_refused():
+    with pytest.raises(dp.OpenDPException, match="d_in must be an Influence, found float"):
+        make().map(3.0)
+
+
+# ------------------------------------------------------------------------------------------------- panels
+
+
+@pytest.mark.parametrize(("series", "size", "cap"), [(2, 4, 2), (2, 4, 4), (3, 3, 3), (2, 5, 6), (2, 3, 6)])
+@pytest.mark.parametrize("std", [0.7, 2.0])
+def test_no_individual_in_a_panel_exceeds_the_influence(series, size, cap, std):
+    kernel = ts.gaussian_kernel(size, std, resolution_bits=12)
+    domain = dp.vector_domain(dp.atom_domain(T="i64"), size=series * size)
+    smooth = ts.make_circulant_filter(domain, ts.influence_distance(panel_size=series), kernel)
+    assert smooth.output_metric == ts.influence_distance(12, panel_size=series)
+    limit = smooth.map(count_influence(1, participation_cap=cap, step_cap=1, size=series * size, replaced=False))
+    assert (limit.majorant is None) == (cap > size)
+    row = np.array(exact([1] + [0] * (size - 1), kernel), dtype=float)
+    block = np.stack([np.roll(row, k) for k in range(size)], axis=1)
+    operator = np.kron(np.eye(series), block)
+    people = np.array([v for v in itertools.product((0, 1), repeat=series * size) if sum(v) <= cap])
+    moved = np.abs(people @ operator.T)
+    assert np.count_nonzero(moved, axis=1).max() <= limit.l0
+    assert (moved**2).sum(axis=1).max() <= limit.l2**2 * (1 + 1e-12)
+    assert moved.max() <= limit.linf * (1 + 1e-12)
+    if limit.majorant is not None:
+        tops = np.cumsum(-np.sort(-moved, axis=1), axis=1).max(axis=0)
+        claimed = np.cumsum(np.pad(limit.majorant.values, (0, len(tops)))[: len(tops)])
+        assert np.all(tops <= claimed * (1 + 1e-12))
+        assert np.allclose(tops[:size], claimed[:size])  # attained, by the block in one series
+
+
+def test_every_series_of_a_panel_is_filtered_by_itself():
+    domain = dp.vector_domain(dp.atom_domain(T="i64"), size=16)
+    smooth = ts.make_circulant_filter(domain, ts.influence_distance(panel_size=2), KERNEL)
+    assert list(smooth([4] + [0] * 7 + [0] * 7 + [8])) == [2, 1, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 2, 4]
+    with pytest.raises(ValueError, match="16 / 4 series"):
+        ts.make_circulant_filter(domain, ts.influence_distance(panel_size=4), KERNEL)
+
+
+def test_a_long_block_does_not_fit_one_series():
+    # Why there is no majorant beyond one series: with the cycle's wrap-around the block law would be too small.
+    kernel = ts.gaussian_kernel(3, 0.7, resolution_bits=12)
+    domain = dp.vector_domain(dp.atom_domain(T="i64"), size=6)
+    smooth = ts.make_circulant_filter(domain, ts.influence_distance(panel_size=2), kernel)
+    everything = count_influence(1, participation_cap=6, step_cap=1, size=6, replaced=False)
+    assert smooth.map(everything).l2 >= math.sqrt(6) * (1 - 1e-12)  # all six steps stay at one

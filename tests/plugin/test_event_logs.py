@@ -1,0 +1,135 @@
+"""OpenDP's own LazyFrames: our chains and native Polars queries spend one budget of one Context."""
+
+import datetime as dt
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+
+import opendp_timeseries as ts
+from opendp_timeseries.plugin import participation_count as module
+
+pl = pytest.importorskip("polars")
+
+HOURS, PEOPLE = 200, 300
+GRID = ts.TimeGrid(size=HOURS, start="2020-01-01", step="1h", zone="UTC")
+WHO = np.repeat(np.arange(PEOPLE), 40)
+WHEN = np.arange(WHO.size) * 7 % HOURS
+EXACT = dp.approximate(dp.max_divergence())
+
+
+def frame(who=WHO, when=WHEN):
+    start = dt.datetime(2020, 1, 1)
+    times = [start + dt.timedelta(hours=int(hour)) for hour in when]
+    return pl.LazyFrame({"who": who, "when": times, "other": [dt.time(0)] * len(who)})
+
+
+def space(data, metric=dp.symmetric_id_distance, identifier="who"):
+    identifier = pl.col(identifier) if isinstance(identifier, str) else identifier
+    return dp.domain_of(data, infer=True), metric(identifier=identifier)
+
+
+def context(data, loss, **split):
+    unit = dp.unit_of(contributions=1, identifier="who")
+    margins = [dp.polars.Margin(by=(), max_length=10**6)]
+    return dp.Context.compositor(data=data, privacy_unit=unit, privacy_loss=loss, margins=margins, **split)
+
+
+def test_one_budget_for_a_series_and_a_polars_query():
+    ctx = context(frame(), dp.loss_of(epsilon=1.0, delta=1e-6), split_evenly_over=2)
+    epsilon, delta = ctx.remaining_privacy_loss()[0]
+    count = ctx.accountant.input_space >> ts.then_participation_count(GRID, participation_cap=20, time="when")
+
+    def with_noise(scale):
+        accounting = {"delta": delta, "output_measure": EXACT}
+        return count >> ts.then_subsampled_gaussian(scale, sampling_probability=0.2, **accounting)
+
+    scale = dp.binary_search_param(with_noise, d_in=1, d_out=(epsilon, delta), T=float)
+    measurement = with_noise(scale)
+    release = ctx(measurement)
+    assert isinstance(release, ts.Release)
+    assert 0.99 * epsilon < measurement.map(1)[0] <= epsilon
+    assert len(ctx.remaining_privacy_loss()) == 1
+    with pytest.raises(dp.OpenDPException):  # twice its share
+        ctx(with_noise(scale / 2))
+    query = ctx.query().truncate_per_group(1).select(dp.len(signed=True))
+    rows = query.release().collect().item()
+    assert abs(rows - PEOPLE) < 500
+    assert ctx.remaining_privacy_loss() == []
+    with pytest.raises(dp.OpenDPException):
+        ctx(measurement)
+
+
+# OpenDP defines the change-one distance of identifiers as half the symmetric one, whatever the sizes: two
+# individuals added are at a distance of 1.
+@pytest.mark.parametrize(("metric", "individuals"), [(dp.symmetric_id_distance, 1), (dp.change_one_id_distance, 2)])
+def test_the_same_counts_and_the_same_map_as_of_an_event_log(monkeypatch, metric, individuals):
+    monkeypatch.setattr(module, "fresh_key", lambda: bytes(16))
+    data = frame()
+    lazy = space(data, metric) >> ts.then_participation_count(GRID, participation_cap=9, step_cap=2, time="when")
+    log = ts.event_log_domain(identifier="who", time="when"), dp.symmetric_distance()
+    eager = log >> ts.then_participation_count(GRID, participation_cap=9, step_cap=2)
+    assert np.array_equal(lazy(data), eager(data.collect()))
+    assert [lazy.map(k) for k in range(4)] == [eager.map(k * individuals) for k in range(4)]
+
+
+def test_aware_instants_are_not_read_as_local_times():
+    grid = ts.TimeGrid(size=HOURS, start="2020-01-01", step="1h", zone="America/New_York")
+    midnight = dt.datetime(2020, 1, 1, 5, tzinfo=dt.timezone.utc)  # 00:00 in New York
+    for zone in ("UTC", "Asia/Kathmandu"):
+        data = pl.LazyFrame({"who": [1], "when": [midnight]}).with_columns(pl.col("when").dt.convert_time_zone(zone))
+        count = space(data) >> ts.then_participation_count(grid, participation_cap=1, time="when")
+        assert np.flatnonzero(count(data)).tolist() == [0]
+        log = ts.event_log_domain(identifier="who", time="when"), dp.symmetric_distance()
+        assert np.flatnonzero((log >> ts.then_participation_count(grid, participation_cap=1))(data)).tolist() == [0]
+
+
+def test_rows_without_identifier_or_time_are_dropped():
+    data = frame(who=[None, 1, 2], when=[0, 1, 2]).with_columns(
+        pl.when(pl.col("who") == 2).then(None).otherwise(pl.col("when")).alias("when")
+    )
+    count = space(data) >> ts.then_participation_count(GRID, participation_cap=3, time="when")
+    assert np.flatnonzero(count(data)).tolist() == [1]
+
+
+def build(data, *, grid=GRID, time="when", **of_space):
+    return space(data, **of_space) >> ts.then_participation_count(grid, participation_cap=3, time=time)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"identifier": pl.col("who") + 1}, TypeError, "plain column"),
+        ({"identifier": pl.col("who").alias("x")}, TypeError, "plain column"),
+        ({"identifier": pl.col("^w.*$")}, TypeError, "plain column"),
+        ({"identifier": "nobody"}, ValueError, "'nobody' is missing"),
+        ({"identifier": "other"}, TypeError, "'other' of type"),
+        ({"time": None}, TypeError, r"time \(None\) must name"),
+        ({"time": "whenever"}, ValueError, "'whenever' is missing"),
+        ({"time": "other"}, TypeError, "'other' of type"),
+        ({"grid": ts.TimeGrid(size=3)}, TypeError, "step numbers"),
+        ({"metric": lambda identifier: dp.symmetric_distance()}, TypeError, "does not count individuals"),
+        ({"metric": lambda identifier: dp.frame_distance(dp.symmetric_id_distance(identifier))}, TypeError, "unit_of"),
+    ],
+)  # fmt: skip
+def test_spaces_that_are_not_an_event_log_are_refused_at_construction(change, error, words):
+    with pytest.raises(error, match=words):
+        build(frame(), **change)
+
+
+def test_an_event_log_domain_names_its_own_time(log_space):
+    with pytest.raises(TypeError, match="leave it out"):
+        log_space >> ts.then_participation_count(GRID, participation_cap=3, time="time")
+
+
+def test_the_column_of_a_panel_is_checked_at_construction():
+    data = frame().with_columns(venue=pl.lit(1), half=pl.lit(dt.time(0)))
+
+    def make(by):
+        return space(data) >> ts.then_participation_count(GRID, participation_cap=1, time="when", by=by, keys=[1])
+
+    assert make("venue").map(1).l0 == 1
+    with pytest.raises(ValueError, match="column 'zzz' is missing"):
+        make("zzz")
+    with pytest.raises(TypeError, match="'half' of type"):
+        make("half")

@@ -1,0 +1,290 @@
+"""Distinct individuals, in all and by key: every engine against a slow count, maps against everything people can do."""
+
+import datetime as dt
+import importlib
+import itertools
+import math
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+
+import opendp_timeseries as ts
+from tests.oracles import counting as oracle
+
+pa = pytest.importorskip("pyarrow")
+pd = pytest.importorskip("pandas")
+pl = pytest.importorskip("polars")
+dataset = pytest.importorskip("pyarrow.dataset")
+ibis = pytest.importorskip("ibis")
+
+module = importlib.import_module("opendp_timeseries.plugin.individual_count")
+
+# Of Ibis's own calls into DuckDB, when tables are made.
+pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
+
+KEY = bytes(range(16))
+SITES = ["a", "b", "c", "nowhere", "d"]
+EPOCH = dt.datetime(2024, 3, 31)
+GRID = ts.TimeGrid(size=9, start="2024-03-31T03:00", step="1h", zone="UTC")
+PERIOD = range(3, 12)  # hours of GRID
+
+
+def crowd(seed=0, rows=400, people=70):
+    """Rows of who, hour and site, of which each may be missing; hours off the grid, and sites that are not listed."""
+    rng = np.random.default_rng(seed)
+    drawn = zip(
+        rng.integers(0, people, rows).tolist(),
+        rng.integers(0, 20, rows).tolist(),
+        rng.choice([*"abcd", "elsewhere"], rows).tolist(),
+        (rng.random((rows, 3)) < 0.1).tolist(),
+        strict=True,
+    )
+    return [
+        tuple(None if gone else cell for cell, gone in zip((f"p{who}", hour, site), missing, strict=True))
+        for who, hour, site, missing in drawn
+    ]
+
+
+def columns(rows):
+    who, hours, sites = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [])
+    times = [None if hour is None else EPOCH + dt.timedelta(hours=hour) for hour in hours]
+    return {"id": who, "time": times, "site": sites}
+
+
+def arrow(rows):
+    kinds = [("id", pa.string()), ("time", pa.timestamp("us")), ("site", pa.string())]
+    return pa.table(columns(rows), schema=pa.schema(kinds))
+
+
+def arrays(rows):
+    table = columns(rows)
+    times = np.array(table["time"], dtype="datetime64[us]")
+    return {"id": np.array(table["id"], object), "time": times, "site": np.array(table["site"], object)}
+
+
+def duckdb(rows):
+    connection = ibis.duckdb.connect()
+    connection.con.register("log", arrow(rows))
+    return connection.table("log")
+
+
+TABLES = {
+    "arrays": arrays,
+    "pandas": lambda rows: pd.DataFrame(arrays(rows)),
+    "polars": lambda rows: pl.from_arrow(arrow(rows)),
+    "lazy": lambda rows: pl.from_arrow(arrow(rows)).lazy(),
+    "arrow": arrow,
+    "dataset": lambda rows: dataset.dataset(arrow(rows)),
+    "duckdb": duckdb,
+}
+
+
+def places(space, cap=2, keys=SITES, **options):
+    return space >> ts.then_individual_count(by="site", keys=keys, cap=cap, **options)
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+def test_every_engine_counts_everybody_once(log_space, table):
+    for rows in (crowd(), crowd(1, rows=12, people=1), []):
+        log = table(rows)
+        for grid, period in ((None, None), (GRID, PERIOD)):
+            found = (log_space >> ts.then_individual_count(grid=grid))(log)
+            assert found == oracle.individuals(rows, period=period)
+            by_site = places(log_space, cap=5, grid=grid)(log)
+            assert by_site == oracle.individuals(rows, SITES, cap=5, period=period)
+
+
+@pytest.mark.parametrize("table", [table for name, table in TABLES.items() if name != "duckdb"])
+@pytest.mark.parametrize("cap", [1, 2, 3])
+def test_who_has_too_many_keys_keeps_those_of_the_smallest_hashes(log_space, table, cap, monkeypatch):
+    monkeypatch.setattr(module, "fresh_key", lambda: KEY)
+    rows = crowd(3)
+    assert places(log_space, cap)(table(rows)) == oracle.individuals(rows, SITES, cap=cap, key=KEY)
+    within = places(log_space, cap, grid=GRID)(table(rows))
+    assert within == oracle.individuals(rows, SITES, cap=cap, key=KEY, period=PERIOD)
+
+
+def entered(rows):
+    """How many sites each individual is in."""
+    known = {(who, site) for who, _, site in rows if who is not None and site in SITES}
+    return [len({site for other, site in known if other == who}) for who in {who for who, _ in known}]
+
+
+def test_a_database_keeps_the_same_for_everybody_whoever_else_is_there(log_space, monkeypatch):
+    monkeypatch.setattr(module, "fresh_key", lambda: KEY)
+    rows = crowd(4, people=12)
+    assert sum(places(log_space, 2)(duckdb(rows))) == sum(min(count, 2) for count in entered(rows))
+    whole = np.array(places(log_space, 2)(duckdb(rows)))
+    for person in ("p0", "p7"):
+        others = [row for row in rows if row[0] != person]
+        change = whole - places(log_space, 2)(duckdb(others))
+        assert change.min() >= 0
+        assert change.sum() == 2
+
+
+@pytest.mark.long
+def test_spark_counts_everybody_once(log_space, tmp_path):
+    from tests.counting.test_database import Spark
+
+    pytest.importorskip("pyspark")
+    rows = crowd(5)
+    log = Spark(tmp_path).table(**{name: arrow(rows)[name] for name in ("id", "time", "site")})
+    for grid, period in ((None, None), (GRID, PERIOD)):
+        assert (log_space >> ts.then_individual_count(grid=grid))(log) == oracle.individuals(rows, period=period)
+        by_site = places(log_space, cap=5, grid=grid)(log)
+        assert by_site == oracle.individuals(rows, SITES, cap=5, period=period)
+        assert sum(places(log_space, cap=1)(log)) == len(entered(rows))
+
+
+@pytest.mark.parametrize("cap", [1, 2, 4])
+def test_neighbours_are_as_near_as_the_maps_say(log_space, cap, monkeypatch):
+    monkeypatch.setattr(module, "fresh_key", lambda: KEY)
+    rows, people, replaced = crowd(6, rows=60, people=12), log_space, (log_space[0], dp.change_one_distance())
+
+    def both(some):
+        return (people >> ts.then_individual_count())(arrays(some)), np.array(places(people, cap)(arrays(some)))
+
+    total, by_site = both(rows)
+    for person in {row[0] for row in rows if row[0] is not None}:
+        others = [row for row in rows if row[0] != person]
+        fewer, left = both(others)
+        assert 0 <= total - fewer <= (people >> ts.then_individual_count()).map(1)
+        assert (by_site - left).min() >= 0
+        assert (by_site - left).sum() <= places(people, cap).map(1)
+        # In their place somebody else, in other sites and at other times, or without a row of their own.
+        for mine in ([("new", 0, site) for site in SITES], [("new", 5, "elsewhere")]):
+            other, moved = both(others + mine)
+            assert abs(total - other) <= (replaced >> ts.then_individual_count()).map(1)
+            assert np.abs(by_site - moved).sum() <= places(replaced, cap).map(1)
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_maps_are_the_worst_that_people_can_do(log_space, replaced):
+    space = log_space[0], dp.change_one_distance() if replaced else log_space[1]
+    for individuals, size, cap in itertools.product((1, 2), (1, 2, 3, 4), (1, 2, 3, 9)):
+        _, l1, l2_squared, _ = oracle.largest_differences(size, cap, 1, individuals, replaced=replaced)
+        keys = list(range(size))
+        assert places(space, cap, keys).map(individuals) == l1
+        assert places(space, cap, keys, output_metric=dp.l1_distance(T=float)).map(individuals) == l1
+        l2 = places(space, cap, keys, output_metric=dp.l2_distance(T=float)).map(individuals)
+        assert l2_squared <= l2**2 * (1 + 1e-15)
+        assert l2 <= math.sqrt(l2_squared) * (1 + 1e-15)
+        influence = places(space, cap, keys, output_metric=ts.influence_distance(panel_size=size)).map(1)
+        assert (influence.l0, influence.linf) == oracle.largest_differences(size, cap, 1, 1, replaced=replaced)[::3]
+    for individuals in (0, 1, 3, 10**6):
+        for kind in (int, float, "i64"):
+            metric = dp.absolute_distance(T=kind)
+            # One who is replaced by somebody leaves the number as it is; by nobody, it falls by one.
+            assert (space >> ts.then_individual_count(output_metric=metric)).map(individuals) == individuals
+
+
+def test_a_distance_between_frames(log_space):
+    rows = crowd(7)
+    frame = TABLES["lazy"](rows)
+    for metric, individuals in ((dp.symmetric_id_distance(pl.col("id")), 1), (dp.change_one_id_distance("id"), 2)):
+        space = dp.domain_of(frame, infer=True), metric
+        people, everywhere = space >> ts.then_individual_count(), places(space, cap=5)
+        assert people(frame) == oracle.individuals(rows)
+        assert everywhere(frame) == oracle.individuals(rows, SITES, cap=5)
+        # OpenDP's change-one distance of identifiers may be two individuals added.
+        assert people.map(3) == 3 * individuals
+        assert everywhere.map(1) == 5 * individuals
+        within = space >> ts.then_individual_count(grid=GRID, time="time")
+        assert within(frame) == oracle.individuals(rows, period=PERIOD)
+        with pytest.raises(TypeError, match=r"time \(None\) must name"):
+            space >> ts.then_individual_count(grid=GRID)
+        with pytest.raises(TypeError, match="no times are read without one"):
+            space >> ts.then_individual_count(time="time")
+    assert (dp.domain_of(frame.drop("time"), infer=True), metric) >> ts.then_individual_count()
+
+
+def test_without_a_grid_no_times_are_read(log_space):
+    log = {"id": np.array([1, 2, 2]), "time": np.zeros(3, "V8")}  # of no use as times
+    assert (log_space >> ts.then_individual_count())(log) == 2
+    assert (log_space >> ts.then_individual_count())({"id": np.array([1, 2, 2])}) == 2
+    with pytest.raises(dp.OpenDPException, match="column 'time' of type"):
+        (log_space >> ts.then_individual_count(grid=GRID))(log)
+
+
+def test_a_unit_within_a_period_is_refused(log_space):
+    with pytest.warns(ts.PeriodUnitWarning):
+        within_a_day = ts.period_distance("1d", zone="UTC")
+    for grid in (None, GRID):
+        with pytest.raises(TypeError, match="counts individuals within a period, and this query would not"):
+            ts.make_individual_count(log_space[0], within_a_day, grid=grid)
+
+
+def test_integer_steps_and_identifiers_of_every_width(log_space):
+    log = {
+        "id": np.array([0, 2**64 - 1, 2**64 - 1, 5, 2**63], dtype=np.uint64),
+        "time": np.array([0, 3, 4, 4, 99]),
+        "site": np.array([7, 7, 8, 8, 8]),
+    }
+    steps = ts.TimeGrid(size=5)
+    assert (log_space >> ts.then_individual_count())(log) == 4
+    assert (log_space >> ts.then_individual_count(grid=steps))(log) == 3
+    assert places(log_space, cap=2, keys=[7, 8, 9], grid=steps)(log) == [2, 2, 0]
+    assert places(log_space, cap=2, keys=["7", "8", "9"])(log) == [2, 3, 0]
+
+
+def test_releases_know_how_they_were_made(log_space):
+    noise = ts.then_subsampled_gaussian(3.0, sampling_probability=1.0, delta=1e-6)
+    rows = arrays(crowd())
+    total = (log_space >> ts.then_individual_count(grid=GRID, output_metric=ts.influence_distance()) >> noise)(rows)
+    by_site = (places(log_space, grid=GRID, output_metric=ts.influence_distance(panel_size=5)) >> noise)(rows)
+    assert list(by_site.by_key()) == SITES
+    for release in (total, by_site):
+        made = ts.ReleaseRecord.from_json(release.record().to_json()).provenance
+        assert (made.grid.size, made.grid.start, made.grid.end) == (1, GRID.start, GRID.end)
+        release.record().verify()
+    anytime = log_space >> ts.then_individual_count(output_metric=ts.influence_distance())
+    assert (anytime >> noise)(rows).grid == ts.TimeGrid(size=1)
+
+
+def test_a_ledger_takes_people_like_any_other_release(log_space, tmp_path):
+    ledger = ts.Ledger.create(tmp_path / "people", epsilon=1.0, delta=1e-6)
+    count = places(log_space, output_metric=ts.influence_distance(panel_size=5))
+    scale = ledger.least_scale(count, sampling_probability=1.0)
+    measurement = count >> ts.then_subsampled_gaussian(scale, sampling_probability=1.0, delta=1e-6)
+    assert ledger.release(measurement, arrays(crowd())).keys == tuple(SITES)
+    with pytest.raises(ValueError, match="would exceed the budget"):
+        ledger.release(measurement, arrays(crowd()))
+
+
+def test_beside_a_series_in_one_budget(log_space):
+    series = log_space >> ts.then_participation_count(GRID, participation_cap=4)
+    people = log_space >> ts.then_individual_count(grid=GRID, output_metric=ts.influence_distance())
+    programme = ts.Programme.plan([series, people], epsilon=1.0, delta=1e-6, sampling_probability=[0.5, 1.0])
+    both = ts.make_composition([programme.measurement(series), programme.measurement(people)], delta=1e-6)
+    assert 0.99 < both.map(1)[0] <= 1.0 + 1e-9
+    alone = [ts.least_scale(chain, epsilon=0.5, delta=5e-7, sampling_probability=1.0) for chain in (series, people)]
+    assert both(arrays(crowd()))[1].scale < max(alone)
+    # The l2 distance says as much of a count that is kept as a whole.
+    plain = log_space >> ts.then_individual_count(grid=GRID, output_metric=dp.l2_distance(T=float))
+    again = plain >> ts.then_subsampled_gaussian(programme.mechanisms[1].scale, sampling_probability=1.0)
+    same = ts.make_composition([programme.measurement(series), again], delta=1e-6)
+    assert same.map(1) == both.map(1)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"cap": 3}, ValueError, r"cap \(3\) is of keys"),
+        ({"by": "site", "keys": ["a"]}, TypeError, "cap must be given"),
+        ({"by": "site", "keys": ["a"], "cap": 0}, ValueError, r"cap \(0\) must be at least 1"),
+        ({"by": "site", "keys": ["a"], "cap": 1.5}, TypeError, r"cap \(1.5\) must be an integer"),
+        ({"by": "site", "cap": 1}, TypeError, "must be given together"),
+        ({"keys": ["a"], "cap": 1}, TypeError, "must be given together"),
+        ({"by": "id", "keys": ["a"], "cap": 1}, ValueError, "another column"),
+        ({"by": "site", "keys": ["a", "a"], "cap": 1}, ValueError, "distinct"),
+        ({"grid": 5}, TypeError, "TimeGrid"),
+        ({"time": "time"}, TypeError, "no times are read"),
+        ({"output_metric": dp.symmetric_distance()}, TypeError, "output_metric"),
+        ({"output_metric": dp.absolute_distance(T="f32")}, TypeError, "output_metric"),
+        ({"by": "site", "keys": ["a"], "cap": 1, "output_metric": dp.absolute_distance(T=int)}, TypeError, "l1_dist"),
+    ],
+)
+def test_refusals_at_construction(log_space, options, error, words):
+    with pytest.raises(error, match=words):
+        ts.make_individual_count(*log_space, **options)
