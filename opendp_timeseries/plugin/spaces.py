@@ -197,6 +197,7 @@ def influence_distance(resolution_bits: int = 0, *, panel_size: int = 1) -> dp.M
     The metrics of counts and filters also carry how the signal was made
     (:class:`~opendp_timeseries.design.provenance.Provenance`); this one carries nothing, so a release behind it has no
     record.
+
     :param resolution_bits: binary digits behind the point in the entries of a signal, 0 for counts.
     :param panel_size: number of equally long series that a signal consists of, one after the other (a panel).
     """
