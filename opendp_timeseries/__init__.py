@@ -36,6 +36,7 @@ from opendp_timeseries.plugin.conversions import (
     privacy_loss_distribution,
 )
 from opendp_timeseries.plugin.individual_count import make_individual_count, then_individual_count
+from opendp_timeseries.plugin.lp_distance import make_lp_distance, then_lp_distance
 from opendp_timeseries.plugin.participation_count import (
     make_participation_count,
     then_participation_count,
@@ -45,7 +46,6 @@ from opendp_timeseries.plugin.participation_histogram import (
     then_participation_histogram,
 )
 from opendp_timeseries.plugin.periods import loss_over_periods
-from opendp_timeseries.plugin.repeat import make_repeat, then_repeat
 from opendp_timeseries.plugin.spaces import (
     PeriodUnitWarning,
     count_signal_domain,
@@ -64,7 +64,7 @@ from opendp_timeseries.reconstruction.plot import plot, plot_panel
 from opendp_timeseries.reconstruction.reconcile import reconcile
 from opendp_timeseries.reconstruction.series import Series
 from opendp_timeseries.reconstruction.smooth import smooth
-from opendp_timeseries.release.record import ReleaseRecord, read_records, write_records
+from opendp_timeseries.release.documents import read_releases, write_releases
 from opendp_timeseries.release.release import Release
 
 __version__ = "0.1.0"
@@ -97,8 +97,8 @@ __all__ = [  # in the order of the pipeline
     "identity_kernel",
     "make_circulant_filter",
     "then_circulant_filter",
-    "make_repeat",
-    "then_repeat",
+    "make_lp_distance",
+    "then_lp_distance",
     "make_subsampled_gaussian",
     "then_subsampled_gaussian",
     "least_scale",
@@ -113,9 +113,8 @@ __all__ = [  # in the order of the pipeline
     "Series",
     "plot",
     "plot_panel",
-    "ReleaseRecord",
-    "read_records",
-    "write_records",
+    "read_releases",
+    "write_releases",
     "Participation",
     "plan",
     "noise_by_cap",
@@ -135,6 +134,6 @@ _register(
     make_assume_participation,
     make_totals,
     make_circulant_filter,
-    make_repeat,
+    make_lp_distance,
     make_subsampled_gaussian,
 )

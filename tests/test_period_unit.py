@@ -7,10 +7,10 @@ import warnings
 import numpy as np
 import opendp.prelude as dp
 import pytest
+from opendp_timeseries.design.provenance import Adjacency
 
 import opendp_timeseries as ts
 from opendp_timeseries.accounting.influence import count_influence
-from opendp_timeseries.design.provenance import Adjacency
 from opendp_timeseries.plugin.event_logs import event_log
 from tests.oracles import counting as oracle
 

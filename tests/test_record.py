@@ -10,12 +10,12 @@ import random
 import numpy as np
 import opendp.prelude as dp
 import pytest
+from opendp_timeseries.release.record import Accounting, read_document
 
 import opendp_timeseries as ts
 from opendp_timeseries import ReleaseRecord
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.accounting.subsampled import extremal_law
-from opendp_timeseries.release.record import Accounting, read_document
 
 GRID = ts.TimeGrid(start="2013-01-01", step="1h", size=48, zone="UTC")
 COARSE = ts.gaussian_kernel(48, 2, resolution_bits=12), ts.boxcar_kernel(48, 3, resolution_bits=10)

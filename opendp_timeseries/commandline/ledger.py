@@ -35,8 +35,8 @@ def ledger(options: argparse.Namespace) -> str:
             zone=None if options.period is None else options.zone or "UTC",
         )
     found = ts.Ledger(options.ledger)
-    for record in [record for path in options.add for record in read(path).records]:
-        found.add(record)
+    for release in [release for path in options.add for release in read(path).releases]:
+        found.add(release)
     found.verify()
     if options.json:
         return json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False)

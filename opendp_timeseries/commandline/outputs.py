@@ -98,7 +98,7 @@ def documents(series: ts.Series, drawn: Drawn) -> dict[str, bytes]:
     figure = _figure(series, drawn)
     return {
         ".csv": _table(series, drawn.grid),
-        ".json": (series.release.record().to_json() + "\n").encode(),
+        ".json": (series.release.to_json() + "\n").encode(),
         **({} if figure is None else {drawn.suffix: figure}),
     }
 

@@ -19,7 +19,9 @@ from opendp_timeseries.accounting.rounding import printed_up, up
 from opendp_timeseries.commandline.inputs import grid_of, read_log
 from opendp_timeseries.commandline.interrupts import held_back
 from opendp_timeseries.commandline.outputs import FIGURES, Drawn, documents, places
-from opendp_timeseries.plugin.known_losses import mechanisms_of
+from opendp_timeseries.design.design import Design
+from opendp_timeseries.design.signal import UnknownSignal
+from opendp_timeseries.plugin.known import parts_of
 
 __all__ = ["release"]
 
@@ -136,20 +138,21 @@ def _planned(options: argparse.Namespace, ledger: ts.Ledger, signal: dp.Transfor
     if ledger.programme is None:
         raise ValueError(f"ledger ({ledger.path}) has no programme: give --epsilon and --delta of this release")
     measurement = ledger.programme.measurement(signal)
-    mechanism = mechanisms_of(measurement)[0].mechanism
+    design = parts_of(measurement)[0].design
     for name in ("sampling_probability", "sampling"):
-        given, planned = getattr(options, name), getattr(mechanism, name)
+        given, planned = getattr(options, name), getattr(design, name)
         if given not in (None, planned):
             raise ValueError(f"{name} ({given}) must be left out, as the programme says {planned}")
         setattr(options, name, planned)
     options.epsilon, options.delta = measurement.map(1)
-    return measurement
+    return measurement  # type: ignore[no-any-return]
 
 
 def _try_season(season: Sequence[float] | None, most: int) -> None:
     """Refuse a season that is none; a release of no steps takes no time to smooth."""
     steps, values = np.array([], dtype=np.int64), np.array([], dtype=np.float64)
-    nothing = ts.Release(steps=steps, values=values, size=1, scale=1.0, sampling_probability=1.0)
+    design = Design(signal=UnknownSignal(1), sampling_probability=1.0, scale=1.0)
+    nothing = ts.Release(steps=steps, values=values, design=design)
     ts.smooth(nothing, season=season)
     for period in season or ():
         if period > most:
@@ -175,7 +178,7 @@ def _reconstruct(made: ts.Release, options: argparse.Namespace) -> ts.Series:
 def _summary(options: argparse.Namespace, plan: _Plan, series: ts.Series) -> str:
     made, grid = series.release, plan.drawn.grid
     individual = f"one individual (one value of {options.identifier!r})"
-    period = made.provenance.adjacency.period if made.provenance is not None else None
+    period = made.design.unit.period
     within = "" if period is None else f" within one {_NAMES[options.period]}"
     covered = individual if period is None else f"what {individual} did within {period}, and NOT for all that they did"
     everything = "all the events of any" if period is None else f"the events{within} of any"
@@ -214,7 +217,7 @@ def _not_covered(measurement: dp.Measurement, options: argparse.Namespace) -> st
     """Say what somebody loses in all, where the unit of privacy is within a period."""
     if options.period is None:
         return None
-    periods = len(mechanisms_of(measurement)[0].mechanism.provenance.period_lengths())
+    periods = len(parts_of(measurement)[0].design.count.period_lengths())
     several = [*(k for k in (2, 7, 30) if k < periods), periods]
     losses = [ts.loss_over_periods(measurement, periods=k).epsilon(options.delta) for k in several]
     said = [f"{printed_up(epsilon)} in {k}" for k, epsilon in zip(several, losses, strict=True)]

@@ -6,7 +6,7 @@ import argparse
 import textwrap
 from pathlib import Path
 
-from opendp_timeseries.release.record import Document, read_document
+from opendp_timeseries.release.documents import Document, read_document
 
 __all__ = ["read", "verify"]
 
@@ -29,9 +29,9 @@ def verify(options: argparse.Namespace) -> str:
     :raises ValueError: if it is no record, or claims less loss than follows from its own parameters.
     :raises OSError: if it cannot be read.
     """
-    records, together = read(options.record)
-    guarantees = "; and ".join(record.guarantee() for record in records)
-    of_all = "" if len(records) == 1 else f". All of them together: {together}"
+    releases, together = read(options.record)
+    guarantees = "; and ".join(release.guarantee() for release in releases)
+    of_all = "" if len(releases) == 1 else f". All of them together: {together}"
     return textwrap.fill(
         f"Verified: the parameters in {options.record} give {guarantees}{of_all}. No record can show that the values"
         " came from this mechanism, or that the caps were enforced: that is a matter of trust in its publisher.",

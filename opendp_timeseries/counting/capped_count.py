@@ -64,7 +64,7 @@ def capped_count(
     :param identifiers: who, for every row: integers of any type, or :class:`~.identifiers.Labels`.
     :param steps: the step of every row; rows whose step is not in ``0 … size - 1`` are dropped.
     :param size: ``T``, number of steps, at most 2^31.
-    :param caps: as from :meth:`~.layout.Caps.within`.
+    :param caps: as from :meth:`~.layout.Caps.of`.
     :param key: at least 16 secret random bytes, fresh for every release.
     :param cycle: number of steps of one series, in each of which the gap holds by itself; by default, of all.
     :param periods: the first step of each period, from 0, if an individual within each of them counts by itself.

@@ -9,7 +9,9 @@ import numpy as np
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.counting.layout import Caps, Keys, Layout, check_caps, check_gap, check_key_cap
+from opendp_timeseries.counting.layout import Caps, Layout
+from opendp_timeseries.design.count import Count, Keys, Source, panel_of
+from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid, check_grid
 
 __all__ = ["LogCheck", "check_log"]
@@ -121,31 +123,37 @@ def check_log(
     1 of them are in more steps than the participation cap
     33.3% of the events on the grid are left out by the caps on steps and on events in a step
     """
-    cap, per_step = check_caps(participation_cap, step_cap)
     unit = None if period is None else Period(period, check_grid(grid).zone)
-    layout = Layout.checked(identifier=identifier, time=time, grid=grid, by=by, keys=keys, period=unit)
-    apart, few = check_gap(gap, grid.size), check_key_cap(key_cap, by)
-    engine = engine_of(table)
-    tally, steps = engine.tally(table, layout), engine.participation(table, layout, apart)
+    count = Count(
+        source=Source(identifier=identifier, time=time, by=by),
+        grid=check_grid(grid),
+        participation_cap=participation_cap,
+        step_cap=step_cap,
+        gap=gap,
+        key_cap=key_cap,
+        panel=panel_of(by, keys),
+        unit=Unit(period=unit),
+    )
+    layout, engine = Layout.of(count), engine_of(table)
+    tally, steps = engine.tally(table, layout), engine.participation(table, layout, count.gap)
 
-    def lost(cap: int, per_step: int) -> float:
+    def lost(capped: Count) -> float:
         # The key decides which steps are lost, not how many.
-        caps = Caps.within(layout.size, participation_cap=cap, step_cap=per_step, gap=apart, key_cap=few)
-        counts = engine.count(table, layout, caps, bytes(16))
+        counts = engine.count(table, layout, Caps.of(capped), bytes(16))
         return 1 - int(counts.sum()) / tally.counted if tally.counted else 0.0
 
     found = LogCheck(
         **tally._asdict(),
         period=unit,
         individuals=steps.size,
-        individuals_over_cap=int(np.count_nonzero(steps > cap)),
-        events_lost_share=lost(cap, per_step),
+        individuals_over_cap=int(np.count_nonzero(steps > count.participation_cap)),
+        events_lost_share=lost(count),
     )
-    if apart == 1:
+    if count.gap == 1:
         return found
     return replace(
         found,
-        gap=apart,
+        gap=count.gap,
         steps_within_gap=int(engine.participation(table, layout).sum() - steps.sum()),
-        events_within_gap_share=lost(layout.size, tally.rows + 1),
+        events_within_gap_share=lost(replace(count, participation_cap=layout.size, step_cap=tally.rows + 1)),
     )

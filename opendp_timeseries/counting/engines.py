@@ -34,7 +34,7 @@ class Engine(Protocol):
 
         Which steps are kept of an individual beyond the cap may differ between engines.
 
-        :param caps: as from :meth:`~opendp_timeseries.counting.layout.Caps.within`.
+        :param caps: as from :meth:`~opendp_timeseries.counting.layout.Caps.of`.
         :param key: at least 16 secret random bytes, fresh for every release.
         :return: ``layout.size`` counts.
         """

@@ -115,6 +115,25 @@ class Groups:
             innermost |= dict.fromkeys(keys, k)
         return _Placed(tuple(parents), tuple(depths), innermost)
 
+    def to_dict(self) -> list[Any]:
+        """Return plain Python objects; :meth:`from_dict` reads them back exactly."""
+        return [[name, list(keys)] for name, keys in self.members]
+
+    @classmethod
+    def from_dict(cls, groups: list[Any]) -> Groups:
+        """Read back what :meth:`to_dict` wrote, and nothing else.
+
+        :raises ValueError: for anything else.
+        """
+        if not all(
+            isinstance(group, list)
+            and [type(part) for part in group] == [str, list]
+            and all(type(key) in (str, int) for key in group[1])
+            for group in groups
+        ):
+            raise ValueError("totals must list pairs of a name and keys")
+        return cls(tuple((name, tuple(keys)) for name, keys in groups))
+
 
 class _Placed(NamedTuple):
     parents: tuple[int | None, ...]

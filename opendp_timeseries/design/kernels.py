@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -16,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from opendp_timeseries._json import fields_of
 from opendp_timeseries._validate import integer, real
 
 __all__ = [
@@ -77,6 +79,33 @@ class Kernel:
     def __reduce__(self) -> Any:
         return Kernel, (self.numerators, self.resolution_bits, self.name)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain Python objects, with the taps that are not zero; :meth:`from_dict` reads them back exactly."""
+        at = np.flatnonzero(self.numerators)
+        taps = [[int(step), int(self.numerators[step])] for step in at]
+        return {"name": self.name, "size": self.size, "resolution_bits": self.resolution_bits, "taps": taps}
+
+    @classmethod
+    def from_dict(cls, document: Any, size: int) -> Kernel:
+        """Read back what :meth:`to_dict` wrote, and nothing else.
+
+        :param size: what the size must be, so that a document cannot ask for any amount of memory.
+        :raises TypeError, ValueError: for anything else.
+        """
+        fields = fields_of(document, "filter", {"name": str, "size": int, "resolution_bits": int, "taps": list})
+        if fields["size"] != size:
+            raise ValueError(f"size of the filter ({fields['size']}) must be the grid's ({size})")
+        numerators = np.zeros(integer("size of the filter", size, minimum=1, maximum=2**31), dtype=np.int64)
+        before = -1
+        for tap in fields["taps"]:
+            if not (isinstance(tap, list) and [type(number) for number in tap] == [int, int]):
+                raise ValueError("taps must list pairs of whole numbers: the step, and the numerator there")
+            step, numerator = tap
+            if not before < step < size or not 0 < abs(numerator) < 2**63:
+                raise ValueError(f"tap {tap} must have a step above the one before it, and a numerator other than 0")
+            numerators[step], before = numerator, step
+        return cls(numerators, fields["resolution_bits"], fields["name"])
+
     @property
     def size(self) -> int:
         """Steps of the cycle, ``T``."""
@@ -119,6 +148,13 @@ class Kernel:
             f"{self.name}, size={self.size}, resolution_bits={self.resolution_bits}, sha256={self._digest.hex()[:16]}"
         )
 
+    def python(self) -> str:
+        """Return the call that makes this kernel, after ``ts.``."""
+        kind, _, parameter = self.name.partition(" ")
+        if kind in _NAMED and _NAMED[kind](self.size, **_read(parameter)) == self:
+            return f"{kind}_kernel({', '.join([str(self.size), *parameter.split()])})"
+        return f"Kernel.from_dict({self.to_dict()!r}, {self.size})"
+
     def convolve(self, other: Kernel, *, resolution_bits: int = _RESOLUTION_BITS) -> Kernel:
         """Return one kernel for two filters in a row.
 
@@ -150,6 +186,10 @@ class Kernel:
 
     def __repr__(self) -> str:
         return f"Kernel({self.identifier})"
+
+
+def _short(number: float) -> str:
+    return repr(number).removesuffix(".0")  # which reads back exactly
 
 
 def _size(size: Any) -> int:
@@ -208,7 +248,7 @@ def gaussian_kernel(size: int, std: float, *, resolution_bits: int = _RESOLUTION
     size, std = _size(size), real("std", std, above=0.0)
     with np.errstate(over="ignore"):  # a vanishing std: everything but the centre has weight 0
         weights = np.exp(-0.5 * (_distances(size) / std) ** 2)
-    return _decreasing(f"gaussian std={std:g}", size, weights, resolution_bits)
+    return _decreasing(f"gaussian std={_short(std)}", size, weights, resolution_bits)
 
 
 def exponential_kernel(size: int, decay: float, *, resolution_bits: int = _RESOLUTION_BITS) -> Kernel:
@@ -224,7 +264,7 @@ def exponential_kernel(size: int, decay: float, *, resolution_bits: int = _RESOL
     size, decay = _size(size), real("decay", decay, above=0.0)
     with np.errstate(over="ignore"):
         weights = np.exp(-_distances(size) / decay)
-    return _decreasing(f"exponential decay={decay:g}", size, weights, resolution_bits)
+    return _decreasing(f"exponential decay={_short(decay)}", size, weights, resolution_bits)
 
 
 def boxcar_kernel(size: int, width: int, *, resolution_bits: int = _RESOLUTION_BITS) -> Kernel:
@@ -295,3 +335,17 @@ def kernel_from_taps(taps: ArrayLike, *, resolution_bits: int = _RESOLUTION_BITS
             " scale them"
         )
     return Kernel(np.rint(np.ldexp(values, resolution_bits)).astype(np.int64), resolution_bits)
+
+
+_NAMED: Final[dict[str, Callable[..., Kernel]]] = {
+    "gaussian": gaussian_kernel,
+    "exponential": exponential_kernel,
+    "boxcar": boxcar_kernel,
+    "identity": identity_kernel,
+}
+
+
+def _read(parameter: str) -> dict[str, Any]:
+    """Read the parameter that the name of a kernel holds, such as ``std=3``."""
+    name, _, value = parameter.partition("=")
+    return {name: int(value) if name == "width" else float(value)} if value else {}

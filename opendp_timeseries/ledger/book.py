@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._json import fields_of, parse_json, read_versioned, written
 from opendp_timeseries.accounting.fully_adaptive import RenyiFilter
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.loss import PrivacyLoss
-from opendp_timeseries.design.mechanism import Mechanism
-from opendp_timeseries.design.provenance import Adjacency, fields_of
+from opendp_timeseries.design.design import Design
+from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.ledger.chain import chained, unchained
 from opendp_timeseries.ledger.programme import Programme
-from opendp_timeseries.release.record import ReleaseRecord, parse_json
+from opendp_timeseries.release.documents import is_adaptive, population_of
+from opendp_timeseries.release.release import Release
 
-__all__ = ["Book", "Entry", "Standing", "Terms", "check_unit", "written"]
+__all__ = ["Book", "Entry", "Standing", "Terms"]
 
-_FORMAT: Final = "opendp_timeseries ledger, version 2"
+_FORMAT: Final = "opendp_timeseries ledger"
+_VERSION: Final = 1
 #: A loss that is computed again may differ in the last digits between machines.
 _TOLERANCE: Final = 1 + 1e-9
 
@@ -31,13 +33,13 @@ class Entry(NamedTuple):
     """A line of the ledger: what was spent together.
 
     :param number: from 1.
-    :param mechanisms: what ran, or was to run: one, or several of a composition.
+    :param designs: what ran, or was to run: one, or several of a composition.
     :param spent: when, in UTC, before anything was counted.
-    :param released: when its records were written; None if that did not happen, and so nothing was handed out.
+    :param released: when its releases were written; None if that did not happen, and so nothing was handed out.
     """
 
     number: int
-    mechanisms: tuple[Mechanism, ...]
+    designs: tuple[Design, ...]
     spent: str
     released: str | None
 
@@ -61,7 +63,7 @@ class Terms(NamedTuple):
 
     :param epsilon: ε of all releases together.
     :param delta: δ of all releases together.
-    :param adjacency: what a distance of 1 between two logs is: all that one individual did, or did within a period.
+    :param unit: what a distance of 1 between two logs is: all that one individual did, or did within a period.
     :param order: of the Rényi divergences of a privacy filter; None if all parameters are fixed in advance.
     :param programme: releases that are planned.
     :param identifier: no two ledgers are alike.
@@ -69,7 +71,7 @@ class Terms(NamedTuple):
 
     epsilon: float
     delta: float
-    adjacency: Adjacency
+    unit: Unit
     order: float | None
     programme: Programme | None
     identifier: str
@@ -77,35 +79,26 @@ class Terms(NamedTuple):
     def to_dict(self) -> dict[str, Any]:
         """Return what the first entry of the file says."""
         programme = None if self.programme is None else self.programme.to_dict()
-        return {"format": _FORMAT} | self._asdict() | {"adjacency": self.adjacency.to_dict(), "programme": programme}
+        terms = self._asdict() | {"unit": self.unit.to_dict(), "programme": programme}
+        return {"format": _FORMAT, "version": _VERSION} | terms
 
     @classmethod
     def from_dict(cls, document: Any) -> Terms:
-        """Read back what :meth:`to_dict` wrote, and nothing else.
+        """Read back what :meth:`to_dict` wrote, in any version so far.
 
         :raises TypeError, ValueError: for anything else, naming it.
         """
-        if not isinstance(document, dict) or document.get("format") != _FORMAT:
-            raise ValueError(f"it is not in the format {_FORMAT!r}")
-        fields = fields_of(document, "the first entry", _TERMS)
-        del fields["format"]
-        check.real("epsilon", fields["epsilon"], above=0.0)
-        check.real("delta", fields["delta"], above=0.0, below=1.0)
-        if fields["order"] is not None:
-            check.real("order", fields["order"], above=1.0)
-        fields["adjacency"] = Adjacency.from_dict(fields["adjacency"])
-        if fields["programme"] is not None:
-            fields["programme"] = Programme.from_dict(fields["programme"])
-        return cls(**fields)
+        return read_versioned(document, _FORMAT, {1: _read_1})
 
-    def standing(self, ran: Counter[Mechanism], slack: float = 1.0) -> Standing:
+    def standing(self, ran: Counter[Design], slack: float = 1.0) -> Standing:
         """Account for what ran, by the bound that holds; ``slack`` is for δ."""
         if not ran:
             return Standing(self.adaptivity, 0.0, True)
-        planned = Counter(() if self.programme is None else self.programme.mechanisms)
+        planned = Counter(() if self.programme is None else self.programme.designs)
         if self.programme is not None and ran <= planned:
             # All of it is within the budget, and of what is fixed in advance a part costs no more than the whole.
-            parts = [_joint(part, adaptive=False) for part in self._at_once(ran)]
+            fixed = self.programme.data_fixed
+            parts = [_joint(p, adaptive=is_adaptive(list(p), data_fixed=fixed)) for p in self._at_once(ran)]
             return Standing("non-adaptive", max(loss.epsilon(self.delta) for loss in parts), True)
         if self.order is None:
             parts = [_joint(part, adaptive=True) for part in self._at_once(ran)]
@@ -116,15 +109,15 @@ class Terms(NamedTuple):
         divergence = max(privacy_filter.divergence(_losses(part).items()) for part in self._at_once(ran | planned))
         return Standing("fully adaptive", privacy_filter.epsilon_of(divergence), privacy_filter.admits(divergence))
 
-    def _at_once(self, ran: Counter[Mechanism]) -> list[Counter[Mechanism]]:
+    def _at_once(self, ran: Counter[Design]) -> list[Counter[Design]]:
         """Return the sets of releases that one and the same individual can be in, and that are in no other such set.
 
         An individual within a period is in those alone that look at this period (docs/proofs/period_unit.md). One who
         is replaced may be in two periods, and is taken to be in all releases.
         """
-        spans = {mechanism: mechanism.provenance.period_span for mechanism in ran}
+        spans = {design: design.count.period_span for design in ran}
         firsts = {span[0] for span in spans.values() if span is not None}
-        if self.adjacency.period is None or self.adjacency.replaced or not firsts:
+        if self.unit.period is None or self.unit.replaced or not firsts:
             return [ran]
         return [
             Counter({made: n for made, n in ran.items() if (span := spans[made]) is None or span[0] <= at <= span[1]})
@@ -139,12 +132,24 @@ class Terms(NamedTuple):
         return "adaptive" if self.order is None else "fully adaptive"
 
 
-def _losses(mechanisms: Counter[Mechanism]) -> Counter[PrivacyLoss]:
-    return Counter(mechanism.loss() for mechanism in mechanisms.elements())
+def _read_1(document: dict[str, Any]) -> Terms:
+    fields = fields_of(document, "the first entry", _TERMS)
+    check.real("epsilon", fields["epsilon"], above=0.0)
+    check.real("delta", fields["delta"], above=0.0, below=1.0)
+    if fields["order"] is not None:
+        check.real("order", fields["order"], above=1.0)
+    fields["unit"] = Unit.from_dict(fields["unit"])
+    if fields["programme"] is not None:
+        fields["programme"] = Programme.from_dict(fields["programme"])
+    return Terms(**fields)
 
 
-def _joint(mechanisms: Counter[Mechanism], *, adaptive: bool) -> PrivacyLoss:
-    return joint_loss(list(_losses(mechanisms).elements()), adaptive=adaptive)
+def _losses(designs: Counter[Design]) -> Counter[PrivacyLoss]:
+    return Counter(design.loss() for design in designs.elements())
+
+
+def _joint(designs: Counter[Design], *, adaptive: bool) -> PrivacyLoss:
+    return joint_loss(list(_losses(designs).elements()), adaptive=adaptive)
 
 
 @dataclass(frozen=True)
@@ -163,7 +168,7 @@ class Book:
 
     @classmethod
     def read(cls, file: bytes) -> Book:
-        """Read back what :meth:`write` wrote, and nothing else. Records are not read: :meth:`records` does it.
+        """Read back what :meth:`write` wrote, and nothing else. Releases are not read: :meth:`releases` does it.
 
         :raises ValueError: if it is no ledger, or not as it was written, naming what is wrong.
         """
@@ -174,7 +179,7 @@ class Book:
                 raise ValueError("its first entry is not as it would be written")
             entries: list[Entry] = []
             for line in lines[1:]:
-                _append(entries, line, book.terms.adjacency)
+                _append(entries, line, book.terms)
         except TypeError as error:
             raise ValueError(str(error)) from None
         return replace(book, lines=tuple(lines), entries=tuple(entries), digest=digest)
@@ -183,74 +188,77 @@ class Book:
         """Return the file."""
         return chained(self.lines)
 
-    def with_spent(self, mechanisms: Sequence[Mechanism]) -> Book:
+    def with_spent(self, designs: Sequence[Design]) -> Book:
         """Return the book after one more entry: the number of entries is its number."""
         line = {
             "spent": len(self.entries) + 1,
             "at": _now(),
-            "mechanisms": [mechanism.to_dict() for mechanism in mechanisms],
+            "designs": [design.to_dict() for design in designs],
         }
         return self._with(line)
 
-    def with_released(self, number: int, records: Sequence[ReleaseRecord]) -> Book:
+    def with_released(self, number: int, releases: Sequence[Release]) -> Book:
         """Return the book after an entry was completed."""
-        return self._with({"released": number, "at": _now(), "records": [record.to_dict() for record in records]})
+        return self._with({"released": number, "at": _now(), "releases": [release.to_dict() for release in releases]})
 
     def _with(self, document: dict[str, Any]) -> Book:
         entries, line = list(self.entries), written(document)
-        _append(entries, line, self.terms.adjacency)
+        _append(entries, line, self.terms)
         return replace(self, lines=(*self.lines, line), entries=tuple(entries))
 
-    def ran(self) -> Counter[Mechanism]:
-        """Return what was entered, whether or not it was completed."""
-        return Counter(mechanism for entry in self.entries for mechanism in entry.mechanisms)
+    def current_digest(self) -> str:
+        """Return the digest of all entries, whether or not they are in a file."""
+        return unchained(self.write())[1]
 
-    def planned(self) -> list[Mechanism]:
+    def ran(self) -> Counter[Design]:
+        """Return what was entered, whether or not it was completed."""
+        return Counter(design for entry in self.entries for design in entry.designs)
+
+    def planned(self) -> list[Design]:
         """What is planned and has not run yet, in order."""
         left, ran = [], self.ran()
-        for mechanism in () if self.terms.programme is None else self.terms.programme.mechanisms:
-            if ran[mechanism] > 0:
-                ran[mechanism] -= 1
+        for design in () if self.terms.programme is None else self.terms.programme.designs:
+            if ran[design] > 0:
+                ran[design] -= 1
             else:
-                left.append(mechanism)
+                left.append(design)
         return left
 
     def standing(self) -> Standing:
         """Return what the releases so far cost together."""
         return self.terms.standing(self.ran(), _TOLERANCE)
 
-    def allows(self, *more: Mechanism) -> Standing:
+    def allows(self, *more: Design) -> Standing:
         """Return what the releases so far cost together with more of them."""
         return self.terms.standing(self.ran() + Counter(more))
 
-    def records(self) -> dict[int, tuple[ReleaseRecord, ...]]:
-        """Return the records by the numbers of their entries, in the order in which they were written.
+    def releases(self) -> dict[int, tuple[Release, ...]]:
+        """Return the releases by the numbers of their entries, in the order in which they were written.
 
-        :raises ValueError: if one is no record.
+        :raises ValueError: if one is no release.
         """
         found = {}
         for line in self.lines[1:]:
             if line.startswith(_RELEASED_BEGINS):
-                document = fields_of(parse_json(line), "an entry", {"released": int, "at": str, "records": list})
-                found[document["released"]] = tuple(map(ReleaseRecord.from_dict, document["records"]))
+                document = fields_of(parse_json(line), "an entry", {"released": int, "at": str, "releases": list})
+                found[document["released"]] = tuple(map(Release.from_dict, document["releases"]))
         return found
 
 
 _TERMS: Final[dict[str, Any]] = {
-    "format": str,
     "epsilon": float,
     "delta": float,
-    "adjacency": dict,
+    "unit": dict,
     "order": (float, type(None)),
     "programme": (dict, type(None)),
     "identifier": str,
 }
 _RELEASED_BEGINS: Final = '{"released": '
-#: Records are long, and are read only when asked for.
-_RELEASED: Final = re.compile(r'\{"released": (\d+), "at": "([0-9:TZ-]+)", "records": \[.*\]\}')
+#: Releases are long, and are read only when asked for.
+_RELEASED: Final = re.compile(r'\{"released": (\d+), "at": "([0-9:TZ-]+)", "releases": \[.*\]\}')
 
 
-def _append(entries: list[Entry], line: str, adjacency: Adjacency) -> None:
+def _append(entries: list[Entry], line: str, terms: Terms) -> None:
     """Add what a line says.
 
     :raises ValueError: if it is no line of a ledger, or does not follow the ones before it.
@@ -262,32 +270,44 @@ def _append(entries: list[Entry], line: str, adjacency: Adjacency) -> None:
             raise ValueError(f"entry {number} is completed without being open")
         entries[number - 1] = entries[number - 1]._replace(released=released[2])
         return
-    fields = fields_of(parse_json(line), "an entry", {"spent": int, "at": str, "mechanisms": list})
-    if fields["spent"] != len(entries) + 1 or not fields["mechanisms"]:
+    fields = fields_of(parse_json(line), "an entry", {"spent": int, "at": str, "designs": list})
+    if fields["spent"] != len(entries) + 1 or not fields["designs"]:
         raise ValueError(f"entry {fields['spent']} stands in the place of entry {len(entries) + 1}, or is empty")
-    mechanisms = tuple(map(Mechanism.from_dict, fields["mechanisms"]))
-    for mechanism in mechanisms:
-        check_unit(mechanism.provenance.adjacency, adjacency)
-    entries.append(Entry(fields["spent"], mechanisms, fields["at"], None))
+    designs = tuple(map(Design.from_dict, fields["designs"]))
+    earlier = [design for entry in entries for design in entry.designs]
+    for design in designs:
+        _check_population(design, terms, earlier or designs)
+    entries.append(Entry(fields["spent"], designs, fields["at"], None))
 
 
-def check_unit(found: Adjacency, ledger: Adjacency) -> None:
-    """Refuse a release of another unit of privacy than the ledger's.
+def _check_population(design: Design, terms: Terms, earlier: Sequence[Design]) -> None:
+    """Refuse a release that is not about the individuals of the ledger.
 
     :raises ValueError: naming both.
     """
-    if found != ledger:
+    if design.unit != terms.unit:
         raise ValueError(
-            f"the unit of privacy of the ledger is {ledger}; that of the release is {found.of(found.individuals)}:"
-            " what the two lose does not add up. Choose the input_metric of its count (--period) accordingly, or keep"
-            " another ledger"
+            f"the unit of privacy of the ledger is {terms.unit}; that of the release is {design.unit}: what the two"
+            " lose does not add up. Choose the input_metric of its count (--period) accordingly, or keep another ledger"
         )
+    planned = () if terms.programme is None else terms.programme.designs
+    for other in (*planned[:1], *earlier):
+        if other.count.source is not None and design.count.source is not None:
+            found, known = population_of(design), population_of(other)
+            if found != known:
+                raise ValueError(
+                    f"the ledger is about individuals by the columns {_columns(other)}, and the release is by"
+                    f" {_columns(design)}: what the two lose does not add up. Keep another ledger"
+                )
+            return
 
 
-def written(document: dict[str, Any]) -> str:
-    """Return a line of a ledger."""
-    return json.dumps(document, ensure_ascii=False, allow_nan=False)
+def _columns(design: Design) -> str:
+    source = design.count.source
+    assert source is not None
+    time = "" if design.unit.period is None else f" and {source.time!r}"
+    return f"{source.identifier!r}{time}"
 
 
 def _now() -> str:
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

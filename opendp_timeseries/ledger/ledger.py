@@ -5,29 +5,27 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import opendp.prelude as dp
-from opendp.mod import ExtrinsicDomain
-
 from opendp_timeseries import _validate as check
 from opendp_timeseries._files import check_place, files_together
+from opendp_timeseries._json import written
 from opendp_timeseries._lock import locked
 from opendp_timeseries.accounting.fully_adaptive import RenyiFilter
 from opendp_timeseries.accounting.rounding import printed_up
-from opendp_timeseries.counting.engines import check_schema
-from opendp_timeseries.design.mechanism import Mechanism
-from opendp_timeseries.design.provenance import Adjacency
+from opendp_timeseries.design.design import Design
+from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period
-from opendp_timeseries.ledger.book import Book, Entry, Standing, Terms, check_unit, written
+from opendp_timeseries.ledger.book import Book, Entry, Standing, Terms
 from opendp_timeseries.ledger.programme import DESCRIBED, Programme, described
 from opendp_timeseries.planning.tables import text_table
-from opendp_timeseries.plugin.known_losses import mechanisms_of
-from opendp_timeseries.plugin.spaces import EventLog, provenance_of
+from opendp_timeseries.plugin.known import parts_of, signal_of
+from opendp_timeseries.plugin.spaces import check_member
 from opendp_timeseries.plugin.subsampled_gaussian import sample_of
-from opendp_timeseries.release.record import ReleaseRecord
 from opendp_timeseries.release.release import Release
+from opendp_timeseries.release.statement import Whole
 
 __all__ = ["Ledger"]
 
@@ -117,7 +115,7 @@ class Ledger:
         place = Path(path)
         if programme is not None:
             if epsilon is not None or delta is not None or parameters_fixed or replaced or period is not None:
-                raise ValueError("programme brings its own budget and adjacency: leave out the other parameters")
+                raise ValueError("programme brings its own budget and unit of privacy: leave out the other parameters")
             epsilon, delta = programme.epsilon, programme.delta
         elif epsilon is None or delta is None:
             raise ValueError("epsilon and delta must be given: the budget of all releases together")
@@ -125,11 +123,11 @@ class Ledger:
         delta = check.real("delta", delta, above=0.0, below=1.0)
         order = None if parameters_fixed else RenyiFilter.within(epsilon, delta).order
         if programme is not None:
-            adjacency = programme.adjacency
+            unit = programme.unit
         else:
-            unit = None if period is None and zone is None else Period(period, zone)  # type: ignore[arg-type]
-            adjacency = Adjacency(replaced=bool(replaced), period=unit)
-        terms = Terms(epsilon, delta, adjacency, order, programme, secrets.token_hex(16))
+            within = None if period is None and zone is None else Period(period, zone)  # type: ignore[arg-type]
+            unit = Unit(replaced=bool(replaced), period=within)
+        terms = Terms(epsilon, delta, unit, order, programme, secrets.token_hex(16))
         file = Book.new(terms).write()
         try:
             with locked(place, _WAIT), files_together({place: len(file)}) as files:
@@ -176,7 +174,7 @@ class Ledger:
         """Say what the releases so far guarantee together, in words."""
         return _guarantee(self._read())
 
-    def release(self, measurement: dp.Measurement, log: Any, *, resume: bool = False) -> Any:
+    def release(self, measurement: Any, log: Any, *, resume: bool = False) -> Any:
         """Make a release, if all releases together stay within the budget.
 
         It is spent once it is written down, which is before anything is counted: if the measurement then fails, or the
@@ -192,43 +190,45 @@ class Ledger:
         :raises TypeError: if the log is no member of the domain by the names and types of its columns: likewise.
         :raises OSError: if the ledger cannot be locked or written; nothing is handed out.
         """
-        mechanisms = _mechanisms(measurement)
+        designs = _designs(measurement)
         with locked(self._path, _WAIT):
             book = self._read(again=True)
             if resume:
-                number = _open_entry(book, mechanisms, self._path)
+                number = _open_entry(book, designs, self._path)
             else:
-                book = self._spend(book, mechanisms)
+                book = self._spend(book, designs)
                 number = len(book.entries)
             data = log() if callable(log) else log
-            _check_member(measurement, data)
-            room = len(book.write()) + sum(map(_room, mechanisms))
+            check_member(measurement.input_domain, data)
+            room = len(book.write()) + sum(map(_room, designs))
             # Room for the record first, so that a full disk costs nothing.
             with files_together({self._path: room}, replace=True) as files:
                 self._write(book)
                 made = measurement(data)
-                records = [release.record() for release in _releases(made, mechanisms)]
-                files[self._path].write(book.with_released(number, records).write())
-        return made
+                releases = _checked(made, designs)
+                whole = _whole(book, number)
+                releases = [replace(r, statement=replace(r.stated, whole=whole, points=())) for r in releases]
+                files[self._path].write(book.with_released(number, releases).write())
+        return releases if isinstance(made, list) else releases[0]
 
-    def check(self, measurement: dp.Measurement, *, resume: bool = False) -> None:
+    def check(self, measurement: Any, *, resume: bool = False) -> None:
         """Refuse what :meth:`release` would refuse, without a log. Another process may still come first.
 
         :raises TypeError, ValueError: as :meth:`release` does, before anything is spent or read.
         """
-        mechanisms, book = _mechanisms(measurement), self._read()
+        designs, book = _designs(measurement), self._read()
         if resume:
-            _open_entry(book, mechanisms, self._path)
+            _open_entry(book, designs, self._path)
         else:
-            self._spend(book, mechanisms)
+            self._spend(book, designs)
 
-    def _spend(self, book: Book, mechanisms: tuple[Mechanism, ...]) -> Book:
+    def _spend(self, book: Book, designs: tuple[Design, ...]) -> Book:
         """Return the book after a further entry.
 
         :raises ValueError: if the budget would be exceeded.
         """
-        entered = book.with_spent(mechanisms)
-        standing, terms = book.allows(*mechanisms), book.terms
+        entered = book.with_spent(designs)
+        standing, terms = book.allows(*designs), book.terms
         if not standing.within:
             reserved = " and its programme" if terms.programme is not None else ""
             raise ValueError(
@@ -238,22 +238,22 @@ class Ledger:
             )
         return entered
 
-    def add(self, record: ReleaseRecord) -> None:
+    def add(self, release: Release) -> None:
         """Enter a release that was made without the ledger. It is entered also if it exceeds the budget.
 
-        :param record: of the release.
-        :raises ValueError: if it is not sound, or in the ledger already, or of another adjacency.
+        :param release: as it was made, or read back.
+        :raises ValueError: if it is not sound, or in the ledger already, or about other individuals.
         :raises OSError: if the ledger cannot be locked or written.
         """
-        record.verify()
+        release.verify()
         with locked(self._path, _WAIT):
             book = self._read(again=True)
-            if any(record in known for known in book.records().values()):
-                raise ValueError(f"record is in {self._path} already")
-            book = book.with_spent([record.mechanism])
-            self._write(book.with_released(len(book.entries), [record]))
+            if any(_same(release, known) for entered in book.releases().values() for known in entered):
+                raise ValueError(f"release is in {self._path} already")
+            book = book.with_spent([release.design])
+            self._write(book.with_released(len(book.entries), [release]))
 
-    def least_scale(self, chain: dp.Transformation, *, sampling_probability: float, sampling: str = "poisson") -> float:
+    def least_scale(self, chain: Any, *, sampling_probability: float, sampling: str = "poisson") -> float:
         """Return the least noise scale σ with which one more release is within the budget, and uses it up.
 
         :param chain: a count, with or without filters.
@@ -262,48 +262,45 @@ class Ledger:
         :return: σ in the signal's unit, from above, to 12 digits.
         :raises ValueError: if no scale is enough, as where the budget is used up, or for another unit of privacy.
         """
-        provenance = provenance_of(chain)
-        sample = sample_of(sampling_probability, sampling, provenance.size)
+        signal = signal_of(chain)
+        sample = sample_of(sampling_probability, sampling, signal.size)
+        design = Design(signal=signal, sampling_probability=sample.probability, sampling=sample.name, scale=1.0)
         book = self._read()
-        check_unit(provenance.adjacency, book.terms.adjacency)
+        book.with_spent([design])  # or it is about other individuals
 
         def fits(log_scale: float) -> bool:
-            scale = math.exp(log_scale)
-            more = Mechanism(
-                provenance=provenance, sampling_probability=sample.probability, sampling=sample.name, scale=scale
-            )
-            return book.allows(more).within
+            return book.allows(replace(design, scale=math.exp(log_scale))).within
 
-        found = _least_where(fits, math.log(provenance.influence(1).l2))
+        found = _least_where(fits, math.log(signal.influence(1).l2))
         if found is None:
             raise ValueError(f"no scale is enough for one more release: the budget of {self._path} is used up")
         return math.exp(found)
 
-    def records(self) -> tuple[ReleaseRecord, ...]:
-        """Return the records of the releases, in the order in which they were completed.
+    def releases(self) -> tuple[Release, ...]:
+        """Return the releases, in the order in which they were completed.
 
-        :raises ValueError: if one is no record.
+        :raises ValueError: if one is no release.
         """
-        return tuple(record for records in self._read().records().values() for record in records)
+        return tuple(release for entered in self._read().releases().values() for release in entered)
 
     def verify(self) -> Standing:
-        """Check every record against its entry and its own parameters, and return what all of it costs together.
+        """Check every release against its entry and its own design, and return what all of it costs together.
 
-        Opening a ledger has checked all but the records. What no file can show is that nothing was released without it,
-        or that it is not an older copy of itself.
+        Opening a ledger has checked all but the releases. What no file can show is that nothing was released without
+        it, or that it is not an older copy of itself.
 
-        :raises ValueError: if a record states less than it loses, or is not of what was entered.
+        :raises ValueError: if a release states less than it loses, or is not of what was entered.
         """
         book = self._read()
-        records = book.records()
+        releases = book.releases()
         for entry in book.entries:
-            found = records.get(entry.number)
+            found = releases.get(entry.number)
             if (found is None) != (entry.released is None) or (
-                found is not None and tuple(record.mechanism for record in found) != entry.mechanisms
+                found is not None and tuple(release.design for release in found) != entry.designs
             ):
-                raise ValueError(f"ledger ({self._path}): records of entry {entry.number} are not of what was entered")
-            for record in found or ():
-                record.verify()
+                raise ValueError(f"ledger ({self._path}): releases of entry {entry.number} are not of what was entered")
+            for release in found or ():
+                release.verify()
         return book.standing()
 
     def to_dict(self) -> dict[str, Any]:
@@ -312,7 +309,7 @@ class Ledger:
         standing, terms = book.standing(), book.terms
         return {
             "budget": {"epsilon": terms.epsilon, "delta": terms.delta},
-            "adjacency": str(terms.adjacency),
+            "unit": str(terms.unit),
             "adaptivity": standing.adaptivity,
             "epsilon": standing.epsilon,
             "delta": terms.delta if book.entries else 0.0,
@@ -324,24 +321,22 @@ class Ledger:
                     "number": entry.number,
                     "spent": entry.spent,
                     "released": entry.released,
-                    "mechanisms": [mechanism.to_dict() for mechanism in entry.mechanisms],
+                    "designs": [design.to_dict() for design in entry.designs],
                 }
                 for entry in book.entries
             ],
-            "planned": None if terms.programme is None else [mechanism.to_dict() for mechanism in book.planned()],
+            "planned": None if terms.programme is None else [design.to_dict() for design in book.planned()],
         }
 
     def __repr__(self) -> str:
         book = self._read()
         standing, terms = book.standing(), book.terms
-        lines = [
-            f"Budget: (ε = {terms.epsilon:g}, δ = {terms.delta:g}) for {terms.adjacency}, by all that is released."
-        ]
+        lines = [f"Budget: (ε = {terms.epsilon:g}, δ = {terms.delta:g}) for {terms.unit}, by all that is released."]
         rows = [
-            (str(entry.number), "released" if entry.released else "spent, nothing released", *described(mechanism))
+            (str(entry.number), "released" if entry.released else "spent, nothing released", *described(design))
             for entry in book.entries
-            for mechanism in entry.mechanisms
-        ] + [("", "planned", *described(mechanism)) for mechanism in book.planned()]
+            for design in entry.designs
+        ] + [("", "planned", *described(design)) for design in book.planned()]
         if rows:
             lines.append(text_table(("entry", "state", *DESCRIBED), rows))
         lines.append(f"So far: {_guarantee(book)}{_HOLDS[standing.adaptivity] if book.entries else ''}.")
@@ -372,24 +367,13 @@ class Ledger:
             files[self._path].write(file)
 
 
-def _mechanisms(measurement: dp.Measurement) -> tuple[Mechanism, ...]:
-    """Return what a measurement consists of, if a release of it has a record."""
-    found = mechanisms_of(measurement)
-    for mechanism, accounting in found:
-        points = accounting.points(mechanism.loss())
-        if not all(math.isfinite(number) for point in points for number in point):
-            raise ValueError(f"measurement states no finite loss at scale ({mechanism.scale}); raise it")
-    return tuple(stated.mechanism for stated in found)
-
-
-def _check_member(measurement: dp.Measurement, log: Any) -> None:
-    """Refuse a log that is none, by names and types of columns, before anything is spent."""
-    domain = measurement.input_domain
-    descriptor = domain.descriptor if isinstance(domain, ExtrinsicDomain) else None
-    if check.is_a(descriptor, EventLog):
-        check_schema(log, identifier=descriptor.identifier, time=descriptor.time)
-    elif descriptor is not None and not domain.member(log):
-        raise TypeError(f"log ({type(log).__name__}) must be a member of {domain}")
+def _designs(measurement: Any) -> tuple[Design, ...]:
+    """Return what a measurement consists of, if what it releases can be stated."""
+    parts = parts_of(measurement)
+    for design, view in parts:
+        if not all(math.isfinite(number) for point in view.points(design.loss()) for number in point):
+            raise ValueError(f"measurement states no finite loss at scale ({design.scale}); raise it")
+    return tuple(design for design, _ in parts)
 
 
 def _least_where(fits: Callable[[float], bool], start: float) -> float | None:
@@ -409,15 +393,10 @@ def _least_where(fits: Callable[[float], bool], start: float) -> float | None:
     return high
 
 
-def _releases(made: Any, mechanisms: Sequence[Mechanism]) -> list[Release]:
+def _checked(made: Any, designs: Sequence[Design]) -> list[Release]:
     """Return what was released, if it is just what was entered: else nobody gets to see it."""
     releases = list(made) if isinstance(made, (list, tuple)) else [made]
-    if len(releases) != len(mechanisms) or not all(
-        check.is_a(release, Release)
-        and (release.provenance, release.sampling_probability, release.sampling, release.scale)
-        == (mechanism.provenance, mechanism.sampling_probability, mechanism.sampling, mechanism.scale)
-        for release, mechanism in zip(releases, mechanisms, strict=True)
-    ):
+    if [release.design if isinstance(release, Release) else None for release in releases] != list(designs):
         raise TypeError(
             "measurement must return its Release, or several in a list, and nothing else; interpolate, smooth or plot"
             " what the ledger returns. What was made is withheld"
@@ -425,15 +404,31 @@ def _releases(made: Any, mechanisms: Sequence[Mechanism]) -> list[Release]:
     return releases
 
 
-def _open_entry(book: Book, mechanisms: tuple[Mechanism, ...], place: Path) -> int:
+def _whole(book: Book, number: int) -> Whole:
+    return Whole(
+        kind="ledger",
+        first=book.terms.epsilon,
+        delta=book.terms.delta,
+        number=number,
+        identifier=book.terms.identifier,
+        digest=book.current_digest(),
+    )
+
+
+def _same(release: Release, other: Release) -> bool:
+    """Whether two are the same release, whatever is stated of it."""
+    return replace(release, statement=None) == replace(other, statement=None)
+
+
+def _open_entry(book: Book, designs: tuple[Design, ...], place: Path) -> int:
     for entry in reversed(book.entries):
-        if entry.released is None and entry.mechanisms == mechanisms:
+        if entry.released is None and entry.designs == designs:
             return entry.number
     raise ValueError(f"resume: ledger ({place}) has no open entry for this measurement; leave it out to make a new one")
 
 
-def _room(mechanism: Mechanism) -> int:
-    return _ROOM + 2 * len(written(mechanism.to_dict())) + _ROOM_OF_STEP * mechanism.provenance.size
+def _room(design: Design) -> int:
+    return _ROOM + 2 * len(written(design.to_dict())) + _ROOM_OF_STEP * design.signal.size
 
 
 #: What the guarantee takes into account.
@@ -446,11 +441,11 @@ _HOLDS: Final = {
 
 def _guarantee(book: Book) -> str:
     standing, terms = book.standing(), book.terms
-    who = str(terms.adjacency)
+    who = str(terms.unit)
     if not book.entries:
         return f"nothing has been released about {who}"
     loss = f"(ε = {printed_up(standing.epsilon)}, δ = {printed_up(terms.delta, 4)})"
-    assumed = any(not mechanism.provenance.caps_enforced for mechanism in book.ran())
+    assumed = any(design.count.is_assumed for design in book.ran())
     condition = ", assuming the caps of counts made elsewhere" if assumed else ""
     if standing.adaptivity == "adaptive":
         condition += ", if no caps, sampling or noise were chosen by what earlier releases showed"

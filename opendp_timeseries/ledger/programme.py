@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from typing import Any, Final
 
-import opendp.prelude as dp
 from numpy.typing import ArrayLike
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._json import fields_of, parse_json, read_versioned, written
 from opendp_timeseries.accounting.joint import joint_loss, least_factor
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import printed_up
+from opendp_timeseries.accounting.view import View
+from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.kernels import Kernel, identity_kernel
-from opendp_timeseries.design.mechanism import Mechanism
-from opendp_timeseries.design.provenance import Adjacency, fields_of
+from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.planning.errors import ExpectedError, expected_error
 from opendp_timeseries.planning.signal import described_signal
 from opendp_timeseries.planning.tables import text_table
-from opendp_timeseries.plugin.spaces import provenance_of
-from opendp_timeseries.plugin.subsampled_gaussian import sample_of, then_subsampled_gaussian
-from opendp_timeseries.release.record import parse_json
+from opendp_timeseries.plugin.known import signal_of
+from opendp_timeseries.plugin.subsampled_gaussian import make_part, sample_of
+from opendp_timeseries.release.documents import is_adaptive, population_of
+from opendp_timeseries.release.statement import Whole
 
 __all__ = ["Programme"]
 
-_FORMAT: Final = "opendp_timeseries programme, version 2"
+_FORMAT: Final = "opendp_timeseries programme"
+_VERSION: Final = 1
 #: A joint loss that is computed again may differ in the last digits between machines.
 _TOLERANCE: Final = 1 + 1e-9
 
@@ -39,24 +42,27 @@ class Programme:
     It prints as a table. As all of it is fixed before the first release, the loss of all releases together is exact
     where the loss of each is, and smaller than (ε, δ) added up: twelve equal months need a quarter of the noise.
 
-    :param mechanisms: what will run, in order.
+    :param designs: what will run, in order.
     :param epsilon: ε of all releases together.
     :param delta: δ of all releases together.
-    :raises ValueError: if there are none, they have not one adjacency, or exceed the budget.
+    :param data_fixed: a promise that later data do not react to earlier releases. Behind filters less noise is enough
+        with it; without filters it changes nothing.
+    :raises ValueError: if there are none, they are not about the same individuals, or they exceed the budget.
     """
 
-    mechanisms: tuple[Mechanism, ...]
+    designs: tuple[Design, ...]
     epsilon: float
     delta: float
+    data_fixed: bool = False
 
     def __post_init__(self) -> None:
         check.real("epsilon", self.epsilon, above=0.0)
         check.real("delta", self.delta, above=0.0, below=1.0)
-        adjacencies = {mechanism.provenance.adjacency for mechanism in self.mechanisms}
-        if len(adjacencies) != 1 or next(iter(adjacencies)).individuals != 1:
+        if len({population_of(design) for design in self.designs}) != 1 or self.unit.individuals != 1:
+            found = sorted({design.unit.of(1) for design in self.designs})
             raise ValueError(
-                "releases must be at least one, and all for the same unit of privacy, such as one individual added or"
-                f" removed; found {sorted(adjacency.of(adjacency.individuals) for adjacency in adjacencies)}"
+                "releases must be at least one, and all for the same unit of privacy and the same columns, such as one"
+                f" individual added or removed; found {found}"
             )
         if not self.loss().delta(self.epsilon) <= self.delta * _TOLERANCE:
             raise ValueError(
@@ -67,13 +73,14 @@ class Programme:
     @classmethod
     def plan(
         cls,
-        chains: Sequence[dp.Transformation],
+        chains: Sequence[Any],
         *,
         epsilon: float,
         delta: float,
         sampling_probability: float | Sequence[float],
         sampling: str = "poisson",
         relative_scales: Sequence[float] | None = None,
+        data_fixed: bool = False,
     ) -> Programme:
         """Find the noise scales of several releases with which all of them together are within a budget. No data.
 
@@ -83,6 +90,9 @@ class Programme:
         :param sampling_probability: with which each step is kept: one for all releases, or one for each.
         :param sampling: ``"poisson"`` or ``"stratified"``, for all releases.
         :param relative_scales: how the noise scales are to be related to each other; if left out, all are equal.
+        :param data_fixed: a promise, which the document holds: later data do not react to earlier releases, as roads do
+            when a published jam makes drivers turn away. Without filters it changes nothing, behind them less noise is
+            enough.
         :raises TypeError: for a chain that does not know how its signal is made.
         :raises ValueError: for a number out of range, or if no scales are enough.
 
@@ -105,68 +115,85 @@ class Programme:
         """
         epsilon = check.real("epsilon", epsilon, above=0.0)
         delta = check.real("delta", delta, above=0.0, below=1.0)
-        made = [provenance_of(chain) for chain in chains]
+        made = [signal_of(chain) for chain in chains]
         kept = _one_each("sampling_probability", sampling_probability, len(made))
         relative = _one_each("relative_scales", 1.0 if relative_scales is None else relative_scales, len(made))
-        mechanisms = [
-            Mechanism(
-                provenance=provenance,
-                sampling_probability=sample_of(p, sampling, provenance.size).probability,
+        designs = [
+            Design(
+                signal=signal,
+                sampling_probability=sample_of(p, sampling, signal.size).probability,
                 sampling=sampling,
                 scale=scale,
             )
-            for provenance, p, scale in zip(made, kept, relative, strict=True)
+            for signal, p, scale in zip(made, kept, relative, strict=True)
         ]
-        if not mechanisms:
+        if not designs:
             raise ValueError("chains must name at least one release")
-        losses = [mechanism.loss() for mechanism in mechanisms]
-        factor = least_factor(losses, epsilon, delta, adaptive=False)
+        losses = [design.loss() for design in designs]
+        factor = least_factor(losses, epsilon, delta, adaptive=is_adaptive(designs, data_fixed=data_fixed))
         if not 0 < factor < float("inf"):
             raise ValueError(f"no scales reach epsilon ({epsilon}) and delta ({delta}); raise them, or lower the caps")
         return cls(
-            mechanisms=tuple(replace(mechanism, scale=mechanism.scale * factor) for mechanism in mechanisms),
+            designs=tuple(replace(design, scale=design.scale * factor) for design in designs),
             epsilon=epsilon,
             delta=delta,
+            data_fixed=bool(data_fixed),
         )
 
     @property
-    def adjacency(self) -> Adjacency:
+    def is_adaptive(self) -> bool:
+        """Whether the adaptive law of the joint loss must be taken."""
+        return is_adaptive(self.designs, data_fixed=self.data_fixed)
+
+    @property
+    def identifier(self) -> str:
+        """A digest of the programme."""
+        return hashlib.sha256(self.to_json().encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+    @property
+    def unit(self) -> Unit:
         """What a distance of 1 between two logs is."""
-        return self.mechanisms[0].provenance.adjacency
+        return self.designs[0].unit
 
     def __len__(self) -> int:
         """Return the number of releases."""
-        return len(self.mechanisms)
+        return len(self.designs)
 
     def loss(self) -> PrivacyLoss:
         """Return the loss of all releases together."""
-        return joint_loss([mechanism.loss() for mechanism in self.mechanisms], adaptive=False)
+        return joint_loss([design.loss() for design in self.designs], adaptive=self.is_adaptive)
 
-    def measurement(self, chain: dp.Transformation, *, number: int | None = None) -> dp.Measurement:
+    def measurement(self, chain: Any, *, number: int | None = None) -> Any:
         """Return the measurement of a release: an ordinary one, which states (ε, δ) of this release alone.
+
+        What it releases says of which programme it is a part.
 
         :param chain: a count of the programme, with its filters.
         :param number: of the release, from 1, where the programme has several of this chain.
         :raises TypeError: for a chain that does not know how its signal is made.
         :raises ValueError: if it is not in the programme, or several times and no number says which.
         """
-        provenance = provenance_of(chain)
-        found = [k for k, mechanism in enumerate(self.mechanisms, 1) if mechanism.provenance == provenance]
+        signal = signal_of(chain)
+        found = [k for k, design in enumerate(self.designs, 1) if design.signal == signal]
         if number is not None:
             found = [k for k in found if k == number]
-        if len({self.mechanisms[k - 1] for k in found}) != 1:
+        if len({self.designs[k - 1] for k in found}) != 1:
             where = "" if number is None else f" as number {number}"
             raise ValueError(
-                f"chain must be of one release of the programme, with its grid, caps and filters; it is of"
+                f"chain must be of one release of the programme, with its columns, grid, caps and filters; it is of"
                 f" {len(found)}{where}" + ("; give number=, one of " + ", ".join(map(str, found)) if found else "")
             )
-        mechanism = self.mechanisms[found[0] - 1]
-        return chain >> then_subsampled_gaussian(
-            mechanism.scale,
-            sampling_probability=mechanism.sampling_probability,
-            sampling=mechanism.sampling,
+        whole = Whole(
+            kind="programme",
+            first=self.epsilon,
             delta=self.delta,
+            number=found[0] if len(found) == 1 else None,
+            parts=len(self),
+            identifier=self.identifier,
         )
+        design, view = self.designs[found[0] - 1], View.of(self.delta, concentrated=False)
+        domain, metric = chain.output_space
+        return chain >> make_part(domain, metric, design, view, whole)
 
     def expected_errors(
         self,
@@ -188,9 +215,9 @@ class Programme:
         """
         found: dict[tuple[Any, ...], ExpectedError] = {}
         errors = []
-        for mechanism in self.mechanisms:
-            size, kernels = mechanism.provenance.grid.size, mechanism.provenance.kernels
-            sample = mechanism.sampling_probability, mechanism.scale, mechanism.sampling
+        for design in self.designs:
+            size, kernels = design.known.grid.size, design.signal.kernels
+            sample = design.sampling_probability, design.scale, design.sampling
             key = size, kernels, sample
             if key not in found:
                 assumed = described_signal(
@@ -215,8 +242,8 @@ class Programme:
         """
         header = ["release", *DESCRIBED, "alone"]
         rows = [
-            [str(k), *described(mechanism), f"ε = {printed_up(mechanism.loss().epsilon(self.delta))}"]
-            for k, mechanism in enumerate(self.mechanisms, 1)
+            [str(k), *described(design), f"ε = {printed_up(design.loss().epsilon(self.delta))}"]
+            for k, design in enumerate(self.designs, 1)
         ]
         signal = {"level": level, "seasons": seasons, "deviation": deviation, "time_scale": time_scale, "proxy": proxy}
         if any(given is not None for given in signal.values()):
@@ -224,7 +251,7 @@ class Programme:
             errors = self.expected_errors(**signal)  # type: ignore[arg-type]
             for row, error in zip(rows, errors, strict=True):
                 row += [f"{(error.noise**2 + error.bias**2) ** 0.5:.4g}", f"{error.smoothed:.4g}"]
-        title = f"{len(self)} releases within (ε = {self.epsilon:g}, δ = {self.delta:g}) for {self.adjacency}"
+        title = f"{len(self)} releases within (ε = {self.epsilon:g}, δ = {self.delta:g}) for {self.unit}"
         return f"{title}\n{text_table(header, rows)}"
 
     def __repr__(self) -> str:
@@ -234,40 +261,38 @@ class Programme:
         """Return the programme as plain Python objects, ready for ``json.dumps``."""
         return {
             "format": _FORMAT,
+            "version": _VERSION,
             "epsilon": self.epsilon,
             "delta": self.delta,
-            "releases": [mechanism.to_dict() for mechanism in self.mechanisms],
+            "data_fixed": self.data_fixed,
+            "releases": [design.to_dict() for design in self.designs],
         }
 
     def to_json(self) -> str:
         """Return the programme as one JSON document; floats are written so that they read back exactly."""
-        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+        return written(self.to_dict())
 
     @classmethod
     def from_dict(cls, document: Any) -> Programme:
-        """Read back what :meth:`to_dict` wrote, and nothing else.
+        """Read back what :meth:`to_dict` wrote, in any version so far.
 
         :raises ValueError: if it is no such document, or its releases exceed its budget.
         """
-        if not isinstance(document, dict) or document.get("format") != _FORMAT:
-            raise ValueError(f"the document is not in the format {_FORMAT!r}")
-        fields = fields_of(document, "programme", {"format": str, "epsilon": float, "delta": float, "releases": list})
-        try:
-            return cls(
-                mechanisms=tuple(map(Mechanism.from_dict, fields["releases"])),
-                epsilon=fields["epsilon"],
-                delta=fields["delta"],
-            )
-        except TypeError as error:
-            raise ValueError(f"programme: {error}") from None
+        return read_versioned(document, _FORMAT, {1: _read_1})
 
     @classmethod
     def from_json(cls, text: str) -> Programme:
-        """Read back what :meth:`to_json` wrote, and nothing else.
+        """Read back what :meth:`to_json` wrote, in any version so far.
 
         :raises ValueError: if it is no such document, or its releases exceed its budget.
         """
         return cls.from_dict(parse_json(text))
+
+
+def _read_1(document: dict[str, Any]) -> Programme:
+    types = {"epsilon": float, "delta": float, "data_fixed": bool, "releases": list}
+    fields = fields_of(document, "programme", types)
+    return Programme(designs=tuple(map(Design.from_dict, fields.pop("releases"))), **fields)
 
 
 def _one_each(name: str, given: float | Sequence[float], count: int) -> list[float]:
@@ -285,18 +310,20 @@ def _one_kernel(size: int, kernels: tuple[Kernel, ...]) -> Kernel:
 DESCRIBED: Final = ("from", "steps", "cap", "kept", "scale")
 
 
-def described(mechanism: Mechanism) -> tuple[str, ...]:
-    """Return a mechanism in words, for a row of a table."""
-    made = mechanism.provenance
-    times = f" x {made.step_cap}" if made.step_cap > 1 else ""
-    apart = f", {made.gap} apart" if made.gap > 1 else ""
-    apart += f", {made.key_cap} at a time" if made.key_cap is not None else ""
-    totals = ", totals" if made.groups is not None else ""
-    filters = f", {len(made.kernels)} filters" if len(made.kernels) > 1 else ", filtered" if made.kernels else ""
+def described(design: Design) -> tuple[str, ...]:
+    """Return a design in words, for a row of a table."""
+    signal, count = design.known, design.count
+    times = f" x {count.step_cap}" if count.step_cap > 1 else ""
+    apart = f", {count.gap} apart" if count.gap > 1 else ""
+    apart += f", {count.key_cap} at a time" if count.key_cap is not None else ""
+    totals = ", totals" if signal.groups is not None else ""
+    filters = f", {len(signal.kernels)} filters" if len(signal.kernels) > 1 else ", filtered" if signal.kernels else ""
     return (
-        made.grid.start or "",
-        (str(made.size) if made.grid.step is None else f"{made.size} of {made.grid.step}") + totals + filters,
-        f"{made.participation_cap}{times}{apart}",
-        f"{mechanism.sampling_probability:.4g}" + (" in blocks" if mechanism.sampling == "stratified" else ""),
-        f"{mechanism.scale:.4g}",
+        count.grid.start or "",
+        (str(count.grid.size) if count.grid.step is None else f"{count.grid.size} of {count.grid.step}")
+        + totals
+        + filters,
+        f"{count.participation_cap}{times}{apart}",
+        f"{design.sampling_probability:.4g}" + (" in blocks" if design.sampling == "stratified" else ""),
+        f"{design.scale:.4g}",
     )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.filtering import filtered_influence
-from opendp_timeseries.accounting.influence import Influence, count_influence
+from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.subsampled import extremal_law
-from opendp_timeseries.counting.layout import check_caps, check_gap
+from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.kernels import Kernel, gaussian_kernel, identity_kernel
+from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import TimeGrid
 
 __all__ = ["budget", "counted", "least_scale", "smoothing_kernel"]
@@ -22,15 +23,15 @@ def counted(
     grid: TimeGrid, participation_cap: int, step_cap: int, individuals: int, replaced: bool, gap: int = 1
 ) -> Influence:
     """Return how far the count moves between neighbouring logs."""
-    participation_cap, step_cap = check_caps(participation_cap, step_cap)
-    return count_influence(
-        check.integer("individuals", individuals, minimum=1),
+    count = Count(
+        source=None,
+        grid=grid,
         participation_cap=participation_cap,
         step_cap=step_cap,
-        size=grid.size,
-        replaced=bool(replaced),
-        gap=check_gap(gap, grid.size),
+        gap=gap,
+        unit=Unit(replaced=bool(replaced)),
     )
+    return count.influence(check.integer("individuals", individuals, minimum=1))
 
 
 def smoothing_kernel(size: int, std: float) -> Kernel:

@@ -19,7 +19,6 @@ from opendp.mod import AtomDomain, VectorDomain, _PartialConstructor
 __all__ = [
     "Partial",
     "VectorSpace",
-    "absolute_type",
     "array_of",
     "empty_frame",
     "how_made",
@@ -100,10 +99,7 @@ def vector_space(domain: dp.Domain) -> VectorSpace:
     """
     hint = "use a count, a filter, or dp.vector_domain(dp.atom_domain(T=…), size=T)"
     if isinstance(domain, AtomDomain):
-        raise TypeError(
-            f"input_domain ({domain}) must be a vector domain; an individual_count of one number is a vector with"
-            " output_metric=dp.l2_distance(T=float)"
-        )
+        raise TypeError(f"input_domain ({domain}) must be a vector domain, as of a count of this package; {hint}")
     if not isinstance(domain, VectorDomain):
         raise TypeError(f"input_domain ({domain}) must be a vector domain; {hint}")
     carrier: Any = domain.carrier_type  # Vec<T>
@@ -133,16 +129,19 @@ def array_of(domain: dp.Domain) -> Callable[[Any], Any]:
 
 
 class Made(NamedTuple):
-    """A call of OpenDP that made a measurement."""
+    """A call of a constructor of OpenDP."""
 
     constructor: str
     arguments: dict[str, Any]
 
 
-def how_made(measurement: dp.Measurement) -> Made | None:
-    """Return which combinator made a measurement, as OpenDP notes for its own documents; None if it says nothing."""
-    note = getattr(measurement, "__opendp_dict__", None)
-    if not isinstance(note, dict) or note.get("__module__") != "combinators":
+def how_made(made: Any) -> Made | None:
+    """Return which of OpenDP's constructors made a transformation or measurement; None if that is not noted.
+
+    OpenDP keeps this for its own documents, and offers no public way to it.
+    """
+    note = getattr(made, "__opendp_dict__", None)
+    if not isinstance(note, dict) or not {"__function__", "__kwargs__"} <= note.keys():
         return None
     return Made(note["__function__"], note["__kwargs__"])
 
@@ -153,18 +152,14 @@ def empty_frame(domain: dp.Domain) -> Any:
 
 
 def lp_kind(metric: Any) -> tuple[str, str] | None:
-    """Return ``("l1" or "l2", distance type)`` of OpenDP's own Lp distances, None for any other metric."""
-    if not isinstance(metric, dp.Metric):
-        return None
-    origin = getattr(metric.type, "origin", None)
-    kinds = {"L1Distance": "l1", "L2Distance": "l2"}
-    return (kinds[origin], str(metric.distance_type)) if origin in kinds else None
+    """Return the kind and the distance type of OpenDP's own Lp and absolute distances, None for any other metric.
 
-
-def absolute_type(metric: Any) -> str | None:
-    """Return the distance type of OpenDP's own absolute distance, None for any other metric."""
+    The kind is ``"l1"``, ``"l2"`` or ``"absolute"``.
+    """
     kind = metric.type if isinstance(metric, dp.Metric) else None
-    return str(kind.args[0]) if getattr(kind, "origin", None) == "AbsoluteDistance" else None  # type: ignore[union-attr]
+    origin = getattr(kind, "origin", None)
+    names = {"L1Distance": "l1", "L2Distance": "l2", "AbsoluteDistance": "absolute"}
+    return (names[origin], str(metric.distance_type)) if origin in names else None
 
 
 def privacy_profile(delta: Callable[[float], float]) -> Any:

@@ -9,12 +9,11 @@ import opendp.prelude as dp
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.counting.layout import check_caps, check_gap
-from opendp_timeseries.design.provenance import Provenance
+from opendp_timeseries.design.count import Count
 from opendp_timeseries.grid import TimeGrid, check_grid
 from opendp_timeseries.plugin._opendp import then
 from opendp_timeseries.plugin.participation_count import count_transformation
-from opendp_timeseries.plugin.spaces import CountSignal, adjacency_of, descriptor_of
+from opendp_timeseries.plugin.spaces import CountSignal, descriptor_of, unit_of
 
 __all__ = ["make_assume_participation", "then_assume_participation"]
 
@@ -27,7 +26,6 @@ def make_assume_participation(
     step_cap: int = 1,
     gap: int = 1,
     grid: TimeGrid | None = None,
-    output_metric: dp.Metric | None = None,
 ) -> dp.Transformation:
     """Assume that no individual is in more than ``participation_cap`` steps of a count made elsewhere, ``gap`` apart.
 
@@ -44,28 +42,26 @@ def make_assume_participation(
     :param gap: least distance of two steps in which one individual is counted, around the cycle of the grid too; 1 is
         none.
     :param grid: the public grid of the count, for records and figures; integer steps if left out.
-    :param output_metric: as in :func:`~opendp_timeseries.make_participation_count`.
     :raises TypeError: for a wrong domain or metric, or a cap that was left out.
     :raises ValueError: for a cap below 1, or a gap below 1 or above the number of steps.
     """
     space = descriptor_of(input_domain, CountSignal, "use count_signal_domain(size)")
-    cap, per_step = check_caps(participation_cap, step_cap)
     grid = TimeGrid(size=space.size) if grid is None else check_grid(grid)
     if grid.size != space.size:
         raise ValueError(f"grid ({grid.size} steps) must have the size of the signal ({space.size})")
+    count = Count(
+        source=None,
+        grid=grid,
+        participation_cap=participation_cap,
+        step_cap=step_cap,
+        gap=gap,
+        unit=unit_of(input_metric),
+    )
 
     def function(signal: Any) -> NDArray[np.int64]:
         return _whole(np.asarray(signal), space.size)
 
-    provenance = Provenance(
-        grid=grid,
-        participation_cap=cap,
-        step_cap=per_step,
-        gap=check_gap(gap, grid.size),
-        caps_enforced=False,
-        adjacency=adjacency_of(input_metric, periods=True),
-    )
-    return count_transformation(input_domain, input_metric, function, provenance, output_metric)
+    return count_transformation(input_domain, input_metric, function, count)
 
 
 def _whole(signal: NDArray[Any], size: int) -> NDArray[np.int64]:

@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final
 
@@ -17,9 +18,13 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting import joint
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import up_sqrt
+from opendp_timeseries.accounting.subsampled import MIN_SCALE
+from opendp_timeseries.accounting.view import View
+from opendp_timeseries.design.signal import UnknownSignal
 from opendp_timeseries.plugin._opendp import Partial, array_of, partial_of
-from opendp_timeseries.plugin.known_losses import KnownLoss, Stated, known_loss, tell_loss
-from opendp_timeseries.plugin.subsampled_gaussian import accounting_of, view
+from opendp_timeseries.plugin.known import Known, Part, PrivacyMap, known_loss
+from opendp_timeseries.plugin.subsampled_gaussian import stated, view_of
+from opendp_timeseries.release.statement import Statement, Whole
 
 __all__ = ["completed", "least_factor", "least_factor_zero_concentrated", "make_composition", "then_composition"]
 
@@ -74,19 +79,22 @@ def make_composition(
     if factor != 1:
         members = [one.times(factor) for one in known]
         known = [_known(k, member) for k, member in enumerate(members)]
-    measure, accounting = accounting_of(output_measure, failure_probability, delta)
+    measure, view = view_of(output_measure, failure_probability, delta)
 
     def loss(d_in: Any) -> PrivacyLoss:
-        return joint.joint_loss([one.at(d_in) for one in known], adaptive=False)
+        return joint.joint_loss([one.loss(d_in) for one in known], adaptive=False)
 
     as_array = array_of(members[0].input_domain)
+    parts = None if any(one.parts is None for one in known) else tuple(p for one in known for p in one.parts or ())
+    wholes: list[Whole] = []
+    if parts is not None and view.is_pair:  # its releases state their loss at the δ of the composition
+        parts = tuple(Part(part.design, view) for part in parts)
+        wholes = _wholes(parts)
 
     def function(data: Any) -> list[Any]:
         given = as_array(data)
-        return [member(given) for member in members]
-
-    def privacy_map(d_in: Any) -> Any:
-        return view(accounting, loss(d_in))
+        made = [member(given) for member in members]
+        return _as_parts(made, view, iter(wholes)) if wholes else made
 
     def times(more: float) -> dp.Measurement:
         return make_composition(
@@ -97,13 +105,28 @@ def make_composition(
             delta=delta,
         )
 
-    made = dp.m.make_user_measurement(*members[0].input_space, measure, function, privacy_map)
-    parts = [one.mechanisms for one in known if one.mechanisms is not None]
+    foreign = next((one.foreign for one in known if one.foreign is not None), None)
+    privacy_map = PrivacyMap(lambda d_in: stated(view, loss(d_in)), Known(loss, times, parts, foreign))
+    return dp.m.make_user_measurement(*members[0].input_space, measure, function, privacy_map)
 
-    def mechanisms(d_in: Any) -> tuple[Stated, ...]:
-        return tuple(stated for part in parts for stated in part(d_in))
 
-    return tell_loss(made, KnownLoss(loss, times, mechanisms if len(parts) == len(known) else None))
+def _wholes(parts: Sequence[Part]) -> list[Whole]:
+    """Return what each release says of the composition; nothing where its loss is not known or not finite."""
+    if any(isinstance(part.design.signal, UnknownSignal) or part.design.scale < MIN_SCALE for part in parts):
+        return []
+    view = parts[0].view
+    ((first, second),) = view.points(joint.joint_loss([part.design.loss() for part in parts], adaptive=False))
+    if not (math.isfinite(first) and math.isfinite(second)):
+        return []
+    concentrated = view.failure_probability is not None
+    whole = Whole(kind="composition", first=first, delta=second, concentrated=concentrated, parts=len(parts))
+    return [replace(whole, number=number) for number in range(1, len(parts) + 1)]
+
+
+def _as_parts(made: Any, view: View, wholes: Iterator[Whole]) -> Any:
+    if isinstance(made, list):
+        return [_as_parts(one, view, wholes) for one in made]
+    return replace(made, statement=Statement(view=view, whole=next(wholes)))
 
 
 def then_composition(measurements: Sequence[dp.Measurement | Partial], **options: Any) -> Partial:
@@ -198,14 +221,14 @@ def _verified(
     """Return the factor that a search finds, raised until the joint loss with it holds."""
     members = _members(measurements)
     known = [_known(k, member) for k, member in enumerate(members)]
-    losses = [one.at(d_in) for one in known]
+    losses = [one.loss(d_in) for one in known]
     if any(loss.scale == 0 for loss in losses):
         raise ValueError("a measurement without noise (scale 0) has no scale to multiply; give each a relative scale")
     factor = search(losses)
     for nudge in range(_MAX_NUDGES):
         if factor == 0:
             return factor
-        if factor < math.inf and holds(_known(0, make_composition(members, factor=factor)).at(d_in)):
+        if factor < math.inf and holds(_known(0, make_composition(members, factor=factor)).loss(d_in)):
             return factor
         factor *= 1 + 2e-13 * 2.0**nudge
     raise ValueError(f"no factor reaches {budget}; raise them, or lower the caps or the number of individuals")
@@ -232,7 +255,7 @@ def _members(measurements: Any) -> list[dp.Measurement]:
     return members
 
 
-def _known(k: int, member: dp.Measurement) -> KnownLoss:
+def _known(k: int, member: dp.Measurement) -> Known:
     known = known_loss(member)
     if known is None:
         raise TypeError(

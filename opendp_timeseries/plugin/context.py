@@ -6,12 +6,14 @@ profile at its δ, of (ρ, δ) by approximate zCDP with δ for its failure proba
 OpenDP 0.16 cannot split some budgets of the form (ε, δ) or (ρ, δ): the sum of, say, 20 equal shares of (0.1, 1e-6)
 rounds above one part and below the other, and pairs that are neither above nor below are an error. And a query
 whose δ alone exceeds its share answers ``.param()``, and fails at ``.release()`` with a message about orderings.
-Its constructors refuse an event log by messages about types, and a count must name the metric of the noise after it.
+Its constructors refuse an event log by messages about types, and it spends nothing where post-processing fails that
+has already seen the noisy values. Here the share is spent first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import Any, Final, cast
@@ -24,15 +26,20 @@ from opendp.mod import LazyFrameDomain, UnknownTypeException
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.rounding import down_fraction
-from opendp_timeseries.plugin._opendp import is_opendps, is_registered
+from opendp_timeseries.design.signal import UnknownSignal
+from opendp_timeseries.plugin._opendp import how_made, is_opendps, is_registered, partial_of, vector_space
 from opendp_timeseries.plugin.composition import (
     completed,
     least_factor,
     least_factor_zero_concentrated,
     make_composition,
 )
-from opendp_timeseries.plugin.spaces import influence_distance, influence_space, is_event_log
+from opendp_timeseries.plugin.known import known_loss
+from opendp_timeseries.plugin.lp_distance import make_lp_distance
+from opendp_timeseries.plugin.spaces import influence_space, is_event_log
 from opendp_timeseries.plugin.subsampled_gaussian import least_scale_at, least_scale_zero_concentrated_at
+from opendp_timeseries.release.release import Release
+from opendp_timeseries.release.statement import Whole
 
 __all__ = ["Context", "Query", "compositor", "split_budget"]
 
@@ -44,8 +51,8 @@ _MEASURE_OPTIONS: Final = frozenset({"output_measure", "failure_probability", "d
 #: Constructors of OpenDP that take any domain, and those that take any LazyFrame.
 _GENERAL: Final = frozenset({"identity", "user_measurement", "user_transformation"})
 _OF_FRAMES: Final = _GENERAL | {"private_lazyframe", "stable_lazyframe"}
-#: Counts that are made in the metric that the noise after them needs.
-_COUNTS: Final = frozenset({"individual_count", "participation_count", "participation_histogram"})
+#: OpenDP's combinators that state the loss of a measurement in another way.
+_RESTATED: Final = frozenset({"make_fix_delta", "make_zCDP_to_approxDP", "make_pureDP_to_zCDP", "make_approximate"})
 
 
 def split_budget(loss: Loss, parts: int | Sequence[float] | NDArray[Any]) -> list[Loss]:
@@ -87,26 +94,27 @@ def _split(loss: Any, parts: Sequence[float]) -> list[Any]:
 
 def compositor(
     data: Any,
-    *,
-    domain: dp.Domain | None = None,
     privacy_unit: tuple[dp.Metric, Any],
     privacy_loss: tuple[dp.Measure, Any],
     split_evenly_over: int | None = None,
     split_by_weights: Sequence[float] | NDArray[Any] | None = None,
-    margins: Sequence[Any] = (),
+    domain: dp.Domain | None = None,
+    margins: Sequence[Any] | None = None,
 ) -> Context:
     """Return a Context like ``dp.Context.compositor``'s, for any number of shares and with exact accounting.
+
+    It takes what ``dp.Context.compositor`` takes, in the same order.
 
     In it, ``subsampled_gaussian(sampling_probability=…)`` spends the query's own share: see
     :meth:`~opendp_timeseries.plugin.context.Query.subsampled_gaussian`.
 
     :param data: the private data; nothing of it is read here.
-    :param domain: domain of the data, such as :func:`~opendp_timeseries.event_log_domain`; of a Polars LazyFrame it may
-        be left out, and OpenDP takes the columns and types of the frame for public.
     :param privacy_unit: metric and distance, such as ``(dp.symmetric_distance(), 1)``: one individual.
     :param privacy_loss: measure and loss, such as ``dp.loss_of(epsilon=1.0, delta=1e-6)``.
     :param split_evenly_over: number of equal shares.
     :param split_by_weights: weights of unequal shares. Give one of the two.
+    :param domain: domain of the data, such as :func:`~opendp_timeseries.event_log_domain`; of a Polars LazyFrame it may
+        be left out, and OpenDP takes the columns and types of the frame for public.
     :param margins: of a LazyFrame, OpenDP's descriptors of grouped data.
     :raises ValueError: if not exactly one of the two is given. Queries raise it, before any scale is told, if
         their failure probability or delta exceeds their share.
@@ -147,7 +155,7 @@ def compositor(
         raise TypeError(
             f"domain ({check.shown(domain)}) must be a domain, such as event_log_domain(identifier=…, time=…)"
         )
-    for margin in margins:
+    for margin in margins or ():
         domain = dp.with_margin(domain, margin)
     metric, d_in = privacy_unit
     if isinstance(d_in, np.generic):
@@ -155,11 +163,20 @@ def compositor(
     measure, d_out = privacy_loss
     d_mids: Any = _split(d_out, parts)
     accountant = dp.c.make_adaptive_composition(domain, metric, measure, d_in=d_in, d_mids=d_mids)
-    return Context(accountant, accountant(data), d_in=d_in, d_mids=d_mids)
+    context = Context(accountant, accountant(data), d_in=d_in, d_mids=d_mids)
+    if isinstance(d_out, tuple) and len(parts) > 1:
+        concentrated = "ZeroConcentrated" in str(measure.type)
+        context.whole = Whole(
+            kind="context", first=d_out[0], delta=d_out[1], concentrated=concentrated, parts=len(parts)
+        )
+    return context
 
 
 class Context(dp.Context):
     """An OpenDP Context whose queries account exactly for what this package releases."""
+
+    #: What its releases are a part of; None if there is one share, or the budget has no δ.
+    whole: Whole | None = None
 
     def query(self, **kwargs: Any) -> Any:
         """Start a query on the next share; of a Polars LazyFrame, OpenDP's own, which knows no plugins."""
@@ -185,16 +202,14 @@ def _nested(answer: Any) -> Any:
     return Context(answer.accountant, queryable, answer.d_in, answer.d_mids, answer.d_out, answer.query_space)
 
 
-def _metric_for(noise: str, count: str, options: Mapping[str, Any]) -> dp.Metric | None:
-    """Return the metric in which a count meets a noise; None if that is the one by default."""
-    keys = options.get("keys")
-    if noise == "subsampled_gaussian":
-        if count == "individual_count":
-            return influence_distance(panel_size=1 if keys is None else len(keys))
-        return dp.l2_distance(T=float) if count == "participation_histogram" else None
-    if count == "individual_count" and keys is None:
-        return None  # one number, whose distance serves both
-    return dp.l1_distance(T=float) if noise == "laplace" else dp.l2_distance(T=float)
+def _cast(noise: str, domain: dp.Domain, metric: dp.Metric) -> dp.Transformation:
+    """Return the cast of a signal to the metric that a noise needs; of what is not in the influence metric, nothing."""
+    if influence_space(metric) is None:
+        return dp.t.make_identity(domain, metric)
+    space = vector_space(domain)
+    if space.size == 1:
+        return make_lp_distance(domain, metric, dp.absolute_distance(T=float if space.atom.startswith("f") else int))
+    return make_lp_distance(domain, metric, dp.l1_distance(T=float) if noise == "laplace" else dp.l2_distance(T=float))
 
 
 def _refuse(name: str, frame: bool, *args: Any, **options: Any) -> Any:
@@ -215,13 +230,7 @@ def _not_of_logs(what: str, name: str, frame: bool) -> str:
 
 
 class Query(dp.Query):
-    """An OpenDP query in which a subsampled Gaussian spends the query's share, and not less.
-
-    Where a count is given no ``output_metric``, it takes the one that the noise after it needs.
-    """
-
-    #: From the name of a noise to this query with its count in the metric of that noise; None if there is no choice.
-    _before: Callable[[str], Query] | None = None
+    """An OpenDP query in which a subsampled Gaussian spends the query's share, and not less."""
 
     def __getattr__(self, name: str) -> Any:
         """Return what adds the stage of this name: of this package, or of OpenDP where it takes these data."""
@@ -239,10 +248,6 @@ class Query(dp.Query):
         def stage(*args: Any, **options: Any) -> Query:
             query: Query = make(*args, **options)
             query._chain = self._in_budget(query._chain)
-            if name in _COUNTS and options.pop("output_metric", None) is None:
-                query._before = lambda noise: make(*args, **options, output_metric=_metric_for(noise, name, options))
-            elif name == "circulant_filter" and (before := self._before) is not None:
-                query._before = lambda noise: before(noise).circulant_filter(*args, **options)
             return query
 
         return stage
@@ -255,10 +260,6 @@ class Query(dp.Query):
             return PartialChain(lambda parameter: self._in_budget(chain(parameter)))
         pure = isinstance(chain, dp.Measurement) and str(chain.output_measure.type) == "MaxDivergence"
         return dp.c.make_pureDP_to_zCDP(chain) if pure else chain
-
-    def _suited(self, noise: str) -> Query:
-        """Return this query with its count in the metric of a noise, unless the count was given one."""
-        return self if self._before is None else self._before(noise)
 
     def laplace(self, *args: Any, **options: Any) -> Query:
         """Add OpenDP's Laplace noise, with the scale that spends this query's share if none is given.
@@ -283,18 +284,17 @@ class Query(dp.Query):
         return self._native("gaussian", *args, **options)
 
     def _native(self, noise: str, *args: Any, **options: Any) -> Query:
-        """Add noise of OpenDP's, to whose metrics the influence is unknown."""
-        suited = self._suited(noise)
-        chain: Any = suited._chain
-        if isinstance(chain, (tuple, dp.Transformation)):
-            metric = chain[1] if isinstance(chain, tuple) else chain.output_metric
-            if influence_space(metric) is not None:
-                raise TypeError(
-                    f"{noise}() knows nothing of the influence metric that the stage before it gives; end the query by"
-                    " subsampled_gaussian(sampling_probability=1), which is OpenDP's Gaussian noise at every step"
-                )
-        query: Query = suited.__getattr__(noise)(*args, **options)
-        return query
+        """Add noise of OpenDP's, behind a cast to its metric."""
+        chain: Any = self._chain
+        query = self
+        space = chain if isinstance(chain, tuple) else getattr(chain, "output_space", None)
+        if isinstance(chain, PartialChain):
+            query = self.new_with(chain=chain >> partial_of(partial(_cast, noise)))
+        elif space is not None and influence_space(space[1]) is not None:
+            cast_to = _cast(noise, *space)
+            query = self.new_with(chain=cast_to if isinstance(chain, tuple) else chain >> cast_to)
+        made: Query = query.__getattr__(noise)(*args, **options)
+        return made
 
     def new_with(self, *, chain: Any, wrap_release: Any = None) -> Query:
         """Return this query with another chain."""
@@ -310,9 +310,6 @@ class Query(dp.Query):
 
         :raises ValueError: for a budget without δ, or a share that is spent.
         """
-        if (suited := self._suited("subsampled_gaussian")) is not self:
-            suited._before = None
-            return suited.subsampled_gaussian(*args, **options)
         make = self.__getattr__("subsampled_gaussian")
         if _MEASURE_OPTIONS & options.keys():
             return make(*args, **options)
@@ -386,6 +383,35 @@ class Query(dp.Query):
             raise ValueError(f"its share ({first!r}, {delta!r}) leaves nothing to spend; give the budget both above 0")
         return first, delta, "ZeroConcentrated" in budget
 
+    def release(self, data: Any = None, bounds: Any = None, T: Any = None) -> Any:
+        """Release the query: its share is spent first, and post-processing follows.
+
+        A release says for which distance its guarantee is, and of which Context it is a part.
+        """
+        if self._context is None or data is not None:
+            return super().release(data, bounds=bounds, T=T)
+        measurement = self.resolve(bounds=bounds, T=T)
+        noise, then = _noise_of(measurement)
+        number = len(self._context.d_mids_consumed) + 1
+        answer = then(self._said_of(self._context(noise), noise, number))
+        return answer if self._wrap_release is None else self._wrap_release(answer)
+
+    def _said_of(self, answer: Any, measurement: Any, number: int) -> Any:
+        """Return a release, or several, that say for whom and of what whole they are; anything else as it is."""
+        if isinstance(answer, list):
+            return [self._said_of(one, measurement, number) for one in answer]
+        if not isinstance(answer, Release) or answer.statement is None:
+            return answer
+        known = known_loss(measurement)
+        if known is None or known.foreign is not None:  # nobody can tell what a stage of somebody else's does
+            unknown = UnknownSignal(answer.size)
+            return replace(answer, design=replace(answer.design, signal=unknown), statement=None)
+        whole = getattr(self._context, "whole", None)
+        asked: Any = self._d_in
+        distance = asked if isinstance(asked, int) and asked >= 1 else 1
+        whole = replace(whole, number=number) if whole is not None else answer.statement.whole
+        return replace(answer, statement=replace(answer.statement, distance=distance, whole=whole, points=()))
+
     def resolve(self, allow_transformations: bool = False, bounds: Any = None, T: Any = None) -> Any:
         """Return the measurement, after a check that its loss fits the share."""
         chain: Any = self._chain
@@ -439,3 +465,18 @@ class Query(dp.Query):
                 f" ({self._d_out[1]!r}); lower failure_probability= or delta= to at most the share, which is"
                 " context.remaining_privacy_loss()[0][1]"
             )
+
+
+def _noise_of(measurement: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """Return what adds noise, and what is done with its answer afterwards."""
+    made = how_made(measurement)
+    if made is not None and made.constructor == "make_chain_pm":
+        noise, before = _noise_of(made.arguments["measurement0"])
+        process = made.arguments["postprocess1"]
+        return noise, lambda answer: process(before(answer))
+    if made is not None and made.constructor in _RESTATED:
+        (name,) = (name for name in made.arguments if name.startswith("m"))
+        noise, then = _noise_of(made.arguments[name])
+        if noise is not made.arguments[name]:
+            return getattr(dp.c, made.constructor)(**{**made.arguments, name: noise}), then
+    return measurement, lambda answer: answer

@@ -5,20 +5,14 @@ Proof: docs/proofs/individual_count.md.
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 import opendp.prelude as dp
-from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.counting.layout import Caps, Keys
-from opendp_timeseries.design.provenance import Provenance
-from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.plugin._opendp import absolute_type, then
-from opendp_timeseries.plugin.event_logs import event_log
-from opendp_timeseries.plugin.participation_count import count_transformation, fresh_key, lp_stability
+from opendp_timeseries.design.count import Count, Keys, panel_of
+from opendp_timeseries.grid import TimeGrid, check_grid
+from opendp_timeseries.plugin._opendp import then
+from opendp_timeseries.plugin.event_logs import log_of
+from opendp_timeseries.plugin.participation_count import counted
 
 __all__ = ["make_individual_count", "then_individual_count"]
 
@@ -32,7 +26,6 @@ def make_individual_count(
     cap: int | None = None,
     grid: TimeGrid | None = None,
     time: str | None = None,
-    output_metric: dp.Metric | None = None,
 ) -> dp.Transformation:
     """Count distinct individuals: everybody once, however many rows they have; or once for each of some keys.
 
@@ -47,8 +40,9 @@ def make_individual_count(
     are dropped, and a key without rows has the number 0. The numbers do not add up to the number of individuals, as
     who has two keys is in both.
 
-    The output is the domain ``atom_domain(T="i64")``; with ``by``, or a metric of vectors, it is
-    ``vector_domain(atom_domain(T="i64"), size=len(keys))``, of size 1 without keys.
+    The output is the domain ``vector_domain(atom_domain(T="i64"), size=len(keys))``, of size 1 without keys, with the
+    influence metric. For noise of OpenDP's own, chain :func:`~opendp_timeseries.then_lp_distance` after it, which makes
+    a plain number of one count.
 
     :param input_domain: as in :func:`~opendp_timeseries.make_participation_count`.
     :param input_metric: as there.
@@ -58,11 +52,6 @@ def make_individual_count(
         individual, never from the log.
     :param grid: the period that is looked at; all of the log if left out.
     :param time: with a grid, the column of event times, of a LazyFrame only.
-    :param output_metric: ``dp.absolute_distance(T=int)`` (default), or by key ``dp.l1_distance(T=int)`` (default):
-        OpenDP's own ``then_laplace`` follows. ``dp.l2_distance(T=float)`` feeds ``then_gaussian``, and lets the count
-        take part in a :func:`~opendp_timeseries.make_composition`;
-        :func:`~opendp_timeseries.influence_distance` (``panel_size=len(keys)``) also carries how it was made, for
-        records and ledgers. In a :func:`~opendp_timeseries.compositor` leave it out.
     :raises TypeError: for a wrong domain, metric or grid, or keys without a cap.
     :raises ValueError: for a cap below 1, or one without keys.
 
@@ -72,46 +61,28 @@ def make_individual_count(
     >>> log = {"id": np.array([7, 7, 8]), "step": np.array([0, 5, 0]), "site": np.array(["a", "b", "a"])}
     >>> people = space >> ts.then_individual_count()
     >>> people(log), people.map(1)
-    (2, 1)
+    ([2], Influence(l0=1, l2=1, linf=1))
     >>> places = space >> ts.then_individual_count(by="site", keys=["a", "b", "c"], cap=2)
     >>> places(log), places.map(1)
-    ([2, 1, 0], 2)
+    ([2, 1, 0], Influence(l0=2, l2=1.41422, linf=1))
     """
-    layout, adjacency = event_log(input_domain, input_metric, grid, by=by, keys=keys, time=time, whole=True)
-    cap = _check_cap(cap, layout.by)
-    caps = Caps.within(layout.size, participation_cap=cap, step_cap=1)
-
-    def function(table: Any) -> NDArray[np.int64]:
-        return engine_of(table).count(table, layout, caps, fresh_key())
-
-    provenance = Provenance(
+    source, unit = log_of(input_domain, input_metric, by=by, time=time, timed=grid is not None, periods=False)
+    count = Count(
+        source=source,
         grid=_one_step(grid),
-        participation_cap=cap,
-        adjacency=adjacency,
-        panel=None if by is None else tuple(layout.keys),
+        participation_cap=_check_cap(cap, by),
+        panel=panel_of(by, keys),
+        pooled=None if grid is None else check_grid(grid),
+        unit=unit,
     )
-    metric = output_metric
-    if metric is None:
-        metric = dp.absolute_distance(T=int) if by is None else dp.l1_distance(T=int)
-    kind = absolute_type(metric)
-    if by is not None or kind is None:
-        return count_transformation(input_domain, input_metric, function, provenance, metric)
-
-    def number(table: Any) -> int:
-        return int(function(table)[0])
-
-    # Of one number, the absolute distance is the l1 distance.
-    stability = lp_stability(dp.l1_distance(T=kind), provenance.influence)
-    return dp.t.make_user_transformation(input_domain, input_metric, dp.atom_domain(T="i64"), metric, number, stability)
+    return counted(input_domain, input_metric, count)
 
 
 def _check_cap(cap: int | None, by: str | None) -> int:
     """Check in how many numbers one individual may be; without keys there is one number."""
     if by is None:
         if cap is not None:
-            raise ValueError(
-                f"cap ({check.shown(cap)}) is of keys: give by= and keys=, or leave it out, as everybody counts once"
-            )
+            raise ValueError(f"cap ({check.shown(cap)}) requires by= and keys=; leave it out, as everybody counts once")
         return 1
     given = check.REQUIRED if cap is None else cap
     check.required("cap", given, "choose the most keys in which one individual counts by what is plausible")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,17 +14,17 @@ import opendp.prelude as dp
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.accounting.influence import Influence, count_l1, count_l2
-from opendp_timeseries.accounting.rounding import whole_distance
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.counting.layout import Caps, Keys, check_caps, check_gap, check_key_cap
-from opendp_timeseries.design.provenance import Provenance
-from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.plugin._opendp import lp_kind, signal_domain, then
-from opendp_timeseries.plugin.event_logs import event_log
-from opendp_timeseries.plugin.spaces import influence_distance, influence_metric, influence_space
+from opendp_timeseries.counting.layout import Caps
+from opendp_timeseries.design.count import Count, Keys, panel_of
+from opendp_timeseries.design.signal import Signal
+from opendp_timeseries.grid import TimeGrid, check_grid
+from opendp_timeseries.plugin._opendp import signal_domain, then
+from opendp_timeseries.plugin.event_logs import layout_of, log_of
+from opendp_timeseries.plugin.known import StabilityMap
+from opendp_timeseries.plugin.spaces import InfluenceSpace, influence_metric
 
-__all__ = ["count_transformation", "fresh_key", "lp_stability", "make_participation_count", "then_participation_count"]
+__all__ = ["count_transformation", "counted", "fresh_key", "make_participation_count", "then_participation_count"]
 
 
 def make_participation_count(
@@ -40,7 +39,6 @@ def make_participation_count(
     keys: Keys | None = None,
     key_cap: int | None = None,
     time: str | None = None,
-    output_metric: dp.Metric | None = None,
 ) -> dp.Transformation:
     """Count events per time step, with every individual in at most ``participation_cap`` steps.
 
@@ -62,7 +60,9 @@ def make_participation_count(
     series, of several each equally likely, before gap and participation cap are applied. With ``key_cap=1`` totals over
     series are as little sensitive as a single one: see :func:`~opendp_timeseries.make_totals`.
 
-    The output is the domain ``vector_domain(atom_domain(T="i64"), size=grid.size)``, or ``len(keys)`` times that.
+    The output is the domain ``vector_domain(atom_domain(T="i64"), size=grid.size)``, or ``len(keys)`` times that, with
+    the influence metric, which is what amplification by subsampling needs. For noise of OpenDP's own, chain
+    :func:`~opendp_timeseries.then_lp_distance` after it.
 
     :param input_domain: :func:`~opendp_timeseries.event_log_domain`, or the domain of a Polars LazyFrame in
         OpenDP's own Contexts.
@@ -81,9 +81,6 @@ def make_participation_count(
         text, so that ``[1, 2]`` and ``["1", "2"]`` mean the same.
     :param key_cap: most series of a panel in which one individual counts at one step; by default, all of them.
     :param time: the column of event times, of a LazyFrame only: an event-log domain names its own.
-    :param output_metric: :func:`~opendp_timeseries.influence_distance` (default), which is what amplification
-        by subsampling needs; ``dp.l1_distance(T=…)`` feeds OpenDP's own ``then_laplace``, ``dp.l2_distance(T=…)``
-        its ``then_gaussian``.
     :raises TypeError: for a wrong domain, metric or grid, or a public parameter that was left out.
     :raises ValueError: for a cap below 1, a gap below 1 or above the number of steps, or a step of the grid that lies
         in two periods of the metric.
@@ -98,29 +95,28 @@ def make_participation_count(
     >>> count({"id": np.array([7, 7, 8]), "step": np.array([0, 0, 2])})
     [1, 0, 1, 0]
     """
-    layout, adjacency = event_log(input_domain, input_metric, grid, by=by, keys=keys, time=time, periods=True)
-    cap, per_step = check_caps(participation_cap, step_cap)
-    apart, few = check_gap(gap, layout.grid.size), check_key_cap(key_cap, by)
-    clamped = Caps.within(layout.size, participation_cap=cap, step_cap=per_step, gap=apart, key_cap=few)
+    source, unit = log_of(input_domain, input_metric, by=by, time=time)
+    count = Count(
+        source=source,
+        grid=check_grid(grid),
+        participation_cap=participation_cap,
+        step_cap=step_cap,
+        gap=gap,
+        key_cap=key_cap,
+        panel=panel_of(by, keys),
+        unit=unit,
+    )
+    return counted(input_domain, input_metric, count)
+
+
+def counted(input_domain: dp.Domain, input_metric: dp.Metric, count: Count) -> dp.Transformation:
+    """Return the transformation from a log to a count of it."""
+    layout, caps = layout_of(count, input_domain), Caps.of(count)
 
     def function(table: Any) -> NDArray[np.int64]:
-        return engine_of(table).count(table, layout, clamped, fresh_key())
+        return engine_of(table).count(table, layout, caps, fresh_key())
 
-    return count_transformation(
-        input_domain,
-        input_metric,
-        function,
-        Provenance(
-            grid=grid,
-            participation_cap=cap,
-            step_cap=per_step,
-            gap=apart,
-            key_cap=few,
-            adjacency=adjacency,
-            panel=None if by is None else tuple(layout.keys),
-        ),
-        output_metric,
-    )
+    return count_transformation(input_domain, input_metric, function, count)
 
 
 def fresh_key() -> bytes:
@@ -129,56 +125,21 @@ def fresh_key() -> bytes:
 
 
 def count_transformation(
-    input_domain: dp.Domain,
-    input_metric: dp.Metric,
-    function: Callable[[Any], NDArray[np.int64]],
-    provenance: Provenance,
-    output_metric: dp.Metric | None,
+    input_domain: dp.Domain, input_metric: dp.Metric, function: Callable[[Any], NDArray[np.int64]], count: Count
 ) -> dp.Transformation:
     """Wrap a function that returns counts, with the stability map of its caps (docs/proofs/participation_count.md).
 
     The function must let one individual change at most ``participation_cap`` steps, each by ``step_cap``, and in one
     series of a panel steps that are ``gap`` apart.
     """
-    metric, stability = _stability(output_metric, provenance)
-    size = provenance.counted_size
     return dp.t.make_user_transformation(
-        input_domain, input_metric, signal_domain("i64", size), metric, function, stability
+        input_domain,
+        input_metric,
+        signal_domain("i64", count.size),
+        influence_metric(InfluenceSpace.of(Signal(count))),
+        function,
+        StabilityMap(count.influence),
     )
-
-
-def _stability(metric: dp.Metric | None, provenance: Provenance) -> tuple[dp.Metric, Callable[[int], Any]]:
-    panel_size = provenance.panel_size
-    metric = influence_distance(panel_size=panel_size) if metric is None else metric
-    space = influence_space(metric)
-    if space is not None:
-        if (space.resolution_bits, space.panel_size) != (0, panel_size):
-            expected = influence_distance(panel_size=panel_size)
-            raise TypeError(f"output_metric ({metric}) must be {expected}, or left out")
-        return influence_metric(replace(space, provenance=provenance)), provenance.influence
-    return metric, lp_stability(metric, provenance.influence)
-
-
-def lp_stability(metric: dp.Metric, influence: Callable[[int], Influence]) -> Callable[[int], Any]:
-    """Return the stability map of counts in OpenDP's own ℓ1 or ℓ2 distance.
-
-    :param metric: an output metric that was asked for.
-    :param influence: how far logs at a distance move the counts.
-    :raises TypeError: for any other metric, naming it and the remedy.
-    """
-    kind = lp_kind(metric)
-    if kind is None or kind[1] not in ("f64", "i32", "i64", "u32", "u64"):
-        raise TypeError(
-            f"output_metric ({metric}) must be dp.l1_distance(T=…) or dp.l2_distance(T=…) with T float or int, or be"
-            " left out"
-        )
-    distance = count_l1 if kind[0] == "l1" else count_l2
-
-    def stability_map(d_in: int) -> Any:
-        moved = distance(influence(d_in))
-        return moved if kind[1] == "f64" else whole_distance(moved, kind[1])
-
-    return stability_map
 
 
 then_participation_count = then(make_participation_count)

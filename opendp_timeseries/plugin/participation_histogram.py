@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from opendp_timeseries.accounting.influence import Influence, count_influence
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.counting.layout import Keys, check_gap
+from opendp_timeseries.design.count import Count, Keys, panel_of
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.planning.participation import checked_caps
 from opendp_timeseries.plugin._opendp import signal_domain, then
-from opendp_timeseries.plugin.event_logs import event_log
-from opendp_timeseries.plugin.participation_count import lp_stability
+from opendp_timeseries.plugin.event_logs import layout_of, log_of
+from opendp_timeseries.plugin.known import StabilityMap
+from opendp_timeseries.plugin.spaces import influence_distance
 
 __all__ = ["make_participation_histogram", "then_participation_histogram"]
 
@@ -35,14 +36,13 @@ def make_participation_histogram(
     by: str | None = None,
     keys: Keys | None = None,
     time: str | None = None,
-    output_metric: dp.Metric | None = None,
 ) -> dp.Transformation:
     """Count individuals by the number of steps that they take part in: a private basis for choosing the cap.
 
     The result has one entry more than ``caps``: individuals in 1 … ``caps[0]`` steps, in ``caps[0] + 1`` …
     ``caps[1]``, and so on, and in more than ``caps[-1]``. One individual is in one entry, so it costs little: chain
-    it with ``dp.m.then_laplace(…)`` or, with an ℓ2 metric, ``dp.m.then_gaussian(…)``. What is released is read by
-    :class:`~opendp_timeseries.Participation`, which :func:`~opendp_timeseries.plan` takes.
+    it with :func:`~opendp_timeseries.then_lp_distance` and ``dp.m.then_laplace(…)`` or ``dp.m.then_gaussian(…)``. What
+    is released is read by :class:`~opendp_timeseries.Participation`, which :func:`~opendp_timeseries.plan` takes.
 
     :param input_domain: as in :func:`~opendp_timeseries.make_participation_count`.
     :param input_metric: as there; with :func:`~opendp_timeseries.period_distance`, somebody is in an entry for each
@@ -55,7 +55,6 @@ def make_participation_histogram(
     :param by: as there; with a panel, pairs of key and step are counted.
     :param keys: as there.
     :param time: as there.
-    :param output_metric: ``dp.l1_distance(T=int)`` (default), or another ℓ1 or ℓ2 distance.
     :raises TypeError: for a wrong domain, metric or grid.
     :raises ValueError: if the caps do not ascend from 1 or more.
 
@@ -66,27 +65,27 @@ def make_participation_histogram(
     >>> histogram({"id": np.array([1, 1, 1, 1, 2, 2, 3]), "step": np.array([0, 1, 2, 3, 5, 5, 99])})
     [1, 0, 1]
     >>> histogram.map(1)
-    1
+    Influence(l0=1, l2=1, linf=1)
     """
-    layout, adjacency = event_log(input_domain, input_metric, grid, by=by, keys=keys, time=time, periods=True)
-    gap = check_gap(gap, grid.size)
+    source, unit = log_of(input_domain, input_metric, by=by, time=time)
+    # The caps of this count are not used: everybody's steps are counted, and none left out but by the gap.
+    count = Count(source=source, grid=grid, participation_cap=1, gap=gap, panel=panel_of(by, keys), unit=unit)
+    layout = layout_of(count, input_domain)
     edges = np.array(checked_caps(caps, layout.size), dtype=np.int64)
+    size = len(edges) + 1
 
     def function(table: Any) -> NDArray[np.int64]:
-        steps = engine_of(table).participation(table, layout, gap)
-        return np.bincount(np.searchsorted(edges, steps), minlength=len(edges) + 1).astype(np.int64)
-
-    metric = dp.l1_distance(T=int) if output_metric is None else output_metric
-    output = signal_domain("i64", len(edges) + 1)
+        steps = engine_of(table).participation(table, layout, count.gap)
+        return np.bincount(np.searchsorted(edges, steps), minlength=size).astype(np.int64)
 
     def influence(d_in: int) -> Influence:
         # One individual is one in one entry, and replaced may move to another: a count with caps 1 and 1.
-        people = d_in * adjacency.individuals
-        size, replaced = len(edges) + 1, adjacency.replaced
-        return count_influence(people, participation_cap=1, step_cap=1, size=size, replaced=replaced)
+        people = d_in * unit.individuals
+        return count_influence(people, participation_cap=1, step_cap=1, size=size, replaced=unit.replaced)
 
-    stability = lp_stability(metric, influence)
-    return dp.t.make_user_transformation(input_domain, input_metric, output, metric, function, stability)
+    return dp.t.make_user_transformation(
+        input_domain, input_metric, signal_domain("i64", size), influence_distance(), function, StabilityMap(influence)
+    )
 
 
 then_participation_histogram = then(make_participation_histogram)

@@ -14,15 +14,16 @@ import opendp.prelude as dp
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.loss import PrivacyLoss
-from opendp_timeseries.design.mechanism import Mechanism
-from opendp_timeseries.plugin.known_losses import mechanisms_of
-from opendp_timeseries.release.record import ReleaseRecord
+from opendp_timeseries.design.design import Design
+from opendp_timeseries.plugin.known import parts_of
+from opendp_timeseries.release.documents import population_of
+from opendp_timeseries.release.release import Release
 
 __all__ = ["loss_over_periods"]
 
 
 def loss_over_periods(
-    releases: dp.Measurement | ReleaseRecord | Sequence[dp.Measurement | ReleaseRecord],
+    releases: dp.Measurement | Release | Sequence[dp.Measurement | Release],
     *,
     periods: int | Sequence[int],
     adaptive: bool = True,
@@ -35,13 +36,13 @@ def loss_over_periods(
 
     Of a gap between steps nothing is used: the last step of a period may lie beside the first of the next.
 
-    :param releases: measurements, or records of releases, of one log: one, or several that are taken together.
+    :param releases: measurements, or releases, of one log: one, or several that are taken together.
     :param periods: in at most how many periods of each release; or a number for each of them, in order. What is more
         than a release has, counts as all that it has.
     :param adaptive: as of :func:`~opendp_timeseries.accounting.joint.joint_loss`: False if all queries were fixed
         before the first release.
     :return: the loss, whose ``epsilon(delta)``, ``delta(epsilon)`` and the like are views.
-    :raises TypeError: for anything else than measurements and records.
+    :raises TypeError: for anything else than measurements and releases.
     :raises ValueError: if there are none, their unit of privacy is not within a period, or not one and the same, or it
         is not known how their signal is made.
 
@@ -60,28 +61,29 @@ def loss_over_periods(
     >>> [round(ts.loss_over_periods(measurement, periods=k).epsilon(1e-6), 2) for k in (1, 7, 365)]
     [0.54, 1.54, 14.79]
     """
-    given = [releases] if isinstance(releases, (dp.Measurement, ReleaseRecord)) else list(releases)
+    given = [releases] if isinstance(releases, (dp.Measurement, Release)) else list(releases)
     several: list[Any] = np.asarray(periods).tolist() if np.ndim(periods) == 1 else [periods] * len(given)
     if len(several) != len(given):
         raise ValueError(f"periods ({several}) must be one number, or one for each of {len(given)} releases")
-    losses, units = [], set()
+    losses, populations = [], {}
     for release, number in zip(given, several, strict=True):
         most = check.integer("periods", number, minimum=1, remedy="the most periods in which one individual takes part")
-        for mechanism in _mechanisms(release):
-            units.add(mechanism.provenance.adjacency)
-            losses.append(mechanism.loss(periods=most) if mechanism.provenance.adjacency.period else None)
-    found = "; ".join(sorted(unit.of(unit.individuals) for unit in units))
-    if len(units) != 1 or None in losses:
+        for design in _designs(release):
+            populations[population_of(design)] = design.unit.of(1)
+            losses.append(design.loss(periods=most) if design.unit.period else None)
+    found = "; ".join(sorted(populations.values()))
+    if len(populations) != 1 or None in losses:
         raise ValueError(
-            "releases must be at least one, and all for the same unit of privacy within a period; found"
-            f" {found or 'none'}. Of one individual added or removed, their own guarantee covers all that somebody did"
+            "releases must be at least one, and all for the same unit of privacy within a period, by the same columns;"
+            f" found {found or 'none'}. For one individual added or removed, their own guarantee covers all that"
+            " somebody did"
         )
     return joint_loss([loss for loss in losses if loss is not None], adaptive=adaptive)
 
 
-def _mechanisms(release: dp.Measurement | ReleaseRecord) -> list[Mechanism]:
-    if check.is_a(release, ReleaseRecord):
-        return [release.mechanism]
+def _designs(release: dp.Measurement | Release) -> list[Design]:
+    if isinstance(release, Release):
+        return [release.design]
     if not isinstance(release, dp.Measurement):
-        raise TypeError(f"releases ({type(release).__name__}) must be a Measurement or a ReleaseRecord, or several")
-    return [stated.mechanism for stated in mechanisms_of(release)]
+        raise TypeError(f"releases ({type(release).__name__}) must be a Measurement or a Release, or several")
+    return [part.design for part in parts_of(release)]

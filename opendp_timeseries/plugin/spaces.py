@@ -18,16 +18,16 @@ from opendp.mod import ExtrinsicDistance, ExtrinsicDomain
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.counting.engines import check_schema
-from opendp_timeseries.design.provenance import Adjacency, Provenance
+from opendp_timeseries.design.signal import Signal
+from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period
 
 __all__ = [
     "CountSignal",
     "EventLog",
     "InfluenceSpace",
-    "adjacency_of",
     "as_influence",
-    "check_reach",
+    "check_member",
     "count_signal_domain",
     "descriptor_of",
     "event_log_domain",
@@ -38,7 +38,7 @@ __all__ = [
     "is_event_log",
     "panel_size_of",
     "period_distance",
-    "provenance_of",
+    "unit_of",
 ]
 
 T = TypeVar("T")
@@ -65,12 +65,17 @@ class InfluenceSpace:
 
     :param resolution_bits: signal entries are multiples of ``2**-resolution_bits``.
     :param panel_size: number of series that a signal consists of.
-    :param provenance: how the signal was made; None if the metric was written by hand.
+    :param signal: how the signal was made; None if the metric was written by hand.
     """
 
     resolution_bits: int
     panel_size: int
-    provenance: Provenance | None = None
+    signal: Signal | None = None
+
+    @classmethod
+    def of(cls, signal: Signal) -> InfluenceSpace:
+        """Return the space of a signal."""
+        return cls(resolution_bits=signal.resolution_bits, panel_size=signal.series, signal=signal)
 
 
 def event_log_domain(*, identifier: str, time: str) -> dp.Domain:
@@ -118,7 +123,7 @@ def event_log_domain(*, identifier: str, time: str) -> dp.Domain:
 
 def is_event_log(domain: Any) -> bool:
     """Whether a domain is one of :func:`event_log_domain`."""
-    return isinstance(domain, ExtrinsicDomain) and check.is_a(domain.descriptor, EventLog)
+    return isinstance(domain, ExtrinsicDomain) and isinstance(domain.descriptor, EventLog)
 
 
 def count_signal_domain(size: int) -> dp.Domain:
@@ -167,7 +172,8 @@ def period_distance(period: str | int, *, zone: str | None = None, replaced: boo
     :param replaced: True if individuals within a period are replaced, False if they are added or removed.
     :raises TypeError, ValueError: for any other period or zone.
 
-    Warns, by :class:`~opendp_timeseries.PeriodUnitWarning`, of what it does not cover. Who knows, says so:
+    Warns, by :class:`~opendp_timeseries.PeriodUnitWarning`, of what it does not cover. To silence the warning once you
+    have understood it:
 
     >>> import warnings, opendp.prelude as dp, opendp_timeseries as ts
     >>> dp.enable_features("contrib", "honest-but-curious")
@@ -175,14 +181,14 @@ def period_distance(period: str | int, *, zone: str | None = None, replaced: boo
     >>> ts.period_distance("1d", zone="America/New_York")
     PeriodDistance(one individual within one day (America/New_York), not all that they did, added or removed)
     """
-    adjacency = Adjacency(replaced=bool(replaced), period=Period(period, zone))
+    unit = Unit(replaced=bool(replaced), period=Period(period, zone))
     warnings.warn(
-        f"the unit of privacy is {adjacency}: somebody who takes part in k periods is protected as a group of k, and"
+        f"the unit of privacy is {unit}: somebody who takes part in k periods is protected as a group of k, and"
         " loss_over_periods(…) says how far. For all that somebody did, use dp.symmetric_distance()",
         PeriodUnitWarning,
         stacklevel=2,
     )
-    return dp.user_distance(f"PeriodDistance({adjacency})", adjacency)
+    return dp.user_distance(f"PeriodDistance({unit})", unit)
 
 
 def influence_distance(resolution_bits: int = 0, *, panel_size: int = 1) -> dp.Metric:
@@ -195,8 +201,7 @@ def influence_distance(resolution_bits: int = 0, *, panel_size: int = 1) -> dp.M
     Requires the OpenDP feature ``honest-but-curious``.
 
     The metrics of counts and filters also carry how the signal was made
-    (:class:`~opendp_timeseries.design.provenance.Provenance`); this one carries nothing, so a release behind it has no
-    record.
+    (:class:`~opendp_timeseries.design.signal.Signal`); this one carries nothing, so a release behind it states nothing.
 
     :param resolution_bits: binary digits behind the point in the entries of a signal, 0 for counts.
     :param panel_size: number of equally long series that a signal consists of, one after the other (a panel).
@@ -212,42 +217,14 @@ def influence_metric(space: InfluenceSpace) -> dp.Metric:
     """Return the influence metric of a descriptor, all of which is in its identifier."""
     unit = "1" if space.resolution_bits == 0 else f"2^-{space.resolution_bits}"
     panel = "" if space.panel_size == 1 else f", panel_size={space.panel_size}"
-    made = "" if space.provenance is None else f", provenance={space.provenance.identifier}"
+    made = "" if space.signal is None else f", signal={space.signal.identifier}"
     return dp.user_distance(f"InfluenceDistance(resolution={unit}{panel}{made})", space)
 
 
 def influence_space(metric: dp.Metric) -> InfluenceSpace | None:
     """Return the descriptor of an influence metric, None for any other metric."""
     descriptor = metric.descriptor if isinstance(metric, ExtrinsicDistance) else None
-    return descriptor if check.is_a(descriptor, InfluenceSpace) else None
-
-
-def provenance_of(chain: dp.Transformation) -> Provenance:
-    """Return how a chain makes its signal.
-
-    :raises TypeError: if it is no transformation, or does not know.
-    :raises ValueError: if one individual reaches further than by the stages that it tells of.
-    """
-    space = influence_space(chain.output_metric) if isinstance(chain, dp.Transformation) else None
-    if space is None or space.provenance is None:
-        found = chain.output_metric if isinstance(chain, dp.Transformation) else type(chain).__name__
-        raise TypeError(f"chain ({found}) must be a count with the influence metric, with or without filters")
-    check_reach(chain.map(1), space.provenance)
-    return space.provenance
-
-
-def check_reach(influence: Influence, provenance: Provenance) -> None:
-    """Refuse a signal in which one individual reaches further than by the stages that its provenance tells of.
-
-    :param influence: of one individual, by the maps of all stages.
-    :param provenance: how the signal was made, by stages of this library.
-    :raises ValueError: as where another transformation is among them, which is told in the map alone.
-    """
-    if not influence <= (told := provenance.influence(1)):
-        raise ValueError(
-            f"one individual reaches {influence}, and by the stages that a release knows of {told}: another"
-            " transformation is among them, which no record would tell of; leave it out, or state the loss by the map"
-        )
+    return descriptor if isinstance(descriptor, InfluenceSpace) else None
 
 
 def panel_size_of(metric: dp.Metric) -> int:
@@ -258,36 +235,30 @@ def panel_size_of(metric: dp.Metric) -> int:
 
 def as_influence(d_in: Any) -> Influence:
     """Return a distance of the influence metric; refuse anything else, which is public."""
-    if not check.is_a(d_in, Influence):
+    if not isinstance(d_in, Influence):
         raise TypeError(
-            f"d_in must be an Influence, found {type(d_in).__name__}; chain after a count, whose"
-            " map(1) gives one, or use output_metric=dp.l2_distance(T=float)"
+            f"d_in must be an Influence, found {type(d_in).__name__}; chain after a count, whose map(1) gives one"
         )
     return d_in
 
 
-def adjacency_of(input_metric: dp.Metric, *, periods: bool = False) -> Adjacency:
+def unit_of(input_metric: dp.Metric) -> Unit:
     """Return what a distance of 1 is: one individual added or removed (symmetric distance), or replaced (change-one).
 
-    :param periods: whether an individual within a period may be meant, as of :func:`period_distance`; whoever asks must
-        then count each pair of individual and period as an individual.
+    Or an individual within a period, as of :func:`period_distance`.
+
     :raises TypeError: for any other metric, naming it and the remedy.
     """
-    adjacency = input_metric.descriptor if isinstance(input_metric, ExtrinsicDistance) else None
-    if check.is_a(adjacency, Adjacency):
-        if periods:
-            return adjacency
-        raise TypeError(
-            f"input_metric ({input_metric}) counts individuals within a period, and this query would not; use"
-            " dp.symmetric_distance() or dp.change_one_distance()"
-        )
+    unit = input_metric.descriptor if isinstance(input_metric, ExtrinsicDistance) else None
+    if isinstance(unit, Unit):
+        return unit
     name = str(input_metric.type) if isinstance(input_metric, dp.Metric) else ""
     if name not in ("SymmetricDistance", "ChangeOneDistance"):
         raise TypeError(
             f"input_metric ({input_metric}) must count individuals; use dp.symmetric_distance() for"
             " individuals added or removed, dp.change_one_distance() for individuals replaced"
         )
-    return Adjacency(replaced=name == "ChangeOneDistance")
+    return Unit(replaced=name == "ChangeOneDistance")
 
 
 def descriptor_of(domain: dp.Domain, kind: type[T], remedy: str) -> T:
@@ -296,6 +267,18 @@ def descriptor_of(domain: dp.Domain, kind: type[T], remedy: str) -> T:
     :raises TypeError: if the domain is another one, naming it and the remedy.
     """
     descriptor = domain.descriptor if isinstance(domain, ExtrinsicDomain) else None
-    if not check.is_a(descriptor, kind):
+    if not isinstance(descriptor, kind):
         raise TypeError(f"input_domain ({domain}) cannot be used here; {remedy}")
     return descriptor
+
+
+def check_member(domain: dp.Domain, log: Any) -> None:
+    """Refuse what is no member of a domain of this package, by names and types of columns, before anything is spent.
+
+    :raises TypeError, ValueError: naming the column, or the domain.
+    """
+    descriptor = domain.descriptor if isinstance(domain, ExtrinsicDomain) else None
+    if isinstance(descriptor, EventLog):
+        check_schema(log, identifier=descriptor.identifier, time=descriptor.time)
+    elif descriptor is not None and not domain.member(log):
+        raise TypeError(f"log ({type(log).__name__}) must be a member of {domain}")

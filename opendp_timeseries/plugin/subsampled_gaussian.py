@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
@@ -24,31 +24,29 @@ from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import up, up_fraction
 from opendp_timeseries.accounting.sampling import Blocks, blocks_of, sampling_name
 from opendp_timeseries.accounting.subsampled import MIN_SCALE, ExtremalLaw, extremal_law
-from opendp_timeseries.design.mechanism import Mechanism
-from opendp_timeseries.design.provenance import Provenance
+from opendp_timeseries.accounting.view import APPROXIMATE, CONCENTRATED, PROFILE, RENYI, View
+from opendp_timeseries.design.design import Design, noise_exponent
+from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.plugin._opendp import lp_kind, privacy_profile, then, vector_space
-from opendp_timeseries.plugin.known_losses import KnownLoss, Stated, tell_loss
-from opendp_timeseries.plugin.spaces import as_influence, check_reach, influence_space
-from opendp_timeseries.release.record import MEASURES, Accounting
+from opendp_timeseries.plugin.known import Known, Part, PrivacyMap
+from opendp_timeseries.plugin.spaces import as_influence, influence_space
 from opendp_timeseries.release.release import Release
+from opendp_timeseries.release.statement import Statement, Whole
 
 __all__ = [
     "Sample",
-    "accounting_of",
     "least_scale",
     "least_scale_at",
     "least_scale_zero_concentrated_at",
+    "make_part",
     "make_subsampled_gaussian",
     "sample_of",
     "sampling_threshold",
+    "stated",
     "then_subsampled_gaussian",
-    "view",
+    "view_of",
 ]
 
-#: σ/γ is at least 2**24, as :data:`~.loss.DISCRETE_NOISE` needs.
-_GRID_BITS: Final = 24
-#: Signals off any known grid are rounded to one so fine that the step is invisible beside σ.
-_ROUNDING_BITS: Final = 50
 #: How often the scale that was found is raised, by two parts in 10¹³ and then by twice as much, until the map agrees.
 _MAX_NUDGES: Final = 45
 #: Kept steps are those whose 53 random bits fall below p·2**53, so p is a multiple of 2**-53.
@@ -63,7 +61,7 @@ class _Signal(NamedTuple):
     size: int
     resolution_bits: int | None  # None: the entries are arbitrary floats, rounded to the noise grid
     influence: Callable[[Any], Influence]  # the metric's distance as an influence
-    provenance: Provenance | None = None
+    made: Signal | UnknownSignal
 
 
 def _read_space(domain: dp.Domain, metric: dp.Metric) -> _Signal:
@@ -73,14 +71,16 @@ def _read_space(domain: dp.Domain, metric: dp.Metric) -> _Signal:
     if space is not None:
         if whole and space.resolution_bits != 0:
             raise ValueError(f"input_metric ({metric}) does not fit whole numbers; use influence_distance()")
-        return _Signal(signal.size, space.resolution_bits, as_influence, space.provenance)
+        made = space.signal or UnknownSignal(signal.size)
+        return _Signal(signal.size, space.resolution_bits, as_influence, made)
     kind = lp_kind(metric)
     if kind is None or kind[0] != "l2":
         raise TypeError(
             f"input_metric ({metric}) must be influence_distance() or dp.l2_distance(T=float); choose it as"
             " output_metric of the count"
         )
-    return _Signal(signal.size, 0 if whole else None, lambda d_in: _spread(d_in, signal.size))
+    made = UnknownSignal(signal.size)
+    return _Signal(signal.size, 0 if whole else None, lambda d_in: _spread(d_in, signal.size), made)
 
 
 def _spread(d_in: Any, size: int) -> Influence:
@@ -88,16 +88,6 @@ def _spread(d_in: Any, size: int) -> Influence:
     check.real("d_in", d_in, minimum=0.0)
     distance = up_fraction(Fraction(d_in))  # an integer beyond 2**53 becomes a float from above
     return Influence(l0=size, l2=distance, linf=distance, individuals=int(distance > 0))
-
-
-def _noise_exponent(scale: float, resolution_bits: int | None) -> int:
-    """Exponent k of the noise grid 2**k: from σ and the signal's grid alone, before any data."""
-    if scale < MIN_SCALE:
-        return -(resolution_bits or 0)
-    fine = math.frexp(scale)[1] - 1
-    if resolution_bits is None:
-        return min(fine - _ROUNDING_BITS, 0)
-    return min(fine - _GRID_BITS, -resolution_bits)
 
 
 def _after_rounding(influence: Influence, size: int, step: float) -> Influence:
@@ -266,110 +256,96 @@ def make_subsampled_gaussian(
     >>> release.map(1)
     (4.07..., 1e-06)
     """
-    # Flag: make_user_measurement asserts the features. Check:
+    sampled = {"sampling_probability": sampling_probability, "sampling": sampling}
+    measure, view = view_of(output_measure, failure_probability, delta)
+    return _measurement(input_domain, input_metric, scale, sampled, measure, view)
+
+
+def make_part(
+    input_domain: dp.Domain, input_metric: dp.Metric, design: Design, view: View, whole: Whole
+) -> dp.Measurement:
+    """Return the subsampled Gaussian of a design, whose release says of which whole it is a part."""
+    sampled = {"sampling_probability": design.sampling_probability, "sampling": design.sampling}
+    return _measurement(input_domain, input_metric, design.scale, sampled, _MEASURES[view.measure](), view, whole)
+
+
+def _measurement(
+    input_domain: dp.Domain,
+    input_metric: dp.Metric,
+    scale: float,
+    sampled: Mapping[str, Any],
+    measure: dp.Measure,
+    view: View,
+    whole: Whole | None = None,
+) -> dp.Measurement:
     signal = _read_space(input_domain, input_metric)
     scale = check.real("scale", scale, minimum=0.0)
-    sample = sample_of(sampling_probability, sampling, signal.size)
-    measure, accounting = accounting_of(output_measure, failure_probability, delta)
+    sample = sample_of(sampled["sampling_probability"], sampled["sampling"], signal.size)
+    design = Design(signal=signal.made, sampling_probability=sample.probability, sampling=sample.name, scale=scale)
+    exponent = noise_exponent(scale, signal.resolution_bits)
 
-    # Derive:
-    exponent = _noise_exponent(scale, signal.resolution_bits)
-    made: Mechanism | None = None
-    if signal.provenance is not None and scale >= MIN_SCALE:
-        made = Mechanism(
-            provenance=signal.provenance,
-            sampling_probability=sample.probability,
-            sampling=sample.name,
-            scale=scale,
-        )
-
-    # Close over:
     def function(values: Any) -> Release:
         kept = sample.draw()
         exact = _on_grid(np.asarray(values)[kept], signal.resolution_bits)
         return Release(
             steps=kept,
             values=_add_noise(exact, scale, exponent),
-            size=signal.size,
-            scale=scale,
-            sampling_probability=sample.probability,
-            sampling=sample.name,
-            provenance=signal.provenance,
-            accounting=accounting,
+            design=design,
+            statement=Statement(view=view, whole=whole),
         )
 
     def loss(d_in: Any) -> PrivacyLoss:
         return _loss(signal, d_in, sample, scale)
 
-    def privacy_map(d_in: Any) -> Any:
-        return view(accounting, loss(d_in))
-
-    def mechanisms(d_in: Any) -> tuple[Stated, ...]:
-        assert made is not None
-        check_reach(signal.influence(d_in), made.provenance)
-        return (Stated(made, accounting),)
-
     def times(factor: float) -> dp.Measurement:
-        return make_subsampled_gaussian(
-            input_domain,
-            input_metric,
-            scale * factor,
-            sampling_probability=sample.probability,
-            sampling=sample.name,
-            output_measure=output_measure,
-            failure_probability=failure_probability,
-            delta=delta,
-        )
+        return _measurement(input_domain, input_metric, scale * factor, sampled, measure, view)
 
-    # Return:
-    measurement = dp.m.make_user_measurement(input_domain, input_metric, measure, function, privacy_map)
-    return tell_loss(measurement, KnownLoss(loss, times, None if made is None else mechanisms))
+    known = Known(loss, times, (Part(design, view),))
+    privacy_map = PrivacyMap(lambda d_in: stated(view, loss(d_in)), known)
+    return dp.m.make_user_measurement(input_domain, input_metric, measure, function, privacy_map)
 
 
 def _loss(signal: _Signal, d_in: Any, sample: Sample, scale: float) -> PrivacyLoss:
     """Return the loss at a distance of the input metric: all that a privacy map can state is a view of it."""
     influence = signal.influence(d_in)
     if signal.resolution_bits is None:
-        influence = _after_rounding(influence, signal.size, 2.0 ** _noise_exponent(scale, None))
+        influence = _after_rounding(influence, signal.size, 2.0 ** noise_exponent(scale, None))
     law = extremal_law(influence, sample.probability, signal.size, sample.name)
     return law.at(scale if scale >= MIN_SCALE else 0.0)
 
 
-def accounting_of(
+#: OpenDP's measure of each view.
+_MEASURES: Final[dict[str, Callable[[], dp.Measure]]] = {
+    PROFILE: dp.smoothed_max_divergence,
+    APPROXIMATE: lambda: dp.approximate(dp.max_divergence()),
+    CONCENTRATED: lambda: dp.approximate(dp.zero_concentrated_divergence()),
+    RENYI: dp.renyi_divergence,
+}
+
+
+def view_of(
     measure: dp.Measure | None, failure_probability: float | None, delta: float | None
-) -> tuple[dp.Measure, Accounting]:
+) -> tuple[dp.Measure, View]:
     """Choose the view of the loss that is stated: by its measure, or by the one parameter that is given."""
     if measure is None:
-        if failure_probability is not None:
-            measure = dp.approximate(dp.zero_concentrated_divergence())
-        elif delta is not None:
-            measure = dp.approximate(dp.max_divergence())
-        else:
-            measure = dp.smoothed_max_divergence()
-    name = str(measure.type) if isinstance(measure, dp.Measure) else ""
-    if name not in MEASURES:
+        name = CONCENTRATED if failure_probability is not None else PROFILE if delta is None else APPROXIMATE
+    else:
+        name = next((name for name, make in _MEASURES.items() if make() == measure), "")
+    if not name:
         raise TypeError(
             f"output_measure ({measure}) is not one of smoothed_max_divergence(), approximate(max_divergence()),"
             " approximate(zero_concentrated_divergence()), renyi_divergence()"
         )
-    needs = {"Approximate<ZeroConcentratedDivergence>": "failure_probability", "Approximate<MaxDivergence>": "delta"}
-    given = {"failure_probability": failure_probability, "delta": delta}
-    for parameter, value in given.items():
-        if (value is not None) != (parameter == needs.get(name)):
-            use = "needs" if value is None else "does not use"
-            raise ValueError(f"output_measure ({measure}) {use} {parameter} ({value}); see the docstring's table")
-        if value is not None:
-            given[parameter] = check.real(parameter, value, above=0.0, below=1.0)
-    return measure, Accounting(MEASURES[name], **given)
+    return _MEASURES[name](), View(name, failure_probability=failure_probability, delta=delta)
 
 
-def view(accounting: Accounting, loss: PrivacyLoss) -> Any:
+def stated(view: View, loss: PrivacyLoss) -> Any:
     """Return a loss in the form that a privacy map of its measure must return."""
-    if accounting.measure == MEASURES["RenyiDivergence"]:
+    if view.measure == RENYI:
         return loss.renyi
-    if accounting.measure == MEASURES["SmoothedMaxDivergence"]:
+    if view.measure == PROFILE:
         return privacy_profile(loss.delta)
-    ((first, second),) = accounting.points(loss)
+    ((first, second),) = view.points(loss)
     return first, second
 
 
@@ -476,7 +452,7 @@ def _verified_scale(
     scale = search(extremal_law(influence, sample.probability, signal.size, sample.name))
     if 0 < scale < math.inf and signal.resolution_bits is None:
         # Rounding to the noise grid is paid for too; it is a matter of 2**-50 of σ and hardly moves it.
-        step = 2.0 ** (_noise_exponent(scale, None) + 1)
+        step = 2.0 ** (noise_exponent(scale, None) + 1)
         rounded = _after_rounding(influence, signal.size, step)
         scale = search(extremal_law(rounded, sample.probability, signal.size, sample.name))
     if scale > 0:

@@ -15,8 +15,9 @@ from scipy import sparse
 
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.design.groups import Groups
-from opendp_timeseries.design.provenance import tree_influence
+from opendp_timeseries.design.signal import tree_influence
 from opendp_timeseries.plugin._opendp import signal_domain, then, vector_space
+from opendp_timeseries.plugin.known import StabilityMap
 from opendp_timeseries.plugin.spaces import InfluenceSpace, as_influence, influence_metric, influence_space
 
 __all__ = ["make_totals", "then_totals"]
@@ -55,13 +56,13 @@ def make_totals(input_domain: dp.Domain, input_metric: dp.Metric, groups: Mappin
     """
     space = vector_space(input_domain)
     signal = influence_space(input_metric)
-    made = None if signal is None else signal.provenance
-    if made is None or made.panel is None or made.stages or space.atom.startswith("f"):
+    made = None if signal is None else signal.signal
+    if made is None or made.count.panel is None or made.stages or space.atom.startswith("f"):
         raise TypeError(
-            f"input_metric ({input_metric}) must be that of a panel right after its count, by= and keys=: filter and"
-            " repeat totals afterwards"
+            f"input_metric ({input_metric}) must be that of a panel right after its count, by= and keys=: filter totals"
+            " afterwards"
         )
-    panel = made.panel
+    panel = made.count.panel
     tree = Groups.of(groups, panel)
     matrix = _membership(tree, panel)
     steps = made.grid.size
@@ -72,8 +73,6 @@ def make_totals(input_domain: dp.Domain, input_metric: dp.Metric, groups: Mappin
         counts = np.clip(np.asarray(values, dtype=np.int64), -limit, limit)
         return np.asarray(matrix @ counts.reshape(len(panel), steps)).ravel()
 
-    output = InfluenceSpace(resolution_bits=0, panel_size=len(tree.names), provenance=made.after(tree))
-
     def stability_map(d_in: Any) -> Influence:
         return tree_influence(as_influence(d_in), tree, steps)
 
@@ -81,9 +80,9 @@ def make_totals(input_domain: dp.Domain, input_metric: dp.Metric, groups: Mappin
         input_domain,
         input_metric,
         signal_domain("i64", steps * len(tree.names)),
-        influence_metric(output),
+        influence_metric(InfluenceSpace.of(made.after(tree))),
         function,
-        stability_map,
+        StabilityMap(stability_map),
     )
 
 

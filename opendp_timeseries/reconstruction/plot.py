@@ -19,9 +19,10 @@ from scipy.special import ndtri
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.rounding import printed_up
-from opendp_timeseries.design.provenance import Provenance
+from opendp_timeseries.design.count import Count
+from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.release.record import joint_guarantee
+from opendp_timeseries.release.documents import joint_guarantee
 from opendp_timeseries.release.release import Release
 
 if TYPE_CHECKING:
@@ -336,7 +337,7 @@ def _caption(
     confidence: float,
     guarantee: tuple[float, float] | str | None,
 ) -> str:
-    made = release.provenance
+    made = release.design.signal
     # Of a panel, fits differ in detail, and a title says where one failed.
     models = dict.fromkeys(part.model if len(parts) == 1 else part.model.split(" (")[0] for part in parts)
     band, bars = (
@@ -356,15 +357,15 @@ def _caption(
         f"Grey band: {band}, if the model is right" if band else "",
         f"Bars, at kept steps only: {bars}" if bars else "",
         f"Orange dots: noisy values at {kept}, with noise of standard deviation {release.scale:.4g}",
-        "" if made is None else _caps(made, " over all series" if release.keys else ""),
+        "" if made.count is None else _caps(made.count, " over all series" if release.keys else ""),
     ]
     return "\n".join(textwrap.fill(line, 120) for line in lines if line)
 
 
-def _measured(made: Provenance | None, part: _Drawable) -> str:
+def _measured(made: Signal | UnknownSignal, part: _Drawable) -> str:
     """What intervals are for, in words."""
     rate = "the rate of " if part.error_covers == "rate" else ""
-    if made is None:
+    if made.count is None:
         return f"{rate}the counts after caps and filters"
     if not made.kernels:
         return f"{rate}the capped counts"
@@ -382,22 +383,22 @@ def _in_words(release: Release, sources: Sequence[Release], guarantee: tuple[flo
     if guarantee is None:
         with contextlib.suppress(ValueError):  # one has no record, or no noise, or they do not add up
             if len(sources) > 1:
-                together = joint_guarantee([source.record() for source in sources])
+                together = joint_guarantee(sources)
                 return f"Guarantee of all {len(sources)} releases behind it, if asked for at once: {together}"
-            return f"Guarantee: {release.record().guarantee()}"
+            return f"Guarantee: {release.guarantee()}"
         return ""
     epsilon, delta = (printed_up(value, 4) for value in guarantee)
-    made = release.provenance
-    who = "one individual" if made is None or made.adjacency.period is None else str(made.adjacency)
+    count = release.design.signal.count
+    who = "one individual" if count is None or count.unit.period is None else str(count.unit)
     return f"Differentially private for {who} with ε = {epsilon}, δ = {delta}"
 
 
-def _caps(made: Provenance, where: str) -> str:
+def _caps(made: Count, where: str) -> str:
     often = "once" if made.step_cap == 1 else f"at most {made.step_cap} times"
     apart = "" if made.gap == 1 else f", at least {made.gap} steps apart"
     few = "" if made.key_cap is None else f", in at most {made.key_cap} at a time"
     caps = f"at most {made.participation_cap} steps{where}{few}, {often} in each{apart}"
-    each = "each individual" if made.adjacency.period is None else f"each individual within {made.adjacency.period}"
-    if made.caps_enforced:
-        return f"Counted of {each}: {caps}; totals are too low by the rest"
-    return f"Assumed of {each}: {caps}"
+    each = "each individual" if made.unit.period is None else f"each individual within {made.unit.period}"
+    if made.is_assumed:
+        return f"Assumed of {each}: {caps}"
+    return f"Counted of {each}: {caps}; totals are too low by the rest"

@@ -17,7 +17,7 @@ from scipy.special import gammaincc
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.design.groups import Groups
-from opendp_timeseries.design.provenance import Provenance
+from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.reconstruction.series import ErrorCovers, Series
 from opendp_timeseries.release.release import Release
 
@@ -75,10 +75,10 @@ def reconcile(*series: Series) -> tuple[Series, ...]:
     ([2.598, 2.598, 2.598, 2.598, 2.598, 2.598], [2.598, 2.598])
     """
     _, *totals = ordered = _panel_first(series)
-    made = _provenance(ordered[0])
-    keys = made.panel or ()
+    made = _signal(ordered[0])
+    keys = made.count.panel or ()
     steps = made.grid.size
-    tree = _tree(keys, [groups for one in totals if (groups := _provenance(one).groups) is not None])
+    tree = _tree(keys, [groups for one in totals if (groups := _signal(one).groups) is not None])
     values = np.concatenate([one.values.reshape(-1, steps) for one in ordered])
     variances = np.concatenate([_variances(one, steps) for one in ordered])
     found = np.empty_like(variances)
@@ -114,9 +114,9 @@ def _check_apart(squares: float, freedom: int) -> None:
         )
 
 
-def _provenance(series: Series) -> Provenance:
-    made = series.release.provenance
-    if made is None or made.panel is None:
+def _signal(series: Series) -> Signal:
+    made = series.release.design.signal
+    if made.count is None or made.count.panel is None:
         raise ValueError(
             "series must be of a panel and of totals, which know how they were made: release them behind one count with"
             " by= and keys="
@@ -129,20 +129,18 @@ def _panel_first(series: Sequence[Series]) -> list[Series]:
     for one in series:
         if not check.is_a(one, Series):
             raise TypeError(f"series ({type(one).__name__}) must be reconstructed releases: interpolate or smooth them")
-    panels = [one for one in series if _provenance(one).groups is None]
+    panels = [one for one in series if _signal(one).groups is None]
     if len(panels) != 1 or len({id(one) for one in series}) < len(series) or len(series) < 2:
         raise ValueError(f"series must be one panel and its totals, found {len(panels)} panels among {len(series)}")
     first = panels[0]
     ordered = [first, *(one for one in series if one is not first)]
-    made = _provenance(first)
+    made = _signal(first)
     for one in ordered:
-        other = _provenance(one)
-        if replace(other, stages=()) != replace(made, stages=()) or other.kernels != made.kernels:
+        other = _signal(one)
+        if other.count != made.count or other.kernels != made.kernels:
             raise ValueError(
                 "series must be of one count, with the same filters: release the totals behind the panel's"
             )
-        if len(other.keys or ()) != len(other.panel or () if other.groups is None else other.groups.names):
-            raise ValueError("a repeated panel cannot be reconciled; release it once")
         if one.unfiltered != first.unfiltered:
             raise ValueError("series must all be of filtered counts, or all of unfiltered ones: reconstruct them alike")
         if not one.release.scale > 0:

@@ -176,31 +176,29 @@ def _structural(release: Release, periods: tuple[float, ...], trend: bool, band:
             return _fallback(release, str(error))
     values, variance = (found.mean, found.variance) if band == "rate" else _of_counts(seen, found)
     unfiltered = seen.taps is not None
-    made = release.provenance
+    made = release.design.signal
     return Series(
         release=release,
         values=values,
         standard_error=np.sqrt(variance),
         error_covers=band,
         unfiltered=unfiltered,
-        model=_describe(
-            periods, trend, unfiltered, kept_filter=made is not None and bool(made.kernels) and not unfiltered
-        ),
+        model=_describe(periods, trend, unfiltered, kept_filter=bool(made.kernels) and not unfiltered),
     )
 
 
 def _observations(release: Release, filtered: bool) -> Observations:
     """What the model knows of a release: its values and noise, and the filter."""
-    made = release.provenance
+    made = release.design.signal
     taps = None
-    if made is not None and made.kernels:
+    if made.kernels:
         spectrum = np.ones(release.size // 2 + 1, dtype=np.complex128)
         for kernel in made.kernels:
             spectrum *= np.fft.rfft(kernel.taps)
         taps = np.fft.irfft(spectrum, n=release.size)
     # A release without noise still needs a variance that arithmetic can see.
     least = 1e-8 * float(np.var(release.values))
-    cap = 1 if made is None else made.step_cap
+    cap = 1 if made.count is None else made.count.step_cap
     seen = Observations(
         size=release.size,
         steps=release.steps,

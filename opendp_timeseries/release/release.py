@@ -1,33 +1,41 @@
-"""What the subsampled Gaussian returns: kept steps, noisy values, and what is public about how they were made."""
+"""A release: kept steps, noisy values, how they were made, and what is stated of them. The first thing that is public.
+
+It is its own record: nothing in it is typed by hand, and a reader can recompute its loss without the data and without
+OpenDP, from the caps, filters, sampling and noise that it states.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+import math
+import platform
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.accounting.sampling import sampling_name
-from opendp_timeseries.design.provenance import Provenance, fields_of
+from opendp_timeseries._json import fields_of, parse_json, read_versioned, written
+from opendp_timeseries.accounting.laws import binomial_tail
+from opendp_timeseries.accounting.sampling import blocks_of
+from opendp_timeseries.accounting.view import Points
+from opendp_timeseries.design.design import LARGEST_ENTRY, Design
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.release.record import Accounting, ReleaseRecord, check_kept, frozen_row
+from opendp_timeseries.release.statement import Statement
 
-__all__ = ["Release", "check_release"]
+__all__ = ["FORMAT", "Release", "check_covered", "check_release"]
 
-_FIELDS: Final[dict[str, Any]] = {
-    "steps": list,
-    "values": list,
-    "size": int,
-    "scale": float,
-    "sampling_probability": float,
-    "sampling": str,
-    "provenance": (dict, type(None)),
-    "accounting": (dict, type(None)),
-}
+FORMAT: Final = "opendp_timeseries release"
+VERSION: Final = 1
+#: A recomputed loss may differ in the last digits between machines.
+_TOLERANCE: Final = 1e-9
+#: A number of kept steps, or a value, that is less probable than this was not drawn as the release says.
+_IMPROBABLE: Final = 1e-12
+_SOFTWARE: Final = ("opendp_timeseries", "opendp", "numpy", "scipy")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -36,53 +44,68 @@ class Release:
 
     :param steps: kept steps, ascending, int64; may be empty. Of a panel, one series after the other.
     :param values: noisy values at the kept steps, float64, in the signal's unit; may be negative.
-    :param size: ``T``, the number of steps of the series, or of all series of a panel.
-    :param scale: standard deviation σ of the noise in ``values``.
-    :param sampling_probability: probability with which each step was kept.
-    :param sampling: ``"poisson"``, each step by itself, or ``"stratified"``, one step of each block.
-    :param provenance: how the signal was made; None if the measurement's input metric did not carry it.
-    :param accounting: which view of the loss the measurement states; None if it is not known.
+    :param design: what ran.
+    :param statement: what is stated of its loss; None if nothing is, as of one series of a panel.
     :raises ValueError: if the parts do not fit together (when a release is read back).
+
+    >>> import numpy as np, opendp.prelude as dp, opendp_timeseries as ts
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+    >>> count = space >> ts.then_participation_count(ts.TimeGrid(size=4), participation_cap=2)
+    >>> measurement = count >> ts.then_subsampled_gaussian(4.0, sampling_probability=1.0, delta=1e-6)
+    >>> release = measurement({"id": np.array([7, 7, 8]), "step": np.array([0, 0, 2])})
+    >>> release.guarantee()
+    '(ε = 1.54..., δ = 1e-06)-differential privacy for one individual added or removed'
+    >>> ts.Release.from_json(release.to_json()).verify() == (measurement.map(1),)
+    True
     """
 
     steps: NDArray[np.int64]
     values: NDArray[np.float64]
-    size: int
-    scale: float
-    sampling_probability: float
-    sampling: str = "poisson"
-    provenance: Provenance | None = None
-    accounting: Accounting | None = None
+    design: Design
+    statement: Statement | None = None
 
     def __post_init__(self) -> None:
-        set_field = object.__setattr__
-        set_field(self, "steps", frozen_row("steps", self.steps, np.int64))
-        set_field(self, "values", frozen_row("values", self.values, np.float64))
-        set_field(self, "size", check.integer("size", self.size, minimum=1))
-        set_field(self, "scale", check.real("scale", self.scale, minimum=0.0))
-        set_field(self, "sampling_probability", check.probability("sampling_probability", self.sampling_probability))
-        set_field(self, "sampling", sampling_name(self.sampling))
-        check_kept(self.steps, self.values, self.size)
-        if self.provenance is not None and self.provenance.size != self.size:
-            raise ValueError(f"size ({self.size}) must be that of the provenance ({self.provenance.size})")
+        object.__setattr__(self, "steps", _frozen_row("steps", self.steps, np.int64))
+        object.__setattr__(self, "values", _frozen_row("values", self.values, np.float64))
+        _check_kept(self.steps, self.values, self.size)
 
     @property
-    def keys(self) -> tuple[Hashable, ...] | None:
-        """The keys of a panel, in the order of its series; None for one series, or if they are not known."""
-        return None if self.provenance is None else self.provenance.keys
+    def size(self) -> int:
+        """``T``, the number of steps of the series, or of all series of a panel."""
+        return self.design.signal.size
 
     @property
     def grid(self) -> TimeGrid | None:
         """The grid of the count; None if it is not known."""
-        return None if self.provenance is None else self.provenance.grid
+        return self.design.signal.grid
+
+    @property
+    def keys(self) -> tuple[Hashable, ...] | None:
+        """The keys of a panel, in the order of its series; None for one series, or if they are not known."""
+        return self.design.signal.keys
+
+    @property
+    def scale(self) -> float:
+        """Standard deviation σ of the noise in ``values``."""
+        return self.design.scale
+
+    @property
+    def sampling_probability(self) -> float:
+        """Probability with which each step was kept."""
+        return self.design.sampling_probability
+
+    @property
+    def sampling(self) -> str:
+        """``"poisson"``, each step by itself, or ``"stratified"``, one step of each block."""
+        return self.design.sampling
 
     def __len__(self) -> int:
         """Return the number of kept steps."""
-        return len(self.steps)
+        return len(self.values)
 
     def _key(self) -> tuple[Any, ...]:
-        made = (self.size, self.scale, self.sampling_probability, self.sampling, self.provenance, self.accounting)
-        return (*made, self.steps.tobytes(), self.values.tobytes())
+        return self.design, self.statement, self.steps.tobytes(), self.values.tobytes()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Release) and self._key() == other._key()
@@ -97,134 +120,241 @@ class Release:
             f" noise scale {self.scale:.6g})"
         )
 
-    def record(self, *, individuals: int = 1) -> ReleaseRecord:
-        """Return the document that says how this release was made and what it guarantees; it may be published.
+    @cached_property
+    def stated(self) -> Statement:
+        """What is stated of the loss, with its points.
 
-        It is made from what ran, by stages of this library: caps, filters, grid, adjacency, sampling and measure came
-        with the measurement.
-
-        :param individuals: how many individuals the guarantee is for.
-        :raises ValueError: if how it was made is not known, or it has no noise.
-
-        >>> import numpy as np, opendp.prelude as dp, opendp_timeseries as ts
-        >>> dp.enable_features("contrib", "honest-but-curious")
-        >>> space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
-        >>> count = space >> ts.then_participation_count(ts.TimeGrid(size=4), participation_cap=2)
-        >>> measurement = count >> ts.then_subsampled_gaussian(4.0, sampling_probability=1.0, delta=1e-6)
-        >>> release = measurement({"id": np.array([7, 7, 8]), "step": np.array([0, 0, 2])})
-        >>> record = release.record()
-        >>> record.guarantee()
-        '(ε = 1.54..., δ = 1e-06)-differential privacy for one individual added or removed'
-        >>> ts.ReleaseRecord.from_json(record.to_json()).verify() == record.loss == (measurement.map(1),)
-        True
+        :raises ValueError: if nothing is, or it is not known how the release was made, or the loss is not finite.
         """
-        if self.provenance is None or self.accounting is None:
-            raise ValueError(
-                "this release does not know how it was made, so it has no record: chain the measurement behind a count"
-                " with the influence metric, which is the default"
-            )
-        return ReleaseRecord(
-            steps=self.steps,
-            values=self.values,
-            scale=self.scale,
-            sampling_probability=self.sampling_probability,
-            sampling=self.sampling,
-            provenance=self.provenance,
-            accounting=self.accounting,
-            individuals=individuals,
-        ).with_loss()
+        if self.statement is None:
+            raise ValueError("one series of a panel has no guarantee by itself: ask the release of the whole panel")
+        if self.statement.points:
+            return self.statement
+        return replace(self.statement, points=self._recomputed(self.statement))
 
-    @classmethod
-    def from_record(cls, record: ReleaseRecord) -> Release:
-        """Return the release that a record is about."""
-        return cls(
-            steps=record.steps,
-            values=record.values,
-            size=record.size,
-            scale=record.scale,
-            sampling_probability=record.sampling_probability,
-            sampling=record.sampling,
-            provenance=record.provenance,
-            accounting=record.accounting,
-        )
+    def guarantee(self) -> str:
+        """Say the guarantee in words, and that of the whole of which the release is a part.
+
+        :raises ValueError: if there is none, see :attr:`stated`.
+        """
+        stated, count = self.stated, self.design.count
+        apart = "" if count.gap == 1 else f", at least {count.gap} apart"
+        assumed = f", assuming at most {count.participation_cap} steps of each{apart}" if count.is_assumed else ""
+        more = "" if len(stated.points) == 1 else "; more points of the curve are in the record"
+        whole = "" if stated.whole is None else f"; {stated.whole}"
+        return f"{stated.view.words(stated.points)} for {count.unit.of(stated.distance)}{assumed}{more}{whole}"
+
+    def verify(self) -> Points:
+        """Recompute the loss from caps, filters, sampling and noise, and return it.
+
+        What no document can show is that the values came from this design, or that the caps were enforced.
+
+        :raises ValueError: if the loss that is stated is less than the loss recomputed (by more than a part in 10⁹,
+            which is rounding), the kept steps cannot have been drawn so, or the values are not on the noise's grid (or
+            have a probability below 1e-12); or if nothing is stated.
+        """
+        stated = self.stated
+        recomputed = self._recomputed(stated)
+        check_covered("loss", stated.points, recomputed, "the release's own design gives")
+        return recomputed
+
+    def _recomputed(self, statement: Statement) -> Points:
+        loss = self.design.loss(statement.distance)
+        if self.scale == 0:
+            raise ValueError("scale (0.0) is no noise: there is no guarantee to state")
+        self._check_sample()
+        self._check_values()
+        points = statement.view.points(loss)
+        if not all(math.isfinite(number) for point in points for number in point):
+            raise ValueError(f"scale ({self.scale}) gives no finite loss: there is no guarantee to state")
+        return points
+
+    def _check_sample(self) -> None:
+        """Refuse kept steps that cannot have been drawn by the design."""
+        kept, size, p = len(self), self.size, self.sampling_probability
+        if self.sampling == "stratified":
+            blocks = blocks_of(p, size)
+            if not blocks.allow(self.steps):
+                raise ValueError(
+                    f"steps must hold one of each block of {blocks.length}, which sampling ('stratified') keeps at"
+                    f" sampling_probability ({p:g})"
+                )
+            return
+        at_least = binomial_tail(kept - 1, size, p) if kept > 0 else 1.0
+        at_most = binomial_tail(size - kept - 1, size, 1 - p) if kept < size else 1.0
+        if (p == 0 and kept > 0) or (p == 1 and kept < size) or min(at_least, at_most) < _IMPROBABLE:
+            raise ValueError(
+                f"{kept} of {size} steps cannot have been kept at sampling_probability ({p:g}): so few, or so many, are"
+                f" expected less than once in {1 / _IMPROBABLE:g} releases"
+            )
+
+    def _check_values(self) -> None:
+        """Refuse values that noise on its grid cannot have given."""
+        signal, exponent = self.design.known, self.design.noise_exponent
+        units = np.ldexp(self.values, -exponent)
+        if not np.array_equal(units, np.rint(units)):
+            raise ValueError(
+                f"values must be multiples of 2**{exponent}, the grid of the noise at scale {self.scale:g}"
+            )
+        farthest = 40 * self.scale  # a probability below 1e-300
+        lowest = 0.0 if all(kernel.numerators.min() >= 0 for kernel in signal.kernels) else -LARGEST_ENTRY
+        if np.any(self.values < lowest - farthest) or np.any(self.values > LARGEST_ENTRY + farthest):
+            raise ValueError(
+                f"values must lie between {lowest:g} and {LARGEST_ENTRY:g}, up to 40 times the scale ({self.scale:g})"
+                " of the noise"
+            )
 
     def parts(self) -> list[Release]:
         """Return one release for each series of a panel, in order; this release alone if it is of one series."""
         return [self] if self.keys is None else self._cut(len(self.keys))
 
-    def by_key(self, keys: Sequence[Hashable] | None = None) -> dict[Hashable, Release]:
-        """Return one release for each series of a panel, by the keys that were given to the count.
+    def by_key(self) -> dict[Hashable, Release]:
+        """Return one release for each series of a panel, by its key.
 
-        :param keys: leave it out: a release knows its keys. Given, they must be those keys, in their order. Only a
-            release behind ``output_metric=dp.l2_distance(…)``, which carries no keys, takes them as they are given.
-        :raises ValueError: if the keys are not those of the release, or not known.
+        :raises ValueError: if this is one series, or its keys are not known.
         """
-        known = self.keys
-        given = known if keys is None else tuple(keys)
-        if given is None:
-            raise ValueError("this release is of one series, or does not know its keys: give the keys of the count")
-        if known is not None and given != known:
-            raise ValueError(f"keys ({list(given)}) must be those of the count, in their order: {list(known)}")
-        if len(set(given)) < len(given):
-            raise ValueError(f"keys ({list(given)}) must be distinct")
-        if len(given) == 0 or self.size % len(given):
-            raise ValueError(f"{self.size} steps do not divide into {len(given)} series; give the keys of the count")
-        return dict(zip(given, self._cut(len(given)), strict=True))
+        if self.keys is None:
+            raise ValueError("this release is of one series, or does not know its keys")
+        return dict(zip(self.keys, self.parts(), strict=True))
 
-    def _cut(self, panel_size: int) -> list[Release]:
-        size = self.size // panel_size
-        bounds = np.searchsorted(self.steps, np.arange(panel_size + 1) * size)
-        # A part has no record of its own: what one individual loses is a matter of the whole panel.
-        one = None if self.provenance is None else self.provenance.of_one_series()
+    def _cut(self, series: int) -> list[Release]:
+        size = self.size // series
+        bounds = np.searchsorted(self.steps, np.arange(series + 1) * size)
+        # A part states nothing by itself: what one individual loses is a matter of the whole panel.
+        one = replace(self.design, signal=self.design.signal.each)
         return [
-            replace(
-                self,
-                steps=self.steps[low:high] - k * size,
-                values=self.values[low:high],
-                size=size,
-                provenance=one,
-                accounting=None,
-            )
+            Release(steps=self.steps[low:high] - k * size, values=self.values[low:high], design=one)
             for k, (low, high) in enumerate(pairwise(bounds))
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain Python objects, ready for ``json.dumps``; :meth:`from_dict` reads them back exactly."""
+        """Return the release as plain Python objects, ready for ``json.dumps``.
+
+        :raises ValueError: if it is not known how the release was made, or nothing is stated of it.
+        """
         return {
-            "steps": self.steps.tolist(),
+            "format": FORMAT,
+            "version": VERSION,
+            "guarantee": self.guarantee(),
+            "statement": self.stated.to_dict(),
+            "design": self.design.to_dict(),
+            "steps": "all" if len(self) == self.size else self.steps.tolist(),
             "values": self.values.tolist(),
-            "size": self.size,
-            "scale": self.scale,
-            "sampling_probability": self.sampling_probability,
-            "sampling": self.sampling,
-            "provenance": None if self.provenance is None else self.provenance.to_dict(),
-            "accounting": None if self.accounting is None else self.accounting._asdict(),
+            "software": _software(),
         }
 
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Release:
-        """Read back what :meth:`to_dict` wrote.
+    def to_json(self) -> str:
+        """Return the release as one JSON document, its record; floats are written so that they read back exactly.
 
-        :raises ValueError: if a part is missing, unknown, or does not fit.
+        :raises ValueError: as of :meth:`to_dict`.
         """
-        fields = fields_of(document, "release", _FIELDS)
-        provenance, accounting = fields.pop("provenance"), fields.pop("accounting")
-        return cls(
-            **fields,
-            provenance=None if provenance is None else Provenance.from_dict(provenance),
-            accounting=None if accounting is None else Accounting.from_dict(accounting),
-        )
+        return written(self.to_dict())
 
-    def __reduce__(self) -> Any:
-        return Release.from_dict, (self.to_dict(),)
+    @classmethod
+    def from_dict(cls, document: Any) -> Release:
+        """Read back what :meth:`to_dict` wrote, in any version so far. The loss is read as it stands, and not verified.
+
+        :raises ValueError: if it is no such document, naming the part that is wrong.
+        """
+        return read_versioned(document, FORMAT, _READERS)
+
+    @classmethod
+    def from_json(cls, text: str) -> Release:
+        """Read back what :meth:`to_json` wrote. The loss is read as it stands: :meth:`verify` checks it.
+
+        :raises ValueError: if it is no such document, naming the part that is wrong.
+        """
+        return cls.from_dict(parse_json(text))
+
+
+def _read_1(document: Mapping[str, Any]) -> Release:
+    fields = fields_of(document, "the release", _FIELDS)
+    steps, values = fields["steps"], fields["values"]
+    for name, numbers, kinds in (("steps", steps, (int,)), ("values", values, (int, float))):
+        if numbers != "all" and not (isinstance(numbers, list) and all(type(number) in kinds for number in numbers)):
+            raise ValueError(f"{name} of the release must list numbers")
+    if values == "all":
+        raise ValueError("values of the release must list numbers")
+    design = Design.from_dict(fields["design"])
+    if steps == "all" and len(values) != design.signal.size:
+        raise ValueError(f"values ({len(values)}) must be as many as the steps of the design ({design.signal.size})")
+    return Release(
+        steps=np.arange(len(values)) if steps == "all" else _whole(steps),
+        values=np.array(values, dtype=np.float64),
+        design=design,
+        statement=Statement.from_dict(fields["statement"]),
+    )
+
+
+def _whole(steps: list[int]) -> NDArray[np.int64]:
+    if any(abs(step) >= 2**63 for step in steps):
+        raise ValueError("steps of the release must be steps of its design")
+    return np.array(steps, dtype=np.int64)
+
+
+_READERS: Final = {1: _read_1}
+_FIELDS: Final[dict[str, Any]] = {
+    "guarantee": str,  # for readers: it is written anew, and never compared
+    "statement": dict,
+    "design": dict,
+    "steps": (str, list),
+    "values": list,
+    "software": dict,  # any
+}
+
+
+def check_covered(name: str, stated: Points, right: Points, source: str) -> None:
+    """Refuse points of a loss of which one is below what it should be, by more than rounding.
+
+    :raises ValueError: naming both.
+    """
+    if len(stated) != len(right):
+        raise ValueError(f"{name} ({len(stated)} points) must have {len(right)} points")
+    for point, exact in zip(stated, right, strict=True):
+        # Phrased so that NaN fails. Of a curve, the first number says where and is no claim.
+        covered = all(s >= r * (1 - _TOLERANCE) for s, r in zip(point, exact, strict=True))
+        if not covered or (len(right) > 1 and point[0] != exact[0]):
+            raise ValueError(f"{name} ({point}) is stated, but {source} {exact}")
 
 
 def check_release(release: Any) -> Release:
-    """Refuse what is no release.
-
-    :raises TypeError: naming what it is.
-    """
-    if not check.is_a(release, Release):
+    """Raise TypeError unless this is a Release, naming what it is."""
+    if not isinstance(release, Release):
         raise TypeError(f"release ({check.shown(release)}) must be a Release, which a measurement returns")
-    checked: Release = release
-    return checked
+    return release
+
+
+def _frozen_row(name: str, values: ArrayLike, dtype: type[np.generic]) -> NDArray[Any]:
+    """Return numbers as an array that can never be made writeable again.
+
+    :raises ValueError: if they are no row of numbers that the type holds without loss.
+    """
+    given = np.asarray(values)
+    with np.errstate(invalid="ignore"):  # what does not fit comes out unequal
+        array = given.astype(dtype) if given.dtype.kind in "iuf" else None
+    if array is None or not np.array_equal(given, array, equal_nan=given.dtype.kind == "f"):
+        raise ValueError(f"{name} of type {given.dtype} must be {np.dtype(dtype)} numbers, without loss")
+    if array.dtype.kind == "f":
+        array = array + 0.0  # -0.0 equals 0.0, and must have its hash
+    return np.frombuffer(array.tobytes(), dtype=dtype).reshape(array.shape)
+
+
+def _check_kept(steps: NDArray[np.int64], values: NDArray[np.float64], size: int) -> None:
+    """Refuse kept steps and values that do not fit together, or the size.
+
+    :raises ValueError: naming what does not fit.
+    """
+    if steps.ndim != 1 or steps.shape != values.shape:
+        raise ValueError(f"steps {steps.shape} and values {values.shape} must be rows of the same length")
+    if len(steps) and (steps[0] < 0 or steps[-1] >= size or np.any(np.diff(steps) <= 0)):
+        raise ValueError(f"steps must ascend within 0 … {size - 1}")
+
+
+def _software() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in _SOFTWARE:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "unknown"
+    return found

@@ -5,12 +5,12 @@ import math
 
 import numpy as np
 import pytest
+from opendp_timeseries.design.provenance import tree_influence
 
 import opendp_timeseries as ts
 from opendp_timeseries.accounting.influence import Influence, Majorant, count_influence, repeated_influence
 from opendp_timeseries.accounting.totals import Level, totals_influence
 from opendp_timeseries.design.groups import Groups
-from opendp_timeseries.design.provenance import tree_influence
 from tests.oracles import totals as oracle
 
 SERIES, STEPS = 4, 2

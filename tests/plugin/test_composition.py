@@ -3,10 +3,10 @@
 import numpy as np
 import opendp.prelude as dp
 import pytest
+from opendp_timeseries.plugin.known_losses import known_loss, mechanisms_of
 
 import opendp_timeseries as ts
 from opendp_timeseries.accounting.joint import joint_loss
-from opendp_timeseries.plugin.known_losses import known_loss, mechanisms_of
 from tests.oracles import joint as oracle
 
 SIZE = 60

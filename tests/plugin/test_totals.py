@@ -6,10 +6,10 @@ from collections import Counter
 import numpy as np
 import opendp.prelude as dp
 import pytest
+from opendp_timeseries.design.provenance import Provenance
 
 import opendp_timeseries as ts
 from opendp_timeseries.design.groups import Groups
-from opendp_timeseries.design.provenance import Provenance
 
 GRID, KEYS = ts.TimeGrid(size=6), ["a", "b", "c", "d"]
 TREE = {"city": {"north": ["b", "a"], "south": ["c", "d"]}}

@@ -1,7 +1,8 @@
 """Releases that know how they were made, as a measurement behind a count returns them."""
 
-from opendp_timeseries import Release, TimeGrid
 from opendp_timeseries.design.provenance import Provenance
+
+from opendp_timeseries import Release, TimeGrid
 
 
 def provenance(*, size, **change):

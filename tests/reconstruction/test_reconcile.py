@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import opendp.prelude as dp
 import pytest
+from opendp_timeseries.design.provenance import Provenance, Repeat
 
 import opendp_timeseries as ts
 from opendp_timeseries.design.groups import Groups
-from opendp_timeseries.design.provenance import Provenance, Repeat
 from tests.oracles import totals as oracle
 
 STEPS = 3

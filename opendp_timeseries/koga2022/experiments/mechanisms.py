@@ -28,6 +28,7 @@ from opendp_timeseries.koga2022.fourier import fourier_series, then_fourier_coef
 from opendp_timeseries.koga2022.fourier_norms import influence_l2
 from opendp_timeseries.koga2022.fourier_planning import best_frequencies
 from opendp_timeseries.plugin.circulant_filter import then_circulant_filter
+from opendp_timeseries.plugin.lp_distance import then_lp_distance
 from opendp_timeseries.plugin.subsampled_gaussian import least_scale, then_subsampled_gaussian
 from opendp_timeseries.reconstruction.interpolate import interpolate
 from opendp_timeseries.reconstruction.smooth import smooth
@@ -66,7 +67,7 @@ def gaussian(problem: Problem, *, exact: bool = False) -> Mechanism:
         accounting="exact profile" if exact else "classical theorem",
         scale=scale,
         numbers=problem.size,
-        measurement=problem.count(dp.l2_distance(T=float)) >> dp.m.then_gaussian(scale),
+        measurement=problem.count() >> then_lp_distance(dp.l2_distance(T=float)) >> dp.m.then_gaussian(scale),
     )
 
 
@@ -80,7 +81,7 @@ def fourier(problem: Problem, frequencies: int | None = None, *, exact: bool = F
         frequencies; else the classical theorem and the norm of the whole change, as in the paper.
     """
     per_unit = _gaussian_scale(problem, 1.0, exact)
-    count = problem.count(None if exact else dp.l2_distance(T=float))
+    count = problem.count() if exact else problem.count() >> then_lp_distance(dp.l2_distance(T=float))
     moved = count.map(1)
 
     def noise(k: int) -> float:
@@ -109,7 +110,7 @@ def fourier_laplace(problem: Problem, frequencies: int | None = None) -> Mechani
         return math.sqrt(2.0 * (2 * k - 1) * problem.participation_cap) / problem.epsilon
 
     k = frequencies or _best_frequencies(problem, noise)
-    count = problem.count(dp.l2_distance(T=float))
+    count = problem.count() >> then_lp_distance(dp.l2_distance(T=float))
     coefficients = count >> then_fourier_coefficients(k, output_metric=dp.l1_distance(T=float))
     scale = dp.binary_search_param(
         lambda scale: coefficients >> dp.m.then_laplace(scale), d_in=1, d_out=problem.epsilon, T=float

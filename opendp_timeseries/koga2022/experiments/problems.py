@@ -53,12 +53,12 @@ class Problem:
         """The paper's filter for this series."""
         return gaussian_kernel(self.size, self.std)
 
-    def count(self, metric: dp.Metric | None = None) -> dp.Transformation:
+    def count(self) -> dp.Transformation:
         """Return the count under Assumption 1, with the influence metric or another one."""
         counted: dp.Transformation = (
             count_signal_domain(self.size),
             dp.symmetric_distance(),
-        ) >> then_assume_participation(participation_cap=self.participation_cap, output_metric=metric)
+        ) >> then_assume_participation(participation_cap=self.participation_cap)
         return counted
 
     def scaled(self, factor: float) -> Problem:

@@ -1,0 +1,278 @@
+"""A count: which rows of which log, in which steps, with which caps. All of it is public.
+
+This is the only list of caps in the package. The engines count by it, the maps take the sensitivity from it, and two
+counts are equal exactly if they are the same query.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries._json import fields_of
+from opendp_timeseries.accounting.influence import Influence, count_influence
+from opendp_timeseries.design.unit import Unit
+from opendp_timeseries.grid import TimeGrid, check_grid
+
+__all__ = ["Count", "Key", "Keys", "Source", "panel_of"]
+
+Key = str | int
+Keys = Sequence[str] | Sequence[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """The columns of a log that a count reads.
+
+    :param identifier: tells individuals apart.
+    :param time: the times of events; None where no time is read.
+    :param by: tells the series of a panel apart; None for one series.
+    :param exact: whether texts are one individual only if they are written alike, as in OpenDP's own frames; else
+        ``17``, ``17.0`` and ``"17"`` are one.
+    """
+
+    identifier: str
+    time: str | None = None
+    by: str | None = None
+    exact: bool = False
+
+    def __post_init__(self) -> None:
+        if self.by is not None and self.by in (self.identifier, self.time):
+            raise ValueError(f"by ({self.by!r}) must be another column than the identifier and the time")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Count:
+    """Counts of events in each step, with caps on what one individual adds to them.
+
+    With a unit of privacy within a period, an individual counts anew in each period, and the caps hold in each.
+
+    :param source: the columns that are read; None for counts made elsewhere, whose caps are assumed.
+    :param grid: the grid of the counts.
+    :param participation_cap: ``I``, most steps in which one individual is counted, over all series of a panel.
+    :param step_cap: ``M``, most events of one individual in one step.
+    :param gap: least distance of two steps in which one individual is counted, around the cycle of the grid, in each
+        series of a panel; 1 is none.
+    :param key_cap: most series of a panel in which one individual is counted at one step; None for no such cap.
+    :param panel: the keys of a panel, in the order of its series; None for one series.
+    :param pooled: where individuals are counted once on the whole of a grid, that grid, of which ``grid`` is the one
+        step; None where each step counts.
+    :param unit: what a distance of 1 between two logs is.
+    :raises TypeError, ValueError: naming the parameter, its value and the remedy.
+    """
+
+    source: Source | None
+    grid: TimeGrid
+    participation_cap: int
+    step_cap: int = 1
+    gap: int = 1
+    key_cap: int | None = None
+    panel: tuple[Key, ...] | None = None
+    pooled: TimeGrid | None = None
+    unit: Unit = field(default_factory=Unit)
+
+    def __post_init__(self) -> None:
+        check_grid(self.grid)
+        remedy = "choose it from what is plausible for one individual, never from the log"
+        caps = {
+            "participation_cap": check.integer(
+                "participation_cap",
+                check.required("participation_cap", self.participation_cap, remedy),
+                minimum=1,
+                remedy="the most steps that one individual may enter",
+            ),
+            "step_cap": check.integer(
+                "step_cap", self.step_cap, minimum=1, remedy="the most events of one individual in one step"
+            ),
+            "gap": check.integer(
+                "gap",
+                self.gap,
+                minimum=1,
+                maximum=self.grid.size,
+                remedy="the fewest steps from one counted step of an individual to their next, from 1, which is no gap,"
+                f" to the {self.grid.size} of the grid",
+            ),
+        }
+        if self.key_cap is not None:
+            if self.panel is None:
+                raise ValueError(f"key_cap ({check.shown(self.key_cap)}) requires by= and keys=, or leave it out")
+            caps["key_cap"] = check.integer(
+                "key_cap", self.key_cap, minimum=1, remedy="the most keys at which one individual counts in a step"
+            )
+        for name, value in caps.items():
+            object.__setattr__(self, name, value)
+        check.integer("size of the panel", self.size, maximum=2**31, remedy="use fewer steps or keys")
+        if self.unit.period is not None:
+            lengths = self.period_lengths()  # or it does not fit the grid, and is refused
+            # As whole bits, which engines keep free beside those of an individual's number.
+            bits = (len(lengths) - 1).bit_length() + (int(lengths[0]) * self.series - 1).bit_length()
+            remedy = "use fewer steps or keys, or about as many steps in each period"
+            check.integer("bits of a period and a step within it", bits, maximum=33, remedy=remedy)
+
+    @property
+    def is_assumed(self) -> bool:
+        """Whether caps and gap are assumed of counts made elsewhere; else the count enforces them."""
+        return self.source is None
+
+    @property
+    def series(self) -> int:
+        """Number of series."""
+        return 1 if self.panel is None else len(self.panel)
+
+    @property
+    def size(self) -> int:
+        """Number of entries: steps of the grid times series of the panel."""
+        return self.grid.size * self.series
+
+    @cached_property
+    def period_span(self) -> tuple[int, int] | None:
+        """The first and the last period that the count looks at, as of ``Period.span``; None if that is not known.
+
+        It is known where an individual counts anew in each period, and the count enforces it.
+        """
+        period = self.unit.period
+        return None if period is None or self.is_assumed else period.span(self.grid)
+
+    def period_lengths(self) -> NDArray[np.int64]:
+        """Return in how many steps each period is in which an individual counts anew, the longest first."""
+        period = self.unit.period
+        return np.array([self.grid.size]) if period is None else period.lengths(self.grid)
+
+    def influence(self, distance: int = 1, *, periods: int = 1) -> Influence:
+        """Return how far logs at this distance move the counts (docs/proofs/participation_count.md).
+
+        :param distance: in units of privacy.
+        :param periods: in at most how many periods each of these differs. One is what a unit within a period is; with
+            more, a distance of 1 is all that somebody did who takes part in so many. Without a period, 1.
+        :raises ValueError: if there are several periods, and the unit is not within one.
+        """
+        periods = check.integer("periods", periods, minimum=1)
+        if periods > 1 and self.unit.period is None:
+            raise ValueError(f"periods ({periods}) must be 1, as this is for {self.unit}, whatever they did")
+        return count_influence(
+            distance * self.unit.individuals,
+            participation_cap=self.participation_cap,
+            step_cap=self.step_cap,
+            size=self.size,
+            replaced=self.unit.replaced,
+            gap=self.gap,
+            series=self.series,
+            key_cap=self.key_cap,
+            periods=self.period_lengths()[:periods].tolist(),
+        )
+
+    def of_one_series(self) -> Count:
+        """Return the count of each series of a panel by itself. The caps stay: they hold over the whole panel."""
+        return replace(self, panel=None, key_cap=None, source=self.source and replace(self.source, by=None))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain Python objects, ready for ``json.dumps``; :meth:`from_dict` reads them back exactly."""
+        source = self.source
+        return {
+            "source": None if source is None else {name: getattr(source, name) for name in _SOURCE},
+            "unit": self.unit.to_dict(),
+            "grid": self.grid.to_dict(),
+            "pooled": None if self.pooled is None else self.pooled.to_dict(),
+            "panel": None if self.panel is None else list(self.panel),
+            "participation_cap": self.participation_cap,
+            "step_cap": self.step_cap,
+            "gap": self.gap,
+            "key_cap": self.key_cap,
+        }
+
+    @classmethod
+    def from_dict(cls, document: Any) -> Count:
+        """Read back what :meth:`to_dict` wrote, and nothing else.
+
+        :raises TypeError, ValueError: for a field that is missing, unknown, or of another type or value.
+        """
+        fields = fields_of(document, "count", _COUNT)
+        source, pooled = fields["source"], fields["pooled"]
+        return cls(
+            **fields
+            | {
+                "source": None if source is None else Source(**fields_of(source, "source", _SOURCE)),
+                "unit": Unit.from_dict(fields["unit"]),
+                "grid": _read_grid(fields["grid"]),
+                "pooled": None if pooled is None else _read_grid(pooled),
+                "panel": _read_panel(fields["panel"]),
+            }
+        )
+
+
+def panel_of(by: str | None, keys: Keys | None) -> tuple[Key, ...] | None:
+    """Check the column and the keys of a panel; None without either.
+
+    :raises TypeError: if one of the two is left out, or keys are neither all strings nor all integers.
+    :raises ValueError: if there are none, or one of them twice.
+    """
+    if by is None and keys is None:
+        return None
+    if by is None or keys is None:
+        raise TypeError(
+            f"by ({check.shown(by)}) and keys ({check.shown(keys)}) must be given together: keys are public, and never"
+            " read from the data"
+        )
+    if not isinstance(by, str):
+        raise TypeError(f"by ({check.shown(by)}) must be a string, the name of a column")
+    if not _is_list(keys):
+        raise TypeError(f"keys ({check.shown(keys)}) must be a list of keys: their order is that of the series")
+    listed: list[Any] = [str(key) if isinstance(key, str) else key for key in keys]  # NumPy's are shown as np.str_
+    if not all(isinstance(key, str) for key in listed):
+        if any(isinstance(key, (bool, np.bool_)) or not hasattr(key, "__index__") for key in listed):
+            raise TypeError(f"keys ({check.shown(listed)}) must be all strings or all integers")
+        listed = [operator.index(key) for key in listed]
+    if not listed:
+        raise ValueError("keys must name at least one series")
+    return tuple(listed)
+
+
+def _is_list(keys: Any) -> bool:
+    """Whether these have an order: a sequence but text, an array, or an index or series of pandas."""
+    if isinstance(keys, Sequence):
+        return not isinstance(keys, (str, bytes))
+    return hasattr(keys, "__array__") and getattr(keys, "ndim", 0) == 1
+
+
+def _read_panel(keys: list[Any] | None) -> tuple[Key, ...] | None:
+    if keys is None:
+        return None
+    if not keys or len({type(key) for key in keys}) > 1 or type(keys[0]) not in (str, int):
+        raise ValueError("panel must list keys, all of them text or all whole numbers")
+    if len(set(keys)) < len(keys):
+        raise ValueError("panel must list distinct keys")
+    return tuple(keys)
+
+
+def _read_grid(document: Any) -> TimeGrid:
+    edges = isinstance(document, dict) and "edges" in document
+    fields = fields_of(document, "grid", _EDGES if edges else _GRID)
+    if not edges:
+        check.integer("size of the grid", fields["size"], minimum=1, maximum=_LARGEST_WRITTEN)
+    return TimeGrid.from_dict(fields)
+
+
+#: A document must not ask for any amount of memory.
+_LARGEST_WRITTEN: Final = 2**26
+_TEXT: Final = (str, type(None))
+_SOURCE: Final[dict[str, Any]] = {"identifier": str, "time": _TEXT, "by": _TEXT, "exact": bool}
+_GRID: Final[dict[str, Any]] = {"size": int, "start": _TEXT, "step": _TEXT, "zone": _TEXT}
+_EDGES: Final[dict[str, Any]] = {"edges": list, "zone": _TEXT}
+_COUNT: Final[dict[str, Any]] = {
+    "source": (dict, type(None)),
+    "unit": dict,
+    "grid": dict,
+    "pooled": (dict, type(None)),
+    "panel": (list, type(None)),
+    "participation_cap": int,
+    "step_cap": int,
+    "gap": int,
+    "key_cap": (int, type(None)),
+}

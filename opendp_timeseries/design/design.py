@@ -1,0 +1,226 @@
+"""A design: what runs. A signal, how its steps are sampled, and the noise. All of it is public.
+
+The loss of a release follows from its design, and from nothing else. Two designs are equal exactly if they are the same
+query with the same noise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Final
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries._json import fields_of
+from opendp_timeseries.accounting.loss import PrivacyLoss
+from opendp_timeseries.accounting.sampling import sampling_name
+from opendp_timeseries.accounting.subsampled import MIN_SCALE, ExtremalLaw, extremal_law
+from opendp_timeseries.design.count import Count
+from opendp_timeseries.design.signal import Signal, UnknownSignal
+from opendp_timeseries.design.unit import Unit
+from opendp_timeseries.grid import Period, TimeGrid
+
+__all__ = ["LARGEST_ENTRY", "Design", "noise_exponent"]
+
+#: Entries of a signal are clamped to this magnitude, up to which float64 holds every whole number.
+LARGEST_ENTRY: Final = 2.0**53
+#: σ/γ is at least 2**24, as :data:`~opendp_timeseries.accounting.loss.DISCRETE_NOISE` needs.
+_GRID_BITS: Final = 24
+#: Signals off any known grid are rounded to one so fine that the step is invisible beside σ.
+_ROUNDING_BITS: Final = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """A subsampled Gaussian behind the stages that make its signal.
+
+    :param signal: what is released, before sampling and noise.
+    :param sampling_probability: ``p``, with which each step is kept.
+    :param sampling: ``"poisson"``, each step by itself, or ``"stratified"``, one step of each block
+        (:mod:`~opendp_timeseries.accounting.sampling`).
+    :param scale: standard deviation σ of the noise, not negative; without noise there is no finite loss.
+    :raises TypeError, ValueError: for a number out of range.
+
+    >>> from opendp_timeseries.design.count import Source
+    >>> from opendp_timeseries import TimeGrid
+    >>> count = Count(source=Source(identifier="id", time="step"), grid=TimeGrid(size=100), participation_cap=10)
+    >>> loss = Design(signal=Signal(count), sampling_probability=0.1, scale=6.0).loss()
+    >>> round(loss.epsilon(1e-6), 6)
+    1.1...
+    """
+
+    signal: Signal | UnknownSignal
+    sampling_probability: float
+    sampling: str = "poisson"
+    scale: float
+
+    def __post_init__(self) -> None:
+        set_field = object.__setattr__
+        set_field(self, "sampling_probability", check.probability("sampling_probability", self.sampling_probability))
+        set_field(self, "sampling", sampling_name(self.sampling))
+        set_field(self, "scale", check.real("scale", self.scale, minimum=0.0))
+
+    @property
+    def known(self) -> Signal:
+        """The signal.
+
+        :raises ValueError: if it is not known how it is made.
+        """
+        if isinstance(self.signal, UnknownSignal):
+            raise ValueError(
+                "it is not known how this signal was made: a stage before the noise is not of this package, so there is"
+                " no statement, no record and no ledger entry; use a count and stages of this package"
+            )
+        return self.signal
+
+    @property
+    def count(self) -> Count:
+        """What is counted.
+
+        :raises ValueError: if that is not known.
+        """
+        return self.known.count
+
+    @property
+    def unit(self) -> Unit:
+        """What a distance of 1 between two logs is.
+
+        :raises ValueError: if that is not known.
+        """
+        return self.count.unit
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether a filter stands between the count and the noise."""
+        return bool(self.signal.kernels)
+
+    @property
+    def noise_exponent(self) -> int:
+        """Exponent ``k`` of the grid ``2**k`` on which signal and noise lie."""
+        return noise_exponent(self.scale, self.known.resolution_bits)
+
+    def loss(self, distance: int = 1, *, periods: int = 1) -> PrivacyLoss:
+        """Return the loss of a release at a distance between logs. Designs that lose alike share one law.
+
+        :param distance: in units of privacy, such as a number of individuals.
+        :param periods: where the unit of privacy is an individual within a period: for all that each of them did, in at
+            most so many periods. See :meth:`.Count.influence`.
+        :raises ValueError: if it is not known how the signal is made.
+        """
+        return self.law(distance, periods=periods).at(self.scale)
+
+    def law(self, distance: int = 1, *, periods: int = 1) -> ExtremalLaw:
+        """Return the worst-case law of the squared distance that sampling leaves, which does not depend on σ."""
+        # Nor on which columns are read, or when the steps are: a year of months is accounted for once.
+        signal = self.known
+        count = signal.count
+        if periods == 1 or count.unit.period is None:
+            period = None if count.unit.period is None else Period(int(count.period_lengths()[0]))
+            anytime = TimeGrid(size=count.grid.size)
+            count = replace(count, source=None, pooled=None, grid=anytime, unit=replace(count.unit, period=period))
+        signal = replace(signal, count=count)
+        return _law(signal, self.sampling_probability, self.sampling, distance, periods)
+
+    def python(self, *, log: str = "log", delta: float | None = None) -> str:
+        """Return the call that makes this release, ready to paste.
+
+        :param log: the name of the log's variable.
+        :param delta: δ at which the measurement is to state its loss; the whole profile if left out.
+        :raises ValueError: if it is not known how the signal is made, or the count was made elsewhere.
+        """
+        return _python(self, log, delta)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the design as plain Python objects, ready for ``json.dumps``."""
+        return self.known.to_dict() | {name: getattr(self, name) for name in _NUMBERS}
+
+    @classmethod
+    def from_dict(cls, document: Any) -> Design:
+        """Read back what :meth:`to_dict` wrote, and nothing else.
+
+        :raises TypeError, ValueError: for a field that is missing, unknown, or of another type or value.
+        """
+        fields = fields_of(document, "design", {"count": dict, "stages": list, **_NUMBERS})
+        signal = Signal.from_dict({name: fields.pop(name) for name in ("count", "stages")})
+        return cls(signal=signal, **fields)
+
+
+_NUMBERS: Final[dict[str, Any]] = {"sampling_probability": float, "sampling": str, "scale": float}
+
+
+@lru_cache(maxsize=1024)
+def _law(signal: Signal, probability: float, sampling: str, distance: int, periods: int) -> ExtremalLaw:
+    return extremal_law(signal.influence(distance, periods=periods), probability, signal.size, sampling)
+
+
+def noise_exponent(scale: float, resolution_bits: int | None) -> int:
+    """Return the exponent ``k`` of the noise's grid ``2**k``: from σ and the signal's grid alone, before any data.
+
+    :param scale: σ.
+    :param resolution_bits: entries of the signal are multiples of ``2**-resolution_bits``; None if they are arbitrary.
+    """
+    if scale < MIN_SCALE:
+        return -(resolution_bits or 0)
+    fine = math.frexp(scale)[1] - 1
+    if resolution_bits is None:
+        return min(fine - _ROUNDING_BITS, 0)
+    return min(fine - _GRID_BITS, -resolution_bits)
+
+
+def _python(design: Design, log: str, delta: float | None) -> str:
+    count, signal = design.count, design.known
+    source = count.source
+    if source is None or source.exact:
+        raise ValueError("the call is written for a count of an event log by event_log_domain(…) only")
+    lines = [
+        "import opendp.prelude as dp, opendp_timeseries as ts",
+        'dp.enable_features("contrib", "honest-but-curious")',
+    ]
+    if source.time is None:
+        grid = None
+    else:
+        grid = count.grid if count.pooled is None else count.pooled
+        lines.append(f"grid = {_call_of_grid(grid)}")
+    unit = count.unit
+    if unit.period is not None:
+        metric = f"ts.period_distance({unit.period.length!r}" + _also("zone", unit.period.zone)
+        metric += ", replaced=True)" if unit.replaced else ")"
+    else:
+        metric = "dp.change_one_distance()" if unit.replaced else "dp.symmetric_distance()"
+    time = source.time if source.time is not None else "time"
+    lines.append(f"space = ts.event_log_domain(identifier={source.identifier!r}, time={time!r}), {metric}")
+    panel = "" if count.panel is None else f", by={source.by!r}, keys={list(count.panel)!r}"
+    if grid is None or count.pooled is not None:
+        cap = "" if count.panel is None else f", cap={count.participation_cap}"
+        given = "" if grid is None else ", grid=grid"
+        lines.append(f"count = space >> ts.then_individual_count({(panel + cap + given)[2:]})")
+    else:
+        caps = f"participation_cap={count.participation_cap}"
+        caps += f", step_cap={count.step_cap}" if count.step_cap > 1 else ""
+        caps += f", gap={count.gap}" if count.gap > 1 else ""
+        caps += _also("key_cap", count.key_cap)
+        lines.append(f"count = space >> ts.then_participation_count(grid, {caps}{panel})")
+    if signal.groups is not None:
+        lines.append(f"count = count >> ts.then_totals({dict(signal.groups.to_dict())!r})")
+    lines += [f"count = count >> ts.then_circulant_filter(ts.{kernel.python()})" for kernel in signal.kernels]
+    sample = f"sampling_probability={design.sampling_probability!r}"
+    sample += f", sampling={design.sampling!r}" if design.sampling != "poisson" else ""
+    lines += [
+        f"measurement = count >> ts.then_subsampled_gaussian({design.scale!r}, {sample}{_also('delta', delta)})",
+        f"release = measurement({log})",
+    ]
+    return "\n".join(lines)
+
+
+def _also(name: str, value: Any) -> str:
+    return "" if value is None else f", {name}={value!r}"
+
+
+def _call_of_grid(grid: TimeGrid) -> str:
+    if grid.is_integer:
+        return f"ts.TimeGrid(size={grid.size})"
+    written = grid.to_dict()
+    if "edges" in written:
+        return f"ts.TimeGrid.from_edges({written['edges']!r}, zone={grid.zone!r})"
+    return f"ts.{grid!r}"

@@ -1,0 +1,165 @@
+"""A signal: a count and the public stages after it. It travels with OpenDP's metrics, from the count to the release.
+
+The count puts its :class:`Signal` into its output metric, and every stage after it adds itself. It is part of the
+metric's identifier, which OpenDP compares when stages are chained: a measurement that was built behind one count
+cannot be chained behind another. So what a release says of itself is what ran, and nobody types it again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final, Literal
+
+from opendp_timeseries._json import fields_of, written
+from opendp_timeseries.accounting.filtering import filtered_influence
+from opendp_timeseries.accounting.influence import Influence
+from opendp_timeseries.accounting.totals import Level, totals_influence
+from opendp_timeseries.design.count import Count, Key
+from opendp_timeseries.design.groups import Groups
+from opendp_timeseries.design.kernels import Kernel
+from opendp_timeseries.grid import TimeGrid
+
+__all__ = ["Signal", "Stage", "UnknownSignal", "tree_influence"]
+
+Stage = Kernel | Groups
+
+
+@dataclass(frozen=True)
+class UnknownSignal:
+    """A signal of which only the size is known: a stage that is not of this package made it.
+
+    :param size: number of entries.
+    """
+
+    size: int
+
+    count: Literal[None] = None
+    grid: Literal[None] = None
+    keys: Literal[None] = None
+    groups: Literal[None] = None
+    kernels: tuple[Kernel, ...] = ()
+
+    @property
+    def each(self) -> UnknownSignal:
+        """The signal: nothing is known of its series."""
+        return self
+
+
+@dataclass(frozen=True)
+class Signal:
+    """A count and the stages after it.
+
+    :param count: what is counted.
+    :param stages: totals and filters, in order. Totals come first.
+    :raises ValueError: if the stages do not fit.
+    """
+
+    count: Count
+    stages: tuple[Stage, ...] = ()
+
+    def __post_init__(self) -> None:
+        if any(isinstance(stage, Groups) for stage in self.stages[1:]):
+            raise ValueError("totals must come right after the count: filter them afterwards")
+        if self.groups is not None:
+            if self.count.panel is None:
+                raise ValueError("totals are of a panel, and this is one series")
+            self.groups.check_panel(self.count.panel)
+        for kernel in self.kernels:
+            if kernel.size != self.grid.size:
+                raise ValueError(f"size of the filter ({kernel.size}) must be the grid's ({self.grid.size})")
+
+    @property
+    def grid(self) -> TimeGrid:
+        """The grid of the count."""
+        return self.count.grid
+
+    @property
+    def groups(self) -> Groups | None:
+        """Which series of the panel were added up, if any were."""
+        first = self.stages[0] if self.stages else None
+        return first if isinstance(first, Groups) else None
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The filters, in order."""
+        return tuple(stage for stage in self.stages if isinstance(stage, Kernel))
+
+    @property
+    def keys(self) -> tuple[Key, ...] | None:
+        """One key for each series, in order: of the panel, or the names of its totals; None for one series."""
+        return self.count.panel if self.groups is None else self.groups.names
+
+    @property
+    def series(self) -> int:
+        """Number of series."""
+        return 1 if self.keys is None else len(self.keys)
+
+    @property
+    def size(self) -> int:
+        """Number of entries: steps of the grid times series."""
+        return self.grid.size * self.series
+
+    @property
+    def resolution_bits(self) -> int:
+        """Entries are multiples of ``2**-resolution_bits``."""
+        return sum(kernel.resolution_bits for kernel in self.kernels)
+
+    @property
+    def each(self) -> Signal:
+        """Each series by itself. The caps stay: they hold over the whole panel."""
+        return Signal(self.count.of_one_series(), self.kernels)
+
+    @cached_property
+    def identifier(self) -> str:
+        """A digest of everything here, for the identifier of a metric."""
+        stages = [stage.identifier if isinstance(stage, Kernel) else stage.to_dict() for stage in self.stages]
+        text = written([self.count.to_dict(), stages])
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+    def after(self, stage: Stage) -> Signal:
+        """Return the signal that a further stage makes."""
+        return replace(self, stages=(*self.stages, stage))
+
+    def influence(self, distance: int = 1, *, periods: int = 1) -> Influence:
+        """Return how far logs at this distance move the signal. For the parameters, see :meth:`.Count.influence`."""
+        influence, series = self.count.influence(distance, periods=periods), self.count.series
+        for stage in self.stages:
+            if isinstance(stage, Groups):
+                influence, series = tree_influence(influence, stage, self.grid.size), len(stage.names)
+            else:
+                influence = filtered_influence(influence, stage, series)
+        return influence
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain Python objects, ready for ``json.dumps``; :meth:`from_dict` reads them back exactly."""
+        stages = [{_NAMES[type(stage)]: stage.to_dict()} for stage in self.stages]
+        return {"count": self.count.to_dict(), "stages": stages}
+
+    @classmethod
+    def from_dict(cls, document: Any) -> Signal:
+        """Read back what :meth:`to_dict` wrote, and nothing else.
+
+        :raises TypeError, ValueError: for a field that is missing, unknown, or of another type or value.
+        """
+        fields = fields_of(document, "signal", {"count": dict, "stages": list})
+        count = Count.from_dict(fields["count"])
+        return cls(count, tuple(_read_stage(stage, count.grid.size) for stage in fields["stages"]))
+
+
+_NAMES: Final[dict[type, str]] = {Groups: "totals", Kernel: "filter"}
+
+
+def _read_stage(document: Any, size: int) -> Stage:
+    if isinstance(document, dict) and "totals" in document:
+        return Groups.from_dict(fields_of(document, "stage", {"totals": list})["totals"])
+    return Kernel.from_dict(fields_of(document, "stage", {"filter": dict})["filter"], size)
+
+
+def tree_influence(influence: Influence, groups: Groups, steps: int) -> Influence:
+    """Return the influence on the totals of groups, given that on a panel whose series have so many steps."""
+    sizes: dict[int, list[int]] = {}
+    for depth, (_, keys) in zip(groups.depths, groups.members, strict=True):
+        sizes.setdefault(depth, []).append(len(keys))
+    return totals_influence(influence, [Level(len(each), max(each)) for each in sizes.values()], steps)

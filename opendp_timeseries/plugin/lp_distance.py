@@ -1,0 +1,110 @@
+"""From the influence metric to OpenDP's own distances, so that any noise of OpenDP goes behind any stage.
+
+Proof: docs/proofs/influence_order.md.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import opendp.prelude as dp
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting.influence import Influence
+from opendp_timeseries.accounting.rounding import up_fraction, up_sqrt, whole_distance
+from opendp_timeseries.plugin._opendp import lp_kind, signal_domain, then, vector_space
+from opendp_timeseries.plugin.known import StabilityMap
+from opendp_timeseries.plugin.spaces import as_influence, influence_space
+
+__all__ = ["l1_of", "l2_of", "make_lp_distance", "then_lp_distance"]
+
+
+def make_lp_distance(input_domain: dp.Domain, input_metric: dp.Metric, output_metric: dp.Metric) -> dp.Transformation:
+    """Measure how far individuals move a signal in one of OpenDP's own distances: an identity on the numbers.
+
+    Counts, totals and filters have the influence metric, which amplification by subsampling needs. OpenDP's
+    ``then_laplace`` needs an ℓ1 distance, or, of one number, an absolute distance; its ``then_gaussian`` an ℓ2
+    distance. In a :func:`~opendp_timeseries.compositor` ``.laplace()`` and ``.gaussian()`` do this by themselves.
+
+    :param input_domain: the output of a count, a total, a filter or a histogram.
+    :param input_metric: its influence metric.
+    :param output_metric: ``dp.l1_distance(T=…)``, ``dp.l2_distance(T=…)`` or, of a signal of size 1, which becomes a
+        plain number, ``dp.absolute_distance(T=…)``; with ``T`` float or, for counts, int.
+    :raises TypeError: for any other metric, naming it and the remedy.
+
+    >>> import opendp.prelude as dp, opendp_timeseries as ts
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+    >>> count = space >> ts.then_participation_count(ts.TimeGrid(size=4), participation_cap=2)
+    >>> (count >> ts.then_lp_distance(dp.l1_distance(T=int)) >> dp.m.then_laplace(4.0)).map(1)
+    0.5
+    >>> people = space >> ts.then_individual_count() >> ts.then_lp_distance(dp.absolute_distance(T=int))
+    >>> (people >> dp.m.then_laplace(2.0)).map(1)
+    0.5
+    """
+    space = vector_space(input_domain)
+    if influence_space(input_metric) is None:
+        raise TypeError(f"input_metric ({input_metric}) must be an influence metric, as of a count")
+    kind = lp_kind(output_metric)
+    if kind is None or kind[1] not in ("f64", "i32", "i64", "u32", "u64"):
+        raise TypeError(
+            f"output_metric ({check.shown(output_metric)}) must be dp.l1_distance(T=…), dp.l2_distance(T=…) or"
+            " dp.absolute_distance(T=…), with T float or int"
+        )
+    name, number = kind
+    if number != "f64" and space.atom.startswith("f"):
+        raise TypeError(f"output_metric ({output_metric}) must have T=float, as the signal holds floats")
+    if name == "absolute" and space.size != 1:
+        raise TypeError(
+            f"output_metric ({output_metric}) is for one number, and this signal has {space.size}; use"
+            " dp.l1_distance(T=…) or dp.l2_distance(T=…)"
+        )
+
+    def stability_map(d_in: Any) -> Any:
+        moved = (l2_of if name == "l2" else l1_of)(as_influence(d_in))
+        return moved if number == "f64" else whole_distance(moved, number)
+
+    if name == "absolute":
+        atom = dp.atom_domain(T="f64", nan=False) if space.atom.startswith("f") else dp.atom_domain(T=space.atom)
+        return dp.t.make_user_transformation(
+            input_domain, input_metric, atom, output_metric, lambda values: values[0], StabilityMap(stability_map)
+        )
+    return dp.t.make_user_transformation(
+        input_domain,
+        input_metric,
+        signal_domain("f64" if space.atom.startswith("f") else "i64", space.size),
+        output_metric,
+        lambda values: values,
+        StabilityMap(stability_map),
+    )
+
+
+def l1_of(influence: Influence) -> float:
+    """Return the ℓ1 distance of two signals within an influence, rounded up."""
+    if influence.individuals == 0 or influence.l0 == 0:
+        return 0.0
+    bounds = []
+    if influence.linf < math.inf:
+        bounds.append(influence.l0 * Fraction(influence.linf))
+    if influence.majorant is not None:
+        bounds.append(sum((Fraction(value) for value in influence.majorant.values.tolist()), Fraction(0)))
+    if influence.l2 < math.inf:
+        bounds.append(Fraction(up_sqrt(influence.l0 * Fraction(influence.l2) ** 2)))
+    return up_fraction(influence.individuals * min(bounds)) if bounds else math.inf
+
+
+def l2_of(influence: Influence) -> float:
+    """Return the ℓ2 distance of two signals within an influence, rounded up."""
+    if influence.individuals == 0 or influence.l0 == 0:
+        return 0.0
+    bounds = []
+    if influence.linf < math.inf:
+        bounds.append(up_sqrt((influence.individuals * Fraction(influence.linf)) ** 2 * influence.l0))
+    if influence.l2 < math.inf:
+        bounds.append(up_fraction(influence.individuals * Fraction(influence.l2)))
+    return min(bounds, default=math.inf)
+
+
+then_lp_distance = then(make_lp_distance)

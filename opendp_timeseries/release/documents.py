@@ -1,0 +1,191 @@
+"""Several releases of one log in one document, with the guarantee of all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from opendp_timeseries._json import fields_of, parse_json, read_versioned, written
+from opendp_timeseries.accounting.joint import joint_loss
+from opendp_timeseries.accounting.view import Points, View
+from opendp_timeseries.design.design import Design
+from opendp_timeseries.release.release import FORMAT as FORMAT_OF_ONE
+from opendp_timeseries.release.release import Release, check_covered
+from opendp_timeseries.release.statement import read_points
+
+__all__ = [
+    "Document",
+    "is_adaptive",
+    "joint_guarantee",
+    "population_of",
+    "read_document",
+    "read_releases",
+    "write_releases",
+]
+
+FORMAT: Final = "opendp_timeseries releases"
+VERSION: Final = 1
+
+
+class Document(NamedTuple):
+    """Releases that were written and verified together.
+
+    :param releases: in order.
+    :param guarantee: of all of them, in words.
+    """
+
+    releases: tuple[Release, ...]
+    guarantee: str
+
+
+def write_releases(releases: Sequence[Release], *, in_advance: bool = False, data_fixed: bool = False) -> str:
+    """Return several releases of one log as one JSON document with their joint guarantee.
+
+    :param releases: of the same measure, unit of privacy, columns of identifiers and distance.
+    :param in_advance: True if all of it, queries, sampling and noise, was fixed before the first release, as in a
+        :func:`~opendp_timeseries.make_composition`. The joint guarantee is then that of the joint loss; else it is by
+        basic composition: (ε, δ), or (ρ, δ′), add up. The document says which.
+    :param data_fixed: a promise that later data do not react to earlier releases, as where all are of one log at one
+        time. Behind filters the joint loss is less with it. The document says so.
+    :raises ValueError: if there are none, one states less than it loses, or they do not add up.
+    """
+    for release in releases:
+        release.verify()
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "guarantee": _together(releases, points := _joint(releases, in_advance, data_fixed)),
+        "in_advance": in_advance,
+        "data_fixed": data_fixed,
+        "joint_loss": [list(point) for point in points],
+        "releases": [release.to_dict() for release in releases],
+    }
+    return written(document)
+
+
+def read_releases(text: str) -> tuple[Release, ...]:
+    """Read back and verify one release, or what :func:`write_releases` wrote: every release, and their joint guarantee.
+
+    :raises ValueError: if it is no such document, or a loss is stated too low.
+    """
+    return read_document(text).releases
+
+
+def read_document(text: str) -> Document:
+    """Return what :func:`read_releases` reads, with the joint guarantee in words.
+
+    :raises ValueError: as there.
+    """
+    document = parse_json(text)
+    if isinstance(document, dict) and document.get("format") == FORMAT_OF_ONE:
+        release = Release.from_dict(document)
+        release.verify()
+        return Document((release,), release.guarantee())
+    return read_versioned(document, FORMAT, {1: _read_1})
+
+
+def _read_1(document: dict[str, Any]) -> Document:
+    fields = fields_of(document, "the document", _FIELDS)
+    releases = tuple(Release.from_dict(release) for release in fields["releases"])
+    for release in releases:
+        release.verify()
+    stated = read_points(fields["joint_loss"])
+    right = _joint(releases, fields["in_advance"], fields["data_fixed"])
+    check_covered("joint_loss", stated, right, "the releases together give")
+    return Document(releases, _together(releases, stated))
+
+
+_FIELDS: Final[dict[str, Any]] = {
+    "guarantee": str,
+    "in_advance": bool,
+    "data_fixed": bool,
+    "joint_loss": list,
+    "releases": list,
+}
+
+
+def joint_guarantee(releases: Sequence[Release]) -> str:
+    """Return in words what all of these guarantee together, if all of it was fixed before the first release.
+
+    :raises ValueError: if they do not add up, as in :func:`write_releases`.
+    """
+    return _together(releases, _joint(releases, in_advance=True, data_fixed=True))
+
+
+def is_adaptive(designs: Sequence[Design], *, data_fixed: bool) -> bool:
+    """Whether the joint loss of releases that are fixed in advance must be taken by the adaptive law.
+
+    Without filters both laws are equal. Behind them the other one holds only if later data do not react to earlier
+    releases (docs/proofs/joint_loss.md).
+
+    :param data_fixed: whether that is promised.
+    """
+    return not data_fixed and any(design.is_filtered for design in designs)
+
+
+def population_of(design: Design) -> tuple[Any, ...]:
+    """Return what must be equal for losses of two releases to be about the same individuals.
+
+    That is the unit of privacy and the columns that it speaks of: of identifiers, and, where the unit is within a
+    period, of times.
+    """
+    source, unit = design.count.source, design.unit
+    if source is None:
+        return unit, None, None
+    return unit, (source.identifier, source.exact), source.time if unit.period is not None else None
+
+
+def _together(releases: Sequence[Release], points: Points) -> str:
+    # Of several, one whose caps were assumed says so.
+    spoken = max(releases, key=lambda release: release.design.count.is_assumed)
+    statement = replace(spoken.stated, view=_total(releases), points=points, whole=None)
+    return replace(spoken, statement=statement).guarantee()
+
+
+def _total(releases: Sequence[Release]) -> View:
+    """The view that states the joint loss: of the same measure, at the sum of all δ or δ′.
+
+    :raises ValueError: if the releases are not of one kind.
+    """
+    stated = [release.stated for release in releases]
+    kinds = {(one.view.measure, one.distance, population_of(r.design)) for one, r in zip(stated, releases, strict=True)}
+    if len(kinds) != 1:
+        units = {r.design.unit.of(one.distance) for one, r in zip(stated, releases, strict=True)}
+        raise ValueError(
+            "releases must be at least one, of one measure, unit of privacy, identifier column and distance; found"
+            f" {'; '.join(sorted(units)) or 'none'}"
+        )
+    views = [one.view for one in stated]
+    return View(
+        views[0].measure,
+        failure_probability=_sum_up([view.failure_probability for view in views]),
+        delta=_sum_up([view.delta for view in views]),
+    )
+
+
+def _joint(releases: Sequence[Release], in_advance: bool, data_fixed: bool) -> Points:
+    view = _total(releases)
+    points = [release.stated.points for release in releases]
+    pairs = all(len(each) == 1 for each in points)
+    if not (pairs or in_advance):
+        raise ValueError(
+            "releases that were not fixed in advance must each state one pair (ε, δ) or (ρ, δ′), to add up: give delta="
+            " or failure_probability= to the measurements"
+        )
+    first, second = (_sum_up([each[0][k] for each in points]) for k in (0, 1))
+    if not in_advance:
+        return ((first, second),)
+    designs = [release.design for release in releases]
+    losses = [design.loss(release.stated.distance) for design, release in zip(designs, releases, strict=True)]
+    joint = view.points(joint_loss(losses, adaptive=is_adaptive(designs, data_fixed=data_fixed)))
+    # By basic composition, no more than the sum of pairs is ever lost.
+    return ((first, second),) if pairs and first <= joint[0][0] else joint
+
+
+def _sum_up(numbers: Sequence[float | None]) -> Any:
+    """Return the sum, rounded up; None if there is nothing to add."""
+    given = [number for number in numbers if number is not None]
+    # fsum rounds the exact sum to nearest; the next float up is not below it.
+    return math.nextafter(math.fsum(given), math.inf) if given else None
