@@ -70,6 +70,9 @@ class Release:
         object.__setattr__(self, "values", _frozen_row("values", self.values, np.float64))
         _check_kept(self.steps, self.values, self.size)
 
+    def __reduce__(self) -> Any:
+        return _again, (self.steps, self.values, self.design, self.statement)
+
     @property
     def size(self) -> int:
         """``T``, the number of steps of the series, or of all series of a panel."""
@@ -131,6 +134,14 @@ class Release:
         if self.statement.points:
             return self.statement
         return replace(self.statement, points=self._recomputed(self.statement))
+
+    def at_distance(self, distance: int) -> Release:
+        """Return this release with its loss stated at another distance, such as for several individuals.
+
+        :param distance: in units of privacy, from 1.
+        :raises ValueError: if nothing is stated of it.
+        """
+        return replace(self, statement=replace(self.stated, distance=distance, whole=None, points=()))
 
     def guarantee(self) -> str:
         """Say the guarantee in words, and that of the whole of which the release is a part.
@@ -265,6 +276,12 @@ class Release:
         :raises ValueError: if it is no such document, naming the part that is wrong.
         """
         return cls.from_dict(parse_json(text))
+
+
+def _again(
+    steps: NDArray[np.int64], values: NDArray[np.float64], design: Design, statement: Statement | None
+) -> Release:
+    return Release(steps=steps, values=values, design=design, statement=statement)
 
 
 def _read_1(document: Mapping[str, Any]) -> Release:
