@@ -54,8 +54,8 @@ def test_releases_until_the_budget_is_spent(in_folder, capsys, monkeypatch):
     for k in range(2):
         assert make(f"release{k}") == 0
     assert "In people.ledger, all releases so far: (ε = 0." in capsys.readouterr().out
-    records = ts.Ledger("people.ledger").records()
-    assert [ts.ReleaseRecord.from_json((in_folder / f"release{k}.json").read_text()) for k in (0, 1)] == list(records)
+    records = ts.Ledger("people.ledger").releases()
+    assert [ts.Release.from_json((in_folder / f"release{k}.json").read_text()) for k in (0, 1)] == list(records)
     with monkeypatch.context() as patch:
         patch.setattr(release, "read_log", lambda options: pytest.fail("the log was read"))
         assert make("release2", epsilon="0.9") == 2
@@ -84,7 +84,7 @@ def test_a_programme_says_the_noise(in_folder, capsys):
     assert capsys.readouterr().out.count("planned") == 3
     for start in starts[1:]:
         assert make(start[:10], start=start, epsilon=None) == 0
-    assert [record.mechanism for record in ts.Ledger("people.ledger").records()] == list(programme.mechanisms[1:])
+    assert [release.design for release in ts.Ledger("people.ledger").releases()] == list(programme.designs[1:])
     said = " ".join(capsys.readouterr().out.split())
     assert "non-adaptive" not in said  # in words
     assert f"(ε = {programme.measurement(count(starts[0])).map(1)[0]:.5g}" in said
@@ -104,13 +104,13 @@ def test_records_of_earlier_releases_are_entered(in_folder, capsys):
     assert make("known") == 0
     log = {"who": ["ann"], "when": ["2024-01-01T00:30"]}
     measurement = count("2024-01-01T00:00") >> ts.then_subsampled_gaussian(9.0, sampling_probability=1.0, delta=1e-6)
-    earlier = [measurement({name: np.array(column) for name, column in log.items()}).record() for _ in range(3)]
+    earlier = [measurement({name: np.array(column) for name, column in log.items()}) for _ in range(3)]
     (in_folder / "one.json").write_text(earlier[0].to_json())
-    (in_folder / "two.json").write_text(ts.write_records(earlier[1:]))
+    (in_folder / "two.json").write_text(ts.write_releases(earlier[1:]))
     capsys.readouterr()
     assert main(["ledger", "people.ledger", "--add", "one.json", "two.json"]) == 0
     assert "That exceeds the budget: nothing can be released any more." in capsys.readouterr().out
-    assert list(ts.Ledger("people.ledger").records()[1:]) == earlier
+    assert list(ts.Ledger("people.ledger").releases()[1:]) == earlier
     before = (in_folder / "people.ledger").read_bytes()
     for again in ("known.json", "one.json", "log.csv"):
         assert main(["ledger", "people.ledger", "--add", again]) == 2

@@ -36,7 +36,7 @@ def plan(chains, **options):
 )  # fmt: skip
 def test_equal_releases_need_the_noise_of_one_that_has_all_their_steps(releases, cap, p, scale):
     programme = plan(year(releases, cap=cap), sampling_probability=p)
-    for mechanism in programme.mechanisms:
+    for mechanism in programme.designs:
         assert mechanism.scale == pytest.approx(scale, abs=6e-7)
     assert programme.loss().epsilon(1e-6) <= 1.0
 
@@ -44,10 +44,10 @@ def test_equal_releases_need_the_noise_of_one_that_has_all_their_steps(releases,
 def test_unequal_releases_keep_their_relation():
     chains = [month(), month("2024-02-01", cap=5), month("2024-03-01", std=2.0)]
     programme = plan(chains, sampling_probability=[0.2, 0.5, 1.0], relative_scales=[1, 2, 4])
-    scales = [mechanism.scale for mechanism in programme.mechanisms]
+    scales = [mechanism.scale for mechanism in programme.designs]
     assert scales == pytest.approx([scales[0], 2 * scales[0], 4 * scales[0]], rel=1e-15)
     assert 1 - 1e-4 < programme.loss().epsilon(1e-6) <= 1.0
-    losses = [mechanism.loss() for mechanism in programme.mechanisms]
+    losses = [mechanism.loss() for mechanism in programme.designs]
     assert joint_loss(losses, adaptive=False).epsilon(1e-6) == programme.loss().epsilon(1e-6)
 
 
@@ -62,14 +62,14 @@ def test_a_year_of_filtered_weeks_is_planned_in_seconds():
 def test_each_release_has_its_measurement():
     chains = year(3)
     programme = plan(chains)
-    for chain, mechanism in zip(chains, programme.mechanisms, strict=True):
+    for chain, mechanism in zip(chains, programme.designs, strict=True):
         measurement = programme.measurement(chain)
         assert measurement.map(1) == mechanism.loss().epsilon_delta(1e-6)
         release = measurement({"id": np.array([1]), "time": np.array(["2024-01-01"], dtype="datetime64[s]")})
-        assert release.record().mechanism == mechanism
+        assert release.design == mechanism
     with pytest.raises(ValueError, match="it is of 0"):
         programme.measurement(month("2025-01-01"))
-    with pytest.raises(TypeError, match="must be a count with the influence metric"):
+    with pytest.raises(TypeError, match="must be a count of this package"):
         programme.measurement(programme.measurement(chains[0]))
 
 
@@ -85,8 +85,8 @@ def test_one_signal_may_be_released_in_two_ways():
 def test_one_step_of_each_block_needs_the_same_noise_and_errs_less_between_steps():
     blocks = plan(year(2), sampling="stratified")
     assert ts.Programme.from_json(blocks.to_json()) == blocks
-    assert [m.sampling for m in blocks.mechanisms] == ["stratified"] * 2
-    assert blocks.mechanisms[0].scale == pytest.approx(plan(year(2)).mechanisms[0].scale, rel=1e-6)
+    assert [m.sampling for m in blocks.designs] == ["stratified"] * 2
+    assert blocks.designs[0].scale == pytest.approx(plan(year(2)).designs[0].scale, rel=1e-6)
     assert "0.2 in blocks" in repr(blocks)
     release = blocks.measurement(year(2)[0])({"id": np.array([1]), "time": np.array(["2024-01-01"], "datetime64[s]")})
     assert (release.steps // 5).tolist() == list(range(144))
@@ -102,7 +102,7 @@ def test_it_reads_back_exactly_and_nothing_else():
         ({"format": "another"}, "not in the format"),
         ({"more": 1}, "'more' that is not known"),
         ({"releases": []}, "at least one"),
-        ({"releases": [1]}, "mechanism must be an object"),
+        ({"releases": [1]}, "design must be an object"),
         ({"epsilon": 0.5}, "exceeds its budget of ε = 0.5"),
         ({"delta": 2.0}, "delta"),
         ({"releases": document["releases"] * 2}, "exceeds its budget"),
@@ -114,7 +114,7 @@ def test_it_reads_back_exactly_and_nothing_else():
 def test_errors_to_expect_are_those_of_the_plan():
     programme = plan([month(), month("2024-02-01", std=3.0)])
     errors = programme.expected_errors(time_scale=24, deviation=30)
-    for std, mechanism, error in zip((0.0, 3.0), programme.mechanisms, errors, strict=True):
+    for std, mechanism, error in zip((0.0, 3.0), programme.designs, errors, strict=True):
         epsilon = mechanism.loss().epsilon(1e-6)
         (design,) = ts.plan(
             ts.TimeGrid(size=720), participation_caps=30, epsilon=epsilon, delta=1e-6, time_scale=24, deviation=30,

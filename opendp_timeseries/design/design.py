@@ -142,6 +142,7 @@ class Design:
         :raises TypeError, ValueError: for a field that is missing, unknown, or of another type or value.
         """
         fields = fields_of(document, "design", {"count": dict, "stages": list, **_NUMBERS})
+        check.real("scale", fields["scale"], above=0.0)
         signal = Signal.from_dict({name: fields.pop(name) for name in ("count", "stages")})
         return cls(signal=signal, **fields)
 
