@@ -95,7 +95,7 @@ class Chain:
         chain = counted(self)
         for kernel in self.kernels:
             chain = chain >> ts.then_circulant_filter(kernel)
-        return chain >> ts.then_repeat(self.copies) if self.copies > 1 else chain
+        return chain
 
     @property
     def is_flat(self):
@@ -108,7 +108,7 @@ class Chain:
         return self.is_flat or (one_series and all(maps.decreasing(taps) for taps, _ in self.filters))
 
 
-def counted(chain, output_metric=None):
+def counted(chain):
     log = ts.event_log_domain(identifier="id", time="step")
     metric = dp.change_one_distance() if chain.replaced else dp.symmetric_distance()
     panel = {"by": "key", "keys": range(chain.series)} if chain.series > 1 else {}
@@ -117,7 +117,6 @@ def counted(chain, output_metric=None):
         participation_cap=chain.cap,
         step_cap=chain.step_cap,
         gap=chain.gap,
-        output_metric=output_metric,
         **panel,
     )
 
@@ -257,12 +256,16 @@ def some_gaps(rng):
 def losses(space, d_in, point):
     """Return what the four measures, and the conversion of the Rényi curve, claim at a point."""
 
-    def claim(**measure):
-        return (space >> ts.then_subsampled_gaussian(point.scale, sampling_probability=point.p, **measure)).map(d_in)
+    def released(**measure):
+        one = ts.then_subsampled_gaussian(point.scale, sampling_probability=point.p)
+        if point.copies > 1:
+            return space >> ts.then_composition([one] * point.copies, **measure)
+        return space >> ts.then_subsampled_gaussian(point.scale, sampling_probability=point.p, **measure)
 
-    curve = space >> ts.then_subsampled_gaussian(
-        point.scale, sampling_probability=point.p, output_measure=dp.renyi_divergence()
-    )
+    def claim(**measure):
+        return released(**measure).map(d_in)
+
+    curve = released(output_measure=dp.renyi_divergence())
     rho, failure = claim(failure_probability=point.delta)
     return {
         "profile": claim(output_measure=dp.smoothed_max_divergence()).delta(point.epsilon),
@@ -388,9 +391,7 @@ def l2_findings(rng):
     if kind == "counts":
         chain = replace(some_short_filters(rng), series=1, copies=1)
         chain = replace(chain, kernels=chain.kernels[: rng.integers(2)])  # a second filter needs the influence
-        space = counted(chain, output_metric=FLOATS)
-        for kernel in chain.kernels:
-            space = space >> ts.then_circulant_filter(kernel)
+        space = chain.signal >> ts.then_lp_distance(FLOATS)
         yield from compare(losses(space, chain.individuals, chain), pairs(rng, chain), chain, Exact())
         return
     size, whole = int(rng.choice([1, 2, 5, 6, 40])), kind == "integers"
@@ -428,9 +429,7 @@ def norm_findings(rng):
     l1, l2 = maps.largest_norms([maps.convolved(vectors[i], chain.filters, 1) for i in longest])
     for name, metric, norm in (("l1", dp.l1_distance, l1), ("l2", dp.l2_distance, l2)):
         for atom in (float,) if chain.kernels else (float, int):
-            space = counted(chain, output_metric=metric(T=atom))
-            for kernel in chain.kernels:
-                space = space >> ts.then_circulant_filter(kernel)
+            space = chain.signal >> ts.then_lp_distance(metric(T=atom))
             most = mp.ceil(norm) if atom is int else norm * (1 + CLOSE_DISTANCE)
             yield Finding(
                 f"{name} distance{', whole' if atom is int else ''}",
@@ -483,12 +482,13 @@ def histogram_findings(rng):
     log = ts.event_log_domain(identifier="id", time="step")
     space = log, dp.change_one_distance() if replaced else dp.symmetric_distance()
     for name, norm, metric, whole in (
-        ("l1", l1, None, True),
+        ("l1", l1, dp.l1_distance(T=int), True),
         ("l1", l1, dp.l1_distance(T=float), False),
         ("l2", l2, FLOATS, False),
         ("l2", l2, dp.l2_distance(T=int), True),
     ):
-        chain = space >> ts.then_participation_histogram(ts.TimeGrid(size=size), caps=caps, output_metric=metric)
+        chain = space >> ts.then_participation_histogram(ts.TimeGrid(size=size), caps=caps)
+        chain = chain >> ts.then_lp_distance(metric)
         most = mp.ceil(norm) if whole else norm * (1 + CLOSE_DISTANCE)
         yield Finding(
             f"histogram: {name}{', whole' if whole else ''}", chain.map(individuals), norm, most if attained else None
@@ -660,7 +660,7 @@ def native_findings(rng):
     individuals = min(chain.individuals, 3)
     chain = replace(chain, individuals=individuals, scale=min(chain.scale, 1e5 * chain.step_cap))
     other = float(chain.scale * 10 ** rng.uniform(-1, 1))
-    native = ts.make_zCDP_to_renyiDP(counted(chain, output_metric=FLOATS) >> dp.m.then_gaussian(other))
+    native = ts.make_zCDP_to_renyiDP(counted(chain) >> ts.then_lp_distance(FLOATS) >> dp.m.then_gaussian(other))
     steps = min(chain.cap * (2 if chain.replaced else 1), chain.size)
     square = Fraction(individuals * chain.step_cap) ** 2
     squares, p = [square] * steps, maps.coin(chain.p)

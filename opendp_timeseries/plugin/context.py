@@ -472,8 +472,10 @@ def _noise_of(measurement: Any) -> tuple[Any, Callable[[Any], Any]]:
     made = how_made(measurement)
     if made is not None and made.constructor == "make_chain_pm":
         noise, before = _noise_of(made.arguments["measurement0"])
-        process = made.arguments["postprocess1"]
-        return noise, lambda answer: process(before(answer))
+        written = how_made(made.arguments["postprocess1"])
+        process = None if written is None else written.arguments.get("function")
+        if callable(process):  # one of Python's; OpenDP's own stay where they are
+            return noise, lambda answer: process(before(answer))
     if made is not None and made.constructor in _RESTATED:
         (name,) = (name for name in made.arguments if name.startswith("m"))
         noise, then = _noise_of(made.arguments[name])

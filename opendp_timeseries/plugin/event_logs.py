@@ -35,7 +35,7 @@ def log_of(
     by: str | None,
     time: str | None,
     timed: bool = True,
-    periods: bool = True,
+    periods: bool = False,
 ) -> tuple[Source, Unit]:
     """Return which columns of a log are read, and what a distance of 1 is.
 

@@ -66,7 +66,7 @@ def make_individual_count(
     >>> places(log), places.map(1)
     ([2, 1, 0], Influence(l0=2, l2=1.41422, linf=1))
     """
-    source, unit = log_of(input_domain, input_metric, by=by, time=time, timed=grid is not None, periods=False)
+    source, unit = log_of(input_domain, input_metric, by=by, time=time, timed=grid is not None)
     count = Count(
         source=source,
         grid=_one_step(grid),

@@ -95,7 +95,7 @@ def make_participation_count(
     >>> count({"id": np.array([7, 7, 8]), "step": np.array([0, 0, 2])})
     [1, 0, 1, 0]
     """
-    source, unit = log_of(input_domain, input_metric, by=by, time=time)
+    source, unit = log_of(input_domain, input_metric, by=by, time=time, periods=True)
     count = Count(
         source=source,
         grid=check_grid(grid),

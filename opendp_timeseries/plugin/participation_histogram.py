@@ -67,7 +67,7 @@ def make_participation_histogram(
     >>> histogram.map(1)
     Influence(l0=1, l2=1, linf=1)
     """
-    source, unit = log_of(input_domain, input_metric, by=by, time=time)
+    source, unit = log_of(input_domain, input_metric, by=by, time=time, periods=True)
     # The caps of this count are not used: everybody's steps are counted, and none left out but by the gap.
     count = Count(source=source, grid=grid, participation_cap=1, gap=gap, panel=panel_of(by, keys), unit=unit)
     layout = layout_of(count, input_domain)
