@@ -102,7 +102,7 @@ def test_one_day_of_an_individual(tmp_path, log_file, capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert "for what one individual (one value of 'who') did within one day (Europe/Paris), and NOT for all" in said
     assert "in at most 3 steps within one day, once in each" in said
-    record = ts.ReleaseRecord.from_json(output.with_suffix(".json").read_text())
+    record = ts.Release.from_json(output.with_suffix(".json").read_text())
     whole = ts.loss_over_periods(record, periods=2).epsilon(1e-6)
     assert "they take part in, the less they are protected as a whole: with the same δ, ε is" in said
     assert float(re.search(r"ε is ([0-9.]+) in 2 of them", said)[1]) == pytest.approx(whole, rel=1e-5)
@@ -184,18 +184,18 @@ def test_days_of_a_zone(log_file, tmp_path, monkeypatch):
         "2024-04-01T00:00:00+01:00",
         "2024-04-02T00:00:00+01:00",
     ]
-    record = ts.ReleaseRecord.from_json((tmp_path / "out.json").read_text())
-    assert record.provenance.grid == ts.TimeGrid(size=4, **day)
+    record = ts.Release.from_json((tmp_path / "out.json").read_text())
+    assert record.grid == ts.TimeGrid(size=4, **day)
     assert np.round(record.values).tolist() == [2, 3, 1, 1]
     assert drawn[-1].get_suptitle() == "Private series of individuals per day"
     assert "time (Europe/London)" in drawn[-1].axes[0].get_xlabel()
     assert main(arguments(log_file, tmp_path / "out", "--force", **given, size=None, end="2024-04-03")) == 0
-    assert ts.ReleaseRecord.from_json((tmp_path / "out.json").read_text()).provenance == record.provenance
+    assert ts.Release.from_json((tmp_path / "out.json").read_text()).design.signal == record.design.signal
 
 
 def test_a_step_that_was_not_kept_has_a_value_and_a_wider_interval(log_file, tmp_path):
     assert main(arguments(log_file, tmp_path / "out", sampling_probability="0.3", size="400")) == 0
-    record = ts.ReleaseRecord.from_json((tmp_path / "out.json").read_text())
+    record = ts.Release.from_json((tmp_path / "out.json").read_text())
     rows = released(tmp_path / "out.csv")
     assert [k for k, row in enumerate(rows) if row["kept"] == "yes"] == record.steps.tolist()
     assert {row["kept"] for row in rows} == {"yes", "no"}
@@ -401,7 +401,7 @@ def test_a_killed_command_leaves_whole_files(log_file, tmp_path, how, times):
         ends.add(os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
         assert log_file.read_bytes() == log
         assert len(released(tmp_path / "out.csv")) == 48
-        ts.ReleaseRecord.from_json((tmp_path / "out.json").read_text()).verify()
+        ts.Release.from_json((tmp_path / "out.json").read_text()).verify()
         assert (tmp_path / "out.png").read_bytes().endswith(b"IEND\xaeB`\x82")
         for path in tmp_path.iterdir():
             if path.name not in ("log.csv", "out.csv", "out.json", "out.png"):
@@ -623,17 +623,16 @@ def test_as_a_module():
 
 def test_the_record_beside_the_table_says_what_ran(log_file, tmp_path, capsys):
     assert main(arguments(log_file, tmp_path / "out", filter_std="2", sampling_probability="0.5")) == 0
-    record = ts.ReleaseRecord.from_json((tmp_path / "out.json").read_text(encoding="utf-8"))
+    record = ts.Release.from_json((tmp_path / "out.json").read_text(encoding="utf-8"))
     ((epsilon, delta),) = record.verify()
     assert 1.99 < epsilon <= 2
     assert delta == 1e-6
-    made = ts.Release.from_record(record)
-    assert record.provenance.participation_cap == 3
+    assert record.design.count.participation_cap == 3
     kept = [k for k, row in enumerate(released(tmp_path / "out.csv")) if row["kept"] == "yes"]
-    assert kept == made.steps.tolist()
+    assert kept == record.steps.tolist()
     capsys.readouterr()
     several = tmp_path / "several.json"
-    several.write_text(ts.write_records([record, record]), encoding="utf-8")
+    several.write_text(ts.write_releases([record, record]), encoding="utf-8")
     assert main(["verify", str(several)]) == 0
     assert "All of them together: (ε = 4" in " ".join(capsys.readouterr().out.split())
     assert main(["verify", str(tmp_path / "out.json")]) == 0
@@ -652,11 +651,11 @@ def test_a_record_that_is_none_is_refused(tmp_path, capsys, text):
 def test_a_record_that_claims_too_much_is_refused(log_file, tmp_path, capsys):
     assert main(arguments(log_file, tmp_path / "out")) == 0
     document = json.loads((tmp_path / "out.json").read_text())
-    document["provenance"]["participation_cap"] *= 2
+    document["design"]["count"]["participation_cap"] *= 2
     (tmp_path / "lie.json").write_text(json.dumps(document))
     capsys.readouterr()
     assert main(["verify", str(tmp_path / "lie.json")]) == 2
-    assert "is stated, but the record's own parameters give" in refusal(capsys)
+    assert "is stated, but the release's own design gives" in refusal(capsys)
     assert main(["verify", str(tmp_path / "none.json")]) == 2
     assert f"file ({tmp_path}/none.json): No such file" in refusal(capsys)
 
@@ -730,8 +729,8 @@ def test_a_plan_says_what_is_missing(capsys, more, message):
 def test_a_gap_is_kept_and_said(log_file, tmp_path, capsys):
     def scale(name, gap):
         assert main(arguments(log_file, tmp_path / name, gap=gap, filter_std="3")) == 0
-        record = ts.ReleaseRecord.from_json((tmp_path / f"{name}.json").read_text())
-        assert record.provenance.gap == int(gap)
+        record = ts.Release.from_json((tmp_path / f"{name}.json").read_text())
+        assert record.design.count.gap == int(gap)
         return record.scale
 
     assert scale("apart", "8") < scale("close", "1")
@@ -924,7 +923,7 @@ def fuzz(times, seed, path, names, capsys, monkeypatch):
             (name,) = {os.path.splitext(name)[0] for name in changed}
             assert changed == {name + suffix for suffix in SUFFIXES}, given
             assert not changed & before.keys() or (name == "old" and "--force" in given), given
-            ts.ReleaseRecord.from_json((folder / f"{name}.json").read_text(encoding="utf-8")).verify()
+            ts.Release.from_json((folder / f"{name}.json").read_text(encoding="utf-8")).verify()
         else:
             assert code in (0, 2), given
             assert not changed, given

@@ -26,7 +26,7 @@ _COLUMNS: Final = ("step_start", "private_count", "low", "high", "kept")
 #: By which beginning a file is known as part of an earlier release. The figure holds the name in its metadata.
 _MARKS: Final = {
     ".csv": ",".join(_COLUMNS).encode(),
-    ".json": b'{"format": "opendp_timeseries release record',
+    ".json": b'{"format": "opendp_timeseries release"',
     ".png": b"opendp_timeseries",
     ".svg": b"opendp_timeseries",
 }
