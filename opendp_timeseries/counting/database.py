@@ -21,10 +21,9 @@ import ibis.expr.operations as ops
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_timeseries import _validate as check
 from opendp_timeseries.counting.layout import Caps, Layout, key_of_choice
 from opendp_timeseries.counting.tables import Tally
-from opendp_timeseries.grid import StepRule, StepTable, TimeGrid
+from opendp_timeseries.grid import StepRule, TimeGrid
 
 __all__ = ["check_schema", "count", "participation", "tally"]
 
@@ -34,7 +33,9 @@ _TIMES: Final = (
     " integers"
 )
 _FIRST: Final = ibis.literal(0, "int64")
-_STEPS: Final = {"cell": "int64", "low": "int64", "high": "int64", "number": "int64"}
+#: Nanoseconds that are more than any clock is away from UTC.
+_FAR: Final = 2 * 86400 * 10**9
+_STEPS: Final = dict.fromkeys(("cell", "low", "high", "number"), "int64")
 #: Whole floating-point numbers as libraries write them, up to where all of their digits are exact.
 _WHOLE: Final = r"^(-?[1-9][0-9]{0,14}|0)\.0$"
 
@@ -185,14 +186,14 @@ def _placed(table: Any, layout: Layout) -> tuple[Any, _Dialect]:
     return (rows if uneven is None else _looked_up(rows, uneven, dialect)), dialect
 
 
-def _looked_up(rows: Any, uneven: StepTable, dialect: _Dialect) -> Any:
+def _looked_up(rows: Any, rule: StepRule, dialect: _Dialect) -> Any:
     """Replace instants in the column of steps by the steps that hold them."""
-    columns = {"cell": uneven.cells, "low": uneven.low, "high": uneven.high, "number": uneven.steps}
-    steps = ibis.memtable({name: values.tolist() for name, values in columns.items()}, schema=_STEPS)
-    rows = rows.mutate(at=dialect.quotient(rows.step - uneven.first, uneven.width))
+    assert rule.table is not None
+    steps = ibis.memtable(dict(zip(_STEPS, rule.table.T.tolist(), strict=True)), schema=_STEPS)
+    rows = rows.mutate(at=dialect.quotient(rows.step - rule.start, rule.width))
     # Equal cells first, as backends are slow to join by ranges alone. At most one step fits; null fits none.
     rows = rows.left_join(steps, [rows["at"] == steps.cell, rows.step >= steps.low, rows.step < steps.high])
-    return rows.mutate(step=rows.number).drop("at", *columns)
+    return rows.mutate(step=rows.number).drop("at", *_STEPS)
 
 
 def _rows(table: Any, layout: Layout) -> tuple[Any, _Dialect]:
@@ -299,10 +300,10 @@ def _is_integer(text: str) -> bool:
     return False
 
 
-def _steps(table: Any, time: str, grid: TimeGrid, dialect: _Dialect) -> tuple[Any, StepTable | None]:
+def _steps(table: Any, time: str, grid: TimeGrid, dialect: _Dialect) -> tuple[Any, StepRule | None]:
     """The step of every row, null for those off the grid or without a time.
 
-    Where steps are of uneven length, their instants instead, and a table to look them up in.
+    Where steps are of uneven length, their instants instead, and the rule by which to look them up.
 
     Values are brought into range before any arithmetic, so that none overflows, in whatever order a backend
     evaluates: its message would quote the row.
@@ -320,27 +321,23 @@ def _steps(table: Any, time: str, grid: TimeGrid, dialect: _Dialect) -> tuple[An
         return ibis.ifelse(when.between(0, grid.size - 1), _clamp(when, 0, grid.size - 1).cast("int64"), None), None
     ticks = dialect.ticks(table, time)
     grid.check_times(np.dtype(f"datetime64[{ticks.unit}]"), aware=ticks.aware)
-    rule = grid.step_rule(ticks.unit)
-    instants = ticks.values
-    if not ticks.aware and grid.zone != "UTC":
-        instants = _to_utc(instants, grid, {"us": 10**6, "ns": 10**9}[ticks.unit])
-    on_grid = instants.between(rule.first, rule.stop - 1)
-    if check.is_a(rule, StepTable):
+    rule, scale = grid.step_rule(), {"us": 1000, "ns": 1}[ticks.unit]
+    low, high = (rule.start - _FAR) // scale, (rule.stop + _FAR) // scale
+    instants = _clamp(ticks.values, low, high) * scale  # far times, and null, stay off the grid
+    if not ticks.aware:
+        instants = _to_utc(instants, rule)
+    on_grid = instants.between(rule.start, rule.stop - 1)
+    if rule.table is not None:
         return ibis.ifelse(on_grid, instants, None), rule
-    assert check.is_a(rule, StepRule)
-    ahead = (_clamp(instants, rule.first, rule.stop - 1) - rule.first) * rule.factor + rule.ahead
-    return ibis.ifelse(on_grid, dialect.quotient(ahead, rule.divisor), None), None
+    ahead = _clamp(instants, rule.start, rule.stop - 1) - rule.start
+    return ibis.ifelse(on_grid, dialect.quotient(ahead, rule.width), None), None
 
 
-def _to_utc(ticks: Any, grid: TimeGrid, per_second: int) -> Any:
+def _to_utc(local: Any, rule: StepRule) -> Any:
     """Take times on the clock of the grid's zone to UTC. Those far off the grid stay off it, by a day or more."""
-    low, high = grid.clock_range()
-    local = _clamp(ticks, low * per_second, high * per_second)
-    changes, offsets = (values.tolist() for values in grid.clock_changes())
-    offset = ibis.literal(offsets[0] * per_second, "int64")
-    later = [
-        (local >= change * per_second, after * per_second) for change, after in zip(changes, offsets[1:], strict=True)
-    ]
+    changes, offsets = rule.changes.tolist(), rule.offsets.tolist()
+    offset = ibis.literal(offsets[0], "int64")
+    later = [(local >= change, after) for change, after in zip(changes, offsets[1:], strict=True)]
     return local - (ibis.cases(*reversed(later), else_=offset) if later else offset)
 
 
