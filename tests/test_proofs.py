@@ -1,6 +1,6 @@
 """The proofs stay true of the code that they are about: each page names functions, and one digest of what they do.
 
-A page's section *Code* names functions (methods, constants) that state a bound, and has one digest of what they compute.
+A page's section *Code* names functions (methods, constants) that state a bound, with one digest of what they do.
 Comments, docstrings, annotations, decorators, the texts of exceptions, the names of local variables, of private helpers
 and of the functions themselves may change freely, and so may the modules that they live in.
 
