@@ -2,7 +2,7 @@
 
 Only the counts come back. What is kept of an individual depends on nothing but their own identifier, their own
 steps and a key that is drawn here and written into the query as a literal, so that a query which is evaluated
-twice, in part or on another machine, keeps the same (docs/proofs/participation_count.md).
+twice, in part or on another machine, keeps the same (docs/proofs/counts.md).
 
 A backend must offer a hash of whole rows, window functions, and integer arithmetic on time: what is known of
 each is written down in its :class:`_Dialect`, and others are refused by name.

@@ -1,7 +1,7 @@
 """When: cells of a column of objects as steps, each cell by itself.
 
 One cell that is no time makes a column of times in pandas ``object``, as does a date beyond what nanoseconds hold or a
-second time zone. All other cells are read as they were (docs/proofs/participation_count.md).
+second time zone. All other cells are read as they were (docs/proofs/counts.md).
 """
 
 from __future__ import annotations
