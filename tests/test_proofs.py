@@ -238,7 +238,7 @@ def test_references_from_the_code_exist():
 
 
 def test_links_between_pages_exist():
-    for page in [*PROOFS.glob("*.md"), ROOT / "docs" / "trust-model.md", ROOT / "docs" / "notation.md"]:
+    for page in [*PROOFS.glob("*.md"), ROOT / "docs" / "trust-model.md", ROOT / "docs" / "glossary.md"]:
         for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
