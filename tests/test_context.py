@@ -515,7 +515,7 @@ def test_a_query_without_noise_says_what_is_missing():
     assert query.resolve(allow_transformations=True).map(1).l0 == 1
 
 
-POLARS_ROUTE = r"individual_count\(\) counts people.*howto/polars-context"
+POLARS_ROUTE = r"individual_count\(\) counts people.*howto/contexts"
 
 
 def test_opendps_own_queries_point_to_the_polars_route():

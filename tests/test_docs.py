@@ -181,45 +181,6 @@ def test_every_public_name_is_described_once():
     assert [name for name in public.keys() - forms if public[name] not in things] == []
 
 
-def messages(files):
-    """The strings of some files but docstrings, with … for what an f-string or ``format`` fills in."""
-    for file in files:
-        nodes = list(ast.walk(ast.parse(file.read_text("utf-8"))))
-        no_message = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
-        no_message |= {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
-        for node in nodes:
-            match node:
-                case ast.JoinedStr(parts):
-                    yield "".join(part.value if isinstance(part, ast.Constant) else "…" for part in parts)
-                case ast.Constant(str(text)) if id(node) not in no_message:
-                    yield re.sub(r"\{\w+(![rs])?\}", "…", text)
-
-
-def test_every_message_of_the_index_begins_one_of_the_package():
-    rows = re.findall(r"^\| `(.+?)` \| (.*) \|$", (DOCS / "errors.md").read_text("utf-8"), re.MULTILINE)
-    known = "\n".join(["", *messages((ROOT / "opendp_timeseries").rglob("*.py"))])
-    assert len(rows) > 40
-    assert [begins for begins, _ in rows if f"\n{begins}" not in known] == []
-    assert [begins for begins, rest in rows if not re.fullmatch(r"\S.* \| \S.*", rest)] == []  # a cause and a remedy
-    assert len({begins for begins, _ in rows}) == len(rows)
-
-
-def test_every_message_about_a_parameter_of_a_stage_is_in_the_index():
-    """Whoever reads an error on the way to a release finds it, whichever parameter it begins with."""
-    rows = re.findall(r"^\| `(.+?)` \| ", (DOCS / "errors.md").read_text("utf-8"), re.MULTILINE)
-    indexed = re.compile("|".join(re.escape(row).replace("…", ".+?") for row in rows))
-    stages = [thing for name, thing in vars(ts).items() if re.match("make_|compositor|least_|.*_kernel|TimeGrid", name)]
-    parameters = {name for stage in stages for name in inspect.signature(stage).parameters} | {"…"}
-    package = ROOT / "opendp_timeseries"
-    rooms = ("grid", "transformations", "measurements")
-    alone = ("_validate", "context", "counting/layout", "groups", "kernels", "spaces")
-    files = [file for room in rooms for file in (package / room).glob("*.py")] + [package / f"{n}.py" for n in alone]
-    raised = [text for text in messages(files) if re.match(r"(\w+|…) (\(.*\) |must )", text)]
-    about = [text for text in raised if text.partition(" ")[0] in parameters and "must" in text]
-    assert len(about) > 60
-    assert [text for text in about if not indexed.match(text)] == []
-
-
 def test_every_page_is_on_the_map_once():
     trees = [
         (page.parent, block.code)

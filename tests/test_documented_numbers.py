@@ -66,9 +66,10 @@ def test_noise_of_every_month() -> None:
     from opendp_timeseries.accounting.fully_adaptive import RenyiFilter
 
     within = RenyiFilter.within(1.0, 1e-6)  # the order that leaves most room for Gaussian noise, as the page's ledger
-    rows = table("howto/publish-every-month.md", "monthly releases")
+    rows = table("howto/several-releases.md", "monthly releases")
     assert [row[0] for row in rows] == [1, 4, 12, 52]
-    for n, together, chosen, split in rows:
+    for n, together, chosen, split, less in rows:
+        assert n == 1 or less == pytest.approx(split / together, abs=0.05)
         assert float(f"{scale(int(30 * n), 0.2, 1, 1.0, 1e-6):.4g}") == together
         assert float(f"{scale(30, 0.2, 1, 1.0 / n, 1e-6 / n):.4g}") == split
 
@@ -84,7 +85,7 @@ def test_participation_of_aircraft() -> None:
     log = load_flights()
     aircraft = np.unique(log["tailnum"], return_inverse=True)[1]
     widths = ["24h", "6h", "1h", "5min"]
-    rows = table("participation-and-frequency.md", "step | T |")
+    rows = table("concepts/amplification.md", "step | T |")
     for width, (_, size, largest, most, product) in zip(widths, rows, strict=True):
         grid = TimeGrid(size=int(size), start="2013-01-01T05:00", step=width, zone="UTC")
         steps = grid.steps(log["time"])
@@ -96,7 +97,7 @@ def test_participation_of_aircraft() -> None:
 
 
 def test_noise_of_the_synthetic_series() -> None:
-    for f, size, p, kept, gap, fixed, scaled in table("participation-and-frequency.md", "f | T | p |"):
+    for f, size, p, kept, gap, fixed, scaled in table("concepts/amplification.md", "f | T | p |"):
         series = synth(f)
         assert (series.size, series.sampling_probability) == (size, pytest.approx(p))
         assert (round(size * p), round(1 / (f * p))) == (kept, gap)
@@ -106,11 +107,11 @@ def test_noise_of_the_synthetic_series() -> None:
 
 def test_noise_of_flows_and_of_stacked_events() -> None:
     for minutes, (_, _, per_step, per_hour) in zip(
-        [60, 30, 15, 5], table("participation-and-frequency.md", "step | p |"), strict=True
+        [60, 30, 15, 5], table("concepts/amplification.md", "step | p |"), strict=True
     ):
         assert scale(40, 0.1 * minutes / 60) == pytest.approx(per_step, abs=0.006)
         assert scale(40, 0.1 * minutes / 60) * 60 / minutes == pytest.approx(per_hour, abs=0.06)
-    for per_step, steps, l1, l2, full, sampled in table("participation-and-frequency.md", "M | I |"):
+    for per_step, steps, l1, l2, full, sampled in table("concepts/amplification.md", "M | I |"):
         assert per_step * steps == l1
         assert per_step * math.sqrt(steps) == pytest.approx(l2, abs=0.06)
         assert scale(int(steps), 1.0, int(per_step)) == pytest.approx(full, abs=0.006)
@@ -194,7 +195,7 @@ def test_noise_with_sampling_beside_the_mean_of_every_step() -> None:
 
 
 def test_noise_of_one_step_of_each_block() -> None:
-    percent = sentence("docs/concepts/amplification.md", r"steps kept by themselves \(at \(0\.5, 0\.1\) by ([\d.]+)%\)")
+    percent = sentence("docs/concepts/amplification.md", r"independently kept steps \(at \(0\.5, 0\.1\) by ([\d.]+)%\)")
     person = count_influence(1, participation_cap=180, step_cap=1, size=1800, replaced=False)
     scales = [extremal_law(person, 0.1, 1800, design).least_scale(0.5, 0.1) for design in ("stratified", "poisson")]
     assert percent == [pytest.approx(100 * (scales[0] / scales[1] - 1), abs=0.06)]
@@ -207,7 +208,7 @@ def test_noise_of_one_step_of_each_block() -> None:
 
 
 def test_noise_by_cap() -> None:
-    (row,) = table("concepts/caps.md", "participation cap")
+    (row,) = table("howto/plan.md", "participation cap")
     scales = [scale(cap, 0.1, epsilon=1.0, delta=1e-6) for cap in (10, 20, 50, 100, 200)]
     assert row[1:] == [pytest.approx(value, abs=0.06 if value > 10 else 0.006) for value in scales]
     # "by a quarter to a third where the cap doubles"
@@ -216,7 +217,7 @@ def test_noise_by_cap() -> None:
 
 
 def test_noise_behind_a_gap() -> None:
-    for std, cap, gap, l2, linf, sampled, every in table("concepts/gap.md", "filter std |"):
+    for std, cap, gap, l2, linf, sampled, every in table("concepts/filters.md", "filter std |"):
         space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
         count = space >> ts.then_participation_count(TimeGrid(size=1800), participation_cap=int(cap), gap=int(gap))
         smooth = count >> ts.then_circulant_filter(ts.gaussian_kernel(1800, std))
@@ -236,7 +237,7 @@ def test_noise_behind_a_gap() -> None:
 
 def test_counts_that_a_cap_leaves_out() -> None:
     within, cap, lost = sentence(
-        "docs/concepts/caps.md", r"log, (\d+)% stay within \d+ hours, but a cap of (\d+) loses (\d+)% of all counts"
+        "docs/howto/plan.md", r"log, (\d+)% stay within \d+ hours, but a cap of (\d+) loses (\d+)% of all counts"
     )
     log = load_flights()
     grid = TimeGrid(start="2013-01-01T05:00", step="1h", size=8760, zone="UTC")
@@ -245,6 +246,9 @@ def test_counts_that_a_cap_leaves_out() -> None:
     hours = np.bincount(pairs[:, 0])
     assert round(100 * np.mean(hours[hours > 0] <= cap)) == within
     assert round(100 * np.maximum(hours - cap, 0).sum() / hours.sum()) == lost
+    said = r"a cap of (\d+) hours a year leaves out (\d+)% [^|]+? in up to (\d+) hours"
+    cap, lost, most = sentence("README.md", said)
+    assert (round(100 * np.maximum(hours - cap, 0).sum() / hours.sum()), hours.max()) == (lost, most)
 
 
 def test_exact_accounting_beside_zcdp() -> None:
@@ -262,10 +266,10 @@ def test_noise_of_opendp_alone() -> None:
 
 
 def test_a_day_and_a_person() -> None:
-    sigma = [row[-1] for row in table("howto/period-unit.md", "protected, with")]
+    sigma = [row[-1] for row in table("concepts/privacy-unit.md", "protected, with")]
     exact = [scale(steps, 1.0, epsilon=1.0, delta=1e-6) for steps in (4, 100, 1464)]
     assert sigma == [round(value, 2) for value in exact]
-    (times,) = sentence("docs/howto/period-unit.md", r"the noise is (\d+) times as large")
+    (times,) = sentence("docs/concepts/privacy-unit.md", r"the noise is (\d+) times as large")
     assert round(exact[2] / exact[0]) == times
     for days, one, person in table("concepts/privacy-unit.md", "days on which"):
         # Four steps on each day, which are other steps: the noise at which they cost so much is that of the release.
@@ -288,13 +292,6 @@ def test_where_the_papers_maxima_exceed_its_cap() -> None:
         over = [int(row[0]) for row in rows if row[column] > math.ceil(size / 10)]
         *most, last = (str(venue) for venue in over)
         assert f"{name} at venues {', '.join(most)} and {last}" in page
-
-
-def test_noise_of_several_releases() -> None:
-    for n, joint, split, less in table("howto/several-releases.md", "releases | joint loss"):
-        assert joint == pytest.approx(scale(30 * int(n), 0.2, epsilon=1.0, delta=1e-6), abs=0.005)
-        assert split == pytest.approx(scale(30, 0.2, epsilon=1.0 / n, delta=1e-6 / n), abs=0.005)
-        assert n == 1 or less == pytest.approx(split / joint, abs=0.05)
 
 
 def test_noise_of_twelve_releases() -> None:
@@ -361,7 +358,7 @@ def errors_of_a_tree(districts: int, stations: int, shares: tuple[float, float, 
 
 
 def test_errors_of_totals_and_how_they_share_the_noise():
-    page = "howto/panels-with-totals.md"
+    page = "howto/panels.md"
     alone, apart, reconciled = (row[1:] for row in table(page, "released | station"))
     assert alone == pytest.approx(errors_of_a_tree(10, 10, (1, 0, 0)), abs=0.005)
     assert apart == pytest.approx([3**0.5] * 3, abs=0.005)

@@ -95,7 +95,7 @@ def test_what_the_gap_loses_is_what_comes_back_too_soon(returning):
 @pytest.mark.long
 def test_the_error_behind_a_gap_is_half_of_that_without(apart, returning):
     """Means of 100 releases, with standard errors of 0.07 and 0.13: each bound is four of them away, or more."""
-    page = (Path(__file__).parents[1] / "docs/concepts/gap.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[1] / "docs/concepts/filters.md").read_text(encoding="utf-8")
     for words, log in (("nobody passes twice", apart), ("one pass in ten is followed", returning)):
         row = next(line for line in page.splitlines() if line.startswith(f"| {words}"))
         without, behind = (float(cell) for cell in row.split("|")[2:4])

@@ -2,7 +2,7 @@
 
 Every claim is compared with a truth in 60 digits from ``tests/oracles/maps.py``: never below it, and, where the map
 is exact, close above. Set ``i`` of a family is drawn from the seed ``[SEED, i]``, so that any failure can be made
-again from its printed name. ``python -m tests.test_oracles 10000`` prints the table of docs/oracles.md.
+again from its printed name. ``python -m tests.test_oracles 10000`` prints the table of docs/audit.md.
 """
 
 from __future__ import annotations
@@ -798,7 +798,7 @@ def test_claims_a_billionth_above_an_exact_truth_are_noticed(name):
 
 
 def report(sets, *families):
-    """Run the search, and return the table of docs/oracles.md; of some families alone, with so many sets of each."""
+    """Run the search, and return the table of docs/audit.md; of some families alone, with so many sets of each."""
     start, found = time.time(), {}
     for family in families or FAMILIES:
         for finding in search(family, sets if families else sets * FAMILIES[family][1] // 100):

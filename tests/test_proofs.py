@@ -1,12 +1,15 @@
-"""The proofs stay true of the code that they are about: each page names functions, and digests their syntax.
+"""The proofs stay true of the code that they are about: each page names functions, and one digest of what they do.
 
-A row of a proof's table of code names ``module:function`` (or a constant, or a method) of the package. Its digest is of
-the syntax tree, without docstrings: comments and layout may change freely. After a change to such a function, read the
-proof again, and correct it where it no longer argues for the code. Then ``python tests/test_proofs.py PAGE`` writes the
-digests of that page.
+A page's section *Code* names functions (methods, constants) that state a bound, with one digest of what they do.
+Comments, docstrings, annotations, decorators, the texts of exceptions, the names of local variables, of private helpers
+and of the functions themselves may change freely, and so may the modules that they live in.
+
+    python tests/test_proofs.py             # follow functions that moved; say which pages to read again, and why
+    python tests/test_proofs.py filters.md  # the page has been read again, and argues for the code: write its digest
 """
 
 import ast
+import functools
 import hashlib
 import re
 import sys
@@ -20,35 +23,69 @@ ROOT = Path(__file__).parent.parent
 PROOFS = ROOT / "docs" / "proofs"
 PACKAGE = ROOT / "opendp_timeseries"
 
-ROW = re.compile(r"\| `(?P<module>[\w.]+):(?P<name>[\w.]+)` \| ?(?P<digest>\w*) ?\|")
-#: Fields that differ between versions of Python, or say nothing of what runs.
-IGNORED = {"type_comment", "type_params", "kind", "ctx"}
+DIGEST = re.compile(r"^Digest: `(\w+)`$", re.MULTILINE)
+MODULE = re.compile(r"^\* `([\w.]+)`: (`[\w.]+`(?:, `[\w.]+`)*)$", re.MULTILINE)
 DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
+#: Fields that say nothing of what is computed, or differ between versions of Python.
+IGNORED = {"type_comment", "type_params", "kind", "ctx", "annotation", "returns", "decorator_list"}
 
 
-class Row(NamedTuple):
-    """A row of a proof's table of code."""
+# --- What a function computes ---
 
-    proof: str
-    module: str
-    name: str
-    digest: str
+
+def bound_names(node):
+    """Names that functions under a node bind: parameters, variables, nested functions."""
+    for function in ast.walk(node):
+        if isinstance(function, ast.FunctionDef):
+            for inner in ast.walk(function):
+                match inner:
+                    case ast.arg(arg=name) | ast.ExceptHandler(name=str(name)):
+                        yield name
+                    case ast.Name(id=name, ctx=ast.Store()):
+                        yield name
+                    case ast.FunctionDef(name=name) if inner is not function:
+                        yield name
 
 
 def canonical(node):
-    """A syntax tree as plain tuples, without docstrings, positions and empty fields."""
-    if isinstance(node, list):
-        return tuple(map(canonical, node))
-    if not isinstance(node, ast.AST):
-        return repr(node)
-    fields = {name: value for name, value in ast.iter_fields(node) if name not in IGNORED}
-    if isinstance(node, DEFINITIONS) and ast.get_docstring(node, clean=False) is not None:
-        fields["body"] = node.body[1:]
-    return (type(node).__name__, *((n, canonical(v)) for n, v in fields.items() if v not in (None, [])))
+    """What a syntax tree computes, as plain tuples: names that may change are numbered as they appear."""
+    local, numbers = set(bound_names(node)), {}
+
+    def renamed(name):
+        private = name.startswith("_") and not name.endswith("__")
+        return f"${numbers.setdefault(name, len(numbers))}" if private or name in local else name
+
+    def of(part):
+        match part:
+            case list():
+                return tuple(map(of, part))
+            case ast.Raise(exc=ast.Call(func=kind)):
+                return "Raise", of(kind)
+            case ast.Name(id=name) | ast.arg(arg=name):
+                return renamed(name)
+            case ast.Attribute(value=value, attr=name):
+                return "Attribute", of(value), renamed(name) if name.startswith("_") else name
+            case ast.AST():
+                fields = {name: value for name, value in ast.iter_fields(part) if name not in IGNORED}
+                if isinstance(part, DEFINITIONS):
+                    fields["name"] = "" if part is node else renamed(part.name)
+                    if ast.get_docstring(part, clean=False) is not None:
+                        fields["body"] = part.body[1:]
+                return type(part).__name__, *((n, of(v)) for n, v in fields.items() if v not in (None, []))
+        return repr(part)
+
+    if isinstance(node, ast.Assign | ast.AnnAssign):  # a constant: its value
+        return of(node.value)
+    return of(node)
 
 
-def digest(node):
-    return hashlib.sha256(repr(canonical(node)).encode()).hexdigest()[:12]
+def digest(things):
+    """The digest of several things, in any order."""
+    each = sorted(hashlib.sha256(repr(canonical(thing)).encode()).hexdigest() for thing in things)
+    return hashlib.sha256("".join(each).encode()).hexdigest()[:12]
+
+
+# --- Where it is ---
 
 
 def definitions(node):
@@ -67,43 +104,91 @@ def defined(statement):
     return {target.id for target in targets if isinstance(target, ast.Name)}
 
 
+@functools.cache
+def modules(root):
+    """The trees of all modules of the package under a root."""
+    package = root / "opendp_timeseries"
+    paths = sorted(package.rglob("*.py"))
+    return {".".join(p.relative_to(package).with_suffix("").parts): ast.parse(p.read_text("utf-8")) for p in paths}
+
+
+@functools.cache
 def find(root, module, name):
     """Return the tree of a function, method, nested function or constant; None if there is none."""
-    path = root / "opendp_timeseries" / (module.replace(".", "/") + ".py")
-    if not path.is_file():
-        return None
-    node = ast.parse(path.read_text("utf-8"))
+    node = modules(root).get(module)
     for part in name.split("."):
-        found = [statement for statement in definitions(node) if part in defined(statement)]
-        if len(found) != 1:
-            return None
-        node = found[0]
+        found = [statement for statement in definitions(node) if part in defined(statement)] if node else []
+        node = found[0] if len(found) == 1 else None
     return node
 
 
-def proof_rows(root):
-    """Return the rows of the tables of code in all proofs under a root."""
-    return [
-        Row(path.name, *match.group("module", "name", "digest"))
-        for path in sorted((root / "docs" / "proofs").glob("*.md"))
-        for match in map(ROW.fullmatch, path.read_text("utf-8").splitlines())
-        if match
-    ]
+class Page(NamedTuple):
+    """A proof and the code that it is about."""
+
+    path: Path
+    text: str
+    digest: str
+    code: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def read(cls, path):
+        text = path.read_text("utf-8")
+        written = DIGEST.search(text)
+        code = tuple((m[1], name) for m in MODULE.finditer(text) for name in re.findall(r"`([\w.]+)`", m[2]))
+        return cls(path, text, written[1] if written else "", code)
+
+
+def pages(root):
+    """All pages but the index."""
+    return [Page.read(path) for path in sorted((root / "docs" / "proofs").glob("*.md")) if path.stem != "index"]
+
+
+def elsewhere(root, name):
+    """The only other module that has a function of this name, or None."""
+    found = [module for module in modules(root) if find(root, module, name)]
+    return found[0] if len(found) == 1 else None
 
 
 def problems(root):
-    """Return what is wrong between the code and the proofs' tables, as sentences."""
+    """Return what is wrong between the code and the proofs, as sentences."""
     wrong = []
-    for row in proof_rows(root):
-        node = find(root, row.module, row.name)
-        if node is None:
-            wrong.append(f"{row.proof}: there is no {row.module}:{row.name}")
-        elif digest(node) != row.digest:
+    for page in pages(root):
+        found = [find(root, *place) for place in page.code]
+        for (module, name), node in zip(page.code, found, strict=True):
+            if node is None:
+                now = elsewhere(root, name)
+                wrong.append(
+                    f"{page.path.name}: `{name}` of `{module}` is now in `{now}`; run `python tests/test_proofs.py`"
+                    if now
+                    else f"{page.path.name}: there is no `{name}` in `{module}`; name what replaces it"
+                )
+        if not page.code:
+            wrong.append(f"{page.path.name}: names no code")
+        elif None not in found and digest(found) != page.digest:
             wrong.append(
-                f"{row.proof}: {row.module}:{row.name} changed since the proof was read; read it again, correct it,"
-                f" then run `python tests/test_proofs.py {row.proof}`"
+                f"{page.path.name}: its code changed since it was read; read it again, correct it,"
+                f" then run `python tests/test_proofs.py {page.path.name}`"
             )
     return wrong
+
+
+def renew(root, names):
+    """Follow functions that moved, and write the digests of pages that have been read again."""
+    for page in pages(root):
+        moved = {place: elsewhere(root, place[1]) for place in page.code if find(root, *place) is None}
+        text, by_module = page.text, {}
+        for place in page.code:
+            by_module.setdefault(moved.get(place) or place[0], []).append(place[1])
+        if any(moved.values()):
+            rows = [f"* `{module}`: " + ", ".join(f"`{name}`" for name in some) for module, some in by_module.items()]
+            first, *rest = MODULE.finditer(text)
+            text = text[: first.start()] + "\n".join(rows) + text[(rest or [first])[-1].end() :]
+        found = [find(root, module, name) for module, some in by_module.items() for name in some]
+        if page.path.name in names and None not in found:
+            text = DIGEST.sub(f"Digest: `{digest(found)}`", text)
+        if text != page.text:
+            page.path.write_text(text, "utf-8")
+    return problems(root)
 
 
 def test_proofs_are_about_the_code_as_it_is():
@@ -116,9 +201,8 @@ def test_proofs_are_about_the_code_as_it_is():
 
 def maps_and_constructors():
     """Every constructor, and every function in one that is a map or the function of a space."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
-        for outer in definitions(ast.parse(path.read_text("utf-8"))):
+    for module, tree in modules(ROOT).items():
+        for outer in definitions(tree):
             if isinstance(outer, ast.FunctionDef):
                 for inner in definitions(outer):
                     if isinstance(inner, ast.FunctionDef) and inner.name in (
@@ -126,15 +210,15 @@ def maps_and_constructors():
                         "privacy_map",
                         "stability_map",
                     ):
-                        yield f"{module}:{outer.name}.{inner.name}"
+                        yield module, f"{outer.name}.{inner.name}"
 
 
 def test_every_map_and_function_of_a_constructor_has_a_proof():
-    cited = {f"{row.module}:{row.name}" for row in proof_rows(ROOT)}
+    cited = {place for page in pages(ROOT) for place in page.code}
     missing = [
-        place
-        for place in maps_and_constructors()
-        if place not in cited and place.rpartition(".")[0] not in cited  # the whole of the outer function
+        (module, name)
+        for module, name in maps_and_constructors()
+        if not {(module, name), (module, name.partition(".")[0])} & cited  # or the whole of the outer function
     ]
     assert missing == []
 
@@ -157,53 +241,93 @@ class Halver:
         def least():
             return 0
 
-        return y if y >= 0 else least()
+        if y < _few(x):
+            raise ValueError("x is small")
+        return y if y >= 0 else _most(least())
 '''
-PLACES = ("half:Halver.half", "half:Halver.half.least", "half:LIMIT")
+CODE = "* `half`: `Halver.half`, `LIMIT`\n"
 
 
-def example(tmp_path, source, table):
-    (tmp_path / "opendp_timeseries").mkdir(parents=True)
-    (tmp_path / "docs" / "proofs").mkdir(parents=True)
-    (tmp_path / "opendp_timeseries" / "half.py").write_text(source, "utf-8")
-    (tmp_path / "docs" / "proofs" / "half.md").write_text(table, "utf-8")
-    return problems(tmp_path)
+def example(root, source, digest, code=CODE):
+    (root / "opendp_timeseries").mkdir(parents=True)
+    (root / "docs" / "proofs").mkdir(parents=True)
+    (root / "opendp_timeseries" / "half.py").write_text(source, "utf-8")
+    (root / "docs" / "proofs" / "half.md").write_text(f"# Half\n\nDigest: `{digest}`\n\n{code}\n", "utf-8")
+    return problems(root)
 
 
-def table(tmp_path, places=PLACES, source=GOOD):
-    example(tmp_path / "sound", source, "")
-    nodes = [find(tmp_path / "sound", *place.split(":")) for place in places]
-    rows = [f"| `{place}` | {digest(node)} |\n" for place, node in zip(places, nodes, strict=True)]
-    return "| code | digest |\n|---|---|\n" + "".join(rows)
+@pytest.fixture
+def sound(tmp_path):
+    """The digest of the good example."""
+    root = tmp_path / "sound"
+    example(root, GOOD, "none")
+    assert renew(root, ["half.md"]) == []
+    return pages(root)[0].digest
 
 
 BROKEN = {
-    "a number changed": (("/ 2", "/ 3"), "Halver.half changed since"),
-    "a default changed": (("def half(self, x)", "def half(self, x=1)"), "Halver.half changed since"),
-    "a line was added": (("        return y", "        y += 1\n        return y"), "Halver.half changed since"),
-    "a nested function changed": (("return 0", "return 1"), "half.least changed since"),
-    "a constant changed": (("= 4", "= 5"), "LIMIT changed since"),
-    "the function was renamed": (("def half", "def third"), "there is no half:Halver.half"),
-    "the function is there twice": (("LIMIT: int = 4", "LIMIT = 4\nLIMIT = 5"), "there is no half:LIMIT"),
+    "a number changed": ("/ 2", "/ 3"),
+    "a default changed": ("def half(self, x)", "def half(self, x=1)"),
+    "a line was added": ("        return y", "        y += 1\n        return y"),
+    "a nested function changed": ("return 0", "return 1"),
+    "a constant changed": ("= 4", "= 5"),
+    "another variable is used": ("y = x / 2", "y = self / 2"),
+    "another helper is used": ("_most(", "_few("),
+    "another exception": ("ValueError", "TypeError"),
 }
 
 
-@pytest.mark.parametrize(("edit", "message"), BROKEN.values(), ids=BROKEN)
-def test_broken_examples_are_caught(tmp_path, edit, message):
+@pytest.mark.parametrize("edit", BROKEN.values(), ids=BROKEN)
+def test_changes_are_caught(tmp_path, sound, edit):
+    assert GOOD.count(edit[0]) == 1
+    (problem,) = example(tmp_path / "broken", GOOD.replace(*edit), sound)
+    assert "its code changed" in problem
+
+
+@pytest.mark.parametrize(
+    ("edit", "code"),
+    [
+        (("def half", "def third"), CODE),
+        (("LIMIT: int = 4", "LIMIT = 4\nLIMIT = 5"), CODE),
+        (("", ""), "* `other`: `TOP`\n"),
+        (("", ""), ""),
+    ],
+)
+def test_code_that_is_not_there_is_caught(tmp_path, sound, edit, code):
+    (problem,) = example(tmp_path / "broken", GOOD.replace(*edit), sound, code)
+    assert re.search("there is no|names no code", problem)
+
+
+HARMLESS = {
+    "a comment and spaces": ("        y = x / 2  # exact", "\n        # why\n        y  =  (x / 2)"),
+    "a docstring": ("Return half.", "Return the half."),
+    "an annotation": ("(self, x)", "(self, x: float) -> float"),
+    "the text of an exception": ("x is small", "x must be larger"),
+    "a nested function's name": ("least", "none"),
+    "a helper's name": ("_most", "_largest"),
+    "a parameter's name": ("x", "number"),
+}
+
+
+@pytest.mark.parametrize("edit", HARMLESS.values(), ids=HARMLESS)
+def test_harmless_changes_pass(tmp_path, sound, edit):
     assert edit[0] in GOOD
-    assert any(message in problem for problem in example(tmp_path, GOOD.replace(*edit), table(tmp_path)))
+    assert example(tmp_path / "harmless", GOOD.replace(*edit), sound) == []
 
 
-def test_a_row_without_a_digest_is_caught(tmp_path):
-    assert example(tmp_path, GOOD, "| `half:LIMIT` | |\n")
-    assert example(tmp_path / "elsewhere", GOOD, "| `other:LIMIT` | 012345678901 |\n")
-
-
-def test_a_good_example_passes_whatever_its_comments_docstrings_and_spaces(tmp_path):
-    rows = table(tmp_path)
-    assert example(tmp_path / "same", GOOD, rows) == []
-    respaced = GOOD.replace("        y = x / 2  # exact", "\n        # why\n        y  =  (x / 2)")
-    assert example(tmp_path / "respaced", respaced.replace("Return half.", "Return the half."), rows) == []
+def test_a_function_that_moved_is_followed_and_one_that_was_renamed_is_the_same(tmp_path, sound):
+    root = tmp_path / "moved"
+    (problem,) = example(root, "LIMIT = 4\n", sound, "* `half`: `LIMIT`\n* `old`: `Halver.half`\n")
+    assert "there is no `Halver.half`" in problem
+    (root / "opendp_timeseries" / "new.py").write_text(GOOD.replace("LIMIT: int = 4", ""), "utf-8")
+    for cache in (modules, find):
+        cache.cache_clear()
+    (problem,) = problems(root)
+    assert "is now in `new`" in problem
+    assert renew(root, []) == []
+    assert "* `new`: `Halver.half`\n" in pages(root)[0].text
+    renamed = GOOD.replace("def half", "def third")
+    assert example(tmp_path / "renamed", renamed, sound, CODE.replace("Halver.half", "Halver.third")) == []
 
 
 # --- The pages themselves ---
@@ -212,7 +336,7 @@ def test_a_good_example_passes_whatever_its_comments_docstrings_and_spaces(tmp_p
 def test_every_proof_is_in_the_index_and_every_constructor_has_one():
     index = (PROOFS / "index.md").read_text("utf-8")
     for path in PROOFS.glob("*.md"):
-        assert path.name == "index.md" or f"({path.name})" in index, f"index.md does not list {path.name}"
+        assert path.name == "index.md" or re.search(rf"\({path.name}[#)]", index), f"index.md does not list {path.name}"
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("make_"):
@@ -221,13 +345,11 @@ def test_every_proof_is_in_the_index_and_every_constructor_has_one():
 
 def test_every_argument_cites_its_code():
     missing = []
-    for path in PROOFS.glob("*.md"):
-        lines = path.read_text("utf-8").splitlines()
-        argument = "\n".join(line for line in lines if not ROW.fullmatch(line))
-        for match in filter(None, map(ROW.fullmatch, lines)):
-            last = match["name"].rpartition(".")[2]
-            if not re.search(rf"`(?:\w+\.)*{last}`", argument):
-                missing.append(f"{path.name}: {match['module']}:{match['name']}")
+    for page in pages(ROOT):
+        argument = MODULE.sub("", page.text)
+        for module, name in page.code:
+            if not re.search(rf"`(?:\w+\.)*{name.rpartition('.')[2]}`", argument):
+                missing.append(f"{page.path.name}: {module}:{name}")
     assert missing == []
 
 
@@ -237,10 +359,18 @@ def test_references_from_the_code_exist():
             assert (ROOT / name).is_file(), f"{path.name} refers to {name}"
 
 
+def anchors(page):
+    """What the headings of a page are linked by."""
+    headings = re.findall(r"^#{1,3} (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_links_between_pages_exist():
-    for page in [*PROOFS.glob("*.md"), ROOT / "docs" / "trust-model.md", ROOT / "docs" / "notation.md"]:
-        for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+    for page in [*PROOFS.glob("*.md"), ROOT / "docs" / "trust-model.md", ROOT / "docs" / "glossary.md"]:
+        for target, anchor in re.findall(r"\]\(([^)#:\s]*)#?([^)]*)\)", page.read_text("utf-8")):
+            linked = page.parent / target if target else page
+            assert linked.exists(), f"{page.name} links to {target}"
+            assert not anchor or anchor in anchors(linked), f"{page.name} links to {target}#{anchor}"
 
 
 # --- Facts that proofs use, by routes of their own ---
@@ -299,19 +429,6 @@ def test_the_block_is_not_the_worst_for_other_kernels():
     assert max((matrix @ np.array([1, 0, 0, 1, 0])) ** 2) > max((matrix @ worst) ** 2)
 
 
-def renew(pages):
-    """Write the digests of pages that have been read again, and say what is left."""
-    for page in pages:
-        path = PROOFS / Path(page).name
-
-        def row(match):
-            node = find(ROOT, match["module"], match["name"])
-            return match[0] if node is None else f"| `{match['module']}:{match['name']}` | {digest(node)} |"
-
-        lines = (ROW.sub(row, line) if ROW.fullmatch(line) else line for line in path.read_text("utf-8").splitlines())
-        path.write_text("\n".join(lines) + "\n", "utf-8")
-    print("\n".join(problems(ROOT)) or "every proof is about the code as it is")
-
-
 if __name__ == "__main__":
-    renew(sys.argv[1:])
+    left = renew(ROOT, [Path(name).name for name in sys.argv[1:]])
+    print("\n".join(left) or "every proof is about the code as it is")

@@ -4,7 +4,7 @@ Three restricted norms bound what a filter does to a vector with few non-zero en
 are symmetric and decreasing the magnitude majorant goes through the filter exactly. A filter that is wide
 compared with a person's participation lowers sensitivity: the norm of the whole filter alone, as used by
 Koga et al. (2022), does not show it. Where a person's steps lie a gap apart, the taps that they meet do too, and
-the filter spreads them thin. Proofs: docs/proofs/circulant_filter.md, docs/proofs/magnitude_majorant.md and
+the filter spreads them thin. Proofs: docs/proofs/filters.md, docs/proofs/filters.md and
 docs/proofs/separated_steps.md.
 
 All sums over taps are sums of integers, in the unit ``2**-resolution_bits``, and every result is rounded up.
@@ -43,7 +43,7 @@ def filtered_influence(influence: Influence, kernel: Kernel, panel_size: int = 1
 
     A signal of several series, filtered each by itself, is a filter too: its Gram matrix is block diagonal, so the
     restricted norms stand; and the worst individual has all steps in one series, as long as they fit there
-    (docs/proofs/circulant_filter.md and magnitude_majorant.md, panels).
+    (docs/proofs/filters.md and magnitude_majorant.md, panels).
 
     One individual is carried through the filter, and the number of individuals stays: a sum of ``k`` vectors
     within a bound is within ``k`` times that bound, and filtering ``k`` individuals at once
@@ -186,7 +186,7 @@ def _rearranged(units: NDArray[np.float64], kernel: Kernel) -> list[int]:
     """Integers after a symmetric decreasing filter, descending, at most as many as its taps before it.
 
     The worst vector has its magnitudes ``a`` on the cycle in the order 0, 1, -1, 2, -2, …, the largest in
-    the middle (rearrangement on the cycle; docs/proofs/magnitude_majorant.md).
+    the middle (rearrangement on the cycle; docs/proofs/filters.md).
     """
     order = np.arange(1, len(units) + 1)
     signal = np.zeros(kernel.size)

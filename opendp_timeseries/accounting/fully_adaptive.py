@@ -1,7 +1,7 @@
 """Releases of which each may be chosen by what the earlier ones showed, its caps, sampling and noise included.
 
 The exact law of the sum of losses holds for parameters that are fixed in advance. Whoever chooses the noise of the next
-release by the last one can beat it: see docs/proofs/fully_adaptive.md. Rényi divergences of one order, fixed in
+release by the last one can beat it: see docs/proofs/several_releases.md. Rényi divergences of one order, fixed in
 advance, add up whatever is chosen, as long as the sum stays within a bound that is fixed too (Feldman & Zrnic 2021,
 arXiv:2008.11193): a privacy filter. It costs some 7 to 15 percent more noise.
 """

@@ -3,7 +3,7 @@
 One ℓ2 number does not say whether a person sits in one step or is spread over many, and subsampling
 protects the second far better. :class:`Influence` carries what is known of one individual (number of
 steps, ℓ2, ℓ∞ and, where they are known, the magnitude majorant and the gap between steps) and the number of
-individuals. Proof: docs/proofs/influence_order.md.
+individuals. Proof: docs/proofs/foundations.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Majorant:
     """A magnitude majorant: non-negative numbers in descending order.
 
     ``a`` majorises a difference ``v`` when, for every ``k``, the sum of the ``k`` largest ``|v_t|`` is at
-    most ``a[0] + … + a[k-1]`` (weak majorisation; docs/proofs/magnitude_majorant.md).
+    most ``a[0] + … + a[k-1]`` (weak majorisation; docs/proofs/filters.md).
 
     :param values: float64 array, positive and descending; zeros beyond its end are understood.
     """
@@ -185,7 +185,7 @@ class Influence:
 
 
 class _LargestChange(NamedTuple):
-    """The largest change that one individual can make to a count (docs/proofs/participation_count.md)."""
+    """The largest change that one individual can make to a count (docs/proofs/counts.md)."""
 
     steps: int
     per_step: int
@@ -226,7 +226,7 @@ def count_influence(
     key_cap: int | None = None,
     periods: Sequence[int] | None = None,
 ) -> Influence:
-    """Influence of ``individuals`` on a count with caps (docs/proofs/participation_count.md).
+    """Influence of ``individuals`` on a count with caps (docs/proofs/counts.md).
 
     :param individuals: individuals added or removed, or replaced.
     :param participation_cap: ``I``, steps per individual.

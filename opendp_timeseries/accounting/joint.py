@@ -3,7 +3,7 @@
 Given its kept steps, release ``i`` is a Gaussian mechanism at the squared distance ``S_i``, in noise of variance
 ``σ_i²``, and the sets of steps that releases keep are independent. So all of them together are one Gaussian mechanism
 at the squared distance ``U = Σ S_i/σ_i²``, in noise of variance 1: their joint loss is a law of ``U``, and has the same
-views as the loss of one of them. Proof: docs/proofs/joint_loss.md.
+views as the loss of one of them. Proof: docs/proofs/several_releases.md.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def joint_loss(losses: Iterable[PrivacyLoss], *, adaptive: bool = True) -> Priva
     :param losses: of the single releases, each at its own scale; they may be joint losses themselves.
     :param adaptive: True if *what* is released, within the influence of each loss, may depend on what earlier releases
         showed; sampling, scales and influences themselves may not. False if all was fixed before the first release,
-        which makes the joint loss of filtered signals somewhat smaller: see docs/proofs/joint_loss.md.
+        which makes the joint loss of filtered signals somewhat smaller: see docs/proofs/several_releases.md.
     :return: a loss at scale 1, whose law is in units of the noise.
     :raises ValueError: if there are none.
 
@@ -391,7 +391,7 @@ def _for_profiles(below: NDArray[np.float64], place: NDArray[np.float64], step: 
     """For the profiles ``g(ε; ·)``, ``ε ≥ 0``, at scales of at least 1/2: as much as never lowers the one at 0.
 
     They are convex increasing functions of that one, which bends down, relative to its slope, by ``1/8 + 1/(2u)``, and
-    within a cell by no more than at the lower end (docs/proofs/joint_loss.md).
+    within a cell by no more than at the lower end (docs/proofs/several_releases.md).
     """
     with np.errstate(divide="ignore"):
         bend = (1 / (8 * (_HOLDS_FROM * DISCRETE_NOISE) ** 2) + 1 / (2 * below)) * step * _MARGIN

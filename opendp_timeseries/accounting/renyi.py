@@ -1,6 +1,6 @@
 """From a Rényi divergence to a privacy profile: Canonne, Kamath & Steinke (2020), Proposition 12.
 
-Proof: docs/proofs/renyi_to_approxdp.md. Every order gives a valid bound, so the search for the best one cannot be
+Proof: docs/proofs/conversions.md. Every order gives a valid bound, so the search for the best one cannot be
 unsound.
 """
 

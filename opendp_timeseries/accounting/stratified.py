@@ -3,7 +3,7 @@
 One step of each block of ``B`` is kept. Somebody with ``n_b`` steps in block ``b`` is caught there with probability
 ``n_b/B``, in each block independently, so the number of their kept steps is a sum of independent trials. What is worst
 depends on the function: for a convex one, steps spread evenly over the blocks; for any other increasing one, a
-member of the finite list of :func:`spreads`. Proof: docs/proofs/stratified_sampling.md.
+member of the finite list of :func:`spreads`. Proof: docs/proofs/extremal_law.md.
 """
 
 from __future__ import annotations

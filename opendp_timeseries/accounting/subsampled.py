@@ -20,7 +20,7 @@ A sum of ``k`` such vectors is within ``k·ℓ2`` and ``k·ℓ∞``, is majorise
 
 In a stratified sample the first two hold as they stand. Of the number kept, ``K``, all that is known is that it is
 stochastically at most the larger of its rounded mean and a binomial number, and, where ``W = ℓ0·m``, all laws of
-which one is the worst: see :mod:`.stratified` and docs/proofs/stratified_sampling.md.
+which one is the worst: see :mod:`.stratified` and docs/proofs/extremal_law.md.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def _table(series: ts.Series, grid: ts.TimeGrid) -> bytes:
 
 def _local(grid: ts.TimeGrid) -> list[str]:
     """The start of every step in local time, with its offset from UTC."""
-    starts = grid.instants(tz="local")
+    starts = grid.instants(zone="local")
     ahead = (starts - grid.instants()).astype("m8[s]").astype(np.int64).tolist()
     offsets = {seconds: _offset(seconds) for seconds in set(ahead)}
     return [f"{start}{offsets[seconds]}" for start, seconds in zip(starts.astype(str), ahead, strict=True)]

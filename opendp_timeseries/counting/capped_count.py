@@ -3,7 +3,7 @@
 Every row becomes one integer, the individual in the high bits and the step in the low ones, and one sort
 brings the rows of each individual together, in the order of their steps. What is kept of an individual
 depends on nothing but that individual's own identifier, their own steps and a key drawn without looking at
-the data (docs/proofs/participation_count.md). Where an individual within a period is one of their own, the integer has
+the data (docs/proofs/counts.md). Where an individual within a period is one of their own, the integer has
 the period above the steps within it, so that the rows of each such pair are together.
 """
 

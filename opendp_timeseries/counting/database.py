@@ -2,7 +2,7 @@
 
 Only the counts come back. What is kept of an individual depends on nothing but their own identifier, their own
 steps and a key that is drawn here and written into the query as a literal, so that a query which is evaluated
-twice, in part or on another machine, keeps the same (docs/proofs/participation_count.md).
+twice, in part or on another machine, keeps the same (docs/proofs/counts.md).
 
 A backend must offer a hash of whole rows, window functions, and integer arithmetic on time: what is known of
 each is written down in its :class:`_Dialect`, and others are refused by name.
@@ -21,10 +21,9 @@ import ibis.expr.operations as ops
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_timeseries import _validate as check
 from opendp_timeseries.counting.layout import Caps, Layout, key_of_choice
 from opendp_timeseries.counting.tables import Tally
-from opendp_timeseries.grid import StepRule, StepTable, TimeGrid
+from opendp_timeseries.grid import StepRule, TimeGrid
 
 __all__ = ["check_schema", "count", "participation", "tally"]
 
@@ -34,7 +33,9 @@ _TIMES: Final = (
     " integers"
 )
 _FIRST: Final = ibis.literal(0, "int64")
-_STEPS: Final = {"cell": "int64", "low": "int64", "high": "int64", "number": "int64"}
+#: Nanoseconds that are more than any clock is away from UTC.
+_FAR: Final = 2 * 86400 * 10**9
+_STEPS: Final = dict.fromkeys(("cell", "low", "high", "number"), "int64")
 #: Whole floating-point numbers as libraries write them, up to where all of their digits are exact.
 _WHOLE: Final = r"^(-?[1-9][0-9]{0,14}|0)\.0$"
 
@@ -54,7 +55,8 @@ class _Dialect(NamedTuple):
     quotient: Callable[[Any, int], Any]  # of integers from 0; Ibis's own passes through floating point
     whole_text: Callable[[Any], Any]  # as bytes, as a collation could take two names for one
     hashed: Callable[[int, int, Any, Any], Any]  # of two halves of the key, an identifier and a step
-    walk: str  # the steps that are kept of the list `steps`, in order: its first, then the first a gap after it, …
+    walk: str  # the steps that are kept of the list `steps`: its least, then the least a gap after it, …
+    replaced: Callable[[Any], set[str]]  # of a connection: built-in functions with a name that the session uses anew
 
 
 def count(table: Any, layout: Layout, caps: Caps, key: bytes) -> NDArray[np.int64]:
@@ -69,7 +71,9 @@ def count(table: Any, layout: Layout, caps: Caps, key: bytes) -> NDArray[np.int6
     if caps.gap > 1:
         pairs = _thinned(pairs, caps.gap, layout, dialect)
     kept = _first(pairs, alone, caps.participation_cap, key, dialect)
-    result = _fetch(kept.group_by("step").aggregate(events=kept.events.sum().cast("int64")))
+    # Sums are wider in DuckDB than Ibis says, and it leaves out a cast to the type that it takes them for.
+    events = kept.events.sum().cast("decimal(38, 0)").cast("int64")
+    result = _fetch(kept.group_by("step").aggregate(events=events))
     counts = np.zeros(layout.size, dtype=np.int64)
     counts[result["step"].to_numpy()] = result["events"].to_numpy()
     return counts
@@ -156,12 +160,23 @@ def _dialect(table: Any) -> _Dialect:
     return _DIALECTS[name]
 
 
+def _check_session(table: Any, dialect: _Dialect) -> None:
+    """Refuse a session in which a function may mean something else. Its settings change nothing of the query."""
+    replaced = dialect.replaced(table.get_backend())
+    if replaced:
+        raise ValueError(
+            f"the session has functions of its own with names of built-in ones ({', '.join(sorted(replaced))}), which"
+            " the query may call; drop them, or count on another connection"
+        )
+
+
 def _placed(table: Any, layout: Layout) -> tuple[Any, _Dialect]:
     """Who, when and in which step and series, for every row; null for what is missing or off the grid."""
     check_schema(table, identifier=layout.identifier, time=layout.time)
     if layout.by is not None:
         _check_distinct(table, layout.by)
     dialect = _dialect(table)
+    _check_session(table, dialect)
     columns = {"who": layout.identifier} | ({} if layout.by is None else {"series": layout.by})
     apart = {name: _apart(table[column], dialect) for name, column in columns.items()}
     if layout.time is None:
@@ -171,14 +186,14 @@ def _placed(table: Any, layout: Layout) -> tuple[Any, _Dialect]:
     return (rows if uneven is None else _looked_up(rows, uneven, dialect)), dialect
 
 
-def _looked_up(rows: Any, uneven: StepTable, dialect: _Dialect) -> Any:
+def _looked_up(rows: Any, rule: StepRule, dialect: _Dialect) -> Any:
     """Replace instants in the column of steps by the steps that hold them."""
-    columns = {"cell": uneven.cells, "low": uneven.low, "high": uneven.high, "number": uneven.steps}
-    steps = ibis.memtable({name: values.tolist() for name, values in columns.items()}, schema=_STEPS)
-    rows = rows.mutate(at=dialect.quotient(rows.step - uneven.first, uneven.width))
+    assert rule.table is not None
+    steps = ibis.memtable(dict(zip(_STEPS, rule.table.T.tolist(), strict=True)), schema=_STEPS)
+    rows = rows.mutate(at=dialect.quotient(rows.step - rule.start, rule.width))
     # Equal cells first, as backends are slow to join by ranges alone. At most one step fits; null fits none.
     rows = rows.left_join(steps, [rows["at"] == steps.cell, rows.step >= steps.low, rows.step < steps.high])
-    return rows.mutate(step=rows.number).drop("at", *columns)
+    return rows.mutate(step=rows.number).drop("at", *_STEPS)
 
 
 def _rows(table: Any, layout: Layout) -> tuple[Any, _Dialect]:
@@ -226,16 +241,14 @@ def _in_periods(pairs: Any, layout: Layout, dialect: _Dialect) -> tuple[Any, lis
 
 
 def _thinned(pairs: Any, gap: int, layout: Layout, dialect: _Dialect) -> Any:
-    """Keep those of everybody's distinct steps that are a gap apart in each series (:mod:`~.counting.gap`)."""
-    groups, line = ["who"], "step"
+    """Keep of everybody's distinct steps those a gap apart, in each series and period (:mod:`~.counting.gap`)."""
+    groups = ["who"] if layout.period is None else ["who", "period"]
     if layout.by is not None:
-        pairs, groups = pairs.mutate(series=dialect.quotient(pairs.step, layout.cycle)), ["who", "series"]
-    if layout.period is not None:  # on a line where they are further from each other than the gap
-        pairs, line = pairs.mutate(line=pairs.step + pairs.period * gap), "line"
-    ordered = ibis.window(group_by=groups, order_by=line)
-    now = pairs[line]
+        pairs, groups = pairs.mutate(series=dialect.quotient(pairs.step, layout.cycle)), [*groups, "series"]
+    ordered = ibis.window(group_by=groups, order_by=pairs.step.asc())
     two_ago, one_ago, next_one, next_but_one = (
-        now.lag(2).over(ordered), now.lag(1).over(ordered), now.lead(1).over(ordered), now.lead(2).over(ordered),
+        pairs.step.lag(2).over(ordered), pairs.step.lag(1).over(ordered),
+        pairs.step.lead(1).over(ordered), pairs.step.lead(2).over(ordered),
     )  # fmt: skip
 
     def near(step: Any, following: Any) -> Any:
@@ -243,29 +256,27 @@ def _thinned(pairs: Any, gap: int, layout: Layout, dialect: _Dialect) -> Any:
 
     # A step that is not near to the one before it is kept, whatever was kept before: it starts a run. The second of a
     # run is not kept. So only of runs of three and more, the list has to be walked.
-    starts = ~near(one_ago, now)
-    alone = ordered if layout.period is None else ibis.window(group_by=[*groups, "period"], order_by="step")
+    starts = ~near(one_ago, pairs.step)
     pairs = pairs.mutate(
         starts=starts,
-        walked=ibis.ifelse(starts, near(now, next_one) & near(next_one, next_but_one), near(two_ago, one_ago)),
-        behind=pairs.step - pairs.step.first().over(alone),
+        walked=ibis.ifelse(starts, near(pairs.step, next_one) & near(next_one, next_but_one), near(two_ago, one_ago)),
+        behind=pairs.step - pairs.step.first().over(ordered),
     )
     if layout.longest_period > layout.cycle - gap:
         # At most one kept step is so far behind the first that it is near to it around the cycle: the last.
         pairs = pairs.filter(pairs.behind <= layout.cycle - gap)
     walked = pairs.filter(pairs.walked)
-    lists = walked.group_by(groups).aggregate(steps=walked[line].collect().sort())
-    kept = _walked(lists, gap, dialect).rename({line: "place"})
-    found = walked.filter(~walked.starts).semi_join(kept, ["who", line])
-    return pairs.filter(pairs.starts).union(found).drop("starts", "walked", "behind", *({line} - {"step"}))
+    kept = _walked(walked.group_by(groups).aggregate(steps=walked.step.collect()), gap, dialect)
+    found = walked.filter(~walked.starts).semi_join(kept, ["who", "step"])  # a step is in one series and one period
+    return pairs.filter(pairs.starts).union(found).drop("starts", "walked", "behind")
 
 
 def _walked(lists: Any, gap: int, dialect: _Dialect) -> Any:
-    """What is kept of sorted lists of steps. Ibis has no name for a fold, so that this is text."""
+    """What is kept of lists of steps. Ibis has no name for a fold, so that this is text."""
     query = f"SELECT who, {dialect.walk.format(gap=gap)} AS steps FROM opendp_timeseries_lists"
     named = lists.alias("opendp_timeseries_lists")  # within the query
     kept = ops.SQLStringView(parent=named.op(), query=query, schema=lists.select("who", "steps").schema()).to_expr()
-    return kept.select("who", place=kept.steps.unnest())
+    return kept.select("who", step=kept.steps.unnest())
 
 
 def _text(who: Any) -> Any:
@@ -289,10 +300,10 @@ def _is_integer(text: str) -> bool:
     return False
 
 
-def _steps(table: Any, time: str, grid: TimeGrid, dialect: _Dialect) -> tuple[Any, StepTable | None]:
+def _steps(table: Any, time: str, grid: TimeGrid, dialect: _Dialect) -> tuple[Any, StepRule | None]:
     """The step of every row, null for those off the grid or without a time.
 
-    Where steps are of uneven length, their instants instead, and a table to look them up in.
+    Where steps are of uneven length, their instants instead, and the rule by which to look them up.
 
     Values are brought into range before any arithmetic, so that none overflows, in whatever order a backend
     evaluates: its message would quote the row.
@@ -310,27 +321,23 @@ def _steps(table: Any, time: str, grid: TimeGrid, dialect: _Dialect) -> tuple[An
         return ibis.ifelse(when.between(0, grid.size - 1), _clamp(when, 0, grid.size - 1).cast("int64"), None), None
     ticks = dialect.ticks(table, time)
     grid.check_times(np.dtype(f"datetime64[{ticks.unit}]"), aware=ticks.aware)
-    rule = grid.step_rule(ticks.unit)
-    instants = ticks.values
-    if not ticks.aware and grid.zone != "UTC":
-        instants = _to_utc(instants, grid, {"us": 10**6, "ns": 10**9}[ticks.unit])
-    on_grid = instants.between(rule.first, rule.stop - 1)
-    if check.is_a(rule, StepTable):
+    rule, scale = grid.step_rule(), {"us": 1000, "ns": 1}[ticks.unit]
+    low, high = (rule.start - _FAR) // scale, (rule.stop + _FAR) // scale
+    instants = _clamp(ticks.values, low, high) * scale  # far times, and null, stay off the grid
+    if not ticks.aware:
+        instants = _to_utc(instants, rule)
+    on_grid = instants.between(rule.start, rule.stop - 1)
+    if rule.table is not None:
         return ibis.ifelse(on_grid, instants, None), rule
-    assert check.is_a(rule, StepRule)
-    ahead = (_clamp(instants, rule.first, rule.stop - 1) - rule.first) * rule.factor + rule.ahead
-    return ibis.ifelse(on_grid, dialect.quotient(ahead, rule.divisor), None), None
+    ahead = _clamp(instants, rule.start, rule.stop - 1) - rule.start
+    return ibis.ifelse(on_grid, dialect.quotient(ahead, rule.width), None), None
 
 
-def _to_utc(ticks: Any, grid: TimeGrid, per_second: int) -> Any:
+def _to_utc(local: Any, rule: StepRule) -> Any:
     """Take times on the clock of the grid's zone to UTC. Those far off the grid stay off it, by a day or more."""
-    low, high = grid.clock_range()
-    local = _clamp(ticks, low * per_second, high * per_second)
-    changes, offsets = (values.tolist() for values in grid.clock_changes())
-    offset = ibis.literal(offsets[0] * per_second, "int64")
-    later = [
-        (local >= change * per_second, after * per_second) for change, after in zip(changes, offsets[1:], strict=True)
-    ]
+    changes, offsets = rule.changes.tolist(), rule.offsets.tolist()
+    offset = ibis.literal(offsets[0], "int64")
+    later = [(local >= change, after) for change, after in zip(changes, offsets[1:], strict=True)]
     return local - (ibis.cases(*reversed(later), else_=offset) if later else offset)
 
 
@@ -403,24 +410,50 @@ def _duckdb_hash(first: int, second: int, who: Any, step: Any) -> Any:
     return _DUCKDB_HASH(_DUCKDB_HASH_OF_FOUR(first, second, who, step))
 
 
+def _duckdb_replaced(connection: Any) -> set[str]:
+    def names(of: str) -> set[str]:
+        found = connection.raw_sql(f"SELECT function_name FROM duckdb_functions() WHERE {of}").fetchall()
+        return {name.lower() for (name,) in found}
+
+    own = names("NOT internal")
+    return own and own & names("internal")
+
+
+def _spark_replaced(connection: Any) -> set[str]:
+    own, known = (
+        {name.lower() for (name,) in connection.raw_sql(f"SHOW {whose} FUNCTIONS").collect()}
+        for whose in ("USER", "SYSTEM")
+    )
+    return own & known
+
+
 # Before version 2, what DuckDB reduces a list to must be of the type of its elements: lists of one step.
 _DUCKDB_WALK: Final = """
     list_reduce(
-        list_transform(steps, lambda step: [step]),
+        list_transform(list_sort(steps, 'ASC', 'NULLS FIRST'), lambda step: [step]),
         lambda kept, step: CASE WHEN step[1] - kept[-1] < {gap} THEN kept ELSE list_concat(kept, step) END
     )"""
 _SPARK_WALK: Final = """
     aggregate(
-        steps,
-        slice(steps, 1, 1),
+        sort_array(steps, true),
+        slice(sort_array(steps, true), 1, 1),
         (kept, step) -> CASE WHEN step - element_at(kept, -1) < {gap} THEN kept ELSE array_append(kept, step) END
     )"""
-
 _DIALECTS: Final = {
     "duckdb": _Dialect(
-        _duckdb_ticks, _function("divide", 2), _function("encode", 1, "binary"), _duckdb_hash, _DUCKDB_WALK
+        _duckdb_ticks,
+        _function("divide", 2),
+        _function("encode", 1, "binary"),
+        _duckdb_hash,
+        _DUCKDB_WALK,
+        _duckdb_replaced,
     ),
     "pyspark": _Dialect(
-        _spark_ticks, _function("div", 2), lambda text: text.cast("binary"), _function("xxhash64", 4), _SPARK_WALK
+        _spark_ticks,
+        _function("div", 2),
+        lambda text: text.cast("binary"),
+        _function("xxhash64", 4),
+        _SPARK_WALK,
+        _spark_replaced,
     ),
 }

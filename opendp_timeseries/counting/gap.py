@@ -2,7 +2,7 @@
 
 Of the steps of one individual in one series, in order, the first is kept; those less than ``gap`` after the last that
 was *kept* are not; and so on. The last of those kept is then left out if it is within ``gap`` of the first around the
-cycle of the grid. Proof: docs/proofs/participation_count.md.
+cycle of the grid. Proof: docs/proofs/counts.md.
 """
 
 from __future__ import annotations

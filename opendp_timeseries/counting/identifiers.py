@@ -4,7 +4,7 @@ The type of a column can be the work of one row: one text among a million intege
 ``object``, one missing value makes it ``float64``. Were anybody read differently for that, one individual's row would
 change what is counted of all others. So the text of a cell is a function of that cell alone, and the same in every
 type that libraries infer: ``17``, ``17.0``, ``"17"`` and ``"17.0"`` are one individual
-(docs/proofs/participation_count.md).
+(docs/proofs/counts.md).
 """
 
 from __future__ import annotations

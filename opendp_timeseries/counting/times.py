@@ -1,7 +1,7 @@
 """When: cells of a column of objects as steps, each cell by itself.
 
 One cell that is no time makes a column of times in pandas ``object``, as does a date beyond what nanoseconds hold or a
-second time zone. All other cells are read as they were (docs/proofs/participation_count.md).
+second time zone. All other cells are read as they were (docs/proofs/counts.md).
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def steps_of_objects(values: list[Any], grid: TimeGrid) -> Steps:
         return np.fromiter(on_grid, np.int64, len(values)), np.array([number is None for number in numbers], np.bool_)
     cells = [_instant(value) for value in values]
     aware = np.array([is_aware for _, is_aware in cells], dtype=np.bool_)
-    unit, limits = grid.unit, np.iinfo(np.int64)
-    ticks = [None if instant is None else whole_ticks(instant, unit) for instant, _ in cells]
+    limits = np.iinfo(np.int64)
+    ticks = [None if instant is None else whole_ticks(instant, "ns") for instant, _ in cells]
     missing = np.array([tick is None for tick in ticks], dtype=np.bool_)
     clipped = (limits.min if tick is None else max(limits.min + 1, min(tick, limits.max)) for tick in ticks)
-    times = np.fromiter(clipped, np.int64, len(values)).view(f"datetime64[{unit}]")
+    times = np.fromiter(clipped, np.int64, len(values)).view("datetime64[ns]")
     local = np.full(times.shape, -1) if grid.zone is None else grid.steps(times)
     return np.where(aware, grid.steps(times, aware=True), local), missing
 

@@ -130,7 +130,7 @@ class Kernel:
     def is_symmetric_decreasing(self) -> bool:
         """Whether ``h >= 0``, ``h_t = h_(-t)`` and ``h`` does not increase in circular distance.
 
-        This is the shape that the magnitude majorant needs (docs/proofs/magnitude_majorant.md).
+        This is the shape that the magnitude majorant needs (docs/proofs/filters.md).
         """
         q, half = self.numerators, self.size // 2 + 1
         return bool(

@@ -1,4 +1,4 @@
-"""Instants as whole numbers: read from what people write, and written in one spelling."""
+"""Instants as whole nanoseconds: read from what people write, and written in one spelling."""
 
 from __future__ import annotations
 
@@ -10,49 +10,41 @@ from typing import Any, Final
 import numpy as np
 
 from opendp_timeseries._validate import shown
-from opendp_timeseries.grid.clock import clock_of
+from opendp_timeseries.grid.clock import DAY, SECOND, clock_around
 
-__all__ = ["EPOCH", "SECOND", "UNITS", "Instant", "Zone", "parse_instant", "parse_zone", "whole_ticks", "write_instant"]
+__all__ = ["LAST", "UNITS", "Instant", "check_years", "parse_instant", "parse_zone", "whole_ticks", "write_instant"]
 
 Instant = str | dt.date | np.datetime64  # a datetime is a date
-Zone = dt.tzinfo | None
 
-#: Every unit of datetime64 that has a fixed length, in attoseconds (the finest of them), coarsest first.
-SECOND: Final = 10**18
-UNITS: Final[dict[str, int]] = {
-    "W": 7 * 86400 * SECOND,
-    "D": 86400 * SECOND,
-    "h": 3600 * SECOND,
-    "m": 60 * SECOND,
-    "s": SECOND,
-    "ms": 10**15,
-    "us": 10**12,
-    "ns": 10**9,
-    "ps": 10**6,
-    "fs": 10**3,
-    "as": 1,
+#: Every unit of datetime64 that has a fixed length, in attoseconds, the finest of them.
+UNITS: Final[dict[str, int]] = {"W": 7 * DAY * 10**9, "D": DAY * 10**9, "h": 3600 * 10**18, "m": 60 * 10**18} | {
+    unit: 10**digits for unit, digits in [("s", 18), ("ms", 15), ("us", 12), ("ns", 9), ("ps", 6), ("fs", 3), ("as", 0)]
 }
-EPOCH: Final = dt.datetime(1970, 1, 1)
-_ONE: Final = dt.timedelta(seconds=1)
+_EPOCH: Final = dt.datetime(1970, 1, 1)
+_MICROSECOND: Final = dt.timedelta(microseconds=1)
+#: Years of which 64 bits hold every nanosecond, and also the years around them: of calendars, offsets and periods.
+_FIRST: Final = int(np.datetime64("1680-01-01", "ns").astype(np.int64))
+LAST: Final = int(np.datetime64("2260-01-01", "ns").astype(np.int64))
+_LONGEST: Final = 290 * 366 * DAY
 _ISO: Final = re.compile(
-    r"(?P<whole>\d{4}-\d{2}-\d{2}(?:[T ]\d{2}(?::\d{2}){0,2})?)(?:(?<=:\d{2}:\d{2})\.(?P<fraction>\d{1,18}))?"
-    r"(?P<offset>Z|[+-]\d{2}:\d{2}(?::\d{2})?)?"
+    r"(?P<whole>\d{4}-\d{2}-\d{2}(?:[T ]\d{2}(?::\d{2}){0,2})?)(?:(?<=:\d{2}:\d{2})\.(?P<fraction>\d{1,9}))?"
+    r"(?P<offset>Z|[+-]\d{2}:\d{2})?"
 )
 
 
-def parse_zone(zone: Any, name: str = "zone") -> Zone:
+def parse_zone(zone: Any, name: str = "zone") -> dt.tzinfo | None:
     """Return the time zone of a name.
 
     :param name: of the parameter, for messages.
-    :raises TypeError: for what is no name.
-    :raises ValueError: for the name of no zone.
+    :raises TypeError: unless it is a string or None.
+    :raises ValueError: if there is no zone of this name.
     """
     if zone is None:
         return None
     if not isinstance(zone, str):
         raise TypeError(f"{name} ({shown(zone)}) must be the IANA name of a time zone, for instance 'UTC'")
     if zone == "UTC":
-        return dt.timezone.utc
+        return dt.UTC
     try:
         return zoneinfo.ZoneInfo(zone)
     except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
@@ -62,73 +54,78 @@ def parse_zone(zone: Any, name: str = "zone") -> Zone:
         ) from None
 
 
-def parse_instant(name: str, value: Any, zone: Zone, *, calendar: bool = False) -> int:
-    """Return the attoseconds of an instant from 1970, UTC.
+def parse_instant(name: str, value: Any, zone: dt.tzinfo | None, *, calendar: bool = False) -> int:
+    """Return the nanoseconds of an instant from 1970, UTC.
 
     :param name: what it is, for messages.
     :param value: an ISO 8601 string, a ``datetime``, a ``date`` (its midnight) or a ``datetime64``. Without an offset
         it is a local time of ``zone``.
-    :param calendar: whether a midnight without an offset is where its day begins, also if clocks skip or repeat it.
+    :param calendar: whether a midnight without an offset is where its day begins, even if clocks skip or repeat it.
     :raises TypeError: for a value of another type.
-    :raises ValueError: for text that says no instant.
+    :raises ValueError: for text that says no instant, or one that does not fit.
     """
-    written = value.isoformat() if isinstance(value, dt.date) else str(value)
     if not isinstance(value, (str, dt.date, np.datetime64)):
         raise TypeError(f"{name} ({shown(value)}) must be an ISO 8601 string, a datetime or a datetime64")
-    match = _ISO.fullmatch(written)
     try:
+        if isinstance(value, dt.datetime) and value.tzinfo is not None:
+            value = value.astimezone(dt.UTC)  # as offsets of old clocks have seconds
+        written = value.isoformat() if isinstance(value, dt.date) else str(value)
+        match = _ISO.fullmatch(written)
         if match is None:
             raise ValueError
         whole = dt.datetime.fromisoformat(match["whole"])
-        offset = dt.datetime.fromisoformat("2000-01-01T00:00" + (match["offset"] or "").replace("Z", "+00:00"))
-    except ValueError:
+        offset = dt.datetime.fromisoformat(f"2000-01-01T00:00{match['offset'] or ''}").utcoffset()
+    except (ValueError, OverflowError):
         raise ValueError(
-            f"{name} ({shown(written)}) must be an instant in ISO 8601, for instance '2013-01-01T00:00' or "
-            "'2013-01-01T00:00-05:00'"
+            f"{name} ({shown(str(value))}) must be an instant in ISO 8601, for instance '2013-01-01T00:00' or "
+            "'2013-01-01T00:00-05:00', with at most nine decimals"
         ) from None
-    local = (whole - EPOCH) // _ONE
-    fraction = int((match["fraction"] or "").ljust(18, "0"))
-    if offset.tzinfo is not None:
-        shift = offset.utcoffset()
-        assert shift is not None
-        return (local - shift // _ONE) * SECOND + fraction
-    if zone is None:
-        raise ValueError(
-            f"{name} ({shown(written)}) must say which clock it shows: give zone, for instance zone='UTC', or write an"
-            " offset"
-        )
-    shift = whole.replace(tzinfo=zone).utcoffset()
-    assert shift is not None
-    if shift != whole.replace(tzinfo=zone, fold=1).utcoffset():
-        if calendar and whole.time() == dt.time() and not fraction:
-            return _day_begins(name, written, local, zone) * SECOND
-        raise ValueError(f"{name} ({shown(written)}) occurs twice or not at all in {zone}; write the offset")
-    return (local - shift // _ONE) * SECOND + fraction
+    local = (whole - _EPOCH) // _MICROSECOND * 1000 + int((match["fraction"] or "").ljust(9, "0"))
+    check_years(f"{name} ({written})", local, local)
+    if offset is None:
+        if zone is None:
+            raise ValueError(
+                f"{name} ({shown(written)}) must say which clock it shows: give zone, for instance zone='UTC', or write"
+                " an offset"
+            )
+        offset = whole.replace(tzinfo=zone).utcoffset()
+        if offset != whole.replace(tzinfo=zone, fold=1).utcoffset():
+            if calendar and local % DAY == 0:
+                return _day_begins(f"{name} ({shown(written)})", local, zone)
+            raise ValueError(f"{name} ({shown(written)}) occurs twice or not at all in {zone}; write the offset")
+    assert offset is not None
+    return local - offset // _MICROSECOND * 1000
 
 
-def _day_begins(name: str, written: str, midnight: int, zone: dt.tzinfo) -> int:
-    clock = clock_of(zone, midnight - 2 * 86400, midnight + 2 * 86400)
-    begins = int(clock.first_showing(np.array(midnight)))
-    if clock.shown(np.array(begins)) >= midnight + 86400:
-        raise ValueError(
-            f"{name} ({shown(written)}) is a day that {zone} skipped; the next begins at"
-            f" {write_instant(begins * SECOND, zone)!r}"
-        )
+def check_years(what: str, first: int, last: int) -> None:
+    """Refuse times that 64 bits do not hold in nanoseconds, with their differences."""
+    if first < _FIRST or last > LAST or last - first > _LONGEST:
+        raise ValueError(f"{what} must stay within the years 1680 to 2259, and within 290 years of each other")
+
+
+def _day_begins(what: str, midnight: int, zone: dt.tzinfo) -> int:
+    clock = clock_around(zone, midnight, midnight)
+    begins = int(clock.first_showing(midnight))
+    if clock.shown(begins) >= midnight + DAY:
+        raise ValueError(f"{what} is a day that {zone} skipped; the next begins at {write_instant(begins, zone)!r}")
     return begins
 
 
-def write_instant(attoseconds: int, zone: Zone) -> str:
-    """Write an instant on the clock of ``zone`` (of UTC, without one) with its offset, in one spelling."""
-    seconds, fraction = divmod(attoseconds, SECOND)
-    instant = (EPOCH + dt.timedelta(seconds=seconds)).replace(tzinfo=dt.timezone.utc)
-    local = instant.astimezone(zone or dt.timezone.utc)
-    clock = local.replace(tzinfo=None).isoformat(timespec="seconds")
+def write_instant(nanoseconds: int, zone: dt.tzinfo | None) -> str:
+    """Write an instant on the clock of ``zone`` with its offset, in one spelling.
+
+    It is written in UTC without a zone, and where the offset of an old clock is not of whole minutes.
+    """
+    seconds, fraction = divmod(nanoseconds, SECOND)
+    local = (_EPOCH + dt.timedelta(seconds=seconds)).replace(tzinfo=dt.UTC)
+    if zone is not None and not (there := local.astimezone(zone)).isoformat()[25:]:
+        local = there
+    clock, offset = local.isoformat()[:19], local.isoformat()[19:]
     if fraction:
-        clock += f".{fraction:018d}".rstrip("0")
+        clock += f".{fraction:09d}".rstrip("0")
     elif local.second == 0:
         clock = clock[:-3]
-    offset = local.isoformat()[19:]
-    return clock + ("Z" if zone in (None, dt.timezone.utc) else offset)
+    return clock + ("Z" if local.tzinfo is dt.UTC else offset)
 
 
 def whole_ticks(instant: np.datetime64 | np.timedelta64, unit: str) -> int | None:

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.grid.instants import SECOND, UNITS, parse_zone, write_instant
-from opendp_timeseries.grid.time_grid import TimeGrid, day_of, unit_begins
-from opendp_timeseries.grid.widths import CalendarWidth, parse_width
+from opendp_timeseries.grid.clock import SECOND, Ints
+from opendp_timeseries.grid.edges import day_of, parse_width
+from opendp_timeseries.grid.instants import parse_zone, write_instant
+from opendp_timeseries.grid.time_grid import TimeGrid
 
 __all__ = ["PERIODS", "Period"]
-
-Ints = NDArray[np.int64]
 
 #: Units of which everybody knows where one begins.
 _UNITS: Final = {"1d": "day", "1w": "week from Monday", "1mo": "month", "1q": "quarter", "1y": "year"}
@@ -33,7 +31,7 @@ class Period:
 
     :param length: a unit of the calendar, ``"1d"``, ``"1w"``, ``"1mo"``, ``"1q"`` or ``"1y"``; or, where times are
         integers, a number of steps: then period ``k`` is the times from ``k * length`` to before ``(k + 1) * length``.
-    :param zone: IANA name of the zone whose calendar is meant; none with a number of steps.
+    :param zone: IANA name of the zone whose calendar is meant; None with a number of steps.
     :raises TypeError, ValueError: for anything else, naming the remedy.
 
     >>> print(Period("1d", "Europe/Paris"))
@@ -71,88 +69,64 @@ class Period:
         return "one step" if self.length == 1 else f"one period of {self.length} steps"
 
     def starts(self, grid: TimeGrid) -> Ints:
-        """Return the first step of every period that a grid has a part of, ascending from 0.
+        """Return the first step of every period that the grid touches, ascending from 0.
 
         :raises ValueError: if a step of the grid lies in two periods, or times are not read on the clock of the zone.
         """
-        return _starts(self, grid)
+        return _on_grid(self, grid)[0]
 
     def span(self, grid: TimeGrid) -> tuple[int, int]:
-        """Return the first and the last period that a grid has a part of: when they begin, in seconds from 1970.
+        """Return the first and the last period that the grid touches: when they begin, in seconds from 1970.
 
         Of integer steps, their numbers. Two grids have a period in common if these ranges overlap.
 
         :raises ValueError: as :meth:`starts` does.
         """
-        return _span(self, grid)
+        return _on_grid(self, grid)[1]
 
     def lengths(self, grid: TimeGrid) -> Ints:
         """Return in how many steps of a grid each period is, the longest first."""
-        return _lengths(self, grid)
+        return _on_grid(self, grid)[2]
 
 
 @functools.lru_cache(maxsize=256)
-def _starts(period: Period, grid: TimeGrid) -> Ints:
-    if isinstance(period.length, int):
-        if not grid.is_integer:
-            raise ValueError(
-                f"period ({period.length} steps) is for a grid of integer steps, and this one is {grid!r}; write a unit"
-                " of the calendar and its zone, for instance '1d'"
-            )
+def _on_grid(period: Period, grid: TimeGrid) -> tuple[Ints, tuple[int, int], Ints]:
+    """The starts, the span and the lengths of the periods of a grid."""
+    if isinstance(period.length, str):
+        starts, span = _by_calendar(period, period.length, grid)
+    elif grid.is_integer:
         starts = np.arange(0, grid.size, period.length, dtype=np.int64)
+        span = 0, len(starts) - 1
     else:
-        starts = _calendar_starts(period, grid)
-    starts.flags.writeable = False
-    return starts
-
-
-@functools.lru_cache(maxsize=256)
-def _lengths(period: Period, grid: TimeGrid) -> Ints:
-    lengths = np.sort(np.diff(_starts(period, grid), append=grid.size))[::-1].copy()
-    lengths.flags.writeable = False
-    return cast(Ints, lengths)
-
-
-@functools.lru_cache(maxsize=4096)
-def _span(period: Period, grid: TimeGrid) -> tuple[int, int]:
-    if isinstance(period.length, int):
-        return 0, int(_starts(period, grid)[-1]) // period.length
-    begins = _begins_around(period, grid)
-    start, stop = grid.bounds()
-    before = begins[begins <= start // SECOND]
-    return int(before[-1]), int(begins[begins < -(-stop // SECOND)][-1])
-
-
-def _begins_around(period: Period, grid: TimeGrid) -> Ints:
-    """The seconds from 1970 at which periods begin, from the one with the start of the grid to one after its end."""
-    if grid.zone != period.zone or grid.is_integer:
         raise ValueError(
-            f"period ({period.length!r} in zone {period.zone!r}) must be in the zone of the grid ({grid!r}), on whose"
-            " clock times are read: give both the same"
+            f"period ({period.length} steps) is for a grid of integer steps, and this one is {grid!r}; write a unit"
+            " of the calendar and its zone, for instance '1d'"
         )
-    zone, width = parse_zone(period.zone), cast(CalendarWidth, parse_width(period.length))
-    assert zone is not None
-    start, stop = grid.bounds()
-    first = width.around(day_of(start, zone))[0]
-    return unit_begins(width, first, width.steps_beyond(first, day_of(stop, zone)), zone)
+    lengths = np.sort(np.diff(starts, append=grid.size))[::-1]
+    for array in (starts, lengths):
+        array.flags.writeable = False
+    return starts, span, lengths
 
 
-def _calendar_starts(period: Period, grid: TimeGrid) -> Ints:
-    begins = _begins_around(period, grid)
-    start, stop = grid.bounds()
-    begins = begins[(begins > start // SECOND) & (begins < -(-stop // SECOND))]  # within the grid
-    steps = grid.steps(begins.view("M8[s]"), aware=True)
-    # A tick before the beginning of a step is in the step before it.
-    ticks = begins * (SECOND // UNITS[grid.unit])
-    across = steps == grid.steps((ticks - 1).view(f"M8[{grid.unit}]"), aware=True)
+def _by_calendar(period: Period, length: str, grid: TimeGrid) -> tuple[Ints, tuple[int, int]]:
+    zone = parse_zone(period.zone)
+    if zone is None or grid.zone != period.zone or grid.is_integer:
+        raise ValueError(
+            f"period ({length!r} in zone {period.zone!r}) must be in the zone of the grid ({grid!r}), on whose clock"
+            " times are read: give both the same"
+        )
+    width, edges = parse_width(length), grid.edges().astype("M8[ns]").astype(np.int64)
+    start, stop = int(edges[0]), int(edges[-1])
+    begins = width.begins(width.around(day_of(start, zone))[0], zone, beyond=stop)
+    begins = begins[np.searchsorted(begins, start, side="right") - 1 : np.searchsorted(begins, stop)]
+    within = begins[begins > start]
+    starts = np.searchsorted(edges, within)
+    across = edges[starts] != within
     if across.any():
-        raise _across(int(steps[across][0]), int(begins[across][0]), period, grid)
-    return np.append(0, steps)
-
-
-def _across(step: int, begin: int, period: Period, grid: TimeGrid) -> ValueError:
-    unit, at = _UNITS[str(period.length)].split()[0], write_instant(begin * SECOND, parse_zone(period.zone))
-    return ValueError(
-        f"step {step} of {grid!r} lies in more than one {unit} ({period.zone}): one begins within it, at {at!r}. Choose"
-        " steps of which whole ones make up the period, such as '1h' for days of whole hours, or a longer period"
-    )
+        at, step = int(within[across][0]), int(starts[across][0]) - 1
+        raise ValueError(
+            f"step {step} of {grid!r} lies in more than one {_UNITS[length].split()[0]} ({period.zone}): one begins"
+            f" within it, at {write_instant(at, zone)!r}. Choose steps of which whole ones make up the period, such as"
+            " '1h' for days of whole hours, or a longer period"
+        )
+    return np.append(0, starts), (int(begins[0]) // SECOND, int(begins[-1]) // SECOND)

@@ -10,7 +10,7 @@ inverse is post-processing::
 with Gaussian noise as in Koga et al. (2022), or, with ``output_metric=dp.l1_distance(T=float)`` and
 ``dp.m.then_laplace(scale)``, in the original form.
 
-Proof: docs/proofs/fourier.md.
+Proof: docs/proofs/koga2022.md.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ Dirichlet's kernel, ``P_d = sin(πnd/T)/(T·sin(πd/T))``. So a change ``v`` mov
 So someone who is in few steps moves the low frequencies little: with ``s = 1`` by ``√(n/T)`` only, where
 Rastogi & Nath (2010) and Koga et al. (2022) charge the whole norm of the change.
 
-Proof: docs/proofs/fourier.md.
+Proof: docs/proofs/koga2022.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Smooth a signal with a public circulant filter, in exact arithmetic.
 
-Proof: docs/proofs/circulant_filter.md.
+Proof: docs/proofs/filters.md.
 """
 
 from __future__ import annotations

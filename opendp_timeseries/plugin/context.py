@@ -221,7 +221,7 @@ def _not_of_logs(what: str, name: str, frame: bool) -> str:
     remedy = (
         f"query().{name}(…) on the Context asks OpenDP's own queries of the LazyFrame"
         if frame
-        else "for OpenDP's own queries make the log a Polars LazyFrame (howto/polars-context in the documentation)"
+        else "for OpenDP's own queries make the log a Polars LazyFrame (howto/contexts in the documentation)"
     )
     return (
         f"{what} does not take an event log: individual_count() counts people, participation_count(grid,"

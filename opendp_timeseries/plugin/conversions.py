@@ -57,7 +57,7 @@ def make_renyiDP_to_approxDP(measurement: dp.Measurement) -> dp.Measurement:  # 
 
     At each ``ε`` the best of many orders is taken; every order is valid. Fix the other parameter with
     ``dp.c.make_fix_delta``. Source: Canonne, Kamath & Steinke (2020), arXiv:2004.00010v4, Proposition 12; proof:
-    docs/proofs/renyi_to_approxdp.md.
+    docs/proofs/conversions.md.
 
     :param measurement: a measurement under ``renyi_divergence()``, such as a composition of several, not interactive:
         a release that is a queryable fails with a ``TypeError``, and nothing leaves.

@@ -1,6 +1,6 @@
 """How many individuals there are in a log: in all, or for each key.
 
-Proof: docs/proofs/individual_count.md.
+Proof: docs/proofs/counts.md.
 """
 
 from __future__ import annotations

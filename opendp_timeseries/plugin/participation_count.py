@@ -1,6 +1,6 @@
 """From an event log to a count signal, with a cap on how far one individual can reach.
 
-Proof: docs/proofs/participation_count.md.
+Proof: docs/proofs/counts.md.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def fresh_key() -> bytes:
 def count_transformation(
     input_domain: dp.Domain, input_metric: dp.Metric, function: Callable[[Any], NDArray[np.int64]], count: Count
 ) -> dp.Transformation:
-    """Wrap a function that returns counts, with the stability map of its caps (docs/proofs/participation_count.md).
+    """Wrap a function that returns counts, with the stability map of its caps (docs/proofs/counts.md).
 
     The function must let one individual change at most ``participation_cap`` steps, each by ``step_cap``, and in one
     series of a panel steps that are ``gap`` apart.

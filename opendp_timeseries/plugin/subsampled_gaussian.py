@@ -2,7 +2,7 @@
 
 Koga, Meehan & Chaudhuri (2022), "Privacy Amplification by Subsampling in Time Domain", Algorithm 1, with the
 accounting of :mod:`opendp_timeseries.accounting.subsampled`; and the same with one step kept in each block. Proofs:
-docs/proofs/subsampled_gaussian.md and docs/proofs/stratified_sampling.md.
+docs/proofs/subsampled_gaussian.md and docs/proofs/extremal_law.md.
 """
 
 from __future__ import annotations

@@ -15,8 +15,6 @@ from opendp_timeseries.release.release import Release
 __all__ = ["known_interval", "to_frame"]
 
 Columns = dict[str, Any]
-#: Units of datetime64 that data frames hold.
-_UNITS: Final = ("s", "ms", "us", "ns")
 
 
 class _Tabular(Protocol):
@@ -55,10 +53,6 @@ def to_frame(series: _Tabular, *, kind: str, tz: str, confidence: float, grid: T
     if grid is None or grid.is_integer:
         columns: Columns = {"step": np.tile(np.arange(size), copies)}
     else:
-        if grid.unit not in _UNITS:
-            raise ValueError(
-                f"grid ({grid!r}) has steps finer than ns, which data frames do not hold; take coarser ones"
-            )
         zone = (grid.zone or "UTC") if isinstance(tz, str) and tz == "local" else tz
         if parse_zone(zone, "tz") is None:
             raise TypeError(f"tz ({check.shown(tz)}) must be 'local', 'UTC' or the IANA name of a time zone")

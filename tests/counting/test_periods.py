@@ -9,6 +9,7 @@ import os
 import numpy as np
 import pytest
 
+from opendp_timeseries.accounting.influence import count_influence
 from opendp_timeseries.counting import capped_count as packing
 from opendp_timeseries.counting.capped_count import capped_count
 from opendp_timeseries.counting.engines import engine_of
@@ -246,7 +247,7 @@ def check_engine(name, make, panel):
         )  # fmt: skip
         if name != "database":
             assert got.tolist() == expected, (name, cap, step_cap, gap)
-        elif step_cap == 1 and not (panel and gap > 1):  # it keeps other steps, and as many
+        elif step_cap == 1 and not (panel and gap > 1):  # it keeps other steps, and as many but of few series
             assert in_days(got, days) == in_days(expected, days), (cap, gap)
 
 
@@ -307,6 +308,39 @@ def test_a_gap_does_not_reach_into_the_next_period(engine):
     assert count(5, 6, 9, 11) == [5, 6, 9]
     assert count(6, 9, 11) == [6, 9]
     assert count(0, 1, 22, 23) == [0, 22]  # of two periods, they may be near to each other around the cycle too
+
+
+@pytest.mark.parametrize(
+    ("size", "series", "length", "gap", "steps"),
+    [
+        (
+            25,
+            2,
+            13,
+            5,
+            [19, 21, 24, 25, 27, 29],
+        ),  # series 1 at 0, 2 and 4
+        (480, 6, 24, 12, range(6 * 480)),
+    ],
+)
+def test_a_database_thins_each_series_by_itself(size, series, length, gap, steps):
+    steps, layout = (
+        np.array(steps),
+        Layout("id", "time", TimeGrid(size=size), "at", range(series), period=Period(length)),
+    )
+    table = DuckDB().table(id=pa.array(steps * 0), time=pa.array(steps % size), at=pa.array(steps // size))
+    caps = Caps.within(layout.size, participation_cap=10**6, step_cap=1, gap=gap)
+    counts = engine_of(table).count(table, layout, caps, KEY)
+    assert counts.tolist() == oracle.capped_counts(
+        [(0, step) for step in steps.tolist()],
+        size=layout.size, cycle=size, period_of=lambda step: step // length, key=KEY, **caps._asdict(),
+    )  # fmt: skip
+    stated = count_influence(
+        1, participation_cap=10**6, step_cap=1, size=layout.size, series=series, gap=gap, replaced=False,
+        periods=[length],
+    )  # fmt: skip
+    by_step = np.count_nonzero(counts.reshape(series, size), axis=0)
+    assert np.add.reduceat(by_step, range(0, size, length)).max() <= stated.l0
 
 
 @pytest.mark.long

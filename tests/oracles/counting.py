@@ -96,32 +96,40 @@ def rested(steps, gap, cycle):
     return left
 
 
-def in_few_series(identifier, steps, key_cap, key, cycle):
+def in_few_series(identifier, steps, key_cap, key, cycle, hashed=hash_of):
     """What a cap on the series at one step of the grid leaves: those with the smallest hashes by a key of its own."""
-    other_key = hashlib.blake2b(key, digest_size=16, person=b"key_cap").digest()
+    other_key = key_of_choice(key)
     left = set()
-    for moment in range(cycle):
-        here = sorted({s for s in steps if s % cycle == moment}, key=lambda s: (hash_of(identifier, s, other_key), s))
+    for moment in {step % cycle for step in steps}:
+        here = sorted({s for s in steps if s % cycle == moment}, key=lambda s: (hashed(identifier, s, other_key), s))
         left |= set(here[:key_cap])
     return left
 
 
-def kept(identifier, steps, *, participation_cap, step_cap, key, gap=1, cycle=2**31, key_cap=None):
-    """What is kept of one individual: ``{step: events}``. Every ``cycle`` steps are a series."""
+def key_of_choice(key):
+    """The key by which series are chosen."""
+    return hashlib.blake2b(key, digest_size=16, person=b"key_cap").digest()
+
+
+def kept(
+    identifier, steps, *, participation_cap, step_cap, key, gap=1, cycle=2**31, key_cap=None, hashed=hash_of
+):  # fmt: skip
+    """What is kept of one individual: ``{step: events}``. Every ``cycle`` steps are a series.
+
+    :param hashed: the hash of the engine.
+    """
     events = Counter(steps)
-    few = events if key_cap is None else in_few_series(identifier, events, key_cap, key, cycle)
+    few = events if key_cap is None else in_few_series(identifier, events, key_cap, key, cycle, hashed)
     left = [
         series * cycle + step
         for series in {step // cycle for step in few}
         for step in rested([step % cycle for step in few if step // cycle == series], gap, cycle)
     ]
-    order = sorted(left, key=lambda step: (hash_of(identifier, step, key), step))
+    order = sorted(left, key=lambda step: (hashed(identifier, step, key), step))
     return {step: min(events[step], step_cap) for step in order[:participation_cap]}
 
 
-def capped_counts(
-    rows, *, size, participation_cap, step_cap, key, gap=1, cycle=None, key_cap=None, period_of=lambda step: 0
-):
+def capped_counts(rows, *, size, cycle=None, period_of=lambda step: 0, **caps):
     """Counts of rows ``(identifier, step)``, one individual after the other, and one of their periods after the other.
 
     :param period_of: the period of a step of a series; without periods, all are in one.
@@ -132,16 +140,9 @@ def capped_counts(
         if 0 <= step < size:
             people.setdefault(identifier, {}).setdefault(period_of(step % cycle), []).append(step)
     counts = [0] * size
-    caps = {
-        "participation_cap": participation_cap,
-        "step_cap": step_cap,
-        "gap": gap,
-        "cycle": cycle,
-        "key_cap": key_cap,
-    }
     for identifier, periods in people.items():
         for steps in periods.values():
-            for step, events in kept(identifier, steps, key=key, **caps).items():
+            for step, events in kept(identifier, steps, cycle=cycle, **caps).items():
                 counts[step] += events
     return counts
 

@@ -169,7 +169,7 @@ def excesses(kind, alike, runs):
 def test_a_private_choice_is_nearly_the_best():
     # About one in seven exceeds a tenth, so that most of 9 do once in 300 seeds; the seed is fixed.
     assert np.median(excesses(power_law, True, 9)) <= 1.10
-    # By the rule "95% of people are below", half of all counts are lost (docs/howto/choose-parameters.md).
+    # By the rule "95% of people are below", half of all counts are lost (docs/howto/plan.md).
     steps, found = errors_by_cap(power_law, True)
     usual = min(cap for cap in CAPS if np.mean(steps > cap) <= 0.05)
     assert np.maximum(steps - usual, 0).sum() / steps.sum() == pytest.approx(0.5, abs=0.05)

@@ -115,7 +115,6 @@ def test_the_grid_is_that_of_the_release_unless_another_is_given():
         ({"grid": TimeGrid(size=4)}, ValueError, r"grid \(4 steps\) must have the size of the series \(3\)"),
         ({"grid": 3}, TypeError, "TimeGrid"),
         ({"confidence": 1.0}, ValueError, "confidence"),
-        ({"grid": TimeGrid(start="1970-01-05", size=3, step="1ps", zone="UTC")}, ValueError, "finer than ns"),
     ],
 )
 def test_what_is_wrong_is_refused_by_name(change, error, message):

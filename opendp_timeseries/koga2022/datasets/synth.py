@@ -24,7 +24,7 @@ class Synth:
     :param frequency: relative sampling frequency ``f``; 1 is one step per unit of time.
     :param signal: int64 counts, what a mechanism is given: the noiseless signal, or the noisy one, rounded.
     :param noiseless: float64 values ``a sin(ωt) + b + ct``, against which the paper measures errors.
-    :param participation_cap: ``I``, 100 at every frequency (``docs/participation-and-frequency.md``).
+    :param participation_cap: ``I``, 100 at every frequency (``docs/concepts/amplification.md``).
     :param sampling_probability: ``p = 0.1 (1 − log f / 4)``.
     :param std: standard deviation of the Gaussian kernel in steps, ``10 / (1 − log f / 4)``.
     """

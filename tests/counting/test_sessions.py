@@ -1,0 +1,151 @@
+"""Whatever a session of a database is set to, it counts what the slow count does, or is refused by name."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from opendp_timeseries.counting import database as engine
+from opendp_timeseries.counting.layout import Caps, Layout
+from opendp_timeseries.grid import Period, TimeGrid
+from tests.oracles import counting as oracle
+
+ibis = pytest.importorskip("ibis")
+pa = pytest.importorskip("pyarrow")
+duckdb = pytest.importorskip("duckdb")
+
+pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning", "ignore::FutureWarning")
+
+KEY = bytes(range(16))
+CAPS = [
+    {"participation_cap": 4, "step_cap": 2, "gap": 3, "key_cap": 1},
+    {"participation_cap": 99, "step_cap": 10**9, "gap": 5, "key_cap": None},
+]
+
+#: All that may change what a query means, with every value, or with those that differ the most.
+VALUES = {
+    "Calendar": ["japanese", "buddhist", "chinese", "hebrew", "indian", "islamic", "coptic", "ethiopic"],
+    "TimeZone": ["America/Los_Angeles", "Asia/Kathmandu", "Pacific/Apia"],
+    "default_collation": ["nocase", "noaccent", "nocase.noaccent", "de"],
+    "default_null_order": ["nulls_first", "nulls_last", "sqlite", "postgres"],
+    "default_order": ["desc", "asc"],
+    "dialect_compatibility_mode": ["spark", "none"],
+    "disabled_optimizers": ["filter_pushdown", "expression_rewriter,statistics_propagation,join_order"],
+    "lambda_syntax": ["enable_single_arrow", "disable_single_arrow"],
+    "nested_loop_join_threshold": ["0", "1000000"],
+    "merge_join_threshold": ["0", "1000000"],
+    "ordered_aggregate_threshold": ["1"],
+    "perfect_ht_threshold": ["0"],
+    "preserve_identifier_case": ["uppercase", "lowercase"],
+    "threads": ["1", "5"],
+}
+#: Truth values that are not settings of a query, or close the session.
+NOT_OF_QUERIES = {"enable_external_access", "enable_progress_bar", "lock_configuration", "warnings_as_errors"}
+
+
+def settings():
+    """Sessions in which each setting has each of its values once, and all truth values are turned round."""
+    connection = duckdb.connect()
+    flipped = {
+        name: "false" if value == "true" else "true"
+        for name, value, kind in connection.execute("SELECT name, value, input_type FROM duckdb_settings()").fetchall()
+        if kind == "BOOLEAN" and name not in NOT_OF_QUERIES
+    }
+    yield flipped
+    for k in range(max(map(len, VALUES.values()))):
+        yield {name: values[k % len(values)] for name, values in VALUES.items()}
+
+
+def crowd(rows=300, people=4):
+    random = np.random.default_rng(1)
+    grid = TimeGrid(start="2024-02-28", end="2024-03-25", step="1d", zone="America/New_York")  # a day of 23 hours
+    edges = grid.edges().astype("M8[us]").astype(np.int64)
+    ticks = random.integers(edges[0] - 10**11, edges[-1] + 10**11, rows)
+    who, step = random.integers(0, people, rows), random.integers(-1, 27, rows)
+    log = {
+        "number": pa.array(who),
+        "text": pa.array([["Ann", "ann", "ANN", "Änn"][k] for k in who]),
+        "half": pa.array(who / 2),
+        "decimal": pa.array(who.tolist(), pa.decimal128(20, 0)),
+        "day": pa.array(who, pa.int32()).cast(pa.date32()),
+        "instant": pa.array(ticks, pa.timestamp("us", "UTC")),
+        "step": pa.array(step),
+        "floating": pa.array(step * 1.0),
+        "written": pa.array(step.astype(str)),
+        "venue": pa.array(random.choice(["a", "A", "b"], rows)),
+    }  # fmt: skip
+    return grid, edges, pa.table(log)
+
+
+def queries():
+    """Layouts, and the rows of each as the slow count takes them."""
+    grid, edges, log = crowd()
+    days, plain = Period("1w", "America/New_York"), TimeGrid(size=26)
+    keys = ["A", "b"]
+    for name, time in itertools.zip_longest(
+        ["text", "number", "half", "decimal", "day"], ["instant", "step", "floating", "written"], fillvalue="instant"
+    ):
+        instants = time == "instant"
+        layout = Layout(name, time, grid if instants else plain, "venue", keys, period=days if instants else Period(13))
+        steps = log["instant"].cast("int64").to_numpy() if instants else log["step"].to_numpy()
+        steps = np.searchsorted(edges, steps, side="right") - 1 if instants else steps
+        names = [str(value) for value in log[name].to_pylist()]
+        names = [text.removesuffix(".0") for text in names]
+        rows = [
+            (who, keys.index(venue) * 26 + int(step))
+            for who, step, venue in zip(names, steps, log["venue"].to_pylist(), strict=True)
+            if 0 <= step < 26 and venue in keys
+        ]
+        yield log, layout, rows
+
+
+def hashes(connection):
+    """DuckDB's hash, in a session that nothing is set in."""
+    known = {}
+
+    def hashed(who, step, key):
+        first, second = np.frombuffer(key, "<i8").tolist()
+        if (who, step, key) not in known:
+            query = f"SELECT hash(hash({first}, {second}, ?, {step}::BIGINT))"
+            [known[who, step, key]] = connection.execute(query, [who]).fetchone()
+        return known[who, step, key]
+
+    return hashed
+
+
+def session_of(log, values):
+    connection = ibis.duckdb.connect()
+    connection.con.register("arrived", log)
+    connection.raw_sql("CREATE TABLE log AS SELECT * FROM arrived")
+    for name, value in values.items():
+        try:
+            connection.raw_sql(f"SET {name} = '{value}'")
+        except duckdb.Error as refusal:  # what only a new database takes, or another version knows
+            assert "running" in str(refusal) or "nrecognized" in str(refusal), name  # noqa: PT017
+    return connection
+
+
+def test_no_setting_changes_a_count():
+    hashed, cases = hashes(duckdb.connect()), list(queries())
+    for k, values in enumerate(settings()):
+        log, layout, rows = cases[k % len(cases)]
+        starts, table = layout.period_starts, session_of(log, values).table("log")
+        for caps in CAPS:
+            expected = oracle.capped_counts(
+                rows, size=layout.size, cycle=26, key=KEY, hashed=hashed,
+                period_of=lambda step, starts=starts: int(np.searchsorted(starts, step, side="right")), **caps,
+            )  # fmt: skip
+            assert sum(expected) > 0
+            assert engine.count(table, layout, Caps.within(layout.size, **caps), KEY).tolist() == expected, values
+
+
+@pytest.mark.parametrize("macro", ["hash(a)", "list_sort(a, b, c)", "Encode(a)"])
+def test_a_session_with_functions_of_its_own_is_refused_by_name(macro):
+    log, layout, _ = next(queries())
+    connection = session_of(log, {})
+    connection.raw_sql("CREATE MACRO mine(a) AS a")
+    caps = Caps.within(layout.size, **CAPS[0])
+    engine.count(connection.table("log"), layout, caps, KEY)
+    connection.raw_sql(f"CREATE TEMP MACRO {macro} AS a")
+    with pytest.raises(ValueError, match=rf"{macro.partition('(')[0].lower()}.*drop them"):
+        engine.count(connection.table("log"), layout, caps, KEY)
