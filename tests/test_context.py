@@ -4,9 +4,6 @@ import copy
 import importlib
 import inspect
 import math
-import os
-import subprocess
-import sys
 
 import numpy as np
 import opendp.prelude as dp
@@ -228,8 +225,12 @@ def test_a_share_of_nothing_says_what_to_give():
 def exact(loss, shares=1, log=LOG, distance=1, **more):
     log_space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
     return ts.compositor(
-        log, domain=log_space[0], privacy_unit=(log_space[1], distance), privacy_loss=loss,
-        split_evenly_over=shares, **more
+        log,
+        domain=log_space[0],
+        privacy_unit=(log_space[1], distance),
+        privacy_loss=loss,
+        split_evenly_over=shares,
+        **more,
     )
 
 

@@ -7,12 +7,12 @@ import warnings
 import numpy as np
 import opendp.prelude as dp
 import pytest
-from opendp_timeseries.design.unit import Unit
-from opendp_timeseries.plugin.known import signal_of
 
 import opendp_timeseries as ts
 from opendp_timeseries.accounting.influence import count_influence
+from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.plugin.event_logs import log_of
+from opendp_timeseries.plugin.known import signal_of
 from tests.oracles import counting as oracle
 
 pytestmark = pytest.mark.filterwarnings("ignore::opendp_timeseries.PeriodUnitWarning")

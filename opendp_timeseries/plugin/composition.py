@@ -1,7 +1,8 @@
 """Several releases of one log as one measurement, with their joint loss.
 
 ``dp.c.make_composition`` adds up what the maps of its members state. Here the losses themselves are joined, by
-:mod:`opendp_timeseries.accounting.joint`: for the same noise a fraction of the loss. Proof: docs/proofs/several_releases.md.
+:mod:`opendp_timeseries.accounting.joint`: for the same noise a fraction of the loss. Proof:
+docs/proofs/several_releases.md.
 """
 
 from __future__ import annotations
