@@ -61,7 +61,7 @@ def test_the_first_release_and_its_record(tmp_path):
     assert states(book) == ["released"]
     assert book.releases() == (release,)
     whole = release.statement.whole
-    assert (whole.kind, whole.number, whole.first, whole.digest) == ("ledger", 1, 1.0, ANY)
+    assert (whole.kind, whole.number, whole.loss, whole.digest) == ("ledger", 1, (1.0, 1e-6), ANY)
     assert "entry 1 of a ledger with (ε = 1, δ = 1e-06) in all" in release.guarantee()
     assert book.verify() == book.spent()
     assert ts.Ledger(book.path).guarantee() == book.guarantee()

@@ -407,8 +407,7 @@ def _checked(made: Any, designs: Sequence[Design]) -> list[Release]:
 def _whole(book: Book, number: int) -> Whole:
     return Whole(
         kind="ledger",
-        first=book.terms.epsilon,
-        delta=book.terms.delta,
+        loss=(book.terms.epsilon, book.terms.delta),
         number=number,
         identifier=book.terms.identifier,
         digest=book.current_digest(),

@@ -185,8 +185,7 @@ class Programme:
             )
         whole = Whole(
             kind="programme",
-            first=self.epsilon,
-            delta=self.delta,
+            loss=(self.epsilon, self.delta),
             number=found[0] if len(found) == 1 else None,
             parts=len(self),
             identifier=self.identifier,

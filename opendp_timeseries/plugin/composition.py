@@ -116,11 +116,10 @@ def _wholes(parts: Sequence[Part]) -> list[Whole]:
     if any(isinstance(part.design.signal, UnknownSignal) or part.design.scale < MIN_SCALE for part in parts):
         return []
     view = parts[0].view
-    ((first, second),) = view.points(joint.joint_loss([part.design.loss() for part in parts], adaptive=False))
-    if not (math.isfinite(first) and math.isfinite(second)):
+    (loss,) = view.points(joint.joint_loss([part.design.loss() for part in parts], adaptive=False))
+    if not all(map(math.isfinite, loss)):
         return []
-    concentrated = view.failure_probability is not None
-    whole = Whole(kind="composition", first=first, delta=second, concentrated=concentrated, parts=len(parts))
+    whole = Whole(kind="composition", loss=loss, measure=view.measure, parts=len(parts))
     return [replace(whole, number=number) for number in range(1, len(parts) + 1)]
 
 

@@ -26,6 +26,7 @@ from opendp.mod import LazyFrameDomain, UnknownTypeException
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.rounding import down_fraction
+from opendp_timeseries.accounting.view import APPROXIMATE, CONCENTRATED
 from opendp_timeseries.design.signal import UnknownSignal
 from opendp_timeseries.plugin._opendp import how_made, is_opendps, is_registered, partial_of, vector_space
 from opendp_timeseries.plugin.composition import (
@@ -165,10 +166,8 @@ def compositor(
     accountant = dp.c.make_adaptive_composition(domain, metric, measure, d_in=d_in, d_mids=d_mids)
     context = Context(accountant, accountant(data), d_in=d_in, d_mids=d_mids)
     if isinstance(d_out, tuple) and len(parts) > 1:
-        concentrated = "ZeroConcentrated" in str(measure.type)
-        context.whole = Whole(
-            kind="context", first=d_out[0], delta=d_out[1], concentrated=concentrated, parts=len(parts)
-        )
+        name = CONCENTRATED if "ZeroConcentrated" in str(measure.type) else APPROXIMATE
+        context.whole = Whole(kind="context", loss=d_out, measure=name, parts=len(parts))
     return context
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import fields_of
 from opendp_timeseries.accounting.rounding import printed_up as up
-from opendp_timeseries.accounting.view import Points, View
+from opendp_timeseries.accounting.view import APPROXIMATE, CONCENTRATED, Points, View
 
 __all__ = ["Statement", "Whole", "read_points"]
 
@@ -26,9 +26,8 @@ class Whole:
     """The whole of which a release is a part, and what all of it guarantees for the same individuals.
 
     :param kind: ``"composition"``, ``"context"``, ``"programme"`` or ``"ledger"``.
-    :param first: ε, or ρ, of the whole.
-    :param delta: δ, or δ′, of the whole.
-    :param concentrated: whether these are (ρ, δ′) of approximate zCDP rather than (ε, δ).
+    :param loss: (ε, δ), or (ρ, δ′), of the whole.
+    :param measure: the measure of that, as of :class:`~opendp_timeseries.accounting.view.View`.
     :param number: of this release, or of its entry in a ledger, from 1.
     :param parts: number of releases of the whole, where that is fixed.
     :param identifier: of the ledger or the programme.
@@ -36,9 +35,8 @@ class Whole:
     """
 
     kind: str
-    first: float
-    delta: float
-    concentrated: bool = False
+    loss: tuple[float, float]
+    measure: str = APPROXIMATE
     number: int | None = None
     parts: int | None = None
     identifier: str | None = None
@@ -47,8 +45,11 @@ class Whole:
     def __post_init__(self) -> None:
         if self.kind not in _KINDS:
             raise ValueError(f"kind of the whole ({self.kind!r}) must be one of {', '.join(_KINDS)}")
-        check.real("first", self.first, minimum=0.0)
-        check.real("delta", self.delta, minimum=0.0, below=1.0)
+        if self.measure not in (APPROXIMATE, CONCENTRATED):
+            raise ValueError(f"measure of the whole ({self.measure!r}) must be {APPROXIMATE!r} or {CONCENTRATED!r}")
+        first, delta = self.loss
+        check.real("loss of the whole", first, minimum=0.0)
+        check.real("delta of the whole", delta, minimum=0.0, below=1.0)
         for name in ("number", "parts"):
             if getattr(self, name) is not None:
                 check.integer(name, getattr(self, name), minimum=1)
@@ -58,15 +59,16 @@ class Whole:
         number = f"release {self.number}{of} in " if self.number is not None else "in "
         if self.kind == "ledger":
             number = f"entry {self.number} of "
-        if self.concentrated:
-            loss = f"{up(self.delta, 4)}-approximate {up(self.first)}-zCDP"
+        first, delta = self.loss
+        if self.measure == CONCENTRATED:
+            loss = f"{up(delta, 4)}-approximate {up(first)}-zCDP"
         else:
-            loss = f"(ε = {up(self.first)}, δ = {up(self.delta, 4)})"
+            loss = f"(ε = {up(first)}, δ = {up(delta, 4)})"
         return f"{number}{_KINDS[self.kind]} with {loss} in all"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain Python objects; :meth:`from_dict` reads them back exactly."""
-        return {name: getattr(self, name) for name in _WHOLE}
+        return {name: getattr(self, name) for name in _WHOLE} | {"loss": list(self.loss)}
 
     @classmethod
     def from_dict(cls, document: Any) -> Whole:
@@ -74,7 +76,9 @@ class Whole:
 
         :raises TypeError, ValueError: for anything else.
         """
-        return cls(**fields_of(document, "whole", _WHOLE))
+        fields = fields_of(document, "whole", _WHOLE)
+        (loss,) = read_points([fields["loss"]])
+        return cls(**fields | {"loss": loss})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,9 +138,8 @@ def read_points(points: list[Any]) -> Points:
 
 _WHOLE: Final[dict[str, Any]] = {
     "kind": str,
-    "first": float,
-    "delta": float,
-    "concentrated": bool,
+    "measure": str,
+    "loss": list,
     "number": (int, type(None)),
     "parts": (int, type(None)),
     "identifier": (str, type(None)),
