@@ -158,7 +158,14 @@ def test_page_and_figure_name_every_room_once_and_no_other() -> None:
 
 def test_mathematics_counting_and_planning_know_no_opendp() -> None:
     plan = floors()
-    for module in ("accounting.laws", "counting.engines", "grid", "design.kernels", "planning.__init__", "ledger.ledger"):
+    for module in (
+        "accounting.laws",
+        "counting.engines",
+        "grid",
+        "design.kernels",
+        "planning.__init__",
+        "ledger.ledger",
+    ):
         assert not home(module, plan)[0].opendp
 
 

@@ -39,6 +39,7 @@ def measurement(scale=20.0, month=1, p=0.5):
 
 
 def new(folder, **options):
+    folder.mkdir(exist_ok=True)
     budget = {} if "programme" in options else {"epsilon": 1.0, "delta": 1e-6}
     return ts.Ledger.create(Path(folder, "people.ledger"), **budget, **options)
 
@@ -263,6 +264,92 @@ def test_what_is_no_release_is_refused(tmp_path):
     assert book.entries == ()
 
 
+# ---- whom it is about
+
+
+def of_columns(identifier="id", time="time", month=1, metric=None, scale=60.0):
+    grid = ts.TimeGrid(start=f"2024-{month:02}-01", step="1h", size=48, zone="UTC")
+    space = ts.event_log_domain(identifier=identifier, time=time), metric or dp.symmetric_distance()
+    count = space >> ts.then_participation_count(grid, participation_cap=10)
+    return count, count >> ts.then_subsampled_gaussian(scale, sampling_probability=0.5, delta=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::opendp_timeseries.PeriodUnitWarning")
+def test_other_identifiers_and_other_days_are_other_individuals(tmp_path):
+    log = {name: LOG["id" if name.endswith("er") else "time"] for name in ("buyer", "seller", "entered", "left")}
+    day = ts.period_distance("1d", zone="UTC")
+    persons = new(tmp_path)
+    persons.release(of_columns("buyer", "entered")[1], log)
+    persons.release(of_columns("buyer", "left")[1], log)  # all that a buyer did, whenever
+    (tmp_path / "days").mkdir()
+    days = new(tmp_path / "days", period="1d", zone="UTC")
+    days.release(of_columns("buyer", "entered", metric=day)[1], log)
+    days.release(of_columns("buyer", "entered", month=2, metric=day)[1], log)
+    for book, columns in ((persons, ("seller", "entered")), (days, ("seller", "entered")), (days, ("buyer", "left"))):
+        metric, before = (None if book is persons else day), book.path.read_bytes()
+        chain, made = of_columns(*columns, metric=metric)
+        with pytest.raises(ValueError, match="about individuals by the columns 'buyer'.*Keep another ledger"):
+            book.release(made, nothing_is_read)
+        with pytest.raises(ValueError, match="Keep another ledger"):
+            book.least_scale(chain, sampling_probability=0.5)
+        with pytest.raises(ValueError, match="Keep another ledger"):
+            book.add(made(log))
+        assert book.path.read_bytes() == before
+        releases = [book.releases()[0].at_distance(1), made(log)]
+        with pytest.raises(ValueError, match="identifier column"):
+            ts.write_releases(releases)
+        with pytest.raises(ValueError, match="same columns"):
+            ts.Programme.plan([of_columns("buyer", "entered", metric=metric)[0], chain],
+                              epsilon=1.0, delta=1e-6, sampling_probability=0.5)  # fmt: skip
+
+
+def test_what_is_planned_is_the_whole_query(tmp_path):
+    programme = ts.Programme.plan([of_columns("buyer")[0]], epsilon=1.0, delta=1e-6, sampling_probability=0.5)
+    book = new(tmp_path, programme=programme)
+    for other in (of_columns("seller")[0], of_columns("buyer", "left")[0], of_columns("buyer", month=2)[0]):
+        with pytest.raises(ValueError, match="one release of the programme, with its columns"):
+            programme.measurement(other)
+    log = {"buyer": LOG["id"], "time": LOG["time"], "left": LOG["time"]}
+    scale = programme.designs[0].scale
+    with pytest.raises(ValueError, match="and its programme, it leads"):  # equal caps are not enough
+        book.release(of_columns("buyer", "left", scale=scale)[1], nothing_is_read)
+    release = book.release(programme.measurement(of_columns("buyer")[0]), log)
+    assert book.spent().adaptivity == "non-adaptive"
+    assert release.statement.whole.kind == "ledger"
+
+
+def test_behind_filters_the_law_is_that_of_reacting_data_unless_promised(tmp_path):
+    def filtered(month):
+        return count(month) >> ts.then_circulant_filter(ts.gaussian_kernel(48, std=3))
+
+    def planned(chain, **promise):
+        months = [chain(month) for month in (1, 2, 3)]
+        return ts.Programme.plan(months, epsilon=1.0, delta=1e-6, sampling_probability=0.5, **promise)
+
+    plain, promised = planned(filtered), planned(filtered, data_fixed=True)
+    assert plain.is_adaptive
+    assert not promised.is_adaptive
+    assert plain.designs[0].scale > 1.001 * promised.designs[0].scale
+    for programme in (plain, promised):  # the document holds the promise
+        assert ts.Programme.from_json(programme.to_json()) == programme
+    assert planned(count).designs == planned(count, data_fixed=True).designs
+    losses = [design.loss() for design in promised.designs]
+    assert joint_loss(losses, adaptive=True).epsilon(1e-6) > 1.0
+    with pytest.raises(ValueError, match="exceeds its budget"):  # without the promise
+        dataclasses.replace(promised, data_fixed=False)
+    for programme in (plain, promised):
+        book = new(tmp_path / str(programme.data_fixed), programme=programme)
+        for month in (1, 2, 3):
+            book.release(programme.measurement(filtered(month)), LOG)
+        assert 0.999 < book.verify().epsilon <= 1.0
+    made = [promised.measurement(filtered(month))(LOG) for month in (1, 2, 3)]
+    texts = [ts.write_releases(made, in_advance=True, data_fixed=fixed) for fixed in (True, False)]
+    epsilons = [json.loads(text)["joint_loss"][0][0] for text in texts]
+    assert epsilons[0] < epsilons[1]
+    with pytest.raises(ValueError, match="the releases together give"):
+        ts.read_releases(json.dumps(json.loads(texts[0]) | {"data_fixed": False}))
+
+
 # ---- programmes
 
 
@@ -299,6 +386,38 @@ def test_beside_a_programme_there_is_room_by_the_bound_that_holds_for_anything(t
 
 
 # ---- the file
+
+
+def test_a_ledger_is_a_file_whatever_the_current_folder_is(tmp_path, monkeypatch):
+    here, there = tmp_path / "here", tmp_path / "there"
+    new(here), new(there)
+    monkeypatch.chdir(here)
+    book = ts.Ledger("people.ledger")
+    monkeypatch.chdir(there)
+    book.release(measurement(), LOG)
+    assert [len(ts.Ledger(folder / "people.ledger").entries) for folder in (here, there)] == [1, 0]
+
+
+def test_a_ledger_of_two_names_is_refused(tmp_path):
+    book = new(tmp_path)
+    (tmp_path / "another.ledger").hardlink_to(book.path)
+    for path in (book.path, tmp_path / "another.ledger"):
+        with pytest.raises(ValueError, match="several names"):
+            ts.Ledger(path)
+    with pytest.raises(ValueError, match="several names"):
+        book.release(measurement(), nothing_is_read)
+    (tmp_path / "another.ledger").unlink()
+    book.release(measurement(), LOG)
+
+
+def test_the_digest_in_a_release_tells_of_an_entry_that_was_taken_back(tmp_path):
+    book = new(tmp_path)
+    book.release(measurement(), LOG)
+    earlier = book.path.read_bytes()
+    second = book.release(measurement(), LOG)
+    book.path.write_bytes(earlier)  # an older copy is a sound ledger by itself
+    assert len(ts.Ledger(book.path).entries) == 1
+    assert (second.statement.whole.number, second.statement.whole.identifier) == (2, ts.Ledger(book.path).identifier)
 
 
 def test_a_torn_file_is_refused_wherever_it_ends(tmp_path):

@@ -64,7 +64,7 @@ class Ledger:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self._path = Path(path)
+        self._path = Path(path).absolute()  # a ledger is a file, whatever the current folder is later
         self._known: tuple[int, int, int] | None = None
         self._read()
 
@@ -140,6 +140,11 @@ class Ledger:
     def path(self) -> Path:
         """Where the file is."""
         return self._path
+
+    @property
+    def identifier(self) -> str:
+        """What no other ledger has; each release through this one names it."""
+        return self._read().terms.identifier
 
     @property
     def epsilon(self) -> float:
@@ -348,6 +353,10 @@ class Ledger:
         check_place(self._path, replace=True)
         try:
             status = self._path.stat()
+            if status.st_nlink > 1:
+                raise ValueError(
+                    "it has several names (hard links), of which a release would change one alone; remove the others"
+                )
             if (known := (status.st_ino, status.st_size, status.st_mtime_ns)) != self._known or again:
                 self._book = Book.read(self._path.read_bytes())
                 self._known = known

@@ -75,7 +75,9 @@ def test_examples_are_read_verified_and_as_their_schema_says(path):
 @pytest.mark.parametrize("version", [2, 10**9, 0, "1", None, True, 1.0])
 def test_other_versions_are_refused_by_name(path, version):
     document = json.loads(path.read_text("utf-8")) | {"version": version}
-    message = r"was written in version .* reads versions up to 1" if version in (2, 10**9) else "version of the document"
+    message = (
+        r"was written in version .* reads versions up to 1" if version in (2, 10**9) else "version of the document"
+    )
     with pytest.raises(ValueError, match=message):
         READERS[kind_of(path)](json.dumps(document))
 
