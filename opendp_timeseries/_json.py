@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["fields_of", "parse_json", "read_versioned", "written"]
+__all__ = ["decode", "encode", "fields_of", "parse_json", "read_versioned", "written"]
 
 T = TypeVar("T")
 
@@ -44,30 +46,80 @@ def parse_json(text: str) -> Any:
         raise ValueError("the document is nested too deeply") from None
 
 
-def fields_of(
-    document: Any, name: str, types: Mapping[str, Any], optional: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """Return the fields of a JSON object that must have exactly these fields, each of its type (a bool is no number).
+def encode(value: Any) -> Any:
+    """Return plain Python objects for a document: of a dataclass, its fields, unless it has a form of its own."""
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if dataclasses.is_dataclass(value):
+        return {field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    return [encode(part) for part in value] if isinstance(value, tuple) else value
+
+
+def decode(kind: Any, document: Any, name: str) -> Any:
+    """Read back what :func:`encode` wrote of a type, and nothing else: every field is typed, and none is unknown.
+
+    :param kind: a dataclass, a class with ``from_dict``, a plain type (a bool is no number, ``float`` takes integers
+        too), a union of such, or a tuple of them.
+    :param document: what was read.
+    :param name: for messages.
+    :raises TypeError, ValueError: for anything else, naming the field.
+    """
+    if get_origin(kind) in (Union, UnionType):
+        for choice in get_args(kind):
+            if _fits(choice, document):
+                return decode(choice, document, name)
+    elif _fits(kind, document):
+        if get_origin(kind) is tuple:
+            inner, *more = get_args(kind)
+            kinds = [inner] * len(document) if more == [...] else [inner, *more]
+            if len(kinds) != len(document):
+                raise ValueError(f"{name} must list {len(kinds)} values, found {len(document)}")
+            return tuple(
+                decode(one, part, f"{name}[{k}]") for k, (one, part) in enumerate(zip(kinds, document, strict=True))
+            )
+        if hasattr(kind, "from_dict"):
+            return kind.from_dict(document)
+        if dataclasses.is_dataclass(kind):
+            made: Callable[..., Any] = kind
+            return made(**fields_of(document, name, get_type_hints(kind)))
+        return document
+    wanted = " or ".join(_NAMES.get(_form(choice), "object") for choice in get_args(kind) or (kind,))
+    raise ValueError(f"{name} must be {wanted}, found {_NAMES.get(type(document), type(document).__name__)}")
+
+
+def fields_of(document: Any, name: str, types: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a JSON object that must have exactly these fields, each of its type.
 
     :param document: what was read.
     :param name: of the object, for messages.
-    :param types: the type, or the types, of each field; ``float`` takes integers too.
-    :param optional: fields that may be missing, and their values then.
-    :raises ValueError: for anything else, naming the field.
+    :param types: the type of each field, as of :func:`decode`.
+    :raises TypeError, ValueError: for anything else, naming the field.
     """
     if not isinstance(document, dict):
         raise ValueError(f"{name} must be an object, found {type(document).__name__}")
-    found = {**(optional or {}), **document}
-    for field_name in types.keys() ^ found.keys():
-        problem = "is not known" if field_name in found else "is missing"
-        raise ValueError(f"{name} has a field {field_name!r} that {problem}")
-    for field_name, expected in types.items():
-        value = found[field_name]
-        kinds = expected if isinstance(expected, tuple) else (expected,)
-        if not (type(value) in kinds or (type(value) is int and float in kinds)):
-            wanted = " or ".join("null" if kind is type(None) else kind.__name__ for kind in kinds)
-            raise ValueError(f"{field_name} of {name} must be {wanted}, found {type(value).__name__}")
-    return found
+    for field in types.keys() ^ document.keys():
+        problem = "is not known" if field in document else "is missing"
+        raise ValueError(f"{name} has a field {field!r} that {problem}")
+    return {field: decode(kind, document[field], f"{field} of {name}") for field, kind in types.items()}
+
+
+def _form(kind: Any) -> type:
+    """The type of what JSON holds for a type."""
+    if get_origin(kind) is tuple:
+        return list
+    if kind in (bool, int, float, str, list, dict, type(None)):
+        return kind  # type: ignore[no-any-return]
+    return dict
+
+
+def _fits(kind: Any, document: Any) -> bool:
+    form = _form(kind)
+    return kind is Any or type(document) is form or (form is float and type(document) is int)
+
+
+_NAMES: Final = {type(None): "null", list: "a list", dict: "an object"} | {
+    t: t.__name__ for t in (bool, int, float, str)
+}
 
 
 def read_versioned(document: Any, kind: str, readers: Mapping[int, Callable[[dict[str, Any]], T]]) -> T:

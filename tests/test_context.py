@@ -313,7 +313,7 @@ def test_nested_contexts_take_their_own_shares():
         .release()
     )
     releases = [nested.query().subsampled_gaussian(sampling_probability=0.1).release() for _ in range(2)]
-    assert all(release.stated.points[0] == pytest.approx((0.5, 5e-7), rel=1e-8) for release in releases)
+    assert all(release.stated.loss[0] == pytest.approx((0.5, 5e-7), rel=1e-8) for release in releases)
 
 
 def test_budgets_that_leave_no_room_are_refused_by_name():
@@ -441,7 +441,7 @@ def test_a_release_says_for_whom_and_of_what_it_is_a_part():
     both = ctx.query().composition([ts.then_participation_count(GRID, participation_cap=5) >> noise] * 2).release()
     assert len(both) == 2
     for release in both:  # at the δ of the share, not at each member's own
-        assert release.stated.points[0][1] == pytest.approx(5e-7, rel=1e-8)
+        assert release.stated.loss[0][1] == pytest.approx(5e-7, rel=1e-8)
     ts.write_releases(both, in_advance=True)
 
 
@@ -496,7 +496,7 @@ def test_people_beside_a_series_in_one_budget():
     assert abs(people - 300) < 60
     query = ctx.query()
     series = query.participation_count(GRID, participation_cap=5).subsampled_gaussian(sampling_probability=0.5)
-    assert series.release().stated.points[0] == pytest.approx((0.5, 5e-7), rel=1e-8)
+    assert series.release().stated.loss[0] == pytest.approx((0.5, 5e-7), rel=1e-8)
     both = exact(dp.loss_of(epsilon=1.0, delta=1e-6)).query().composition([
         ts.then_individual_count()
         >> ts.then_subsampled_gaussian(1.0, sampling_probability=1.0),

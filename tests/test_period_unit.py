@@ -249,7 +249,7 @@ def test_records_read_back():
         release = made(log)
         again = ts.Release.from_json(release.to_json())
         assert again == release
-        assert again.verify() == release.stated.points == (made.map(1),)
+        assert again.verify() == release.stated.loss == (made.map(1),)
         assert again.design.unit.period == release.design.unit.period
 
 

@@ -102,7 +102,7 @@ def test_it_reads_back_exactly_and_nothing_else():
         ({"format": "another"}, "not in the format"),
         ({"more": 1}, "'more' that is not known"),
         ({"releases": []}, "at least one"),
-        ({"releases": [1]}, "design must be an object"),
+        ({"releases": [1]}, "must be an object, found int"),
         ({"epsilon": 0.5}, "exceeds its budget of ε = 0.5"),
         ({"delta": 2.0}, "delta"),
         ({"releases": document["releases"] * 2}, "exceeds its budget"),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries._json import fields_of
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import printed_up as up
 
@@ -78,19 +77,6 @@ class View:
         if self.measure == RENYI:
             return f"Rényi divergence of order {first:g} at most {up(second)}"
         return f"(ε = {up(first)}, δ = {up(second, 4)})-differential privacy"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain Python objects; :meth:`from_dict` reads them back exactly."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, document: Any) -> View:
-        """Read back what :meth:`to_dict` wrote, and nothing else.
-
-        :raises ValueError: for anything else.
-        """
-        number = (float, type(None))
-        return cls(**fields_of(document, "view", {"measure": str, "failure_probability": number, "delta": number}))
 
 
 @lru_cache(maxsize=1024)

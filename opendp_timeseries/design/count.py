@@ -10,13 +10,12 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries._json import fields_of
 from opendp_timeseries.accounting.influence import Influence, count_influence
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import TimeGrid, check_grid
@@ -80,6 +79,7 @@ class Count:
 
     def __post_init__(self) -> None:
         check_grid(self.grid)
+        _check_panel(self.panel)
         remedy = "choose it from what is plausible for one individual, never from the log"
         caps = {
             "participation_cap": check.integer(
@@ -172,40 +172,6 @@ class Count:
         """Return the count of each series of a panel by itself. The caps stay: they hold over the whole panel."""
         return replace(self, panel=None, key_cap=None, source=self.source and replace(self.source, by=None))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain Python objects, ready for ``json.dumps``; :meth:`from_dict` reads them back exactly."""
-        source = self.source
-        return {
-            "source": None if source is None else {name: getattr(source, name) for name in _SOURCE},
-            "unit": self.unit.to_dict(),
-            "grid": self.grid.to_dict(),
-            "pooled": None if self.pooled is None else self.pooled.to_dict(),
-            "panel": None if self.panel is None else list(self.panel),
-            "participation_cap": self.participation_cap,
-            "step_cap": self.step_cap,
-            "gap": self.gap,
-            "key_cap": self.key_cap,
-        }
-
-    @classmethod
-    def from_dict(cls, document: Any) -> Count:
-        """Read back what :meth:`to_dict` wrote, and nothing else.
-
-        :raises TypeError, ValueError: for a field that is missing, unknown, or of another type or value.
-        """
-        fields = fields_of(document, "count", _COUNT)
-        source, pooled = fields["source"], fields["pooled"]
-        return cls(
-            **fields
-            | {
-                "source": None if source is None else Source(**fields_of(source, "source", _SOURCE)),
-                "unit": Unit.from_dict(fields["unit"]),
-                "grid": _read_grid(fields["grid"]),
-                "pooled": None if pooled is None else _read_grid(pooled),
-                "panel": _read_panel(fields["panel"]),
-            }
-        )
-
 
 def panel_of(by: str | None, keys: Keys | None) -> tuple[Key, ...] | None:
     """Check the column and the keys of a panel; None without either.
@@ -241,38 +207,12 @@ def _is_list(keys: Any) -> bool:
     return hasattr(keys, "__array__") and getattr(keys, "ndim", 0) == 1
 
 
-def _read_panel(keys: list[Any] | None) -> tuple[Key, ...] | None:
-    if keys is None:
-        return None
-    if not keys or len({type(key) for key in keys}) > 1 or type(keys[0]) not in (str, int):
+def _check_panel(panel: tuple[Key, ...] | None) -> None:
+    if panel is None:
+        return
+    if not panel or len({type(key) for key in panel}) > 1 or type(panel[0]) not in (str, int):
         raise ValueError("panel must list keys, all of them text or all whole numbers")
-    if len(set(keys)) < len(keys):
-        raise ValueError("panel must list distinct keys")
-    return tuple(keys)
-
-
-def _read_grid(document: Any) -> TimeGrid:
-    edges = isinstance(document, dict) and "edges" in document
-    fields = fields_of(document, "grid", _EDGES if edges else _GRID)
-    if not edges:
-        check.integer("size of the grid", fields["size"], minimum=1, maximum=_LARGEST_WRITTEN)
-    return TimeGrid.from_dict(fields)
-
-
-#: A document must not ask for any amount of memory.
-_LARGEST_WRITTEN: Final = 2**26
-_TEXT: Final = (str, type(None))
-_SOURCE: Final[dict[str, Any]] = {"identifier": str, "time": _TEXT, "by": _TEXT, "exact": bool}
-_GRID: Final[dict[str, Any]] = {"size": int, "start": _TEXT, "step": _TEXT, "zone": _TEXT}
-_EDGES: Final[dict[str, Any]] = {"edges": list, "zone": _TEXT}
-_COUNT: Final[dict[str, Any]] = {
-    "source": (dict, type(None)),
-    "unit": dict,
-    "grid": dict,
-    "pooled": (dict, type(None)),
-    "panel": (list, type(None)),
-    "participation_cap": int,
-    "step_cap": int,
-    "gap": int,
-    "key_cap": (int, type(None)),
-}
+    if len(set(panel)) < len(panel):
+        raise ValueError(
+            f"keys ({check.shown(list(panel))}) must be distinct: name each series once, from a public list"
+        )

@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
-from opendp_timeseries._json import fields_of, written
+from opendp_timeseries._json import encode, fields_of, written
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.totals import Level, totals_influence
@@ -115,7 +115,7 @@ class Signal:
     def identifier(self) -> str:
         """A digest of everything here, for the identifier of a metric."""
         stages = [stage.identifier if isinstance(stage, Kernel) else stage.to_dict() for stage in self.stages]
-        text = written([self.count.to_dict(), stages])
+        text = written([encode(self.count), stages])
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     def after(self, stage: Stage) -> Signal:
@@ -134,8 +134,8 @@ class Signal:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain Python objects, ready for ``json.dumps``; :meth:`from_dict` reads them back exactly."""
-        stages = [{_NAMES[type(stage)]: stage.to_dict()} for stage in self.stages]
-        return {"count": self.count.to_dict(), "stages": stages}
+        stages = [{"totals" if isinstance(stage, Groups) else "filter": stage.to_dict()} for stage in self.stages]
+        return {"count": encode(self.count), "stages": stages}
 
     @classmethod
     def from_dict(cls, document: Any) -> Signal:
@@ -143,12 +143,9 @@ class Signal:
 
         :raises TypeError, ValueError: for a field that is missing, unknown, or of another type or value.
         """
-        fields = fields_of(document, "signal", {"count": dict, "stages": list})
-        count = Count.from_dict(fields["count"])
+        fields = fields_of(document, "signal", {"count": Count, "stages": list})
+        count = fields["count"]
         return cls(count, tuple(_read_stage(stage, count.grid.size) for stage in fields["stages"]))
-
-
-_NAMES: Final[dict[type, str]] = {Groups: "totals", Kernel: "filter"}
 
 
 def _read_stage(document: Any, size: int) -> Stage:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
 
-from opendp_timeseries._json import fields_of
 from opendp_timeseries.grid import Period
 
 __all__ = ["Unit"]
@@ -40,23 +38,3 @@ class Unit:
         if self.period is not None:
             who += f"{'' if people == 1 else ', each'} within {self.period}, not all that they did,"
         return f"{who} {'replaced' if self.replaced else 'added or removed'}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain Python objects; :meth:`from_dict` reads them back exactly."""
-        period = None if self.period is None else {"length": self.period.length, "zone": self.period.zone}
-        return {"replaced": self.replaced, "period": period, "individuals": self.individuals}
-
-    @classmethod
-    def from_dict(cls, document: Any) -> Unit:
-        """Read back what :meth:`to_dict` wrote, and nothing else.
-
-        :raises TypeError, ValueError: for anything else.
-        """
-        fields = fields_of(document, "unit", _UNIT)
-        if fields["period"] is not None:
-            fields["period"] = Period(**fields_of(fields["period"], "period", _PERIOD))
-        return cls(**fields)
-
-
-_UNIT: Final[dict[str, Any]] = {"replaced": bool, "period": (dict, type(None)), "individuals": int}
-_PERIOD: Final[dict[str, Any]] = {"length": (str, int), "zone": (str, type(None))}

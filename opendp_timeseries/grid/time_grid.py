@@ -6,12 +6,13 @@ import dataclasses
 import datetime as dt
 import hashlib
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_timeseries._json import fields_of
 from opendp_timeseries._validate import integer, shown
 from opendp_timeseries.grid.clock import DAY, Clock, Ints, clock_around
 from opendp_timeseries.grid.edges import Edges, edges_of, parse_width, plainest
@@ -306,9 +307,17 @@ class TimeGrid:
         return {"size": self.size, "start": self.start, "step": self.step, "zone": self.zone}
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> TimeGrid:
-        """Build the grid again from :meth:`to_dict`."""
-        return cls.from_edges(**fields) if "edges" in fields else cls(**fields)
+    def from_dict(cls, document: Any) -> TimeGrid:
+        """Read back what :meth:`to_dict` wrote, and nothing else.
+
+        :raises TypeError, ValueError: for a field that is missing, unknown, or of another type or value.
+        """
+        if isinstance(document, dict) and "edges" in document:
+            return cls.from_edges(**fields_of(document, "grid", {"edges": tuple[str, ...], "zone": str | None}))
+        text = str | None
+        fields = fields_of(document, "grid", {"size": int, "start": text, "step": text, "zone": text})
+        # A document must not ask for any amount of memory.
+        return cls(**fields | {"size": integer("size of the grid", fields["size"], minimum=1, maximum=2**26)})
 
     def _clock(self, name: str | None) -> Clock:
         """The clock of a zone, for all times of the grid; without one, that of UTC."""

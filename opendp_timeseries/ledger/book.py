@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_type_hints
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries._json import fields_of, parse_json, read_versioned, written
+from opendp_timeseries._json import encode, fields_of, parse_json, read_versioned, written
 from opendp_timeseries.accounting.fully_adaptive import RenyiFilter
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.loss import PrivacyLoss
@@ -78,9 +78,7 @@ class Terms(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return what the first entry of the file says."""
-        programme = None if self.programme is None else self.programme.to_dict()
-        terms = self._asdict() | {"unit": self.unit.to_dict(), "programme": programme}
-        return {"format": _FORMAT, "version": _VERSION} | terms
+        return {"format": _FORMAT, "version": _VERSION} | {name: encode(part) for name, part in self._asdict().items()}
 
     @classmethod
     def from_dict(cls, document: Any) -> Terms:
@@ -133,15 +131,12 @@ class Terms(NamedTuple):
 
 
 def _read_1(document: dict[str, Any]) -> Terms:
-    fields = fields_of(document, "the first entry", _TERMS)
-    check.real("epsilon", fields["epsilon"], above=0.0)
-    check.real("delta", fields["delta"], above=0.0, below=1.0)
-    if fields["order"] is not None:
-        check.real("order", fields["order"], above=1.0)
-    fields["unit"] = Unit.from_dict(fields["unit"])
-    if fields["programme"] is not None:
-        fields["programme"] = Programme.from_dict(fields["programme"])
-    return Terms(**fields)
+    terms = Terms(**fields_of(document, "the first entry", get_type_hints(Terms)))
+    check.real("epsilon", terms.epsilon, above=0.0)
+    check.real("delta", terms.delta, above=0.0, below=1.0)
+    if terms.order is not None:
+        check.real("order", terms.order, above=1.0)
+    return terms
 
 
 def _losses(designs: Counter[Design]) -> Counter[PrivacyLoss]:
@@ -175,8 +170,6 @@ class Book:
         lines, digest = unchained(file)
         try:
             book = cls.new(Terms.from_dict(parse_json(lines[0])))
-            if book.lines[0] != lines[0]:
-                raise ValueError("its first entry is not as it would be written")
             entries: list[Entry] = []
             for line in lines[1:]:
                 _append(entries, line, book.terms)
@@ -240,19 +233,12 @@ class Book:
         found = {}
         for line in self.lines[1:]:
             if line.startswith(_RELEASED_BEGINS):
-                document = fields_of(parse_json(line), "an entry", {"released": int, "at": str, "releases": list})
-                found[document["released"]] = tuple(map(Release.from_dict, document["releases"]))
+                types = {"released": int, "at": str, "releases": tuple[Release, ...]}
+                document = fields_of(parse_json(line), "an entry", types)
+                found[document["released"]] = document["releases"]
         return found
 
 
-_TERMS: Final[dict[str, Any]] = {
-    "epsilon": float,
-    "delta": float,
-    "unit": dict,
-    "order": (float, type(None)),
-    "programme": (dict, type(None)),
-    "identifier": str,
-}
 _RELEASED_BEGINS: Final = '{"released": '
 #: Releases are long, and are read only when asked for.
 _RELEASED: Final = re.compile(r'\{"released": (\d+), "at": "([0-9:TZ-]+)", "releases": \[.*\]\}')
@@ -270,10 +256,10 @@ def _append(entries: list[Entry], line: str, terms: Terms) -> None:
             raise ValueError(f"entry {number} is completed without being open")
         entries[number - 1] = entries[number - 1]._replace(released=released[2])
         return
-    fields = fields_of(parse_json(line), "an entry", {"spent": int, "at": str, "designs": list})
+    fields = fields_of(parse_json(line), "an entry", {"spent": int, "at": str, "designs": tuple[Design, ...]})
     if fields["spent"] != len(entries) + 1 or not fields["designs"]:
         raise ValueError(f"entry {fields['spent']} stands in the place of entry {len(entries) + 1}, or is empty")
-    designs = tuple(map(Design.from_dict, fields["designs"]))
+    designs = fields["designs"]
     earlier = [design for entry in entries for design in entry.designs]
     for design in designs:
         _check_population(design, terms, earlier or designs)

@@ -212,7 +212,7 @@ class Ledger:
                 made = measurement(data)
                 releases = _checked(made, designs)
                 whole = _whole(book, number)
-                releases = [replace(r, statement=replace(r.stated, whole=whole, points=())) for r in releases]
+                releases = [replace(r, statement=replace(r.stated, whole=whole, loss=())) for r in releases]
                 files[self._path].write(book.with_released(number, releases).write())
         return releases if isinstance(made, list) else releases[0]
 

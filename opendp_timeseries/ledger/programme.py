@@ -289,9 +289,9 @@ class Programme:
 
 
 def _read_1(document: dict[str, Any]) -> Programme:
-    types = {"epsilon": float, "delta": float, "data_fixed": bool, "releases": list}
+    types = {"epsilon": float, "delta": float, "data_fixed": bool, "releases": tuple[Design, ...]}
     fields = fields_of(document, "programme", types)
-    return Programme(designs=tuple(map(Design.from_dict, fields.pop("releases"))), **fields)
+    return Programme(designs=fields.pop("releases"), **fields)
 
 
 def _one_each(name: str, given: float | Sequence[float], count: int) -> list[float]:

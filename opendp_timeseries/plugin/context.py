@@ -409,7 +409,7 @@ class Query(dp.Query):
         asked: Any = self._d_in
         distance = asked if isinstance(asked, int) and asked >= 1 else 1
         whole = replace(whole, number=number) if whole is not None else answer.statement.whole
-        return replace(answer, statement=replace(answer.statement, distance=distance, whole=whole, points=()))
+        return replace(answer, statement=replace(answer.statement, distance=distance, whole=whole, loss=()))
 
     def resolve(self, allow_transformations: bool = False, bounds: Any = None, T: Any = None) -> Any:
         """Return the measurement, after a check that its loss fits the share."""

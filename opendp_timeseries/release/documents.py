@@ -13,7 +13,6 @@ from opendp_timeseries.accounting.view import Points, View
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.release.release import FORMAT as FORMAT_OF_ONE
 from opendp_timeseries.release.release import Release, check_covered
-from opendp_timeseries.release.statement import read_points
 
 __all__ = [
     "Document",
@@ -88,10 +87,10 @@ def read_document(text: str) -> Document:
 
 def _read_1(document: dict[str, Any]) -> Document:
     fields = fields_of(document, "the document", _FIELDS)
-    releases = tuple(Release.from_dict(release) for release in fields["releases"])
+    releases = fields["releases"]
     for release in releases:
         release.verify()
-    stated = read_points(fields["joint_loss"])
+    stated = fields["joint_loss"]
     right = _joint(releases, fields["in_advance"], fields["data_fixed"])
     check_covered("joint_loss", stated, right, "the releases together give")
     return Document(releases, _together(releases, stated))
@@ -101,8 +100,8 @@ _FIELDS: Final[dict[str, Any]] = {
     "guarantee": str,
     "in_advance": bool,
     "data_fixed": bool,
-    "joint_loss": list,
-    "releases": list,
+    "joint_loss": Points,
+    "releases": tuple[Release, ...],
 }
 
 
@@ -140,7 +139,7 @@ def population_of(design: Design) -> tuple[Any, ...]:
 def _together(releases: Sequence[Release], points: Points) -> str:
     # Of several, one whose caps were assumed says so.
     spoken = max(releases, key=lambda release: release.design.count.is_assumed)
-    statement = replace(spoken.stated, view=_total(releases), points=points, whole=None)
+    statement = replace(spoken.stated, view=_total(releases), loss=points, whole=None)
     return replace(spoken, statement=statement).guarantee()
 
 
@@ -167,7 +166,7 @@ def _total(releases: Sequence[Release]) -> View:
 
 def _joint(releases: Sequence[Release], in_advance: bool, data_fixed: bool) -> Points:
     view = _total(releases)
-    points = [release.stated.points for release in releases]
+    points = [release.stated.loss for release in releases]
     pairs = all(len(each) == 1 for each in points)
     if not (pairs or in_advance):
         raise ValueError(

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries._json import fields_of, parse_json, read_versioned, written
+from opendp_timeseries._json import encode, fields_of, parse_json, read_versioned, written
 from opendp_timeseries.accounting.laws import binomial_tail
 from opendp_timeseries.accounting.sampling import blocks_of
 from opendp_timeseries.accounting.view import Points
@@ -108,14 +108,14 @@ class Release:
         return len(self.values)
 
     def _key(self) -> tuple[Any, ...]:
-        statement = self.statement and replace(self.statement, points=())
+        statement = self.statement and replace(self.statement, loss=())
         return self.design, statement, self.steps.tobytes(), self.values.tobytes()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Release) or self._key() != other._key():
             return False
-        points = [release.statement.points for release in (self, other) if release.statement is not None]
-        return not all(points) or points[:1] == points[1:]  # points that are not computed yet follow from the rest
+        losses = [release.statement.loss for release in (self, other) if release.statement is not None]
+        return not all(losses) or losses[:1] == losses[1:]  # what is not computed yet follows from the rest
 
     def __hash__(self) -> int:
         return hash(self._key())
@@ -135,9 +135,9 @@ class Release:
         """
         if self.statement is None:
             raise ValueError("one series of a panel has no guarantee by itself: ask the release of the whole panel")
-        if self.statement.points:
+        if self.statement.loss:
             return self.statement
-        return replace(self.statement, points=self._recomputed(self.statement))
+        return replace(self.statement, loss=self._recomputed(self.statement))
 
     def at_distance(self, distance: int) -> Release:
         """Return this release with its loss stated at another distance, such as for several individuals.
@@ -145,7 +145,7 @@ class Release:
         :param distance: in units of privacy, from 1.
         :raises ValueError: if nothing is stated of it.
         """
-        return replace(self, statement=replace(self.stated, distance=distance, whole=None, points=()))
+        return replace(self, statement=replace(self.stated, distance=distance, whole=None, loss=()))
 
     def guarantee(self) -> str:
         """Say the guarantee in words, and that of the whole of which the release is a part.
@@ -155,9 +155,9 @@ class Release:
         stated, count = self.stated, self.design.count
         apart = "" if count.gap == 1 else f", at least {count.gap} apart"
         assumed = f", assuming at most {count.participation_cap} steps of each{apart}" if count.is_assumed else ""
-        more = "" if len(stated.points) == 1 else "; more points of the curve are in the record"
+        more = "" if len(stated.loss) == 1 else "; more points of the curve are in the record"
         whole = "" if stated.whole is None else f"; {stated.whole}"
-        return f"{stated.view.words(stated.points)} for {count.unit.of(stated.distance)}{assumed}{more}{whole}"
+        return f"{stated.view.words(stated.loss)} for {count.unit.of(stated.distance)}{assumed}{more}{whole}"
 
     def verify(self) -> Points:
         """Recompute the loss from caps, filters, sampling and noise, and return it.
@@ -170,7 +170,7 @@ class Release:
         """
         stated = self.stated
         recomputed = self._recomputed(stated)
-        check_covered("loss", stated.points, recomputed, "the release's own design gives")
+        check_covered("loss", stated.loss, recomputed, "the release's own design gives")
         return recomputed
 
     def _recomputed(self, statement: Statement) -> Points:
@@ -251,7 +251,7 @@ class Release:
             "format": FORMAT,
             "version": VERSION,
             "guarantee": self.guarantee(),
-            "statement": self.stated.to_dict(),
+            "statement": encode(self.stated),
             "design": self.design.to_dict(),
             "steps": "all" if len(self) == self.size else self.steps.tolist(),
             "values": self.values.tolist(),
@@ -296,14 +296,14 @@ def _read_1(document: Mapping[str, Any]) -> Release:
             raise ValueError(f"{name} of the release must list numbers")
     if values == "all":
         raise ValueError("values of the release must list numbers")
-    design = Design.from_dict(fields["design"])
+    design = fields["design"]
     if steps == "all" and len(values) != design.signal.size:
         raise ValueError(f"values ({len(values)}) must be as many as the steps of the design ({design.signal.size})")
     return Release(
         steps=np.arange(len(values)) if steps == "all" else _whole(steps),
         values=np.array(values, dtype=np.float64),
         design=design,
-        statement=Statement.from_dict(fields["statement"]),
+        statement=fields["statement"],
     )
 
 
@@ -316,9 +316,9 @@ def _whole(steps: list[int]) -> NDArray[np.int64]:
 _READERS: Final = {1: _read_1}
 _FIELDS: Final[dict[str, Any]] = {
     "guarantee": str,  # for readers: it is written anew, and never compared
-    "statement": dict,
-    "design": dict,
-    "steps": (str, list),
+    "statement": Statement,
+    "design": Design,
+    "steps": str | list,
     "values": list,
     "software": dict,  # any
 }

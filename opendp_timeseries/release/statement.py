@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries._json import fields_of
 from opendp_timeseries.accounting.rounding import printed_up as up
 from opendp_timeseries.accounting.view import APPROXIMATE, CONCENTRATED, Points, View
 
-__all__ = ["Statement", "Whole", "read_points"]
+__all__ = ["Statement", "Whole"]
 
 #: What a release may be part of, and how that is said.
 _KINDS: Final = {
@@ -66,20 +65,6 @@ class Whole:
             loss = f"(ε = {up(first)}, δ = {up(delta, 4)})"
         return f"{number}{_KINDS[self.kind]} with {loss} in all"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain Python objects; :meth:`from_dict` reads them back exactly."""
-        return {name: getattr(self, name) for name in _WHOLE} | {"loss": list(self.loss)}
-
-    @classmethod
-    def from_dict(cls, document: Any) -> Whole:
-        """Read back what :meth:`to_dict` wrote, and nothing else.
-
-        :raises TypeError, ValueError: for anything else.
-        """
-        fields = fields_of(document, "whole", _WHOLE)
-        (loss,) = read_points([fields["loss"]])
-        return cls(**fields | {"loss": loss})
-
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
@@ -88,61 +73,13 @@ class Statement:
     :param view: which view of the loss.
     :param distance: for how many units of privacy, such as individuals.
     :param whole: of which the release is a part; None if nothing else is known to be released.
-    :param points: the loss in this view, as of :meth:`.View.points`; empty before it is computed.
+    :param loss: in this view, as of :meth:`.View.points`; empty before it is computed.
     """
 
     view: View
     distance: int = 1
     whole: Whole | None = None
-    points: Points = ()
+    loss: Points = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "distance", check.integer("distance", self.distance, minimum=1, maximum=2**31))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain Python objects; :meth:`from_dict` reads them back exactly."""
-        return {
-            "distance": self.distance,
-            "view": self.view.to_dict(),
-            "loss": [list(point) for point in self.points],
-            "whole": None if self.whole is None else self.whole.to_dict(),
-        }
-
-    @classmethod
-    def from_dict(cls, document: Any) -> Statement:
-        """Read back what :meth:`to_dict` wrote, and nothing else.
-
-        :raises TypeError, ValueError: for anything else.
-        """
-        fields = fields_of(document, "statement", _STATEMENT)
-        return cls(
-            view=View.from_dict(fields["view"]),
-            distance=fields["distance"],
-            whole=None if fields["whole"] is None else Whole.from_dict(fields["whole"]),
-            points=read_points(fields["loss"]),
-        )
-
-
-def read_points(points: list[Any]) -> Points:
-    """Read the points of a loss.
-
-    :raises ValueError: if these are no pairs of numbers.
-    """
-    if not points or not all(
-        isinstance(point, list) and len(point) == 2 and all(type(number) in (int, float) for number in point)
-        for point in points
-    ):
-        raise ValueError("loss must list pairs of numbers")
-    return tuple((float(first), float(second)) for first, second in points)
-
-
-_WHOLE: Final[dict[str, Any]] = {
-    "kind": str,
-    "measure": str,
-    "loss": list,
-    "number": (int, type(None)),
-    "parts": (int, type(None)),
-    "identifier": (str, type(None)),
-    "digest": (str, type(None)),
-}
-_STATEMENT: Final[dict[str, Any]] = {"distance": int, "view": dict, "loss": list, "whole": (dict, type(None))}
