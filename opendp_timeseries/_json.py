@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from types import UnionType
-from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 __all__ = ["decode", "encode", "fields_of", "parse_json", "read_versioned", "written"]
 
@@ -80,7 +80,7 @@ def decode(kind: Any, document: Any, name: str) -> Any:
         if hasattr(kind, "from_dict"):
             return kind.from_dict(document)
         if dataclasses.is_dataclass(kind):
-            made: Callable[..., Any] = kind
+            made = cast(Callable[..., Any], kind)
             return made(**fields_of(document, name, get_type_hints(kind)))
         return document
     wanted = " or ".join(_NAMES.get(_form(choice), "object") for choice in get_args(kind) or (kind,))
