@@ -90,7 +90,7 @@ def _read(texts: list[str]) -> tuple[Ints, Mask]:
         text.good &= ~begun | (text.skip(name[1], begun) & text.skip(name[2], begun))
         named |= begun
     behind = text.skip("-", ~named)
-    offset = behind | text.skip("+", ~named)
+    offset = behind | text.skip("+", ~named & ~behind)
     hours = text.number(2, offset)
     minutes_of_offset = text.number(2, text.skip(":", offset) | (offset & text.digit_follows()))
 
