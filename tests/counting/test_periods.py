@@ -333,7 +333,7 @@ def test_a_database_thins_each_series_by_itself(size, series, length, gap, steps
         Layout("id", "time", TimeGrid(size=size), "at", range(series), period=Period(length)),
     )
     table = DuckDB().table(id=pa.array(steps * 0), time=pa.array(steps % size), at=pa.array(steps // size))
-    caps = Caps.within(layout.size, participation_cap=10**6, step_cap=1, gap=gap)
+    caps = caps_of(layout.size, participation_cap=10**6, step_cap=1, gap=gap)
     counts = engine_of(table).count(table, layout, caps, KEY)
     assert counts.tolist() == oracle.capped_counts(
         [(0, step) for step in steps.tolist()],

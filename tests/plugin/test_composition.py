@@ -92,7 +92,7 @@ def test_releases_say_of_which_whole_they_are_a_part(log_space, members):
     for k, release in enumerate(joined(LOG)):
         whole = release.stated.whole
         assert (whole.kind, whole.number, whole.parts) == ("composition", k + 1, 3)
-        assert (whole.first, whole.delta) == joined.map(1)
+        assert whole.loss == joined.map(1)
         assert f"release {k + 1} of 3 in a composition with (ε = " in release.guarantee()
         # Each states its own loss, at the δ of the composition.
         assert release.stated.points == (ts.make_composition(members[k : k + 1], delta=1e-6).map(1),)
