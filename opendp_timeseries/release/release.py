@@ -112,10 +112,8 @@ class Release:
         return self.design, statement, self.steps.tobytes(), self.values.tobytes()
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Release) or self._key() != other._key():
-            return False
-        points = [release.statement.points for release in (self, other) if release.statement is not None]
-        return not all(points) or points[:1] == points[1:]  # points that are not computed yet follow from the rest
+        # A loss may not have been computed yet.
+        return isinstance(other, Release) and self._key() == other._key() and self._points() == other._points()
 
     def __hash__(self) -> int:
         return hash(self._key())
@@ -138,6 +136,13 @@ class Release:
         if self.statement.points:
             return self.statement
         return replace(self.statement, points=self._recomputed(self.statement))
+
+    def _points(self) -> Points:
+        """Return the points that are stated; none if nothing can be."""
+        try:
+            return self.stated.points
+        except ValueError:
+            return ()
 
     def at_distance(self, distance: int) -> Release:
         """Return this release with its loss stated at another distance, such as for several individuals.
