@@ -13,7 +13,8 @@ LOG = {"id": np.repeat(np.arange(100), 3), "time": np.arange(300) % SIZE}
 
 
 def count(space, metric=None, cap=5):
-    return space >> ts.then_participation_count(GRID, participation_cap=cap, output_metric=metric)
+    made = space >> ts.then_participation_count(GRID, participation_cap=cap)
+    return made if metric is None else made >> ts.then_lp_distance(metric)
 
 
 def noise(**kwargs):
@@ -33,9 +34,11 @@ def test_count_feeds_opendps_own_mechanisms(log_space):
 
 def test_filter_feeds_opendps_own_mechanisms(log_space):
     kernel = ts.gaussian_kernel(SIZE, 2.0)
-    gaussian = count(log_space, dp.l2_distance(T=float)) >> ts.then_circulant_filter(kernel) >> dp.m.then_gaussian(2.0)
-    assert gaussian.map(1) == pytest.approx(5 / (2 * 2.0**2), rel=1e-9)
-    laplace = count(log_space, dp.l1_distance(T=float)) >> ts.then_circulant_filter(kernel) >> dp.m.then_laplace(2.0)
+    smooth = count(log_space) >> ts.then_circulant_filter(kernel)
+    gaussian = smooth >> ts.then_lp_distance(dp.l2_distance(T=float)) >> dp.m.then_gaussian(2.0)
+    assert gaussian.map(1) == pytest.approx(smooth.map(1).l2 ** 2 / (2 * 2.0**2), rel=1e-9)
+    assert gaussian.map(1) < 0.8 * 5 / (2 * 2.0**2)  # of the count, which the filter lowers
+    laplace = smooth >> ts.then_lp_distance(dp.l1_distance(T=float)) >> dp.m.then_laplace(2.0)
     assert laplace.map(1) == pytest.approx(5 / 2.0, rel=1e-9)
     for measurement in (gaussian, laplace):
         assert len(measurement(LOG)) == SIZE

@@ -15,8 +15,8 @@ from scipy.stats import chi2
 
 import opendp_timeseries as ts
 from opendp_timeseries.accounting import circulant
+from opendp_timeseries.design.design import noise_exponent
 from opendp_timeseries.plugin.circular_convolution import circular_convolve, largest_input
-from opendp_timeseries.plugin.subsampled_gaussian import _noise_exponent
 
 SIZE = 4000
 INTEGERS = dp.vector_domain(dp.atom_domain(T="i64"), size=SIZE), ts.influence_distance()
@@ -51,12 +51,12 @@ def hides_its_signal(values, exponent):
 # Each of these raises a false alarm in 1e-10 runs.
 @pytest.mark.parametrize("signal", [0, 1, -1, 3, 2**20 + 1, 10**8])
 def test_possible_outputs_do_not_tell_a_count(signal):
-    assert hides_its_signal(released(INTEGERS, signal), _noise_exponent(1.0, 0))
+    assert hides_its_signal(released(INTEGERS, signal), noise_exponent(1.0, 0))
 
 
 @pytest.mark.parametrize("signal", [0.0, 2.0**-26, 1 / 3, 0.1, 1000.1, 2.0**-40])
 def test_possible_outputs_do_not_tell_a_smoothed_value(signal):
-    assert hides_its_signal(released(DYADIC, signal), _noise_exponent(1.0, 26))
+    assert hides_its_signal(released(DYADIC, signal), noise_exponent(1.0, 26))
 
 
 @pytest.mark.parametrize("signal", [0.0, 0.1, -math.pi, 2.0**-60, 5e-324])
@@ -64,7 +64,7 @@ def test_possible_outputs_do_not_tell_an_arbitrary_float(signal):
     # At a step of 2**-50 σ, a float that is no finer can only hold the values of magnitude below 8; those that
     # are above lose their last bits in the rounding that ends a release, whatever the signal.
     values = released(ARBITRARY, signal)
-    exponent = _noise_exponent(1.0, None)
+    exponent = noise_exponent(1.0, None)
     assert last_bits(values, exponent) is not None
     assert is_uniform(last_bits(values[np.abs(values) < 2], exponent))
 
@@ -73,16 +73,16 @@ def test_possible_outputs_do_not_tell_an_arbitrary_float(signal):
 def test_noise_in_floating_point_is_caught(signal):
     # The broken variant that the tests above are for.
     noise = np.random.default_rng(5).normal(signal, 1.0, SIZE)
-    assert not hides_its_signal(noise, _noise_exponent(1.0, 26))
+    assert not hides_its_signal(noise, noise_exponent(1.0, 26))
     rounded_noise = signal + np.rint(np.random.default_rng(5).normal(0, 1.0, SIZE) * 2.0**26) * 2.0**-26
-    assert bool(hides_its_signal(rounded_noise, _noise_exponent(1.0, 26))) == (signal == 0.0)
+    assert bool(hides_its_signal(rounded_noise, noise_exponent(1.0, 26))) == (signal == 0.0)
 
 
 @pytest.mark.parametrize("bits", [0, 10, 26, 40])
 @pytest.mark.parametrize("scale", [1e-5, 0.3, 7.0, 1e6])
 def test_the_step_depends_on_nothing_but_scale_and_resolution(bits, scale):
     space = (INTEGERS if bits == 0 else DYADIC)[0], ts.influence_distance(bits)
-    step = Fraction(2) ** _noise_exponent(scale, bits)
+    step = Fraction(2) ** noise_exponent(scale, bits)
     for signal in (0, 1, 2**30):
         values = released(space, signal if bits == 0 else float(signal), scale)
         assert all((Fraction(value) / step).denominator == 1 for value in values[:50].tolist())

@@ -11,14 +11,15 @@ import datetime as dt
 import decimal
 import re
 import warnings
-import zoneinfo
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opendp_timeseries.counting.tables import UtcLog
+from opendp_timeseries.grid import TextTimes, parse_zone, read_text_times
 
 __all__ = ["CSV_SUFFIXES", "PARQUET_SUFFIXES", "TIME_UNITS", "read_csv_log", "read_parquet_log"]
 
@@ -27,17 +28,15 @@ PARQUET_SUFFIXES: Final = (".parquet", ".pq")
 #: Units of times that are numbers, by how many of them make a second.
 TIME_UNITS: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
-_UTC = dt.timezone.utc
-_EPOCH: Final = dt.datetime(1970, 1, 1)
-#: No instant that Python can hold is further from the epoch, in seconds.
-_MAX_SECONDS: Final = 10**12
-_ISO: Final = re.compile(
-    r"(\d{4})-?(\d\d)-?(\d\d)(?:[Tt ](\d\d):?(\d\d)(?::?(\d\d)(?:[.,](\d+))?)?)?"
-    r"(?: ?(?:([Zz]|UTC|GMT)|([+-])(\d\d):?(\d\d)?))?",
-    re.ASCII,
-)
+#: Rows whose times are read together, as their text takes much memory.
+_PIECE: Final = 2**16
+_DOWN: Final = decimal.Context(prec=40, rounding=decimal.ROUND_FLOOR)
+#: The last nanosecond that 64 bits hold. Times that are further from 1970 are off every grid.
+_LAST: Final = 2**63 - 1
+#: Parts of a format that say that the clock is that of UTC.
+_UTC: Final = re.compile(r"(?<![A-Za-z])(?:Z|UTC|GMT)(?![A-Za-z])")
 
-ReadTime = Callable[[str], dt.datetime | None]
+ReadTimes = Callable[[list[str]], TextTimes]
 
 
 def read_csv_log(
@@ -50,12 +49,12 @@ def read_csv_log(
     time_format: str | None = None,
     time_unit: str | None = None,
 ) -> UtcLog:
-    """Read two columns of a CSV file with a header: identifiers as text, times as UTC ``datetime64[us]``.
+    """Read two columns of a CSV file with a header: identifiers as text, times as UTC ``datetime64[ns]``.
 
-    Times are in ISO 8601 (``2024-03-01``, ``2024-03-01 08:15``, ``20240301T081500Z``, ``2024-03-01 08:15:00 UTC``),
-    unless a format or a unit is given. Those without an offset are local times of ``zone`` (the first occurrence where
-    clocks go back). What is not a time in that form is missing, as is an empty identifier: such rows are dropped by the
-    count, so a file in another form gives a count of zeros.
+    Times are text as :func:`~opendp_timeseries.grid.read_text_times` reads it, unless a format or a unit is given.
+    Those without an offset are local times of ``zone`` (the first occurrence where clocks go back). What is not a time
+    in that form is missing, as is an empty identifier: such rows are dropped by the count, so a file in another form
+    gives a count of zeros.
 
     One line is one row, whatever quotes are in it: were rows to extend over lines, an open quote in the row of
     one person would take in the rows of others. Fields in quotes may hold the delimiter, and no line breaks.
@@ -65,25 +64,31 @@ def read_csv_log(
     :param time: name of the column of event times.
     :param zone: IANA name of the zone of times without an offset.
     :param delimiter: the character between fields.
-    :param time_format: how times are written, in the terms of ``datetime.strptime``.
+    :param time_format: how times are written, in the terms of ``datetime.strptime``. They are in UTC if it holds ``Z``,
+        ``UTC`` or ``GMT`` as it stands.
     :param time_unit: ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``, if times are numbers of these since 1970-01-01 in UTC.
     :raises ValueError: if a column is not in the header, or is there more than once; if a parameter does not serve.
     """
-    read_time = _time_reader(zone, time_format, time_unit)
+    read_times, clock = _times_reader(time_format, time_unit), parse_zone(zone) or dt.UTC
     _check_delimiter(delimiter)
     csv.field_size_limit(2**31 - 1)  # one long field must not stop the reading of all others
     with path.open(newline="\n", encoding="utf-8-sig", errors="surrogateescape") as lines:
         header = _fields(next(lines, ""), delimiter)
         place = f"the first line of {path.name}, read with the delimiter {delimiter!r}"
         where = [_position(header, name, place) for name in (identifier, time)]
-        columns: tuple[list[str | None], list[dt.datetime | None]] = ([], [])
+        identifiers: list[str | None] = []
+        texts: list[str] = []
+        times: list[NDArray[np.datetime64]] = []
         for line in lines:
             row = _fields(line, delimiter)
             who, when = (row[k] if k < len(row) else "" for k in where)
-            columns[0].append(who or None)
-            columns[1].append(read_time(when.strip()))
-    identifiers, times = np.array(columns[0], dtype=object), np.array(columns[1], dtype="datetime64[us]")
-    return UtcLog({identifier: identifiers, time: times})
+            identifiers.append(who or None)
+            texts.append(when)
+            if len(texts) == _PIECE:
+                times.append(read_times(texts).in_utc(clock))
+                texts = []
+    times.append(read_times(texts).in_utc(clock))
+    return UtcLog({identifier: np.array(identifiers, dtype=object), time: np.concatenate(times)})
 
 
 def read_parquet_log(path: Path, *, identifier: str, time: str) -> Any:
@@ -130,8 +135,8 @@ def _check_delimiter(delimiter: str) -> None:
         raise ValueError(f"delimiter ({delimiter!r}) must be one character that separates fields, such as ',' or ';'")
 
 
-def _time_reader(zone: str, time_format: str | None, time_unit: str | None) -> ReadTime:
-    """Return a function that reads the text of a time as an instant in UTC, without a zone for NumPy."""
+def _times_reader(time_format: str | None, time_unit: str | None) -> ReadTimes:
+    """Return a function that reads the texts of times."""
     if time_format is not None and time_unit is not None:
         raise ValueError(
             f"time_format ({time_format!r}) and time_unit ({time_unit!r}) must not both be given: leave out the"
@@ -140,51 +145,36 @@ def _time_reader(zone: str, time_format: str | None, time_unit: str | None) -> R
     if time_unit is not None:
         if time_unit not in TIME_UNITS:
             raise ValueError(f"time_unit ({time_unit!r}) must be one of {', '.join(TIME_UNITS)}")
-        return lambda text: _from_number(text, TIME_UNITS[time_unit])
-    local = zoneinfo.ZoneInfo(zone) if zone != "UTC" else _UTC
+        scale = 10**9 // TIME_UNITS[time_unit]
+        return lambda texts: _in_nanoseconds([_from_number(text, scale) for text in texts], aware=True)
     if time_format is None:
-        return lambda text: _from_iso(text, local)
+        return read_text_times
     _check_format(time_format)
-    return lambda text: _from_format(text, time_format, local)
+    literal = re.sub("%.", "0", time_format)
+    aware = "%z" in time_format.replace("%%", "") or _UTC.search(literal) is not None
+    return lambda texts: _in_nanoseconds([_from_format(text, time_format) for text in texts], aware=aware)
 
 
-def _in_utc(when: dt.datetime, local: dt.tzinfo) -> dt.datetime:
-    return (when if when.tzinfo else when.replace(tzinfo=local)).astimezone(_UTC).replace(tzinfo=None)
+def _in_nanoseconds(times: list[int | None], *, aware: bool) -> TextTimes:
+    ticks = [-_LAST - 1 if time is None else max(-_LAST, min(time, _LAST)) for time in times]
+    return TextTimes(np.array(ticks, dtype=np.int64).view("datetime64[ns]"), np.full(len(times), aware))
 
 
-def _from_iso(text: str, local: dt.tzinfo) -> dt.datetime | None:
-    # `datetime.fromisoformat` reads different texts in different versions of Python.
-    match = _ISO.fullmatch(text)
-    if match is None:
-        return None
-    *numbers, fraction, utc, sign, hours, minutes = match.groups()
+def _from_number(text: str, scale: int) -> int | None:
     try:
-        zone: dt.tzinfo | None = _UTC if utc else None
-        if sign:
-            ahead = dt.timedelta(hours=int(hours), minutes=int(minutes or 0))
-            zone = dt.timezone(ahead if sign == "+" else -ahead)
-        year, month, day, hour, minute, second = (int(number or 0) for number in numbers)
-        microsecond = int((fraction or "")[:6].ljust(6, "0"))
-        return _in_utc(dt.datetime(year, month, day, hour, minute, second, microsecond, zone), local)
+        number = _DOWN.multiply(decimal.Decimal(text.strip()), scale)
+        return int(number.to_integral_value(decimal.ROUND_FLOOR)) if abs(number) < _LAST else None
+    except decimal.DecimalException:
+        return None
+
+
+def _from_format(text: str, time_format: str) -> int | None:
+    try:
+        when = dt.datetime.strptime(text.strip(), time_format)
     except (ValueError, OverflowError):
         return None
-
-
-def _from_number(text: str, per_second: int) -> dt.datetime | None:
-    try:
-        seconds = decimal.Decimal(text) / per_second
-        if not abs(seconds) < _MAX_SECONDS:  # nor infinite
-            return None
-        return _EPOCH + dt.timedelta(microseconds=int((seconds * 10**6).to_integral_value(decimal.ROUND_FLOOR)))
-    except (decimal.DecimalException, OverflowError):
-        return None
-
-
-def _from_format(text: str, time_format: str, local: dt.tzinfo) -> dt.datetime | None:
-    try:
-        return _in_utc(dt.datetime.strptime(text, time_format), local)
-    except (ValueError, OverflowError):
-        return None
+    elapsed = when.replace(tzinfo=None) - dt.datetime(1970, 1, 1) - (when.utcoffset() or dt.timedelta())
+    return elapsed // dt.timedelta(microseconds=1) * 1000
 
 
 def _check_format(time_format: str) -> None:
@@ -192,8 +182,8 @@ def _check_format(time_format: str) -> None:
     remedy = "such as '%d.%m.%Y %H:%M' or '%m/%d/%Y %I:%M %p'; see Python's datetime.strptime"
     if "%Z" in time_format.replace("%%", ""):
         raise ValueError(
-            f"time_format ({time_format!r}) must not have %Z, as the names of zones are ambiguous: write the name"
-            " itself, and give its zone with --zone"
+            f"time_format ({time_format!r}) must not have %Z, as the names of zones are ambiguous: write %z for offsets"
+            " such as Z or +0200, or UTC itself; times with the name of another zone are on the clock of --zone"
         )
     probe = dt.datetime(2003, 11, 27, 17, 46, 53, 123456)
     exact = [probe]
@@ -202,7 +192,7 @@ def _check_format(time_format: str) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            read = dt.datetime.strptime(probe.replace(tzinfo=_UTC).strftime(time_format), time_format)
+            read = dt.datetime.strptime(probe.replace(tzinfo=dt.UTC).strftime(time_format), time_format)
     except (ValueError, re.error, KeyError, IndexError):
         raise ValueError(f"time_format ({time_format!r}) must be a format that Python can read, {remedy}") from None
     if read.replace(tzinfo=None) not in exact:

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-from typing import Any
+import itertools
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries.counting.identifiers import utc_of, whole_number
-from opendp_timeseries.grid import TimeGrid, whole_ticks
+from opendp_timeseries.grid import TimeGrid, read_text_times, whole_ticks
 
 __all__ = ["Steps", "steps_of_floats", "steps_of_objects"]
 
+_FAR: Final = np.iinfo(np.int64).max
 Steps = tuple[NDArray[np.int64], NDArray[np.bool_]]  # -1 off the grid; and which rows have no time at all
 
 
@@ -36,31 +38,30 @@ def steps_of_objects(values: list[Any], grid: TimeGrid) -> Steps:
     """Return the steps of cells of any type, each read alike whatever the other cells are.
 
     On a grid of integer steps, whole numbers are steps. On a grid of instants, dates and datetimes of Python, NumPy
-    and pandas are read, and text in ISO 8601. What is none of these has no time. Nothing raises.
+    and pandas are read, and text by :func:`~opendp_timeseries.grid.read_text_times`. Anything else has no time. Nothing
+    raises.
     """
     if grid.is_integer:
         numbers = list(map(whole_number, values))
         on_grid = (number if number is not None and 0 <= number < grid.size else -1 for number in numbers)
         return np.fromiter(on_grid, np.int64, len(values)), np.array([number is None for number in numbers], np.bool_)
-    cells = [_instant(value) for value in values]
-    aware = np.array([is_aware for _, is_aware in cells], dtype=np.bool_)
-    limits = np.iinfo(np.int64)
-    ticks = [None if instant is None else whole_ticks(instant, "ns") for instant, _ in cells]
-    missing = np.array([tick is None for tick in ticks], dtype=np.bool_)
-    clipped = (limits.min if tick is None else max(limits.min + 1, min(tick, limits.max)) for tick in ticks)
-    times = np.fromiter(clipped, np.int64, len(values)).view("datetime64[ns]")
+    times = np.empty(len(values), dtype="datetime64[ns]")
+    aware = np.zeros(len(values), dtype=np.bool_)
+    text = np.fromiter((isinstance(value, str) for value in values), np.bool_, len(values))
+    times[text], aware[text] = read_text_times(list(itertools.compress(values, text)))
+    for k in np.flatnonzero(~text).tolist():
+        times[k], aware[k] = _instant(values[k])
     local = np.full(times.shape, -1) if grid.zone is None else grid.steps(times)
-    return np.where(aware, grid.steps(times, aware=True), local), missing
+    return np.where(aware, grid.steps(times, aware=True), local), np.isnat(times)
 
 
-def _instant(value: Any) -> tuple[np.datetime64 | None, bool]:
+def _instant(value: Any) -> tuple[np.datetime64, bool]:
     """The instant that a cell holds, and whether it is in UTC rather than on the clock of the grid's zone."""
+    time: Any
     with contextlib.suppress(Exception):
-        if isinstance(value, np.datetime64):
-            return value, False
-        if isinstance(value, str):
-            text = str.__str__(value).strip()
-            value = dt.datetime.fromisoformat(text[:-1] + "+00:00" if text[-1] in "Zz" else text)
-        if isinstance(value, dt.date):
-            return utc_of(value)
-    return None, False
+        if isinstance(value, (np.datetime64, dt.date)):
+            time, aware = (value, False) if isinstance(value, np.datetime64) else utc_of(value)
+            ticks = whole_ticks(time, "ns")
+            if ticks is not None:
+                return np.datetime64(max(-_FAR, min(ticks, _FAR)), "ns"), aware
+    return np.datetime64("NaT", "ns"), False

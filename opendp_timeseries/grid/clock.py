@@ -48,6 +48,11 @@ class Clock(NamedTuple):
         """
         return self.changes + np.maximum(self.offsets[:-1], self.offsets[1:])
 
+    def to_utc(self, local: Ints) -> Ints:
+        """The instants of local times."""
+        instants: Ints = local - self.offsets[np.searchsorted(self.local_changes(), local, side="right")]
+        return instants
+
 
 @functools.lru_cache(maxsize=64)
 def clock_around(zone: dt.tzinfo, low: int, high: int) -> Clock:

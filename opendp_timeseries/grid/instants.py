@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
 import zoneinfo
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from opendp_timeseries._validate import shown
 from opendp_timeseries.grid.clock import DAY, SECOND, clock_around
+from opendp_timeseries.grid.text_times import read_text_times
 
-__all__ = ["LAST", "UNITS", "Instant", "check_years", "parse_instant", "parse_zone", "whole_ticks", "write_instant"]
+__all__ = ["LAST", "UNITS", "Instant", "check_years", "parse_instants", "parse_zone", "whole_ticks", "write_instant"]
 
 Instant = str | dt.date | np.datetime64  # a datetime is a date
 
@@ -20,16 +21,10 @@ Instant = str | dt.date | np.datetime64  # a datetime is a date
 UNITS: Final[dict[str, int]] = {"W": 7 * DAY * 10**9, "D": DAY * 10**9, "h": 3600 * 10**18, "m": 60 * 10**18} | {
     unit: 10**digits for unit, digits in [("s", 18), ("ms", 15), ("us", 12), ("ns", 9), ("ps", 6), ("fs", 3), ("as", 0)]
 }
-_EPOCH: Final = dt.datetime(1970, 1, 1)
-_MICROSECOND: Final = dt.timedelta(microseconds=1)
 #: Years of which 64 bits hold every nanosecond, and also the years around them: of calendars, offsets and periods.
 _FIRST: Final = int(np.datetime64("1680-01-01", "ns").astype(np.int64))
 LAST: Final = int(np.datetime64("2260-01-01", "ns").astype(np.int64))
 _LONGEST: Final = 290 * 366 * DAY
-_ISO: Final = re.compile(
-    r"(?P<whole>\d{4}-\d{2}-\d{2}(?:[T ]\d{2}(?::\d{2}){0,2})?)(?:(?<=:\d{2}:\d{2})\.(?P<fraction>\d{1,9}))?"
-    r"(?P<offset>Z|[+-]\d{2}:\d{2})?"
-)
 
 
 def parse_zone(zone: Any, name: str = "zone") -> dt.tzinfo | None:
@@ -54,47 +49,55 @@ def parse_zone(zone: Any, name: str = "zone") -> dt.tzinfo | None:
         ) from None
 
 
-def parse_instant(name: str, value: Any, zone: dt.tzinfo | None, *, calendar: bool = False) -> int:
-    """Return the nanoseconds of an instant from 1970, UTC.
+def parse_instants(
+    names: Sequence[str], values: Sequence[Any], zone: dt.tzinfo | None, *, calendar: bool = False
+) -> list[int]:
+    """Return the nanoseconds of instants from 1970, UTC.
 
-    :param name: what it is, for messages.
-    :param value: an ISO 8601 string, a ``datetime``, a ``date`` (its midnight) or a ``datetime64``. Without an offset
-        it is a local time of ``zone``.
+    :param names: what they are, for messages.
+    :param values: text (:func:`read_text_times`), a ``datetime``, a ``date`` (its midnight) or a ``datetime64``.
+        Without an offset it is a local time of ``zone``.
     :param calendar: whether a midnight without an offset is where its day begins, even if clocks skip or repeat it.
     :raises TypeError: for a value of another type.
     :raises ValueError: for text that says no instant, or one that does not fit.
     """
+    times, aware = read_text_times([_written(name, value) for name, value in zip(names, values, strict=True)])
+    instants = []
+    for name, value, time, known in zip(names, values, times.astype(np.int64).tolist(), aware.tolist(), strict=True):
+        what = f"{name} ({shown(str(value))})"
+        if np.isnat(np.datetime64(time, "ns")):
+            raise ValueError(
+                f"{what} must be an instant in ISO 8601, for instance '2013-01-01T00:00' or"
+                " '2013-01-01T00:00-05:00', with at most nine decimals"
+            )
+        check_years(what, time, time)
+        if not known and zone is None:
+            raise ValueError(
+                f"{what} must say which clock it shows: give zone, for instance zone='UTC', or write an offset"
+            )
+        instants.append(time if known or zone is None else _on_clock(what, time, zone, calendar=calendar))
+    return instants
+
+
+def _written(name: str, value: Any) -> str:
     if not isinstance(value, (str, dt.date, np.datetime64)):
         raise TypeError(f"{name} ({shown(value)}) must be an ISO 8601 string, a datetime or a datetime64")
-    try:
-        if isinstance(value, dt.datetime) and value.tzinfo is not None:
-            value = value.astimezone(dt.UTC)  # as offsets of old clocks have seconds
-        written = value.isoformat() if isinstance(value, dt.date) else str(value)
-        match = _ISO.fullmatch(written)
-        if match is None:
-            raise ValueError
-        whole = dt.datetime.fromisoformat(match["whole"])
-        offset = dt.datetime.fromisoformat(f"2000-01-01T00:00{match['offset'] or ''}").utcoffset()
-    except (ValueError, OverflowError):
-        raise ValueError(
-            f"{name} ({shown(str(value))}) must be an instant in ISO 8601, for instance '2013-01-01T00:00' or "
-            "'2013-01-01T00:00-05:00', with at most nine decimals"
-        ) from None
-    local = (whole - _EPOCH) // _MICROSECOND * 1000 + int((match["fraction"] or "").ljust(9, "0"))
-    check_years(f"{name} ({written})", local, local)
-    if offset is None:
-        if zone is None:
-            raise ValueError(
-                f"{name} ({shown(written)}) must say which clock it shows: give zone, for instance zone='UTC', or write"
-                " an offset"
-            )
-        offset = whole.replace(tzinfo=zone).utcoffset()
-        if offset != whole.replace(tzinfo=zone, fold=1).utcoffset():
-            if calendar and local % DAY == 0:
-                return _day_begins(f"{name} ({shown(written)})", local, zone)
-            raise ValueError(f"{name} ({shown(written)}) occurs twice or not at all in {zone}; write the offset")
-    assert offset is not None
-    return local - offset // _MICROSECOND * 1000
+    if isinstance(value, dt.datetime) and (value.utcoffset() or dt.timedelta()).seconds % 60:
+        value = value.astimezone(dt.UTC)  # as text has no seconds in an offset
+    return value.isoformat() if isinstance(value, dt.date) else str(value)
+
+
+def _on_clock(what: str, local: int, zone: dt.tzinfo, *, calendar: bool) -> int:
+    """Return when a clock shows a time, which it must do exactly once."""
+    clock = clock_around(zone, local, local)
+    instant = int(clock.first_showing(local))
+    if calendar and local % DAY == 0:  # a day begins
+        if clock.shown(instant) >= local + DAY:
+            following = write_instant(instant, zone)
+            raise ValueError(f"{what} is a day that {zone} skipped; the next begins at {following!r}")
+    elif np.count_nonzero(clock.shown(local - np.unique(clock.offsets)) == local) != 1:
+        raise ValueError(f"{what} occurs twice or not at all in {zone}; write the offset")
+    return instant
 
 
 def check_years(what: str, first: int, last: int) -> None:
@@ -103,21 +106,13 @@ def check_years(what: str, first: int, last: int) -> None:
         raise ValueError(f"{what} must stay within the years 1680 to 2259, and within 290 years of each other")
 
 
-def _day_begins(what: str, midnight: int, zone: dt.tzinfo) -> int:
-    clock = clock_around(zone, midnight, midnight)
-    begins = int(clock.first_showing(midnight))
-    if clock.shown(begins) >= midnight + DAY:
-        raise ValueError(f"{what} is a day that {zone} skipped; the next begins at {write_instant(begins, zone)!r}")
-    return begins
-
-
 def write_instant(nanoseconds: int, zone: dt.tzinfo | None) -> str:
     """Write an instant on the clock of ``zone`` with its offset, in one spelling.
 
     It is written in UTC without a zone, and where the offset of an old clock is not of whole minutes.
     """
     seconds, fraction = divmod(nanoseconds, SECOND)
-    local = (_EPOCH + dt.timedelta(seconds=seconds)).replace(tzinfo=dt.UTC)
+    local = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=seconds)
     if zone is not None and not (there := local.astimezone(zone)).isoformat()[25:]:
         local = there
     clock, offset = local.isoformat()[:19], local.isoformat()[19:]

@@ -16,7 +16,7 @@ from opendp_timeseries._json import fields_of
 from opendp_timeseries._validate import integer, shown
 from opendp_timeseries.grid.clock import DAY, Clock, Ints, clock_around
 from opendp_timeseries.grid.edges import Edges, edges_of, parse_width, plainest
-from opendp_timeseries.grid.instants import UNITS, Instant, check_years, parse_instant, parse_zone, write_instant
+from opendp_timeseries.grid.instants import UNITS, Instant, check_years, parse_instants, parse_zone, write_instant
 
 __all__ = ["StepRule", "TimeGrid", "check_grid"]
 
@@ -131,8 +131,9 @@ class TimeGrid:
                 f"step ({shown(step)}) is a unit of the calendar, so the grid must have a zone: give zone, for instance"
                 " zone='UTC'; or write a fixed time, such as step='24h'"
             )
-        first = parse_instant("start", start, clock, calendar=width.is_calendar)
-        last = None if end is None else parse_instant("end", end, clock, calendar=width.is_calendar)
+        given = {"start": start} | ({} if end is None else {"end": end})
+        first, *rest = parse_instants(list(given), list(given.values()), clock, calendar=width.is_calendar)
+        last = rest[0] if rest else None
         if last is not None and last <= first:
             raise ValueError(f"end ({end!s}) must be after start ({write_instant(first, clock)!r})")
         edges = edges_of(width, first, size=steps, last=last, zone=clock)
@@ -164,7 +165,7 @@ class TimeGrid:
         if len(given) < 2:
             raise ValueError(f"edges ({len(given)}) must be at least two: the start of the first step, and its end")
         clock = parse_zone(zone)
-        instants = [parse_instant(f"edges[{k}]", edge, clock, calendar=True) for k, edge in enumerate(given)]
+        instants = parse_instants([f"edges[{k}]" for k in range(len(given))], given, clock, calendar=True)
         for k, (before, after) in enumerate(itertools.pairwise(instants)):
             if after <= before:
                 raise ValueError(
@@ -250,8 +251,7 @@ class TimeGrid:
             scale = tick // UNITS["ns"]
             instants = np.clip(times.view(np.int64), low // scale, high // scale + 1) * scale
         if not aware and self.zone != "UTC":
-            clock = self._clock(self.zone)
-            instants -= clock.offsets[np.searchsorted(clock.local_changes(), instants, side="right")]
+            instants = self._clock(self.zone).to_utc(instants)
         if isinstance(edges, range):
             on_grid = (instants >= edges[0]) & (instants < edges[-1])
             return np.where(on_grid, (instants - edges[0]) // edges.step, -1)

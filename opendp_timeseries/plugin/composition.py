@@ -53,7 +53,7 @@ def make_composition(
 
     :param measurements: chains that end in a subsampled Gaussian, with whatever before and behind it, or
         compositions of such, all on one domain and metric. With ``sampling_probability=1`` that is OpenDP's Gaussian
-        mechanism: so the histogram of caps takes part, by ``output_metric=dp.l2_distance(T=float)``.
+        mechanism: so the histogram of caps takes part.
     :param factor: all scales are multiplied by it; :func:`~opendp_timeseries.least_factor` finds the least.
     :param output_measure: as of :func:`~opendp_timeseries.make_subsampled_gaussian`, with the next two: the whole
         privacy profile by default. What measures the members state does not matter.

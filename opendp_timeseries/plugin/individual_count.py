@@ -8,7 +8,7 @@ from __future__ import annotations
 import opendp.prelude as dp
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.design.count import Count, Keys, panel_of
+from opendp_timeseries.design.count import Count, Key, Keys, panel_of
 from opendp_timeseries.grid import TimeGrid, check_grid
 from opendp_timeseries.plugin._opendp import then
 from opendp_timeseries.plugin.event_logs import log_of
@@ -67,20 +67,22 @@ def make_individual_count(
     ([2, 1, 0], Influence(l0=2, l2=1.41422, linf=1))
     """
     source, unit = log_of(input_domain, input_metric, by=by, time=time, timed=grid is not None)
+    pooled = None if grid is None else check_grid(grid)
+    panel = panel_of(by, keys)
     count = Count(
         source=source,
-        grid=_one_step(grid),
-        participation_cap=_check_cap(cap, by),
-        panel=panel_of(by, keys),
-        pooled=None if grid is None else check_grid(grid),
+        grid=_one_step(pooled),
+        participation_cap=_check_cap(cap, panel),
+        panel=panel,
+        pooled=pooled,
         unit=unit,
     )
     return counted(input_domain, input_metric, count)
 
 
-def _check_cap(cap: int | None, by: str | None) -> int:
+def _check_cap(cap: int | None, panel: tuple[Key, ...] | None) -> int:
     """Check in how many numbers one individual may be; without keys there is one number."""
-    if by is None:
+    if panel is None:
         if cap is not None:
             raise ValueError(f"cap ({check.shown(cap)}) requires by= and keys=; leave it out, as everybody counts once")
         return 1

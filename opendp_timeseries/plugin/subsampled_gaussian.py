@@ -76,8 +76,8 @@ def _read_space(domain: dp.Domain, metric: dp.Metric) -> _Signal:
     kind = lp_kind(metric)
     if kind is None or kind[0] != "l2":
         raise TypeError(
-            f"input_metric ({metric}) must be influence_distance() or dp.l2_distance(T=float); choose it as"
-            " output_metric of the count"
+            f"input_metric ({metric}) must be influence_distance(), as of a count and the stages after it, or"
+            " dp.l2_distance(T=float)"
         )
     made = UnknownSignal(signal.size)
     return _Signal(signal.size, 0 if whole else None, lambda d_in: _spread(d_in, signal.size), made)

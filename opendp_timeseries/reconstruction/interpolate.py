@@ -44,7 +44,10 @@ def interpolate(release: Release, kind: Kind = "linear", *, clip_at_zero: bool =
     :raises ValueError: if ``kind`` is unknown.
 
     >>> from opendp_timeseries import Release, interpolate
-    >>> series = interpolate(Release(steps=[2, 4], values=[6, 9], size=6, scale=1, sampling_probability=.3))
+    >>> from opendp_timeseries.design.design import Design
+    >>> from opendp_timeseries.design.signal import UnknownSignal
+    >>> design = Design(signal=UnknownSignal(6), sampling_probability=0.3, scale=1.0)
+    >>> series = interpolate(Release(steps=[2, 4], values=[6, 9], design=design))
     >>> series.values.tolist()
     [6.0, 6.0, 6.0, 7.5, 9.0, 9.0]
     >>> series.standard_error.round(3).tolist()

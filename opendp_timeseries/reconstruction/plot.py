@@ -100,7 +100,10 @@ def plot(
     :raises ValueError: if the grid does not have the release's size, or the series is a panel.
 
     >>> from opendp_timeseries import Release, interpolate, plot
-    >>> release = Release(steps=[2, 7], values=[9.0, 4.0], size=10, scale=2.0, sampling_probability=0.1)
+    >>> from opendp_timeseries.design.design import Design
+    >>> from opendp_timeseries.design.signal import UnknownSignal
+    >>> design = Design(signal=UnknownSignal(10), sampling_probability=0.1, scale=2.0)
+    >>> release = Release(steps=[2, 7], values=[9.0, 4.0], design=design)
     >>> axes = plot(interpolate(release), unit="visits per hour")
     """
     release = _release_of(series)

@@ -126,7 +126,10 @@ class Series:
         :raises ValueError: for an unknown kind or zone, a grid of another size, or steps finer than nanoseconds.
 
         >>> from opendp_timeseries import Release, interpolate
-        >>> release = Release(steps=[0, 2], values=[9.0, 4.0], size=3, scale=2.0, sampling_probability=0.7)
+        >>> from opendp_timeseries.design.design import Design
+        >>> from opendp_timeseries.design.signal import UnknownSignal
+        >>> design = Design(signal=UnknownSignal(3), sampling_probability=0.7, scale=2.0)
+        >>> release = Release(steps=[0, 2], values=[9.0, 4.0], design=design)
         >>> grid = TimeGrid(start="2024-03-30", size=3, step="1d", zone="Europe/London")
         >>> print(interpolate(release).to_frame(grid=grid)["value"].to_string())
         step_start

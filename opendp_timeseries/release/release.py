@@ -112,10 +112,8 @@ class Release:
         return self.design, statement, self.steps.tobytes(), self.values.tobytes()
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Release) or self._key() != other._key():
-            return False
-        losses = [release.statement.loss for release in (self, other) if release.statement is not None]
-        return not all(losses) or losses[:1] == losses[1:]  # what is not computed yet follows from the rest
+        # A loss may not have been computed yet.
+        return isinstance(other, Release) and self._key() == other._key() and self._loss() == other._loss()
 
     def __hash__(self) -> int:
         return hash(self._key())
@@ -138,6 +136,13 @@ class Release:
         if self.statement.loss:
             return self.statement
         return replace(self.statement, loss=self._recomputed(self.statement))
+
+    def _loss(self) -> Points:
+        """Return the loss that is stated; none if nothing can be."""
+        try:
+            return self.stated.loss
+        except ValueError:
+            return ()
 
     def at_distance(self, distance: int) -> Release:
         """Return this release with its loss stated at another distance, such as for several individuals.

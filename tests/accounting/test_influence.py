@@ -12,7 +12,7 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_timeseries import Influence
-from opendp_timeseries.accounting.influence import Majorant, count_influence, count_l1, count_l2
+from opendp_timeseries.accounting.influence import Majorant, count_influence, count_l1, count_l2, repeated_influence
 
 
 def individuals(size, cap, per_step):
@@ -181,3 +181,33 @@ def test_what_is_printed_or_stored_is_not_below_what_was_given():
     if np.finfo(np.longdouble).nmant > 52:
         assert Majorant(np.array([1], np.longdouble) + np.longdouble(2) ** -60).values[0] > 1
     assert Influence(l0=1, l2=odd, linf=odd).l2 == 2.0**53 + 2
+
+
+# --- copies ---
+
+
+def test_the_norm_of_copies_is_never_rounded_down():
+    for l2 in np.random.default_rng(0).uniform(0.5, 9, 50).tolist():
+        for times in (2, 3, 7, 10):
+            copies = repeated_influence(Influence(l0=3, l2=l2, linf=l2), times)
+            exact = Fraction(l2) ** 2 * times
+            assert exact <= Fraction(copies.l2) ** 2 <= exact * (1 + Fraction(1, 2**49))
+
+
+def test_repeated_influence_bounds_every_copy():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        v = np.where(rng.random(9) < 0.5, rng.normal(size=9), 0.0)
+        magnitudes = -np.sort(-np.abs(v))
+        one = Influence(
+            l0=np.count_nonzero(v),
+            l2=float(np.linalg.norm(v)),
+            linf=float(magnitudes[0]),
+            majorant=Majorant(magnitudes),
+        )
+        many = repeated_influence(one, 3)
+        copies = -np.sort(-np.abs(np.tile(v, 3)))
+        assert np.count_nonzero(copies) == many.l0
+        assert np.linalg.norm(copies) <= many.l2 * (1 + 1e-12)
+        assert copies[0] == many.linf
+        assert np.allclose(copies[: len(many.majorant.values)], many.majorant.values)

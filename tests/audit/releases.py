@@ -149,9 +149,7 @@ def measurements(case: Case) -> dict[str, tuple[dp.Measurement, dp.Measurement]]
     grid = ts.TimeGrid(size=case.size)
     signal = space >> ts.then_participation_count(grid, **caps)
     if case.places:
-        metric = ts.influence_distance(panel_size=case.size)
-        keys = list(range(case.size))
-        signal = space >> ts.then_individual_count(by="place", keys=keys, cap=case.cap, output_metric=metric)
+        signal = space >> ts.then_individual_count(by="place", keys=list(range(case.size)), cap=case.cap)
     if case.series > 1:
         keys = list(range(case.series))
         panel = space >> ts.then_participation_count(grid, by="place", keys=keys, **caps)
@@ -172,9 +170,8 @@ def measurements(case: Case) -> dict[str, tuple[dp.Measurement, dp.Measurement]]
 
     if case.native_scale is not None:
         approximate, _ = ours(1, failure_probability=case.failure_probability)
-        count = space >> ts.then_participation_count(grid, **caps, output_metric=dp.l2_distance(T=float))
-        native = dp.c.make_approximate(count >> dp.m.then_gaussian(case.native_scale))
-        both = dp.c.make_composition([approximate, native])
+        native = signal >> ts.then_lp_distance(dp.l2_distance(T=float)) >> dp.m.then_gaussian(case.native_scale)
+        both = dp.c.make_composition([approximate, dp.c.make_approximate(native)])
         return {"zCDP": (both, both)}
     over = any(len(apart(steps, case)) > case.cap for steps in case.people + BYSTANDERS)
     batch = 1 if over else BATCH

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.counting.layout import Caps, Layout
+from opendp_timeseries.counting.layout import Layout
 from opendp_timeseries.grid import TimeGrid
+from tests.counting.tables import caps_of
 from tests.oracles import calendars as oracle
 
 pa = pytest.importorskip("pyarrow")
@@ -75,7 +76,7 @@ MEMORY = {
 
 
 def counted(table, grid):
-    caps = Caps.within(grid.size, participation_cap=grid.size, step_cap=10**9)
+    caps = caps_of(grid.size, participation_cap=grid.size, step_cap=10**9)
     return engine_of(table).count(table, Layout("id", "time", grid), caps, bytes(16)).tolist()
 
 

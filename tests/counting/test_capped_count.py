@@ -12,16 +12,17 @@ from scipy.stats import beta
 from opendp_timeseries.accounting.influence import count_influence, count_l1, count_l2
 from opendp_timeseries.counting import capped_count as module
 from opendp_timeseries.counting.identifiers import Labels
-from opendp_timeseries.counting.layout import Caps, Layout
+from opendp_timeseries.counting.layout import Layout
 from opendp_timeseries.counting.tables import read_positions
 from opendp_timeseries.grid import TimeGrid
+from tests.counting.tables import caps_of
 from tests.oracles import counting as oracle
 
 KEY = bytes(range(16))
 
 
 def capped_count(who, steps, *, size, participation_cap, step_cap, key):
-    caps = Caps.within(size, participation_cap=participation_cap, step_cap=step_cap)
+    caps = caps_of(size, participation_cap=participation_cap, step_cap=step_cap)
     return module.capped_count(who, steps, size=size, caps=caps, key=key)
 
 

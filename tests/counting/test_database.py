@@ -16,6 +16,7 @@ from opendp_timeseries.counting import memory
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.layout import Caps, Layout
 from opendp_timeseries.grid import TimeGrid
+from tests.counting.tables import caps_of
 from tests.oracles import counting as oracle
 
 ibis = pytest.importorskip("ibis")
@@ -90,12 +91,12 @@ def backend(request, tmp_path_factory):
 
 def count(table, grid=GRID, *, participation_cap=40, step_cap=10**9, gap=1, key=KEY, by=None, keys=("",)):
     layout = Layout("id", "time", grid, by, keys)
-    caps = Caps.within(layout.size, participation_cap=participation_cap, step_cap=step_cap, gap=gap)
+    caps = caps_of(layout.size, participation_cap=participation_cap, step_cap=step_cap, gap=gap)
     return engine.count(table, layout, caps, key)
 
 
 def truth(grid=GRID, *, participation_cap=40, step_cap=10**9, gap=1, **columns):
-    caps = Caps.within(grid.size, participation_cap=participation_cap, step_cap=step_cap, gap=gap)
+    caps = caps_of(grid.size, participation_cap=participation_cap, step_cap=step_cap, gap=gap)
     return memory.count(pa.table(columns), Layout("id", "time", grid), caps, KEY)
 
 

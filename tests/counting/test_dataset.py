@@ -11,6 +11,7 @@ from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.layout import Caps, Layout
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.plugin import participation_count as constructor
+from tests.counting.tables import caps_of
 from tests.oracles import counting as oracle
 
 pa = pytest.importorskip("pyarrow")
@@ -108,7 +109,7 @@ def test_against_one_individual_at_a_time(rows, participation_cap, step_cap, tex
     table = pa.table({"id": pa.array(people, kind), "time": pa.array([row[1] for row in rows], pa.int64())})
     caps = {"participation_cap": participation_cap, "step_cap": step_cap}
     engine._BATCH = batch
-    got = engine.count(ds.dataset(table), Layout("id", "time", TimeGrid(size=8)), Caps.within(8, **caps), KEY)
+    got = engine.count(ds.dataset(table), Layout("id", "time", TimeGrid(size=8)), caps_of(8, **caps), KEY)
     known = zip(people, [row[1] for row in rows], strict=True)
     assert got.tolist() == oracle.capped_counts(known, size=8, key=KEY, **caps)
 

@@ -15,7 +15,7 @@ from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.gap import kept_apart
 from opendp_timeseries.counting.layout import Caps, Layout
 from opendp_timeseries.grid import TimeGrid
-from tests.counting.tables import in_duckdb, in_files
+from tests.counting.tables import caps_of, in_duckdb, in_files
 from tests.oracles import counting as oracle
 
 # Of Ibis's own calls into DuckDB, and of PySpark's into pandas, when tables are made.
@@ -27,7 +27,7 @@ KEY = bytes(range(16))
 def count(rows, size, *, gap, participation_cap=10**9, step_cap=1, cycle=None):
     """Counts of ``(identifier, step)`` rows."""
     who, steps = np.array(rows, dtype=np.int64).reshape(-1, 2).T
-    caps = Caps.within(size, participation_cap=participation_cap, step_cap=step_cap, gap=gap)
+    caps = caps_of(size, participation_cap=participation_cap, step_cap=step_cap, gap=gap)
     return capped_count(who, steps, size=size, caps=caps, key=KEY, cycle=cycle).tolist()
 
 
@@ -202,7 +202,7 @@ def slowly(log, layout, caps):
 
 def keeps_the_same_steps(kind, gap, layout):
     log = log_of(gap)
-    table, unbound = kind(log), Caps.within(layout.size, participation_cap=10**9, step_cap=2, gap=gap)
+    table, unbound = kind(log), caps_of(layout.size, participation_cap=10**9, step_cap=2, gap=gap)
     rows, expected = slowly(log, layout, unbound)
     assert engine_of(table).count(table, layout, unbound, KEY).tolist() == expected
     own = defaultdict(set)

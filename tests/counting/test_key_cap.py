@@ -10,7 +10,7 @@ from opendp_timeseries.counting import capped_count as module
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.layout import Caps, Layout
 from opendp_timeseries.grid import TimeGrid
-from tests.counting.tables import in_duckdb, in_files
+from tests.counting.tables import caps_of, in_duckdb, in_files
 from tests.oracles import counting as oracle
 
 pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning", "ignore::FutureWarning")
@@ -32,7 +32,7 @@ def rows_of(log):
 
 
 def count(log, **caps):
-    caps = Caps.within(PANEL.size, **{"participation_cap": 99, "step_cap": 1} | caps)
+    caps = caps_of(PANEL.size, **{"participation_cap": 99, "step_cap": 1} | caps)
     return engine_of(log).count(log, PANEL, caps, KEY)
 
 
@@ -106,7 +106,7 @@ def test_series_are_chosen_alike_and_many_series_do_not_keep_a_step():
 
 
 def test_a_key_cap_is_public_and_of_a_panel(log_space):
-    with pytest.raises(ValueError, match=r"key_cap \(1\) is of a panel; give by= and keys="):
+    with pytest.raises(ValueError, match=r"key_cap \(1\) requires by= and keys="):
         log_space >> ts.then_participation_count(GRID, participation_cap=1, key_cap=1)
     with pytest.raises(ValueError, match=r"key_cap \(0\) must be at least 1"):
         log_space >> ts.then_participation_count(GRID, participation_cap=1, by="v", keys=["a"], key_cap=0)

@@ -1,15 +1,23 @@
-"""What is public about a count: the gap that keeps an individual's counted steps apart."""
+"""What an engine counts by: the caps and the places of a count, clamped to what can bind."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from opendp_timeseries.counting.layout import Caps, check_gap
+from opendp_timeseries.counting.layout import Caps, Layout
+from opendp_timeseries.design.count import Count, Source
+from opendp_timeseries.design.unit import Unit
+from opendp_timeseries.grid import Period, TimeGrid
+from tests.counting.tables import caps_of
+
+COUNT = Count(source=Source(identifier="id", time="time"), grid=TimeGrid(size=4), participation_cap=2)
 
 
 def test_a_gap_is_a_whole_number_of_steps_of_the_grid():
-    assert [check_gap(gap, 4) for gap in (1, 4, np.int8(3), np.uint64(2))] == [1, 4, 3, 2]
-    assert check_gap(1, 1) == 1
-    assert type(check_gap(np.int64(2), 4)) is int
+    assert [replace(COUNT, gap=gap).gap for gap in (1, 4, np.int8(3), np.uint64(2))] == [1, 4, 3, 2]
+    assert replace(COUNT, grid=TimeGrid(size=1), gap=1).gap == 1
+    assert type(replace(COUNT, gap=np.int64(2)).gap) is int
 
 
 @pytest.mark.parametrize(
@@ -28,10 +36,31 @@ def test_a_gap_is_a_whole_number_of_steps_of_the_grid():
 )
 def test_any_other_gap_is_refused(gap, size, error, says):
     with pytest.raises(error, match=says):
-        check_gap(gap, size)
+        replace(COUNT, grid=TimeGrid(size=size), gap=gap)
 
 
-def test_caps_have_no_gap_unless_one_is_given():
-    assert Caps(2, 3) == Caps.within(4, participation_cap=2, step_cap=3) == (2, 3, 1, None)
-    assert Caps.within(4, participation_cap=9, step_cap=3, gap=2) == (4, 3, 2, None)
-    assert Caps.within(4, participation_cap=9, step_cap=3, key_cap=9) == (4, 3, 1, 4)
+def test_caps_are_those_that_can_bind():
+    assert Caps(2, 3) == caps_of(4, participation_cap=2, step_cap=3) == (2, 3, 1, None)
+    assert caps_of(4, participation_cap=9, step_cap=3, gap=2) == (4, 3, 2, None)
+    assert caps_of(4, participation_cap=9, step_cap=2**70, key_cap=9) == (4, 2**63 - 1, 1, 4)
+
+
+def test_a_layout_is_that_of_the_count():
+    day = replace(COUNT, unit=Unit(period=Period(2)))
+    panel = replace(COUNT, source=Source(identifier="id", time="time", by="at"), panel=("a", "b"))
+    pooled = replace(COUNT, grid=TimeGrid(size=1), pooled=TimeGrid(size=4))
+    exact = replace(COUNT, source=Source(identifier="id", time=None, exact=True))
+    for count in (COUNT, day, panel, pooled, exact):
+        layout = Layout.of(count)
+        assert layout.size == count.size
+        assert layout.period == count.unit.period
+        assert layout.longest_period == max(count.period_lengths())
+        assert list(layout.keys) == list(count.panel or [""])
+        assert layout.exact == (count is exact)
+    assert Layout.of(panel).columns == ["id", "time", "at"]
+    assert Layout.of(exact).columns == ["id"]
+    assert (Layout.of(pooled).grid, Layout.of(pooled).whole) == (TimeGrid(size=4), True)
+    with pytest.raises(ValueError, match="counts that were made elsewhere"):
+        Layout.of(replace(COUNT, source=None))
+    with pytest.raises(ValueError, match=r"keys \(\['1', '1.0'\]\) must be distinct"):
+        Layout.of(replace(panel, panel=("1", "1.0")))

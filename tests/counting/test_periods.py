@@ -4,6 +4,7 @@ No test is random but by seeds and keys that are fixed.
 """
 
 import datetime as dt
+import functools
 import os
 
 import numpy as np
@@ -14,7 +15,10 @@ from opendp_timeseries.counting import capped_count as packing
 from opendp_timeseries.counting.capped_count import capped_count
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.layout import Caps, Layout
+from opendp_timeseries.design.count import Count
+from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid
+from tests.counting.tables import caps_of
 from tests.counting.test_calendars import ZONES
 from tests.counting.test_database import DuckDB, Spark
 from tests.oracles import calendars
@@ -161,7 +165,7 @@ def test_counts_are_those_of_the_oracle(monkeypatch, series, cycle, starts, wide
     for cap, step_cap, gap, few in [
         (1, 1, 1, None), (2, 3, 1, 1), (2, 1, 2, None), (4, 2, 5, 2), (100, 9, cycle, 1), (100, 9, 1, None),
     ]:  # fmt: skip
-        caps = Caps.within(series * cycle, participation_cap=cap, step_cap=step_cap, gap=gap, key_cap=few)
+        caps = caps_of(series * cycle, participation_cap=cap, step_cap=step_cap, gap=gap, key_cap=few)
         got = capped_count(who, where, size=series * cycle, caps=caps, key=KEY, cycle=cycle, periods=starts)
         assert got.tolist() == oracle.capped_counts(
             zip(who.tolist(), where.tolist(), strict=True),
@@ -211,7 +215,7 @@ def counted(table, cap, step_cap, gap, *, panel):
     """With a panel, each individual in one series at a time."""
     places = layout(panel=panel)
     few = 1 if panel else None
-    caps = Caps.within(places.size, participation_cap=cap, step_cap=step_cap, gap=gap, key_cap=few)
+    caps = caps_of(places.size, participation_cap=cap, step_cap=step_cap, gap=gap, key_cap=few)
     return engine_of(table).count(table, places, caps, KEY)
 
 
@@ -329,7 +333,7 @@ def test_a_database_thins_each_series_by_itself(size, series, length, gap, steps
         Layout("id", "time", TimeGrid(size=size), "at", range(series), period=Period(length)),
     )
     table = DuckDB().table(id=pa.array(steps * 0), time=pa.array(steps % size), at=pa.array(steps // size))
-    caps = Caps.within(layout.size, participation_cap=10**6, step_cap=1, gap=gap)
+    caps = caps_of(layout.size, participation_cap=10**6, step_cap=1, gap=gap)
     counts = engine_of(table).count(table, layout, caps, KEY)
     assert counts.tolist() == oracle.capped_counts(
         [(0, step) for step in steps.tolist()],
@@ -374,6 +378,7 @@ def test_more_places_than_a_row_has_bits_for_are_refused():
     edges += [edges[-1] + dt.timedelta(seconds=k) for k in range(1, 2**12)]
     grid = TimeGrid.from_edges(edges, zone="UTC")
     keys = [str(k) for k in range(2**12)]
+    count = functools.partial(Count, source=None, grid=grid, participation_cap=1, unit=Unit(period=Period("1d", "UTC")))
     with pytest.raises(ValueError, match="about as many steps in each period"):
-        Layout.checked(identifier="id", time="time", grid=grid, by="at", keys=keys, period=Period("1d", "UTC"))
-    Layout.checked(identifier="id", time="time", grid=grid, by="at", keys=keys[: 2**9], period=Period("1d", "UTC"))
+        count(panel=tuple(keys))
+    count(panel=tuple(keys[: 2**9]))

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from opendp_timeseries.counting import database as engine
-from opendp_timeseries.counting.layout import Caps, Layout
+from opendp_timeseries.counting.layout import Layout
 from opendp_timeseries.grid import Period, TimeGrid
+from tests.counting.tables import caps_of
 from tests.oracles import counting as oracle
 
 ibis = pytest.importorskip("ibis")
@@ -136,7 +137,7 @@ def test_no_setting_changes_a_count():
                 period_of=lambda step, starts=starts: int(np.searchsorted(starts, step, side="right")), **caps,
             )  # fmt: skip
             assert sum(expected) > 0
-            assert engine.count(table, layout, Caps.within(layout.size, **caps), KEY).tolist() == expected, values
+            assert engine.count(table, layout, caps_of(layout.size, **caps), KEY).tolist() == expected, values
 
 
 @pytest.mark.parametrize("macro", ["hash(a)", "list_sort(a, b, c)", "Encode(a)"])
@@ -144,7 +145,7 @@ def test_a_session_with_functions_of_its_own_is_refused_by_name(macro):
     log, layout, _ = next(queries())
     connection = session_of(log, {})
     connection.raw_sql("CREATE MACRO mine(a) AS a")
-    caps = Caps.within(layout.size, **CAPS[0])
+    caps = caps_of(layout.size, **CAPS[0])
     engine.count(connection.table("log"), layout, caps, KEY)
     connection.raw_sql(f"CREATE TEMP MACRO {macro} AS a")
     with pytest.raises(ValueError, match=rf"{macro.partition('(')[0].lower()}.*drop them"):

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from opendp_timeseries.counting import tables
 from opendp_timeseries.counting.capped_count import capped_count
 from opendp_timeseries.counting.identifiers import identifier_text
-from opendp_timeseries.counting.layout import Caps, Layout
+from opendp_timeseries.counting.layout import Layout
 from opendp_timeseries.counting.tables import check_schema, read_positions
 from opendp_timeseries.grid import TimeGrid
+from tests.counting.tables import caps_of
 
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")
@@ -31,7 +32,7 @@ CAPS = {"participation_cap": 3, "step_cap": 2}
 def count(table, grid=GRID, **caps):
     check_schema(table, **COLUMNS)
     who, steps = read_positions(table, Layout("id", "time", grid))
-    return capped_count(who, steps, size=grid.size, caps=Caps.within(grid.size, **CAPS | caps), key=KEY).tolist()
+    return capped_count(who, steps, size=grid.size, caps=caps_of(grid.size, **CAPS | caps), key=KEY).tolist()
 
 
 def read(table, *, identifier="id", time="time", grid=GRID):

@@ -204,7 +204,8 @@ def test_alpha_of_the_chain_holds_for_every_sample(p):
 def test_a_problem_counts_under_its_assumption():
     influence = problem(50, 5).count().map(1)
     assert (influence.l0, influence.linf) == (5, 1)
-    assert problem(50, 5).count(dp.l2_distance(T=float)).map(1) == pytest.approx(math.sqrt(5), rel=1e-12)
+    l2 = problem(50, 5).count() >> ts.then_lp_distance(dp.l2_distance(T=float))
+    assert l2.map(1) == pytest.approx(math.sqrt(5), rel=1e-12)
     assert problem(50, 5).kernel == ts.gaussian_kernel(50, 10.0)
 
 

@@ -13,7 +13,8 @@ import opendp_timeseries as ts
 from opendp_timeseries.datasets import load_flights
 from opendp_timeseries.planning import Plan
 from opendp_timeseries.planning.signal import described_signal
-from opendp_timeseries.plugin.spaces import provenance_of
+from opendp_timeseries.plugin.known import signal_of
+from tests.releases import release_of
 
 PEMS = Path(__file__).parents[1] / "data" / "pems_flow_5min_2016_janfeb.csv"
 KINDS = {
@@ -41,13 +42,12 @@ def attained(found: Plan, counts, cap, gap=1, season=None, seed=0):
         chain = chain >> ts.then_circulant_filter(ts.gaussian_kernel(size, design.std))
     kept = np.flatnonzero(rng.random(size) < p)
     values = np.array(chain(counts.astype(np.int64)))[kept] + rng.normal(size=len(kept)) * design.scale
-    release = ts.Release(
+    release = release_of(
         steps=kept,
         values=values,
-        size=size,
         scale=design.scale,
         sampling_probability=p,
-        provenance=provenance_of(chain),  # the smoother undoes the filter that it says
+        signal=signal_of(chain),  # the smoother undoes the filter that it says
     )
     return np.sqrt(np.mean((ts.smooth(release, season=season).values - counts) ** 2))
 

@@ -208,7 +208,7 @@ def test_the_call_runs_as_it_is_pasted():
     exec(found.python(), names)
     assert names["release"].scale == pytest.approx(found.recommended.scale, rel=1e-9)
     assert names["release"].sampling_probability == found.recommended.sampling_probability
-    made = names["release"].provenance
+    made = names["release"].design.count
     assert (made.participation_cap, made.step_cap, made.gap) == (10, 2, 3)
     assert len(names["series"].values) == 336
     assert found.command() is None  # the command line does not offer groups

@@ -1,12 +1,14 @@
 """Several releases as one measurement, with their joint loss; and which losses are known from how they were made."""
 
+import math
+
 import numpy as np
 import opendp.prelude as dp
 import pytest
-from opendp_timeseries.plugin.known_losses import known_loss, mechanisms_of
 
 import opendp_timeseries as ts
 from opendp_timeseries.accounting.joint import joint_loss
+from opendp_timeseries.plugin.known import known_loss, parts_of
 from tests.oracles import joint as oracle
 
 SIZE = 60
@@ -34,7 +36,7 @@ def test_releases_come_in_order(members):
     assert [type(release) for release in releases] == [ts.Release] * 3
     assert [release.scale for release in releases] == [4.0, 1.0, 9.0]
     assert [release.sampling_probability for release in releases] == pytest.approx([0.1, 0.3, 1.0])
-    assert [release.record().verify() for release in releases]
+    assert all(release.verify() == release.stated.points for release in releases)
 
 
 def test_the_map_states_the_joint_loss_in_every_measure(log_space):
@@ -65,10 +67,37 @@ def test_less_than_what_opendp_adds_up(members):
     assert ts.make_composition(members, delta=delta).map(1)[0] < 0.7 * epsilon
 
 
-def test_equal_to_a_repeated_signal(log_space):
-    four = ts.make_composition([count(log_space) >> noise()] * 4, delta=1e-6).map(1)
-    repeated = (count(log_space) >> ts.then_repeat(4) >> noise(delta=1e-6)).map(1)
-    assert four == (pytest.approx(repeated[0], rel=1e-9), 1e-6)
+def test_equal_releases_compose_exactly(log_space):
+    # n releases at once keep Bin(nI, p) of somebody's steps, in place of Bin(I, p).
+    n, scale, epsilon = 4, 4.0, 1.0
+    joint = ts.make_composition([count(log_space) >> noise(scale)] * n)
+    kept = np.arange(n * 10 + 1)
+    weights = np.array([math.comb(n * 10, k) * 0.1**k * 0.9 ** (n * 10 - k) for k in kept])
+    root = np.sqrt(kept[1:]) / scale
+    phi = np.vectorize(lambda x: math.erfc(-x / math.sqrt(2)) / 2)
+    exact = weights[1:] @ (phi(root / 2 - epsilon / root) - math.exp(epsilon) * phi(-root / 2 - epsilon / root))
+    assert exact * (1 - 1e-12) <= joint.map(1).delta(epsilon) <= exact * (1 + 1e-9)
+
+
+def test_equal_releases_are_sampled_each_by_itself(log_space):
+    releases = (count(log_space) >> ts.then_composition([noise(0.0)] * 3))(LOG)
+    assert len({release.steps.tobytes() for release in releases}) == 3  # equal with probability below 1e-8
+    truth = np.array(count(log_space)(LOG))
+    for release in releases:
+        assert np.array_equal(release.values, truth[release.steps])
+
+
+def test_releases_say_of_which_whole_they_are_a_part(log_space, members):
+    joined = ts.make_composition(members, delta=1e-6)
+    for k, release in enumerate(joined(LOG)):
+        whole = release.stated.whole
+        assert (whole.kind, whole.number, whole.parts) == ("composition", k + 1, 3)
+        assert whole.loss == joined.map(1)
+        assert f"release {k + 1} of 3 in a composition with (ε = " in release.guarantee()
+        # Each states its own loss, at the δ of the composition.
+        assert release.stated.points == (ts.make_composition(members[k : k + 1], delta=1e-6).map(1),)
+        assert ts.Release.from_json(release.to_json()) == release
+    assert all(release.stated.whole is None for release in ts.make_composition(members)(LOG))
 
 
 def own_space():
@@ -83,7 +112,7 @@ def test_no_member_is_left_out():
 
 def test_distances_go_through_the_stages_before():
     # One individual is 1 in the log, and √10 in the count.
-    plain = count(own_space(), output_metric=FLOATS) >> noise(4.0, 1.0)
+    plain = count(own_space()) >> ts.then_lp_distance(FLOATS) >> noise(4.0, 1.0)
     truth = oracle.profile_of_counts([(10, 1, 1.0, 4.0)] * 2, 0.5)
     got = ts.make_composition([plain, plain]).map(1).delta(0.5)
     assert truth <= got <= truth * (1 + 1e-9)
@@ -92,14 +121,15 @@ def test_distances_go_through_the_stages_before():
 def test_filters_keep_their_benefit_as_all_is_fixed_beforehand():
     signal = count(own_space(), 5) >> ts.then_circulant_filter(ts.gaussian_kernel(SIZE, 2.0))
     members = [signal >> noise(1.0, 0.3)] * 3
-    in_advance = joint_loss([known_loss(members[0]).at(1)] * 3, adaptive=False)
+    in_advance = joint_loss([known_loss(members[0]).loss(1)] * 3, adaptive=False)
     assert ts.make_composition(members).map(1).delta(0.5) == in_advance.delta(0.5)
-    assert in_advance.delta(0.5) < joint_loss([known_loss(members[0]).at(1)] * 3).delta(0.5)
+    assert in_advance.delta(0.5) < joint_loss([known_loss(members[0]).loss(1)] * 3).delta(0.5)
 
 
 def test_a_ledger_finds_every_member(members):
-    found = mechanisms_of(ts.make_composition(members))
-    assert [stated.mechanism.scale for stated in found] == [4.0, 1.0, 9.0]
+    found = parts_of(ts.make_composition(members))
+    assert [part.design for part in found] == [parts_of(member)[0].design for member in members]
+    assert [part.design.scale for part in found] == [4.0, 1.0, 9.0]
 
 
 def test_stratified_samples_take_part(log_space):
@@ -110,13 +140,13 @@ def test_stratified_samples_take_part(log_space):
 
 
 def test_a_loss_is_known_before_and_behind_other_stages(log_space):
-    plain = known_loss(count(log_space) >> noise()).at(1)
+    plain = known_loss(count(log_space) >> noise()).loss(1)
     behind = count(log_space) >> noise() >> (lambda release: release.values.sum())
-    assert known_loss(behind).at(1).delta(0.5) == plain.delta(0.5)
+    assert known_loss(behind).loss(1).delta(0.5) == plain.delta(0.5)
     restated = dp.c.make_fix_delta(
         dp.c.make_zCDP_to_approxDP(count(log_space) >> noise(failure_probability=1e-7)), 1e-6
     )
-    assert known_loss(restated).at(1).delta(0.5) == plain.delta(0.5)
+    assert known_loss(restated).loss(1).delta(0.5) == plain.delta(0.5)
     assert known_loss(restated).times(2.0)(LOG).scale == 8.0
     joined = count(log_space) >> ts.then_composition([noise(), noise()])
     nested = ts.make_composition([joined, behind])
@@ -127,7 +157,7 @@ def test_a_loss_is_known_before_and_behind_other_stages(log_space):
 
 
 def test_the_histogram_of_caps_takes_part(log_space):
-    histogram = log_space >> ts.then_participation_histogram(GRID, caps=[2, 5], output_metric=FLOATS)
+    histogram = log_space >> ts.then_participation_histogram(GRID, caps=[2, 5])
     gaussian = histogram >> noise(2.0, 1.0)
     both = ts.make_composition([gaussian, count(log_space) >> noise()], delta=1e-6)
     truth = oracle.profile_of_counts([(1, 1, 1.0, 2.0), (10, 1, 0.1, 4.0)], both.map(1)[0])
@@ -164,8 +194,8 @@ def test_signals_off_the_grid_pay_for_their_rounding():
 
 
 def test_what_has_no_known_loss_is_refused_by_name(log_space, members):
-    laplace = count(log_space, output_metric=dp.l1_distance(T=float)) >> dp.m.then_laplace(2.0)
-    gaussian = count(log_space, output_metric=FLOATS) >> dp.m.then_gaussian(2.0)
+    laplace = count(log_space) >> ts.then_lp_distance(dp.l1_distance(T=float)) >> dp.m.then_laplace(2.0)
+    gaussian = count(log_space) >> ts.then_lp_distance(FLOATS) >> dp.m.then_gaussian(2.0)
     added = dp.c.make_composition([members[0], members[0]])
     for other in (laplace, gaussian, added, dp.c.make_approximate(laplace)):
         with pytest.raises(

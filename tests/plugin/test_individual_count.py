@@ -18,7 +18,7 @@ pl = pytest.importorskip("polars")
 dataset = pytest.importorskip("pyarrow.dataset")
 ibis = pytest.importorskip("ibis")
 
-module = importlib.import_module("opendp_timeseries.plugin.individual_count")
+module = importlib.import_module("opendp_timeseries.plugin.participation_count")
 
 # Of Ibis's own calls into DuckDB, when tables are made.
 pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
@@ -90,7 +90,7 @@ def test_every_engine_counts_everybody_once(log_space, table):
         log = table(rows)
         for grid, period in ((None, None), (GRID, PERIOD)):
             found = (log_space >> ts.then_individual_count(grid=grid))(log)
-            assert found == oracle.individuals(rows, period=period)
+            assert found == [oracle.individuals(rows, period=period)]
             by_site = places(log_space, cap=5, grid=grid)(log)
             assert by_site == oracle.individuals(rows, SITES, cap=5, period=period)
 
@@ -131,7 +131,7 @@ def test_spark_counts_everybody_once(log_space, tmp_path):
     rows = crowd(5)
     log = Spark(tmp_path).table(**{name: arrow(rows)[name] for name in ("id", "time", "site")})
     for grid, period in ((None, None), (GRID, PERIOD)):
-        assert (log_space >> ts.then_individual_count(grid=grid))(log) == oracle.individuals(rows, period=period)
+        assert (log_space >> ts.then_individual_count(grid=grid))(log) == [oracle.individuals(rows, period=period)]
         by_site = places(log_space, cap=5, grid=grid)(log)
         assert by_site == oracle.individuals(rows, SITES, cap=5, period=period)
         assert sum(places(log_space, cap=1)(log)) == len(entered(rows))
@@ -142,41 +142,43 @@ def test_neighbours_are_as_near_as_the_maps_say(log_space, cap, monkeypatch):
     monkeypatch.setattr(module, "fresh_key", lambda: KEY)
     rows, people, replaced = crowd(6, rows=60, people=12), log_space, (log_space[0], dp.change_one_distance())
 
+    def l1(chain):
+        return (chain >> ts.then_lp_distance(dp.l1_distance(T=int))).map(1)
+
     def both(some):
-        return (people >> ts.then_individual_count())(arrays(some)), np.array(places(people, cap)(arrays(some)))
+        return (people >> ts.then_individual_count())(arrays(some))[0], np.array(places(people, cap)(arrays(some)))
 
     total, by_site = both(rows)
     for person in {row[0] for row in rows if row[0] is not None}:
         others = [row for row in rows if row[0] != person]
         fewer, left = both(others)
-        assert 0 <= total - fewer <= (people >> ts.then_individual_count()).map(1)
+        assert 0 <= total - fewer <= l1(people >> ts.then_individual_count())
         assert (by_site - left).min() >= 0
-        assert (by_site - left).sum() <= places(people, cap).map(1)
+        assert (by_site - left).sum() <= l1(places(people, cap))
         # In their place somebody else, in other sites and at other times, or without a row of their own.
         for mine in ([("new", 0, site) for site in SITES], [("new", 5, "elsewhere")]):
             other, moved = both(others + mine)
-            assert abs(total - other) <= (replaced >> ts.then_individual_count()).map(1)
-            assert np.abs(by_site - moved).sum() <= places(replaced, cap).map(1)
+            assert abs(total - other) <= l1(replaced >> ts.then_individual_count())
+            assert np.abs(by_site - moved).sum() <= l1(places(replaced, cap))
 
 
 @pytest.mark.parametrize("replaced", [False, True])
 def test_maps_are_the_worst_that_people_can_do(log_space, replaced):
-    space = log_space[0], dp.change_one_distance() if replaced else log_space[1]
+    space, lp = (log_space[0], dp.change_one_distance() if replaced else log_space[1]), ts.then_lp_distance
     for individuals, size, cap in itertools.product((1, 2), (1, 2, 3, 4), (1, 2, 3, 9)):
         _, l1, l2_squared, _ = oracle.largest_differences(size, cap, 1, individuals, replaced=replaced)
-        keys = list(range(size))
-        assert places(space, cap, keys).map(individuals) == l1
-        assert places(space, cap, keys, output_metric=dp.l1_distance(T=float)).map(individuals) == l1
-        l2 = places(space, cap, keys, output_metric=dp.l2_distance(T=float)).map(individuals)
+        count = places(space, cap, list(range(size)))
+        assert [(count >> lp(dp.l1_distance(T=kind))).map(individuals) for kind in (int, float)] == [l1] * 2
+        l2 = (count >> lp(dp.l2_distance(T=float))).map(individuals)
         assert l2_squared <= l2**2 * (1 + 1e-15)
         assert l2 <= math.sqrt(l2_squared) * (1 + 1e-15)
-        influence = places(space, cap, keys, output_metric=ts.influence_distance(panel_size=size)).map(1)
+        influence = count.map(1)
         assert (influence.l0, influence.linf) == oracle.largest_differences(size, cap, 1, 1, replaced=replaced)[::3]
     for individuals in (0, 1, 3, 10**6):
         for kind in (int, float, "i64"):
             metric = dp.absolute_distance(T=kind)
             # One who is replaced by somebody leaves the number as it is; by nobody, it falls by one.
-            assert (space >> ts.then_individual_count(output_metric=metric)).map(individuals) == individuals
+            assert (space >> ts.then_individual_count() >> lp(metric)).map(individuals) == individuals
 
 
 def test_a_distance_between_frames(log_space):
@@ -185,13 +187,13 @@ def test_a_distance_between_frames(log_space):
     for metric, individuals in ((dp.symmetric_id_distance(pl.col("id")), 1), (dp.change_one_id_distance("id"), 2)):
         space = dp.domain_of(frame, infer=True), metric
         people, everywhere = space >> ts.then_individual_count(), places(space, cap=5)
-        assert people(frame) == oracle.individuals(rows)
+        assert people(frame) == [oracle.individuals(rows)]
         assert everywhere(frame) == oracle.individuals(rows, SITES, cap=5)
         # OpenDP's change-one distance of identifiers may be two individuals added.
-        assert people.map(3) == 3 * individuals
-        assert everywhere.map(1) == 5 * individuals
+        assert people.map(3).individuals == 3 * individuals
+        assert (everywhere.map(1).individuals, everywhere.map(1).l0) == (individuals, 5)
         within = space >> ts.then_individual_count(grid=GRID, time="time")
-        assert within(frame) == oracle.individuals(rows, period=PERIOD)
+        assert within(frame) == [oracle.individuals(rows, period=PERIOD)]
         with pytest.raises(TypeError, match=r"time \(None\) must name"):
             space >> ts.then_individual_count(grid=GRID)
         with pytest.raises(TypeError, match="no times are read without one"):
@@ -201,8 +203,8 @@ def test_a_distance_between_frames(log_space):
 
 def test_without_a_grid_no_times_are_read(log_space):
     log = {"id": np.array([1, 2, 2]), "time": np.zeros(3, "V8")}  # of no use as times
-    assert (log_space >> ts.then_individual_count())(log) == 2
-    assert (log_space >> ts.then_individual_count())({"id": np.array([1, 2, 2])}) == 2
+    assert (log_space >> ts.then_individual_count())(log) == [2]
+    assert (log_space >> ts.then_individual_count())({"id": np.array([1, 2, 2])}) == [2]
     with pytest.raises(dp.OpenDPException, match="column 'time' of type"):
         (log_space >> ts.then_individual_count(grid=GRID))(log)
 
@@ -222,8 +224,8 @@ def test_integer_steps_and_identifiers_of_every_width(log_space):
         "site": np.array([7, 7, 8, 8, 8]),
     }
     steps = ts.TimeGrid(size=5)
-    assert (log_space >> ts.then_individual_count())(log) == 4
-    assert (log_space >> ts.then_individual_count(grid=steps))(log) == 3
+    assert (log_space >> ts.then_individual_count())(log) == [4]
+    assert (log_space >> ts.then_individual_count(grid=steps))(log) == [3]
     assert places(log_space, cap=2, keys=[7, 8, 9], grid=steps)(log) == [2, 2, 0]
     assert places(log_space, cap=2, keys=["7", "8", "9"])(log) == [2, 3, 0]
 
@@ -231,20 +233,22 @@ def test_integer_steps_and_identifiers_of_every_width(log_space):
 def test_releases_know_how_they_were_made(log_space):
     noise = ts.then_subsampled_gaussian(3.0, sampling_probability=1.0, delta=1e-6)
     rows = arrays(crowd())
-    total = (log_space >> ts.then_individual_count(grid=GRID, output_metric=ts.influence_distance()) >> noise)(rows)
-    by_site = (places(log_space, grid=GRID, output_metric=ts.influence_distance(panel_size=5)) >> noise)(rows)
+    total = (log_space >> ts.then_individual_count(grid=GRID) >> noise)(rows)
+    by_site = (places(log_space, grid=GRID) >> noise)(rows)
     assert list(by_site.by_key()) == SITES
     for release in (total, by_site):
-        made = ts.ReleaseRecord.from_json(release.record().to_json()).provenance
+        again = ts.Release.from_json(release.to_json())
+        made = again.design.count
         assert (made.grid.size, made.grid.start, made.grid.end) == (1, GRID.start, GRID.end)
-        release.record().verify()
-    anytime = log_space >> ts.then_individual_count(output_metric=ts.influence_distance())
-    assert (anytime >> noise)(rows).grid == ts.TimeGrid(size=1)
+        assert made.pooled == GRID
+        assert again.verify() == release.stated.points
+    anytime = (log_space >> ts.then_individual_count() >> noise)(rows)
+    assert (anytime.grid, anytime.design.count.source.time) == (ts.TimeGrid(size=1), None)
 
 
 def test_a_ledger_takes_people_like_any_other_release(log_space, tmp_path):
     ledger = ts.Ledger.create(tmp_path / "people", epsilon=1.0, delta=1e-6)
-    count = places(log_space, output_metric=ts.influence_distance(panel_size=5))
+    count = places(log_space)
     scale = ledger.least_scale(count, sampling_probability=1.0)
     measurement = count >> ts.then_subsampled_gaussian(scale, sampling_probability=1.0, delta=1e-6)
     assert ledger.release(measurement, arrays(crowd())).keys == tuple(SITES)
@@ -254,15 +258,15 @@ def test_a_ledger_takes_people_like_any_other_release(log_space, tmp_path):
 
 def test_beside_a_series_in_one_budget(log_space):
     series = log_space >> ts.then_participation_count(GRID, participation_cap=4)
-    people = log_space >> ts.then_individual_count(grid=GRID, output_metric=ts.influence_distance())
+    people = log_space >> ts.then_individual_count(grid=GRID)
     programme = ts.Programme.plan([series, people], epsilon=1.0, delta=1e-6, sampling_probability=[0.5, 1.0])
     both = ts.make_composition([programme.measurement(series), programme.measurement(people)], delta=1e-6)
     assert 0.99 < both.map(1)[0] <= 1.0 + 1e-9
     alone = [ts.least_scale(chain, epsilon=0.5, delta=5e-7, sampling_probability=1.0) for chain in (series, people)]
     assert both(arrays(crowd()))[1].scale < max(alone)
     # The l2 distance says as much of a count that is kept as a whole.
-    plain = log_space >> ts.then_individual_count(grid=GRID, output_metric=dp.l2_distance(T=float))
-    again = plain >> ts.then_subsampled_gaussian(programme.mechanisms[1].scale, sampling_probability=1.0)
+    plain = people >> ts.then_lp_distance(dp.l2_distance(T=float))
+    again = plain >> ts.then_subsampled_gaussian(programme.designs[1].scale, sampling_probability=1.0)
     same = ts.make_composition([programme.measurement(series), again], delta=1e-6)
     assert same.map(1) == both.map(1)
 
@@ -270,7 +274,7 @@ def test_beside_a_series_in_one_budget(log_space):
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"cap": 3}, ValueError, r"cap \(3\) is of keys"),
+        ({"cap": 3}, ValueError, r"cap \(3\) requires by= and keys="),
         ({"by": "site", "keys": ["a"]}, TypeError, "cap must be given"),
         ({"by": "site", "keys": ["a"], "cap": 0}, ValueError, r"cap \(0\) must be at least 1"),
         ({"by": "site", "keys": ["a"], "cap": 1.5}, TypeError, r"cap \(1.5\) must be an integer"),
@@ -280,9 +284,6 @@ def test_beside_a_series_in_one_budget(log_space):
         ({"by": "site", "keys": ["a", "a"], "cap": 1}, ValueError, "distinct"),
         ({"grid": 5}, TypeError, "TimeGrid"),
         ({"time": "time"}, TypeError, "no times are read"),
-        ({"output_metric": dp.symmetric_distance()}, TypeError, "output_metric"),
-        ({"output_metric": dp.absolute_distance(T="f32")}, TypeError, "output_metric"),
-        ({"by": "site", "keys": ["a"], "cap": 1, "output_metric": dp.absolute_distance(T=int)}, TypeError, "l1_dist"),
     ],
 )
 def test_refusals_at_construction(log_space, options, error, words):

@@ -7,6 +7,7 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
+from opendp_timeseries.accounting.influence import Majorant
 
 GRID = ts.TimeGrid(size=40)
 CAPS = [1, 5, 10]
@@ -72,11 +73,13 @@ def test_one_individual_is_in_one_entry(log_space, log):
 
 
 def test_maps(log_space):
-    assert histogram(log_space).map(3) == 3
-    assert histogram(log_space, output_metric=dp.l2_distance(T=float)).map(3) == 3.0
-    replaced = log_space[0], dp.change_one_distance()
-    assert histogram(replaced).map(1) == 2
-    assert histogram(replaced, output_metric=dp.l2_distance(T=float)).map(1) == pytest.approx(2**0.5, rel=1e-15)
+    def distances(space, individuals):
+        casts = (ts.then_lp_distance(metric) for metric in (dp.l1_distance(T=int), dp.l2_distance(T=float)))
+        return [(histogram(space) >> cast).map(individuals) for cast in casts]
+
+    assert distances(log_space, 3) == [3, 3.0]
+    assert distances((log_space[0], dp.change_one_distance()), 1) == [2, pytest.approx(2**0.5, rel=1e-15)]
+    assert histogram(log_space).map(1) == ts.Influence(l0=1, l2=1.0, linf=1.0, majorant=Majorant([1.0]))
 
 
 def test_what_a_cap_loses_from_a_shared_budget(log_space, log):
@@ -113,7 +116,5 @@ def test_caps_must_ascend(log_space, caps):
 
 
 def test_other_refusals(log_space):
-    with pytest.raises(TypeError, match="output_metric"):
-        histogram(log_space, output_metric=ts.influence_distance())
     with pytest.raises(TypeError, match="TimeGrid"):
         ts.make_participation_histogram(*log_space, 40, caps=CAPS)

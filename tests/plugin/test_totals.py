@@ -6,10 +6,11 @@ from collections import Counter
 import numpy as np
 import opendp.prelude as dp
 import pytest
-from opendp_timeseries.design.provenance import Provenance
 
 import opendp_timeseries as ts
 from opendp_timeseries.design.groups import Groups
+from opendp_timeseries.design.signal import Signal
+from opendp_timeseries.plugin.known import signal_of
 
 GRID, KEYS = ts.TimeGrid(size=6), ["a", "b", "c", "d"]
 TREE = {"city": {"north": ["b", "a"], "south": ["c", "d"]}}
@@ -75,60 +76,57 @@ def test_releases_have_the_names_of_groups_and_are_read_back():
     assert leaves.keys == tuple(KEYS)
     assert totals.keys == ("city", "north", "south")
     assert totals.by_key()["south"].size == 6
-    assert ts.Release.from_dict(json.loads(json.dumps(totals.to_dict()))) == totals
     members = (noise(9.0), ts.then_totals(TREE) >> noise(9.0))
     alone = [counted() >> ts.then_composition([member], delta=1e-6) for member in members]
     for release, measurement in zip((leaves, totals), alone, strict=True):
-        record = release.record()
-        assert ts.ReleaseRecord.from_json(record.to_json()) == record
-        # The view of each release is its own; the loss is that of the map.
-        assert record.mechanism.loss().epsilon_delta(1e-6) == measurement.map(1)
-    document = ts.write_records([leaves.record(), totals.record()], in_advance=True)
-    assert ts.read_records(document) == (leaves.record(), totals.record())
-    profile = (counted() >> ts.then_composition(members)).map(1)
-    for epsilon, delta in json.loads(document)["joint loss"]:
-        assert delta == pytest.approx(profile.delta(epsilon), rel=1e-9)
+        assert ts.Release.from_json(release.to_json()) == release
+        assert release.stated.points == (measurement.map(1),)
+        assert release.stated.whole.loss == together.map(1)
+    document = ts.write_releases([leaves, totals], in_advance=True)
+    assert ts.read_releases(document) == (leaves, totals)
+    ((epsilon, delta),) = json.loads(document)["joint_loss"]
+    joint = (counted() >> ts.then_composition(members)).map(1)
+    assert joint.delta(epsilon) == pytest.approx(delta, rel=1e-9)
 
 
 def test_a_record_that_claims_other_groups_is_refused():
-    record = (counted() >> ts.then_totals(TREE) >> noise(9.0))(log_of()).record()
-    document = record.to_dict()
+    document = (counted() >> ts.then_totals(TREE) >> noise(9.0))(log_of()).to_dict()
 
     def edited(edit):
         copy = json.loads(json.dumps(document))
-        edit(copy["provenance"])
+        edit(copy["design"])
         return copy
 
-    def smaller(provenance):  # one group in place of three: less loss, and fewer steps than there are
-        provenance["stages"][0]["totals"] = provenance["stages"][0]["totals"][:1]
+    def smaller(design):  # one group in place of three: less loss, and fewer steps than there are
+        design["stages"][0]["totals"] = design["stages"][0]["totals"][:1]
 
-    with pytest.raises(ValueError, match="steps must ascend"):
-        ts.ReleaseRecord.from_dict(edited(smaller))
+    with pytest.raises(ValueError, match=r"values \(18\) must be as many as the steps of the design \(6\)"):
+        ts.Release.from_dict(edited(smaller))
     for edit, message in (
         (lambda made: made["stages"][0]["totals"][0][1].pop(), "overlaps 'city'"),
         (lambda made: made["stages"][0]["totals"][1][1].append("e"), "overlaps 'city'"),
-        (lambda made: made["panel"].append("e"), "every key of the panel must be in a group; 'e' is in none"),
+        (lambda made: made["count"]["panel"].append("e"), "every key of the panel must be in a group; 'e' is in none"),
         (lambda made: made["stages"].append(made["stages"][0]), "right after the count"),
-        (lambda made: made.update(panel=None, key_cap=None), "totals are of a panel"),
-        (lambda made: made.update(panel=None), r"key_cap \(1\) is of a panel"),
+        (lambda made: made["count"].update(panel=None, key_cap=None), "totals are of a panel"),
+        (lambda made: made["count"].update(panel=None), r"key_cap \(1\) requires by= and keys="),
         (lambda made: made["stages"][0].update(totals=[["city", "a"]]), "pairs of a name and keys"),
         (lambda made: made["stages"][0].update(totals=[]), "at least one"),
     ):
         with pytest.raises(ValueError, match=message):
-            ts.ReleaseRecord.from_dict(edited(edit))
+            ts.Release.from_dict(edited(edit))
     # Without the cap on keys the same noise protects less: the loss that is stated is too small.
-    lying = ts.ReleaseRecord.from_dict(edited(lambda made: made.update(key_cap=None)))
+    lying = ts.Release.from_dict(edited(lambda made: made["count"].update(key_cap=None)))
     with pytest.raises(ValueError, match="is stated, but"):
         lying.verify()
 
 
-def test_provenance_is_part_of_the_space():
+def test_groups_are_part_of_the_space():
     panel = counted()
     one, other = panel >> ts.then_totals({"x": KEYS}), panel >> ts.then_totals({"y": KEYS})
     assert one.output_metric != other.output_metric
     assert counted(key_cap=None).output_metric != panel.output_metric
-    made = Provenance(grid=GRID, participation_cap=3, panel=tuple(KEYS), stages=(Groups.of(TREE, KEYS),))
-    assert Provenance.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+    made = signal_of(panel).after(Groups.of(TREE, KEYS))
+    assert Signal.from_dict(json.loads(json.dumps(made.to_dict()))) == made == signal_of(panel >> ts.then_totals(TREE))
     assert made.size == 18
 
 

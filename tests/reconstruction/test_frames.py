@@ -7,14 +7,14 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from opendp_timeseries import Release, TimeGrid, interpolate
-from tests.reconstruction.panels import panel
+from opendp_timeseries import TimeGrid, interpolate
 from tests.reconstruction.test_series import series
+from tests.releases import panel, release_of
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
 
-RELEASE = Release(steps=[0, 2], values=[9.0, 4.0], size=3, scale=2.0, sampling_probability=0.7)
+RELEASE = release_of(steps=[0, 2], values=[9.0, 4.0], signal=3, scale=2.0, sampling_probability=0.7)
 DAYS = TimeGrid(start="2024-03-30", size=3, step="1d", zone="Europe/London")
 KINDS = ("pandas", "polars")
 

@@ -9,12 +9,12 @@ import pytest
 from scipy.interpolate import PchipInterpolator, interp1d
 
 import opendp_timeseries as ts
-from opendp_timeseries import Release, Series, interpolate
-from tests.reconstruction.panels import panel
+from opendp_timeseries import Series, interpolate
+from tests.releases import panel, release_of
 
 
 def release(steps, values, size):
-    return Release(steps=steps, values=values, size=size, scale=1.0, sampling_probability=0.3)
+    return release_of(steps=steps, values=values, signal=size, scale=1.0, sampling_probability=0.3)
 
 
 def test_linear_with_constant_ends():

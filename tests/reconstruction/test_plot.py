@@ -10,12 +10,12 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries import Release, Series, TimeGrid, identity_kernel, interpolate, plot, plot_panel
-from tests.reconstruction.panels import panel, provenance
+from opendp_timeseries import Series, TimeGrid, identity_kernel, interpolate, plot, plot_panel
+from tests.releases import panel, release_of, signal_of
 
 figure = pytest.importorskip("matplotlib.figure")
 GRID = TimeGrid(start="2013-01-01", step="1h", size=48, zone="UTC")
-RELEASE = Release(steps=[2, 17, 40], values=[4.0, 9.0, -1.0], size=48, scale=3.0, sampling_probability=0.1)
+RELEASE = release_of(steps=[2, 17, 40], values=[4.0, 9.0, -1.0], signal=48, scale=3.0, sampling_probability=0.1)
 Z90 = 1.6448536269514722
 
 
@@ -38,6 +38,11 @@ def smoothed(release):
     return Series(
         release=release, values=2 * spread, standard_error=spread, error_covers="counts", model="structural model (x)"
     )
+
+
+def behind(release, signal):
+    """The same numbers, of a signal that is known."""
+    return dataclasses.replace(release, design=dataclasses.replace(release.design, signal=signal))
 
 
 def labelled(axes, label):
@@ -80,7 +85,7 @@ def test_a_measured_release_knows_what_its_caption_says(axes):
     release = measured()
     lines = interpolate(release).plot(axes=axes).get_xlabel().split("\n")
     assert lines[0] == "time (UTC)"
-    assert lines[1] == f"Guarantee: {release.record().guarantee()}"
+    assert lines[1] == f"Guarantee: {release.guarantee()}"
     assert "90% intervals for the capped, filtered counts" in lines[3]
     assert lines[-1] == "Counted of each individual: at most 3 steps, once in each; totals are too low by the rest"
     for silent in (
@@ -94,7 +99,7 @@ def test_a_measured_panel_knows_its_keys_and_its_guarantee(agg):
     release = measured([1, 0])
     series = interpolate(release)
     drawn = plot_panel(series)
-    assert drawn[1].figure.get_supxlabel().split("\n")[1] == f"Guarantee: {release.record().guarantee()}"
+    assert drawn[1].figure.get_supxlabel().split("\n")[1] == f"Guarantee: {release.guarantee()}"
     for key in (1, 0):
         assert np.array_equal(labelled(drawn[key], "series").get_ydata(), series.by_key()[key].values)
     # What one individual loses is a matter of the whole panel.
@@ -114,17 +119,16 @@ def test_a_measured_panel_knows_its_keys_and_its_guarantee(agg):
             "Counted of each individual: at most 60 steps, at most 3 times in each; totals are too low by the rest",
             "capped, filtered counts",
         ),
-        ({"caps_enforced": False}, "Assumed of each individual: at most 60 steps, once in each", "capped counts"),
+        ({"source": None}, "Assumed of each individual: at most 60 steps, once in each", "capped counts"),
         (
-            {"gap": 6, "caps_enforced": False},
+            {"gap": 6, "source": None},
             "Assumed of each individual: at most 60 steps, once in each, at least 6 steps apart",
             "capped counts",
         ),
     ],
 )
 def test_the_caption_says_what_the_cap_leaves_out(axes, made, line, intervals):
-    release = dataclasses.replace(RELEASE, provenance=provenance(size=48, **made))
-    smoothed(release).plot(axes=axes)
+    smoothed(behind(RELEASE, signal_of(size=48, **made))).plot(axes=axes)
     lines = axes.get_xlabel().split("\n")
     assert lines[-1] == line
     assert f"Grey band: 90% intervals for the {intervals}, each step on its own, if the model is right" in lines
@@ -189,7 +193,7 @@ def test_months_are_drawn_where_they_begin(axes):
     "grid", [TimeGrid(start="2024-03-01", size=1, step="1d", zone="Europe/London"), TimeGrid(size=1)]
 )
 def test_a_series_of_one_step_is_seen(axes, grid):
-    release = Release(steps=[0], values=[3.0], size=1, scale=1.0, sampling_probability=1.0)
+    release = release_of(steps=[0], values=[3.0], signal=1, scale=1.0, sampling_probability=1.0)
     interpolate(release).plot(axes=axes, grid=grid)
     assert labelled(axes, "series").get_marker() == "_"
     drawn = axes.get_xlim()
@@ -199,23 +203,22 @@ def test_a_series_of_one_step_is_seen(axes, grid):
 
 
 def test_the_grid_of_the_release_is_used_unless_another_is_given(axes):
-    made = provenance(size=48, grid=TimeGrid(start="2013-01-01", step="1h", size=48, zone="Asia/Tokyo"))
-    series = interpolate(dataclasses.replace(RELEASE, provenance=made))
+    made = signal_of(size=48, grid=TimeGrid(start="2013-01-01", step="1h", size=48, zone="Asia/Tokyo"))
+    series = interpolate(behind(RELEASE, made))
     assert series.plot(axes=axes).get_xlabel().startswith("time (Asia/Tokyo)\n")
     assert series.plot(axes=axes, grid=GRID).get_xlabel().startswith("time (UTC)\n")
 
 
 def test_an_empty_release_is_drawn(axes):
-    empty = Release(steps=[], values=[], size=5, scale=1.0, sampling_probability=0.1)
+    empty = release_of(steps=[], values=[], signal=5, scale=1.0, sampling_probability=0.1)
     interpolate(empty).plot(axes=axes)
     assert "at the 0 of 5 steps" in axes.get_xlabel()
-    every = Release(steps=[0, 1], values=[1.0, 2.0], size=2, scale=1.0, sampling_probability=1.0)
+    every = release_of(steps=[0, 1], values=[1.0, 2.0], signal=2, scale=1.0, sampling_probability=1.0)
     assert "Orange dots: noisy values at every step, with noise" in interpolate(every).plot(axes=axes).get_xlabel()
 
 
 def test_a_caption_says_that_one_step_of_each_block_was_kept(axes):
-    made = {"size": 4, "scale": 1.0, "sampling_probability": 0.5, "sampling": "stratified"}
-    blocks = Release(steps=[1, 2], values=[1.0, 2.0], **made)
+    blocks = release_of(steps=[1, 2], values=[1.0, 2.0], signal=4, sampling_probability=0.5, sampling="stratified")
     caption = " ".join(interpolate(blocks).plot(axes=axes).get_xlabel().split())
     assert "at the 2 of 4 steps that were kept, one of each block, with noise of" in caption
 
@@ -314,13 +317,12 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch):
 
 
 def test_some_of_many_series_are_drawn():
-    many = Release(
+    many = release_of(
         steps=[],
         values=[],
-        size=100,
         scale=1.0,
         sampling_probability=0.5,
-        provenance=provenance(size=1, panel=tuple(f"s{k}" for k in range(100)), key_cap=1),
+        signal=signal_of(size=1, panel=tuple(f"s{k}" for k in range(100)), key_cap=1),
     )
     series = interpolate(many)
     with pytest.raises(ValueError, match="100 series do not fit in a figure; choose 1 to 60 of the 100"):
@@ -336,7 +338,7 @@ def test_weeks_and_longer_steps_are_drawn_as_wide_as_they_are(agg):
     pytest.importorskip("matplotlib.dates")
     for step, wide in (("1d", False), ("24h", False), ("1w", True), ("1mo", True)):
         grid = TimeGrid(start="2024-01-01", size=5, step=step, zone="Europe/Berlin")
-        release = Release(steps=[0, 2], values=[4.0, 9.0], size=5, scale=3.0, sampling_probability=0.1)
+        release = release_of(steps=[0, 2], values=[4.0, 9.0], signal=5, scale=3.0, sampling_probability=0.1)
         drawn = plot(smoothed(release), grid=grid)
         series = labelled(drawn, "series")
         assert series.get_drawstyle() == ("steps-post" if wide else "default"), step
@@ -350,7 +352,7 @@ def test_weeks_and_longer_steps_are_drawn_as_wide_as_they_are(agg):
         band = labelled(drawn, "band").get_paths()[0].vertices
         assert band[:, 0].max() == pytest.approx(edges[-1] if wide else edges[-2])
     terms = TimeGrid.from_edges(["2024-01-08", "2024-01-10", "2024-03-28"], zone="UTC")
-    one = Release(steps=[0], values=[4.0], size=2, scale=3.0, sampling_probability=0.5)
+    one = release_of(steps=[0], values=[4.0], signal=2, scale=3.0, sampling_probability=0.5)
     assert labelled(plot(interpolate(one), grid=terms), "series").get_drawstyle() == "steps-post"
 
 

@@ -5,11 +5,13 @@ from dataclasses import replace
 import numpy as np
 import opendp.prelude as dp
 import pytest
-from opendp_timeseries.design.provenance import Provenance, Repeat
 
 import opendp_timeseries as ts
 from opendp_timeseries.design.groups import Groups
+from opendp_timeseries.design.signal import UnknownSignal
+from opendp_timeseries.release.documents import joint_guarantee
 from tests.oracles import totals as oracle
+from tests.releases import release_of, signal_of
 
 STEPS = 3
 TREES = {
@@ -25,38 +27,32 @@ def leaves_of(tree):
     return [leaf for part in tree.values() for leaf in (leaves_of(part) if isinstance(part, dict) else part)]
 
 
-def series_of(provenance, values, errors, *, kept=None, **options):
+def series_of(signal, values, errors, *, kept=None, **options):
     """A series as if it had been reconstructed, with given values and standard errors."""
-    parts = provenance.size // provenance.grid.size
-    steps = np.arange(provenance.size) if kept is None else np.flatnonzero(np.repeat(kept, provenance.grid.size))
-    release = ts.Release(
-        steps=steps,
-        values=np.ravel(values)[steps],
-        size=provenance.size,
-        scale=1.0,
-        sampling_probability=1.0,
-        provenance=provenance,
-    )
+    steps = np.arange(signal.size) if kept is None else np.flatnonzero(np.repeat(kept, signal.grid.size))
+    release = release_of(steps=steps, values=np.ravel(values)[steps], signal=signal, sampling_probability=1.0)
     made = {"error_covers": "noise", "model": "made up"} | options
-    rows = zip(release.parts(), np.reshape(values, (parts, -1)), np.reshape(errors, (parts, -1)), strict=True)
+    rows = zip(
+        release.parts(), np.reshape(values, (signal.series, -1)), np.reshape(errors, (signal.series, -1)), strict=True
+    )
     cut = [ts.Series(release=one, values=value, standard_error=error, **made) for one, value, error in rows]
     return ts.Series(release=release, values=np.ravel(values), standard_error=np.ravel(errors), parts=cut, **made)
 
 
-def provenances(trees, steps=STEPS, **options):
+def signals_of(trees, steps=STEPS, **options):
     panel = tuple(sorted(leaves_of(trees[0])))
-    count = Provenance(grid=ts.TimeGrid(size=steps), participation_cap=2, panel=panel, **options)
+    count = signal_of(size=steps, participation_cap=2, panel=panel, **options)
     return [count, *(count.after(Groups.of(tree, panel)) for tree in trees)]
 
 
 def made_up(trees, seed=0, **options):
     """A panel and totals of made-up counts that add up, with errors of all sizes."""
     rng = np.random.default_rng(seed)
-    count, *sums = provenances(trees)
-    leaves = rng.normal(10, 5, (len(count.panel), STEPS))
+    count, *sums = signals_of(trees)
+    leaves = rng.normal(10, 5, (count.series, STEPS))
     truths = [leaves]
     for made in sums:
-        members = [[count.panel.index(key) for key in keys] for _, keys in made.groups.members]
+        members = [[count.keys.index(key) for key in keys] for _, keys in made.groups.members]
         truths.append(np.array([leaves[rows].sum(axis=0) for rows in members]))
     found = []
     for made, truth in zip([count, *sums], truths, strict=True):
@@ -67,9 +63,9 @@ def made_up(trees, seed=0, **options):
 
 def expected(series):
     """Values and standard errors of the whole system by a dense inverse, step by step; rows as those of the series."""
-    panel = series[0].release.provenance.panel
+    panel = series[0].release.design.count.panel
     groups = [
-        [panel.index(key) for key in keys] for one in series[1:] for _, keys in one.release.provenance.groups.members
+        [panel.index(key) for key in keys] for one in series[1:] for _, keys in one.release.design.signal.groups.members
     ]
     values = np.concatenate([one.values.reshape(-1, STEPS) for one in series])
     variances = np.concatenate([one.standard_error.reshape(-1, STEPS) ** 2 for one in series])
@@ -103,16 +99,16 @@ def test_against_a_dense_least_squares_solution(trees, block, monkeypatch):
 def add_up(panel, *totals):
     by_key = panel.by_key()
     for one in totals:
-        for name, keys in one.release.provenance.groups.members:
+        for name, keys in one.release.design.signal.groups.members:
             parts = sum(by_key[key].values for key in keys)
             assert np.allclose(one.by_key()[name].values, parts, atol=1e-9)
 
 
 def test_a_series_that_kept_no_step_takes_what_others_leave():
     trees = TREES["a tree"]
-    panel, totals = (series_of(made, np.arange(made.size), np.ones(made.size)) for made in provenances(trees))
+    panel, totals = (series_of(made, np.arange(made.size), np.ones(made.size)) for made in signals_of(trees))
     panel = series_of(
-        panel.release.provenance,
+        panel.release.design.signal,
         panel.values,
         np.where(np.repeat(np.arange(6) == 1, STEPS), 0, 1),  # as interpolation says of a part without a kept step
         kept=np.arange(6) != 1,
@@ -125,7 +121,7 @@ def test_a_series_that_kept_no_step_takes_what_others_leave():
     assert np.allclose(rows_of(found, "standard_error"), errors, rtol=1e-6)
     # If two parts of a group are unknown, they share what is left, and nothing is known of either.
     two = series_of(
-        panel.release.provenance,
+        panel.release.design.signal,
         panel.values,
         np.where(np.isin(np.repeat(np.arange(6), STEPS), [0, 1]), 0, 1),
         kept=~np.isin(np.arange(6), [0, 1]),
@@ -136,7 +132,7 @@ def test_a_series_that_kept_no_step_takes_what_others_leave():
     assert np.isnan(errors[:2]).all()
     assert np.isfinite(errors[2:]).all()
     # A whole group of which nothing is known takes the rest of the whole.
-    count, summed = provenances(trees)
+    count, summed = signals_of(trees)
     no_x = series_of(summed, totals.values, np.where(np.repeat(np.arange(5) == 1, STEPS), 0, 1), kept=np.arange(5) != 1)
     assert summed.groups.names[1] == "x"
     found = ts.reconcile(two, no_x)
@@ -149,7 +145,7 @@ def test_a_series_that_kept_no_step_takes_what_others_leave():
     found = ts.reconcile(two, nothing)
     add_up(*found)
     assert np.isnan(rows_of(found, "standard_error")[6:8]).all()
-    assert count == two.release.provenance
+    assert count == two.release.design.signal
 
 
 def test_what_is_no_panel_with_its_totals_is_refused():
@@ -165,28 +161,24 @@ def test_what_is_no_panel_with_its_totals_is_refused():
     crossed = made_up([{"x": ["a", "b"], "y": ["c", "d"]}, {"u": ["a", "c"], "v": ["b", "d"]}])
     with pytest.raises(ValueError, match="'u' overlaps 'x' and 'y'"):
         ts.reconcile(*crossed)
-    capped = [
-        series_of(made, np.ones(made.size), np.ones(made.size)) for made in provenances(TREES["one total"], gap=2)
-    ]
+    capped = [series_of(made, np.ones(made.size), np.ones(made.size)) for made in signals_of(TREES["one total"], gap=2)]
     with pytest.raises(ValueError, match="must be of one count, with the same filters"):
         ts.reconcile(panel, capped[1])
-    smooth = totals.release.provenance.after(ts.gaussian_kernel(STEPS, std=0.5))
+    smooth = totals.release.design.signal.after(ts.gaussian_kernel(STEPS, std=0.5))
     with pytest.raises(ValueError, match="must be of one count, with the same filters"):
         ts.reconcile(panel, series_of(smooth, np.ones(STEPS), np.ones(STEPS)))
     with pytest.raises(ValueError, match="of filtered counts, or all of unfiltered ones"):
         ts.reconcile(panel, replace(totals, unfiltered=True))
-    twice = totals.release.provenance.after(Repeat(2))
-    with pytest.raises(ValueError, match="a repeated panel cannot be reconciled"):
-        ts.reconcile(panel, series_of(twice, np.ones(2 * STEPS), np.ones(2 * STEPS)))
     for wrong in (np.nan, 0.0):
         with pytest.raises(ValueError, match="must have standard errors, which made up does not give"):
             ts.reconcile(panel, replace(totals, standard_error=np.full(STEPS, wrong)))
-    exact = replace(totals, release=replace(totals.release, scale=0.0))
+    design = totals.release.design
+    exact = replace(totals, release=replace(totals.release, design=replace(design, scale=0.0)))
     with pytest.raises(ValueError, match="no noise"):
         ts.reconcile(panel, exact)
-    unknown = replace(totals, release=replace(totals.release, provenance=None), parts=())
+    unknown = replace(totals.release, design=replace(design, signal=UnknownSignal(STEPS)))
     with pytest.raises(ValueError, match="which know how they were made"):
-        ts.reconcile(panel, unknown)
+        ts.reconcile(panel, replace(totals, release=unknown, parts=()))
 
 
 KEYS = [f"s{k:02}" for k in range(12)]
@@ -256,8 +248,8 @@ def test_errors_are_as_stated_and_less_than_before():
 def test_from_the_released_documents_alone():
     released = together()(log_of())
     found = ts.reconcile(*map(ts.interpolate, released))
-    text = ts.write_records([release.record() for release in released], in_advance=True)
-    again = ts.reconcile(*(ts.interpolate(ts.Release.from_record(record)) for record in ts.read_records(text)))
+    text = ts.write_releases(released, in_advance=True)
+    again = ts.reconcile(*map(ts.interpolate, ts.read_releases(text)))
     for one, other in zip(found, again, strict=True):
         assert np.array_equal(one.values, other.values)
         assert one.release == other.release
@@ -342,7 +334,7 @@ def test_an_empty_log_tells_the_errors_beforehand():
 def test_a_balanced_tree_has_the_errors_that_are_known(size):
     # Equal errors, one total of n parts: parts 1 − 1/(n + 1), the total n/(n + 1), of the variance (Hay et al. 2010).
     panel, total = (
-        series_of(made, np.zeros(made.size), np.ones(made.size)) for made in provenances([{"all": list(range(size))}])
+        series_of(made, np.zeros(made.size), np.ones(made.size)) for made in signals_of([{"all": list(range(size))}])
     )
     found = ts.reconcile(panel, total)
     for one in found:
@@ -352,8 +344,8 @@ def test_a_balanced_tree_has_the_errors_that_are_known(size):
 def test_a_figure_states_the_guarantee_of_all_that_it_is_made_from():
     pyplot = pytest.importorskip("matplotlib.pyplot")
     released = together(size=6)(distinct_log(6))
-    joint = ts.record.joint_guarantee([release.record() for release in released])
-    assert joint != released[0].record().guarantee()
+    joint = joint_guarantee(released)
+    assert joint != released[0].guarantee()
     for one in ts.reconcile(*map(ts.interpolate, released)):
         part = next(iter(one.by_key().values()))
         for axes in (next(iter(ts.plot_panel(one).values())), ts.plot(part)):

@@ -5,11 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from opendp_timeseries import Release, Series, interpolate
+from opendp_timeseries import Series, interpolate
 from opendp_timeseries.reconstruction.interpolate import _through
-from tests.reconstruction.panels import panel
+from tests.releases import panel, release_of
 
-RELEASE = Release(steps=[2, 7], values=[4.0, 9.0], size=10, scale=3.0, sampling_probability=0.3)
+RELEASE = release_of(steps=[2, 7], values=[4.0, 9.0], signal=10, scale=3.0, sampling_probability=0.3)
 
 
 def series(**change):
@@ -29,7 +29,7 @@ def test_standard_error_of_linear_interpolation():
     error = interpolate(RELEASE).standard_error
     weight = np.array([0, 0, 0, 0.2, 0.4, 0.6, 0.8, 1, 1, 1])
     assert np.allclose(error, 3.0 * np.hypot(weight, 1 - weight), rtol=1e-9)
-    middle = Release(steps=[0, 2], values=[4.0, 9.0], size=3, scale=3.0, sampling_probability=0.3)
+    middle = release_of(steps=[0, 2], values=[4.0, 9.0], signal=3, scale=3.0, sampling_probability=0.3)
     assert interpolate(middle).standard_error[1] == pytest.approx(3.0 / np.sqrt(2), rel=1e-9)
 
 
@@ -46,10 +46,10 @@ def test_standard_error_is_the_spread_of_repeated_noise(kind):
     signal = kept**1.5
     errors = np.zeros((4000, 60))
     for i in range(4000):
-        noisy = Release(
+        noisy = release_of(
             steps=kept,
             values=signal + rng.normal(0, 1e-3, len(kept)),
-            size=60,
+            signal=60,
             scale=1e-3,
             sampling_probability=0.2,
         )
@@ -61,7 +61,7 @@ def test_standard_error_is_the_spread_of_repeated_noise(kind):
 
 @pytest.mark.parametrize(("steps", "error"), [([], 0.0), ([4], 3.0)])
 def test_standard_error_with_few_kept_steps(steps, error):
-    few = Release(steps=steps, values=[9.0] * len(steps), size=6, scale=3.0, sampling_probability=0.3)
+    few = release_of(steps=steps, values=[9.0] * len(steps), signal=6, scale=3.0, sampling_probability=0.3)
     assert np.allclose(interpolate(few, "pchip").standard_error, error, rtol=1e-9)
 
 

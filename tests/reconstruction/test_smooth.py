@@ -12,7 +12,6 @@ import opendp.prelude as dp
 import pytest
 
 from opendp_timeseries import (
-    Release,
     Series,
     TimeGrid,
     event_log_domain,
@@ -29,22 +28,20 @@ from opendp_timeseries.koga2022.experiments.problems import gowalla_like
 from opendp_timeseries.reconstruction import haar, structural
 from opendp_timeseries.reconstruction.banded import Banded, Tridiagonal
 from tests.oracles import smoothing as oracle
-from tests.reconstruction.panels import panel, provenance
+from tests.releases import panel, release_of, signal_of
 from tests.test_documented_numbers import table
 
 PEMS = Path(__file__).parents[1] / "data" / "pems_flow_5min_2016_janfeb.csv"
 
 
-def release_of(counts, rng, *, scale=26.0, probability=0.1, kernel=None):
+def sampled(counts, rng, *, scale=26.0, probability=0.1, kernel=None):
     """A model of a release, for public counts: NumPy's noise, so that tests are reproducible."""
-    made = None if kernel is None else provenance(size=len(counts), stages=(kernel,))
+    made = len(counts) if kernel is None else signal_of(size=len(counts), stages=(kernel,))
     if kernel is not None:
         counts = np.fft.irfft(np.fft.rfft(counts) * np.fft.rfft(kernel.taps), n=len(counts))
     kept = np.flatnonzero(rng.random(len(counts)) < probability)
     noisy = counts[kept] + rng.normal(0, scale, len(kept))
-    return Release(
-        steps=kept, values=noisy, size=len(counts), scale=scale, sampling_probability=probability, provenance=made
-    )
+    return release_of(steps=kept, values=noisy, signal=made, scale=scale, sampling_probability=probability)
 
 
 def daily(size, period=288):
@@ -240,7 +237,7 @@ def test_frequencies_are_neither_repeated_nor_too_fast():
 )
 def test_pems(probability, scale, filter_std, most):
     counts, kernel = flow(), None if filter_std is None else gaussian_kernel(1800, filter_std)
-    release = release_of(counts, np.random.default_rng(0), scale=scale, probability=probability, kernel=kernel)
+    release = sampled(counts, np.random.default_rng(0), scale=scale, probability=probability, kernel=kernel)
     series = smooth(release, season=288)
     assert series.converged
     assert series.unfiltered == (kernel is not None)
@@ -253,7 +250,7 @@ def test_a_trend_is_followed():
     rate, errors = 5 * np.exp(np.arange(900) / 250), []
     for seed in range(4):
         rng = np.random.default_rng(seed)
-        release = release_of(rng.poisson(rate), rng, scale=50.0, probability=1.0)
+        release = sampled(rng.poisson(rate), rng, scale=50.0, probability=1.0)
         found = [smooth(release, trend=trend, band="rate") for trend in (True, False)]
         errors.append([np.abs(series.values - rate).mean() for series in found])
     with_trend, without = np.mean(errors, axis=0)
@@ -265,7 +262,7 @@ def test_a_pattern_may_drift():
     """The clocks change halfway: a pattern that repeats exactly is wrong in both halves."""
     rng, t = np.random.default_rng(3), np.arange(24 * 60)
     counts = rng.poisson(daily(2 * len(t), 24)[np.where(t < len(t) // 2, t, t + 3)]).astype(float)
-    series = smooth(release_of(counts, rng, scale=20.0, probability=1.0), season=24)
+    series = smooth(sampled(counts, rng, scale=20.0, probability=1.0), season=24)
     error, cover = error_and_cover(series, counts)
     still = np.array([series.values[k::24].mean() for k in range(24)])[t % 24]
     assert error < 0.85 * np.abs(still - counts).mean()
@@ -279,7 +276,7 @@ def test_what_a_filter_sees_of_the_other_end_is_not_taken_for_a_pattern(seed):
     cycle = 1 + 0.8 * np.sin(2 * np.pi * np.arange(720) / 24)
     rate = 400 * np.maximum(cycle + departures(720, rng, sd=0.1, duration=12), 0)
     counts = rng.poisson(rate).astype(float)
-    release = release_of(counts, np.random.default_rng(seed), scale=8.0, kernel=gaussian_kernel(720, 3))
+    release = sampled(counts, np.random.default_rng(seed), scale=8.0, kernel=gaussian_kernel(720, 3))
     series = smooth(release, season=24)
     assert series.converged
     error = math.sqrt(np.mean((series.values - counts) ** 2))
@@ -330,7 +327,7 @@ def simulated(counts, runs, *, season, scale, probability, kernel=None):
     for seed in range(runs):
         rng = np.random.default_rng(seed)
         drawn = counts(rng) if callable(counts) else counts
-        release = release_of(drawn, rng, scale=scale, probability=probability, kernel=kernel)
+        release = sampled(drawn, rng, scale=scale, probability=probability, kernel=kernel)
         series = smooth(release, season=season)
         assert series.converged
         found.append(error_and_cover(series, drawn))
@@ -386,7 +383,7 @@ def test_the_page_says_what_is_measured():
 @pytest.mark.parametrize("values", [[], [3.0], [1.0, 2.0, 3.0], [5.0] * 20])
 def test_what_cannot_be_fitted_falls_back_and_says_so(values):
     steps = 3 * np.arange(len(values))
-    release = Release(steps=steps, values=values, size=100, scale=2.0, sampling_probability=0.1)
+    release = release_of(steps=steps, values=values, signal=100, scale=2.0, sampling_probability=0.1)
     series = smooth(release, season=24)
     assert not series.converged
     assert series.model.startswith("linear interpolation (")
@@ -396,7 +393,7 @@ def test_what_cannot_be_fitted_falls_back_and_says_so(values):
 
 def test_a_fit_that_does_not_converge_falls_back(monkeypatch):
     monkeypatch.setattr(structural, "_FAR", -1.0)
-    release = release_of(daily(600), np.random.default_rng(5))
+    release = sampled(daily(600), np.random.default_rng(5))
     series = smooth(release, season=288)
     assert not series.converged
     assert series.model == "linear interpolation (the fit did not converge)"
@@ -416,7 +413,7 @@ def test_next_to_nobody_with_next_to_no_noise_is_fitted(counts, scale, season):
     """The variance of counts, which follows them, makes whole steps swing here for ever: in 3 to 20 of each 20."""
     rng = np.random.default_rng(12)
     for _ in range(20):
-        series = smooth(release_of(counts, rng, scale=scale, probability=1.0), season=season)
+        series = smooth(sampled(counts, rng, scale=scale, probability=1.0), season=season)
         assert series.converged
         assert np.abs(series.values - counts).mean() < scale
 
@@ -434,10 +431,10 @@ def test_next_to_nobody_with_next_to_no_noise_is_fitted(counts, scale, season):
     ],
 )
 def test_no_release_raises_or_warns(values, scale):
-    release = Release(steps=np.arange(30) * 2, values=values, size=60, scale=scale, sampling_probability=0.5)
+    release = release_of(steps=np.arange(30) * 2, values=values, signal=60, scale=scale, sampling_probability=0.5)
     series = smooth(release, season=12)
     assert np.all(np.isfinite(series.values)) or not series.converged
-    every = Release(steps=np.arange(30), values=values, size=30, scale=scale, sampling_probability=1.0)
+    every = release_of(steps=np.arange(30), values=values, signal=30, scale=scale, sampling_probability=1.0)
     series = smooth(every, "haar")
     assert np.all(np.isfinite(series.values)) or not series.converged
 
@@ -455,8 +452,8 @@ def test_it_stands_behind_a_measurement_as_it_is():
 
 def test_each_series_of_a_panel_is_fitted_by_itself():
     rng = np.random.default_rng(4)
-    parts = [release_of(signal, rng, scale=5.0, probability=0.4) for signal in (daily(96, 24), 9 * daily(96, 24))]
-    few = Release(steps=[3], values=[50.0], size=96, scale=5.0, sampling_probability=0.4)
+    parts = [sampled(signal, rng, scale=5.0, probability=0.4) for signal in (daily(96, 24), 9 * daily(96, 24))]
+    few = release_of(steps=[3], values=[50.0], signal=96, scale=5.0, sampling_probability=0.4)
     steps = np.concatenate([part.steps + 96 * k for k, part in enumerate([*parts, few])])
     values = np.concatenate([part.values for part in [*parts, few]])
     whole = panel(("low", "high", "none"), steps=steps, values=values, size=3 * 96, scale=5.0, probability=0.4)
@@ -477,14 +474,14 @@ def test_each_series_of_a_panel_is_fitted_by_itself():
 
 @pytest.mark.parametrize("seasons", [np.array([24, 33]), [24, 33.0], (np.int64(33), np.float32(24))])
 def test_seasons_in_any_row(seasons):
-    release = release_of(daily(96, 24), np.random.default_rng(4), scale=5.0, probability=0.4)
+    release = sampled(daily(96, 24), np.random.default_rng(4), scale=5.0, probability=0.4)
     assert "season 24, 33)" in smooth(release, season=seasons).model
     assert smooth(release, season=np.array(24)).model == smooth(release, season=24).model
 
 
 @pytest.mark.parametrize("season", ["1d", ["1d"], np.timedelta64(1, "D"), np.array([24, 168], "m8[ns]"), True, {24}])
 def test_a_season_is_a_number_of_steps(season):
-    release = Release(steps=[0], values=[1.0], size=2, scale=1.0, sampling_probability=0.5)
+    release = release_of(steps=[0], values=[1.0], signal=2, scale=1.0, sampling_probability=0.5)
     with pytest.raises(
         TypeError, match=r"season \(.+\) must be a real number.*; a season is a number of steps"
     ) as error:
@@ -493,7 +490,7 @@ def test_a_season_is_a_number_of_steps(season):
 
 
 def test_bad_parameters_are_refused():
-    release = Release(steps=[0], values=[1.0], size=2, scale=1.0, sampling_probability=0.5)
+    release = release_of(steps=[0], values=[1.0], signal=2, scale=1.0, sampling_probability=0.5)
     with pytest.raises(ValueError, match=r"season \(1.0\) must be at least 2; a season is a number of steps"):
         smooth(release, season=1)
     with pytest.raises(ValueError, match=r"season \(nan\)"):
@@ -515,14 +512,14 @@ def test_bad_parameters_are_refused():
     ],
 )
 def test_bad_choices_are_refused(choice, message):
-    release = Release(steps=[0], values=[1.0], size=2, scale=1.0, sampling_probability=0.5)
+    release = release_of(steps=[0], values=[1.0], signal=2, scale=1.0, sampling_probability=0.5)
     with pytest.raises(ValueError, match=message):
         smooth(release, **choice)
 
 
 def test_a_rate_is_known_better_than_the_counts():
     counts = np.random.default_rng(2).poisson(daily(600))
-    release = release_of(counts, np.random.default_rng(1), scale=5.0, probability=0.5)
+    release = sampled(counts, np.random.default_rng(1), scale=5.0, probability=0.5)
     of_counts, of_rate = smooth(release, season=288), smooth(release, season=288, band="rate")
     assert (of_counts.error_covers, of_rate.error_covers) == ("counts", "rate")
     assert np.all(np.delete(of_rate.standard_error < of_counts.standard_error, release.steps))
@@ -536,7 +533,7 @@ def test_a_rate_is_known_better_than_the_counts():
 
 def test_counts_without_noise_are_known():
     counts = np.random.default_rng(2).poisson(daily(600)).astype(float)
-    release = release_of(counts, np.random.default_rng(1), scale=0.0, probability=0.5)
+    release = sampled(counts, np.random.default_rng(1), scale=0.0, probability=0.5)
     series = smooth(release, season=288)
     assert np.allclose(series.values[release.steps], counts[release.steps], atol=0.01)
     between = np.delete(series.standard_error, release.steps)
@@ -547,7 +544,7 @@ def test_counts_without_noise_are_known():
 def test_a_filter_is_undone_or_kept_as_asked():
     counts, kernel = flow(), gaussian_kernel(1800, 3)
     filtered = np.fft.irfft(np.fft.rfft(counts) * np.fft.rfft(kernel.taps), n=1800)
-    release = release_of(counts, np.random.default_rng(3), scale=8.196, probability=0.1, kernel=kernel)
+    release = sampled(counts, np.random.default_rng(3), scale=8.196, probability=0.1, kernel=kernel)
     before, after = smooth(release, season=288), smooth(release, season=288, filtered=True)
     assert before.model.startswith("structural model of the counts before the filter (")
     assert after.model.startswith("structural model of the filtered counts (")
@@ -562,7 +559,7 @@ def test_a_filter_is_undone_or_kept_as_asked():
 def test_a_filter_that_cannot_be_undone_is_kept(taps):
     weights = np.zeros(600)
     weights[list(taps)] = list(taps.values())
-    release = release_of(daily(600), np.random.default_rng(3), scale=5.0, kernel=kernel_from_taps(weights))
+    release = sampled(daily(600), np.random.default_rng(3), scale=5.0, kernel=kernel_from_taps(weights))
     series = smooth(release, season=288)
     assert not series.unfiltered
     assert series.model.startswith("structural model of the filtered counts (")
@@ -604,7 +601,7 @@ def test_spikes():
         t = np.arange(725)
         rate = 55 * (0.4 + 1.2 * t / 725) * (1 + 0.3 * np.cos(2 * np.pi * t / 7))
         counts = rng.poisson(rate + (rng.random(725) < 0.02) * 10 * rng.pareto(1.5, 725).clip(0, 8) * 15)
-        series = smooth(release_of(counts, rng, scale=50.3565, probability=1.0), "haar")
+        series = smooth(sampled(counts, rng, scale=50.3565, probability=1.0), "haar")
         errors.append(np.abs(series.values - counts).mean())
     assert np.mean(errors) <= 16  # 14.9
     assert series.error_covers == "nothing"
@@ -631,10 +628,13 @@ def test_long_releases_take_little_time_and_memory(size, probability, seconds):
 import resource, time
 import numpy as np
 from opendp_timeseries import Release, smooth
+from opendp_timeseries.design.design import Design
+from opendp_timeseries.design.signal import UnknownSignal
 rng, t = np.random.default_rng(0), np.arange({size})
 kept = np.flatnonzero(rng.random({size}) < {probability})
 values = (60 + 50 * np.cos(2 * np.pi * t / 288) + rng.normal(0, 79, {size}))[kept]
-release = Release(steps=kept, values=values, size={size}, scale=79, sampling_probability={probability})
+design = Design(signal=UnknownSignal({size}), scale=79, sampling_probability={probability})
+release = Release(steps=kept, values=values, design=design)
 start = time.process_time()
 assert smooth(release, season=288).converged
 print(time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
