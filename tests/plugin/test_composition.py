@@ -36,7 +36,7 @@ def test_releases_come_in_order(members):
     assert [type(release) for release in releases] == [ts.Release] * 3
     assert [release.scale for release in releases] == [4.0, 1.0, 9.0]
     assert [release.sampling_probability for release in releases] == pytest.approx([0.1, 0.3, 1.0])
-    assert all(release.verify() == release.stated.points for release in releases)
+    assert all(release.verify() == release.stated.loss for release in releases)
 
 
 def test_the_map_states_the_joint_loss_in_every_measure(log_space):
@@ -95,7 +95,7 @@ def test_releases_say_of_which_whole_they_are_a_part(log_space, members):
         assert whole.loss == joined.map(1)
         assert f"release {k + 1} of 3 in a composition with (ε = " in release.guarantee()
         # Each states its own loss, at the δ of the composition.
-        assert release.stated.points == (ts.make_composition(members[k : k + 1], delta=1e-6).map(1),)
+        assert release.stated.loss == (ts.make_composition(members[k : k + 1], delta=1e-6).map(1),)
         assert ts.Release.from_json(release.to_json()) == release
     assert all(release.stated.whole is None for release in ts.make_composition(members)(LOG))
 

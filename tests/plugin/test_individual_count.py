@@ -241,7 +241,7 @@ def test_releases_know_how_they_were_made(log_space):
         made = again.design.count
         assert (made.grid.size, made.grid.start, made.grid.end) == (1, GRID.start, GRID.end)
         assert made.pooled == GRID
-        assert again.verify() == release.stated.points
+        assert again.verify() == release.stated.loss
     anytime = (log_space >> ts.then_individual_count() >> noise)(rows)
     assert (anytime.grid, anytime.design.count.source.time) == (ts.TimeGrid(size=1), None)
 

@@ -80,7 +80,7 @@ def test_releases_have_the_names_of_groups_and_are_read_back():
     alone = [counted() >> ts.then_composition([member], delta=1e-6) for member in members]
     for release, measurement in zip((leaves, totals), alone, strict=True):
         assert ts.Release.from_json(release.to_json()) == release
-        assert release.stated.points == (measurement.map(1),)
+        assert release.stated.loss == (measurement.map(1),)
         assert release.stated.whole.loss == together.map(1)
     document = ts.write_releases([leaves, totals], in_advance=True)
     assert ts.read_releases(document) == (leaves, totals)
