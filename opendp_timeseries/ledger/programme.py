@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from typing import Any, Final
-
-from numpy.typing import ArrayLike
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import fields_of, parse_json, read_versioned, written
@@ -194,61 +192,38 @@ class Programme:
         domain, metric = chain.output_space
         return chain >> make_part(domain, metric, design, view, whole)
 
-    def expected_errors(
-        self,
-        *,
-        level: float | None = None,
-        seasons: Mapping[float, float] | None = None,
-        deviation: float | None = None,
-        time_scale: float | None = None,
-        proxy: ArrayLike | None = None,
-    ) -> tuple[ExpectedError, ...]:
+    def expected_errors(self, **assumed: Any) -> tuple[ExpectedError, ...]:
         """Return the errors to expect of each release, as :func:`~opendp_timeseries.plan` does. No private data.
 
-        :param level: mean count of a step, if it is known.
-        :param seasons: the amplitude of each pattern by its period in steps.
-        :param deviation: standard deviation of departures from both.
-        :param time_scale: steps within which departures change.
-        :param proxy: instead of these four, a **public** series that resembles the private ones.
-        :raises ValueError: for a number out of range, or not exactly one description of the signal.
+        :param assumed: what is assumed of the series, as of :func:`~opendp_timeseries.plan`: ``level``, ``seasons``,
+            ``deviation`` and ``time_scale``, or a **public** series that resembles the private ones as ``proxy``.
+        :raises ValueError: for a number out of range, or not exactly one description of the series.
         """
-        found: dict[tuple[Any, ...], ExpectedError] = {}
-        errors = []
-        for design in self.designs:
-            size, kernels = design.known.grid.size, design.signal.kernels
-            sample = design.sampling_probability, design.scale, design.sampling
-            key = size, kernels, sample
-            if key not in found:
-                assumed = described_signal(
-                    size, level=level, seasons=seasons, deviation=deviation, time_scale=time_scale, proxy=proxy
-                )
-                found[key] = expected_error(assumed.signal, _one_kernel(size, kernels), *sample)
-            errors.append(found[key])
-        return tuple(errors)
 
-    def table(
-        self,
-        *,
-        level: float | None = None,
-        seasons: Mapping[float, float] | None = None,
-        deviation: float | None = None,
-        time_scale: float | None = None,
-        proxy: ArrayLike | None = None,
-    ) -> str:
-        """Return the programme as a text table; with the errors to expect if the signal is described.
+        @lru_cache
+        def error(size: int, kernels: tuple[Kernel, ...], p: float, scale: float, sampling: str) -> ExpectedError:
+            kernel = reduce(Kernel.convolve, kernels) if kernels else identity_kernel(size)
+            return expected_error(described_signal(size, **given).signal, kernel, p, scale, sampling)
 
-        For the parameters, see :meth:`expected_errors`.
+        given = dict.fromkeys(("level", "seasons", "deviation", "time_scale", "proxy")) | assumed
+        return tuple(
+            error(d.known.grid.size, d.signal.kernels, d.sampling_probability, d.scale, d.sampling)
+            for d in self.designs
+        )
+
+    def table(self, **assumed: Any) -> str:
+        """Return the programme as a text table; with the errors to expect if the series is described.
+
+        :param assumed: as of :meth:`expected_errors`.
         """
         header = ["release", *DESCRIBED, "alone"]
         rows = [
             [str(k), *described(design), f"ε = {printed_up(design.loss().epsilon(self.delta))}"]
             for k, design in enumerate(self.designs, 1)
         ]
-        signal = {"level": level, "seasons": seasons, "deviation": deviation, "time_scale": time_scale, "proxy": proxy}
-        if any(given is not None for given in signal.values()):
+        if assumed:
             header += ["error, interpolated", "smoothed"]
-            errors = self.expected_errors(**signal)  # type: ignore[arg-type]
-            for row, error in zip(rows, errors, strict=True):
+            for row, error in zip(rows, self.expected_errors(**assumed), strict=True):
                 row += [f"{(error.noise**2 + error.bias**2) ** 0.5:.4g}", f"{error.smoothed:.4g}"]
         title = f"{len(self)} releases within (ε = {self.epsilon:g}, δ = {self.delta:g}) for {self.unit}"
         return f"{title}\n{text_table(header, rows)}"
@@ -299,11 +274,6 @@ def _one_each(name: str, given: float | Sequence[float], count: int) -> list[flo
     if len(numbers) != count:
         raise ValueError(f"{name} must be one number, or one for each of {count} chains; found {len(numbers)}")
     return [check.real(name, number, above=0.0) for number in numbers]
-
-
-@lru_cache(maxsize=64)
-def _one_kernel(size: int, kernels: tuple[Kernel, ...]) -> Kernel:
-    return reduce(Kernel.convolve, kernels) if kernels else identity_kernel(size)
 
 
 DESCRIBED: Final = ("from", "steps", "cap", "kept", "scale")
