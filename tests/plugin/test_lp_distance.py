@@ -1,0 +1,204 @@
+"""One cast to OpenDP's own distances: against everything that individuals can do, behind every stage, and refusals."""
+
+import functools
+import itertools
+import math
+import warnings
+from fractions import Fraction
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+
+import opendp_timeseries as ts
+from opendp_timeseries.accounting.influence import Majorant
+from opendp_timeseries.plugin.lp_distance import l1_of, l2_of
+from tests.oracles.counting import apart
+from tests.oracles.totals import contributions
+
+STEPS = 5
+L1, L2 = dp.l1_distance(T=float), dp.l2_distance(T=float)
+TREE = {"all": {"x": ["a", "b"], "y": ["c"]}}
+TAPS = {"smooth": (0.5, 0.25, 0.0, 0.0, 0.25), "signed": (1.0, -0.5, 0.25, 0.0, 0.0)}
+UNITS = ["added", "replaced", "period", "period, replaced"]
+CAPS = {
+    "cap": {"participation_cap": 2},
+    "one step": {"participation_cap": 1, "step_cap": 2},
+    "over half": {"participation_cap": 3, "step_cap": 2},
+    "gap": {"participation_cap": 2, "gap": 2},
+    "panel": {"participation_cap": 2, "keys": "abc"},
+    "panel, gap": {"participation_cap": 3, "gap": 2, "keys": "abc"},
+    "panel, key cap": {"participation_cap": 2, "key_cap": 1, "keys": "abc"},
+    "panel, gap and key cap": {"participation_cap": 2, "gap": 2, "key_cap": 2, "step_cap": 2, "keys": "abc"},
+}
+STAGES = [
+    (stages, caps)
+    for stages in ("none", "smooth", "signed", "totals", "totals, smooth")
+    for caps in CAPS
+    if "panel" in caps or "totals" not in stages
+]
+
+
+def count(unit="added", *, keys=None, **caps):
+    metric = dp.change_one_distance() if "replaced" in unit else dp.symmetric_distance()
+    if "period" in unit:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ts.PeriodUnitWarning)
+            metric = ts.period_distance(2, replaced="replaced" in unit)
+    panel = {} if keys is None else {"by": "site", "keys": list(keys)}
+    log = ts.event_log_domain(identifier="id", time="step")
+    return (log, metric) >> ts.then_participation_count(
+        ts.TimeGrid(size=STEPS), **{"participation_cap": 2} | caps, **panel
+    )
+
+
+def people(within_period, *, keys="1", participation_cap, step_cap=1, gap=1, key_cap=None):
+    """A row for everything that one individual can add to a count, or within a period of two steps."""
+    series, caps = len(keys), {"participation_cap": participation_cap, "step_cap": step_cap}
+    for vector in contributions(series, STEPS, key_cap=key_cap or series, **caps):
+        each = [[step for one, step in vector if one == k] for k in range(series)]
+        within = not within_period or len({step // 2 for _, step in vector}) <= 1
+        if within and all(apart(steps, gap, STEPS) for steps in each):
+            yield [vector.get(place, 0) for place in itertools.product(range(series), range(STEPS))]
+
+
+@functools.cache
+def differences(unit, caps):
+    """All that one individual can change, or two that replace each other."""
+    own = np.array(list(people("period" in unit, **CAPS[caps])))
+    return np.concatenate(own[:, None] - own) if "replaced" in unit else own
+
+
+def behind(signal, stages, series):
+    """A signal behind stages, and the matrix of what they do to the count."""
+    matrix = np.eye(series * STEPS)
+    if "totals" in stages:
+        signal, series = signal >> ts.then_totals(TREE), 3
+        matrix = np.kron([[1, 1, 1], [1, 1, 0], [0, 0, 1]], np.eye(STEPS))
+    for taps in [taps for name, taps in TAPS.items() if name in stages]:
+        signal = signal >> ts.then_circulant_filter(ts.kernel_from_taps(taps))
+        circulant = np.stack([np.roll(taps, k) for k in range(STEPS)], axis=1)
+        matrix = np.kron(np.eye(series), circulant) @ matrix
+    return signal, matrix
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize(("stages", "caps"), STAGES)
+def test_no_individual_moves_a_signal_further(unit, stages, caps):
+    signal, matrix = behind(count(unit, **CAPS[caps]), stages, len(CAPS[caps].get("keys", "1")))
+    moved = np.abs(differences(unit, caps) @ matrix.T)
+    truths = moved.sum(axis=1).max(), math.sqrt((moved**2).sum(axis=1).max())
+    attained = stages == "none" or (stages == "totals" and "replaced" not in unit)
+    for metric, truth in zip((L1, L2), truths, strict=True):
+        cast = signal >> ts.then_lp_distance(metric)
+        for individuals in (1, 3):  # several do the most where all do the same
+            stated = cast.map(individuals)
+            assert individuals * truth <= stated * (1 + 1e-12)
+            assert not attained or stated <= individuals * truth * (1 + 1e-12)
+        assert cast.map(0) == 0
+
+
+@pytest.mark.parametrize("caps", ["cap", "over half", "panel, gap and key cap"])
+def test_whole_distances_are_rounded_up(caps):
+    signal = count("replaced", **CAPS[caps])
+    for whole, exact in ((dp.l1_distance, L1), (dp.l2_distance, L2)):
+        for kind in (int, "i64", "u64"):
+            stated = (signal >> ts.then_lp_distance(whole(T=kind))).map(3)
+            assert type(stated) is int
+            assert 0 <= stated - (signal >> ts.then_lp_distance(exact)).map(3) < 1
+
+
+def test_whole_distances_never_wrap():
+    huge = count(step_cap=2**40)
+    with pytest.raises(dp.OpenDPException, match="does not fit i32"):
+        (huge >> ts.then_lp_distance(dp.l1_distance(T="i32"))).map(1)
+    assert (huge >> ts.then_lp_distance(dp.l1_distance(T="i64"))).map(1) == 2**41
+
+
+def test_a_bound_that_says_less_is_not_used():
+    space = dp.vector_domain(dp.atom_domain(T="i64"), size=9), ts.influence_distance()
+
+    def distances(**influence):
+        casts = (ts.make_lp_distance(*space, metric) for metric in (L1, L2))
+        return [cast.map(ts.Influence(**influence)) for cast in casts]
+
+    assert distances(l0=4, l2=math.inf, linf=3.0) == [12.0, 6.0]
+    assert distances(l0=4, l2=1.0, linf=3.0, individuals=2) == [4.0, 2.0]
+    assert distances(l0=4, l2=math.inf, linf=math.inf) == [math.inf, math.inf]
+    assert distances(l0=4, l2=math.inf, linf=3.0, majorant=Majorant([3.0, 1.0])) == [4.0, 6.0]
+    assert distances(l0=4, l2=math.inf, linf=math.inf, individuals=0) == [0.0, 0.0]
+
+
+def test_distances_are_never_rounded_down():
+    for linf, individuals in itertools.product(np.random.default_rng(0).uniform(0.1, 9, 60).tolist(), (1, 3, 7)):
+        influence = ts.Influence(l0=7, l2=math.inf, linf=linf, individuals=individuals)
+        exact = individuals * Fraction(linf)
+        assert 7 * exact <= Fraction(l1_of(influence)) <= 7 * exact * (1 + Fraction(1, 2**50))
+        assert 7 * exact**2 <= Fraction(l2_of(influence)) ** 2 <= 7 * exact**2 * (1 + Fraction(1, 2**49))
+
+
+# --- with OpenDP's own noise ---
+
+LOG = {"id": np.arange(40) % 9, "step": np.arange(40) % STEPS, "site": np.array(list("abca") * 10)}
+
+
+@pytest.mark.parametrize(("stages", "caps"), [("none", "cap"), ("smooth", "gap"), ("totals, smooth", "panel, key cap")])
+def test_opendps_noise_goes_behind_every_stage(stages, caps):
+    signal, matrix = behind(count(**CAPS[caps]), stages, len(CAPS[caps].get("keys", "1")))
+    for metric, noise, loss in ((L1, dp.m.then_laplace, lambda d: d / 2), (L2, dp.m.then_gaussian, lambda d: d**2 / 8)):
+        cast = signal >> ts.then_lp_distance(metric)
+        measurement = cast >> noise(2.0)
+        assert measurement.map(3) == pytest.approx(loss(cast.map(3)), rel=1e-12)
+        assert len(measurement(LOG)) == len(matrix)
+
+
+def test_numbers_pass_as_they_are(monkeypatch):
+    monkeypatch.setattr("opendp_timeseries.plugin.participation_count.fresh_key", lambda: bytes(16))
+    for caps, stages in (("cap", "none"), ("panel", "totals, smooth")):
+        signal, _ = behind(count(**CAPS[caps]), stages, len(CAPS[caps].get("keys", "1")))
+        for metric in (L1, L2):
+            assert (signal >> ts.then_lp_distance(metric))(LOG) == signal(LOG)
+
+
+def test_one_count_becomes_a_plain_number(log_space):
+    people = log_space >> ts.then_individual_count()
+    for kind in (int, float):
+        number = people >> ts.then_lp_distance(dp.absolute_distance(T=kind))
+        assert number(LOG) == 9
+        assert number.map(3) == 3
+    noisy = number >> dp.m.then_gaussian(1e-6)
+    assert round(noisy(LOG)) == 9
+    assert noisy.map(1) == pytest.approx(1 / (2 * 1e-12))
+    one = log_space >> ts.then_participation_count(ts.TimeGrid(size=1), participation_cap=1)
+    smooth = one >> ts.then_circulant_filter(ts.kernel_from_taps([0.5]))
+    half = smooth >> ts.then_lp_distance(dp.absolute_distance(T=float))
+    assert (half({"id": np.arange(3), "time": np.zeros(3, int)}), half.map(1)) == (1.5, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("make", "metric", "message"),
+    [
+        (count, dp.linf_distance(T=float), "must be dp.l1_distance"),
+        (count, dp.symmetric_distance(), "must be dp.l1_distance"),
+        (count, ts.influence_distance(), "must be dp.l1_distance"),
+        (count, dp.l1_distance(T="f32"), "with T float or int"),
+        (count, dp.l2_distance(T="f32"), "with T float or int"),
+        (count, "l1", "must be dp.l1_distance"),
+        (count, dp.absolute_distance(T=int), r"is for one number, and this signal has 5.*dp.l1_distance"),
+        (lambda: behind(count(), "smooth", 1)[0], dp.l1_distance(T=int), "must have T=float"),
+        (lambda: count() >> ts.then_lp_distance(L1), L2, r"input_metric \(L1Distance.*must be an influence metric"),
+    ],
+)
+def test_other_distances_are_refused_by_name(make, metric, message):
+    with pytest.raises(TypeError, match=message):
+        make() >> ts.then_lp_distance(metric)
+
+
+def test_no_filter_and_no_second_cast_goes_behind():
+    cast = count() >> ts.then_lp_distance(L2)
+    with pytest.raises(TypeError, match="must be an influence metric"):
+        cast >> ts.then_circulant_filter(ts.kernel_from_taps(TAPS["smooth"]))
+    with pytest.raises(TypeError, match="right after its count"):
+        count(keys="abc") >> ts.then_lp_distance(L2) >> ts.then_totals(TREE)
+    with pytest.raises(dp.OpenDPException, match="d_in must be an Influence"):
+        ts.make_lp_distance(*count().output_space, L2).map(1.0)
