@@ -717,7 +717,7 @@ def search(family, sets):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_map_is_below_the_truth_and_exact_ones_are_close(family):
-    found = list(search(family, FAMILIES[family][1]))
+    found = list(search(family, FAMILIES[family][1] // 3))
     assert any(finding.ceiling is not None for finding in found) or family == "l2", "something exact was compared"
 
 
