@@ -133,7 +133,11 @@ def has_code(page):
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")  # of Ibis's own calls into DuckDB
 @pytest.mark.filterwarnings("ignore:The default of config:FutureWarning")  # of every forecaster of sktime 1.2
 @pytest.mark.filterwarnings("ignore:The inplace keyword:DeprecationWarning")  # of Prophet 1.5 about pandas 3.1
-@pytest.mark.parametrize("page", [page for page in PAGES if has_code(page)], ids=name)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(p, marks=[] if p.name == "README.md" else pytest.mark.long) for p in PAGES if has_code(p)],
+    ids=name,
+)
 def test_code_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "agg")

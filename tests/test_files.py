@@ -146,7 +146,8 @@ def test_an_earlier_file_that_cannot_be_put_back_stays_in_its_backup(places, tmp
 
 
 KILLED = """
-    import pathlib, runpy, sys
+    import pathlib, runpy, signal, sys
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which is ignored behind an `&` of a shell
     module, *places = map(pathlib.Path, sys.argv[1:])
     files_together = runpy.run_path(str(module))["files_together"]  # without the package, which takes long to import
     print("ready", flush=True)

@@ -79,7 +79,7 @@ def test_noise_in_floating_point_is_caught(signal):
 
 
 @pytest.mark.parametrize("bits", [0, 10, 26, 40])
-@pytest.mark.parametrize("scale", [1e-5, 0.3, 7.0, 1e6])
+@pytest.mark.parametrize("scale", [1e-5, 7.0, *(pytest.param(s, marks=pytest.mark.long) for s in (0.3, 1e6))])
 def test_the_step_depends_on_nothing_but_scale_and_resolution(bits, scale):
     space = (INTEGERS if bits == 0 else DYADIC)[0], ts.influence_distance(bits)
     step = Fraction(2) ** noise_exponent(scale, bits)

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from opendp_timeseries import Release, interpolate
@@ -118,7 +118,6 @@ widths = st.one_of(
 )
 
 
-@settings(max_examples=400)
 @given(
     start=st.datetimes(dt.datetime(1700, 1, 1), dt.datetime(2200, 1, 1)),
     step=widths,
@@ -141,7 +140,6 @@ def test_steps_are_exact(start, step, size, unit, far, near):
     assert grid.steps(times).tolist() == expected
 
 
-@settings(max_examples=200)
 @given(start=st.datetimes(dt.datetime(1680, 1, 1), dt.datetime(2259, 1, 1)), step=widths, size=st.integers(1, 50))
 def test_every_grid_takes_its_own_instants(start, step, size):
     try:

@@ -627,9 +627,9 @@ def kill_at_random(folder, times, seed):
 
 
 @posix
-@pytest.mark.parametrize("part", range(4))
-def test_a_killed_process_leaves_a_sound_ledger(tmp_path, part):
-    kill_at_random(tmp_path, 25, seed=part)  # 100 times in all, and 200 times in the long form
+@pytest.mark.parametrize("times", [15, pytest.param(100, marks=pytest.mark.long)])
+def test_a_killed_process_leaves_a_sound_ledger(tmp_path, times):
+    kill_at_random(tmp_path, times, seed=times)
 
 
 @posix

@@ -941,7 +941,7 @@ def fuzz(times, seed, path, names, capsys, monkeypatch):
 
 
 def test_no_arguments_lose_a_file_or_end_in_a_traceback(fuzz_files, tmp_path, capsys, monkeypatch):
-    fuzz(30, 1, tmp_path, fuzz_files, capsys, monkeypatch)
+    fuzz(12, 1, tmp_path, fuzz_files, capsys, monkeypatch)
 
 
 @pytest.mark.long

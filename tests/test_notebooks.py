@@ -48,6 +48,7 @@ def test_committed_output_is_that_of_one_clean_run(name):
     assert cells(name, "markdown")[0]["source"][0].startswith("# ")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PAPER + GUIDE)
 def test_code_runs_and_draws_labelled_figures(name, monkeypatch):
     matplotlib.use("agg")

@@ -715,9 +715,13 @@ def search(family, sets):
 # --- tests ---
 
 
+#: Of what takes longest, a third of the sets that the long form multiplies.
+FEWER = {"counts": 10, "short filters": 12, "long filters": 3}
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_map_is_below_the_truth_and_exact_ones_are_close(family):
-    found = list(search(family, FAMILIES[family][1]))
+    found = list(search(family, FEWER.get(family, FAMILIES[family][1])))
     assert any(finding.ceiling is not None for finding in found) or family == "l2", "something exact was compared"
 
 

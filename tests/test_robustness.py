@@ -414,10 +414,9 @@ def least_growth(*arguments):
     return np.diff(in_a_process_of_its_own(MEMORY, *arguments), axis=0).min(axis=0)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the resident size from /proc")
-@pytest.mark.parametrize(
-    "accounting", ["profile", *(pytest.param(other, marks=pytest.mark.long) for other in ("zCDP", "Renyi"))]
-)
+@pytest.mark.parametrize("accounting", ["profile", "zCDP", "Renyi"])
 def test_memory_stays_flat(accounting):
     size, objects = least_growth(accounting)  # of 600 maps and 75 releases
     assert size < 150_000  # a quarter of a kilobyte for each map, two for each release

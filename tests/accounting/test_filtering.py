@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_timeseries.accounting.filtering import (
@@ -321,7 +321,6 @@ def test_unbounded_and_extreme_distances_stay_bounds():
         assert math.isinf(got.l2) or Fraction(got.l2) ** 2 >= sum(e * e for e in exact)
 
 
-@settings(deadline=None, max_examples=50)
 @given(
     q=st.lists(st.integers(-(2**50), 2**50), min_size=1, max_size=7).filter(any),
     bits=st.integers(0, 40),

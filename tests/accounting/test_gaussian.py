@@ -40,7 +40,7 @@ def test_profile_is_just_above_the_truth(epsilon, u):
     just_above(upper(epsilon, u), oracle.gaussian_profile(epsilon, u))
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(derandomize=True)
 @given(st.floats(-12, 5), st.floats(-37, 37), st.floats(0.9, 1.1))
 def test_profile_is_just_above_the_truth_at_random(log_epsilon, a, stretch):
     # By way of a = μ/2 − ε/μ, so that most arguments have a profile that is neither 0 nor 1.

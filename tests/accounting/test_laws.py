@@ -112,7 +112,7 @@ SQUARES = [
     [4.0, 1.0, 0.3, 0.3, 0.3, 1e-9],
     [1.0, 0.999, 0.5, 0.2501, 0.0333],
     [3e-11, 2.9e-11, 2.0e-11, 1.7e-11, 1e-11, 7e-12, 3e-12, 1e-12],
-    [0.7**j for j in range(8)],
+    [0.7**j for j in range(6)],
 ]
 
 
@@ -125,7 +125,7 @@ def test_kept_sum_is_from_above_and_close(squares, p):
     assert np.sum(law.weights * law.values) <= sum(squares) * p + squares[0] * 2.0**-14 * p * (1 + 1e-6)
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True)
 @given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=7), probabilities, st.sampled_from([8, 4096]))
 def test_kept_sum_is_from_above_at_random(squares, p, points):
     # Few points, so that splitting onto neighbours is exercised.

@@ -32,7 +32,7 @@ orders = st.one_of(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=500)
+@settings(derandomize=True)
 @given(orders, st.floats(-12, 4), st.floats(-720, 40))
 def test_delta_is_just_above_the_proposition_at_every_order(alpha, log_divergence, exponent):
     # The exponent (α − 1)(R − ε) is drawn, as everything but 0 and 1 lies within a few hundred of it.

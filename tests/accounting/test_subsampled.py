@@ -144,7 +144,7 @@ vectors = st.lists(st.sampled_from([0.25, 0.5, 1.0, 1.0, 1.5, 3.0]), min_size=1,
 unusual = st.sampled_from([1e-4, 0.03, 0.1, 0.5, 0.9, 1.0])
 
 
-@settings(derandomize=True, deadline=None, max_examples=80)
+@settings(derandomize=True)
 @given(vectors, unusual, st.sampled_from([0.0, 1e-3, 0.1, 1.0, 4.0]), st.sampled_from([0.05, 0.7, 2.0, 9.0]))
 def test_no_difference_within_the_influence_loses_more(vector, p, epsilon, scale):
     truth = oracle.kept_law([v * v for v in vector], p)
@@ -166,7 +166,7 @@ def test_no_difference_within_the_influence_loses_more(vector, p, epsilon, scale
         just_above(shaped.at(scale).renyi(alpha), oracle.renyi(truth, alpha, scale), 1e-11)
 
 
-@settings(derandomize=True, deadline=None, max_examples=12)
+@settings(derandomize=True)
 @given(
     st.integers(1, 3), st.integers(2, 3), unusual, st.sampled_from([0.0, 0.5, 3.0]), st.sampled_from([0.4, 2.0, 8.0])
 )
@@ -272,7 +272,11 @@ def test_scales_through_the_papers_filter(steps, figure):
 
 
 @pytest.mark.parametrize(
-    ("width", "steps", "p"), [(2, 1, 0.1), (2, 20, 0.5), (10, 5, 0.5), (10, 180, 0.1), (30, 1, 0.5), (30, 180, 0.1)]
+    ("width", "steps", "p"),
+    [
+        *[(2, 1, 0.1), (2, 20, 0.5), (10, 180, 0.1)],
+        *(pytest.param(*other, marks=pytest.mark.long) for other in [(10, 5, 0.5), (30, 1, 0.5), (30, 180, 0.1)]),
+    ],
 )
 def test_scales_through_filters_are_near_the_lower_bound(width, steps, p):
     block = gaussian_block(steps, width)
@@ -488,7 +492,7 @@ influences = st.builds(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True)
 @given(influences, unusual, st.sampled_from([0.1, 1.0, 30.0]), st.sampled_from([0.0, 0.3, 2.0]))
 def test_losses_grow_with_individuals_probability_and_precision(person, p, scale, epsilon):
     def losses(k, p, scale):
@@ -503,7 +507,7 @@ def test_losses_grow_with_individuals_probability_and_precision(person, p, scale
     assert np.all(here <= losses(1, p, scale / 1.3))
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(derandomize=True)
 @given(influences, unusual, st.sampled_from([0.1, 1.0, 30.0]))
 def test_losses_fall_with_delta_and_epsilon(person, p, scale):
     law = extremal_law(person, p, 50)

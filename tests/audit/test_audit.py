@@ -32,6 +32,7 @@ def demand(found, *, of_epsilon, of_delta):
 
 
 # The others have the long form alone.
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["p = 1", "filter", "one step of each block"])
 def test_releases_are_as_private_as_claimed(name):
     demand(audit(BY_NAME[name], BY_NAME[name].runs), of_epsilon=0.1, of_delta=0.4)

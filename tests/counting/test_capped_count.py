@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta
 
@@ -80,7 +80,6 @@ identifiers = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     st.data(), identifiers, st.integers(1, 12), st.integers(1, 14),
     st.one_of(st.integers(1, 4), st.just(2**70)), st.binary(min_size=16, max_size=80),
@@ -96,7 +95,6 @@ def test_against_one_individual_at_a_time(data, people, size, participation_cap,
     assert got == expected
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.sampled_from(["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", ">i8", ">u4"]),
     st.sampled_from(["i8", "i4", "u8", "i1"]),

@@ -510,7 +510,8 @@ def write_log(path, rows, people):
     return log
 
 
-@pytest.mark.parametrize(("rows", "limit"), [(4_000_000, 60), pytest.param(20_000_000, 256, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize(("rows", "limit"), [(4_000_000, 60), (20_000_000, 256)])
 def test_a_file_larger_than_the_memory_given(tmp_path, rows, limit):
     path = tmp_path / "log.parquet"
     log = write_log(path, rows, rows // 40)

@@ -3,7 +3,7 @@
 import numpy as np
 import opendp.prelude as dp
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import opendp_timeseries as ts
@@ -98,7 +98,6 @@ def test_panels(tmp_path, log_space):
     assert chain(log_space, **panel)(file_of(tmp_path, **columns)) == chain(log_space, **panel)(pa.table(columns))
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from([-3, 0, 1, 2**20, 2**62]), st.integers(-2, 9)), max_size=60),
     st.integers(1, 5), st.integers(1, 3), st.booleans(), st.integers(1, 9),
@@ -165,6 +164,7 @@ def test_a_context_on_a_file(tmp_path, log_space):
         assert isinstance(release, ts.Release)
 
 
+@pytest.mark.long
 def test_memory_is_that_of_packed_rows(tmp_path, monkeypatch):
     import tracemalloc
 

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_timeseries.counting import capped_count as module
@@ -77,7 +77,6 @@ def test_what_is_left_of_all_sets_of_steps_is_apart_and_begins_with_the_first():
                 assert oracle.apart(remaining, gap, cycle)
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.data(), st.integers(1, 4), st.integers(1, 12), st.integers(1, 14), st.integers(1, 3))
 def test_against_one_individual_at_a_time(data, series, cycle, participation_cap, step_cap):
     size, gap = series * cycle, data.draw(st.integers(1, cycle))

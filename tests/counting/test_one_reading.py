@@ -12,7 +12,7 @@ import zoneinfo
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_timeseries.counting.engines import engine_of
@@ -412,7 +412,6 @@ CELLS = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     st.lists(st.tuples(CELLS, st.integers(0, SIZE - 1)), max_size=25),
     CELLS,
@@ -435,7 +434,6 @@ def test_any_individual_changes_nobody_else(rows, cell, kind):
     assert change.tolist() == [0] * 5 + [int(text is not None)] + [0] * (SIZE - 6)
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.integers(-(2**70), 2**70))
 def test_an_integer_has_one_word_in_numbers_and_in_text(number):
     [word] = text_words([str(number)], KEY).tolist()

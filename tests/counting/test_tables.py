@@ -8,7 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_timeseries.counting import tables
@@ -257,15 +257,15 @@ def test_large_identifiers_stay_apart_when_one_is_missing():
 
 
 def test_unused_categories_cost_nothing():
-    names = list(map("person {}".format, range(10**6)))
-    times, used = np.repeat(TIMES[:1], 4), ["person 7", "person 999999", "person 0", None]
+    names = list(map("person {}".format, range(10**5)))
+    times, used = np.repeat(TIMES[:1], 4), ["person 7", "person 99999", "person 0", None]
     for table in (
         pandas_table(pd.Categorical(used, categories=names), times),
         polars_table(pl.Series(used, dtype=pl.Enum(names)), times),
-        arrow_table(pa.DictionaryArray.from_arrays(pa.array([7, 999_999, 0, None]), pa.array(names)), times),
+        arrow_table(pa.DictionaryArray.from_arrays(pa.array([7, 99_999, 0, None]), pa.array(names)), times),
     ):
         who, positions = read(table)
-        assert sorted(who.names) == ["person 0", "person 7", "person 999999"]
+        assert sorted(who.names) == ["person 0", "person 7", "person 99999"]
         assert len(who) == len(positions) == 4
 
 
@@ -304,7 +304,6 @@ def test_text_that_is_not_unicode_is_no_error():
     assert names_of(numpy_table(np.zeros(3, "U0"), TIMES[:3])) == [""] * 3
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     st.lists(st.one_of(st.none(), st.text(max_size=4), st.integers(), st.floats(), st.binary(max_size=3)), max_size=30)
 )

@@ -44,7 +44,7 @@ def test_theorem2_golden():
 
 
 @given(st.integers(1, 60), st.integers(0, 70), st.floats(0, 1))
-@settings(derandomize=True, max_examples=60)
+@settings(derandomize=True)
 def test_theorem2_is_the_binomial_tail(cap, kept, p):
     just_above(paper.theorem2(kept, cap, p), oracle.tail(kept, cap, p))
 
@@ -75,7 +75,7 @@ def test_theorem4_golden():
 
 
 @given(st.floats(0.05, 1), st.floats(0.01, 1), st.floats(1e-4, 1), st.floats(1, 1e4), st.integers(1, 500))
-@settings(derandomize=True, max_examples=150)
+@settings(derandomize=True)
 def test_chernoff_bounds_are_rounded_up_and_ordered(alpha, p, energy, rank, cap):
     constants = FilterConstants(row_energy=energy, stable_rank=rank)
     whole = paper.theorem4(alpha, p, constants)
@@ -187,7 +187,7 @@ def test_proposition1_with_a_filter_keeps_the_failure_probability():
 
 
 @given(st.floats(0.05, 1), st.floats(1e-9, 1e-2), st.floats(0, 1e-2), st.integers(1, 300), st.floats(0.05, 1))
-@settings(derandomize=True, max_examples=60)
+@settings(derandomize=True)
 def test_corollaries_and_mixture_are_rounded_up(epsilon, share, failure, worst, fraction):
     bound = SensitivityBound(worst * fraction, worst, failure)
     if bound._proved(epsilon, share, "printed"):

@@ -21,9 +21,12 @@ import opendp_timeseries as ts
 from tests.mutants.mutate import broken_code, find, mutated
 
 # Of Ibis's own calls into DuckDB, when tables are made.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:fetch_arrow_table:DeprecationWarning", "ignore::opendp_timeseries.PeriodUnitWarning"
-)
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.filterwarnings(
+        "ignore:fetch_arrow_table:DeprecationWarning", "ignore::opendp_timeseries.PeriodUnitWarning"
+    ),
+]
 
 STRATIFIED = "accounting/test_stratified"
 GUARANTEES = "mutants/test_guarantees"

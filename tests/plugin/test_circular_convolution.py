@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_timeseries.accounting import circulant
@@ -77,7 +77,6 @@ def test_equals_rational_arithmetic(size, path):
             assert is_right(circular_convolve, kernel, signal), (kernel, signal)
 
 
-@settings(max_examples=60)
 @given(data=st.data(), size=st.integers(1, 30), path=st.sampled_from(list(PATHS)))
 def test_equals_rational_arithmetic_on_random_taps_and_signals(data, size, path):
     q = data.draw(st.lists(st.integers(-(2**30), 2**30), min_size=size, max_size=size))

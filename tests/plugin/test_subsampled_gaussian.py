@@ -538,7 +538,7 @@ def test_scale_by_renyi_divergences(cap):
     assert solve(epsilon) == pytest.approx(RENYI[cap], rel=1e-6)
 
 
-@pytest.mark.parametrize("cap", FILTERED)
+@pytest.mark.parametrize("cap", [pytest.param(cap, marks=pytest.mark.long if cap != 20 else []) for cap in FILTERED])
 def test_scale_behind_the_papers_filter(cap):
     count = counted(1800, cap)
     smooth = ts.make_circulant_filter(count.output_domain, count.output_metric, ts.gaussian_kernel(1800, std=10))
