@@ -2,67 +2,72 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
 
 import opendp.prelude as dp
 
-from opendp_timeseries.commandline.arguments import HELP, parse
-from opendp_timeseries.commandline.check import check
+from opendp_timeseries.commandline.arguments import parse
+from opendp_timeseries.commandline.commands import check, ledger, plan, verify
 from opendp_timeseries.commandline.interrupts import interruptible
-from opendp_timeseries.commandline.ledger import ledger
-from opendp_timeseries.commandline.plan import plan
 from opendp_timeseries.commandline.release import release
-from opendp_timeseries.commandline.verify import verify
 
 __all__ = ["main"]
 
-_COMMANDS = {"release": release, "check": check, "plan": plan, "verify": verify, "ledger": ledger}
+_COMMANDS: Final = {"release": release, "check": check, "plan": plan, "verify": verify, "ledger": ledger}
+_ERRORS: Final = (TypeError, ValueError, ImportError, OSError, MemoryError, RuntimeError, dp.OpenDPException)
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_MEMORY: Final = ("MemoryError", "Unable to allocate", "can't start new thread")
+_LONGEST: Final = 600
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the command line says.
 
-    :return: 0, or 2 after a refusal, which one line on standard error explains; 130 after an interrupt.
+    :return: 0, or 2 after an error, which one line on standard error explains; 130 after an interrupt.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # its encoding may know no Greek
+    file = None
     try:
         with interruptible():
             options = parse(sys.argv[1:] if arguments is None else arguments)
+            file = getattr(options, "file", None)
             dp.enable_features("contrib", "honest-but-curious")
             said = _COMMANDS[options.command](options)
-    except KeyboardInterrupt:
-        print("interrupted: all earlier files are whole", file=sys.stderr)
-        return 130
-    except (TypeError, ValueError, ImportError, OSError, MemoryError, RuntimeError, dp.OpenDPException) as error:
-        print(f"error: {_in_a_line(error)}", file=sys.stderr)
-        return 2
-    if said:
-        _say(said)
+    except (KeyboardInterrupt, *_ERRORS) as error:
+        interrupted = isinstance(error, KeyboardInterrupt)
+        line = "interrupted: earlier files are whole" if interrupted else f"error: {_in_a_line(error, file)}"
+        print("; ".join([line, *getattr(error, "__notes__", ())]), file=sys.stderr)
+        return 130 if interrupted else 2
+    try:
+        print(said, end="\n" if said else "", flush=True)
+    except OSError:  # the reader has seen enough; the files are written
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
-def _say(text: str) -> None:
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that knows no Greek
-    try:
-        print(text, flush=True)
-    except OSError:  # whoever reads has seen enough; the files are written
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _in_a_line(error: BaseException) -> str:
-    """Say what to change. Where OpenDP wraps a refusal, that is the last line of the traceback that it quotes."""
+def _in_a_line(error: BaseException, file: Path | None) -> str:
+    """Say what to change. Where OpenDP wraps an error, that is in the last line of the traceback that it quotes."""
+    text = str(error)
     if isinstance(error, dp.OpenDPException):
-        lines = (error.message or str(error)).strip().splitlines()
-        return lines[-1].partition("Error: ")[2] or lines[-1]
-    if isinstance(error, MemoryError):
-        return f"there is not enough memory; choose fewer steps or a machine with more, {HELP}"
-    if isinstance(error, OSError) and error.strerror:
-        named = f"file ({error.filename}): " if error.filename else ""
-        return f"{named}{error.strerror}; check that it is there, and that it may be read or written"
-    return " ".join(str(error).split())
+        last = (error.message or text).strip().splitlines()[-1]
+        text = last.partition("Error: ")[2] or last
+    if isinstance(error, MemoryError) or text.startswith(_NO_MEMORY):
+        remedy = "convert it to Parquet, which is read in parts, or " if file and "csv" in file.suffix else ""
+        text = f"not enough memory for the log ({file}); {remedy}use a machine with more, or fewer steps (--size)"
+    elif isinstance(error, OSError) and error.strerror:
+        full = "free some space there, or choose another --output"
+        remedy = full if error.errno in _FULL else "check that it exists, and that you may read or write it"
+        text = f"file ({error.filename}): {error.strerror}; {remedy}"
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
 
 
 if __name__ == "__main__":

@@ -1,157 +1,132 @@
-"""Write several files whole and together, or not at all.
+"""Write files whole: each under a temporary name beside its place, then renamed.
 
-New files are written beside their places, under names of their own, and renamed once all of them are on the disk. So
-whatever fails, a full disk, a folder that may not be written to, an interrupt, leaves earlier files as they were. A
-process that is killed may leave files behind whose names begin with a dot and end in ``.unfinished`` (new, not
-complete) or ``.earlier`` (what was being replaced): nothing reads them, and they may be deleted. Killed between two
-renames, it leaves files that are each whole, of which some are new.
+Temporary names begin with a dot and end in ``.unfinished``. A process that is killed may leave some behind: nothing
+reads them, and they may be deleted.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Final
 
-__all__ = ["EARLIER", "UNFINISHED", "check_place", "files_together"]
+__all__ = ["UNFINISHED", "check_place", "files_together"]
 
-UNFINISHED = ".unfinished"
-EARLIER = ".earlier"
+UNFINISHED: Final = ".unfinished"
 
 
 @contextlib.contextmanager
-def files_together(room: Mapping[Path, int], *, replace: bool = False) -> Iterator[dict[Path, BinaryIO]]:
-    """Open new files that appear at their places together when the block ends, or never if it raises.
+def files_together(places: Iterable[Path], *, replace: bool = False) -> Iterator[dict[Path, io.BytesIO]]:
+    """Yield files in memory, and write them when the block ends, or never if it raises.
 
-    :param room: the places, and how many bytes to reserve for each, so that a full disk is noticed before the block
-        runs. A file may grow beyond that.
-    :param replace: whether files that are there already are replaced; else they are refused.
-    :return: open binary files by place. Reading a place in the block gives the earlier file.
-    :raises FileExistsError: if a file is there already and is not to be replaced.
-    :raises OSError: if a place is no ordinary file, or a file cannot be written.
+    Temporary files are made before the block runs, so what cannot be written is refused by then. A new file takes over
+    the mode and the owner of the one that it replaces.
+
+    :param replace: whether to replace files that exist; if not, they are refused.
+    :raises FileExistsError: if a file exists and is not to be replaced.
+    :raises OSError: if a place is not an ordinary file, or cannot be written, naming it.
 
     >>> import pathlib, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     place = pathlib.Path(folder, "greeting.txt")
-    ...     with files_together({place: 5}) as files:
+    ...     with files_together([place]) as files:
     ...         _ = files[place].write(b"hello")
     ...     place.read_text()
     'hello'
     """
-    token = secrets.token_hex(4)
-    drafts = {place: place.with_name(f".{place.name}.{token}{UNFINISHED}") for place in room}
-    for place in room:
-        check_place(place, replace=replace)
+    token, drafts, files = secrets.token_hex(4), {}, {}
     try:
-        with contextlib.ExitStack() as stack:
-            files: dict[Path, BinaryIO] = {
-                place: stack.enter_context(draft.open("x+b")) for place, draft in drafts.items()
-            }
-            for place, size in room.items():
-                _reserve(files[place], size)
-            yield files
-            for file in files.values():
-                file.truncate()
-                file.flush()
-                os.fsync(file.fileno())
-        backups = {place: place.with_name(f".{place.name}.{token}{EARLIER}") for place in room if place.exists()}
-        _put_in_place(drafts, backups, replace)
+        for place in places:
+            with _named(place):
+                earlier = check_place(place, replace=replace)
+                drafts[place] = place.with_name(f".{place.name}.{token}{UNFINISHED}"), earlier is not None
+                _make(drafts[place][0], place, earlier)
+            files[place] = io.BytesIO()
+        yield files
+        for place, file in files.items():
+            with _named(place), drafts[place][0].open("r+b") as draft:
+                draft.write(file.getbuffer())
+                draft.flush()
+                os.fsync(draft.fileno())
+        _rename(drafts)
     finally:
-        for draft in drafts.values():
-            draft.unlink(missing_ok=True)
+        for unfinished, _ in drafts.values():
+            unfinished.unlink(missing_ok=True)
 
 
-def check_place(place: Path, *, replace: bool) -> None:
-    """Refuse a place where no file can be put.
+def check_place(place: Path, *, replace: bool) -> os.stat_result | None:
+    """Return the status of the file that is there; None if there is none.
 
-    :raises FileExistsError: if a file is there already and is not to be replaced.
+    :raises FileExistsError: if there is one, and it is not to be replaced.
     :raises OSError: if a folder, a link or a device is there, whatever ``replace`` says.
     """
     try:
-        mode = place.lstat().st_mode
+        found = place.lstat()
     except FileNotFoundError:
-        return
-    if not stat.S_ISREG(mode):
-        raise OSError(f"output ({place}) must not be a folder, a link or a device; choose another name")
+        return None
+    if stat.S_ISLNK(found.st_mode):
+        raise OSError(f"{place} must not be a symbolic link; give the name of the file that it leads to")
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(f"{place} must not be a folder or a device; choose another name")
     if not replace:
-        raise FileExistsError(f"output ({place}) is there already; choose another name, or ask for it to be replaced")
+        raise FileExistsError(f"{place} exists already; choose another name, or ask for it to be replaced")
+    return found
 
 
-def _reserve(file: BinaryIO, size: int) -> None:
-    """Fill a file with zeros, so that its room on the disk is its own, and go back to its start."""
-    file.write(bytes(size))
-    file.flush()
-    os.fsync(file.fileno())
-    file.seek(0)
-
-
-def _put_in_place(drafts: Mapping[Path, Path], backups: Mapping[Path, Path], replace: bool) -> None:
-    ours = {place: _identity(draft) for place, draft in drafts.items()}
+@contextlib.contextmanager
+def _named(place: Path) -> Iterator[None]:
+    """Name the place in errors of the system, which name the temporary file, or none."""
     try:
-        for place, backup in backups.items():
-            _copy(place, backup)
-        for place, draft in drafts.items():
-            if replace:
-                os.replace(draft, place)
-            else:
-                _rename_to_nothing(draft, place)
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(place)) from None
+
+
+def _make(draft: Path, place: Path, earlier: os.stat_result | None) -> None:
+    os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if earlier is None else 0o600))
+    if earlier is None:
+        return
+    if not earlier.st_mode & 0o222 or not os.access(place, os.W_OK):
+        raise PermissionError(f"{place} is read-only; make it writable, or choose another name")
+    made = draft.stat()
+    if (made.st_uid, made.st_gid) != (earlier.st_uid, earlier.st_gid):
+        shutil.chown(draft, earlier.st_uid, earlier.st_gid)
+    shutil.copymode(place, draft)
+
+
+def _rename(drafts: dict[Path, tuple[Path, bool]]) -> None:
+    new: list[Path] = []
+    try:
+        for place, (draft, replaces) in drafts.items():
+            with _named(place):
+                if replaces:
+                    os.replace(draft, place)
+                    continue
+                try:
+                    os.link(draft, place)  # a rename would replace what has appeared there meanwhile
+                except FileExistsError:
+                    raise
+                except OSError:  # a file system without hard links
+                    check_place(place, replace=False)
+                    os.rename(draft, place)
+                draft.unlink(missing_ok=True)
+                new.append(place)
     except BaseException:
-        for place in drafts:
-            _take_back(place, ours[place], backups.get(place))
-        raise
-    for backup in backups.values():
-        backup.unlink(missing_ok=True)
-    for folder in {place.parent for place in drafts}:
-        _sync_folder(folder)
-
-
-def _take_back(place: Path, ours: tuple[int, int], backup: Path | None) -> None:
-    with contextlib.suppress(OSError):  # an earlier file that cannot be put back stays in its backup
-        taken = os.path.lexists(place) and _identity(place) == ours
-        if taken and backup is not None:
-            os.replace(backup, place)
-        elif taken:
+        for place in new:
             place.unlink()
-        elif backup is not None:
-            backup.unlink(missing_ok=True)
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    status = path.lstat()
-    return status.st_dev, status.st_ino
-
-
-def _copy(place: Path, backup: Path) -> None:
-    """Give a file a second name, or copy it where the file system has no second names."""
-    try:
-        os.link(place, backup)
-    except OSError:
-        shutil.copy2(place, backup)
-
-
-def _rename_to_nothing(draft: Path, place: Path) -> None:
-    """Rename a file to a name that is free. ``os.rename`` would replace what has appeared there meanwhile."""
-    try:
-        os.link(draft, place)
-    except FileExistsError:
         raise
-    except OSError:  # no second names here
-        check_place(place, replace=False)
-        os.rename(draft, place)
-    else:
-        draft.unlink()
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make renames last through a power cut, where the system lets a folder be synchronised."""
-    with contextlib.suppress(OSError):
-        number = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)
+    for folder in {place.parent for place in drafts}:
+        with contextlib.suppress(OSError):  # renames outlast a power cut, where the system can synchronise a folder
+            number = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(number)
+            finally:
+                os.close(number)

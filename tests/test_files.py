@@ -12,7 +12,8 @@ import time
 import pytest
 
 from opendp_timeseries import _files
-from opendp_timeseries._files import EARLIER, UNFINISHED, files_together
+from opendp_timeseries._files import UNFINISHED, files_together
+from opendp_timeseries._lock import LOCK, locked
 
 NAMES = ("a.csv", "a.png", "a.json")
 
@@ -22,8 +23,8 @@ def places(tmp_path):
     return [tmp_path / name for name in NAMES]
 
 
-def fill(places, text, replace=True, room=0):
-    with files_together(dict.fromkeys(places, room), replace=replace) as files:
+def fill(places, text, replace=True):
+    with files_together(places, replace=replace) as files:
         for file in files.values():
             file.write(text)
 
@@ -33,7 +34,7 @@ def contents(folder):
 
 
 def test_files_appear_together_and_nothing_else_stays(places, tmp_path):
-    with files_together(dict.fromkeys(places, 1000)) as files:
+    with files_together(places) as files:
         for file in files.values():
             file.write(b"new")
         assert not any(place.exists() for place in places)
@@ -52,7 +53,7 @@ def test_earlier_files_are_replaced_only_when_asked(places, tmp_path):
 @pytest.mark.parametrize("at", range(3))
 def test_a_file_that_appears_meanwhile_is_not_replaced(places, tmp_path, at):
     def meanwhile():
-        with files_together(dict.fromkeys(places, 0)):
+        with files_together(places):
             places[at].write_bytes(b"theirs")
 
     with pytest.raises(FileExistsError):
@@ -65,17 +66,17 @@ def test_what_is_no_ordinary_file_is_never_replaced(places, tmp_path):
     log.write_bytes(b"private")
     for make in (lambda: places[0].symlink_to(log), places[0].mkdir, lambda: os.mkfifo(places[0])):
         make()
-        with pytest.raises(OSError, match="must not be a folder, a link or a device"):
+        with pytest.raises(OSError, match=r"must not be a (folder or a device|symbolic link)"):
             fill(places, b"new")
         assert log.read_bytes() == b"private"
         (places[0].rmdir if places[0].is_dir() else places[0].unlink)()
 
 
-@pytest.mark.parametrize("earlier", [(), NAMES[:2]])
+@pytest.mark.parametrize("earlier", [(), NAMES])
 @pytest.mark.parametrize("call", ["fsync", "replace", "link"])
-@pytest.mark.parametrize("nth", range(7))
+@pytest.mark.parametrize("nth", range(4))
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
-def test_whatever_fails_leaves_the_earlier_files(tmp_path, places, monkeypatch, earlier, call, nth, error):
+def test_whatever_fails_leaves_whole_files(tmp_path, places, monkeypatch, earlier, call, nth, error):
     for name in earlier:
         (tmp_path / name).write_bytes(b"earlier")
     calls, real = iter(range(100)), getattr(os, call)
@@ -86,30 +87,99 @@ def test_whatever_fails_leaves_the_earlier_files(tmp_path, places, monkeypatch, 
         return real(*arguments, **options)
 
     monkeypatch.setattr(_files.os, call, failing)
-    everything = dict.fromkeys(NAMES, b"new")
+    everything, found, named = dict.fromkeys(NAMES, b"new"), None, None
     try:
-        fill(places, b"new", room=10)
-    except type(error):
-        last = call == "fsync" and nth == 6  # the folder, once all is in place
-        assert contents(tmp_path) == (everything if last else dict.fromkeys(earlier, b"earlier"))
-    else:  # the call was made less often, or has a substitute
+        fill(places, b"new")
+    except type(error) as failure:
+        found, named = contents(tmp_path), getattr(failure, "filename", None)
+    assert named == (str(places[nth]) if found is not None and isinstance(error, OSError) else None)
+    if found is None or (call, nth) == ("fsync", 3):  # of the folder, once all is in place
         assert contents(tmp_path) == everything
+    elif call == "replace":  # one by one
+        assert list(found.values()).count(b"new") == nth
+        assert set(found.values()) <= {b"earlier", b"new"}
+        assert found.keys() == everything.keys()
+    else:
+        assert found == dict.fromkeys(earlier, b"earlier")
 
 
-def test_a_full_disk_is_noticed_before_the_block_runs(places, tmp_path):
-    big = 1 << 20
+def test_what_cannot_be_written_is_refused_before_the_block_runs(places, tmp_path, monkeypatch):
+    def block(*refused, replace=True):
+        with files_together([places[0], *refused], replace=replace):
+            pytest.fail("the block ran")
+
+    with pytest.raises(FileNotFoundError) as failure:
+        block(tmp_path / "none" / "file")
+    assert failure.value.filename == str(tmp_path / "none" / "file")
+    with pytest.raises(OSError, match="name too long") as failure:
+        block(tmp_path / ("x" * 300))
+    assert failure.value.filename.endswith("/" + "x" * 300)
+    places[1].write_bytes(b"earlier")
+    places[1].chmod(0o444)
+    with pytest.raises(PermissionError, match=r"a\.png is read-only; make it writable"):
+        block(places[1])
+    places[1].chmod(0o644)
+    monkeypatch.setattr(os, "access", lambda *_: False)  # as for a file of somebody else
+    with pytest.raises(PermissionError, match=r"a\.png is read-only; make it writable"):
+        block(places[1])
+    assert contents(tmp_path) == {"a.png": b"earlier"}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes and owners of POSIX")
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o755, 0o200])
+def test_a_replaced_file_passes_on_its_mode_and_its_owner(places, mode, monkeypatch):
+    places[0].write_bytes(b"earlier")
+    places[0].chmod(mode)
+    if os.geteuid() == 0:
+        os.chown(places[0], 12345, 23456)
+    before = places[0].stat()
+    with files_together(places, replace=True) as files:
+        (draft,) = places[0].parent.glob(f".{places[0].name}.*{UNFINISHED}")
+        assert draft.stat().st_mode & 0o777 == mode  # from the beginning: what is written is never more open
+        files[places[0]].write(b"new")
+    after = places[0].stat()
+    assert places[0].read_bytes() == b"new"
+    assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
+    assert places[1].stat().st_mode & 0o777 == 0o666 & ~current_umask()
+
+
+def current_umask():
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes and owners of POSIX")
+def test_an_owner_that_cannot_be_passed_on_is_refused(places, monkeypatch):
+    places[0].write_bytes(b"theirs")
+    real = os.stat_result(places[0].stat())
+
+    def refuse(*_, **__):
+        raise PermissionError(errno.EPERM, "Operation not permitted", "the temporary file")
+
+    monkeypatch.setattr(_files.shutil, "chown", refuse)
+    elsewhere = os.stat_result((*real[:4], real.st_uid + 1, *real[5:]))
+    monkeypatch.setattr(_files, "check_place", lambda place, **_: elsewhere)
+    with pytest.raises(PermissionError) as failure:
+        fill(places[:1], b"new")
+    assert failure.value.filename == str(places[0])
+    assert places[0].read_bytes() == b"theirs"
+
+
+def test_a_full_disk_is_named_and_leaves_nothing(places, tmp_path):
     script = f"""
-        import pathlib, resource, signal
-        import runpy
+        import pathlib, resource, runpy, signal
         files_together = runpy.run_path({_files.__file__!r})["files_together"]
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, ({big} // 2, {big} // 2))
-        with files_together({{pathlib.Path({str(places[0])!r}): 10, pathlib.Path({str(places[1])!r}): {big}}}):
-            print("the block ran")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+        small, big = pathlib.Path({str(places[0])!r}), pathlib.Path({str(places[1])!r})
+        with files_together([small, big]) as files:
+            files[small].write(bytes(10))
+            files[big].write(bytes(5000))
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True)
-    assert "OSError" in done.stderr
-    assert "the block ran" not in done.stdout
+    assert done.returncode == 1
+    assert f"File too large: {str(places[1])!r}" in done.stderr
     assert contents(tmp_path) == {}
 
 
@@ -121,28 +191,9 @@ def test_without_second_names_files_are_copied(places, tmp_path, monkeypatch):
     fill(places, b"new", replace=False)
     fill(places, b"newer", replace=True)
     assert contents(tmp_path) == dict.fromkeys(NAMES, b"newer")
-    with pytest.raises(FileExistsError), files_together({places[0].with_name("b"): 0}):
+    with pytest.raises(FileExistsError), files_together([places[0].with_name("b")]):
         places[0].with_name("b").write_bytes(b"theirs")
     assert places[0].with_name("b").read_bytes() == b"theirs"
-
-
-def test_an_earlier_file_that_cannot_be_put_back_stays_in_its_backup(places, tmp_path, monkeypatch):
-    fill(places, b"earlier")
-    real, calls = os.replace, []
-
-    def failing(source, target):
-        calls.append(target)
-        if len(calls) > 1:
-            raise OSError(errno.EIO, "Input/output error")
-        real(source, target)
-
-    monkeypatch.setattr(_files.os, "replace", failing)
-    with pytest.raises(OSError, match="Input/output error"):
-        fill(places, b"new")
-    kept = contents(tmp_path)
-    assert sorted(kept.values()) == [b"earlier"] * 3 + [b"new"]
-    (backup,) = (name for name in kept if name.endswith(EARLIER))
-    assert kept[backup] == b"earlier"
 
 
 KILLED = """
@@ -152,7 +203,7 @@ KILLED = """
     files_together = runpy.run_path(str(module))["files_together"]  # without the package, which takes long to import
     print("ready", flush=True)
     for k in range(10**9):
-        with files_together(dict.fromkeys(places, 4000), replace=True) as files:
+        with files_together(places, replace=True) as files:
             for file in files.values():
                 file.write(b"%06d" % k * 1000)
 """
@@ -179,7 +230,42 @@ def test_a_killed_process_leaves_whole_files(places, tmp_path, how):
                 assert content == content[:6] * 1000
             else:
                 assert name.startswith(".")
-                assert name.endswith((UNFINISHED, EARLIER))
+                assert name.endswith(UNFINISHED)
         assert set(NAMES) <= set(contents(tmp_path))
         for path in tmp_path.glob(".*"):
             path.unlink()
+
+
+# ---- one process at a time
+
+
+def test_a_lock_that_is_deleted_is_noticed(tmp_path):
+    place = tmp_path / "ledger"
+    with locked(place, 0.0) as check:
+        check()
+        with pytest.raises(BlockingIOError, match="ledger is in use by another process"), locked(place, 0.0):
+            pytest.fail("the lock was given twice")
+        (tmp_path / f".ledger{LOCK}").unlink()
+        with pytest.raises(OSError, match=r"\.ledger\.lock was deleted while it was in use; leave it there"):
+            check()
+        with locked(place, 0.0) as theirs:  # as another process may
+            theirs()
+            with pytest.raises(OSError, match="was deleted"):
+                check()
+
+
+def test_a_lock_that_is_deleted_before_it_is_had_is_asked_for_again(tmp_path, monkeypatch):
+    import fcntl
+
+    place, real, calls = tmp_path / "ledger", fcntl.flock, []
+
+    def late(number, how):
+        calls.append(number)
+        if len(calls) == 1:
+            (tmp_path / f".ledger{LOCK}").unlink()
+        return real(number, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with locked(place, 5.0) as check:
+        check()
+    assert len(calls) == 2

@@ -1,7 +1,17 @@
 """The ledger on the command line: ``--ledger FILE`` with a release, and the command ``ledger``."""
 
+import ctypes
+import errno
+import itertools
 import json
+import os
+import random
+import re
+import signal
 import sys
+import time
+import traceback
+import warnings
 
 import numpy as np
 import opendp.prelude as dp
@@ -10,8 +20,10 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries.__main__ import main
 from opendp_timeseries.commandline import release
+from opendp_timeseries.ledger import book
 from opendp_timeseries.plugin import participation_count
 
+posix = pytest.mark.skipif(sys.platform == "win32", reason="forks, and POSIX signals")
 SPACE = ts.event_log_domain(identifier="who", time="when"), dp.symmetric_distance()
 
 
@@ -59,7 +71,7 @@ def test_releases_until_the_budget_is_spent(in_folder, capsys, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(release, "read_log", lambda options: pytest.fail("the log was read"))
         assert make("release2", epsilon="0.9") == 2
-    assert "would exceed the budget of people.ledger" in refusal(capsys)
+    assert "people.ledger: with what is in the ledger, it leads" in refusal(capsys)
     assert not list(in_folder.glob("release2*"))
     assert len(ts.Ledger("people.ledger").entries) == 2
 
@@ -118,27 +130,261 @@ def test_records_of_earlier_releases_are_entered(in_folder, capsys):
     assert (in_folder / "people.ledger").read_bytes() == before
 
 
-def test_what_failed_is_resumed(in_folder, capsys, monkeypatch):
+# ---- whatever ends a command after the spending, its files are not lost
+
+
+def raising(error):
+    def fail(*_, **__):
+        raise error
+
+    return fail
+
+
+def full(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+#: What fails, and whether the record is in the ledger by then.
+MOMENTS = {
+    "count": (participation_count, "engine_of", False),
+    "record": (book.Book, "with_released", False),
+    "smoothing": (ts, "smooth", True),
+    "drawing": (release, "document", True),
+}
+SPENT = "people.ledger is spent: run the same command with --resume for its files"
+
+
+@pytest.mark.parametrize(
+    ("moment", "error"),
+    [
+        *itertools.product(MOMENTS, [MemoryError(), OSError("no disk"), ZeroDivisionError("a bug")]),
+        *(("smoothing", KeyboardInterrupt()), ("drawing", KeyboardInterrupt())),  # before, signals are held back
+    ],
+)
+def test_every_end_after_the_spending_says_how_to_get_the_files(in_folder, capsys, monkeypatch, moment, error):
     assert new() == 0
+    capsys.readouterr()
+    place, name, recorded = MOMENTS[moment]
     with monkeypatch.context() as patch:
-        patch.setattr(participation_count, "engine_of", lambda table: (_ for _ in ()).throw(OSError("no disk")))
-        patch.setattr(release, "_rehearsal", lambda options, plan: {".csv": b"", ".json": b""})
-        assert make("day", "--force") == 2
-    capsys.readouterr()
+        real = ts.smooth
+        fail = (
+            (lambda made, **more: raising(error)() if len(made) else real(made, **more)) if name == "smooth" else None
+        )
+        patch.setattr(place, name, fail or raising(error))
+        if isinstance(error, ZeroDivisionError) and moment in ("record", "drawing"):  # Python prints the note
+            with pytest.raises(ZeroDivisionError) as bug:
+                make("day")
+            said = "".join(traceback.format_exception(bug.value))
+        elif moment == "smoothing" and isinstance(error, Exception):  # of which no release is lost
+            assert make("day") == 0
+            return
+        else:
+            assert make("day") == (130 if isinstance(error, KeyboardInterrupt) else 2)
+            said = capsys.readouterr().err
+    assert f"entry 1 of {in_folder}/{SPENT}" in said
+    assert not list(in_folder.glob("day*"))
+    assert not list(in_folder.glob(".*unfinished"))
+    (entry,) = ts.Ledger("people.ledger").entries
+    assert (entry.released is not None) == recorded
     assert main(["ledger", "people.ledger"]) == 0
-    assert "spent, nothing released" in capsys.readouterr().out
+    assert ("spent, nothing released" in capsys.readouterr().out) != recorded
+    if not recorded:  # whoever does not read messages, does not pay twice
+        assert make("day") == 2
+        assert f"entry 1 of {in_folder}/people.ledger has paid for this release, which is unfinished" in refusal(capsys)
+    get_again(in_folder)
+
+
+def get_again(folder):
+    """Resume twice: the files are those of the one entry, from which the second time not even a log is read."""
+    log = (folder / "log.csv").read_bytes()
     assert make("day", "--resume") == 0
-    assert [entry.released is not None for entry in ts.Ledger("people.ledger").entries] == [True]
+    (folder / "log.csv").write_text("nothing,that\ncan,be read\n")
+    assert make("again", "--resume") == 0
+    (folder / "log.csv").write_bytes(log)
+    (record,) = ts.Ledger("people.ledger").releases()
+    for name in ("day", "again"):
+        assert ts.Release.from_json((folder / f"{name}.json").read_text()) == record
+    assert (folder / "day.csv").read_bytes() == (folder / "again.csv").read_bytes()
+    ts.Ledger("people.ledger").verify()
+
+
+@pytest.mark.parametrize("nth", range(9))
+@pytest.mark.parametrize("call", ["fsync", "replace", "link"])
+def test_a_disk_that_is_full_at_any_moment_loses_nothing(in_folder, capsys, monkeypatch, call, nth):
+    assert new() == 0
     capsys.readouterr()
-    assert make("again", "--resume") == 2
-    assert "has no open entry for this measurement" in refusal(capsys)
+    calls, real = iter(range(100)), getattr(os, call)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, lambda *given: full() if next(calls) == nth else real(*given))
+        code = make("day")
+    said, entries = capsys.readouterr().err, ts.Ledger("people.ledger").entries
+    if code == 0:
+        return
+    assert "No space left on device; free some space there" in said
+    assert re.search(r"file \((/.*/people\.ledger|day\.csv|day\.json)\): No space", said)
+    assert (SPENT in said) == bool(entries)
+    if entries:
+        get_again(in_folder)
+
+
+def test_a_spent_entry_is_resumed_and_no_other(in_folder, capsys):
+    assert new() == 0
+    capsys.readouterr()
+    assert make("day", "--resume") == 2
+    assert "people.ledger has no entry for this release; leave it out to make a new one" in refusal(capsys)
+    assert make("day") == 0
+    assert make("more") == 0  # whoever finished one may pay for another
+    capsys.readouterr()
+    assert make("other", "--resume", epsilon="0.25") == 2
+    assert "has no entry for this release" in refusal(capsys)
+    assert make("latest", "--resume") == 0
+    capsys.readouterr()
+    assert (in_folder / "latest.json").read_bytes() == (in_folder / "more.json").read_bytes()
+    assert make("day", "--resume") == 2
+    assert "day.csv) exists" in refusal(capsys)
+    assert len(ts.Ledger("people.ledger").entries) == 2
+
+
+STOPS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP] if sys.platform != "win32" else []
+
+
+def in_a_child(*more, before=lambda: None):
+    """Run a release in a fork, in which the package is imported already; what it says goes to a file."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks where threads run, which this does not use
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+        child = os.fork()
+    if child == 0:
+        try:
+            said = os.open("said", os.O_CREAT | os.O_TRUNC | os.O_WRONLY)
+            os.dup2(said, 2)
+            sys.stderr = os.fdopen(2, "w", buffering=1)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            before()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)  # from here on, it is a command
+            os._exit(make("day", *more))
+        finally:
+            os._exit(77)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
+    return child
+
+
+def slowed(function):
+    def slow(*given, **more):
+        time.sleep(0.02)
+        return function(*given, **more)
+
+    return slow
+
+
+@posix
+@pytest.mark.parametrize("how", [*STOPS, "SIGKILL"])
+@pytest.mark.parametrize("times", [6, pytest.param(60, marks=pytest.mark.long)])
+def test_at_no_moment_is_something_spent_without_a_way_to_get_it(in_folder, capsys, monkeypatch, how, times):
+    for place, name in ((participation_count, "engine_of"), (book.Book, "with_released"), (release, "document")):
+        monkeypatch.setattr(place, name, slowed(getattr(place, name)))
+    how = signal.SIGKILL if how == "SIGKILL" else how
+    draw, spent = random.Random(3), 0
+    for _ in range(times):
+        new()
+        child = in_a_child()
+        time.sleep(draw.uniform(0, 0.3))
+        os.kill(child, how)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        said = (in_folder / "said").read_text() if (in_folder / "said").exists() else ""
+        (in_folder / "said").unlink(missing_ok=True)
+        assert code in ((0, 130, -how) if said else (-how, 77)), said  # before, it was no command
+        if ts.Ledger("people.ledger").entries:
+            assert "pays for this release. If its files do not appear, run the same command with --resume" in said
+            if code != 0:
+                spent += 1
+                assert how == signal.SIGKILL or SPENT in said
+                for name in in_folder.glob("day*"):  # some may be there, and are whole
+                    name.unlink()
+                get_again(in_folder)
+            for pattern in ("day*", "again*"):
+                for name in in_folder.glob(pattern):
+                    name.unlink()
+        for name in (".people.ledger.*unfinished", ".day*unfinished", "people.ledger"):
+            for path in in_folder.glob(name):
+                path.unlink()
+        capsys.readouterr()
+    assert spent
+
+
+@posix
+@pytest.mark.parametrize("signals", [("SIGTERM", "SIGTERM"), ("SIGINT", "SIGTERM"), ("SIGTERM", "SIGINT")])
+def test_a_second_signal_ends_a_command_that_hangs(in_folder, monkeypatch, signals):
+    new()
+    signals = [getattr(signal, name) for name in signals]
+    reading, writing = os.pipe()
+
+    def hang(_):
+        os.write(writing, b"x")
+        while True:
+            ctypes.CDLL(None).sleep(1000)  # in C, as where OpenDP waits for memory: nothing of Python runs
+
+    monkeypatch.setattr(participation_count, "engine_of", hang)
+    child = in_a_child()
+    os.read(reading, 1)
+    os.kill(child, signals[0])
+    until = time.monotonic() + 30
+    while "interrupt again to end at once" not in (in_folder / "said").read_text() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert os.waitpid(child, os.WNOHANG) == (0, 0)
+    os.kill(child, signals[1])
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signals[1]
+    said = (in_folder / "said").read_text()
+    assert "Entry 1 of" in said
+    assert "run the same command with --resume" in said
+    monkeypatch.undo()
+    monkeypatch.chdir(in_folder)
+    get_again(in_folder)
+    os.close(reading)
+    os.close(writing)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the size of the process from /proc")
+def test_where_memory_ends_commands_end(in_folder, capsys):
+    resource = pytest.importorskip("resource")
+    rows = (f"p{k % 30_000},2024-01-01T{k % 24:02}:{k % 60:02}\n" for k in range(400_000))
+    (in_folder / "log.csv").write_text("who,when\n" + "".join(rows))
+    ends = []
+    for megabytes in range(8, 260, 12):
+        (in_folder / "people.ledger").unlink(missing_ok=True)
+        new()
+
+        def limit(more=megabytes << 20):
+            with open("/proc/self/statm") as statm:
+                size = int(statm.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+            resource.setrlimit(resource.RLIMIT_AS, (size + more, size + more))
+
+        child, until, code = in_a_child(before=limit), time.monotonic() + 60, None
+        while code is None and time.monotonic() < until + 20:
+            if time.monotonic() > until:
+                os.kill(child, signal.SIGTERM)
+            done, status = os.waitpid(child, os.WNOHANG)
+            code = os.waitstatus_to_exitcode(status) if done else time.sleep(0.5)
+        assert code is not None, "it hangs"
+        ends.append(code)
+        said = (in_folder / "said").read_text()
+        if ts.Ledger("people.ledger").entries:
+            assert "run the same command with --resume" in said
+        if code == 2:
+            assert "not enough memory for the log (log.csv); convert it to Parquet" in said
+        for path in in_folder.glob("day*"):
+            path.unlink()
+        capsys.readouterr()
+    assert 2 in ends
+    assert 0 in ends
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["ledger", "people.ledger"], "ledger (people.ledger) is not there; check the name"),
-        (["ledger", "log.csv"], "ledger (log.csv) is refused: it is in another format"),
+        (["ledger", "people.ledger"], "people.ledger) is not there; check the name"),
+        (["ledger", "log.csv"], "log.csv) is refused: it is in another format"),
         (["ledger", "people.ledger", "--new"], "--new takes the budget of all releases together"),
         (["ledger", "people.ledger", "--new", "--epsilon", "1"], "--epsilon and --delta, or --programme"),
         (["ledger", "people.ledger", "--delta", "1"], "--delta is fixed when a ledger is made: give --new"),
@@ -184,7 +430,7 @@ def test_a_ledger_of_days_takes_nothing_else(in_folder, capsys):
 
 def test_what_does_not_go_with_a_period_is_refused(in_folder, capsys):
     assert new("--epsilon", "1", "--delta", "1e-6", "--zone", "UTC") == 2
-    assert "--zone (UTC) is of --period" in refusal(capsys)
+    assert "--zone (UTC) is the zone of --period" in refusal(capsys)
     assert new("--programme", "year.json", "--period", "1d") == 2
     assert "--period is for a ledger without --programme" in refusal(capsys)
     assert main(["ledger", "people.ledger", "--period", "1d"]) == 2

@@ -3,69 +3,47 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any, Final
 
 import opendp_timeseries as ts
+from opendp_timeseries import _validate as check
 from opendp_timeseries.counting.engines import check_schema
 from opendp_timeseries.counting.files import PARQUET_SUFFIXES, read_csv_log, read_parquet_log
 from opendp_timeseries.counting.tables import UtcLog
 from opendp_timeseries.datasets import load_flights
 
-__all__ = ["grid_of", "read_log"]
+__all__ = ["check_of", "grid_of", "read_log"]
 
-#: A figure and a table of more steps than this are of no use to anybody.
+#: Nobody looks at a figure or a table of more steps than this.
 _MAX_STEPS: Final = 1_000_000
 
 
 def grid_of(options: argparse.Namespace) -> ts.TimeGrid:
-    """Return the grid, before any data are read; the options know its size from then on.
-
-    :raises ValueError: if it is none, or has too many steps.
-    """
-    _check_size(options.size)
-    grid = ts.TimeGrid(start=options.start, end=options.end, step=options.step, size=options.size, zone=options.zone)
-    _check_size(grid.size)
-    options.size, options.end = grid.size, None
+    """Return the grid, before any data are read; from then on, the options have its size."""
+    most: dict[str, Any] = {"maximum": _MAX_STEPS, "remedy": "choose longer steps, or use Python"}
+    size = None if options.size is None else check.integer("size", options.size, **most)
+    grid = ts.TimeGrid(start=options.start, end=options.end, step=options.step, size=size, zone=options.zone)
+    options.size, options.end = check.integer("size", grid.size, **most), None
     return grid
 
 
-def _check_size(size: int | None) -> None:
-    if size is not None and size > _MAX_STEPS:
-        raise ValueError(f"size ({size}) must be at most {_MAX_STEPS}: choose longer steps, or use Python")
-
-
 def read_log(options: argparse.Namespace) -> Any:
-    """Read the log, and refuse what can be refused by names and types of columns.
-
-    :raises TypeError: for a column of a type that does not serve.
-    :raises ValueError: for a column that is missing, or an option that does not serve.
-    :raises OSError: if the file cannot be read.
-    """
-    columns = {"identifier": options.identifier, "time": options.time}
+    """Read the log, and refuse what the names and types of its columns show to be wrong."""
     if options.file is None:
         return UtcLog(load_flights())
-    if _is_parquet(options.file):
-        log = read_parquet_log(options.file, **columns)
+    columns = {"identifier": options.identifier, "time": options.time}
+    suffix, zone = options.file.suffix.lower(), options.times_zone or options.zone
+    if suffix in PARQUET_SUFFIXES:
+        log = read_parquet_log(options.file, **columns, zone=None if zone == options.zone else zone)
     else:
-        log = read_csv_log(
-            options.file,
-            zone=options.zone,
-            delimiter=_delimiter(options),
-            time_format=options.time_format,
-            time_unit=options.time_unit,
-            **columns,
-        )
-    # Here the message of a refusal arrives as it is; out of the measurement, OpenDP wraps it.
-    check_schema(log, **columns)
+        delimiter = ("\t" if suffix == ".tsv" else ",") if options.delimiter is None else options.delimiter
+        text = {"time_format": options.time_format, "time_unit": options.time_unit}
+        log = read_csv_log(options.file, **columns, **text, zone=zone, delimiter=delimiter.replace("\\t", "\t"))
+    check_schema(log, **columns)  # out of the measurement, OpenDP would wrap the message
     return log
 
 
-def _is_parquet(file: Path | None) -> bool:
-    return file is not None and file.suffix.lower() in PARQUET_SUFFIXES
-
-
-def _delimiter(options: argparse.Namespace) -> str:
-    if options.delimiter is None:
-        return "\t" if options.file.suffix.lower() == ".tsv" else ","
-    return "\t" if options.delimiter == "\\t" else str(options.delimiter)
+def check_of(options: argparse.Namespace, grid: ts.TimeGrid) -> ts.LogCheck:
+    """Look at the log. Private."""
+    names = ("identifier", "time", "participation_cap", "step_cap", "gap", "period")
+    return ts.check_log(read_log(options), grid=grid, **{name: getattr(options, name) for name in names})

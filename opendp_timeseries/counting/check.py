@@ -31,8 +31,8 @@ class LogCheck:
     """Rows whose time is missing, or is no time."""
     off_grid: int
     """Rows before the first step or after the last."""
-    unknown_key: int
-    """Rows of a panel whose key is missing, or not listed."""
+    unknown_key: int | None
+    """Rows of a panel whose key is missing, or not listed; None for one series."""
     individuals: int
     """Individuals with a row on the grid."""
     individuals_over_cap: int
@@ -64,7 +64,7 @@ class LogCheck:
             f"{self.without_identifier} of them have no identifier",
             f"{self.without_time} have no time that could be read",
             f"{self.off_grid} are off the grid",
-            f"{self.unknown_key} are of no listed key",
+            *([] if self.unknown_key is None else [f"{self.unknown_key} have a key that is missing or not listed"]),
             f"{self.individuals} individuals{within} are on the grid",
             *apart,
             f"{self.individuals_over_cap} of them are in more steps than the participation cap",
@@ -118,7 +118,6 @@ def check_log(
     0 of them have no identifier
     0 have no time that could be read
     1 are off the grid
-    0 are of no listed key
     2 individuals are on the grid
     1 of them are in more steps than the participation cap
     33.3% of the events on the grid are left out by the caps on steps and on events in a step
@@ -143,7 +142,7 @@ def check_log(
         return 1 - int(counts.sum()) / tally.counted if tally.counted else 0.0
 
     found = LogCheck(
-        **tally._asdict(),
+        **tally._asdict() | ({} if by is not None else {"unknown_key": None}),
         period=unit,
         individuals=steps.size,
         individuals_over_cap=int(np.count_nonzero(steps > count.participation_cap)),

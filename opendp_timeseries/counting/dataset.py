@@ -118,7 +118,7 @@ def _batches(table: Any, layout: Layout) -> Iterator[Any]:
         return
     except Exception:  # the words of a reader may quote a row: they are not passed on
         pass
-    raise RuntimeError("the log could not be read to its end; read it by table.to_table() to see why")
+    raise RuntimeError("the log could not be read to its end; check that its files are whole, and that memory suffices")
 
 
 def _options(table: Any) -> Any:

@@ -91,14 +91,16 @@ def read_csv_log(
     return UtcLog({identifier: np.array(identifiers, dtype=object), time: np.concatenate(times)})
 
 
-def read_parquet_log(path: Path, *, identifier: str, time: str) -> Any:
+def read_parquet_log(path: Path, *, identifier: str, time: str, zone: str | None = None) -> Any:
     """Open a Parquet file as a PyArrow dataset, which is counted batch by batch.
 
+    :param zone: of times without one, ``"UTC"``; if left out, they are on the clock of the grid.
     :raises ImportError: without PyArrow, naming the extra to install.
     :raises TypeError: for times that are text.
     :raises ValueError: if it is no Parquet file, or a column is not in its schema, or is there more than once.
     """
     try:
+        import pyarrow
         from pyarrow import dataset
     except ImportError:
         raise ImportError("Parquet files need PyArrow; install opendp_timeseries[tables]") from None
@@ -111,7 +113,14 @@ def read_parquet_log(path: Path, *, identifier: str, time: str) -> Any:
     kind = str(log.schema.field(time).type)
     if "string" in kind:  # declared by the file, and so not the work of one row
         raise TypeError(f"column {time!r} of type {kind} does not hold times; convert it to datetime64 in the file")
-    return log
+    if zone is None or not kind.startswith("timestamp") or log.schema.field(time).type.tz is not None:
+        return log
+    if zone != "UTC":
+        raise ValueError(f"times_zone ({zone!r}) must be UTC, or the grid's, for Parquet; give the times a zone there")
+    # PyArrow casts times without a zone to those of a schema in UTC as they are.
+    column = log.schema.field(time)
+    in_utc = column.with_type(pyarrow.timestamp(column.type.unit, "UTC"))
+    return dataset.dataset(path, format="parquet", schema=log.schema.set(log.schema.get_field_index(time), in_utc))
 
 
 def _fields(line: str, delimiter: str) -> list[str]:

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._files import check_place, files_together
-from opendp_timeseries._json import written
 from opendp_timeseries._lock import locked
 from opendp_timeseries.accounting.fully_adaptive import RenyiFilter
 from opendp_timeseries.accounting.rounding import printed_up
@@ -31,9 +30,6 @@ __all__ = ["Ledger"]
 
 #: Seconds to wait for another process.
 _WAIT: Final = 10.0
-#: Bytes that a record takes for every step, at most, and besides.
-_ROOM_OF_STEP: Final = 48
-_ROOM: Final = 20_000
 
 
 class Ledger:
@@ -128,10 +124,9 @@ class Ledger:
             within = None if period is None and zone is None else Period(period, zone)  # type: ignore[arg-type]
             unit = Unit(replaced=bool(replaced), period=within)
         terms = Terms(epsilon, delta, unit, order, programme, secrets.token_hex(16))
-        file = Book.new(terms).write()
         try:
-            with locked(place, _WAIT), files_together({place: len(file)}) as files:
-                files[place].write(file)
+            with locked(place, _WAIT), files_together([place]) as files:
+                files[place].write(Book.new(terms).write())
         except FileExistsError:
             raise FileExistsError(f"ledger ({place}) is there already; open it, or choose another name") from None
         return cls(place)
@@ -196,7 +191,7 @@ class Ledger:
         :raises OSError: if the ledger cannot be locked or written; nothing is handed out.
         """
         designs = _designs(measurement)
-        with locked(self._path, _WAIT):
+        with locked(self._path, _WAIT) as check_lock:
             book = self._read(again=True)
             if resume:
                 number = _open_entry(book, designs, self._path)
@@ -205,14 +200,15 @@ class Ledger:
                 number = len(book.entries)
             data = log() if callable(log) else log
             check_member(measurement.input_domain, data)
-            room = len(book.write()) + sum(map(_room, designs))
-            # Room for the record first, so that a full disk costs nothing.
-            with files_together({self._path: room}, replace=True) as files:
+            # The file for the record first, so that a folder that cannot be written to costs nothing.
+            with files_together([self._path], replace=True) as files:
+                check_lock()
                 self._write(book)
                 made = measurement(data)
                 releases = _checked(made, designs)
                 whole = _whole(book, number)
                 releases = [replace(r, statement=replace(r.stated, whole=whole, loss=())) for r in releases]
+                check_lock()
                 files[self._path].write(book.with_released(number, releases).write())
         return releases if isinstance(made, list) else releases[0]
 
@@ -251,11 +247,12 @@ class Ledger:
         :raises OSError: if the ledger cannot be locked or written.
         """
         release.verify()
-        with locked(self._path, _WAIT):
+        with locked(self._path, _WAIT) as check_lock:
             book = self._read(again=True)
             if any(_same(release, known) for entered in book.releases().values() for known in entered):
                 raise ValueError(f"release is in {self._path} already")
             book = book.with_spent([release.design])
+            check_lock()
             self._write(book.with_released(len(book.entries), [release]))
 
     def least_scale(self, chain: Any, *, sampling_probability: float, sampling: str = "poisson") -> float:
@@ -371,9 +368,8 @@ class Ledger:
         return self._book
 
     def _write(self, book: Book) -> None:
-        file = book.write()
-        with files_together({self._path: len(file)}, replace=True) as files:
-            files[self._path].write(file)
+        with files_together([self._path], replace=True) as files:
+            files[self._path].write(book.write())
 
 
 def _designs(measurement: Any) -> tuple[Design, ...]:
@@ -433,10 +429,6 @@ def _open_entry(book: Book, designs: tuple[Design, ...], place: Path) -> int:
         if entry.released is None and entry.designs == designs:
             return entry.number
     raise ValueError(f"resume: ledger ({place}) has no open entry for this measurement; leave it out to make a new one")
-
-
-def _room(design: Design) -> int:
-    return _ROOM + 2 * len(written(design.to_dict())) + _ROOM_OF_STEP * design.signal.size
 
 
 #: What the guarantee takes into account.

@@ -1,0 +1,107 @@
+"""The commands that write no release: check, plan, verify and ledger. Each returns what there is to say."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import textwrap
+from pathlib import Path
+from typing import Final
+
+import opendp_timeseries as ts
+from opendp_timeseries import _validate as validate
+from opendp_timeseries.commandline.inputs import check_of, grid_of
+from opendp_timeseries.release.documents import Document, read_document
+
+__all__ = ["check", "ledger", "plan", "verify"]
+
+_ADVICE: Final = (
+    "These numbers are exact, and nothing protects them. Use them to find and correct a wrong column, time format, zone"
+    " or year. A start, size or cap chosen by them says something about the log, which the guarantee of a release does"
+    " not cover. If the caps leave out too much, you can choose others by public facts, such as opening hours, a survey"
+    " or an earlier release; spend a part of the budget on a private histogram of how often individuals take part"
+    " (make_participation_histogram, in Python); or publish totals that are too low, and say so."
+)
+
+
+def check(options: argparse.Namespace) -> str:
+    """Print on standard error how a log is read, and what the caps would leave out. None of it may be published."""
+    if sys.stderr is None:  # print would choose standard output, which may be published
+        raise OSError("standard error is closed, and what check says is private; open it")
+    print(check_of(options, grid_of(options)), _wrapped(_ADVICE), sep="\n\n", file=sys.stderr)
+    return ""
+
+
+def plan(options: argparse.Namespace) -> str:
+    """Compare designs by their expected errors: the table, the advice and the command of the best."""
+    found = ts.plan(
+        grid_of(options),
+        participation_caps=options.participation_cap,
+        gaps=options.gap,
+        step_cap=options.step_cap,
+        epsilon=validate.real("epsilon", options.epsilon, above=0.0, remedy="1 is a common choice"),
+        delta=validate.real(
+            "delta", options.delta, above=0.0, below=1.0, remedy="choose far less than 1 / individuals"
+        ),
+        level=options.level,
+        seasons=dict(options.season or ()) or None,
+        deviation=options.deviation,
+        time_scale=options.time_scale,
+        sampling_probabilities=options.sampling_probability,
+        sampling=options.sampling,
+        stds=options.filter_std,
+    )
+    if options.json:
+        return json.dumps(found.to_dict(), ensure_ascii=False)
+    return f"{found}\n\nRun, with your file and its columns:\n{found.command() or found.python()}"
+
+
+def verify(options: argparse.Namespace) -> str:
+    """Recompute the loss of a record, as its reader: what the record guarantees."""
+    releases, together = _read(options.record)
+    guarantees = "; and ".join(release.guarantee() for release in releases)
+    of_all = "" if len(releases) == 1 else f". All of them together: {together}"
+    return _wrapped(
+        f"Verified: the parameters in {options.record} give {guarantees}{of_all}. No record can show that the values"
+        " came from this mechanism, or that the caps were enforced: for that, readers must trust its publisher."
+    )
+
+
+def ledger(options: argparse.Namespace) -> str:
+    """Make a ledger, or enter records, and verify it: what is in it."""
+    if options.new:
+        names = ("epsilon", "delta", "parameters_fixed", "period", "zone")
+        ts.Ledger.create(
+            options.ledger, programme=_programme(options), **{name: getattr(options, name) for name in names}
+        )
+    found = ts.Ledger(options.ledger)
+    for release in [release for path in options.add for release in _read(path).releases]:
+        found.add(release)
+    found.verify()
+    if options.json:
+        return json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False)
+    return f"{found!r}\n\n" + _wrapped(
+        "No file can show that nothing was released without it, or that it is not an older copy of itself. Publish the"
+        f" digest after each release, so that readers can see that nothing was taken back: {found.digest[:16]}"
+    )
+
+
+def _programme(options: argparse.Namespace) -> ts.Programme | None:
+    if options.programme is None:
+        return None
+    try:
+        return ts.Programme.from_json(options.programme.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"programme ({options.programme}) is refused: {error}") from None
+
+
+def _read(record: Path) -> Document:
+    try:
+        return read_document(record.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"record ({record}) is refused: {error}; give the OUTPUT.json of a release") from None
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, 100, break_on_hyphens=False)
