@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from typing import Any, Final
 
+import numpy as np
+
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import fields_of, parse_json, read_versioned, written
 from opendp_timeseries.accounting.joint import joint_loss, least_factor
@@ -270,7 +272,7 @@ def _read_1(document: dict[str, Any]) -> Programme:
 
 
 def _one_each(name: str, given: float | Sequence[float], count: int) -> list[float]:
-    numbers = [given] * count if isinstance(given, (int, float)) else list(given)
+    numbers = [given] * count if np.ndim(given) == 0 else list(given)  # type: ignore[arg-type]
     if len(numbers) != count:
         raise ValueError(f"{name} must be one number, or one for each of {count} chains; found {len(numbers)}")
     return [check.real(name, number, above=0.0) for number in numbers]
