@@ -146,7 +146,7 @@ class Count:
         return np.array([self.grid.size]) if period is None else period.lengths(self.grid)
 
     def influence(self, distance: int = 1, *, periods: int = 1) -> Influence:
-        """Return how far logs at this distance move the counts (docs/proofs/participation_count.md).
+        """Return how far logs at this distance move the counts (docs/proofs/counts.md).
 
         :param distance: in units of privacy.
         :param periods: in at most how many periods each of these differs. One is what a unit within a period is; with

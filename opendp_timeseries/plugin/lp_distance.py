@@ -1,6 +1,6 @@
 """From the influence metric to OpenDP's own distances, so that any noise of OpenDP goes behind any stage.
 
-Proof: docs/proofs/influence_order.md.
+Proof: docs/proofs/foundations.md.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ def is_adaptive(designs: Sequence[Design], *, data_fixed: bool) -> bool:
     """Whether the joint loss of releases that are fixed in advance must be taken by the adaptive law.
 
     Without filters both laws are equal. Behind them the other one holds only if later data do not react to earlier
-    releases (docs/proofs/joint_loss.md).
+    releases (docs/proofs/several_releases.md).
 
     :param data_fixed: whether that is promised.
     """
