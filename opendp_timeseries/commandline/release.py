@@ -153,7 +153,7 @@ def _try_season(season: Sequence[float] | None, most: int) -> None:
     steps, values = np.array([], dtype=np.int64), np.array([], dtype=np.float64)
     design = Design(signal=UnknownSignal(1), sampling_probability=1.0, scale=1.0)
     nothing = ts.Release(steps=steps, values=values, design=design)
-    ts.smooth(nothing, season=season)
+    ts.smooth(nothing, seasons=season)
     for period in season or ():
         if period > most:
             raise ValueError(
@@ -170,7 +170,7 @@ def _rehearsal(options: argparse.Namespace, plan: _Plan) -> dict[str, bytes]:
 
 def _reconstruct(made: ts.Release, options: argparse.Namespace) -> ts.Series:
     try:
-        return ts.smooth(made, season=options.season)
+        return ts.smooth(made, seasons=options.season)
     except Exception:  # whatever it is, the release must not be lost for it
         return ts.interpolate(made)
 

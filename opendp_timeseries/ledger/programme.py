@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from typing import Any, Final
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from opendp_timeseries import _validate as check
@@ -198,7 +199,7 @@ class Programme:
         self,
         *,
         level: float | None = None,
-        seasons: Mapping[float, float] | None = None,
+        season_amplitudes: Mapping[float, float] | None = None,
         deviation: float | None = None,
         time_scale: float | None = None,
         proxy: ArrayLike | None = None,
@@ -206,7 +207,7 @@ class Programme:
         """Return the errors to expect of each release, as :func:`~opendp_timeseries.plan` does. No private data.
 
         :param level: mean count of a step, if it is known.
-        :param seasons: the amplitude of each pattern by its period in steps.
+        :param season_amplitudes: the amplitude of each pattern by its period in steps.
         :param deviation: standard deviation of departures from both.
         :param time_scale: steps within which departures change.
         :param proxy: instead of these four, a **public** series that resembles the private ones.
@@ -220,7 +221,12 @@ class Programme:
             key = size, kernels, sample
             if key not in found:
                 assumed = described_signal(
-                    size, level=level, seasons=seasons, deviation=deviation, time_scale=time_scale, proxy=proxy
+                    size,
+                    level=level,
+                    season_amplitudes=season_amplitudes,
+                    deviation=deviation,
+                    time_scale=time_scale,
+                    proxy=proxy,
                 )
                 found[key] = expected_error(assumed.signal, _one_kernel(size, kernels), *sample)
             errors.append(found[key])
@@ -230,7 +236,7 @@ class Programme:
         self,
         *,
         level: float | None = None,
-        seasons: Mapping[float, float] | None = None,
+        season_amplitudes: Mapping[float, float] | None = None,
         deviation: float | None = None,
         time_scale: float | None = None,
         proxy: ArrayLike | None = None,
@@ -244,7 +250,13 @@ class Programme:
             [str(k), *described(design), f"ε = {printed_up(design.loss().epsilon(self.delta))}"]
             for k, design in enumerate(self.designs, 1)
         ]
-        signal = {"level": level, "seasons": seasons, "deviation": deviation, "time_scale": time_scale, "proxy": proxy}
+        signal = {
+            "level": level,
+            "season_amplitudes": season_amplitudes,
+            "deviation": deviation,
+            "time_scale": time_scale,
+            "proxy": proxy,
+        }
         if any(given is not None for given in signal.values()):
             header += ["error, interpolated", "smoothed"]
             errors = self.expected_errors(**signal)  # type: ignore[arg-type]
@@ -295,7 +307,7 @@ def _read_1(document: dict[str, Any]) -> Programme:
 
 
 def _one_each(name: str, given: float | Sequence[float], count: int) -> list[float]:
-    numbers = [given] * count if isinstance(given, (int, float)) else list(given)
+    numbers: list[Any] = [given] * count if np.ndim(given) == 0 else list(given)  # type: ignore[arg-type]
     if len(numbers) != count:
         raise ValueError(f"{name} must be one number, or one for each of {count} chains; found {len(numbers)}")
     return [check.real(name, number, above=0.0) for number in numbers]
