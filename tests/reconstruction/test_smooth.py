@@ -476,7 +476,7 @@ def test_each_series_of_a_panel_is_fitted_by_itself():
 def test_seasons_in_any_row(seasons):
     release = sampled(daily(96, 24), np.random.default_rng(4), scale=5.0, probability=0.4)
     assert "season 24, 33)" in smooth(release, seasons=seasons).model
-    assert smooth(release, season=np.array(24)).model == smooth(release, seasons=24).model
+    assert smooth(release, seasons=np.array(24)).model == smooth(release, seasons=24).model
 
 
 @pytest.mark.parametrize("season", ["1d", ["1d"], np.timedelta64(1, "D"), np.array([24, 168], "m8[ns]"), True, {24}])
@@ -491,9 +491,9 @@ def test_a_season_is_a_number_of_steps(season):
 
 def test_bad_parameters_are_refused():
     release = release_of(steps=[0], values=[1.0], signal=2, scale=1.0, sampling_probability=0.5)
-    with pytest.raises(ValueError, match=r"season \(1.0\) must be at least 2; a season is a number of steps"):
+    with pytest.raises(ValueError, match=r"seasons \(1.0\) must be at least 2; a season is a number of steps"):
         smooth(release, seasons=1)
-    with pytest.raises(ValueError, match=r"season \(nan\)"):
+    with pytest.raises(ValueError, match=r"seasons \(nan\)"):
         smooth(release, seasons=(24, float("nan")))
 
 
@@ -520,7 +520,7 @@ def test_bad_choices_are_refused(choice, message):
 def test_a_rate_is_known_better_than_the_counts():
     counts = np.random.default_rng(2).poisson(daily(600))
     release = sampled(counts, np.random.default_rng(1), scale=5.0, probability=0.5)
-    of_counts, of_rate = smooth(release, season=288), smooth(release, seasons=288, band="rate")
+    of_counts, of_rate = smooth(release, seasons=288), smooth(release, seasons=288, band="rate")
     assert (of_counts.error_covers, of_rate.error_covers) == ("counts", "rate")
     assert np.all(np.delete(of_rate.standard_error < of_counts.standard_error, release.steps))
     assert error_and_cover(of_counts, counts)[1] > 0.85
@@ -545,7 +545,7 @@ def test_a_filter_is_undone_or_kept_as_asked():
     counts, kernel = flow(), gaussian_kernel(1800, 3)
     filtered = np.fft.irfft(np.fft.rfft(counts) * np.fft.rfft(kernel.taps), n=1800)
     release = sampled(counts, np.random.default_rng(3), scale=8.196, probability=0.1, kernel=kernel)
-    before, after = smooth(release, season=288), smooth(release, seasons=288, filtered=True)
+    before, after = smooth(release, seasons=288), smooth(release, seasons=288, filtered=True)
     assert before.model.startswith("structural model of the counts before the filter (")
     assert after.model.startswith("structural model of the filtered counts (")
     assert (before.unfiltered, after.unfiltered) == (True, False)
