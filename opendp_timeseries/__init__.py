@@ -1,7 +1,7 @@
 """Differentially private time series, as OpenDP building blocks.
 
 The pipeline, in order: grid and event logs; the capped count; the circulant filter; the subsampled Gaussian; the
-release, its record and its reconstruction. ``plan`` and ``noise_by_cap`` compare designs beforehand. Importing this
+release, its record and its reconstruction. ``plan`` compares designs beforehand. Importing this
 package makes the constructors available to OpenDP's ``Context.query()``.
 """
 
@@ -18,7 +18,7 @@ from opendp_timeseries.design.kernels import (
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.ledger import Ledger
 from opendp_timeseries.ledger.programme import Programme
-from opendp_timeseries.planning import Participation, noise_by_cap, plan
+from opendp_timeseries.planning import Participation, plan
 from opendp_timeseries.plugin._opendp import register as _register
 from opendp_timeseries.plugin.assume_participation import (
     make_assume_participation,
@@ -117,7 +117,6 @@ __all__ = [  # in the order of the pipeline
     "write_releases",
     "Participation",
     "plan",
-    "noise_by_cap",
     "Programme",
     "Ledger",
     "make_zCDP_to_renyiDP",

@@ -338,7 +338,7 @@ def test_forecasts_from_what_is_handed_over() -> None:
         ways = (
             forecast(observed, noise + max(observed.mean(), 0)),
             forecast(pandas.Series(np.asarray(ts.interpolate(release)), index)),
-            forecast(pandas.Series(np.asarray(ts.smooth(release, season=24)), index)),
+            forecast(pandas.Series(np.asarray(ts.smooth(release, seasons=24)), index)),
         )
         error = np.array([np.abs(mean - counts[size:]) for mean, _ in ways])
         width = norm.ppf(0.95) * np.sqrt([variance for _, variance in ways])

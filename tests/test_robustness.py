@@ -273,8 +273,10 @@ SLIPS = {
     "privacy_unit": lambda it: budget(privacy_unit=it),
     "privacy_loss": lambda it: budget(privacy_loss=it),
     "split_evenly_over": lambda it: budget(split_evenly_over=it),
-    "proxy": lambda it: ts.plan(HOURS, participation_caps=[1], epsilon=1.0, delta=1e-6, proxy=it),
-    "seasons": lambda it: ts.plan(HOURS, participation_caps=[1], epsilon=1.0, delta=1e-6, seasons=it),
+    "proxy": lambda it: ts.plan(HOURS, participation_cap=[1], epsilon=1.0, delta=1e-6, proxy=it),
+    "season_amplitudes": lambda it: ts.plan(
+        HOURS, participation_cap=[1], epsilon=1.0, delta=1e-6, season_amplitudes=it
+    ),
     "counts": lambda it: ts.Participation(it, size=12, standard_error=1.0),
     "release": lambda it: ts.smooth(it),
     "release, of haar": lambda it: ts.smooth(it, "haar"),

@@ -37,20 +37,20 @@ def plan(options: argparse.Namespace) -> str:
     """Compare designs by their expected errors: the table, the advice and the command of the best."""
     found = ts.plan(
         grid_of(options),
-        participation_caps=options.participation_cap,
-        gaps=options.gap,
+        participation_cap=options.participation_cap,
+        gap=options.gap,
         step_cap=options.step_cap,
         epsilon=validate.real("epsilon", options.epsilon, above=0.0, remedy="1 is a common choice"),
         delta=validate.real(
             "delta", options.delta, above=0.0, below=1.0, remedy="choose far less than 1 / individuals"
         ),
         level=options.level,
-        seasons=dict(options.season or ()) or None,
+        season_amplitudes=dict(options.season or ()) or None,
         deviation=options.deviation,
         time_scale=options.time_scale,
-        sampling_probabilities=options.sampling_probability,
+        sampling_probability=options.sampling_probability,
         sampling=options.sampling,
-        stds=options.filter_std,
+        std=options.filter_std,
     )
     if options.json:
         return json.dumps(found.to_dict(), ensure_ascii=False)

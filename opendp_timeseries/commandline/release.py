@@ -118,7 +118,7 @@ def _of_programme(options: argparse.Namespace, ledger: ts.Ledger, signal: dp.Tra
 def _check_season(options: argparse.Namespace) -> None:
     design = Design(signal=UnknownSignal(1), sampling_probability=1.0, scale=1.0)
     nothing = ts.Release(steps=np.array([], np.int64), values=np.array([]), design=design)
-    ts.smooth(nothing, season=options.season)  # a release of no steps takes no time to smooth
+    ts.smooth(nothing, seasons=options.season)  # a release of no steps takes no time to smooth
     longest, remedy = max(options.season or [0]), "a season is a number of steps, such as 24 with hours, 7 with days"
     if longest > options.size:
         raise ValueError(f"season ({longest:g}) must be at most the {options.size} steps of the grid; {remedy}")
@@ -126,7 +126,7 @@ def _check_season(options: argparse.Namespace) -> None:
 
 def _reconstruct(made: ts.Release, options: argparse.Namespace) -> ts.Series:
     try:
-        return ts.smooth(made, season=options.season)
+        return ts.smooth(made, seasons=options.season)
     except Exception:  # whatever it is, the release must not be lost for it
         return ts.interpolate(made)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from opendp_timeseries.koga2022.bounds import analytic_scale
 from opendp_timeseries.koga2022.fourier_norms import influence_l2
-from opendp_timeseries.planning import Design, Plan
+from opendp_timeseries.planning import Candidate, Plan
 from opendp_timeseries.planning.signal import copies
 
 __all__ = ["ADVISED_FREQUENCIES", "best_frequencies", "fourier_design"]
@@ -48,7 +48,7 @@ def best_frequencies(proxy: NDArray[np.float64], noise: Callable[[int], float]) 
     return int(np.argmin(errors)) + 1
 
 
-def fourier_design(plan: Plan) -> Design:
+def fourier_design(plan: Plan) -> Candidate:
     """Return the first ``k`` Fourier coefficients as a design for the setting of a plan, at the best ``k`` for it.
 
     Its noise is the least by the exact profile of the Gaussian mechanism, for what few steps can move in low
@@ -58,8 +58,8 @@ def fourier_design(plan: Plan) -> Design:
     :return: a design whose ``noise`` and ``bias`` are of the inverse transform; to print, ``plan.beside(...)``.
 
     >>> import opendp_timeseries as ts
-    >>> found = ts.plan(ts.TimeGrid(size=500), participation_caps=50, epsilon=1.0, delta=1e-6,
-    ...     time_scale=40, deviation=30, sampling_probabilities=(1.0,), stds=(0.0,))
+    >>> found = ts.plan(ts.TimeGrid(size=500), participation_cap=50, epsilon=1.0, delta=1e-6,
+    ...     time_scale=40, deviation=30, sampling_probability=(1.0,), std=(0.0,))
     >>> print(found.beside(fourier_design(found)))
     500 steps, at most 50 of an individual, (ε = 1, δ = 1e-06), departures of 30 within 40 steps
     design           scale  noise  bias   interpolated  smoothed
@@ -70,16 +70,16 @@ def fourier_design(plan: Plan) -> Design:
     What the cap loses is not included; participation= tells.
     Fourier, k = 18: expected error 11.27.
     """
-    signal, influence = plan.setting.signal, plan.setting.influence
+    signal, influence = plan.signal, plan.influence
     size, power = signal.size, signal.spectrum_with_level()
-    unit = analytic_scale(plan.setting.epsilon, plan.setting.delta, 1.0)
+    unit = analytic_scale(plan.epsilon, plan.delta, 1.0)
     energy = power * copies(size)
     left_out = np.append(np.cumsum(energy[::-1])[-2::-1], 0.0)
 
-    def design(k: int) -> Design:
+    def design(k: int) -> Candidate:
         scale = unit * influence_l2(influence, size, k)
         shrunk = np.sum(energy[:k] * scale**2 / (power[:k] + scale**2)) + left_out[k - 1]
-        return Design(
+        return Candidate(
             name=f"Fourier, k = {k}",
             sampling_probability=1.0,
             std=0.0,

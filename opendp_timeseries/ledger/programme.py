@@ -197,8 +197,8 @@ class Programme:
     def expected_errors(self, **assumed: Any) -> tuple[ExpectedError, ...]:
         """Return the errors to expect of each release, as :func:`~opendp_timeseries.plan` does. No private data.
 
-        :param assumed: what is assumed of the series, as of :func:`~opendp_timeseries.plan`: ``level``, ``seasons``,
-            ``deviation`` and ``time_scale``, or a **public** series that resembles the private ones as ``proxy``.
+        :param assumed: what is assumed of the series, as of :func:`~opendp_timeseries.plan`: ``level``,
+            ``season_amplitudes``, ``deviation`` and ``time_scale``, or a **public** series that resembles the private ones as ``proxy``.
         :raises ValueError: for a number out of range, or not exactly one description of the series.
         """
 
@@ -207,7 +207,7 @@ class Programme:
             kernel = reduce(Kernel.convolve, kernels) if kernels else identity_kernel(size)
             return expected_error(described_signal(size, **given).signal, kernel, p, scale, sampling)
 
-        given = dict.fromkeys(("level", "seasons", "deviation", "time_scale", "proxy")) | assumed
+        given = dict.fromkeys(("level", "season_amplitudes", "deviation", "time_scale", "proxy")) | assumed
         return tuple(
             error(d.known.grid.size, d.signal.kernels, d.sampling_probability, d.scale, d.sampling)
             for d in self.designs

@@ -24,7 +24,7 @@ class Call(NamedTuple):
     individuals: int
     replaced: bool
     seasons: tuple[float, ...]
-    sampling: str = "poisson"
+    sampling: str
 
     def python(self) -> str:
         """Return Python code from a ``log`` with the columns ``id`` and ``time`` to a ``series``."""
@@ -35,22 +35,20 @@ class Call(NamedTuple):
         sample = f"sampling_probability={self.sampling_probability!r}"
         sample += f', sampling="{self.sampling}"' if self.sampling != "poisson" else ""
         group = f", d_in={self.individuals}" if self.individuals > 1 else ""
+        seasons = ", ".join(map(_exact, self.seasons))
+        seasons = f", seasons=({seasons})" if len(self.seasons) > 1 else f", seasons={seasons}" if seasons else ""
+        kernel = f"ts.gaussian_kernel({self.grid.size}, {self.std!r})"
         lines = [
             "import opendp.prelude as dp, opendp_timeseries as ts",
             'dp.enable_features("contrib", "honest-but-curious")',
             f"grid = ts.{_grid(self.grid)}",
             f'space = ts.event_log_domain(identifier="id", time="time"), {metric}',
             f"count = space >> ts.then_participation_count(grid, {caps})",
-        ]
-        if self.std:
-            lines.append(
-                f"count = count >> ts.then_circulant_filter(ts.gaussian_kernel({self.grid.size}, {self.std!r}))"
-            )
-        lines += [
+            *([f"count = count >> ts.then_circulant_filter({kernel})"] if self.std else []),
             f"scale = ts.least_scale(count, epsilon={self.epsilon!r}, delta={self.delta!r}, {sample}{group})",
             f"measurement = count >> ts.then_subsampled_gaussian(scale, {sample}, delta={self.delta!r})",
             "release = measurement(log)",
-            f"series = ts.smooth(release{_season(self.seasons)})",
+            f"series = ts.smooth(release{seasons})",
         ]
         return "\n".join(lines)
 
@@ -58,7 +56,6 @@ class Call(NamedTuple):
         """Return the command line, with the file and its columns left to fill in; None for what it does not offer."""
         if self.grid.step is None or self.individuals > 1 or self.replaced:
             return None
-        words = ["python", "-m", "opendp_timeseries", "LOG.csv", "--identifier", "ID", "--time", "TIME"]
         public = {
             "start": self.grid.start,
             "step": self.grid.step,
@@ -67,15 +64,16 @@ class Call(NamedTuple):
             "participation-cap": self.participation_cap,
             "gap": self.gap if self.gap > 1 else None,
             "step-cap": self.step_cap if self.step_cap > 1 else None,
-            "epsilon": f"{self.epsilon!r}",
-            "delta": f"{self.delta!r}",
+            "epsilon": self.epsilon,
+            "delta": self.delta,
             "sampling-probability": self.sampling_probability if self.sampling_probability < 1 else None,
             "sampling": self.sampling if self.sampling != "poisson" else None,
-            "filter-std": f"{self.std:g}" if self.std else None,
+            "filter-std": _exact(self.std) if self.std else None,
         }
+        words = ["python", "-m", "opendp_timeseries", "LOG.csv", "--identifier", "ID", "--time", "TIME"]
         for name, value in public.items():
             words += [] if value is None else [f"--{name}", str(value)]
-        words += ["--season", *(f"{period:g}" for period in self.seasons)] if self.seasons else []
+        words += ["--season", *map(_exact, self.seasons)] if self.seasons else []
         return shlex.join(words)
 
 
@@ -85,8 +83,6 @@ def _grid(grid: TimeGrid) -> str:
     return repr(grid) if grid.step else f"TimeGrid.from_edges(edges, zone={grid.zone!r})"
 
 
-def _season(seasons: tuple[float, ...]) -> str:
-    if not seasons:
-        return ""
-    numbers = [f"{period:.17g}" for period in seasons]
-    return f", season={numbers[0]}" if len(numbers) == 1 else f", season=({', '.join(numbers)})"
+def _exact(number: float) -> str:
+    """A number that reads back as the same float."""
+    return str(int(number)) if number.is_integer() else repr(number)

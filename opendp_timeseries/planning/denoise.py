@@ -1,8 +1,4 @@
-"""Entries of a noisy histogram without most of the noise: by a smooth curve, which may end before the last entry.
-
-The noise is known. How smooth the curve is and where it ends is not: all are tried, and averaged by their evidence
-(Bayesian model averaging), so that what the entries leave open is in the covariance.
-"""
+"""Noisy entries of a histogram, fitted by a smooth curve: the noise is known, so what the entries leave open is too."""
 
 from __future__ import annotations
 
@@ -14,30 +10,27 @@ from numpy.typing import NDArray
 
 __all__ = ["denoised"]
 
-#: How much the slope of the curve may change over an octave.
+#: Standard deviations of the change of the curve's slope over an octave.
 _BENDS: Final = tuple(0.05 * 4.0**k for k in range(4))
-#: Standard deviation of the curve's own level and slope, beforehand.
+#: Prior standard deviation of the curve's level and slope.
 _VAGUE: Final = 10.0
-#: How many times likelier, beforehand, it is that the curve goes on to the last entry than that it ends at any before.
-_OPEN: Final = 4
 _MAX_ITERATIONS: Final = 200
 
+Array = NDArray[np.float64]
 
-def denoised(
-    counts: NDArray[np.float64], noise: float, widths: NDArray[np.float64], places: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return what the entries of a histogram are expected to be, not negative, and the covariance around that.
+
+def denoised(counts: Array, noise: float, widths: Array, places: Array) -> tuple[Array, Array]:
+    """Return the expected entries of a histogram, never negative, and their covariance.
+
+    How smooth the curve is, nobody knows: fits of several degrees are averaged by their evidence.
 
     :param counts: three entries or more, with noise.
     :param noise: its standard deviation, above 0.
-    :param widths: of the entries; a curve that is even has entries in proportion to them.
+    :param widths: of the entries; on a level curve, entries are in proportion to them.
     :param places: of the entries, ascending, in octaves.
     """
-    fits = [
-        _fit(counts, noise, widths[:end], places[:end], bend) for end in range(2, len(counts) + 1) for bend in _BENDS
-    ]
+    fits = [_fit(counts, noise, widths, places, bend) for bend in _BENDS]
     evidence = np.array([fit.evidence for fit in fits])
-    evidence[-len(_BENDS) :] += math.log(_OPEN)
     chance = np.exp(evidence - evidence.max())
     chance /= chance.sum()
     mean = np.tensordot(chance, [fit.found for fit in fits], axes=1)
@@ -46,32 +39,22 @@ def denoised(
 
 
 class _Fit(NamedTuple):
-    """Individuals in each entry by one curve.
+    """Expected individuals in each entry, their covariance, and the log probability of what was seen."""
 
-    :param found: expected individuals, given the noisy entries.
-    :param covariance: of the individuals around them.
-    :param evidence: logarithm of the probability of what was seen, up to a constant.
-    """
-
-    found: NDArray[np.float64]
-    covariance: NDArray[np.float64]
+    found: Array
+    covariance: Array
     evidence: float
 
 
-def _fit(
-    counts: NDArray[np.float64], noise: float, widths: NDArray[np.float64], places: NDArray[np.float64], bend: float
-) -> _Fit:
-    """Fit ``counts ~ N(m, noise² + m)``, ``m = widths·exp(θ)``, to a curve θ whose slope changes by ``bend`` an octave.
+def _fit(counts: Array, noise: float, widths: Array, places: Array, bend: float) -> _Fit:
+    """Fit ``counts ~ N(m, noise² + m)``, ``m = widths·exp(θ)``, by Fisher scoring and Laplace's approximation.
 
-    Entries beyond those that have a place are of nobody. The mode by Fisher's scoring, the evidence by Laplace's
-    approximation.
+    The slope of the curve θ changes by ``bend`` an octave.
     """
-    counts, beyond = counts[: len(places)], counts[len(places) :]
-    n = len(counts)
     start = math.log(max(float(np.sum(counts)), noise) / float(np.sum(widths)))
     precision = np.linalg.inv(_prior_covariance(places, bend))
 
-    def parts(theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
+    def parts(theta: Array) -> tuple[float, Array, Array]:
         m = widths * np.exp(theta)
         variance = noise**2 + m
         off = theta - start
@@ -80,7 +63,7 @@ def _fit(
         curvature = precision + np.diag(m**2 / variance + m**2 / (2 * variance**2))
         return float(loss), slope, np.asarray(curvature, dtype=np.float64)
 
-    theta = np.full(n, start)
+    theta = np.full(len(counts), start)
     loss, slope, curvature = parts(theta)
     for _ in range(_MAX_ITERATIONS):
         move = np.linalg.solve(curvature, slope)
@@ -97,19 +80,16 @@ def _fit(
         if gain < 1e-9:
             break
     evidence = -loss + (np.linalg.slogdet(precision)[1] - np.linalg.slogdet(curvature)[1]) / 2
-    evidence -= np.sum(beyond**2 / noise**2 + math.log(noise**2)) / 2
-    # Individuals are few or many around the curve as chance has it; what the noise lets one see of that counts.
+    # Individuals vary around the curve; the share of that which shows through the noise is kept.
     curve = widths * np.exp(theta)
     share = curve / (curve + noise**2)
     moved = (1 - share) * curve
-    found, covariance = np.zeros(n + len(beyond)), np.zeros((n + len(beyond),) * 2)
-    found[:n] = np.maximum(curve + share * (counts - curve), 0.0)
-    covariance[:n, :n] = moved[:, None] * np.linalg.inv(curvature) * moved + np.diag(share * noise**2)
-    return _Fit(found, covariance, float(evidence))
+    covariance = moved[:, None] * np.linalg.inv(curvature) * moved + np.diag(share * noise**2)
+    return _Fit(np.maximum(curve + share * (counts - curve), 0.0), covariance, float(evidence))
 
 
-def _prior_covariance(places: NDArray[np.float64], bend: float) -> NDArray[np.float64]:
-    """Covariance of an integrated random walk whose slope changes by ``bend`` an octave, from a vague start."""
+def _prior_covariance(places: Array, bend: float) -> Array:
+    """Covariance of an integrated random walk from a vague start."""
     at = places - places[0]
     near, far = np.minimum(at[:, None], at), np.maximum(at[:, None], at)
     walk = near**2 * (far - near / 3) / 2

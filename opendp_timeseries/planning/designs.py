@@ -5,9 +5,10 @@ from __future__ import annotations
 import html
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,26 +20,28 @@ from opendp_timeseries.grid import TimeGrid, check_grid
 from opendp_timeseries.planning.calls import Call
 from opendp_timeseries.planning.errors import expected_error
 from opendp_timeseries.planning.participation import Participation, fraction_left
-from opendp_timeseries.planning.scales import budget, counted, least_scale, smoothing_kernel
+from opendp_timeseries.planning.scales import counted, least_scale, smoothing_kernel
 from opendp_timeseries.planning.signal import Signal, described_signal
 from opendp_timeseries.planning.tables import html_table, text_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Design", "Plan", "Setting", "plan", "variance_ratio"]
+__all__ = ["Candidate", "Plan", "plan", "variance_ratio"]
+
+T = TypeVar("T", int, float)
 
 _PROBABILITIES: Final = (0.1, 0.2, 0.5, 1.0)
 #: Below this many kept steps on average, an expected error says little of any one release.
 _MIN_KEPT: Final = 8
-#: Sampling, a filter or a gap is recommended, and said to help, only where the error is less by this factor with it.
+#: Sampling, a filter or a gap is recommended, and said to help, only where it makes the error less by this factor.
 _CLEARLY: Final = 0.97
 #: Where the error exceeds this share of a flat line's, the noise drowns the signal.
 _DROWNED: Final = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Design:
+class Candidate:
     """A way to release the series within the budget, and the error to expect; all errors are root mean squares.
 
     :param name: the mechanism.
@@ -51,7 +54,7 @@ class Design:
         what the cap loses.
     :param participation_cap: ``I``, steps per individual.
     :param gap: the least distance of two steps in which one individual is counted; 1 for any.
-    :param lost: fraction of counts that the cap loses; None if that is not known.
+    :param lost: fraction of counts that the cap loses; None if unknown.
     """
 
     name: str
@@ -74,45 +77,35 @@ class Design:
         return self.name + (f", filter std {self.std:g}" if self.std else "")
 
 
-@dataclass(frozen=True, eq=False)
-class Setting:
-    """What all designs of a plan have in common.
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Plan:
+    """Candidates for one budget, with the errors to expect: see :func:`~opendp_timeseries.plan`.
 
+    It prints as a table with advice and the call to run, in a notebook too.
+
+    :param title: the setting in words.
+    :param candidates: caps, gaps and filters at every step, and sampling with the best cap and gap of these.
+    :param call: what to run for the recommended one.
     :param signal: what is assumed of the signal.
     :param influence: how far the count moves between adjacent logs, with the recommended cap and gap.
     :param epsilon: ε of the budget.
     :param delta: δ of the budget.
-    :param title: the setting in words.
-    :param gaps_included: gaps of which it is known what they lose.
+    :param gaps_included: gaps whose losses are known.
+    :param others: further mechanisms, for comparison, which reconstruct the series in their own way.
     """
 
+    title: str
+    candidates: tuple[Candidate, ...]
+    call: Call
     signal: Signal
     influence: Influence
     epsilon: float
     delta: float
-    title: str
     gaps_included: frozenset[int] = frozenset()
+    others: tuple[Candidate, ...] = ()
 
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Plan:
-    """Designs for one budget, with the errors to expect: see :func:`~opendp_timeseries.plan`.
-
-    It prints as a table with advice and the call to run, in a notebook too.
-
-    :param setting: what they have in common.
-    :param designs: caps, gaps and filters at every step, and sampling with the best cap and gap of these.
-    :param call: what to run for the recommended design.
-    :param others: further mechanisms, for comparison, which reconstruct the series in their own way.
-    """
-
-    setting: Setting
-    designs: tuple[Design, ...]
-    call: Call
-    others: tuple[Design, ...] = ()
-
-    def beside(self, *others: Design) -> Plan:
-        """Return the plan with further mechanisms beside it, to print and draw; advice is not drawn from them.
+    def beside(self, *others: Candidate) -> Plan:
+        """Return the plan with further mechanisms beside it, to print and draw; the advice ignores them.
 
         :param others: for the same setting, such as that of
             :func:`~opendp_timeseries.koga2022.fourier_planning.fourier_design`.
@@ -122,30 +115,30 @@ class Plan:
     @property
     def deviation(self) -> float:
         """Standard deviation of the signal around its level: the error of a flat line at the true level."""
-        return self.setting.signal.deviation
+        return self.signal.deviation
 
     @property
-    def best_interpolated(self) -> Design:
-        """The design with the least error of the interpolated series."""
-        return min(self.designs, key=lambda design: design.interpolated)
+    def best_interpolated(self) -> Candidate:
+        """The candidate with the least error of the interpolated series."""
+        return min(self.candidates, key=_straight)
 
     @property
-    def best_smoothed(self) -> Design:
-        """The design with the least error of the smoothed series."""
-        return min(self.designs, key=lambda design: design.smoothed)
+    def best_smoothed(self) -> Candidate:
+        """The candidate with the least error of the smoothed series."""
+        return min(self.candidates, key=_smoothed)
 
     @property
-    def recommended(self) -> Design:
-        """The design to run: one that none is clearly better than; of several, without sampling, filter and gap."""
-        return _recommended(self.designs)
+    def recommended(self) -> Candidate:
+        """The plainest candidate (no sampling, filter or gap, if possible) that no other is clearly better than."""
+        return _recommended(self.candidates)
 
     @property
     def is_drowned(self) -> bool:
-        """Whether a flat line would be about as close as any of the designs."""
-        return min(design.smoothed for design in self.designs) > _DROWNED * self.deviation
+        """Whether a flat line would be about as close as any candidate."""
+        return self.best_smoothed.smoothed > _DROWNED * self.deviation
 
     def advice(self) -> str:
-        """Say what to do, what to expect of it, what sampling would cost or gain, and what is not known."""
+        """Say what to do, what to expect of it, what sampling would cost or gain, and what is unknown."""
         return "\n".join((*self._recommendation(), *self._on_sampling(), *self._cautions()))
 
     def python(self) -> str:
@@ -159,12 +152,12 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """Return the plan in plain numbers and text, for JSON."""
         return {
-            "setting": self.setting.title,
-            "epsilon": self.setting.epsilon,
-            "delta": self.setting.delta,
-            "signal": {"level": self.setting.signal.mean, "deviation": self.deviation},
+            "setting": self.title,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "signal": {"level": self.signal.mean, "deviation": self.deviation},
             "recommended": _as_dict(self.recommended),
-            "designs": [_as_dict(design) for design in (*self.designs, *self.others)],
+            "candidates": [_as_dict(each) for each in (*self.candidates, *self.others)],
             "is_drowned": self.is_drowned,
             "advice": self.advice().splitlines(),
             "python": self.python(),
@@ -172,35 +165,32 @@ class Plan:
         }
 
     def _recommendation(self) -> Iterator[str]:
-        best = self.recommended
+        best, level = self.recommended, self.signal.mean
         gap = f", gap {best.gap}" if best.gap > 1 else ""
-        level = self.setting.signal.mean
         share = f" ({best.smoothed / level:.1%} of the level)" if level else ""
         yield (
             f"Best: participation cap {best.participation_cap}{gap}, {best}, then a smoother: expected error"
             f" {best.smoothed:.4g}{share}."
         )
+        flat = f"a flat line would err by {self.deviation:.4g}."
         if self.is_drowned:
-            yield (
-                f"The noise drowns the signal: a flat line would err by {self.deviation:.4g}. Take coarser steps, a"
-                " smaller cap, or a larger budget."
-            )
+            yield f"The noise drowns the signal: {flat} Take coarser steps, a smaller cap, or a larger budget."
         else:
-            yield f"A flat line would err by {self.deviation:.4g}."
+            yield flat.capitalize()
 
     def _on_sampling(self) -> Iterator[str]:
-        sampled = [design for design in self.designs if design.sampling_probability < 1]
-        whole = [design for design in self.designs if design.sampling_probability == 1]
+        sampled = [each for each in self.candidates if each.sampling_probability < 1]
+        whole = [each for each in self.candidates if each.sampling_probability == 1]
         if not (sampled and whole):
             return
-        best, every = (min(some, key=_error) for some in (sampled, whole))
+        best, every = (min(some, key=_smoothed) for some in (sampled, whole))
         if self.recommended.sampling_probability < 1:
             yield f"Sampling helps: every step would err by {every.smoothed:.4g}."
             return
         change = best.smoothed / every.smoothed - 1
         more = f"{change:.0%} more" if change >= 0.005 else "about the same"
         yield f"Sampling does not help: {best} would err by {best.smoothed:.4g}, {more}."
-        line, straight = (min(some, key=lambda design: design.interpolated) for some in (sampled, whole))
+        line, straight = (min(some, key=_straight) for some in (sampled, whole))
         if line.interpolated < _CLEARLY * straight.interpolated:
             yield (
                 f"Without a smoother it does: {line} would err by {line.interpolated:.4g}, every step by"
@@ -208,7 +198,7 @@ class Plan:
             )
 
     def _cautions(self) -> Iterator[str]:
-        unknown = {design.gap for design in self.designs} - self.setting.gaps_included
+        unknown = {each.gap for each in self.candidates} - self.gaps_included
         if self.recommended.lost is None:
             what = "What the cap loses" if unknown <= {1} else "What caps and gaps lose"
             yield f"{what} is not included; participation= tells."
@@ -220,43 +210,36 @@ class Plan:
         """Header, cells, and whether a row is recommended; columns that say the same everywhere are left out."""
         best, shown = self.recommended, [*self._shown(), *self.others]
         columns = {
-            "cap": [_dash(design.participation_cap) for design in shown],
-            "gap": [_dash(design.gap if design.participation_cap else None) for design in shown],
-            "design": [str(design) for design in shown],
-            "lost": ["–" if design.lost is None else f"{design.lost:.1%}" for design in shown],
-            **{
-                name: [f"{getattr(design, name):.4g}" for design in shown]
-                for name in ("scale", "noise", "bias", "interpolated", "smoothed")
-            },
+            "cap": ["–" if each.participation_cap is None else str(each.participation_cap) for each in shown],
+            "gap": ["–" if each.participation_cap is None else str(each.gap) for each in shown],
+            "design": [str(each) for each in shown],
+            "lost": ["–" if each.lost is None else f"{each.lost:.1%}" for each in shown],
         }
-        for name, value in (("cap", best.participation_cap), ("gap", best.gap)):
-            if all(cell in (str(value), "–") for cell in columns[name]):
+        for name in ("scale", "noise", "bias", "interpolated", "smoothed"):
+            columns[name] = [f"{getattr(each, name):.4g}" for each in shown]
+        for name, value in (("cap", best.participation_cap), ("gap", best.gap), ("lost", "–")):
+            if set(columns[name]) <= {str(value), "–"}:
                 del columns[name]
-        if all(design.lost is None for design in shown):
-            del columns["lost"]
-        cells = [list(row) for row in zip(*columns.values(), strict=True)]
-        return list(columns), cells, [design is best for design in shown]
+        return list(columns), [list(row) for row in zip(*columns.values(), strict=True)], [e is best for e in shown]
 
-    def _shown(self) -> Iterable[Design]:
-        """All designs with the recommended cap and gap, and the best filter of each other pair."""
+    def _shown(self) -> Iterable[Candidate]:
+        """All candidates with the recommended cap and gap, and the best filter of each other pair."""
         best = self.recommended
-        for pair, group in itertools.groupby(self.designs, key=_pair):
+        for pair, group in itertools.groupby(self.candidates, key=_pair):
             same = list(group)
-            yield from same if pair == _pair(best) else [min(same, key=_error)]
+            yield from same if pair == _pair(best) else [min(same, key=_smoothed)]
 
     def __repr__(self) -> str:
         header, rows, _ = self._rows()
-        return f"{self.setting.title}\n{text_table(header, rows)}\n{self.advice()}"
+        return f"{self.title}\n{text_table(header, rows)}\n{self.advice()}"
 
     def _repr_html_(self) -> str:
         paragraphs = "".join(f"<p>{html.escape(line)}</p>" for line in self.advice().splitlines())
-        return (
-            f"<p>{html.escape(self.setting.title)}</p>{html_table(*self._rows())}{paragraphs}"
-            f"<pre>{html.escape(self.python())}</pre>"
-        )
+        table, code = html_table(*self._rows()), html.escape(self.python())
+        return f"<p>{html.escape(self.title)}</p>{table}{paragraphs}<pre>{code}</pre>"
 
     def plot(self, *, axes: Axes | None = None) -> Axes:
-        """Draw the expected errors of the designs that are printed; the recommended one's name is bold.
+        """Draw the expected errors of the candidates that are printed; the recommended one's name is bold.
 
         :param axes: where to draw; a new figure if left out.
         :raises ImportError: without Matplotlib, naming the extra to install.
@@ -266,56 +249,53 @@ class Plan:
         drawn = (*self._shown(), *self.others)
         axes = new_axes(height=1.2 + 0.28 * len(drawn)) if axes is None else axes
         at = np.arange(len(drawn))
-        axes.barh(at, [d.interpolated for d in drawn], height=0.62, color="0.82", label="interpolated")
-        axes.barh(at, [d.noise for d in drawn], height=0.3, color="0.55", label="of which noise")
-        axes.plot([d.smoothed for d in drawn], at, "k|", ms=11, mew=2, label="smoothed")
+        axes.barh(at, [_straight(each) for each in drawn], height=0.62, color="0.82", label="interpolated")
+        axes.barh(at, [each.noise for each in drawn], height=0.3, color="0.55", label="of which noise")
+        axes.plot([_smoothed(each) for each in drawn], at, "k|", ms=11, mew=2, label="smoothed")
         axes.axvline(self.deviation, color="black", linewidth=0.8, linestyle=":", label="a flat line")
-        axes.set_yticks(at, [self._label(d) for d in drawn], fontsize="small")
+        axes.set_yticks(at, list(self._labels(drawn)), fontsize="small")
         axes.get_yticklabels()[drawn.index(self.recommended)].set_fontweight("bold")
         axes.invert_yaxis()
-        axes.set_xlabel(
-            "expected root mean squared error, in the signal's unit\n" + self.setting.title, fontsize="small"
-        )
+        axes.set_xlabel("expected root mean squared error, in the signal's unit\n" + self.title, fontsize="small")
         axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, frameon=False, fontsize="small")
         return axes
 
-    def _label(self, design: Design) -> str:
+    def _labels(self, drawn: Iterable[Candidate]) -> Iterator[str]:
         header, _, _ = self._rows()
-        cap = f"cap {design.participation_cap}, " if "cap" in header and design.participation_cap else ""
-        gap = f"gap {design.gap}, " if "gap" in header and design.participation_cap else ""
-        return f"{cap}{gap}{design}"
+        for each in drawn:
+            parts = {"cap": each.participation_cap, "gap": each.gap if each.participation_cap else None}
+            yield "".join(f"{name} {value}, " for name, value in parts.items() if value and name in header) + f"{each}"
 
 
-def _dash(value: int | None) -> str:
-    return "–" if value is None else str(value)
+def _as_dict(candidate: Candidate) -> dict[str, Any]:
+    return asdict(candidate) | {"interpolated": candidate.interpolated}
 
 
-def _as_dict(design: Design) -> dict[str, Any]:
-    return asdict(design) | {"interpolated": design.interpolated}
+def _pair(candidate: Candidate) -> tuple[int, int]:
+    return candidate.participation_cap or 0, candidate.gap
 
 
-def _pair(design: Design) -> tuple[int, int]:
-    return design.participation_cap or 0, design.gap
+def _smoothed(candidate: Candidate) -> float:
+    return candidate.smoothed
 
 
-def _error(design: Design) -> float:
-    return design.smoothed
+def _straight(candidate: Candidate) -> float:
+    return candidate.interpolated
 
 
-def _recommended(designs: Sequence[Design]) -> Design:
-    """Return the plainest design of those that none is clearly better than."""
-    least = min(map(_error, designs))
-    near = [design for design in designs if least >= _CLEARLY * design.smoothed]
-    return min(near, key=lambda design: (design.sampling_probability < 1, design.std, design.gap, design.smoothed))
+def _recommended(candidates: Sequence[Candidate]) -> Candidate:
+    least = min(map(_smoothed, candidates))
+    near = [each for each in candidates if least >= _CLEARLY * each.smoothed]
+    return min(near, key=lambda each: (each.sampling_probability < 1, each.std, each.gap, each.smoothed))
 
 
-def variance_ratio(sampled: Design, every: Design) -> float:
-    """Return ``r = σ_p² / (p σ_1²)`` of a design and its like at every step: at 1 or more, sampling cannot help.
+def variance_ratio(sampled: Candidate, every: Candidate) -> float:
+    """Return ``r = σ_p² / (p σ_1²)`` of a candidate and its like at every step: at 1 or more, sampling cannot help.
 
     After the best linear smoother, that is (docs/proofs/dominance.md).
 
-    :param sampled: a design with sampling.
-    :param every: the design with the same filter that keeps every step.
+    :param sampled: a candidate with sampling.
+    :param every: the one with the same filter that keeps every step.
     """
     return sampled.scale**2 / (sampled.sampling_probability * every.scale**2)
 
@@ -323,28 +303,28 @@ def variance_ratio(sampled: Design, every: Design) -> float:
 def plan(
     grid: TimeGrid,
     *,
-    participation_caps: int | Sequence[int],
+    participation_cap: int | Sequence[int],
     epsilon: float,
     delta: float,
-    gaps: int | Sequence[int] = 1,
+    gap: int | Sequence[int] = 1,
     participation: Participation | Mapping[int, Participation] | None = None,
     step_cap: int = 1,
     individuals: int = 1,
     level: float | None = None,
-    seasons: Mapping[float, float] | None = None,
+    season_amplitudes: Mapping[float, float] | None = None,
     deviation: float | None = None,
     time_scale: float | None = None,
     proxy: ArrayLike | None = None,
-    sampling_probabilities: Sequence[float] | None = None,
+    sampling_probability: float | Sequence[float] | None = None,
     sampling: str = "poisson",
-    stds: Sequence[float] = (0.0, 3.0, 10.0),
+    std: float | Sequence[float] = (0.0, 3.0, 10.0),
     replaced: bool = False,
 ) -> Plan:
     """Say which design to run within a budget, and what error to expect of it, without any private data.
 
-    Each design gets the least noise that the exact privacy profile allows at (ε, δ). All caps, gaps and filters are
+    Each candidate gets the least noise that the exact privacy profile allows at (ε, δ). All caps, gaps and filters are
     compared at every step, which is the better start for a good smoother (docs/concepts/amplification.md). Sampling is
-    then compared with the best cap and gap.
+    then compared with the best cap and gap. If no sampling probability is 1, all are compared at the largest.
 
     The signal is a level, plus patterns that repeat, plus departures that die away exponentially (an
     Ornstein–Uhlenbeck process), plus Poisson's variance around these if the level is given: the model of
@@ -354,33 +334,33 @@ def plan(
     more, and the more so the fewer steps there are. All errors are against the counts.
 
     :param grid: the grid of the count.
-    :param participation_caps: candidates for ``I``, steps per individual; or the one.
+    :param participation_cap: ``I``, steps per individual; one, or several to compare.
     :param epsilon: ε of the budget.
     :param delta: δ of the budget.
-    :param gaps: candidates for the least distance of two steps in which one individual is counted; or the one. It
-        should be one within which nobody comes twice. A filter makes use of it.
+    :param gap: the least distance of two steps in which one individual is counted; one, or several to compare. Choose
+        one within which nobody comes twice. It pays off when combined with a filter.
     :param participation: who takes part how often, as far as it is public: what a cap loses then enters the error. The
         cap is chosen as if nothing were corrected afterwards. What gaps lose enters too if there is one for each gap, 1
         among them, as ``{1: …, 6: …}``.
     :param step_cap: ``M``, events per individual and step.
     :param individuals: how many the guarantee is for.
     :param level: mean count of a step; if left out, that of the participation, else unknown.
-    :param seasons: the amplitude of each pattern, in counts, by its period in steps, such as ``{24: 60.0}``: half the
-        way from its lowest to its highest, were it a sine.
+    :param season_amplitudes: the amplitude of each pattern, in counts, by its period in steps, such as ``{24: 60.0}``:
+        half the way from its lowest to its highest, were it a sine.
     :param deviation: standard deviation of the departures, in counts.
     :param time_scale: steps within which departures change: their correlation at this lag is 0.37.
     :param proxy: instead of these four, a **public** series of the grid's size that resembles the private one.
-    :param sampling_probabilities: to compare; if left out, those of 0.1, 0.2, 0.5 and 1 that keep enough.
+    :param sampling_probability: one, or several to compare; if left out, those of 0.1, 0.2, 0.5 and 1 that keep enough.
     :param sampling: ``"poisson"``, or ``"stratified"`` for one step of each block.
-    :param stds: widths of Gaussian filters to compare, in steps, 0 for none.
+    :param std: width of the Gaussian filter in steps, 0 for none; one, or several to compare.
     :param replaced: True if adjacent logs replace individuals, rather than add or remove them.
     :return: a :class:`~opendp_timeseries.planning.Plan`; print it.
     :raises TypeError: if the grid is not a :class:`~opendp_timeseries.TimeGrid`.
     :raises ValueError: for a parameter out of range, a probability that keeps fewer than 8 steps on average, or
         not exactly one description of the signal.
 
-    >>> found = plan(TimeGrid(size=672), participation_caps=[20, 40], epsilon=1.0, delta=1e-6,
-    ...     level=200, seasons={24: 90}, deviation=20, time_scale=30, sampling_probabilities=(0.5, 1.0), stds=(0.0,))
+    >>> found = plan(TimeGrid(size=672), participation_cap=[20, 40], epsilon=1.0, delta=1e-6, level=200,
+    ...     season_amplitudes={24: 90}, deviation=20, time_scale=30, sampling_probability=(0.5, 1.0), std=0.0)
     >>> print(found)
     672 steps, (ε = 1, δ = 1e-06), level 200, season 24 ± 90, departures of 20 within 30 steps
     cap  design      scale  noise  bias   interpolated  smoothed
@@ -393,78 +373,101 @@ def plan(
     What the cap loses is not included; participation= tells.
     """
     check_grid(grid)
-    epsilon, delta = budget(epsilon, delta)
-    caps, distances = _several("participation_caps", participation_caps), _several("gaps", gaps)
+    epsilon, delta = check.real("epsilon", epsilon, above=0.0), check.real("delta", delta, above=0.0, below=1.0)
+    whole = partial(check.integer, minimum=1)
+    caps, gaps = _each("participation_cap", participation_cap, whole), _each("gap", gap, whole)
     by_gap = _by_gap(participation, grid.size)
     if by_gap and level is None and proxy is None and step_cap == 1:
         level = by_gap[1].total / grid.size or None
-    described = described_signal(
-        grid.size, level=level, seasons=seasons, deviation=deviation, time_scale=time_scale, proxy=proxy
+    signal, words, periods = described_signal(
+        grid.size,
+        level=level,
+        season_amplitudes=season_amplitudes,
+        deviation=deviation,
+        time_scale=time_scale,
+        proxy=proxy,
     )
-    if by_gap and described.signal.mean is None:
+    if by_gap and signal.mean is None:
         raise ValueError("level must be given where step_cap is more than 1: what a cap loses is a share of it")
-    if sampling_probabilities is None:
-        sampling_probabilities = [p for p in _PROBABILITIES if p == 1 or p * grid.size >= _MIN_KEPT]
-    probabilities = [_sampling(p, sampling, grid.size) for p in sampling_probabilities]
-    widths = [check.real("stds", std, minimum=0.0) for std in stds]
-    if not probabilities or not widths:
-        raise ValueError(
-            f"sampling_probabilities ({check.shown(sampling_probabilities)}) and stds ({check.shown(stds)}) must name"
-            " at least one design"
+    if sampling_probability is None:
+        sampling_probability = [p for p in _PROBABILITIES if p == 1 or p * grid.size >= _MIN_KEPT]
+    probabilities = _each("sampling_probability", sampling_probability, check.probability)
+    for p in probabilities:
+        _check_sampling(p, sampling, grid.size)
+    widths = _each("std", std, partial(check.real, minimum=0.0))
+    influences = {
+        (one, apart): counted(grid, one, step_cap, individuals, replaced, apart) for one in caps for apart in gaps
+    }
+
+    def candidate(pair: tuple[int, int], p: float, width: float) -> Candidate:
+        kernel = smoothing_kernel(grid.size, width)
+        scale = least_scale(influences[pair], kernel, p, epsilon, delta, sampling)
+        left, unsure = _left(by_gap, *pair)
+        error = expected_error(signal.scaled(left), kernel, p, scale, sampling)
+        missing = math.hypot(1 - left, unsure) * math.sqrt((signal.mean or 0.0) ** 2 + signal.covariance[0])
+        # Of the capped series, which is `left` times the whole, this much is unresolved; of the whole, more.
+        unresolved = error.smoothed**2 * (2 - left) / left
+        return Candidate(
+            name="every step" if p == 1 else f"p = {p:g}" + (" in blocks" if sampling == "stratified" else ""),
+            sampling_probability=p,
+            std=width,
+            scale=scale,
+            noise=error.noise,
+            bias=math.hypot(error.bias, missing),
+            smoothed=math.sqrt(unresolved + missing**2),
+            participation_cap=pair[0],
+            gap=pair[1],
+            lost=1 - left if by_gap else None,
         )
-    task = _Task(
-        described.signal,
-        by_gap,
-        epsilon,
-        delta,
-        sampling,
-        {(cap, gap): counted(grid, cap, step_cap, individuals, replaced, gap) for cap in caps for gap in distances},
-    )
-    designs = task.designs(probabilities, widths)
-    best = _recommended(designs)
+
+    most = max(probabilities)
+    compared = {pair: [candidate(pair, most, width) for width in widths] for pair in influences}
+    best = _pair(_recommended(list(itertools.chain(*compared.values()))))
+    compared[best] = [
+        found if p == most else candidate(best, p, found.std) for found in compared[best] for p in probabilities
+    ]
+    candidates = tuple(itertools.chain(*compared.values()))
+    run = _recommended(candidates)
     limits = f"at most {caps[0]} of an individual, " if len(caps) == 1 else ""
-    limits += f"{distances[0]} apart, " if len(distances) == 1 and distances[0] > 1 else ""
+    limits += f"{gaps[0]} apart, " if len(gaps) == 1 and gaps[0] > 1 else ""
     return Plan(
-        Setting(
-            signal=described.signal,
-            influence=task.influences[_pair(best)],
-            epsilon=epsilon,
-            delta=delta,
-            title=f"{grid.size} steps, {limits}(ε = {epsilon:g}, δ = {delta:g}), {described.words}",
-            gaps_included=frozenset(by_gap),
-        ),
-        designs,
-        Call(
+        title=f"{grid.size} steps, {limits}(ε = {epsilon:g}, δ = {delta:g}), {words}",
+        candidates=candidates,
+        call=Call(
             grid=grid,
-            participation_cap=_pair(best)[0],
-            gap=best.gap,
+            participation_cap=_pair(run)[0],
+            gap=run.gap,
             step_cap=step_cap,
-            std=best.std,
-            sampling_probability=best.sampling_probability,
+            std=run.std,
+            sampling_probability=run.sampling_probability,
             epsilon=epsilon,
             delta=delta,
             individuals=individuals,
             replaced=bool(replaced),
-            seasons=described.periods,
-            sampling=sampling if best.sampling_probability < 1 else "poisson",
+            seasons=periods,
+            sampling=sampling if run.sampling_probability < 1 else "poisson",
         ),
+        signal=signal,
+        influence=influences[_pair(run)],
+        epsilon=epsilon,
+        delta=delta,
+        gaps_included=frozenset(by_gap),
     )
 
 
-def _several(name: str, value: Any) -> list[int]:
-    """Return one integer or several as a list, each once, in the order given."""
+def _each(name: str, value: Any, checked: Callable[[str, Any], T]) -> list[T]:
+    """Return one number or several as a list, each once, in the order given."""
     given = [value] if np.ndim(value) == 0 else list(value)
-    found = list(dict.fromkeys(check.integer(name, one, minimum=1) for one in given))
-    if not found:
+    if not given:
         raise ValueError(f"{name} ({check.shown(value)}) must name at least one")
-    return found
+    return list(dict.fromkeys(checked(name, one) for one in given))
 
 
 def _by_gap(participation: Any, size: int) -> dict[int, Participation]:
     if participation is None:
         return {}
     found = dict(participation) if isinstance(participation, Mapping) else {1: participation}
-    if 1 not in found or not all(check.is_a(one, Participation) for one in found.values()):
+    if 1 not in found or not all(isinstance(one, Participation) for one in found.values()):
         raise TypeError(
             f"participation ({type(participation).__name__}) must be a Participation, or one for each gap, such as"
             " {1: …, 6: …}"
@@ -475,65 +478,18 @@ def _by_gap(participation: Any, size: int) -> dict[int, Participation]:
     return found
 
 
-def _sampling(probability: float, sampling: str, size: int) -> float:
-    p = check.probability("sampling_probabilities", probability)
+def _left(by_gap: Mapping[int, Participation], cap: int, gap: int) -> tuple[float, float]:
+    """Return the fraction of counts that a cap and a gap leave, as far as it is known, and its standard error."""
+    if not by_gap:
+        return 1.0, 0.0
+    left, unsure = fraction_left(by_gap[1], by_gap.get(gap, by_gap[1]), cap)
+    return max(left, 1e-9), unsure
+
+
+def _check_sampling(p: float, sampling: str, size: int) -> None:
     if p < 1 and p * size < _MIN_KEPT:
         raise ValueError(
-            f"sampling_probabilities ({p:g}) keeps fewer than {_MIN_KEPT} of {size} steps on average; raise it"
+            f"sampling_probability ({p:g}) keeps fewer than {_MIN_KEPT} of {size} steps on average; raise it"
         )
     if sampling_name(sampling) == "stratified":
         blocks_of(p, size)  # or refuse it
-    return p
-
-
-@dataclass(frozen=True, eq=False)
-class _Task:
-    """What all designs are worked out from."""
-
-    signal: Signal
-    participation: dict[int, Participation]
-    epsilon: float
-    delta: float
-    sampling: str
-    influences: dict[tuple[int, int], Influence]
-
-    def designs(self, probabilities: Sequence[float], stds: Sequence[float]) -> tuple[Design, ...]:
-        """Return all pairs of cap and gap at every step, and the rest for the best pair alone."""
-        first = 1.0 if 1.0 in probabilities else max(probabilities)
-        compared = {pair: [self.design(pair, first, std) for std in stds] for pair in self.influences}
-        best = _pair(_recommended(list(itertools.chain.from_iterable(compared.values()))))
-        compared[best] = [
-            compared[best][i] if p == first else self.design(best, p, std)
-            for i, std in enumerate(stds)
-            for p in probabilities
-        ]
-        return tuple(itertools.chain.from_iterable(compared.values()))
-
-    def design(self, pair: tuple[int, int], p: float, std: float) -> Design:
-        kernel = smoothing_kernel(self.signal.size, std)
-        scale = least_scale(self.influences[pair], kernel, p, self.epsilon, self.delta, self.sampling)
-        left, unsure = self.left(*pair)
-        error = expected_error(self.signal.scaled(left), kernel, p, scale, self.sampling)
-        missing = math.hypot(1 - left, unsure) * math.sqrt((self.signal.mean or 0.0) ** 2 + self.signal.covariance[0])
-        # Of the capped series, which is `left` times the whole, this much is unresolved; of the whole, more.
-        unresolved = error.smoothed**2 * (2 - left) / left
-        return Design(
-            name="every step" if p == 1 else f"p = {p:g}" + (" in blocks" if self.sampling == "stratified" else ""),
-            sampling_probability=p,
-            std=std,
-            scale=scale,
-            noise=error.noise,
-            bias=math.hypot(error.bias, missing),
-            smoothed=math.sqrt(unresolved + missing**2),
-            participation_cap=pair[0],
-            gap=pair[1],
-            lost=1 - left if self.participation else None,
-        )
-
-    def left(self, cap: int, gap: int) -> tuple[float, float]:
-        """Return the fraction of counts that a cap and a gap leave, as far as it is known, and its standard error."""
-        if not self.participation:
-            return 1.0, 0.0
-        whole = self.participation[1]
-        left, unsure = fraction_left(whole, self.participation.get(gap, whole), cap)
-        return max(left, 1e-9), unsure

@@ -1,8 +1,8 @@
 """The error to expect of a reconstruction: mean squares from covariances, with no data and no simulation.
 
-Noise scales come from the exact accounting. What a linear reconstruction adds depends on the second moments of the
-signal alone. So the error of linear interpolation is exact, on average over kept sets that are drawn with a fixed
-public seed; and so is that of the best linear smoother, but for the ends of long series.
+What a linear reconstruction adds to the noise depends on the second moments of the signal alone. So the error of linear
+interpolation is exact, on average over kept sets that are drawn with a fixed public seed; and so is that of the best
+linear smoother, but for the ends of long series.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from opendp_timeseries.design.kernels import Kernel
 from opendp_timeseries.planning.signal import Signal, copies
 
 __all__ = [
+    "Covariances",
     "ExpectedError",
-    "Moments",
     "expected_error",
     "interpolation_squares",
     "smoothing_square",
@@ -49,7 +49,7 @@ class ExpectedError(NamedTuple):
     smoothed: float
 
 
-class Moments(NamedTuple):
+class Covariances(NamedTuple):
     """Covariances of the signal and of the filtered signal, of which the kept steps are samples.
 
     The filter has gain 1, and the weights of interpolation sum to 1: so the level matters to smoothing alone.
@@ -66,8 +66,8 @@ class Moments(NamedTuple):
     level: float
 
     @classmethod
-    def of(cls, signal: Signal, kernel: Kernel) -> Moments:
-        """Return the moments behind a filter."""
+    def of(cls, signal: Signal, kernel: Kernel) -> Covariances:
+        """Return the covariances behind a filter."""
         gain = np.fft.rfft(kernel.taps).real
         return cls(
             signal=float(signal.covariance[0]),
@@ -78,8 +78,7 @@ class Moments(NamedTuple):
 
     def missed(self, before: NDArray[np.int64], after: NDArray[np.int64], weight: NDArray[np.float64]) -> float:
         """Return the mean square of signal − ((1−w)·filtered[before] + w·filtered[after]) over all steps."""
-        every = np.arange(len(before))
-        near, far = 1 - weight, weight
+        every, near, far = np.arange(len(before)), 1 - weight, weight
         square = (
             self.signal
             - 2 * near * self.cross[every - before]
@@ -101,22 +100,22 @@ def expected_error(
     :param scale: standard deviation σ of the noise.
     :param sampling: design of the sample, see :mod:`~opendp_timeseries.accounting.sampling`.
     """
-    moments = Moments.of(signal, kernel)
+    behind = Covariances.of(signal, kernel)
     if probability == 1:
         every = np.arange(signal.size)
-        bias, noise = moments.missed(every, every, np.zeros(signal.size)), 1.0
+        bias, noise = behind.missed(every, every, np.zeros(signal.size)), 1.0
         smoothed = smoothing_square_of_every_step(signal, kernel, scale)
     else:
         rng = np.random.default_rng(_SEED)
         draws = [_kept(rng, signal.size, probability, sampling) for _ in range(_DRAWS)]
-        squares = [interpolation_squares(moments, kept) for kept in draws]
+        squares = [interpolation_squares(behind, kept) for kept in draws]
         bias, noise = (float(np.mean(part)) for part in zip(*squares, strict=True))
         fewer = max(2, round(1500 / (probability * signal.size)))  # large samples vary little, and cost much
         errors = [smoothing_square(signal, kernel, kept, probability, scale) for kept in draws[:fewer]]
         smoothed = float(np.mean(errors))
     return ExpectedError(
         noise=scale * math.sqrt(noise),
-        bias=math.sqrt(bias if bias > 1e-12 * moments.signal else 0.0),  # what is left then is rounding
+        bias=math.sqrt(bias if bias > 1e-12 * behind.signal else 0.0),  # what is left then is rounding
         smoothed=math.sqrt(max(smoothed, 0.0)),
     )
 
@@ -132,15 +131,15 @@ def _kept(rng: np.random.Generator, size: int, p: float, sampling: str) -> NDArr
     return kept if len(kept) else np.array([size // 2])
 
 
-def interpolation_squares(moments: Moments, kept: NDArray[np.int64]) -> tuple[float, float]:
+def interpolation_squares(behind: Covariances, kept: NDArray[np.int64]) -> tuple[float, float]:
     """Return mean squares of linear interpolation: of what it misses, and of noise of variance 1."""
-    every = np.arange(len(moments.cross))
+    every = np.arange(len(behind.cross))
     after = kept[np.minimum(np.searchsorted(kept, every), len(kept) - 1)]
     before = kept[np.maximum(np.searchsorted(kept, every, side="right") - 1, 0)]
-    apart = after - before
-    weight = np.where(apart > 0, (every - before) / np.maximum(apart, 1), 0.0)
-    noise = np.where(apart > 0, (1 - weight) ** 2 + weight**2, 1.0)
-    return moments.missed(before, after, weight), float(np.mean(noise))
+    gap = after - before
+    weight = np.where(gap > 0, (every - before) / np.maximum(gap, 1), 0.0)
+    noise = np.where(gap > 0, (1 - weight) ** 2 + weight**2, 1.0)
+    return behind.missed(before, after, weight), float(np.mean(noise))
 
 
 def smoothing_square_of_every_step(signal: Signal, kernel: Kernel, scale: float) -> float:
@@ -156,18 +155,18 @@ def smoothing_square(
 ) -> float:
     """Return the mean squared error of the best linear smoother of kept steps, in the middle of a stretch.
 
-    What steps outside of the stretch tell of the level and of patterns is taken into account as a smaller variance.
+    What steps outside the stretch tell of the level and of patterns is taken into account as a smaller variance.
     """
     size = signal.size
     length = min(size, math.ceil(_KEPT_IN_STRETCH / probability))
-    moments = Moments.of(_as_known_elsewhere(signal, kernel, 1 - length / size, scale**2 / probability), kernel)
+    behind = Covariances.of(_as_known_elsewhere(signal, kernel, 1 - length / size, scale**2 / probability), kernel)
     kept = kept[kept < length] if kept[0] < length else kept[:1]
     ends = (0, length - 1) if length == size else (length // 4, 3 * length // 4)  # a whole cycle has no ends
     asked = np.unique(np.linspace(*ends, _STEPS_IN_STRETCH).astype(np.int64))
-    known = moments.level + moments.filtered[kept[:, None] - kept] + scale**2 * np.eye(len(kept))
-    with_signal = moments.level + moments.cross[kept[:, None] - asked]
+    known = behind.level + behind.filtered[kept[:, None] - kept] + scale**2 * np.eye(len(kept))
+    with_signal = behind.level + behind.cross[kept[:, None] - asked]
     explained = np.sum(with_signal * cho_solve(cho_factor(known), with_signal), axis=0)
-    return moments.level + moments.signal - float(np.mean(explained))
+    return behind.level + behind.signal - float(np.mean(explained))
 
 
 def _as_known_elsewhere(signal: Signal, kernel: Kernel, share: float, noise: float) -> Signal:

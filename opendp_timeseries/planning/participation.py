@@ -4,8 +4,8 @@ The histogram is public knowledge of a similar population, or a private release 
 :func:`~opendp_timeseries.make_participation_histogram`). All here is post-processing of it.
 
 A cap is judged by the counts that it loses, and few individuals may hold most of these. So the noise of an entry weighs
-as much as its individuals' steps: noise looks like twenty people who take part in a thousand steps each. Therefore
-noisy entries are smoothed first (:mod:`.denoise`).
+as much as its individuals' steps: noise looks like twenty people who take part in a thousand steps each. Noisy entries
+are therefore smoothed first (:mod:`.denoise`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.planning.denoise import denoised
 
 __all__ = ["LevelCorrection", "Participation", "checked_caps", "fraction_left", "spaced_caps"]
+
+Array = NDArray[np.float64]
 
 #: An entry that stands for more numbers of steps than this is represented by so many of them.
 _FEW: Final = 4096
@@ -52,7 +54,7 @@ def checked_caps(caps: Any, most: int) -> list[int]:
 
 
 class LevelCorrection(NamedTuple):
-    """By what to multiply a capped series so that its level is that of all counts.
+    """The factor by which to multiply a capped series so that its level is that of all counts.
 
     :param ratio: all counts over those that the cap leaves, at least 1.
     :param standard_error: of the ratio, from the noise of the histogram and what it does not tell.
@@ -62,17 +64,18 @@ class LevelCorrection(NamedTuple):
     standard_error: float
 
 
-def fraction_left(whole: Participation, thinned: Participation, cap: int) -> tuple[float, float]:
+def fraction_left(whole: Participation, apart: Participation, cap: int) -> tuple[float, float]:
     """Return the fraction of all counts that a cap and a gap leave, and its standard error.
 
     :param whole: without the gap.
-    :param thinned: with the gap.
+    :param apart: with the gap.
     :param cap: the participation cap.
     """
-    if thinned is whole:
+    if apart is whole:
         ratio, error = whole.level_correction(cap)
         return 1 / ratio, error / ratio**2
-    (left, left_error), (total, total_error) = thinned._sum(cap), whole._sum(None)
+    left, left_error = apart._sum(*apart._steps(cap))
+    total, total_error = whole._sum(*whole._steps(None))
     if not 0 < left < total:
         return 1.0, total_error / total if total > 0 else math.inf
     return left / total, math.hypot(left_error, total_error * left / total) / total
@@ -87,7 +90,7 @@ class Participation:
     :param size: the most steps in which anybody can take part: the grid's size, times the keys of a panel.
     :param standard_error: standard deviation of the noise on each entry: the scale of Gaussian noise; ``√2`` times that
         of Laplace noise, whose outliers may be taken for an end of the tail; 0 for public numbers.
-    :param caps: where the entries are cut; those that the histogram has by default if left out.
+    :param caps: where the entries are cut; by default where the histogram cuts them.
     :raises TypeError: for caps that are not integers.
     :raises ValueError: for caps that do not ascend, or entries that do not fit them.
 
@@ -107,7 +110,7 @@ class Participation:
 
     def __post_init__(self) -> None:
         size = check.integer("size", self.size, minimum=1)
-        caps = tuple(cap for cap in checked_caps(self.caps, size))
+        caps = tuple(checked_caps(self.caps, size))
         counts = check.reals("counts", self.counts)
         if counts.shape != (len(caps) + 1,) or not np.all(np.isfinite(counts)):
             raise ValueError(
@@ -115,19 +118,19 @@ class Participation:
                 f" {list(caps)}: give the caps= of the histogram"
             )
         counts.setflags(write=False)
-        for name, value in (("size", size), ("caps", caps), ("counts", counts)):
+        error = check.real("standard_error", self.standard_error, minimum=0.0)
+        for name, value in (("size", size), ("caps", caps), ("counts", counts), ("standard_error", error)):
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "standard_error", check.real("standard_error", self.standard_error, minimum=0.0))
 
     @cached_property
-    def individuals(self) -> NDArray[np.float64]:
+    def individuals(self) -> Array:
         """Individuals in each entry, without the noise as far as a smooth curve tells it."""
         return self._denoised[0]
 
     @property
     def total(self) -> float:
         """All counts: individuals times the steps in which they take part."""
-        return float(self.individuals @ self._steps(None))
+        return float(self.individuals @ self._steps(None)[0])
 
     def fraction_above(self, cap: int) -> float:
         """Return the fraction of individuals who take part in more than ``cap`` steps.
@@ -144,7 +147,7 @@ class Participation:
         :param cap: a participation cap.
         """
         total = self.total
-        return 1 - float(self.individuals @ self._steps(cap)) / total if total > 0 else 0.0
+        return 1 - float(self.individuals @ self._steps(cap)[0]) / total if total > 0 else 0.0
 
     def level_correction(self, cap: int) -> LevelCorrection:
         """Return the ratio of all counts to those that a cap leaves, and its standard error.
@@ -155,59 +158,55 @@ class Participation:
 
         :param cap: the participation cap of the series.
         """
-        kept = float(self.individuals @ self._steps(cap))
+        (every, spread), (within, capped_spread) = self._steps(None), self._steps(cap)
+        kept = float(self.individuals @ within)
         if not kept > 0:
             return LevelCorrection(1.0, math.inf)
         ratio = self.total / kept
-        gradient = (self._steps(None) - ratio * self._steps(cap)) / kept
-        noise = float(gradient @ self._denoised[1] @ gradient)
-        # Where the individuals of an entry are within it is not known: their mean may be off by a deviation.
-        within = self.individuals * (self._spread(None) - ratio * self._spread(cap)) / kept
-        return LevelCorrection(ratio, math.sqrt(max(noise, 0.0) + float(within @ within)))
+        return LevelCorrection(
+            ratio, self._sum((every - ratio * within) / kept, (spread - ratio * capped_spread) / kept)[1]
+        )
 
-    def _sum(self, cap: int | None) -> tuple[float, float]:
-        """Return all counts that a cap leaves, or all, and the standard error."""
-        steps, spread = self._steps(cap), self.individuals * self._spread(cap)
-        noise = float(steps @ self._denoised[1] @ steps)
-        return float(self.individuals @ steps), math.sqrt(max(noise, 0.0) + float(spread @ spread))
+    def _sum(self, each: Array, spread: Array) -> tuple[float, float]:
+        """Return a sum over individuals, and its standard error.
+
+        :param each: what an individual of each entry contributes on average.
+        :param spread: its standard deviation; where the individuals of an entry are within it is unknown, so their
+            mean may be off by a deviation.
+        """
+        noise, within = float(each @ self._denoised[1] @ each), self.individuals * spread
+        return float(self.individuals @ each), math.sqrt(max(noise, 0.0) + float(within @ within))
 
     @cached_property
-    def _bins(self) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    def _bins(self) -> list[tuple[Array, Array]]:
         """The numbers of steps that each entry stands for, and weights in proportion to 1/n: even in log n."""
         caps: Any = self.caps
         edges = [0, *caps, max(self.size, caps[-1] + 1)]
-        numbers = [_thinned(low + 1, high) for low, high in itertools.pairwise(edges)]
+        numbers = [_represented(low + 1, high) for low, high in itertools.pairwise(edges)]
         return [(n, w / w.sum()) for n, w in numbers]
 
-    def _steps(self, cap: int | None) -> NDArray[np.float64]:
-        """Mean steps of an individual of each entry, with and without a cap."""
+    def _steps(self, cap: int | None) -> tuple[Array, Array]:
+        """Mean and standard deviation of the steps of an individual of each entry, with and without a cap."""
         most = math.inf if cap is None else check.integer("cap", cap, minimum=1)
-        return np.array([np.sum(w * np.minimum(n, most)) for n, w in self._bins])
-
-    def _spread(self, cap: int | None) -> NDArray[np.float64]:
-        """Standard deviations of the steps of individuals of each entry, with and without a cap."""
-        most = math.inf if cap is None else cap
-        means = self._steps(cap)
-        return np.array(
-            [math.sqrt(w @ (np.minimum(n, most) - m) ** 2) for (n, w), m in zip(self._bins, means, strict=True)]
-        )
+        capped = [(np.minimum(n, most), w) for n, w in self._bins]
+        means = np.array([np.sum(w * n) for n, w in capped])
+        spread = [math.sqrt(w @ (n - mean) ** 2) for (n, w), mean in zip(capped, means, strict=True)]
+        return means, np.array(spread)
 
     @cached_property
-    def _denoised(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Individuals in each entry, and the covariance of what is not known of them."""
+    def _denoised(self) -> tuple[Array, Array]:
+        """Individuals in each entry, and the covariance of what is unknown of them."""
         counts = np.asarray(self.counts)
         if self.standard_error == 0 or len(counts) < 3:
-            noise = np.full(len(counts), self.standard_error**2)
-            return np.maximum(counts, 0.0), np.diag(noise)
+            return np.maximum(counts, 0.0), self.standard_error**2 * np.eye(len(counts))
         places = np.array([float(w @ np.log2(n)) for n, w in self._bins])
         widths = np.array([float(np.sum(1 / n)) if len(n) < _FEW else math.log(n[-1] / n[0]) for n, _ in self._bins])
         return denoised(counts, self.standard_error, widths, places)
 
 
-def _thinned(low: int, high: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _represented(low: int, high: int) -> tuple[Array, Array]:
     """Integers from ``low`` to ``high`` with weights 1/n; of many, some, even in log n and of equal weight."""
     if high - low < _FEW:
         numbers = np.arange(low, high + 1, dtype=np.float64)
         return numbers, 1 / numbers
-    numbers = np.geomspace(low, high, _FEW)
-    return numbers, np.ones(_FEW)
+    return np.geomspace(low, high, _FEW), np.ones(_FEW)

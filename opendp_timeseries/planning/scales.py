@@ -11,16 +11,11 @@ from opendp_timeseries.design.kernels import Kernel, gaussian_kernel, identity_k
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import TimeGrid
 
-__all__ = ["budget", "counted", "least_scale", "smoothing_kernel"]
-
-
-def budget(epsilon: float, delta: float) -> tuple[float, float]:
-    """Check a budget."""
-    return check.real("epsilon", epsilon, above=0.0), check.real("delta", delta, above=0.0, below=1.0)
+__all__ = ["counted", "least_scale", "smoothing_kernel"]
 
 
 def counted(
-    grid: TimeGrid, participation_cap: int, step_cap: int, individuals: int, replaced: bool, gap: int = 1
+    grid: TimeGrid, participation_cap: int, step_cap: int, individuals: int, replaced: bool, gap: int
 ) -> Influence:
     """Return how far the count moves between neighbouring logs."""
     count = Count(

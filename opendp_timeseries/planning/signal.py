@@ -34,7 +34,7 @@ class Signal:
     :param covariance: float64 array of ``T`` covariances around the level, at the lags 0 … T−1.
     :param lines: the part of :meth:`spectrum` that belongs to patterns, which repeat exactly.
     :param level: mean square of the level.
-    :param mean: the level, if it is known.
+    :param mean: the level; None if unknown.
     """
 
     covariance: NDArray[np.float64]
@@ -79,10 +79,7 @@ def copies(size: int) -> NDArray[np.float64]:
 
 
 class Described(NamedTuple):
-    """A signal that was described, in numbers and in words.
-
-    :param periods: of its patterns, in steps.
-    """
+    """A signal that was described, in numbers and in words, and the periods of its patterns in steps."""
 
     signal: Signal
     words: str
@@ -93,29 +90,26 @@ def described_signal(
     size: int,
     *,
     level: float | None = None,
-    seasons: Mapping[float, float] | None = None,
+    season_amplitudes: Mapping[float, float] | None = None,
     deviation: float | None = None,
     time_scale: float | None = None,
     proxy: ArrayLike | None = None,
 ) -> Described:
-    """Return the signal that was described, by its level, patterns and departures, or by a public series.
-
-    The parameters are those of :func:`~opendp_timeseries.plan`.
-    """
+    """Return the signal with this description, whose parameters are those of :func:`~opendp_timeseries.plan`."""
     if proxy is not None:
-        if any(given is not None for given in (level, seasons, deviation, time_scale)):
+        if any(given is not None for given in (level, season_amplitudes, deviation, time_scale)):
             raise ValueError("describe the signal by a public proxy alone, or by level, seasons and departures")
         return Described(_like(proxy, size), "as a public series", ())
-    if (deviation is None) != (time_scale is None) or (seasons is None and deviation is None):
+    if (deviation is None) != (time_scale is None) or (season_amplitudes is None and deviation is None):
         raise ValueError(
-            "describe the signal by seasons={period: amplitude}, or by deviation and time_scale, or by all of them, or"
-            " by a public proxy"
+            "describe the signal by season_amplitudes={period: amplitude}, by deviation and time_scale, by all three,"
+            " or by a public proxy"
         )
-    amplitudes = _amplitudes(seasons, size)
-    pattern = np.zeros(size)
+    amplitudes = _amplitudes(season_amplitudes, size)
+    pattern, rest = np.zeros(size), np.zeros(size)
     for period, amplitude in amplitudes.items():
         pattern += _pattern(size, period, amplitude)
-    rest, words = np.zeros(size), [f"season {period:g} ± {high:g}" for period, high in amplitudes.items()]
+    words = [f"season {period:g} ± {high:g}" for period, high in amplitudes.items()]
     if deviation is not None:
         length = check.real(
             "time_scale", time_scale, above=0.0, maximum=size, remedy="in steps, at most the grid's size"
@@ -130,23 +124,20 @@ def described_signal(
         square = level**2
         rest[0] += level  # independent individuals: each count varies like Poisson's around its rate
         words.insert(0, f"level {level:g}")
-    return Described(
-        Signal(pattern + rest, np.fft.rfft(pattern).real, square, level),
-        ", ".join(words),
-        tuple(amplitudes),
-    )
+    signal = Signal(pattern + rest, np.fft.rfft(pattern).real, square, level)
+    return Described(signal, ", ".join(words), tuple(amplitudes))
 
 
-def _amplitudes(seasons: Mapping[float, float] | None, size: int) -> dict[float, float]:
-    if seasons is None:
+def _amplitudes(given: Mapping[float, float] | None, size: int) -> dict[float, float]:
+    if given is None:
         return {}
-    remedy = "such as seasons={24: 60.0} for a day of hours that rises and falls by 60"
-    if not isinstance(seasons, Mapping):
-        raise TypeError(f"seasons ({check.shown(seasons)}) must map periods in steps to amplitudes, {remedy}")
+    name, remedy = "season_amplitudes", "such as {24: 60.0} for a day of hours that rises and falls by 60"
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{name} ({check.shown(given)}) must map periods in steps to amplitudes, {remedy}")
     return {
-        check.real("seasons", period, minimum=2.0, maximum=size, remedy=f"a period, at most the grid's size; {remedy}"):
-        check.real("seasons", amplitude, above=0.0, remedy=f"an amplitude, in counts; {remedy}")
-        for period, amplitude in seasons.items()
+        check.real(name, period, minimum=2.0, maximum=size, remedy=f"a period, at most the grid's size; {remedy}"):
+        check.real(name, amplitude, above=0.0, remedy=f"an amplitude, in counts; {remedy}")
+        for period, amplitude in given.items()
     }  # fmt: skip
 
 
@@ -181,7 +172,7 @@ def _like(proxy: ArrayLike, size: int) -> Signal:
 
 
 def _smoothed_power(power: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Tell the lines of a periodogram from its continuous part, and average that over bands of an eighth of an octave.
+    """Separate a periodogram's lines from its continuous part, averaged over bands of an eighth of an octave.
 
     A periodogram is all peaks. A plan that took each chance peak for a property of the signal would expect too small
     an error.

@@ -164,25 +164,19 @@ class Series:
         return f"Series({len(self)} steps by {self.model}; {error})"
 
 
-def reconstruct_parts(
-    release: Release,
-    reconstruct: Callable[[Release], Series],
-    *,
-    across: Callable[[Sequence[Release]], Sequence[Series]] | None = None,
-) -> Series:
+def reconstruct_parts(release: Release, reconstruct: Callable[[Release], Series]) -> Series:
     """Reconstruct each series of a panel by itself, as nothing connects the end of one with the start of the next.
 
     :param release: of a panel, or of one series.
     :param reconstruct: makes a series from the release of one series.
-    :param across: does the same for many at once; one after the other if left out.
     :return: what ``reconstruct`` returns for one series. For a panel, the series in one row; its error covers what
         that of every part does.
-    :raises TypeError: for what is no release.
+    :raises TypeError: for anything but a release.
     """
     release = check_release(release)
     if release.keys is None:
         return reconstruct(release)
-    parts = [reconstruct(part) for part in release.parts()] if across is None else across(release.parts())
+    parts = [reconstruct(part) for part in release.parts()]
     models = [part.model for part in parts]
     named = "; ".join(f"{key}: {model}" for key, model in zip(release.keys, models, strict=True))
     return Series(

@@ -6,10 +6,8 @@ modelled. What is fitted is the release; it never sees the counts.
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, get_args
 
@@ -30,7 +28,7 @@ MIN_KEPT: Final = 8
 #: Most multiplications for a filter to be undone, and so about a minute.
 _WORK: Final = 4e9
 
-Season = float | Sequence[float] | NDArray[Any] | None
+Seasons = float | Sequence[float] | NDArray[Any] | None
 SmoothKind = Literal["structural", "haar"]
 Band = Literal["counts", "rate"]
 
@@ -39,7 +37,7 @@ def smooth(
     release: Release,
     kind: SmoothKind = "structural",
     *,
-    season: Season = None,
+    seasons: Seasons = None,
     trend: bool = False,
     band: Band = "counts",
     filtered: bool = False,
@@ -48,8 +46,8 @@ def smooth(
     """Return the counts at every step with their standard errors, given the release, under a model.
 
     Post-processing: it reads the release alone, and costs no privacy. In a chain, write ``measurement >> smooth``,
-    or ``measurement >> functools.partial(smooth, season=24)``. An error there, such as a wrong season, comes only
-    once the release is made, and loses it: smoothing a release that is at hand loses nothing.
+    or ``measurement >> functools.partial(smooth, seasons=24)``. There, an error such as a wrong season is raised only
+    after the release is made, and loses it; smoothing a release that you hold loses nothing.
 
     ``kind="structural"`` fits a structural model (Harvey 1989). Counts vary around a rate. The root of the rate is an
     unknown level, plus for each season a smooth pattern that repeats and may drift slowly, plus a departure from both
@@ -62,14 +60,13 @@ def smooth(
     step, and keeps the differences of neighbouring averages that exceed the noise (translation-invariant Haar wavelets,
     Coifman & Donoho 1995). It has no standard errors: nobody knows the spikes that noise hides.
 
-    If counts were filtered before noise was added, the series is nevertheless of the counts before the filter, whose
-    kernel the release knows: a filter is there for less noise, and what is asked for is the counts. What the filter
-    hides shows in the errors. With ``filtered=True`` the series is of the filtered counts. So it is where a filter
-    cannot be undone, as its weights sum to zero or less, or it is too long; ``unfiltered`` and ``model`` of the series
-    say which. ``kind="haar"`` undoes no filter.
+    If counts were filtered before noise was added, the series is nevertheless of the counts before the filter, which
+    the release knows. What the filter hides shows in the errors. With ``filtered=True`` the series is of the filtered
+    counts; so it is where a filter cannot be undone, because its weights sum to zero or less, or it is too long.
+    ``unfiltered`` and ``model`` of the series say which. ``kind="haar"`` undoes no filter.
 
-    The result depends on nothing but the release and the parameters; it draws no random numbers. Choose the
-    parameters from what is known in public, as that the day has 288 steps.
+    The result depends only on the release and the parameters; no random numbers are drawn. Choose the parameters from
+    public knowledge, such as that the day has 288 steps.
 
     Intervals are as good as the model, and take the estimated variances for true. Their coverage is pointwise, not
     simultaneous, and what caps left out is not in them. Values must be counts, not thousands of them, as the variance
@@ -77,14 +74,13 @@ def smooth(
 
     :param release: a release of the subsampled Gaussian, of one series or of a panel.
     :param kind: ``"structural"``, or ``"haar"`` for series with spikes.
-    :param season: length of the repeating pattern in steps, such as 288 for a day of 5 minutes; several, such as
+    :param seasons: length of the repeating pattern in steps, such as 288 for a day of 5 minutes; several, such as
         ``(24, 168)`` for a day and a week of hours; or None.
     :param trend: let the level drift smoothly, as an integrated random walk, rather than stay.
     :param band: what values and errors are of: ``"counts"``, those that the log would show, or ``"rate"``, their
         expectation, whose errors are smaller.
     :param filtered: estimate the filtered counts rather than those before the filter.
-    :param progress: show on standard error how many series of a panel are done. If left out, it is shown where standard
-        error is a terminal.
+    :param progress: show on standard error how many series of a panel are done. By default, only in a terminal.
     :return: a :class:`~opendp_timeseries.Series` of ``release.size`` values in the signal's unit. Where the fit
         fails, or fewer than 8 steps were kept, linear interpolation with ``converged=False``, and ``model`` says why.
     :raises TypeError: if a season is not a number.
@@ -99,57 +95,48 @@ def smooth(
     >>> values = 50 + 20 * np.sin(2 * np.pi * steps / 24)
     >>> design = Design(signal=UnknownSignal(120), sampling_probability=0.3, scale=2.0)
     >>> release = Release(steps=steps, values=values, design=design)
-    >>> smooth(release, season=24)
+    >>> smooth(release, seasons=24)
     Series(120 steps by structural model (level, departure, season 24); standard error of the counts)
     """
     for name, value, known in (("kind", kind, get_args(SmoothKind)), ("band", band, get_args(Band))):
         if value not in known:
             raise ValueError(f"{name} ({check.shown(value)}) must be one of {', '.join(known)}")
-    periods, trend = _periods(season), bool(trend)
-
-    if kind == "haar":
-        if periods or trend:
-            raise ValueError("kind='haar' knows neither season nor trend; leave them out, or take kind='structural'")
-        if band != "counts":
-            raise ValueError("kind='haar' has no bands; leave band out, or take kind='structural'")
-        if check_release(release).sampling_probability < 1:
-            raise ValueError(
-                f"kind='haar' needs every step, and this release kept each with probability"
-                f" {release.sampling_probability:g}; take kind='structural'"
-            )
-        return reconstruct_parts(release, _haar)
-
-    def one_series(part: Release) -> Series:
-        return _structural(part, periods, trend, band, filtered)
-
-    return reconstruct_parts(release, one_series, across=lambda parts: _in_parallel(one_series, parts, progress))
+    periods, trend = _periods(seasons), bool(trend)
+    if kind == "structural":
+        done = _Progress(release, progress)
+        return reconstruct_parts(release, lambda part: done(_structural(part, periods, trend, band, filtered)))
+    if periods or trend or band != "counts":
+        raise ValueError("kind='haar' has neither seasons, trend nor band; leave them out, or take kind='structural'")
+    if check_release(release).sampling_probability < 1:
+        raise ValueError(
+            f"kind='haar' needs every step, and this release kept each with probability"
+            f" {release.sampling_probability:g}; take kind='structural'"
+        )
+    return reconstruct_parts(release, _haar)
 
 
-def _periods(season: Season) -> tuple[float, ...]:
-    if season is None:
-        return ()
-    given: list[Any] = [season] if np.ndim(season) == 0 else list(season)  # type: ignore[arg-type]
-    remedy = "a season is a number of steps, such as season=24 for a day of hours"
+def _periods(seasons: Seasons) -> tuple[float, ...]:
+    given: list[Any] = [] if seasons is None else [seasons] if np.ndim(seasons) == 0 else list(seasons)  # type: ignore[arg-type]
+    remedy = "a season is a number of steps, such as seasons=24 for a day of hours"
     for period in given:
         if isinstance(period, np.timedelta64):  # which Python would convert to a number, in whatever unit it has
-            raise TypeError(f"season ({period!r}) must be a real number, not a time; {remedy}")
-    return tuple(sorted({check.real("season", period, minimum=2.0, remedy=remedy) for period in given}))
+            raise TypeError(f"seasons ({period!r}) must be a real number, not a time; {remedy}")
+    return tuple(sorted({check.real("seasons", period, minimum=2.0, remedy=remedy) for period in given}))
 
 
-def _in_parallel(
-    function: Callable[[Release], Series], parts: Sequence[Release], progress: bool | None
-) -> list[Series]:
-    """Apply the function to each part in threads, as linear algebra lets go of Python's lock."""
-    shown = sys.stderr.isatty() and len(parts) > 1 if progress is None else progress
-    found = []
-    with ThreadPoolExecutor(min(len(parts), os.cpu_count() or 1)) as threads:
-        for done, series in enumerate(threads.map(function, parts), 1):
-            found.append(series)
-            if shown:
-                print(f"\rsmoothed {done} of {len(parts)} series", end="", file=sys.stderr, flush=True)
-    if shown:
-        print(file=sys.stderr)
-    return found
+class _Progress:
+    """Counts the series that are done, on standard error."""
+
+    def __init__(self, release: Release, asked: bool | None) -> None:
+        self.done, self.total = 0, len(check_release(release).keys or (0,))
+        self.shown = sys.stderr.isatty() and self.total > 1 if asked is None else asked
+
+    def __call__(self, series: Series) -> Series:
+        self.done += 1
+        if self.shown:
+            end = "\n" if self.done == self.total else ""
+            print(f"\rsmoothed {self.done} of {self.total} series", end=end, file=sys.stderr, flush=True)
+        return series
 
 
 def _haar(release: Release) -> Series:

@@ -48,6 +48,8 @@ _WORK: Final = 6e8
 _JOINT: Final = 1e7
 #: Most rounds between patterns, departure and linearisation.
 _ROUNDS: Final = 8
+#: Matrices of this size are factored at once.
+_SMALL: Final = 64
 #: Where the square link turns into its tangent.
 _TANGENT: Final = 0.1
 #: Most steps of Gauss–Newton.
@@ -472,10 +474,11 @@ class _Reduced(NamedTuple):
         root = np.exp(log_variance / 2)
         matrix = root[:, None] * self.gram * root
         matrix[np.diag_indices_from(matrix)] += 1.0
-        lower = np.linalg.cholesky(matrix)
-        inverse = dtrtri(lower, lower=1)[0] * root
+        inverse = _inverse_root(matrix)
+        log_determinant = -2 * float(np.log(np.diag(inverse)).sum())
+        inverse *= root
         half = inverse @ self.push
-        value = self.value + 0.5 * float(half @ half) - float(np.log(np.diag(lower)).sum())
+        value = self.value + 0.5 * (float(half @ half) - log_determinant)
         return value, inverse.T @ half, inverse.T
 
 
@@ -489,6 +492,21 @@ def _precision(gaps: Array, variance: float, duration: float) -> tuple[Array, Ar
     main[:-1] += precision * decay**2
     main[1:] += precision
     return main, -precision * decay, -math.log(variance) * len(main) - float(np.log(fresh).sum())
+
+
+def _inverse_root(matrix: Array) -> Array:
+    """Return the inverse of the Cholesky factor, by halves: see :func:`_crossed`."""
+    size = len(matrix)
+    if size <= _SMALL:
+        inverse: Array = dtrtri(np.linalg.cholesky(matrix), lower=1)[0]
+        return inverse
+    first, rest = slice(size // 2), slice(size // 2, size)
+    inverse = np.zeros_like(matrix)
+    inverse[first, first] = _inverse_root(matrix[first, first])
+    across = _crossed(matrix[first, rest], inverse[first, first].T)
+    inverse[rest, rest] = _inverse_root(matrix[rest, rest] - _crossed(across.T, across.T))
+    inverse[rest, first] = -_crossed(inverse[rest, rest].T, _crossed(across.T, inverse[first, first]))
+    return inverse
 
 
 def _crossed(left: Array, right: Array) -> Array:

@@ -13,8 +13,8 @@ SIZE, CAP = 600, 20
 
 
 def found(**change):
-    setting = {"participation_caps": CAP, "epsilon": 0.5, "delta": 1e-4, "time_scale": 40, "deviation": 50}
-    return ts.plan(ts.TimeGrid(size=SIZE), **setting | change, sampling_probabilities=(1.0,), stds=(0.0,))
+    setting = {"participation_cap": CAP, "epsilon": 0.5, "delta": 1e-4, "time_scale": 40, "deviation": 50}
+    return ts.plan(ts.TimeGrid(size=SIZE), **setting | change, sampling_probability=(1.0,), std=(0.0,))
 
 
 def test_expected_errors_are_met_by_releases():
@@ -29,12 +29,12 @@ def test_expected_errors_are_met_by_releases():
     chain = coefficients >> functools.partial(fourier_series, size=SIZE)
     squares = []
     for _ in range(100):
-        values = np.fft.irfft(np.fft.rfft(rng.normal(size=SIZE)) * np.sqrt(plan.setting.signal.spectrum()), n=SIZE)
+        values = np.fft.irfft(np.fft.rfft(rng.normal(size=SIZE)) * np.sqrt(plan.signal.spectrum()), n=SIZE)
         counts = np.rint(1000 + values).astype(np.int64)
         squares.append(np.mean((chain(counts) - counts) ** 2))
     assert np.mean(squares) == pytest.approx(design.interpolated**2, rel=0.08)
     # The scale is the Gaussian mechanism's at the sensitivity of the coefficients, which is no more than of the count.
-    every = plan.designs[0]
+    every = plan.candidates[0]
     sensitivity = (count >> then_fourier_coefficients(frequencies)).map(1)
     assert design.scale == pytest.approx(every.scale * sensitivity / CAP**0.5, rel=1e-6)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.planning import noise_by_cap, plan
+from opendp_timeseries.planning import plan
 from opendp_timeseries.planning.designs import variance_ratio
 
 SIZE = 6
@@ -60,21 +60,30 @@ def test_every_step_is_at_least_as_accurate_where_the_ratio_is_at_least_one(desi
 
 
 def test_the_ratio_is_at_least_one_for_any_delta_that_means_something():
+    def ratios(*caps, epsilon, delta, p):
+        sampled, every = (
+            plan(
+                ts.TimeGrid(size=400), participation_cap=caps, epsilon=epsilon, delta=delta, time_scale=8, deviation=9,
+                sampling_probability=probability, std=0.0,
+            ).candidates
+            for probability in (p, 1.0)
+        )  # fmt: skip
+        assert [each.participation_cap for each in sampled] == list(caps)
+        return [variance_ratio(*pair) for pair in zip(sampled, every, strict=True)]
+
     for epsilon, delta, p in itertools.product((0.1, 1.0, 4.0), (1e-9, 1e-3), (0.05, 0.1, 0.5, 0.9)):
-        caps = noise_by_cap(ts.TimeGrid(size=400), [1, 20, 180], epsilon=epsilon, delta=delta, sampling_probability=p)
-        assert all(row.scale**2 >= p * row.every_step**2 for row in caps.rows)
+        assert min(ratios(1, 20, 180, epsilon=epsilon, delta=delta, p=p)) >= 1
     # But not for any δ at all.
-    (row,) = noise_by_cap(ts.TimeGrid(size=400), [1], epsilon=2.0, delta=0.0499, sampling_probability=0.05).rows
-    assert row.scale**2 < 0.7 * 0.05 * row.every_step**2
+    assert max(ratios(1, epsilon=2.0, delta=0.0499, p=0.05)) < 0.7
 
 
 def test_plans_order_designs_so():
     found = plan(
-        ts.TimeGrid(size=400), participation_caps=5, epsilon=0.5, delta=1e-4, level=50, seasons={24: 20}, deviation=10,
-        time_scale=8, sampling_probabilities=(0.1, 0.5, 1.0), stds=(0.0, 2.0),
+        ts.TimeGrid(size=400), participation_cap=5, epsilon=0.5, delta=1e-4, level=50, season_amplitudes={24: 20},
+        deviation=10, time_scale=8, sampling_probability=(0.1, 0.5, 1.0), std=(0.0, 2.0),
     )  # fmt: skip
-    every = {design.std: design for design in found.designs if design.sampling_probability == 1}
-    for design in found.designs:
+    every = {design.std: design for design in found.candidates if design.sampling_probability == 1}
+    for design in found.candidates:
         assert variance_ratio(design, every[design.std]) >= 1
         assert design.smoothed >= every[design.std].smoothed * (1 - 1e-9)
-    assert variance_ratio(found.designs[0], every[0.0]) == pytest.approx(2.556, abs=0.001)
+    assert variance_ratio(found.candidates[0], every[0.0]) == pytest.approx(2.556, abs=0.001)

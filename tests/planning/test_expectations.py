@@ -18,9 +18,12 @@ from tests.releases import release_of
 
 PEMS = Path(__file__).parents[1] / "data" / "pems_flow_5min_2016_janfeb.csv"
 KINDS = {
-    "a day": (1344, {"level": 200, "seasons": {24: 90}, "deviation": 20, "time_scale": 30}),
+    "a day": (1344, {"level": 200, "season_amplitudes": {24: 90}, "deviation": 20, "time_scale": 30}),
     "no pattern": (1500, {"level": 100, "deviation": 30, "time_scale": 40}),
-    "a day and a week": (1344, {"level": 300, "seasons": {24: 120, 168: 60}, "deviation": 30, "time_scale": 12}),
+    "a day and a week": (
+        1344,
+        {"level": 300, "season_amplitudes": {24: 120, 168: 60}, "deviation": 30, "time_scale": 12},
+    ),
 }
 
 
@@ -31,9 +34,9 @@ def drawn(size, description, seed):
     return rng.poisson(np.maximum(signal.mean + np.fft.irfft(np.fft.rfft(rng.normal(size=size)) * power**0.5, size), 0))
 
 
-def attained(found: Plan, counts, cap, gap=1, season=None, seed=0):
+def attained(found: Plan, counts, cap, gap=1, seasons=None, seed=0):
     """The error of a release of these counts by the first design of a plan, smoothed."""
-    (design,) = found.designs
+    (design,) = found.candidates
     size, rng, p = len(counts), np.random.default_rng(seed), design.sampling_probability
     chain = (ts.count_signal_domain(size), dp.symmetric_distance()) >> ts.then_assume_participation(
         participation_cap=cap, gap=gap
@@ -49,33 +52,35 @@ def attained(found: Plan, counts, cap, gap=1, season=None, seed=0):
         sampling_probability=p,
         signal=signal_of(chain),  # the smoother undoes the filter that it says
     )
-    return np.sqrt(np.mean((ts.smooth(release, season=season).values - counts) ** 2))
+    return np.sqrt(np.mean((ts.smooth(release, seasons=seasons).values - counts) ** 2))
 
 
 def expected(size, cap, description, *, p=1.0, std=0.0, gap=1):
     return ts.plan(
-        ts.TimeGrid(size=size), participation_caps=cap, gaps=gap, epsilon=0.5, delta=1e-5, sampling_probabilities=(p,),
-        stds=(std,), **description,
+        ts.TimeGrid(size=size), participation_cap=cap, gap=gap, epsilon=0.5, delta=1e-5, sampling_probability=(p,),
+        std=(std,), **description,
     )  # fmt: skip
 
 
 def compare(found, errors):
-    assert np.mean(errors) == pytest.approx(found.designs[0].smoothed, rel=0.15)
+    assert np.mean(errors) == pytest.approx(found.candidates[0].smoothed, rel=0.15)
 
 
 @pytest.mark.parametrize("kind", ["a day", "no pattern"])
 def test_described_series(kind):
     size, description = KINDS[kind]
     found = expected(size, 100, description)
-    seasons = tuple(description.get("seasons", ())) or None
-    compare(found, [attained(found, drawn(size, description, seed), 100, season=seasons, seed=seed) for seed in (1, 2)])
+    seasons = tuple(description.get("season_amplitudes", ())) or None
+    compare(
+        found, [attained(found, drawn(size, description, seed), 100, seasons=seasons, seed=seed) for seed in (1, 2)]
+    )
 
 
 def test_a_public_series_that_resembles_another():
     # A week of traffic, described by the week before it.
     flow = np.loadtxt(PEMS, delimiter=",", skiprows=1, usecols=1)[: 2 * 2016]
     found = expected(2016, 100, {"proxy": flow[:2016]}, p=0.1)
-    compare(found, [attained(found, flow[2016:], 100, season=288, seed=seed) for seed in (1, 2)])
+    compare(found, [attained(found, flow[2016:], 100, seasons=288, seed=seed) for seed in (1, 2)])
 
 
 @pytest.mark.long
@@ -85,8 +90,10 @@ def test_a_public_series_that_resembles_another():
 def test_described_series_at_any_noise(kind, cap, p):
     size, description = KINDS[kind]
     found = expected(size, cap, description, p=p)
-    seasons = tuple(description.get("seasons", ())) or None
-    compare(found, [attained(found, drawn(size, description, seed), cap, season=seasons, seed=seed) for seed in (1, 2)])
+    seasons = tuple(description.get("season_amplitudes", ())) or None
+    compare(
+        found, [attained(found, drawn(size, description, seed), cap, seasons=seasons, seed=seed) for seed in (1, 2)]
+    )
 
 
 @pytest.mark.long
@@ -97,9 +104,9 @@ def test_described_series_at_any_noise(kind, cap, p):
 def test_filters_that_the_smoother_undoes(kind, gap, std, p):
     size, description = KINDS[kind]
     found = expected(size, 100, description, p=p, std=std, gap=gap)
-    seasons = tuple(description.get("seasons", ())) or None
+    seasons = tuple(description.get("season_amplitudes", ())) or None
     runs = range(4)
-    compare(found, [attained(found, drawn(size, description, k), 100, gap=gap, season=seasons, seed=k) for k in runs])
+    compare(found, [attained(found, drawn(size, description, k), 100, gap=gap, seasons=seasons, seed=k) for k in runs])
 
 
 @pytest.mark.long
@@ -109,7 +116,7 @@ def test_departures_described_by_those_of_half_a_year_before(p):
     steps = grid.steps(load_flights()["time"])
     counts = np.bincount(steps[steps >= 0], minlength=2912)
     found = expected(1456, 20, {"proxy": counts[:1456]}, p=p)
-    compare(found, [attained(found, counts[1456:], 20, season=(8, 56), seed=seed) for seed in range(4)])
+    compare(found, [attained(found, counts[1456:], 20, seasons=(8, 56), seed=seed) for seed in range(4)])
 
 
 @pytest.mark.long
@@ -118,8 +125,8 @@ def test_a_whole_plan_takes_less_than_ten_seconds():
 
     started = time.perf_counter()
     found = ts.plan(
-        ts.TimeGrid(size=8760), participation_caps=[20, 60, 180, 600], gaps=[1, 6, 24], epsilon=1.0, delta=1e-6,
-        level=200, seasons={24: 90, 168: 30}, deviation=20, time_scale=30,
+        ts.TimeGrid(size=8760), participation_cap=[20, 60, 180, 600], gap=[1, 6, 24], epsilon=1.0, delta=1e-6,
+        level=200, season_amplitudes={24: 90, 168: 30}, deviation=20, time_scale=30,
     )  # fmt: skip
-    assert len(found.designs) > 40
+    assert len(found.candidates) > 40
     assert time.perf_counter() - started < 10

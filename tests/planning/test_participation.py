@@ -121,8 +121,8 @@ def test_bad_parameters_are_refused(change, error, message):
 
 def design(caps, participation=None, epsilon=0.95, level=None):
     return ts.plan(
-        ts.TimeGrid(size=SIZE), participation_caps=caps, epsilon=epsilon, delta=1e-6, seasons={24: 20.0}, level=level,
-        stds=(0.0,), sampling_probabilities=(1.0,), participation=participation,
+        ts.TimeGrid(size=SIZE), participation_cap=caps, epsilon=epsilon, delta=1e-6, season_amplitudes={24: 20.0},
+        level=level, std=(0.0,), sampling_probability=(1.0,), participation=participation,
     )  # fmt: skip
 
 
@@ -142,8 +142,8 @@ def errors_by_cap(kind, alike, corrected=False):
     whole = np.bincount(np.concatenate(taken), minlength=SIZE)
     found, noise = {}, rng.normal(size=(200, SIZE))
     plan = design(CAPS, epsilon=1.0, level=float(whole.mean()))
-    power = plan.setting.signal.spectrum()
-    for each in plan.designs:
+    power = plan.signal.spectrum()
+    for each in plan.candidates:
         capped = np.bincount(np.concatenate([t[rng.permutation(len(t))[: each.participation_cap]] for t in taken]))
         seen = capped + noise * each.scale  # the same for all caps: their order matters
         gain = power / (power + each.scale**2)
@@ -198,18 +198,18 @@ def test_the_level_and_its_correction_come_from_the_release():
     steps = power_law(np.random.default_rng(0), 3000)
     public = ts.Participation(histogram(steps), size=SIZE, standard_error=0)
     found = design([50, 400], public)
-    assert found.setting.signal.mean == pytest.approx(public.total / SIZE)
+    assert found.signal.mean == pytest.approx(public.total / SIZE)
     lost = [public.fraction_lost(50), public.fraction_lost(400)]
-    assert [each.lost for each in found.designs] == pytest.approx(lost, rel=1e-9)
+    assert [each.lost for each in found.candidates] == pytest.approx(lost, rel=1e-9)
     assert "lost" in repr(found).splitlines()[1].split()
     assert "not included" not in found.advice()
     # The whole of it: what is lost of the level, and what of the rest cannot be told.
-    bias = public.fraction_lost(50) * math.hypot(found.setting.signal.mean, found.deviation)
-    assert found.designs[0].bias == pytest.approx(bias, rel=0.05)
+    bias = public.fraction_lost(50) * math.hypot(found.signal.mean, found.deviation)
+    assert found.candidates[0].bias == pytest.approx(bias, rel=0.05)
     with pytest.raises(ValueError, match="level must be given where step_cap"):
         ts.plan(
-            ts.TimeGrid(size=SIZE), participation_caps=9, epsilon=1.0, delta=1e-6, step_cap=2, seasons={24: 20.0},
-            participation=public,
+            ts.TimeGrid(size=SIZE), participation_cap=9, epsilon=1.0, delta=1e-6, step_cap=2,
+            season_amplitudes={24: 20.0}, participation=public,
         )  # fmt: skip
 
 
@@ -218,11 +218,11 @@ def test_what_a_gap_loses():
     whole = ts.Participation(histogram(steps), size=SIZE, standard_error=0)
     apart = ts.Participation(histogram(np.ceil(steps * 0.8)), size=SIZE, standard_error=0)
     arguments = {
-        "participation_caps": 400, "epsilon": 1.0, "delta": 1e-6, "gaps": [1, 6], "seasons": {168: 20.0},
-        "stds": (0.0, 3.0), "sampling_probabilities": (1.0,),
+        "participation_cap": 400, "epsilon": 1.0, "delta": 1e-6, "gap": [1, 6], "season_amplitudes": {168: 20.0},
+        "std": (0.0, 3.0), "sampling_probability": (1.0,),
     }  # fmt: skip
     found = ts.plan(ts.TimeGrid(size=SIZE), **arguments, participation={1: whole, 6: apart})
-    by_gap = {each.gap: each for each in found.designs if each.std == 3}
+    by_gap = {each.gap: each for each in found.candidates if each.std == 3}
     kept = np.minimum(np.ceil(steps * 0.8), 400).sum() / steps.sum()
     assert by_gap[6].lost == pytest.approx(1 - kept, abs=0.03)
     assert by_gap[1].lost == pytest.approx(whole.fraction_lost(400), abs=1e-9)
@@ -230,7 +230,7 @@ def test_what_a_gap_loses():
     assert "not included" not in found.advice()
     unknown = ts.plan(ts.TimeGrid(size=SIZE), **arguments, participation=whole)
     assert "What a gap of 6 loses is not included" in unknown.advice()
-    assert {each.lost for each in unknown.designs} == {by_gap[1].lost}
+    assert {each.lost for each in unknown.candidates} == {by_gap[1].lost}
     neither = ts.plan(ts.TimeGrid(size=SIZE), **arguments)
     assert "What caps and gaps lose is not included" in neither.advice()
     with pytest.raises(TypeError, match="one for each gap"):

@@ -11,30 +11,30 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.commandline.arguments import parse
-from opendp_timeseries.planning import errors, noise_by_cap, plan
+from opendp_timeseries.planning import errors, plan
 from opendp_timeseries.planning.signal import described_signal
 from tests.oracles import planning as oracle
 
 GRID = ts.TimeGrid(size=60)
-SETTING = {"participation_caps": 10, "epsilon": 1.0, "delta": 1e-6}
+SETTING = {"participation_cap": 10, "epsilon": 1.0, "delta": 1e-6}
 
 
-def designs(found):
-    return {str(design): design for design in found.designs}
+def candidates(found):
+    return {str(each): each for each in found.candidates}
 
 
 @pytest.mark.parametrize("std", [0.0, 2.0])
 def test_errors_are_those_of_dense_matrices(std):
-    signal = described_signal(60, level=9.0, seasons={12: 5.0}, deviation=3.0, time_scale=7.0).signal
+    signal = described_signal(60, level=9.0, season_amplitudes={12: 5.0}, deviation=3.0, time_scale=7.0).signal
     kernel = ts.gaussian_kernel(60, std) if std else ts.identity_kernel(60)
-    moments = errors.Moments.of(signal, kernel)
+    behind = errors.Covariances.of(signal, kernel)
     whole = signal.covariance + signal.level
     kept = np.flatnonzero(np.random.default_rng(2).random(60) < 0.3)
 
     def linear(steps, values, size):
         return np.interp(np.arange(size), steps, values)
 
-    bias, noise = errors.interpolation_squares(moments, kept)
+    bias, noise = errors.interpolation_squares(behind, kept)
     expected_bias, expected_noise = oracle.error_of_linear(linear, whole, kernel.taps, kept, 1.0)
     assert bias == pytest.approx(expected_bias, rel=1e-8)
     assert noise == pytest.approx(expected_noise, rel=1e-12)
@@ -51,7 +51,7 @@ def test_errors_are_those_of_dense_matrices(std):
 def test_a_stretch_knows_of_patterns_what_the_rest_tells(monkeypatch):
     # The whole cycle, by dense matrices, against a stretch of a fifth of it.
     size, p = 1200, 0.25
-    signal = described_signal(size, level=50.0, seasons={24: 20.0}, deviation=4.0, time_scale=10.0).signal
+    signal = described_signal(size, level=50.0, season_amplitudes={24: 20.0}, deviation=4.0, time_scale=10.0).signal
     kernel = ts.identity_kernel(size)
     kept = np.flatnonzero(np.random.default_rng(0).random(size) < p)
     exact = errors.smoothing_square(signal, kernel, kept, p, 20.0)
@@ -84,17 +84,17 @@ def test_expected_errors_are_met_by_releases():
     signal = described_signal(size, deviation=50.0, time_scale=40.0).signal
     found = plan(
         ts.TimeGrid(size=size),
-        participation_caps=20,
+        participation_cap=20,
         epsilon=0.5,
         delta=1e-4,
         time_scale=40,
         deviation=50,
-        sampling_probabilities=(0.1,),
-        stds=(0.0, 5.0),
+        sampling_probability=(0.1,),
+        std=(0.0, 5.0),
     )
     space = ts.count_signal_domain(size), dp.symmetric_distance()
     count = space >> ts.then_assume_participation(participation_cap=20)
-    for design in found.designs:
+    for design in found.candidates:
         chain = count
         if design.std:
             chain = count >> ts.then_circulant_filter(ts.gaussian_kernel(size, design.std))
@@ -113,8 +113,8 @@ def test_expected_errors_are_met_by_releases():
 
 
 def test_keeping_every_step_errs_by_the_noise_and_its_spectrum():
-    found = plan(GRID, **SETTING, time_scale=5, deviation=4, sampling_probabilities=(1.0,), stds=(0.0,))
-    every = designs(found)["every step"]
+    found = plan(GRID, **SETTING, time_scale=5, deviation=4, sampling_probability=(1.0,), std=(0.0,))
+    every = candidates(found)["every step"]
     assert every.bias == 0
     assert every.noise == every.interpolated == every.scale
     assert every.smoothed < min(every.scale, found.deviation)
@@ -122,7 +122,7 @@ def test_keeping_every_step_errs_by_the_noise_and_its_spectrum():
 
 def test_a_smoother_is_never_worse_than_a_line():
     found = plan(ts.TimeGrid(size=800), **SETTING, level=900, time_scale=15, deviation=20)
-    for design in found.designs:
+    for design in found.candidates:
         assert design.smoothed <= design.interpolated * (1 + 1e-9)
 
 
@@ -140,11 +140,11 @@ def test_it_says_when_sampling_does_not_help():
 def test_it_says_when_sampling_helps():
     # δ near p: nearly all could be told of those who are caught.
     found = plan(
-        ts.TimeGrid(size=800), participation_caps=1, epsilon=2.0, delta=0.045, level=500, time_scale=400, deviation=2,
-        sampling_probabilities=(0.05, 1.0), stds=(0.0,),
+        ts.TimeGrid(size=800), participation_cap=1, epsilon=2.0, delta=0.045, level=500, time_scale=400, deviation=2,
+        sampling_probability=(0.05, 1.0), std=(0.0,),
     )  # fmt: skip
     assert found.recommended.sampling_probability in (0.05, 1.0)
-    everywhere = plan(GRID, **SETTING, time_scale=5, deviation=4, sampling_probabilities=(0.5,))
+    everywhere = plan(GRID, **SETTING, time_scale=5, deviation=4, sampling_probability=(0.5,))
     assert "Sampling" not in everywhere.advice()  # there is nothing to compare it with
 
 
@@ -155,24 +155,24 @@ def test_it_says_when_the_noise_drowns_the_signal():
 
 
 def test_caps_and_gaps_are_compared():
-    found = plan(GRID, **SETTING | {"participation_caps": [4, 10]}, time_scale=9, deviation=9, stds=(0.0, 2.0))
-    assert [(d.participation_cap, d.std) for d in found.designs if d.sampling_probability == 1] == [
+    found = plan(GRID, **SETTING | {"participation_cap": [4, 10]}, time_scale=9, deviation=9, std=(0.0, 2.0))
+    assert [(d.participation_cap, d.std) for d in found.candidates if d.sampling_probability == 1] == [
         (4, 0.0), (4, 2.0), (10, 0.0), (10, 2.0),
     ]  # fmt: skip
     # Sampling is tried with the best cap alone; what a cap loses is not known, so the least is best.
-    assert {d.participation_cap for d in found.designs if d.sampling_probability < 1} == {4}
+    assert {d.participation_cap for d in found.candidates if d.sampling_probability < 1} == {4}
     header, *rows = repr(found).splitlines()[1:]
     assert header.split() == ["cap", "design", "scale", "noise", "bias", "interpolated", "smoothed"]
     assert sum(row.startswith("10 ") for row in rows) == 1
     for cap in (4, 10):
-        one = plan(GRID, **SETTING | {"participation_caps": cap}, time_scale=9, deviation=9, stds=(0.0, 2.0))
-        assert {d for d in found.designs if d.participation_cap == cap} <= set(one.designs)
+        one = plan(GRID, **SETTING | {"participation_cap": cap}, time_scale=9, deviation=9, std=(0.0, 2.0))
+        assert {d for d in found.candidates if d.participation_cap == cap} <= set(one.candidates)
 
 
 def test_a_daily_pattern_is_no_time_scale():
     # A pattern of seven days is nearly known; departures of the same size within as many steps are not.
-    arguments = {"sampling_probabilities": (1.0,), "stds": (0.0,)} | SETTING | {"participation_caps": 100}
-    pattern = plan(ts.TimeGrid(size=2016), **arguments, level=100, seasons={24: 28.3})
+    arguments = {"sampling_probability": (1.0,), "std": (0.0,)} | SETTING | {"participation_cap": 100}
+    pattern = plan(ts.TimeGrid(size=2016), **arguments, level=100, season_amplitudes={24: 28.3})
     moving = plan(ts.TimeGrid(size=2016), **arguments, level=100, deviation=20, time_scale=24)
     assert pattern.deviation == pytest.approx(moving.deviation, rel=1e-3)
     own = 1 / math.sqrt(
@@ -184,15 +184,15 @@ def test_a_daily_pattern_is_no_time_scale():
 def test_a_public_series_in_place_of_a_description():
     rng = np.random.default_rng(0)
     proxy = 100 + np.cumsum(rng.normal(size=400)) + 30 * np.sin(2 * np.pi * np.arange(400) / 20)
-    found = plan(ts.TimeGrid(size=400), **SETTING, proxy=proxy, sampling_probabilities=(0.2, 1.0))
+    found = plan(ts.TimeGrid(size=400), **SETTING, proxy=proxy, sampling_probability=(0.2, 1.0))
     assert found.deviation == pytest.approx(np.std(proxy))
-    assert found.setting.signal.mean == pytest.approx(np.mean(proxy))
+    assert found.signal.mean == pytest.approx(np.mean(proxy))
     assert "as a public series" in repr(found)
-    lines = np.flatnonzero(found.setting.signal.lines)
+    lines = np.flatnonzero(found.signal.lines)
     assert lines.tolist() == [20]
-    # Only second moments matter: neither the series' direction nor its start.
-    other = plan(ts.TimeGrid(size=400), **SETTING, proxy=np.roll(proxy[::-1], 7), sampling_probabilities=(0.2, 1.0))
-    for a, b in zip(found.designs, other.designs, strict=True):
+    # Only second behind matter: neither the series' direction nor its start.
+    other = plan(ts.TimeGrid(size=400), **SETTING, proxy=np.roll(proxy[::-1], 7), sampling_probability=(0.2, 1.0))
+    for a, b in zip(found.candidates, other.candidates, strict=True):
         assert a.interpolated == pytest.approx(b.interpolated, rel=1e-6)
         assert a.smoothed == pytest.approx(b.smoothed, rel=1e-6)
 
@@ -200,8 +200,8 @@ def test_a_public_series_in_place_of_a_description():
 def test_the_call_runs_as_it_is_pasted():
     grid = ts.TimeGrid(start="2024-01-01", step="1h", size=336, zone="Europe/Berlin")
     found = plan(
-        grid, **SETTING, level=80, seasons={24: 30}, deviation=9, time_scale=12, step_cap=2, individuals=2,
-        replaced=True, stds=(1.5,), gaps=3,
+        grid, **SETTING, level=80, season_amplitudes={24: 30}, deviation=9, time_scale=12, step_cap=2, individuals=2,
+        replaced=True, std=(1.5,), gap=3,
     )  # fmt: skip
     log = {"id": np.arange(400) % 40, "time": np.datetime64("2024-01-01T00:30", "m") + np.arange(400) * 50}
     names = {"log": log}
@@ -216,25 +216,25 @@ def test_the_call_runs_as_it_is_pasted():
 
 def test_one_step_of_each_block_is_planned_and_called_so():
     grid = ts.TimeGrid(start="2024-01-01", step="1h", size=336, zone="UTC")
-    options = SETTING | {"seasons": {24: 30}, "level": 80, "stds": (0.0,)}
-    each = plan(grid, **options, sampling_probabilities=(0.2,))
-    blocks = plan(grid, **options, sampling_probabilities=(0.2,), sampling="stratified")
-    assert blocks.designs[0].scale == pytest.approx(each.designs[0].scale, rel=1e-9)
-    assert blocks.designs[0].bias < 0.9 * each.designs[0].bias
-    assert blocks.designs[0].name == "p = 0.2 in blocks"
+    options = SETTING | {"season_amplitudes": {24: 30}, "level": 80, "std": (0.0,)}
+    each = plan(grid, **options, sampling_probability=(0.2,))
+    blocks = plan(grid, **options, sampling_probability=(0.2,), sampling="stratified")
+    assert blocks.candidates[0].scale == pytest.approx(each.candidates[0].scale, rel=1e-9)
+    assert blocks.candidates[0].bias < 0.9 * each.candidates[0].bias
+    assert blocks.candidates[0].name == "p = 0.2 in blocks"
     names = {"log": {"id": np.arange(9), "time": np.datetime64("2024-01-01T00:30", "m") + np.arange(9) * 60}}
     exec(blocks.python(), names)
     assert names["release"].sampling == "stratified"
     assert parse(shlex.split(blocks.command())[3:]).sampling == "stratified"
-    every = plan(grid, **options, sampling_probabilities=(0.2, 1.0), sampling="stratified")
+    every = plan(grid, **options, sampling_probability=(0.2, 1.0), sampling="stratified")
     assert "sampling=" not in every.python()
     with pytest.raises(ValueError, match="the nearest are 1/3 and 1/4"):
-        plan(grid, **options, sampling_probabilities=(0.3,), sampling="stratified")
+        plan(grid, **options, sampling_probability=(0.3,), sampling="stratified")
 
 
 def test_the_command_line_is_understood():
     grid = ts.TimeGrid(start="2024-01-01", step="1h", size=336, zone="Europe/Berlin")
-    found = plan(grid, **SETTING, level=80, seasons={24: 30, 168: 5}, step_cap=2, stds=(1.5,), gaps=6)
+    found = plan(grid, **SETTING, level=80, season_amplitudes={24: 30, 168: 5}, step_cap=2, std=(1.5,), gap=6)
     words = shlex.split(found.command())
     assert words[:3] == ["python", "-m", "opendp_timeseries"]
     options = parse(words[3:])
@@ -242,13 +242,16 @@ def test_the_command_line_is_understood():
     assert options.gap == 6
     assert (options.epsilon, options.delta, options.filter_std, options.season) == (1.0, 1e-6, 1.5, [24.0, 168.0])
     assert found.to_dict()["command"] == found.command()
-    assert plan(GRID, **SETTING, seasons={12: 5}).command() is None  # files have times, not step numbers
+    exact = plan(grid, **SETTING, level=80, season_amplitudes={24.1234567891: 30}, std=105.18984567891)
+    options = parse(shlex.split(exact.command())[3:])
+    assert (options.filter_std, options.season) == (105.18984567891, [24.1234567891])
+    assert plan(GRID, **SETTING, season_amplitudes={12: 5}).command() is None  # files have times, not step numbers
 
 
 def test_a_plan_is_a_document_too():
-    found = plan(GRID, **SETTING | {"participation_caps": [4, 10]}, time_scale=9, deviation=9)
+    found = plan(GRID, **SETTING | {"participation_cap": [4, 10]}, time_scale=9, deviation=9)
     document = json.loads(json.dumps(found.to_dict()))
-    assert document["recommended"] in document["designs"]
+    assert document["recommended"] in document["candidates"]
     assert document["recommended"]["smoothed"] == found.recommended.smoothed
     assert document["advice"] == found.advice().splitlines()
     page = found._repr_html_()
@@ -258,14 +261,14 @@ def test_a_plan_is_a_document_too():
 
 
 def test_no_randomness():
-    arguments = {"time_scale": 5, "deviation": 4, "sampling_probabilities": (0.3, 1.0)}
-    assert plan(GRID, **SETTING, **arguments).designs == plan(GRID, **SETTING, **arguments).designs
+    arguments = {"time_scale": 5, "deviation": 4, "sampling_probability": (0.3, 1.0)}
+    assert plan(GRID, **SETTING, **arguments).candidates == plan(GRID, **SETTING, **arguments).candidates
 
 
 def test_groups_and_replacement_need_more_noise():
     def scale(**change):
-        arguments = {"time_scale": 5, "deviation": 4, "sampling_probabilities": (0.3,), "stds": (0.0,)}
-        return plan(GRID, **SETTING | change, **arguments).designs[0].scale
+        arguments = {"time_scale": 5, "deviation": 4, "sampling_probability": (0.3,), "std": (0.0,)}
+        return plan(GRID, **SETTING | change, **arguments).candidates[0].scale
 
     assert scale(individuals=2) > scale()
     assert scale(replaced=True) > scale()
@@ -276,27 +279,27 @@ def test_groups_and_replacement_need_more_noise():
     ("change", "error", "message"),
     [
         ({"proxy": np.zeros(60)}, ValueError, "by a public proxy alone, or by level, seasons and departures"),
-        ({"time_scale": None, "deviation": None}, ValueError, "describe the signal by seasons="),
-        ({"deviation": None}, ValueError, "describe the signal by seasons="),
-        ({"seasons": 24}, TypeError, r"seasons \(24\) must map periods in steps to amplitudes"),
-        ({"seasons": {61: 5}}, ValueError, r"seasons \(61.0\) must be at most 60; a period"),
-        ({"seasons": {24: 0}}, ValueError, "an amplitude"),
+        ({"time_scale": None, "deviation": None}, ValueError, "describe the signal by season_amplitudes="),
+        ({"deviation": None}, ValueError, "describe the signal by season_amplitudes="),
+        ({"season_amplitudes": 24}, TypeError, r"season_amplitudes \(24\) must map periods in steps to amplitudes"),
+        ({"season_amplitudes": {61: 5}}, ValueError, r"season_amplitudes \(61.0\) must be at most 60; a period"),
+        ({"season_amplitudes": {24: 0}}, ValueError, "an amplitude"),
         ({"level": 0}, ValueError, "level"),
-        ({"gaps": []}, ValueError, "gaps"),
-        ({"gaps": 0}, ValueError, "gaps"),
-        ({"participation_caps": [5.5]}, TypeError, "participation_caps"),
+        ({"gap": []}, ValueError, "gap"),
+        ({"gap": 0}, ValueError, "gap"),
+        ({"participation_cap": [5.5]}, TypeError, "participation_cap"),
         ({"participation": [1, 2]}, TypeError, "Participation"),
         ({"participation": ts.Participation([3, 1], 59, 0, [4])}, ValueError, r"participation \(size 59\)"),
         ({"time_scale": 61}, ValueError, r"time_scale \(61.0\) must be at most 60"),
         ({"time_scale": None, "deviation": None, "proxy": np.zeros(9)}, ValueError, "60 finite numbers"),
-        ({"sampling_probabilities": (0.1,)}, ValueError, "fewer than 8 of 60 steps"),
-        ({"sampling_probabilities": (1.5,)}, ValueError, "sampling_probabilities"),
+        ({"sampling_probability": (0.1,)}, ValueError, "fewer than 8 of 60 steps"),
+        ({"sampling_probability": (1.5,)}, ValueError, "sampling_probability"),
         ({"epsilon": 0}, ValueError, "epsilon"),
         ({"delta": 1}, ValueError, "delta"),
-        ({"participation_caps": 0}, ValueError, "participation_caps"),
-        ({"stds": (-1.0,)}, ValueError, "stds"),
-        ({"sampling_probabilities": ()}, ValueError, "at least one design"),
-        ({"stds": ()}, ValueError, "at least one design"),
+        ({"participation_cap": 0}, ValueError, "participation_cap"),
+        ({"std": (-1.0,)}, ValueError, "std"),
+        ({"sampling_probability": ()}, ValueError, r"sampling_probability \(\(\)\) must name at least one"),
+        ({"std": ()}, ValueError, r"std \(\(\)\) must name at least one"),
         ({"grid": 60}, TypeError, "TimeGrid"),
     ],
 )
@@ -307,51 +310,64 @@ def test_bad_parameters_are_refused(change, error, message):
 
 
 def test_other_mechanisms_stand_beside_a_plan():
-    found = plan(GRID, **SETTING, time_scale=5, deviation=4, sampling_probabilities=(1.0,), stds=(0.0,))
-    other = dataclasses.replace(found.designs[0], name="another", noise=0.25, bias=0.0, smoothed=0.25)
+    found = plan(GRID, **SETTING, time_scale=5, deviation=4, sampling_probability=(1.0,), std=(0.0,))
+    other = dataclasses.replace(found.candidates[0], name="another", noise=0.25, bias=0.0, smoothed=0.25)
     beside = found.beside(other)
     assert found.others == ()
-    assert (beside.designs, beside.others) == (found.designs, (other,))
+    assert (beside.candidates, beside.others) == (found.candidates, (other,))
     assert "another" in repr(beside).splitlines()[3]
     assert "another" in beside._repr_html_()
     assert beside.advice() == found.advice() + "\nanother: expected error 0.25."
     # What is best of the plan's own designs stays so.
-    assert beside.best_interpolated == beside.best_smoothed == found.designs[0]
+    assert beside.best_interpolated == beside.best_smoothed == found.candidates[0]
 
 
-def test_noise_by_cap():
-    table = noise_by_cap(ts.TimeGrid(size=1800), [5, 180], epsilon=0.5, delta=1e-4, sampling_probability=0.1, std=10.0)
-    assert table.rows[1].scale == pytest.approx(25.281, rel=1e-3)
-    assert table.rows[0].scale == pytest.approx(1.8954, rel=1e-3)
-    plain = noise_by_cap(ts.TimeGrid(size=1800), [180], epsilon=0.5, delta=1e-4, sampling_probability=0.1)
-    assert plain.rows[0].scale == pytest.approx(26.085969, rel=1e-6)
-    assert plain.rows[0].every_step == pytest.approx(79.0735, rel=1e-6)
+def test_noise_by_cap_at_a_given_sampling_probability_and_filter():
+    def scales(size=1800, **change):
+        budget = {"epsilon": 0.5, "delta": 1e-4, "time_scale": 5, "deviation": 4}
+        found = plan(ts.TimeGrid(size=size), **budget | {"sampling_probability": 0.1, "std": 0.0} | change)
+        header, *rows = (line.split() for line in repr(found).splitlines()[1:])
+        shown = [row[header.index("scale") + len(row) - len(header)] for row in rows[: len(found.candidates)]]
+        assert shown == [f"{each.scale:.4g}" for each in found.candidates]
+        return {each.participation_cap: each.scale for each in found.candidates}
+
+    filtered = scales(participation_cap=[5, 180], std=10.0)
+    assert filtered == {5: pytest.approx(1.8954, rel=1e-3), 180: pytest.approx(25.281, rel=1e-3)}
+    plain = scales(participation_cap=[180, 20, 180])
+    assert plain[180] == pytest.approx(26.085969, rel=1e-6)
+    assert list(plain) == [180, 20]
+    assert scales(participation_cap=180, sampling_probability=1)[180] == pytest.approx(79.0735, rel=1e-6)
     # A cap of 180 fills every block of the signal, where a sample of one of each protects more than by chance.
-    blocks = noise_by_cap(
-        ts.TimeGrid(size=180), [180], epsilon=0.5, delta=1e-4, sampling_probability=0.1, sampling="stratified"
+    by_chance, blocks = (
+        scales(180, participation_cap=180, sampling=sampling)[180] for sampling in ("poisson", "stratified")
     )
-    assert "p = 0.1 in blocks" in blocks.title
-    by_chance = noise_by_cap(ts.TimeGrid(size=180), [180], epsilon=0.5, delta=1e-4, sampling_probability=0.1)
-    assert blocks.rows[0].scale < 0.97 * by_chance.rows[0].scale
-    header = repr(plain).splitlines()[1]
-    assert header.split() == ["participation", "cap", "scale", "scale", "if", "every", "step", "is", "kept"]
+    assert blocks < 0.97 * by_chance
+
+
+def test_numbers_of_any_width_are_numbers():
+    numbers = {"participation_cap": np.int32(10), "sampling_probability": np.float32(0.5), "std": np.float16(1.5)}
+    found = plan(GRID, **SETTING | numbers, time_scale=np.float32(5), deviation=4)
+    assert (
+        found.candidates
+        == plan(GRID, **SETTING, sampling_probability=0.5, std=1.5, time_scale=5, deviation=4).candidates
+    )
 
 
 def test_figures():
     figure = pytest.importorskip("matplotlib.figure")
-    found = plan(GRID, **SETTING, time_scale=5, deviation=4, sampling_probabilities=(0.3, 1.0))
+    found = plan(GRID, **SETTING, time_scale=5, deviation=4, sampling_probability=(0.3, 1.0))
     axes = found.plot(axes=figure.Figure().subplots())
-    assert [text.get_text() for text in axes.get_yticklabels()] == [str(design) for design in found.designs]
+    assert [text.get_text() for text in axes.get_yticklabels()] == [str(design) for design in found.candidates]
     bold = [text.get_text() for text in axes.get_yticklabels() if text.get_fontweight() == "bold"]
     assert bold == [str(found.recommended)]
-    several = plan(GRID, **SETTING | {"participation_caps": [5, 10]}, seasons={12: 5}, sampling_probabilities=(1.0,))
+    several = plan(
+        GRID, **SETTING | {"participation_cap": [5, 10]}, season_amplitudes={12: 5}, sampling_probability=(1.0,)
+    )
     names = [text.get_text() for text in several.plot(axes=figure.Figure().subplots()).get_yticklabels()]
     assert names[0] == "cap 5, every step"
-    table = noise_by_cap(GRID, [1, 5], epsilon=1.0, delta=1e-6, sampling_probability=0.3)
-    assert "participation cap" in table.plot(axes=figure.Figure().subplots()).get_xlabel()
 
 
 def test_a_plan_cannot_be_changed():
-    found = plan(GRID, **SETTING, time_scale=5, deviation=4, sampling_probabilities=(1.0,))
+    found = plan(GRID, **SETTING, time_scale=5, deviation=4, sampling_probability=(1.0,))
     with pytest.raises(dataclasses.FrozenInstanceError):
-        found.designs[0].scale = 0.0
+        found.candidates[0].scale = 0.0

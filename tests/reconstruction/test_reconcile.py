@@ -308,7 +308,7 @@ def test_smoothed_series_gain_and_their_intervals_still_cover():
     truth = np.concatenate([counts, [counts.sum(axis=0), counts[:3].sum(axis=0), counts[3:].sum(axis=0)]])
     squares, inside = {"before": [], "after": []}, []
     for _ in range(30):
-        smoothed = [ts.smooth(release, season=24) for release in measurement(log)]
+        smoothed = [ts.smooth(release, seasons=24) for release in measurement(log)]
         found = ts.reconcile(*smoothed)
         for name, rows in (("before", smoothed), ("after", found)):
             squares[name].append((np.concatenate([one.values.reshape(-1, size) for one in rows]) - truth) ** 2)

@@ -238,7 +238,7 @@ def test_frequencies_are_neither_repeated_nor_too_fast():
 def test_pems(probability, scale, filter_std, most):
     counts, kernel = flow(), None if filter_std is None else gaussian_kernel(1800, filter_std)
     release = sampled(counts, np.random.default_rng(0), scale=scale, probability=probability, kernel=kernel)
-    series = smooth(release, season=288)
+    series = smooth(release, seasons=288)
     assert series.converged
     assert series.unfiltered == (kernel is not None)
     error, cover = error_and_cover(series, counts)
@@ -262,7 +262,7 @@ def test_a_pattern_may_drift():
     """The clocks change halfway: a pattern that repeats exactly is wrong in both halves."""
     rng, t = np.random.default_rng(3), np.arange(24 * 60)
     counts = rng.poisson(daily(2 * len(t), 24)[np.where(t < len(t) // 2, t, t + 3)]).astype(float)
-    series = smooth(sampled(counts, rng, scale=20.0, probability=1.0), season=24)
+    series = smooth(sampled(counts, rng, scale=20.0, probability=1.0), seasons=24)
     error, cover = error_and_cover(series, counts)
     still = np.array([series.values[k::24].mean() for k in range(24)])[t % 24]
     assert error < 0.85 * np.abs(still - counts).mean()
@@ -277,7 +277,7 @@ def test_what_a_filter_sees_of_the_other_end_is_not_taken_for_a_pattern(seed):
     rate = 400 * np.maximum(cycle + departures(720, rng, sd=0.1, duration=12), 0)
     counts = rng.poisson(rate).astype(float)
     release = sampled(counts, np.random.default_rng(seed), scale=8.0, kernel=gaussian_kernel(720, 3))
-    series = smooth(release, season=24)
+    series = smooth(release, seasons=24)
     assert series.converged
     error = math.sqrt(np.mean((series.values - counts) ** 2))
     assert error < 1.3 * math.sqrt(np.mean(series.standard_error**2)) < 65
@@ -328,7 +328,7 @@ def simulated(counts, runs, *, season, scale, probability, kernel=None):
         rng = np.random.default_rng(seed)
         drawn = counts(rng) if callable(counts) else counts
         release = sampled(drawn, rng, scale=scale, probability=probability, kernel=kernel)
-        series = smooth(release, season=season)
+        series = smooth(release, seasons=season)
         assert series.converged
         found.append(error_and_cover(series, drawn))
     return np.mean(found, axis=0)
@@ -384,7 +384,7 @@ def test_the_page_says_what_is_measured():
 def test_what_cannot_be_fitted_falls_back_and_says_so(values):
     steps = 3 * np.arange(len(values))
     release = release_of(steps=steps, values=values, signal=100, scale=2.0, sampling_probability=0.1)
-    series = smooth(release, season=24)
+    series = smooth(release, seasons=24)
     assert not series.converged
     assert series.model.startswith("linear interpolation (")
     assert series.error_covers == "noise"
@@ -394,7 +394,7 @@ def test_what_cannot_be_fitted_falls_back_and_says_so(values):
 def test_a_fit_that_does_not_converge_falls_back(monkeypatch):
     monkeypatch.setattr(structural, "_FAR", -1.0)
     release = sampled(daily(600), np.random.default_rng(5))
-    series = smooth(release, season=288)
+    series = smooth(release, seasons=288)
     assert not series.converged
     assert series.model == "linear interpolation (the fit did not converge)"
 
@@ -413,7 +413,7 @@ def test_next_to_nobody_with_next_to_no_noise_is_fitted(counts, scale, season):
     """The variance of counts, which follows them, makes whole steps swing here for ever: in 3 to 20 of each 20."""
     rng = np.random.default_rng(12)
     for _ in range(20):
-        series = smooth(sampled(counts, rng, scale=scale, probability=1.0), season=season)
+        series = smooth(sampled(counts, rng, scale=scale, probability=1.0), seasons=season)
         assert series.converged
         assert np.abs(series.values - counts).mean() < scale
 
@@ -432,7 +432,7 @@ def test_next_to_nobody_with_next_to_no_noise_is_fitted(counts, scale, season):
 )
 def test_no_release_raises_or_warns(values, scale):
     release = release_of(steps=np.arange(30) * 2, values=values, signal=60, scale=scale, sampling_probability=0.5)
-    series = smooth(release, season=12)
+    series = smooth(release, seasons=12)
     assert np.all(np.isfinite(series.values)) or not series.converged
     every = release_of(steps=np.arange(30), values=values, signal=30, scale=scale, sampling_probability=1.0)
     series = smooth(every, "haar")
@@ -443,7 +443,7 @@ def test_it_stands_behind_a_measurement_as_it_is():
     space = dp.vector_domain(dp.atom_domain(T="i64"), size=60), dp.l2_distance(T=float)
     measurement = space >> then_release(1.0, sampling_probability=0.9, failure_probability=0.1)
     signal = (100 * np.sin(2 * np.pi * np.arange(60) / 12)).astype(int)
-    for function in (smooth, functools.partial(smooth, season=12)):
+    for function in (smooth, functools.partial(smooth, seasons=12)):
         series = (measurement >> function)(signal)
         assert isinstance(series, Series)
         assert len(series) == 60
@@ -457,9 +457,9 @@ def test_each_series_of_a_panel_is_fitted_by_itself():
     steps = np.concatenate([part.steps + 96 * k for k, part in enumerate([*parts, few])])
     values = np.concatenate([part.values for part in [*parts, few]])
     whole = panel(("low", "high", "none"), steps=steps, values=values, size=3 * 96, scale=5.0, probability=0.4)
-    series = smooth(whole, season=24)
+    series = smooth(whole, seasons=24)
     for key, part in zip(("low", "high", "none"), [*parts, few], strict=True):
-        alone = smooth(part, season=24)
+        alone = smooth(part, seasons=24)
         found = series.by_key()[key]
         assert np.array_equal(found.values, alone.values)
         assert np.array_equal(found.standard_error, alone.standard_error)
@@ -475,26 +475,26 @@ def test_each_series_of_a_panel_is_fitted_by_itself():
 @pytest.mark.parametrize("seasons", [np.array([24, 33]), [24, 33.0], (np.int64(33), np.float32(24))])
 def test_seasons_in_any_row(seasons):
     release = sampled(daily(96, 24), np.random.default_rng(4), scale=5.0, probability=0.4)
-    assert "season 24, 33)" in smooth(release, season=seasons).model
-    assert smooth(release, season=np.array(24)).model == smooth(release, season=24).model
+    assert "season 24, 33)" in smooth(release, seasons=seasons).model
+    assert smooth(release, seasons=np.array(24)).model == smooth(release, seasons=24).model
 
 
 @pytest.mark.parametrize("season", ["1d", ["1d"], np.timedelta64(1, "D"), np.array([24, 168], "m8[ns]"), True, {24}])
 def test_a_season_is_a_number_of_steps(season):
     release = release_of(steps=[0], values=[1.0], signal=2, scale=1.0, sampling_probability=0.5)
     with pytest.raises(
-        TypeError, match=r"season \(.+\) must be a real number.*; a season is a number of steps"
+        TypeError, match=r"seasons \(.+\) must be a real number.*; a season is a number of steps"
     ) as error:
-        smooth(release, season=season)
-    assert "such as season=24" in str(error.value)
+        smooth(release, seasons=season)
+    assert "such as seasons=24" in str(error.value)
 
 
 def test_bad_parameters_are_refused():
     release = release_of(steps=[0], values=[1.0], signal=2, scale=1.0, sampling_probability=0.5)
-    with pytest.raises(ValueError, match=r"season \(1.0\) must be at least 2; a season is a number of steps"):
-        smooth(release, season=1)
-    with pytest.raises(ValueError, match=r"season \(nan\)"):
-        smooth(release, season=(24, float("nan")))
+    with pytest.raises(ValueError, match=r"seasons \(1.0\) must be at least 2; a season is a number of steps"):
+        smooth(release, seasons=1)
+    with pytest.raises(ValueError, match=r"seasons \(nan\)"):
+        smooth(release, seasons=(24, float("nan")))
 
 
 @pytest.mark.parametrize(
@@ -506,9 +506,9 @@ def test_bad_parameters_are_refused():
             {"kind": "haar"},
             r"needs every step, and this release kept each with probability 0.5; take kind='structural'",
         ),
-        ({"kind": "haar", "season": 24}, "knows neither season nor trend"),
-        ({"kind": "haar", "trend": True}, "knows neither season nor trend"),
-        ({"kind": "haar", "band": "rate"}, "has no bands; leave band out"),
+        ({"kind": "haar", "seasons": 24}, "has neither seasons, trend nor band; leave them out"),
+        ({"kind": "haar", "trend": True}, "has neither seasons, trend nor band; leave them out"),
+        ({"kind": "haar", "band": "rate"}, "has neither seasons, trend nor band; leave them out"),
     ],
 )
 def test_bad_choices_are_refused(choice, message):
@@ -520,7 +520,7 @@ def test_bad_choices_are_refused(choice, message):
 def test_a_rate_is_known_better_than_the_counts():
     counts = np.random.default_rng(2).poisson(daily(600))
     release = sampled(counts, np.random.default_rng(1), scale=5.0, probability=0.5)
-    of_counts, of_rate = smooth(release, season=288), smooth(release, season=288, band="rate")
+    of_counts, of_rate = smooth(release, seasons=288), smooth(release, seasons=288, band="rate")
     assert (of_counts.error_covers, of_rate.error_covers) == ("counts", "rate")
     assert np.all(np.delete(of_rate.standard_error < of_counts.standard_error, release.steps))
     assert error_and_cover(of_counts, counts)[1] > 0.85
@@ -534,7 +534,7 @@ def test_a_rate_is_known_better_than_the_counts():
 def test_counts_without_noise_are_known():
     counts = np.random.default_rng(2).poisson(daily(600)).astype(float)
     release = sampled(counts, np.random.default_rng(1), scale=0.0, probability=0.5)
-    series = smooth(release, season=288)
+    series = smooth(release, seasons=288)
     assert np.allclose(series.values[release.steps], counts[release.steps], atol=0.01)
     between = np.delete(series.standard_error, release.steps)
     assert series.standard_error[release.steps].max() < 0.01
@@ -545,7 +545,7 @@ def test_a_filter_is_undone_or_kept_as_asked():
     counts, kernel = flow(), gaussian_kernel(1800, 3)
     filtered = np.fft.irfft(np.fft.rfft(counts) * np.fft.rfft(kernel.taps), n=1800)
     release = sampled(counts, np.random.default_rng(3), scale=8.196, probability=0.1, kernel=kernel)
-    before, after = smooth(release, season=288), smooth(release, season=288, filtered=True)
+    before, after = smooth(release, seasons=288), smooth(release, seasons=288, filtered=True)
     assert before.model.startswith("structural model of the counts before the filter (")
     assert after.model.startswith("structural model of the filtered counts (")
     assert (before.unfiltered, after.unfiltered) == (True, False)
@@ -560,7 +560,7 @@ def test_a_filter_that_cannot_be_undone_is_kept(taps):
     weights = np.zeros(600)
     weights[list(taps)] = list(taps.values())
     release = sampled(daily(600), np.random.default_rng(3), scale=5.0, kernel=kernel_from_taps(weights))
-    series = smooth(release, season=288)
+    series = smooth(release, seasons=288)
     assert not series.unfiltered
     assert series.model.startswith("structural model of the filtered counts (")
 
@@ -615,7 +615,7 @@ def test_spikes():
 @pytest.mark.parametrize(("progress", "shown"), [(True, True), (False, False), (None, False)])
 def test_progress_is_shown_where_it_is_asked_for(progress, shown, capsys):
     whole = panel("ab", steps=[3, 70], values=[50.0, 7.0], size=192)
-    smooth(whole, season=24, progress=progress)
+    smooth(whole, seasons=24, progress=progress)
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err == ("\rsmoothed 1 of 2 series\rsmoothed 2 of 2 series\n" if shown else "")
@@ -636,7 +636,7 @@ values = (60 + 50 * np.cos(2 * np.pi * t / 288) + rng.normal(0, 79, {size}))[kep
 design = Design(signal=UnknownSignal({size}), scale=79, sampling_probability={probability})
 release = Release(steps=kept, values=values, design=design)
 start = time.process_time()
-assert smooth(release, season=288).converged
+assert smooth(release, seasons=288).converged
 print(time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -172,23 +172,23 @@ def subsampled(problem: Problem, *, filtered: bool, smoothed: bool = False) -> M
     )
 
 
-def every_step(problem: Problem, *, smoothed: bool = False, season: float | None = None) -> Mechanism:
+def every_step(problem: Problem, *, smoothed: bool = False, seasons: float | None = None) -> Mechanism:
     """Return the Gaussian mechanism at every step with exact noise, and the paper's filter behind it.
 
     The filter is post-processing there: it costs no privacy, and averages noise away.
 
     :param problem: the series and its settings.
     :param smoothed: put :func:`~opendp_timeseries.smooth` behind it, instead of the filter.
-    :param season: a pattern in steps that repeats, known in public, for the smoother.
+    :param seasons: a pattern in steps that repeats, known in public, for the smoother.
     """
     release, scale = _release(problem, 1.0, filtered=False)
     name = "smoother" if smoothed else "filter"
     return Mechanism(
-        name=f"every step, then {name}" + (f" with season {season:g}" if season else ""),
+        name=f"every step, then {name}" + (f" with season {seasons:g}" if seasons else ""),
         accounting="exact profile",
         scale=scale,
         numbers=problem.size,
-        measurement=release >> (_smoothed(season) if smoothed else _filtered(problem.kernel)),
+        measurement=release >> (_smoothed(seasons) if smoothed else _filtered(problem.kernel)),
     )
 
 
@@ -206,8 +206,8 @@ def _interpolated(release: Release) -> NDArray[np.float64]:
     return interpolate(release).values
 
 
-def _smoothed(season: float | None = None) -> Callable[[Release], NDArray[np.float64]]:
-    return lambda release: smooth(release, season=season).values
+def _smoothed(seasons: float | None = None) -> Callable[[Release], NDArray[np.float64]]:
+    return lambda release: smooth(release, seasons=seasons).values
 
 
 def _filtered(kernel: Kernel) -> Callable[[Release], NDArray[np.float64]]:
