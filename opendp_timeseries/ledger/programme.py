@@ -198,7 +198,8 @@ class Programme:
         """Return the errors to expect of each release, as :func:`~opendp_timeseries.plan` does. No private data.
 
         :param assumed: what is assumed of the series, as of :func:`~opendp_timeseries.plan`: ``level``,
-            ``season_amplitudes``, ``deviation`` and ``time_scale``, or a **public** series that resembles the private ones as ``proxy``.
+            ``season_amplitudes``, ``deviation`` and ``time_scale``, or a **public** series that resembles the private
+            ones as ``proxy``.
         :raises ValueError: for a number out of range, or not exactly one description of the series.
         """
 
