@@ -82,7 +82,10 @@ def decode(kind: Any, document: Any, name: str) -> Any:
         if dataclasses.is_dataclass(kind):
             made = cast(Callable[..., Any], kind)
             return made(**fields_of(document, name, get_type_hints(kind)))
-        return document
+        try:
+            return float(document) if kind is float else document
+        except OverflowError:
+            raise ValueError(f"{name} must be {_NAMES[float]}, found an integer beyond it") from None
     wanted = " or ".join(_NAMES.get(_form(choice), "object") for choice in get_args(kind) or (kind,))
     raise ValueError(f"{name} must be {wanted}, found {_NAMES.get(type(document), type(document).__name__)}")
 

@@ -211,7 +211,8 @@ class Release:
     def _check_values(self) -> None:
         """Refuse values that noise on its grid cannot have given."""
         signal, exponent = self.design.known, self.design.noise_exponent
-        units = np.ldexp(self.values, -exponent)
+        with np.errstate(over="ignore"):  # such numbers are on any grid
+            units = np.ldexp(self.values, -exponent)
         if not np.array_equal(units, np.rint(units)):
             raise ValueError(
                 f"values must be multiples of 2**{exponent}, the grid of the noise at scale {self.scale:g}"
@@ -295,27 +296,27 @@ def _again(
 
 def _read_1(document: Mapping[str, Any]) -> Release:
     fields = fields_of(document, "the release", _FIELDS)
-    steps, values = fields["steps"], fields["values"]
-    for name, numbers, kinds in (("steps", steps, (int,)), ("values", values, (int, float))):
-        if numbers != "all" and not (isinstance(numbers, list) and all(type(number) in kinds for number in numbers)):
-            raise ValueError(f"{name} of the release must list numbers")
-    if values == "all":
-        raise ValueError("values of the release must list numbers")
-    design = fields["design"]
+    if not fields["statement"].loss:
+        raise ValueError("loss of the statement must list at least one point")
+    steps, design = fields["steps"], fields["design"]
+    values = _row("values", fields["values"], (int, float), np.float64)
     if steps == "all" and len(values) != design.signal.size:
         raise ValueError(f"values ({len(values)}) must be as many as the steps of the design ({design.signal.size})")
     return Release(
-        steps=np.arange(len(values)) if steps == "all" else _whole(steps),
-        values=np.array(values, dtype=np.float64),
+        steps=np.arange(len(values)) if steps == "all" else _row("steps", steps, (int,), np.int64),
+        values=values,
         design=design,
         statement=fields["statement"],
     )
 
 
-def _whole(steps: list[int]) -> NDArray[np.int64]:
-    if any(abs(step) >= 2**63 for step in steps):
-        raise ValueError("steps of the release must be steps of its design")
-    return np.array(steps, dtype=np.int64)
+def _row(name: str, numbers: Any, kinds: tuple[type, ...], dtype: type[np.generic]) -> NDArray[Any]:
+    if not (isinstance(numbers, list) and all(type(number) in kinds for number in numbers)):
+        raise ValueError(f"{name} of the release must list numbers")
+    try:
+        return np.array(numbers, dtype=dtype)
+    except OverflowError:
+        raise ValueError(f"{name} of the release must list numbers that fit {dtype.__name__}") from None
 
 
 _READERS: Final = {1: _read_1}

@@ -1,0 +1,181 @@
+"""Several releases in one document: with the guarantee of all of them, which nobody can state too low."""
+
+import json
+import math
+from fractions import Fraction
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+
+import opendp_timeseries as ts
+from opendp_timeseries.accounting.joint import joint_loss
+from opendp_timeseries.accounting.rounding import printed_up
+from opendp_timeseries.release.documents import joint_guarantee, population_of, read_document
+from tests.release.made import LOG, SMOOTH, behind, count, released
+
+
+def two():
+    """Two releases, one behind a filter."""
+    return [released(), behind(count(participation_cap=3), scale=9.0)(LOG)]
+
+
+def test_releases_are_written_with_their_joint_guarantee():
+    first, second = two()
+    text = ts.write_releases([first, second])
+    assert ts.read_releases(text) == (first, second)
+    assert ts.read_releases(first.to_json()) == (first,)
+    assert read_document(first.to_json()).guarantee == first.guarantee()
+    document, stated = json.loads(text), [Fraction(release.stated.loss[0][0]) for release in (first, second)]
+    ((total, delta),) = document["joint_loss"]
+    assert sum(stated) <= Fraction(total) <= sum(stated) * (1 + Fraction(1, 10**12))
+    assert 2e-6 <= delta <= 2e-6 * (1 + 1e-12)
+    assert (document["in_advance"], document["data_fixed"]) == (False, False)
+    for low in ([[total * 0.999, delta]], [[total, delta / 2]], [[total]], [[total, delta]] * 2, []):
+        with pytest.raises(ValueError, match="loss"):
+            ts.read_releases(json.dumps(document | {"joint_loss": low}))
+    lying = json.loads(text)
+    lying["releases"][0]["statement"]["loss"] = [[0.1, 1e-6]]
+    with pytest.raises(ValueError, match=r"^loss .* is stated, but the release's own design gives"):
+        ts.read_releases(json.dumps(lying))
+    with pytest.raises(ValueError, match=r"^loss .* is stated"):
+        ts.write_releases([ts.Release.from_dict(lying["releases"][0])])
+
+
+def test_releases_of_a_composition_state_their_joint_loss():
+    parts = [behind(count()), behind(count(participation_cap=3), scale=9.0)]
+    releases = [part(LOG) for part in parts]
+    text = ts.write_releases(releases, in_advance=True)
+    document = json.loads(text)
+    ((epsilon, delta),) = document["joint_loss"]
+    assert (epsilon, delta) == pytest.approx(ts.make_composition(parts, delta=2e-6).map(1), rel=1e-9)
+    assert epsilon < 0.9 * sum(release.stated.loss[0][0] for release in releases)
+    read, words = read_document(text)
+    assert read == tuple(releases)
+    pair = f"(ε = {printed_up(epsilon)}, δ = {printed_up(delta, 4)})"
+    assert words == f"{pair}-differential privacy for one individual added or removed" == joint_guarantee(releases)
+    # What was not fixed in advance may not claim it.
+    for change in ({"in_advance": False}, {"joint_loss": [[epsilon * 0.999, delta]]}):
+        with pytest.raises(ValueError, match="the releases together give"):
+            ts.read_releases(json.dumps(document | change))
+    for name in ("in_advance", "data_fixed"):
+        with pytest.raises(ValueError, match=name):
+            ts.read_releases(json.dumps(document | {name: 1}))
+
+
+def test_behind_filters_the_joint_loss_holds_only_where_data_do_not_react():
+    measurement = behind(count() >> ts.then_circulant_filter(SMOOTH))
+    releases = [measurement(LOG) for _ in range(3)]
+    alone = releases[0].design.loss()
+    fixed, free = (
+        json.loads(ts.write_releases(releases, in_advance=True, data_fixed=fixed)) for fixed in (True, False)
+    )
+    ((least, delta),), ((most, _),) = fixed["joint_loss"], free["joint_loss"]
+    assert least == pytest.approx(joint_loss([alone] * 3, adaptive=False).epsilon(delta), rel=1e-9)
+    adaptive = joint_loss([alone] * 3, adaptive=True).epsilon(delta)
+    assert most == pytest.approx(min(adaptive, 3 * releases[0].stated.loss[0][0]), rel=1e-9)
+    assert least < most
+    with pytest.raises(ValueError, match="the releases together give"):
+        ts.read_releases(json.dumps(fixed | {"data_fixed": False}))
+    # Without filters both are one.
+    plain = [behind(count())(LOG) for _ in range(3)]
+    fixed, free = (json.loads(ts.write_releases(plain, in_advance=True, data_fixed=fixed)) for fixed in (True, False))
+    assert fixed["joint_loss"][0] == pytest.approx(free["joint_loss"][0], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "view", [{"failure_probability": 1e-6}, {"output_measure": dp.renyi_divergence()}, {"output_measure": None}]
+)
+def test_releases_in_every_measure_state_their_joint_loss(view):
+    parts = [behind(count(), scale, p=0.5, **view) for scale in (4.0, 9.0)]
+    releases = [part(LOG) for part in parts]
+    text = ts.write_releases(releases, in_advance=True)
+    assert ts.read_releases(text) == tuple(releases)
+    stated = json.loads(text)["joint_loss"]
+    joint = ts.make_composition(parts, **({"failure_probability": 2e-6} if len(stated) == 1 else view)).map(1)
+    if len(stated) == 1:
+        assert stated[0] == pytest.approx(list(joint), rel=1e-9)
+    else:
+        curve = joint if callable(joint) else joint.delta
+        assert [point[1] for point in stated] == [pytest.approx(curve(point[0]), rel=1e-12) for point in stated]
+
+
+def test_one_whose_caps_were_assumed_speaks_for_all():
+    assumed = (ts.count_signal_domain(48), dp.symmetric_distance()) >> ts.then_assume_participation(participation_cap=5)
+    releases = [behind(assumed, scale=scale)([0] * 48) for scale in (3.0, 9.0)]
+    assert "assuming at most 5 steps of each" in joint_guarantee(releases)
+
+
+# --- What does not add up ---
+
+
+def event_log(identifier="id", time="time", metric=None):
+    space = ts.event_log_domain(identifier=identifier, time=time), metric or dp.symmetric_distance()
+    grid = ts.TimeGrid(size=48)
+    log = {identifier: np.array([1, 2, 2]), time: np.array([0, 1, 5])}
+    return behind(space >> ts.then_participation_count(grid, participation_cap=5))(log)
+
+
+def test_releases_that_do_not_add_up_are_refused():
+    one = event_log()
+    others = {
+        "another measure": behind(count(), failure_probability=1e-6)(LOG),
+        "another unit": event_log(metric=dp.change_one_distance()),
+        "another distance": event_log().at_distance(2),
+        "another column of identifiers": event_log("card"),
+    }
+    for in_advance in (False, True):
+        for releases in ([], *([one, other] for other in others.values())):
+            with pytest.raises(ValueError, match="must be at least one, of one measure, unit of privacy, identifier"):
+                ts.write_releases(releases, in_advance=in_advance)
+    # The same people by another column of times: all that they did is lost by both.
+    assert len(ts.read_releases(ts.write_releases([one, event_log(time="left")]))) == 2
+    with pytest.raises(ValueError, match="must each state one pair"):
+        ts.write_releases([released(output_measure=dp.renyi_divergence())])
+
+
+def test_a_unit_within_a_period_is_of_one_column_of_times():
+    with pytest.warns(ts.PeriodUnitWarning):
+        day = ts.period_distance(24)
+    entered, left = event_log(metric=day), event_log(time="left", metric=day)
+    assert population_of(entered.design) != population_of(left.design)
+    with pytest.raises(ValueError, match="unit of privacy"):
+        ts.write_releases([entered, left])
+    assert population_of(event_log().design) == population_of(event_log(time="left").design)
+
+
+@pytest.mark.parametrize("part", ["guarantee", "in_advance", "data_fixed", "joint_loss", "releases"])
+def test_a_missing_part_is_named(part):
+    document = json.loads(ts.write_releases(two()))
+    del document[part]
+    with pytest.raises(ValueError, match=f"'{part}' that is missing"):
+        ts.read_releases(json.dumps(document))
+
+
+def test_other_documents_are_refused():
+    document = json.loads(ts.write_releases(two()))
+    for change, message in (
+        ({"format": "another"}, "format"),
+        ({"note": 1}, "'note' that is not known"),
+        ({"releases": []}, "at least one"),
+        ({"releases": [1]}, "releases"),
+        ({"releases": {}}, "releases"),
+        ({"guarantee": 1}, "guarantee"),
+        ({"joint_loss": [[1, "1"]]}, "joint_loss"),
+        ({"joint_loss": [[10**400, 1e-6]]}, "joint_loss"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ts.read_releases(json.dumps(document | change))
+    for text in ("", "{}", "[1]", "null"):
+        with pytest.raises(ValueError, match=r"format|JSON"):
+            ts.read_releases(text)
+    nan = json.dumps(document | {"joint_loss": [[math.nan, 1e-6]]})
+    with pytest.raises(ValueError, match="not finite"):
+        ts.read_releases(nan)
+
+
+def test_prose_is_written_anew():
+    text = ts.write_releases(two())
+    document = json.loads(text)
+    read = read_document(json.dumps(document | {"guarantee": "reworded"}))
+    assert read.guarantee == document["guarantee"]
