@@ -18,7 +18,7 @@ from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.ledger.chain import chained, unchained
 from opendp_timeseries.ledger.programme import Programme
-from opendp_timeseries.release.documents import is_adaptive, population_of
+from opendp_timeseries.release.documents import population_of
 from opendp_timeseries.release.release import Release
 
 __all__ = ["Book", "Entry", "Standing", "Terms"]
@@ -95,8 +95,7 @@ class Terms(NamedTuple):
         planned = Counter(() if self.programme is None else self.programme.designs)
         if self.programme is not None and ran <= planned:
             # All of it is within the budget, and of what is fixed in advance a part costs no more than the whole.
-            fixed = self.programme.data_fixed
-            parts = [_joint(p, adaptive=is_adaptive(list(p), data_fixed=fixed)) for p in self._at_once(ran)]
+            parts = [_joint(part, adaptive=not self.programme.data_fixed) for part in self._at_once(ran)]
             return Standing("non-adaptive", max(loss.epsilon(self.delta) for loss in parts), True)
         if self.order is None:
             parts = [_joint(part, adaptive=True) for part in self._at_once(ran)]

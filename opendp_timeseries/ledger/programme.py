@@ -24,7 +24,7 @@ from opendp_timeseries.planning.signal import described_signal
 from opendp_timeseries.planning.tables import text_table
 from opendp_timeseries.plugin.known import signal_of
 from opendp_timeseries.plugin.subsampled_gaussian import make_part, sample_of
-from opendp_timeseries.release.documents import is_adaptive, population_of
+from opendp_timeseries.release.documents import population_of
 from opendp_timeseries.release.statement import Whole
 
 __all__ = ["Programme"]
@@ -45,8 +45,8 @@ class Programme:
     :param designs: what will run, in order.
     :param epsilon: ε of all releases together.
     :param delta: δ of all releases together.
-    :param data_fixed: a promise that later data do not react to earlier releases. Behind filters less noise is enough
-        with it; without filters it changes nothing.
+    :param data_fixed: a promise that later data do not react to earlier releases. Behind filters, and of stratified
+        samples, less noise is enough with it; else it changes nothing.
     :raises ValueError: if there are none, they are not about the same individuals, or they exceed the budget.
     """
 
@@ -91,8 +91,8 @@ class Programme:
         :param sampling: ``"poisson"`` or ``"stratified"``, for all releases.
         :param relative_scales: how the noise scales are to be related to each other; if left out, all are equal.
         :param data_fixed: a promise, which the document holds: later data do not react to earlier releases, as roads do
-            when a published jam makes drivers turn away. Without filters it changes nothing, behind them less noise is
-            enough.
+            when a published jam makes drivers turn away. Behind filters, and of stratified samples, less noise is
+            enough with it; else it changes nothing.
         :raises TypeError: for a chain that does not know how its signal is made.
         :raises ValueError: for a number out of range, or if no scales are enough.
 
@@ -130,7 +130,7 @@ class Programme:
         if not designs:
             raise ValueError("chains must name at least one release")
         losses = [design.loss() for design in designs]
-        factor = least_factor(losses, epsilon, delta, adaptive=is_adaptive(designs, data_fixed=data_fixed))
+        factor = least_factor(losses, epsilon, delta, adaptive=not data_fixed)
         if not 0 < factor < float("inf"):
             raise ValueError(f"no scales reach epsilon ({epsilon}) and delta ({delta}); raise them, or lower the caps")
         return cls(
@@ -139,11 +139,6 @@ class Programme:
             delta=delta,
             data_fixed=bool(data_fixed),
         )
-
-    @property
-    def is_adaptive(self) -> bool:
-        """Whether the adaptive law of the joint loss must be taken."""
-        return is_adaptive(self.designs, data_fixed=self.data_fixed)
 
     @property
     def identifier(self) -> str:
@@ -161,7 +156,7 @@ class Programme:
 
     def loss(self) -> PrivacyLoss:
         """Return the loss of all releases together."""
-        return joint_loss([design.loss() for design in self.designs], adaptive=self.is_adaptive)
+        return joint_loss([design.loss() for design in self.designs], adaptive=not self.data_fixed)
 
     def measurement(self, chain: Any, *, number: int | None = None) -> Any:
         """Return the measurement of a release: an ordinary one, which states (ε, δ) of this release alone.

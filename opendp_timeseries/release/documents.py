@@ -16,7 +16,6 @@ from opendp_timeseries.release.release import Release, check_covered
 
 __all__ = [
     "Document",
-    "is_adaptive",
     "joint_guarantee",
     "population_of",
     "read_document",
@@ -47,7 +46,7 @@ def write_releases(releases: Sequence[Release], *, in_advance: bool = False, dat
         :func:`~opendp_timeseries.make_composition`. The joint guarantee is then that of the joint loss; else it is by
         basic composition: (ε, δ), or (ρ, δ′), add up. The document says which.
     :param data_fixed: a promise that later data do not react to earlier releases, as where all are of one log at one
-        time. Behind filters the joint loss is less with it. The document says so.
+        time. Behind filters, and of stratified samples, the joint loss is less with it. The document says so.
     :raises ValueError: if there are none, one states less than it loses, or they do not add up.
     """
     for release in releases:
@@ -113,17 +112,6 @@ def joint_guarantee(releases: Sequence[Release]) -> str:
     return _together(releases, _joint(releases, in_advance=True, data_fixed=True))
 
 
-def is_adaptive(designs: Sequence[Design], *, data_fixed: bool) -> bool:
-    """Whether the joint loss of releases that are fixed in advance must be taken by the adaptive law.
-
-    Without filters both laws are equal. Behind them the other one holds only if later data do not react to earlier
-    releases (docs/proofs/several_releases.md).
-
-    :param data_fixed: whether that is promised.
-    """
-    return not data_fixed and any(design.is_filtered for design in designs)
-
-
 def population_of(design: Design) -> tuple[Any, ...]:
     """Return what must be equal for losses of two releases to be about the same individuals.
 
@@ -178,7 +166,8 @@ def _joint(releases: Sequence[Release], in_advance: bool, data_fixed: bool) -> P
         return ((first, second),)
     designs = [release.design for release in releases]
     losses = [design.loss(release.stated.distance) for design, release in zip(designs, releases, strict=True)]
-    joint = view.points(joint_loss(losses, adaptive=is_adaptive(designs, data_fixed=data_fixed)))
+    # Without the promise, data react: docs/proofs/several_releases.md.
+    joint = view.points(joint_loss(losses, adaptive=not data_fixed))
     # By basic composition, no more than the sum of pairs is ever lost.
     return ((first, second),) if pairs and first <= joint[0][0] else joint
 
