@@ -21,6 +21,7 @@ from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.datasets import daily_profile, load_flights
 from opendp_timeseries.koga2022.bounds import least_scale_without_filter
 from opendp_timeseries.koga2022.datasets import synth
+from tests.releases import release_of
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -332,7 +333,7 @@ def test_forecasts_from_what_is_handed_over() -> None:
     for _ in range(20):
         counts, kept = rng.poisson(rate), np.flatnonzero(rng.random(size) < 0.2)
         values = counts[kept] + rng.normal(0, math.sqrt(noise), kept.size)
-        release = ts.Release(steps=kept, values=values, size=size, scale=12.0, sampling_probability=0.2)
+        release = release_of(steps=kept, values=values, signal=size, scale=12.0, sampling_probability=0.2)
         observed = pandas.Series(np.nan, index)
         observed.iloc[kept] = values
         ways = (
