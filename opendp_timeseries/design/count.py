@@ -43,6 +43,10 @@ class Source:
     exact: bool = False
 
     def __post_init__(self) -> None:
+        for name in ("identifier", "time", "by"):
+            column = getattr(self, name)
+            if not (isinstance(column, str) or (column is None and name != "identifier")):
+                raise TypeError(f"{name} ({check.shown(column)}) must be a string, the name of a column")
         if self.by is not None and self.by in (self.identifier, self.time):
             raise ValueError(f"by ({self.by!r}) must be another column than the identifier and the time")
 
@@ -186,8 +190,6 @@ def panel_of(by: str | None, keys: Keys | None) -> tuple[Key, ...] | None:
             f"by ({check.shown(by)}) and keys ({check.shown(keys)}) must be given together: keys are public, and never"
             " read from the data"
         )
-    if not isinstance(by, str):
-        raise TypeError(f"by ({check.shown(by)}) must be a string, the name of a column")
     if not _is_list(keys):
         raise TypeError(f"keys ({check.shown(keys)}) must be a list of keys: their order is that of the series")
     listed: list[Any] = [str(key) if isinstance(key, str) else key for key in keys]  # NumPy's are shown as np.str_

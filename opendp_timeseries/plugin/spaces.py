@@ -18,6 +18,7 @@ from opendp.mod import ExtrinsicDistance, ExtrinsicDomain
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.counting.engines import check_schema
+from opendp_timeseries.design.count import Source
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period
@@ -104,9 +105,7 @@ def event_log_domain(*, identifier: str, time: str) -> dp.Domain:
     >>> ts.event_log_domain(identifier="tailnum", time="time")
     EventLogDomain(identifier='tailnum', time='time')
     """
-    for name, value in (("identifier", identifier), ("time", time)):
-        if not isinstance(value, str):
-            raise TypeError(f"{name} ({check.shown(value)}) must be a string, the name of a column")
+    Source(identifier=identifier, time=time)  # or refuse their types
     if identifier == time:
         raise ValueError(f"identifier and time must be two columns, found {identifier!r} for both")
     descriptor = EventLog(identifier=identifier, time=time)
