@@ -243,7 +243,7 @@ def test_times_that_are_no_instants_are_refused(dtype):
 def test_a_number_without_a_unit_is_no_time():
     with pytest.raises(TypeError, match="convert them to datetime64"):
         HOURLY.steps(np.zeros(2, dtype="M8"))
-    with pytest.raises(ValueError, match="whole number of nanoseconds"):
+    with pytest.raises(ValueError, match="whole nanoseconds"):
         TimeGrid(size=1, start="2013-01-01", step=np.timedelta64(3), zone="UTC")
 
 
@@ -428,6 +428,9 @@ class TestPublicEdges:
     def test_midnights_are_where_days_begin(self):
         grid = TimeGrid.from_edges(["2018-11-03", "2018-11-04", "2018-11-05"], zone="America/Sao_Paulo")
         assert grid.to_dict()["edges"][1] == "2018-11-04T01:00-02:00"
+        hours = TimeGrid(start=dt.date(2018, 11, 4), end="2018-11-05", step="1h", zone="America/Sao_Paulo")
+        assert (hours.start, hours.size) == ("2018-11-04T01:00-02:00", 23)
+        assert TimeGrid(start="2024-11-03", size=1, step="1h", zone="America/Havana").start == "2024-11-03T00:00-04:00"
 
     @given(gaps=st.lists(st.integers(1, 10**9), min_size=1, max_size=12), data=st.data())
     def test_steps_and_the_table_for_other_engines(self, gaps, data):
@@ -474,7 +477,7 @@ class TestPublicEdges:
             ("2024-01-08", "UTC", TypeError, r"edges \('2024-01-08'\) must be a list"),
             (5, "UTC", TypeError, "must be a list"),
             (["2024-01-08", "2024-10-27T01:30"], "Europe/London", ValueError, "write the offset"),
-            (["2011-12-29", "2011-12-30"], "Pacific/Apia", ValueError, "skipped; the next begins at '2011-12-31"),
+            (["2011-12-29", "2011-12-30"], "Pacific/Apia", ValueError, "skipped; the next is from '2011-12-31"),
             (["2024-01-01T00:00:00.0000000001", "2024-01-02"], "UTC", ValueError, "at most nine decimals"),
             (["0001-01-01", "2024-01-01"], "UTC", ValueError, r"edges\[0\].*years 1680 to 2259"),
             (["1690-01-01", "2024-01-01"], "UTC", ValueError, "within 290 years"),
@@ -590,7 +593,7 @@ REFUSED = [
     ({"step": "9999999999999d"}, ValueError, "years 1680 to 2259"),
     ({"size": 2**31, "step": "1mo"}, ValueError, "years 1680 to 2259"),
     ({"size": 2**31, "step": "1d", "zone": "Europe/Paris"}, ValueError, "years 1680 to 2259"),
-    ({"step": "1Y"}, ValueError, "y for years"),
+    ({"step": "1Y"}, ValueError, r"y \(years\)"),
     ({"step": "0mo"}, ValueError, "longer"),
     ({"step": "0h"}, ValueError, "longer"),
     ({"step": "-1h"}, ValueError, "whole number"),
@@ -602,8 +605,8 @@ REFUSED = [
     ({"step": np.timedelta64("NaT", "h")}, ValueError, "step"),
     ({"step": dt.timedelta(hours=-1)}, ValueError, "longer"),
     ({"step": 3600}, TypeError, "step"),
-    ({"step": "1ps"}, ValueError, "whole number and a unit, of fixed length"),
-    ({"step": np.timedelta64(1500, "ps")}, ValueError, "whole number of nanoseconds"),
+    ({"step": "1ps"}, ValueError, "whole number and a unit"),
+    ({"step": np.timedelta64(1500, "ps")}, ValueError, "whole nanoseconds"),
     ({"size": None, "start": "2259-01-01", "end": "2259-06-01", "step": "9000h"}, ValueError, "there is none"),
 ]
 

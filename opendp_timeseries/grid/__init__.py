@@ -10,14 +10,5 @@ from opendp_timeseries.grid.periods import PERIODS, Period
 from opendp_timeseries.grid.text_times import TextTimes, read_text_times
 from opendp_timeseries.grid.time_grid import StepRule, TimeGrid, check_grid
 
-__all__ = [
-    "PERIODS",
-    "Period",
-    "StepRule",
-    "TextTimes",
-    "TimeGrid",
-    "check_grid",
-    "parse_zone",
-    "read_text_times",
-    "whole_ticks",
-]
+__all__ = ["PERIODS", "Period", "StepRule", "TextTimes", "TimeGrid", "check_grid", "parse_zone", "read_text_times"]
+__all__ += ["whole_ticks"]

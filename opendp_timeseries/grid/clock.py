@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +30,7 @@ class Clock(NamedTuple):
 
     def shown(self, instants: Any) -> Ints:
         """What the clock shows at instants."""
-        shown: Ints = instants + self.offsets[np.searchsorted(self.changes, instants, side="right")]
-        return shown
+        return cast(Ints, instants + self.offsets[np.searchsorted(self.changes, instants, side="right")])
 
     def first_showing(self, local: Any) -> Ints:
         """The first instants at which the clock shows a local time, or a later one where it skips that time."""
@@ -39,8 +38,7 @@ class Clock(NamedTuple):
         shown_before = np.maximum.accumulate(self.changes + self.offsets[:-1])
         period = np.searchsorted(shown_before, local, side="right")
         begin = np.concatenate([[np.iinfo(np.int64).min], self.changes])[period]
-        instants: Ints = np.maximum(begin, local - self.offsets[period])
-        return instants
+        return cast(Ints, np.maximum(begin, local - self.offsets[period]))
 
     def local_changes(self) -> Ints:
         """Local times from which the next offset holds: a time that occurs twice has the offset of its first
@@ -50,8 +48,7 @@ class Clock(NamedTuple):
 
     def to_utc(self, local: Ints) -> Ints:
         """The instants of local times."""
-        instants: Ints = local - self.offsets[np.searchsorted(self.local_changes(), local, side="right")]
-        return instants
+        return cast(Ints, local - self.offsets[np.searchsorted(self.local_changes(), local, side="right")])
 
 
 @functools.lru_cache(maxsize=64)
@@ -75,8 +72,7 @@ def clock_around(zone: dt.tzinfo, low: int, high: int) -> Clock:
 def _changes(zone: dt.tzinfo, block: int) -> list[tuple[int, int]]:
     """The seconds in a block of time at which offsets change, and to what.
 
-    Offsets are looked up once a day and changes are then found by bisection; no zone changes its offset twice within a
-    day.
+    Offsets are looked up once a day, within which no zone changes twice, and changes are then found by bisection.
     """
     found = []
     old = _offset(zone, block * _BLOCK)
@@ -94,6 +90,5 @@ def _changes(zone: dt.tzinfo, block: int) -> list[tuple[int, int]]:
 
 
 def _offset(zone: dt.tzinfo, seconds: int) -> int:
-    shift = (_EPOCH + dt.timedelta(seconds=seconds)).astimezone(zone).utcoffset()
-    assert shift is not None
-    return shift // dt.timedelta(seconds=1)
+    local = (_EPOCH + dt.timedelta(seconds=seconds)).astimezone(zone)
+    return (local.utcoffset() or dt.timedelta()) // dt.timedelta(seconds=1)

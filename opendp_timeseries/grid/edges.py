@@ -20,28 +20,18 @@ __all__ = ["Edges", "Width", "begins_of_days", "day_of", "edges_of", "parse_widt
 Edges = range | Ints
 Dates = NDArray[np.datetime64]
 
-#: Units from the shortest, and how many of which they are. Nanoseconds ("ns") have a fixed length; days ("D") and
-#: months ("M") are of the calendar. The minute is "min", as "m" is mistaken for the month.
-_UNITS: Final[dict[str, tuple[int, str]]] = {
-    "ns": (1, "ns"),
-    "us": (10**3, "ns"),
-    "ms": (10**6, "ns"),
-    "s": (SECOND, "ns"),
-    "min": (60 * SECOND, "ns"),
-    "h": (3600 * SECOND, "ns"),
-    "d": (1, "D"),
-    "w": (7, "D"),
-    "mo": (1, "M"),
-    "q": (3, "M"),
-    "y": (12, "M"),
+#: Units of a fixed length, in nanoseconds. The minute is not "m", as that is mistaken for the month.
+_FIXED: Final = {"ns": 1, "us": 10**3, "ms": 10**6, "s": SECOND, "min": 60 * SECOND, "h": 3600 * SECOND}
+#: Units from the shortest, and how many nanoseconds ("ns"), days ("D") or months ("M") they are. Polars names them so.
+_UNITS: Final = {unit: (length, "ns") for unit, length in _FIXED.items()} | {
+    unit: (length, of)
+    for unit, length, of in [("d", 1, "D"), ("w", 7, "D"), ("mo", 1, "M"), ("q", 3, "M"), ("y", 12, "M")]
 }
 _BEGINNINGS: Final = {"d": "day", "w": "week (a Monday)", "mo": "month", "q": "quarter", "y": "year"}
 _MONDAY: Final = np.datetime64("1970-01-05", "D")
-#: More days than there are in the years of a grid, and more than any clock has skipped in them.
-_MANY_DAYS: Final = 220_000
-_SKIPPED: Final = 3
-#: A day that nanoseconds can hold, to which calendars are worked out.
-_LAST_DATE: Final = np.datetime64("2262-01-01", "D")
+_MANY_DAYS: Final = 220_000  # more than there are in the years of a grid
+_SKIPPED: Final = 3  # more days than any clock has skipped in them
+_LAST_DATE: Final = np.datetime64("2262-01-01", "D")  # which nanoseconds can hold; calendars are worked out to this
 
 
 class Width(NamedTuple):
@@ -85,10 +75,10 @@ class Width(NamedTuple):
         """The same in the coarsest unit that divides it and, in the calendar, of which one begins at ``first``."""
         if self.of == "ns" and zone is dt.UTC and self.number % DAY == 0 == first % DAY:
             return Width(self.number // DAY, "D", "d").coarsest(first, zone)
-        widths = (self._replace(unit=unit) for unit in reversed(_UNITS) if _UNITS[unit][1] == self.of)
-        widths = (width for width in widths if self.number % _UNITS[width.unit][0] == 0)
-        day = None if zone is None or not self.is_calendar else day_of(first, zone)
-        return next(width for width in widths if day is None or width.around(day)[0] == day)
+        same = [unit for unit, (length, of) in _UNITS.items() if of == self.of and self.number % length == 0]
+        day = day_of(first, zone) if self.is_calendar and zone is not None else None
+        widths = [self._replace(unit=unit) for unit in same]
+        return [width for width in widths if day is None or width.around(day)[0] == day][-1]
 
 
 def parse_width(step: Any) -> Width:
@@ -97,26 +87,22 @@ def parse_width(step: Any) -> Width:
     :raises TypeError: for a value of another type.
     :raises ValueError: for text or a unit that says no width, or for a width that is not positive.
     """
-    if isinstance(step, dt.timedelta):
-        nanoseconds = step // dt.timedelta(microseconds=1) * 1000 + getattr(step, "nanoseconds", 0)  # of pandas
-        width = Width(nanoseconds, "ns", "ns")
+    if isinstance(step, dt.timedelta):  # that of pandas has nanoseconds
+        number = step // dt.timedelta(microseconds=1) * 1000 + getattr(step, "nanoseconds", 0)
+        width = Width(number, "ns", "ns")
     elif isinstance(step, np.timedelta64):
-        ticks, exact = whole_ticks(step, "ns"), whole_ticks(step, "as")
-        if ticks is None or ticks * 10**9 != exact:
-            raise ValueError(
-                f"step ({shown(step)}) must be a whole number of nanoseconds; write months as '1mo', years as '1y'"
-            )
-        width = Width(ticks, "ns", "ns")
+        exact = whole_ticks(step, "as")
+        if exact is None or exact % 10**9:
+            raise ValueError(f"step ({shown(step)}) must be whole nanoseconds; write months as '1mo', years as '1y'")
+        width = Width(exact // 10**9, "ns", "ns")
     elif isinstance(step, str):
         match = re.fullmatch(r"([0-9]+)\s*([a-z]+)", step)
         if match is None or match[2] not in _UNITS:
             raise ValueError(
-                f"step ({shown(step)}) must be a whole number and a unit, of fixed length (ns, us, ms, s, min, h) or of"
-                " the calendar (d for days, w for weeks, mo for months, q for quarters, y for years), for instance"
-                " '5min' or '1mo'"
+                f"step ({shown(step)}) must be a whole number and a unit, such as '5min' or '1mo': ns, us, ms, s, min,"
+                " h have a fixed length, and d (days), w (weeks), mo (months), q (quarters), y (years) a calendar"
             )
-        length, of = _UNITS[match[2]]
-        width = Width(int(match[1]) * length, of, match[2])
+        width = Width(int(match[1]) * _UNITS[match[2]][0], _UNITS[match[2]][1], match[2])
     else:
         raise TypeError(f"step ({shown(step)}) must be a string such as '1h' or '1d', a timedelta or a timedelta64")
     if width.number <= 0:
@@ -127,22 +113,29 @@ def parse_width(step: Any) -> Width:
 def edges_of(width: Width, first: int, *, size: int | None, last: int | None, zone: dt.tzinfo | None) -> Edges:
     """Return the edges of steps from ``first``: so many, or as far as ``last``."""
     edges: Edges
+    start = write_instant(first, zone)
     if width.is_calendar:
         assert zone is not None
+        days = width.around(day_of(first, zone))
         # Other days take the places of skipped ones.
-        edges = width.begins(_first_day(width, first, zone), zone, steps=(size or 0) + _SKIPPED, beyond=last)
+        edges = width.begins(days[0], zone, steps=(size or 0) + _SKIPPED, beyond=last)
+        if edges[0] != first:
+            nearest = min(begins_of_days(days, zone).tolist(), key=lambda edge: abs(edge - first))
+            raise ValueError(
+                f"start ({start!r}) must be the start of a {_BEGINNINGS[width.unit]} for steps of {width}; the nearest"
+                f" is {write_instant(nearest, zone)!r}"
+            )
     else:
         stop = first + (size or 0) * width.number if last is None else last + width.number
         edges = range(first, stop + 1, width.number)
-    start = write_instant(first, zone)
     if last is not None:
         size = bisect.bisect_left(edges, last)
         if last not in edges[size : size + 1]:
             near = [int(edge) for edge in edges[max(size - 1, 1) : size + 1] if edge <= LAST]
-            nearest = [write_instant(edge, zone) for edge in sorted(near, key=lambda edge: (abs(edge - last), -edge))]
+            nearest = min(near[::-1], key=lambda edge: abs(edge - last), default=0)
             raise ValueError(
                 f"end ({write_instant(last, zone)!r}) must be the end of a step of {width} from start ({start!r}); "
-                + (f"the nearest is {nearest[0]!r}" if nearest else "there is none before 2260")
+                + (f"the nearest is {write_instant(nearest, zone)!r}" if near else "there is none before 2260")
             )
     assert size is not None
     stop = int(edges[size]) if size < len(edges) else LAST + 1
@@ -170,16 +163,3 @@ def begins_of_days(days: Dates, zone: dt.tzinfo) -> Ints:
 def day_of(instant: int, zone: dt.tzinfo) -> np.datetime64:
     """The day that the clock of a zone shows at an instant."""
     return np.datetime64(int(clock_around(zone, instant, instant).shown(instant)) // DAY, "D")
-
-
-def _first_day(width: Width, first: int, zone: dt.tzinfo) -> np.datetime64:
-    """Return the day at whose beginning the grid starts, which must be the first of a unit."""
-    days = width.around(day_of(first, zone))
-    begins = begins_of_days(days, zone).tolist()
-    if begins[0] != first:
-        start, nearest = (write_instant(at, zone) for at in (first, min(begins, key=lambda at: abs(at - first))))
-        raise ValueError(
-            f"start ({start!r}) must be the start of a {_BEGINNINGS[width.unit]} for steps of {width}; the nearest is"
-            f" {nearest!r}"
-        )
-    return cast(np.datetime64, days[0])

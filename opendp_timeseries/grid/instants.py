@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import zoneinfo
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -30,52 +30,42 @@ _LONGEST: Final = 290 * 366 * DAY
 def parse_zone(zone: Any, name: str = "zone") -> dt.tzinfo | None:
     """Return the time zone of a name.
 
-    :param name: of the parameter, for messages.
-    :raises TypeError: unless it is a string or None.
-    :raises ValueError: if there is no zone of this name.
+    :raises TypeError, ValueError: by the name of the parameter, unless it is the name of a zone or None.
     """
-    if zone is None:
-        return None
-    if not isinstance(zone, str):
+    if not isinstance(zone, str | None):
         raise TypeError(f"{name} ({shown(zone)}) must be the IANA name of a time zone, for instance 'UTC'")
-    if zone == "UTC":
-        return dt.UTC
+    if zone is None or zone == "UTC":
+        return None if zone is None else dt.UTC
     try:
         return zoneinfo.ZoneInfo(zone)
     except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
         raise ValueError(
-            f"{name} ({shown(zone)}) must be the IANA name of a time zone, such as 'UTC' or 'Europe/Paris'; "
-            "where the system has no zones, install the package tzdata"
+            f"{name} ({shown(zone)}) must be the IANA name of a time zone, such as 'UTC' or 'Europe/Paris'; where the"
+            " system has no zones, install the package tzdata"
         ) from None
 
 
-def parse_instants(
-    names: Sequence[str], values: Sequence[Any], zone: dt.tzinfo | None, *, calendar: bool = False
-) -> list[int]:
+def parse_instants(given: Mapping[str, Any], zone: dt.tzinfo | None) -> list[int]:
     """Return the nanoseconds of instants from 1970, UTC.
 
-    :param names: what they are, for messages.
-    :param values: text (:func:`read_text_times`), a ``datetime``, a ``date`` (its midnight) or a ``datetime64``.
-        Without an offset it is a local time of ``zone``.
-    :param calendar: whether a midnight without an offset is where its day begins, even if clocks skip or repeat it.
-    :raises TypeError: for a value of another type.
-    :raises ValueError: for text that says no instant, or one that does not fit.
+    :param given: by name, for messages: text (:func:`read_text_times`), a ``datetime``, a ``date`` (its midnight) or a
+        ``datetime64``. Without an offset it is a local time of ``zone``; midnight is where its day begins.
+    :raises TypeError, ValueError: for anything else, and for times that do not fit.
     """
-    times, aware = read_text_times([_written(name, value) for name, value in zip(names, values, strict=True)])
+    times, aware = read_text_times([_written(name, value) for name, value in given.items()])
     instants = []
-    for name, value, time, known in zip(names, values, times.astype(np.int64).tolist(), aware.tolist(), strict=True):
+    for (name, value), time, known in zip(given.items(), times, aware, strict=True):
         what = f"{name} ({shown(str(value))})"
-        if np.isnat(np.datetime64(time, "ns")):
+        if np.isnat(time):
             raise ValueError(
-                f"{what} must be an instant in ISO 8601, for instance '2013-01-01T00:00' or"
-                " '2013-01-01T00:00-05:00', with at most nine decimals"
+                f"{what} must be an instant in ISO 8601, such as '2013-01-01T00:00' or '2013-01-01T00:00-05:00', with"
+                " at most nine decimals"
             )
-        check_years(what, time, time)
+        local = int(time.astype(np.int64))
+        check_years(what, local, local)
         if not known and zone is None:
-            raise ValueError(
-                f"{what} must say which clock it shows: give zone, for instance zone='UTC', or write an offset"
-            )
-        instants.append(time if known or zone is None else _on_clock(what, time, zone, calendar=calendar))
+            raise ValueError(f"{what} must say which clock it shows: give zone, such as zone='UTC', or write an offset")
+        instants.append(local if known or zone is None else _on_clock(what, local, zone))
     return instants
 
 
@@ -87,14 +77,13 @@ def _written(name: str, value: Any) -> str:
     return value.isoformat() if isinstance(value, dt.date) else str(value)
 
 
-def _on_clock(what: str, local: int, zone: dt.tzinfo, *, calendar: bool) -> int:
-    """Return when a clock shows a time, which it must do exactly once."""
+def _on_clock(what: str, local: int, zone: dt.tzinfo) -> int:
+    """Return when a day begins, or a clock shows another time, which it must do exactly once."""
     clock = clock_around(zone, local, local)
     instant = int(clock.first_showing(local))
-    if calendar and local % DAY == 0:  # a day begins
+    if local % DAY == 0:
         if clock.shown(instant) >= local + DAY:
-            following = write_instant(instant, zone)
-            raise ValueError(f"{what} is a day that {zone} skipped; the next begins at {following!r}")
+            raise ValueError(f"{what} is a day that {zone} skipped; the next is from {write_instant(instant, zone)!r}")
     elif np.count_nonzero(clock.shown(local - np.unique(clock.offsets)) == local) != 1:
         raise ValueError(f"{what} occurs twice or not at all in {zone}; write the offset")
     return instant

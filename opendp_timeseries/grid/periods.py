@@ -20,7 +20,6 @@ from opendp_timeseries.grid.time_grid import TimeGrid
 
 __all__ = ["PERIODS", "Period"]
 
-#: Units of which everybody knows where one begins.
 _UNITS: Final = {"1d": "day", "1w": "week from Monday", "1mo": "month", "1q": "quarter", "1y": "year"}
 PERIODS: Final = tuple(_UNITS)
 
@@ -44,24 +43,19 @@ class Period:
     zone: str | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.length, str):
-            remedy = "a number of integer steps, or a unit of the calendar such as '1d'"
-            object.__setattr__(self, "length", check.integer("period", self.length, minimum=1, remedy=remedy))
-            if self.zone is not None:
+        if isinstance(self.length, str):
+            if self.length not in _UNITS:
                 raise ValueError(
-                    f"zone ({self.zone!r}) must be left out with a period of integer steps ({self.length}); for a"
-                    " calendar, write a unit such as '1d'"
+                    f"period ({self.length!r}) must be one unit of the calendar: {', '.join(map(repr, _UNITS))}; or a"
+                    " whole number, for a grid of integer steps"
                 )
+            if parse_zone(self.zone) is None:
+                raise ValueError(f"period ({self.length!r}) needs the zone of its calendar, such as zone='UTC'")
             return
-        if self.length not in _UNITS:
-            raise ValueError(
-                f"period ({self.length!r}) must be one unit of the calendar, of which everybody knows where it begins:"
-                f" {', '.join(map(repr, _UNITS))}; or a whole number, for a grid of integer steps"
-            )
-        if parse_zone(self.zone) is None:
-            raise ValueError(
-                f"period ({self.length!r}) needs the zone whose calendar is meant, for instance zone='UTC'"
-            )
+        remedy = "a number of integer steps, or a unit of the calendar such as '1d'"
+        object.__setattr__(self, "length", check.integer("period", self.length, minimum=1, remedy=remedy))
+        if self.zone is not None:
+            raise ValueError(f"zone ({self.zone!r}) must be left out with a period of integer steps ({self.length})")
 
     def __str__(self) -> str:
         if isinstance(self.length, str):
@@ -99,8 +93,8 @@ def _on_grid(period: Period, grid: TimeGrid) -> tuple[Ints, tuple[int, int], Int
         span = 0, len(starts) - 1
     else:
         raise ValueError(
-            f"period ({period.length} steps) is for a grid of integer steps, and this one is {grid!r}; write a unit"
-            " of the calendar and its zone, for instance '1d'"
+            f"period ({period.length} steps) is for a grid of integer steps, not for {grid!r}; write a unit of the"
+            " calendar and its zone, such as '1d'"
         )
     lengths = np.sort(np.diff(starts, append=grid.size))[::-1]
     for array in (starts, lengths):
@@ -112,8 +106,8 @@ def _by_calendar(period: Period, length: str, grid: TimeGrid) -> tuple[Ints, tup
     zone = parse_zone(period.zone)
     if zone is None or grid.zone != period.zone or grid.is_integer:
         raise ValueError(
-            f"period ({length!r} in zone {period.zone!r}) must be in the zone of the grid ({grid!r}), on whose clock"
-            " times are read: give both the same"
+            f"period ({length!r} in zone {period.zone!r}) must be in the zone of the grid ({grid!r}), where times are"
+            " read: give both the same"
         )
     width, edges = parse_width(length), grid.edges().astype("M8[ns]").astype(np.int64)
     start, stop = int(edges[0]), int(edges[-1])
@@ -126,7 +120,6 @@ def _by_calendar(period: Period, length: str, grid: TimeGrid) -> tuple[Ints, tup
         at, step = int(within[across][0]), int(starts[across][0]) - 1
         raise ValueError(
             f"step {step} of {grid!r} lies in more than one {_UNITS[length].split()[0]} ({period.zone}): one begins"
-            f" within it, at {write_instant(at, zone)!r}. Choose steps of which whole ones make up the period, such as"
-            " '1h' for days of whole hours, or a longer period"
+            f" within it, at {write_instant(at, zone)!r}. Choose steps that divide the period, or a longer period"
         )
     return np.append(0, starts), (int(begins[0]) // SECOND, int(begins[-1]) // SECOND)

@@ -21,10 +21,8 @@ from opendp_timeseries.grid.instants import UNITS, Instant, check_years, parse_i
 __all__ = ["StepRule", "TimeGrid", "check_grid"]
 
 _MAX_SIZE: Final = 2**31
-#: Units of datetime64 in which edges are written, in nanoseconds.
-_SCALES: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
-#: Listed edges that a representation shows in full.
-_SHOWN: Final = 12
+_SCALES: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}  # units in which edges are written, in nanoseconds
+_SHOWN: Final = 12  # edges that a representation lists
 
 
 class StepRule(NamedTuple):
@@ -32,8 +30,8 @@ class StepRule(NamedTuple):
 
     A local time from ``changes[k - 1]`` to before ``changes[k]`` is ``offsets[k]`` ahead of UTC. An instant in UTC is
     on the grid from ``start`` to ``stop - 1``, and lies in the cell ``(instant - start) // width``. If all steps are
-    equally long, this is the step. If not, the step stands in the only row of the table with this cell and
-    ``low <= instant < high``, among at most twice as many rows as steps.
+    equally long, this is the step. If not, it is that of the only row of the table with this cell and
+    ``low <= instant < high``. There are at most twice as many rows as steps.
     """
 
     changes: Ints
@@ -54,42 +52,32 @@ class TimeGrid:
     * A **fixed time** in the units ``h``, ``min``, ``s``, ``ms``, ``us``, ``ns``: ``"24h"`` is 24 hours, whatever
       clocks do.
     * **Units of the calendar** of ``zone``: days ``"1d"``, weeks ``"1w"`` (from Monday), months ``"1mo"``, quarters
-      ``"1q"``, years ``"1y"``, and multiples, counted from ``start``. A day has 23, 24 or 25 hours where clocks change.
-      A unit begins at the first instant at which the clock shows its first day or a later one: at midnight, or when
-      clocks skip midnight. A day that clocks skip entirely is not a step.
-
-    These are the units of Polars except for the minute, which is ``min`` here.
+      ``"1q"``, years ``"1y"``, and multiples, counted from ``start``. A unit begins at the first instant at which the
+      clock shows its first day or a later one: at midnight, or when clocks skip midnight. So a day has 23, 24 or 25
+      hours where clocks change, and a day that clocks skip entirely is not a step.
 
     *Aware* instants (with a zone or an offset) are converted to UTC. *Naive* ones are local times of ``zone``, and are
     refused when the grid has none. A local time that occurs twice, as clocks go back, is its first occurrence; one that
     is skipped, as clocks go forward, is shifted forward by the gap (as ``fold=0`` in PEP 495).
 
-    A grid is exact to the nanosecond. It lies within the years 1680 to 2259, and spans at most 290 of them. Fields are
-    kept in one spelling, so that equal grids are equal however they were written, and the representation says all of
-    them: it enters the identifiers by which OpenDP compares spaces. In UTC, ``"24h"`` from a midnight is ``"1d"``, and
-    seven days from a Monday are ``"1w"``.
+    A grid is exact to the nanosecond. It lies within the years 1680 to 2259, and spans at most 290 of them. Its fields
+    have one spelling, so that equal grids are equal and represented alike however they were written: in UTC, ``"24h"``
+    from a midnight is ``"1d"``. OpenDP compares spaces by the representation.
 
     :param size: number of steps ``T``, from 1 to 2^31. This or ``end`` must be given; neither is read from the data.
-    :param start: start of step 0: an ISO 8601 string, a ``datetime``, a ``date`` (its midnight) or a ``datetime64``. A
-        naive start is a local time of ``zone``. It must be the start of a unit of the calendar, if ``step`` is one.
+    :param start: start of step 0: text in ISO 8601, a ``datetime``, a ``date`` or a ``datetime64``. A naive start is a
+        local time of ``zone``; midnight is where its day begins. If ``step`` is of the calendar, such a unit starts there.
     :param end: where the last step ends, in place of ``size``; it is not on the grid, and must be the end of a step.
-    :param step: width of a step: a string such as ``"5min"``, ``"1h"``, ``"1d"``, ``"1mo"``, or a ``timedelta`` or a
-        ``timedelta64``, which are fixed times.
-    :param zone: IANA name of the zone whose clock naive times show and whose calendar is meant, such as ``"UTC"`` or
-        ``"America/New_York"``.
-    :raises TypeError: for a field that is left out or of the wrong type.
-    :raises ValueError: for a field of the wrong value; where ``start`` or ``end`` is not an edge, it names the nearest.
+    :param step: width of a step: a string, or a ``timedelta`` or ``timedelta64``, which are fixed times.
+    :param zone: IANA name of the zone whose clock naive times show and whose calendar is meant, such as ``"UTC"``.
+    :raises TypeError, ValueError: by the name of a field that is left out or wrong. If ``start`` or ``end`` is not an
+        edge, the message says which is the nearest.
 
     >>> grid = TimeGrid(start="2013-01-01", end="2013-01-01T03:00", step="1h", zone="America/New_York")
     >>> grid
     TimeGrid(size=3, start='2013-01-01T00:00-05:00', step='1h', zone='America/New_York')
     >>> grid.steps(np.array(["2013-01-01T00:59:59", "2013-01-01T01:00:00", "NaT"], dtype="datetime64[s]"))
     array([ 0,  1, -1])
-    >>> print(grid.instants())
-    ['2013-01-01T05:00:00' '2013-01-01T06:00:00' '2013-01-01T07:00:00']
-
-    Clocks change on 10 March, so this day has 23 hours:
-
     >>> days = TimeGrid(start="2013-03-09", size=3, step="1d", zone="America/New_York")
     >>> print(np.diff(days.edges()))
     [86400 82800 86400]
@@ -117,9 +105,7 @@ class TimeGrid:
         if start is None and (end is not None or zone is not None):
             raise TypeError("end and zone need a start and a step; give them too, or size alone for integer steps")
         if (size is None) == (end is None):
-            raise TypeError(
-                "either size or end must be given: it is public and is never read from the data; for instance size=24"
-            )
+            raise TypeError("either size or end must be given: it is public and is never read from the data")
         steps = None if size is None else integer("size", size, minimum=1, maximum=_MAX_SIZE)
         if start is None:
             assert steps is not None
@@ -132,8 +118,8 @@ class TimeGrid:
                 " zone='UTC'; or write a fixed time, such as step='24h'"
             )
         given = {"start": start} | ({} if end is None else {"end": end})
-        first, *rest = parse_instants(list(given), list(given.values()), clock, calendar=width.is_calendar)
-        last = rest[0] if rest else None
+        first, *ends = parse_instants(given, clock)
+        last = ends[0] if ends else None
         if last is not None and last <= first:
             raise ValueError(f"end ({end!s}) must be after start ({write_instant(first, clock)!r})")
         edges = edges_of(width, first, size=steps, last=last, zone=clock)
@@ -148,12 +134,10 @@ class TimeGrid:
         Step ``k`` is from ``edges[k]`` to ``edges[k + 1]``, which is not in it. There is nothing between steps: where
         some times belong to none, let them be steps of their own.
 
-        :param edges: at least two instants, ascending: ISO 8601 strings, ``datetime``, ``date`` or ``datetime64``.
-            Naive ones are local times of ``zone``, and midnights are where their days begin. They are public, and must
-            not be read from the data.
-        :param zone: IANA name of the zone whose clock naive times show; see :class:`TimeGrid`.
-        :raises TypeError: for edges of a wrong type.
-        :raises ValueError: for edges that do not ascend, naming the first that does not.
+        :param edges: at least two instants, ascending, each as ``start`` is given. They are public, and must not be
+            read from the data.
+        :param zone: IANA name of the zone whose clock naive times show.
+        :raises TypeError, ValueError: for edges of a wrong type, or that do not ascend, naming the first.
 
         >>> terms = TimeGrid.from_edges(["2024-09-02", "2024-12-21", "2025-01-06"], zone="Europe/London")
         >>> terms.steps(np.array(["2024-12-20T12:00", "2024-12-21T12:00"], dtype="datetime64[s]"))
@@ -165,7 +149,7 @@ class TimeGrid:
         if len(given) < 2:
             raise ValueError(f"edges ({len(given)}) must be at least two: the start of the first step, and its end")
         clock = parse_zone(zone)
-        instants = parse_instants([f"edges[{k}]" for k in range(len(given))], given, clock, calendar=True)
+        instants = parse_instants({f"edges[{k}]": edge for k, edge in enumerate(given)}, clock)
         for k, (before, after) in enumerate(itertools.pairwise(instants)):
             if after <= before:
                 raise ValueError(
@@ -203,39 +187,27 @@ class TimeGrid:
         return None if self.is_integer else write_instant(int(self._edges[-1]), parse_zone(self.zone))
 
     def check_times(self, dtype: np.dtype[Any], *, aware: bool = False) -> None:
-        """Refuse times that this grid cannot place, by their type alone, which is public.
-
-        :param dtype: type of the time column.
-        :param aware: whether the column holds UTC instants rather than local times.
-        :raises TypeError: naming the type and the remedy.
-        """
+        """Raise TypeError if this grid cannot place times of a type, which is public; see :meth:`steps`."""
         if self.is_integer:
             if dtype.kind not in "iu":
-                raise TypeError(
-                    f"times of type {dtype} are not step numbers; give integers from 0 to size - 1, or a grid with a"
-                    " start, a step and a zone"
-                )
+                raise TypeError(f"times of type {dtype} are not step numbers; give integers, or a grid with a start")
         elif dtype.kind != "M" or dtype.str[4:-1] not in UNITS:  # nor months, which have no fixed length
-            raise TypeError(
-                f"times of type {dtype} are not instants; convert them to datetime64[ns] (floating-point times would"
-                " fall on the wrong side of edges)"
-            )
+            raise TypeError(f"times of type {dtype} are not instants; convert them to datetime64[ns]")
         elif not aware and self.zone is None:
             raise TypeError(
-                f"times of type {dtype} carry no zone and the grid has none; say which clock they show, for instance"
+                f"times of type {dtype} carry no zone and the grid has none; say which clock they show, such as"
                 " zone='UTC'"
             )
 
     def steps(self, times: NDArray[Any], *, aware: bool = False) -> Ints:
         """Return the step of every time, and -1 for one that is missing (``NaT``) or off the grid.
 
-        Exact for every time of every unit: no value overflows, and what is finer than nanoseconds is rounded down, not
-        toward zero.
+        No value overflows, and what is finer than nanoseconds is rounded down.
 
         :param times: ``datetime64`` of any unit of fixed length, or integers for a grid of integer steps.
         :param aware: whether ``times`` are UTC instants; otherwise they are local times of ``zone``.
         :return: ``int64``, of the same shape.
-        :raises TypeError: by the type of ``times`` (see :meth:`check_times`), never by a value.
+        :raises TypeError: by the type of ``times``, never by a value.
         """
         times = np.asarray(times)
         self.check_times(times.dtype, aware=aware)
@@ -279,12 +251,10 @@ class TimeGrid:
     def edges(self, zone: str = "UTC") -> NDArray[Any]:
         """Return the start of every step and the end of the last: ``size + 1`` values.
 
-        They are ``datetime64`` in seconds, or in the coarsest finer unit that holds them; ``int64`` for a grid of
-        integer steps.
+        They are ``datetime64`` in seconds or, if need be, in a finer unit; ``int64`` for a grid of integer steps.
 
         :param zone: on which clock: ``"UTC"``, ``"local"`` for that of the grid's own zone (UTC if it has none), or the
             IANA name of another. ``datetime64`` holds no offset, so a local time that occurs twice stands there twice.
-        :raises ValueError: if there is no zone of this name.
 
         >>> days = TimeGrid(start="2024-03-30", size=2, step="1d", zone="Europe/London")
         >>> print(days.edges())
