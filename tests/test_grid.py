@@ -10,9 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from opendp_timeseries import Release, interpolate
+from opendp_timeseries import interpolate
 from opendp_timeseries.grid import TimeGrid
 from tests.oracles import counting as oracle
+from tests.releases import release_of
 
 HOURLY = TimeGrid(size=4, start="1969-12-31T22:00", step="1h", zone="UTC")
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -620,7 +621,7 @@ def test_what_is_wrong_is_refused_by_name(fields, error, message):
 
 def test_a_clock_that_is_none_is_named_as_it_was_given():
     days = TimeGrid(start="2024-03-30", size=3, step="1d", zone="Europe/Berlin")
-    release = Release(steps=[0], values=[1.0], size=3, scale=1.0, sampling_probability=0.5)
+    release = release_of(steps=[0], values=[1.0], signal=3, scale=1.0, sampling_probability=0.5)
     frame = interpolate(release).to_frame
     for zone, error in (("Berlin", ValueError), (5, TypeError), (["local"], TypeError)):
         for ask in (days.edges, days.instants):

@@ -166,7 +166,7 @@ class TestEveryTable:
         return counts
 
     def counted(self, log):
-        caps = Caps.within(self.GRID.size, participation_cap=1, step_cap=1)
+        caps = Caps(1, 1)
         return engine_of(log).count(log, Layout("id", "time", self.GRID), caps, bytes(16)).tolist()
 
     def test_in_memory(self):
@@ -206,9 +206,7 @@ class TestEveryTable:
         with pytest.raises(
             TypeError, match=r"column 'time' of type string does not hold times; cast it to a timestamp"
         ):
-            engine_of(table).count(
-                table, layout, Caps.within(self.GRID.size, participation_cap=1, step_cap=1), bytes(16)
-            )
+            engine_of(table).count(table, layout, Caps(1, 1), bytes(16))
 
 
 class TestFormats:

@@ -66,7 +66,7 @@ class TimeGrid:
 
     :param size: number of steps ``T``, from 1 to 2^31. This or ``end`` must be given; neither is read from the data.
     :param start: start of step 0: text in ISO 8601, a ``datetime``, a ``date`` or a ``datetime64``. A naive start is a
-        local time of ``zone``; midnight is where its day begins. If ``step`` is of the calendar, such a unit starts there.
+        local time of ``zone``; midnight is where its day begins. With a step of the calendar, one starts there.
     :param end: where the last step ends, in place of ``size``; it is not on the grid, and must be the end of a step.
     :param step: width of a step: a string, or a ``timedelta`` or ``timedelta64``, which are fixed times.
     :param zone: IANA name of the zone whose clock naive times show and whose calendar is meant, such as ``"UTC"``.
