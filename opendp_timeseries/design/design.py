@@ -189,7 +189,7 @@ def _python(design: Design, log: str, delta: float | None) -> str:
         metric += ", replaced=True)" if unit.replaced else ")"
     else:
         metric = "dp.change_one_distance()" if unit.replaced else "dp.symmetric_distance()"
-    time = source.time if source.time is not None else "time"
+    time = source.time or ("time" if source.identifier != "time" else "step")  # of no use, where none is read
     lines.append(f"space = ts.event_log_domain(identifier={source.identifier!r}, time={time!r}), {metric}")
     panel = "" if count.panel is None else f", by={source.by!r}, keys={list(count.panel)!r}"
     if grid is None or count.pooled is not None:
