@@ -95,7 +95,7 @@ def test_every_unit_gives_the_same_steps(step):
     days = np.arange("2012-12-20", "2013-02-01", dtype="datetime64[D]")
     expected = [
         oracle.step_of(
-            int(day), "D", start=oracle.seconds(dt.datetime(2012, 12, 31, 12, tzinfo=dt.timezone.utc)),
+            int(day), "D", start=oracle.seconds(dt.datetime(2012, 12, 31, 12, tzinfo=dt.UTC)),
             width=seconds_of(step), size=400,
         )
         for day in days.view(np.int64)
@@ -133,7 +133,7 @@ def test_steps_are_exact(start, step, size, unit, far, near):
         grid = TimeGrid(size=size, start=start, step=step, zone="UTC")
     except ValueError:
         return
-    begin, width = oracle.seconds(start.replace(tzinfo=dt.timezone.utc)), seconds_of(step)
+    begin, width = oracle.seconds(start.replace(tzinfo=dt.UTC)), seconds_of(step)
     edges = [(begin + k * width) // oracle.UNITS[unit] + shift for k, shift in near]
     ticks = [tick for tick in far + edges if -(2**63) <= tick < 2**63]
     times = np.array(ticks, dtype=np.int64).view(f"datetime64[{unit}]")
@@ -193,7 +193,7 @@ class TestClocks:
             if clock.replace(tzinfo=tz).utcoffset() != (clock - 24 * hour).replace(tzinfo=tz).utcoffset():
                 clocks += [clock - 36 * hour + k * hour / 4 for k in range(60 * 4)]
         clocks += [dt.datetime(2006, 7, 1) + k * 157 * hour for k in range(100)]
-        start, width = oracle.seconds(dt.datetime(2005, 1, 1, tzinfo=dt.timezone.utc)), oracle.Fraction(300)
+        start, width = oracle.seconds(dt.datetime(2005, 1, 1, tzinfo=dt.UTC)), oracle.Fraction(300)
         expected = [int((oracle.local_seconds(clock, zone) - start) // width) for clock in clocks]
         for unit in ("m", "s", "ns"):
             assert grid.steps(np.array(clocks, dtype=f"datetime64[{unit}]")).tolist() == expected

@@ -86,7 +86,7 @@ def polars_lazy(columns):
 PICKY = (arrow_inferred, dataset, polars_inferred, polars_lazy, pandas_arrow, pandas_nullable)
 KINDS = [numpy_objects, pandas_inferred, pandas_categories, *PICKY]
 
-UTC, TOKYO = dt.timezone.utc, zoneinfo.ZoneInfo("Asia/Tokyo")
+UTC, TOKYO = dt.UTC, zoneinfo.ZoneInfo("Asia/Tokyo")
 PEOPLE = {
     "integers": [1, 2, 3, 40],
     "negative": [-1, -2, 0, 7],

@@ -7,7 +7,7 @@ import datetime as dt
 from collections import Counter
 from zoneinfo import ZoneInfo
 
-EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 PERIODS = {
     "d": lambda day: day,
     "w": lambda day: day.isocalendar()[:2],

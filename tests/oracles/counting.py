@@ -24,7 +24,7 @@ UNITS = {
     "fs": Fraction(1, 10**15),
     "as": Fraction(1, 10**18),
 }
-EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 NAT = -(2**63)
 
 
@@ -47,10 +47,10 @@ def local_seconds(clock: dt.datetime, zone: str) -> Fraction:
 
     Searches for the UTC instants that show ``clock``, rather than asking ``fold``.
     """
-    tz, naive = ZoneInfo(zone), seconds(clock.replace(tzinfo=dt.timezone.utc))
+    tz, naive = ZoneInfo(zone), seconds(clock.replace(tzinfo=dt.UTC))
     candidates = set()
     for hours in (-30, 30):  # the offsets before and after any change that is near; changes are days apart
-        near = (clock + dt.timedelta(hours=hours)).replace(tzinfo=dt.timezone.utc)
+        near = (clock + dt.timedelta(hours=hours)).replace(tzinfo=dt.UTC)
         offset = near.astimezone(tz).utcoffset()
         instant = naive - Fraction(offset.days * 86400 + offset.seconds)
         shown = EPOCH + dt.timedelta(seconds=float(instant // 1))
@@ -58,7 +58,7 @@ def local_seconds(clock: dt.datetime, zone: str) -> Fraction:
             candidates.add(instant)
     if candidates:
         return min(candidates)
-    before = (clock - dt.timedelta(days=1)).replace(tzinfo=dt.timezone.utc).astimezone(tz).utcoffset()
+    before = (clock - dt.timedelta(days=1)).replace(tzinfo=dt.UTC).astimezone(tz).utcoffset()
     return naive - Fraction(before.days * 86400 + before.seconds)
 
 

@@ -75,7 +75,7 @@ def test_the_same_counts_and_the_same_map_as_of_an_event_log(monkeypatch, metric
 
 def test_aware_instants_are_not_read_as_local_times():
     grid = ts.TimeGrid(size=HOURS, start="2020-01-01", step="1h", zone="America/New_York")
-    midnight = dt.datetime(2020, 1, 1, 5, tzinfo=dt.timezone.utc)  # 00:00 in New York
+    midnight = dt.datetime(2020, 1, 1, 5, tzinfo=dt.UTC)  # 00:00 in New York
     for zone in ("UTC", "Asia/Kathmandu"):
         data = pl.LazyFrame({"who": [1], "when": [midnight]}).with_columns(pl.col("when").dt.convert_time_zone(zone))
         count = space(data) >> ts.then_participation_count(grid, participation_cap=1, time="when")

@@ -76,7 +76,7 @@ def test_the_instants_are_those_of_the_grid(kind, start, step):
     grid = TimeGrid(start=start, size=3, step=step, zone="America/New_York")
     found = starts(interpolate(RELEASE).to_frame(kind=kind, grid=grid))
     expected = [
-        instant.replace(tzinfo=dt.timezone.utc).astimezone(ZoneInfo("America/New_York"))
+        instant.replace(tzinfo=dt.UTC).astimezone(ZoneInfo("America/New_York"))
         for instant in grid.instants().astype("M8[us]").tolist()
     ]
     assert found == expected
