@@ -15,8 +15,10 @@ from scipy.stats import binom, norm
 
 import opendp_timeseries as ts
 from opendp_timeseries import TimeGrid
+from opendp_timeseries.accounting.calibrate import Budget, calibrate
 from opendp_timeseries.accounting.influence import count_influence
-from opendp_timeseries.accounting.joint import least_factor
+from opendp_timeseries.accounting.joint import joint_loss
+from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.datasets import daily_profile, load_flights
 from opendp_timeseries.koga2022.bounds import least_scale_without_filter
@@ -198,14 +200,20 @@ def test_noise_with_sampling_beside_the_mean_of_every_step() -> None:
 def test_noise_of_one_step_of_each_block() -> None:
     percent = sentence("docs/concepts/amplification.md", r"independently kept steps \(at \(0\.5, 0\.1\) by ([\d.]+)%\)")
     person = count_influence(1, participation_cap=180, step_cap=1, size=1800, replaced=False)
-    scales = [extremal_law(person, 0.1, 1800, design).least_scale(0.5, 0.1) for design in ("stratified", "poisson")]
+    budget = Budget(epsilon=0.5, delta=0.1)
+    scales = [calibrate(extremal_law(person, 0.1, 1800, design).at, budget) for design in ("stratified", "poisson")]
     assert percent == [pytest.approx(100 * (scales[0] / scales[1] - 1), abs=0.06)]
     percent = sentence("docs/concepts/amplification.md", r"may be chosen by earlier ones, some ([\d.]+)% more")
     month = count_influence(1, participation_cap=30, step_cap=1, size=744, replaced=False)
     years = [[extremal_law(month, 0.2, 744, design).at(1.0)] * 12 for design in ("stratified", "poisson")]
-    factors = [least_factor(year, 1.0, 1e-6) for year in years]
+
+    def least(year: list[PrivacyLoss], adaptive: bool) -> float:
+        budget = Budget(epsilon=1.0, delta=1e-6)
+        return calibrate(lambda factor: joint_loss(year, adaptive=adaptive, factor=factor), budget)
+
+    factors = [least(year, True) for year in years]
     assert percent == [pytest.approx(100 * (factors[0] / factors[1] - 1), abs=0.6)]
-    assert least_factor(years[0], 1.0, 1e-6, adaptive=False) == pytest.approx(factors[1], rel=1e-6)
+    assert least(years[0], False) == pytest.approx(factors[1], rel=1e-6)
 
 
 def test_noise_by_cap() -> None:

@@ -4,7 +4,7 @@ Three restricted norms bound what a filter does to a vector with few non-zero en
 are symmetric and decreasing the magnitude majorant goes through the filter exactly. A filter that is wide
 compared with a person's participation lowers sensitivity: the norm of the whole filter alone, as used by
 Koga et al. (2022), does not show it. Where a person's steps lie a gap apart, the taps that they meet do too, and
-the filter spreads them thin. Proofs: docs/proofs/filters.md, docs/proofs/filters.md and
+the filter spreads them thin. Proofs: docs/proofs/filters.md and
 docs/proofs/separated_steps.md.
 
 All sums over taps are sums of integers, in the unit ``2**-resolution_bits``, and every result is rounded up.
@@ -17,7 +17,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate, chain, pairwise, repeat
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,24 +26,54 @@ from opendp_timeseries.accounting.circulant import EXACT, circulant_product, fft
 from opendp_timeseries.accounting.influence import Influence, Majorant
 from opendp_timeseries.accounting.rounding import up_fraction, up_sqrt
 from opendp_timeseries.accounting.separated import comb_sums, most_apart, row_sum
-from opendp_timeseries.design.kernels import Kernel
 
 __all__ = [
+    "Taps",
     "filtered_influence",
     "filtered_l1",
     "filtered_l2",
+    "is_symmetric_decreasing",
     "row_energy",
     "spectral_norm",
     "stable_rank",
 ]
 
 
-def filtered_influence(influence: Influence, kernel: Kernel, panel_size: int = 1) -> Influence:
+class Taps(Protocol):
+    """The taps of a circulant filter, ``h_t = numerators[t] * 2**-resolution_bits``; equal ones have equal numbers.
+
+    The magnitudes of the numerators sum to less than 2**53.
+    """
+
+    @property
+    def numerators(self) -> NDArray[np.int64]:
+        """``T`` integers, not all zero, that never change."""
+
+    @property
+    def resolution_bits(self) -> int:
+        """Binary places of the taps."""
+
+    def __hash__(self) -> int:
+        """What depends on the taps alone is cached."""
+
+
+def is_symmetric_decreasing(numerators: NDArray[np.int64]) -> bool:
+    """Return whether ``h >= 0``, ``h_t = h_(-t)`` and ``h`` does not increase in circular distance.
+
+    This is the shape that the magnitude majorant needs (docs/proofs/filters.md).
+    """
+    half = numerators[: len(numerators) // 2 + 1]
+    return bool(
+        numerators.min() >= 0 and np.array_equal(numerators[1:], numerators[:0:-1]) and np.all(np.diff(half) <= 0)
+    )
+
+
+def filtered_influence(influence: Influence, kernel: Taps, panel_size: int = 1) -> Influence:
     """Return the influence on ``y = A x``, given the influence on ``x``.
 
     A signal of several series, filtered each by itself, is a filter too: its Gram matrix is block diagonal, so the
     restricted norms stand; and the worst individual has all steps in one series, as long as they fit there
-    (docs/proofs/filters.md and magnitude_majorant.md, panels).
+    (docs/proofs/filters.md, panels).
 
     One individual is carried through the filter, and the number of individuals stays: a sum of ``k`` vectors
     within a bound is within ``k`` times that bound, and filtering ``k`` individuals at once
@@ -60,24 +90,24 @@ def filtered_influence(influence: Influence, kernel: Kernel, panel_size: int = 1
     return replace(one, individuals=influence.individuals)
 
 
-def filtered_l2(d_in: float, kernel: Kernel) -> float:
+def filtered_l2(d_in: float, kernel: Taps) -> float:
     """ℓ2 distance after the filter, at most ``d_in`` times its spectral norm, rounded up."""
     _, norm = _norm_bounds(kernel)
     return _times(d_in, norm)
 
 
-def filtered_l1(d_in: float, kernel: Kernel) -> float:
+def filtered_l1(d_in: float, kernel: Taps) -> float:
     """ℓ1 distance after the filter, at most ``d_in`` times the sum of the taps' magnitudes, rounded up."""
-    return _times(d_in, kernel.l1)
+    return _times(d_in, _gain(kernel))
 
 
-def spectral_norm(kernel: Kernel) -> float:
+def spectral_norm(kernel: Taps) -> float:
     """Return an upper bound on ``‖A‖ = max|ĥ|``; for ``h >= 0`` the sum of the taps, exactly."""
     _, norm = _norm_bounds(kernel)
     return up_fraction(norm)
 
 
-def row_energy(kernel: Kernel) -> float:
+def row_energy(kernel: Taps) -> float:
     """Return ``L``, the largest squared norm of a row of the filter, ``sum h**2``, rounded up.
 
     Symbol of the matrix Chernoff bound (Koga et al. 2022, Theorem 4), which increases in it.
@@ -85,7 +115,7 @@ def row_energy(kernel: Kernel) -> float:
     return up_fraction(_energy(kernel))
 
 
-def stable_rank(kernel: Kernel) -> float:
+def stable_rank(kernel: Taps) -> float:
     """Return the stable rank ``‖A‖_F² / ‖A‖²`` of the filter, rounded up.
 
     Symbol of the matrix Chernoff bound (Koga et al. 2022, Theorem 4), which increases in it.
@@ -93,7 +123,7 @@ def stable_rank(kernel: Kernel) -> float:
     energy = _energy(kernel)
     # ‖A‖_F² = T·L, and ‖A‖² is at least L, the mean of all |ĥ|².
     least, _ = _norm_bounds(kernel)
-    return up_fraction(kernel.size * energy / max(least**2, energy))
+    return up_fraction(len(kernel.numerators) * energy / max(least**2, energy))
 
 
 def _times(value: float, factor: Fraction) -> float:
@@ -105,9 +135,9 @@ def _times_root(value: float, square: Fraction) -> float:
 
 
 @lru_cache(maxsize=32)
-def _of_one(influence: Influence, kernel: Kernel, panel_size: int) -> Influence:
+def _of_one(influence: Influence, kernel: Taps, panel_size: int) -> Influence:
     """Influence of one individual after the filter (a search asks for the same one again and again)."""
-    size, unit = kernel.size, Fraction(1, 2**kernel.resolution_bits)
+    size, unit = len(kernel.numerators), Fraction(1, 2**kernel.resolution_bits)
     apart = min(influence.l0_apart, most_apart(size, influence.gap))
     steps = min(influence.l0, 2 * apart if influence.replaced else apart)
     largest = _magnitudes(kernel)[:steps].tolist()
@@ -125,7 +155,7 @@ def _of_one(influence: Influence, kernel: Kernel, panel_size: int) -> Influence:
         _times_root(influence.l2, sum(q * q for q in largest) * unit**2),
     )
     carried = _carried(influence, kernel, panel_size)
-    l0 = min(panel_size * size, influence.l0 * kernel.support)
+    l0 = min(panel_size * size, influence.l0 * len(_magnitudes(kernel)))
     if carried is None:
         return Influence(l0=l0, l2=l2, linf=linf)
     values, values_l2 = carried
@@ -134,7 +164,7 @@ def _of_one(influence: Influence, kernel: Kernel, panel_size: int) -> Influence:
     return Influence(l0=l0, l2=min(l2, values_l2), linf=min(linf, largest_value), majorant=majorant)
 
 
-def _halves(influence: Influence, kernel: Kernel) -> int:
+def _halves(influence: Influence, kernel: Taps) -> int:
     """How many times the bound for steps that lie apart is to be taken.
 
     The two halves of a replaced individual, what they left and what they entered, are not negative. Filtered by taps
@@ -144,19 +174,19 @@ def _halves(influence: Influence, kernel: Kernel) -> int:
     return 2 if influence.replaced and taps.min() < 0 < taps.max() else 1
 
 
-def _carried(influence: Influence, kernel: Kernel, panel_size: int) -> tuple[NDArray[np.float64], float] | None:
+def _carried(influence: Influence, kernel: Taps, panel_size: int) -> tuple[NDArray[np.float64], float] | None:
     """Majorant after the filter, and its Euclidean norm, rounded up; None if nothing is known of it.
 
     Every bound on the sums of the largest magnitudes holds, so their minimum does, which is that of a majorant again.
     """
     given = influence.majorant
-    fits = given is not None and (panel_size == 1 or len(given.values) <= kernel.size)
-    block = given is not None and fits and kernel.is_symmetric_decreasing
+    fits = given is not None and (panel_size == 1 or len(given.values) <= len(kernel.numerators))
+    block = given is not None and fits and is_symmetric_decreasing(kernel.numerators)
     apart = influence.gap > 1 and 0 < influence.linf < math.inf
     if not (block or apart):
         return None
     if given is None:
-        given = Majorant(np.full(min(influence.l0, panel_size * kernel.size), influence.linf))
+        given = Majorant(np.full(min(influence.l0, panel_size * len(kernel.numerators)), influence.linf))
     if not len(given.values):
         return given.values, 0.0
     # Round `a` up to a grid on which the convolution is exact: integers up to 2**(room's bits - 1) <= room.
@@ -166,7 +196,7 @@ def _carried(influence: Influence, kernel: Kernel, panel_size: int) -> tuple[NDA
     units = _in_units(given.values, places)
     bounds = []
     if block:
-        bounds.append(_rearranged(units[: kernel.size], kernel))
+        bounds.append(_rearranged(units[: len(kernel.numerators)], kernel))
     if apart:
         step = int(_in_units(min(influence.linf, given.values[0]), places))
         bounds.append([step * tap for tap in _separated(influence, kernel, panel_size)])
@@ -182,26 +212,26 @@ def _in_units(values: Any, places: int) -> Any:
     return np.maximum(np.ceil(np.ldexp(values, places)), 1.0)  # at least 1, should the scaling underflow
 
 
-def _rearranged(units: NDArray[np.float64], kernel: Kernel) -> list[int]:
+def _rearranged(units: NDArray[np.float64], kernel: Taps) -> list[int]:
     """Integers after a symmetric decreasing filter, descending, at most as many as its taps before it.
 
     The worst vector has its magnitudes ``a`` on the cycle in the order 0, 1, -1, 2, -2, …, the largest in
     the middle (rearrangement on the cycle; docs/proofs/filters.md).
     """
     order = np.arange(1, len(units) + 1)
-    signal = np.zeros(kernel.size)
+    signal = np.zeros(len(kernel.numerators))
     signal[np.where(order % 2 == 0, order // 2, -(order // 2))] = units
     product = np.sort(circulant_product(signal, kernel.numerators))[::-1]
     return list(map(int, product[product > 0].tolist()))
 
 
-def _separated(influence: Influence, kernel: Kernel, panel_size: int) -> list[int]:
+def _separated(influence: Influence, kernel: Taps, panel_size: int) -> list[int]:
     """Magnitudes after the filter of steps that lie apart, in units of a tap and the largest change, descending.
 
     Entry by entry they are at most these: two for each step and distance to it, one for the step itself
     (docs/proofs/separated_steps.md).
     """
-    size, halves = kernel.size, _halves(influence, kernel)
+    size, halves = len(kernel.numerators), _halves(influence, kernel)
     apart = most_apart(size, influence.gap)
     steps = min(influence.l0_apart, panel_size * apart)
     sums = comb_sums(np.abs(kernel.numerators), influence.gap, min(steps, apart))
@@ -228,23 +258,28 @@ def _least(bounds: list[list[int]]) -> list[int]:
 
 
 @lru_cache(maxsize=16)
-def _magnitudes(kernel: Kernel) -> NDArray[np.int64]:
+def _magnitudes(kernel: Taps) -> NDArray[np.int64]:
     """Magnitudes of the non-zero taps in units, descending."""
     magnitudes: NDArray[np.int64] = np.abs(kernel.numerators)
     return np.sort(magnitudes[magnitudes > 0])[::-1]
 
 
-def _total(kernel: Kernel) -> int:
+def _total(kernel: Taps) -> int:
     return int(_magnitudes(kernel).sum())  # below 2**53, a rule of kernels
 
 
-def _energy(kernel: Kernel) -> Fraction:
+def _gain(kernel: Taps) -> Fraction:
+    """``sum |h|``."""
+    return Fraction(_total(kernel), 2**kernel.resolution_bits)
+
+
+def _energy(kernel: Taps) -> Fraction:
     """``sum h**2``."""
     return Fraction(sum(q * q for q in _magnitudes(kernel).tolist()), 4**kernel.resolution_bits)
 
 
 @lru_cache(maxsize=16)
-def _autocorrelation(kernel: Kernel) -> NDArray[Any]:
+def _autocorrelation(kernel: Taps) -> NDArray[Any]:
     """Magnitudes of ``R_m = sum_t q_t q_(t+m)`` in squared units, exactly, by shift."""
     total, taps = _total(kernel), kernel.numerators
     width = 53 - total.bit_length()  # digits below 2**width keep the product exact
@@ -264,9 +299,9 @@ def _autocorrelation(kernel: Kernel) -> NDArray[Any]:
 
 
 @lru_cache(maxsize=16)
-def _norm_bounds(kernel: Kernel) -> tuple[Fraction, Fraction]:
+def _norm_bounds(kernel: Taps) -> tuple[Fraction, Fraction]:
     """Lower and upper bound on ``max|ĥ|``: equal unless the taps have both signs."""
-    gain, taps = kernel.l1, kernel.numerators
+    gain, taps = _gain(kernel), kernel.numerators
     if taps.min() >= 0 or taps.max() <= 0:
         return gain, gain  # attained at frequency 0
     size = len(taps)

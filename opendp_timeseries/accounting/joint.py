@@ -13,19 +13,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import toms748
 
 from opendp_timeseries.accounting.laws import Lattice, Law, multiples, trim
 from opendp_timeseries.accounting.loss import DISCRETE_NOISE, Moments, PrivacyLoss, SquaredDistance
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up_array, up_fraction
-from opendp_timeseries.accounting.subsampled import MIN_SCALE, ExtremalLaw, Kept, hinge, law_of_reach
+from opendp_timeseries.accounting.subsampled import ExtremalLaw, Kept, hinge, law_of_reach
 
-__all__ = ["JointLaw", "joint_loss", "least_factor"]
+__all__ = ["JointLaw", "joint_loss"]
 
 # Sums that take at most so many values are formed one by one; others on a lattice of so many points.
 _MAX_ATOMS: Final = 2**14
@@ -41,7 +40,7 @@ _RATES: Final = np.geomspace(1e-2, 1e6, 185)
 _HOLDS_FROM: Final = 0.5
 
 
-def joint_loss(losses: Iterable[PrivacyLoss], *, adaptive: bool = True) -> PrivacyLoss:
+def joint_loss(losses: Iterable[PrivacyLoss], *, adaptive: bool = True, factor: float = 1.0) -> PrivacyLoss:
     """Return the loss of several releases about the same people, all of them together.
 
     Each release draws its own steps and noise. Grids, caps, filters, sampling and scales may differ. Releases of a
@@ -52,6 +51,7 @@ def joint_loss(losses: Iterable[PrivacyLoss], *, adaptive: bool = True) -> Priva
     :param adaptive: True if *what* is released, within the influence of each loss, may depend on what earlier releases
         showed; sampling, scales and influences themselves may not. False if all was fixed before the first release,
         which makes the joint loss of filtered signals somewhat smaller: see docs/proofs/several_releases.md.
+    :param factor: by which all scales are multiplied, as :func:`~.calibrate.calibrate` searches for it.
     :return: a loss at scale 1, whose law is in units of the noise.
     :raises ValueError: if there are none.
 
@@ -65,71 +65,11 @@ def joint_loss(losses: Iterable[PrivacyLoss], *, adaptive: bool = True) -> Priva
     given = list(losses)
     if not given:
         raise ValueError("losses must not be empty: there is no release to account for")
-    parts = tuple(part for loss in given for part in _parts(loss, adaptive) if part.loss.law.most > 0)
+    parts = tuple(part for loss in given for part in _parts(loss, adaptive, factor) if part.loss.law.most > 0)
     if len(parts) <= 1:
         return parts[0].loss if parts else given[0]
     without_noise = (loss for loss, _ in parts if loss.scale == 0)
-    return next(without_noise, None) or PrivacyLoss(JointLaw(parts), 1.0)
-
-
-def least_factor(losses: Iterable[PrivacyLoss], epsilon: float, delta: float, *, adaptive: bool = True) -> float:
-    """Return the least factor on all scales with which the joint loss is within ``(epsilon, delta)``, from above.
-
-    The profile of the joint loss was evaluated at the scales ``factor·scale``, and holds there with a little to spare.
-
-    :param losses: of the single releases, at scales that are right up to a common factor.
-    :param epsilon: not negative.
-    :param delta: in (0, 1).
-    :param adaptive: see :func:`joint_loss`.
-    :return: 0 if nothing is lost; infinity if no factor is enough in floating point.
-    :raises ValueError: if there are none, or a scale is 0.
-
-    >>> from opendp_timeseries.accounting.influence import count_influence
-    >>> from opendp_timeseries.accounting.subsampled import extremal_law
-    >>> person = count_influence(1, participation_cap=30, step_cap=1, size=744, replaced=False)
-    >>> month = extremal_law(person, 0.2, 744).at(1.0)
-    >>> round(least_factor([month] * 12, 1.0, 1e-6), 6)
-    36.632567
-    """
-    given = list(losses)
-    if any(loss.scale == 0 for loss in given):
-        raise ValueError("every scale must be positive, to be multiplied by a factor")
-    asked = epsilon * (1 - 2.0**-40)
-
-    def joint(factor: float) -> PrivacyLoss:
-        return joint_loss((PrivacyLoss(loss.law, loss.scale * factor) for loss in given), adaptive=adaptive)
-
-    loss = joint(1.0)
-    if loss.law.most == 0:
-        return 0.0
-    if np.sum(loss.law.increasing.weights[loss.law.increasing.values > 0]) <= delta:
-        return MIN_SCALE / min(loss.scale for loss in given)
-    # At a distance of μ the Gaussian mechanism has δ ≤ μ/√(2π), and δ is enough where μ²/2 + μ√(2 log 1/δ) ≤ ε.
-    tail = math.sqrt(2 * math.log(1 / delta))
-    ratio = max(delta * math.sqrt(2 * math.pi), 2 * asked / (math.sqrt(tail**2 + 2 * asked) + tail))
-    factor = math.sqrt(loss.law.most) / loss.scale / ratio * (1 + 1e-3)
-    if not (factor < 1e150 and joint(factor).delta(asked) <= delta):
-        return math.inf
-    # The law that is made at one factor serves down to half of it. Where the least is known, it is made there.
-    for nearly in (False, True):
-        while True:
-            loss = joint(factor)
-
-            def excess(log_share: float, law: SquaredDistance = loss.law, scale: float = loss.scale) -> float:
-                return math.log(PrivacyLoss(law, math.exp(log_share) * scale).delta(asked) / delta)
-
-            low = math.log(_HOLDS_FROM) + 1e-9
-            if excess(low) > 0:
-                break
-            factor *= math.exp(low)
-        factor *= math.exp(toms748(excess, low, 0.0, xtol=1e-14, rtol=1e-14, disp=False))
-        if not nearly:
-            factor *= 1 + 1e-3
-    step = 1e-13
-    while joint(factor).delta(asked) > delta:
-        factor *= 1 + step
-        step *= 4
-    return factor
+    return next(without_noise, None) or PrivacyLoss(_joint_law(parts), 1.0)
 
 
 class _Part(NamedTuple):
@@ -139,13 +79,18 @@ class _Part(NamedTuple):
     adaptive: bool
 
 
-def _parts(loss: PrivacyLoss, adaptive: bool) -> tuple[_Part, ...]:
-    """Return the single releases of a loss, which may be a joint one."""
+def _parts(loss: PrivacyLoss, adaptive: bool, factor: float) -> tuple[_Part, ...]:
+    """Return the single releases of a loss, which may be a joint one, with their scales multiplied."""
+    scale = loss.scale * factor
     if not isinstance(loss.law, JointLaw):
-        return (_Part(loss, adaptive),)
-    return tuple(
-        _Part(PrivacyLoss(part.law, part.scale * loss.scale), adaptive or inner) for part, inner in loss.law.parts
-    )
+        return (_Part(PrivacyLoss(loss.law, scale), adaptive),)
+    return tuple(_Part(PrivacyLoss(part.law, part.scale * scale), adaptive or inner) for part, inner in loss.law.parts)
+
+
+@lru_cache(maxsize=16)
+def _joint_law(parts: tuple[_Part, ...]) -> JointLaw:
+    # A search, the plan that it is for and the ledger of that ask for the same one.
+    return JointLaw(parts)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -216,7 +161,8 @@ class JointLaw:
     def _sum(self, split: _Split, choice: int | None = None) -> Law:
         """Law of the sum, of the laws for increasing functions, or of a choice of those for convex ones."""
         if self.most == math.inf:
-            return Law(np.array([math.inf]), np.ones(1))
+            moved = (loss.law.increasing.weights[loss.law.increasing.values > 0].sum() for loss, _ in self.parts)
+            return Law(np.array([0.0, math.inf]), np.array([1.0, min(1.0, math.fsum(moved) * _MARGIN)]))
         counts: dict[tuple[Fraction, float], int] = {}
         terms = []
         for part, n in Counter(self.parts).items():

@@ -232,7 +232,7 @@ class PrivacyLoss:
         if self.law.most == 0:
             return 0.0, 0.0
         squared, attained = self.law.quantile(failure_probability)
-        if self.scale == 0 or self.law.most == math.inf:
+        if self.scale == 0 or squared == math.inf:
             return math.inf, attained
         rho = up_fraction(Fraction(squared) / (2 * Fraction(self.scale) ** 2))
         if rho > _MAX_RHO:

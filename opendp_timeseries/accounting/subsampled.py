@@ -34,12 +34,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import toms748
 
 from opendp_timeseries.accounting.influence import Influence, Majorant
 from opendp_timeseries.accounting.laws import Law, binomial, binomial_tail, kept_sum, multiples, scaled, vertex_sum
 from opendp_timeseries.accounting.loss import PrivacyLoss
-from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up, up_fraction, up_sqrt
+from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up, up_fraction
 from opendp_timeseries.accounting.sampling import Blocks, blocks_of, sampling_name
 from opendp_timeseries.accounting.stratified import even_spread, kept_of_spread, trials_of, worst_spreads
 
@@ -107,11 +106,8 @@ class ExtremalLaw:
 
     >>> from opendp_timeseries.accounting.influence import count_influence
     >>> person = count_influence(1, participation_cap=10, step_cap=1, size=100, replaced=False)
-    >>> law = extremal_law(person, 0.1, 100)
-    >>> round(law.at(2.0).delta(1.0), 6)
+    >>> round(extremal_law(person, 0.1, 100).at(2.0).delta(1.0), 6)
     0.016762
-    >>> round(law.least_scale(1.0, 1e-6), 6)
-    6.823404
     """
 
     kept: Kept
@@ -149,57 +145,6 @@ class ExtremalLaw:
             return bound
         worst = worst_spreads(*self.attained)
         return bound if worst is None else min(bound, worst.mean(function) * _MARGIN)
-
-    def least_scale(self, epsilon: float, delta: float) -> float:
-        """Return the least noise scale at which the loss is within ``(epsilon, delta)``, from above, to 12 digits.
-
-        The profile was evaluated at the scale that is returned, and holds with a little to spare, so that the
-        loss's own view ``epsilon(delta)`` is at most ``epsilon`` too.
-
-        :param epsilon: not negative.
-        :param delta: in (0, 1).
-        :return: 0 if nothing is lost; infinity if no scale is enough in floating point; ``2**-1000`` if any noise is.
-        """
-        if self.most == 0:
-            return 0.0
-        asked = epsilon * (1 - 2.0**-40)
-        # At distance μσ the Gaussian mechanism has δ ≤ μ/√(2π), and δ is enough where μ²/2 + μ√(2 log 1/δ) ≤ ε.
-        tail = math.sqrt(2 * math.log(1 / delta))
-        ratio = max(delta * math.sqrt(2 * math.pi), 2 * asked / (math.sqrt(tail**2 + 2 * asked) + tail))
-        high = low = math.log(self.most) / 2 - math.log(ratio) + 1e-3
-        if not (high < 700 and self.at(math.exp(high)).delta(asked) <= delta):
-            return math.inf
-
-        def excess(log_scale: float) -> float:
-            return math.log(self.at(math.exp(log_scale)).delta(asked) / delta)
-
-        step = 0.5
-        while excess(low) <= 0:
-            high, low, step = low, low - step, 2 * step
-            if low < math.log(MIN_SCALE):
-                return MIN_SCALE
-        found = math.exp(toms748(excess, low, high, xtol=1e-14, rtol=1e-14, disp=False))
-        step = 1e-13
-        while self.at(found).delta(asked) > delta:
-            found *= 1 + step
-            step *= 2
-        return found
-
-    def least_scale_zero_concentrated(self, rho: float, failure_probability: float) -> float:
-        """Return the least noise scale at which the loss is ``failure_probability``-approximate ``rho``-zCDP.
-
-        :param rho: not negative.
-        :param failure_probability: δ′ in [0, 1].
-        :return: 0 if nothing is lost; infinity if no scale is enough.
-        """
-        if self.most == 0:
-            return 0.0
-        squared, _ = self.quantile(failure_probability)
-        if squared == 0:
-            return MIN_SCALE
-        if squared == math.inf or not rho >= LOWEST_BOUND:
-            return math.inf
-        return up_sqrt(Fraction(squared) / (2 * Fraction(rho)))
 
     @property
     def moments(self) -> None:

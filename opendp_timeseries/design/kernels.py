@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries._json import fields_of
 from opendp_timeseries._validate import integer, real
+from opendp_timeseries.accounting.filtering import is_symmetric_decreasing
 
 __all__ = [
     "Kernel",
@@ -128,14 +129,8 @@ class Kernel:
 
     @cached_property
     def is_symmetric_decreasing(self) -> bool:
-        """Whether ``h >= 0``, ``h_t = h_(-t)`` and ``h`` does not increase in circular distance.
-
-        This is the shape that the magnitude majorant needs (docs/proofs/filters.md).
-        """
-        q, half = self.numerators, self.size // 2 + 1
-        return bool(
-            q.min() >= 0 and np.array_equal(q[1:], q[:0:-1]) and np.all(np.diff(q[:half]) <= 0),
-        )
+        """Whether ``h >= 0``, ``h_t = h_(-t)`` and ``h`` does not increase in circular distance."""
+        return is_symmetric_decreasing(self.numerators)
 
     @cached_property
     def _digest(self) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +12,7 @@ from typing import Any, Final
 from opendp_timeseries import _validate as check
 from opendp_timeseries._files import check_place, files_together
 from opendp_timeseries._lock import locked
+from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.fully_adaptive import RenyiFilter
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.design.design import Design
@@ -270,13 +271,12 @@ class Ledger:
         book = self._read()
         book.with_spent([design])  # or it is about other individuals
 
-        def fits(log_scale: float) -> bool:
-            return book.allows(replace(design, scale=math.exp(log_scale))).within
-
-        found = _least_where(fits, math.log(signal.influence(1).l2))
-        if found is None:
-            raise ValueError(f"no scale is enough for one more release: the budget of {self._path} is used up")
-        return math.exp(found)
+        return calibrate(
+            lambda scale: book.allows(replace(design, scale=scale)),
+            lambda standing: standing.within,
+            start=signal.influence(1).l2,
+            refusal=f"no scale is enough for one more release: the budget of {self._path} is used up",
+        )
 
     def releases(self) -> tuple[Release, ...]:
         """Return the releases, in the order in which they were completed.
@@ -379,23 +379,6 @@ def _designs(measurement: Any) -> tuple[Design, ...]:
         if not all(math.isfinite(number) for point in view.points(design.loss()) for number in point):
             raise ValueError(f"measurement states no finite loss at scale ({design.scale}); raise it")
     return tuple(design for design, _ in parts)
-
-
-def _least_where(fits: Callable[[float], bool], start: float) -> float | None:
-    """Return the least ``x`` from which on ``fits`` holds, from above, to 12 digits of ``e^x``; None beyond 700."""
-    low = high = start
-    while not fits(high):
-        low, high = high, high + 1.0
-        if high > 700:
-            return None
-    while low == high or fits(low):
-        low, high = low - 1.0, low
-        if low < -690:
-            return high
-    while high - low > 1e-12:
-        middle = (low + high) / 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return high
 
 
 def _checked(made: Any, designs: Sequence[Design]) -> list[Release]:

@@ -12,7 +12,8 @@ import numpy as np
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import fields_of, parse_json, read_versioned, written
-from opendp_timeseries.accounting.joint import joint_loss, least_factor
+from opendp_timeseries.accounting.calibrate import Budget, calibrate
+from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.accounting.view import View
@@ -130,9 +131,13 @@ class Programme:
         if not designs:
             raise ValueError("chains must name at least one release")
         losses = [design.loss() for design in designs]
-        factor = least_factor(losses, epsilon, delta, adaptive=not data_fixed)
-        if not 0 < factor < float("inf"):
-            raise ValueError(f"no scales reach epsilon ({epsilon}) and delta ({delta}); raise them, or lower the caps")
+        factor = calibrate(
+            lambda factor: joint_loss(losses, adaptive=not data_fixed, factor=factor),
+            Budget(epsilon=epsilon, delta=delta),
+            start=1 / min(relative),
+        )
+        if factor == 0:
+            raise ValueError("sampling_probability must keep some step: nothing would be released")
         return cls(
             designs=tuple(replace(design, scale=design.scale * factor) for design in designs),
             epsilon=epsilon,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting.calibrate import Budget, calibrate
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.subsampled import extremal_law
@@ -40,4 +41,5 @@ def least_scale(
     """Return the least σ that gives (ε, δ) behind a filter, by the exact privacy profile."""
     if kernel != identity_kernel(kernel.size):
         influence = filtered_influence(influence, kernel)
-    return extremal_law(influence, probability, kernel.size, sampling).least_scale(epsilon, delta)
+    law = extremal_law(influence, probability, kernel.size, sampling)
+    return calibrate(law.at, Budget(epsilon=epsilon, delta=delta))

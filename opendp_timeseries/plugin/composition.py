@@ -8,17 +8,16 @@ docs/proofs/several_releases.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any, Final
 
 import opendp.prelude as dp
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting import joint
+from opendp_timeseries.accounting.calibrate import Budget, calibrate
 from opendp_timeseries.accounting.loss import PrivacyLoss
-from opendp_timeseries.accounting.rounding import up_sqrt
 from opendp_timeseries.accounting.subsampled import MIN_SCALE
 from opendp_timeseries.accounting.view import View
 from opendp_timeseries.design.signal import UnknownSignal
@@ -27,14 +26,12 @@ from opendp_timeseries.plugin.known import Known, Part, PrivacyMap, known_loss
 from opendp_timeseries.plugin.subsampled_gaussian import stated, view_of
 from opendp_timeseries.release.statement import Statement, Whole
 
-__all__ = ["completed", "least_factor", "least_factor_zero_concentrated", "make_composition", "then_composition"]
+__all__ = ["completed", "least_factor", "least_factor_at", "make_composition", "then_composition"]
 
 _REMEDY: Final = (
     "a subsampled_gaussian behind stages of one log (with sampling_probability=1 it is OpenDP's Gaussian mechanism), or"
     " a composition of such; compose others with dp.c.make_composition"
 )
-# How often a factor that was found is raised, by two parts in 10¹³ and then by twice as much, until the map agrees.
-_MAX_NUDGES: Final = 45
 
 
 def make_composition(
@@ -172,66 +169,23 @@ def least_factor(measurements: Sequence[dp.Measurement], *, epsilon: float, delt
     >>> round(ts.least_factor([relative] * 12, epsilon=1.0, delta=1e-6), 3)
     36.633
     """
-    epsilon = check.real("epsilon", epsilon, minimum=0.0)
-    delta = check.real("delta", delta, above=0.0, below=1.0)
-
-    def search(losses: list[PrivacyLoss]) -> float:
-        return joint.least_factor(losses, epsilon, delta, adaptive=False)
-
-    return _verified(
-        measurements,
-        d_in,
-        search,
-        lambda loss: loss.epsilon_delta(delta)[0] <= epsilon,
-        f"epsilon ({epsilon}) and delta ({delta})",
-    )
+    return least_factor_at(measurements, Budget(epsilon=epsilon, delta=delta), d_in)
 
 
-def least_factor_zero_concentrated(
-    measurements: Sequence[dp.Measurement], *, rho: float, failure_probability: float, d_in: Any = 1
-) -> float:
-    """Return the least factor on all scales for approximate zCDP.
-
-    :param rho: ρ, not negative.
-    :param failure_probability: δ′, in (0, 1).
-    """
-    rho = check.real("rho", rho, minimum=0.0)
-    failure = check.real("failure_probability", failure_probability, above=0.0, below=1.0)
-
-    def search(losses: list[PrivacyLoss]) -> float:
-        now, _ = joint.joint_loss(losses, adaptive=False).zero_concentrated(failure)
-        return up_sqrt(Fraction(now) / Fraction(rho)) if now < math.inf and rho > 0 else math.inf if now else 0.0
-
-    return _verified(
-        measurements,
-        d_in,
-        search,
-        lambda loss: loss.zero_concentrated(failure)[0] <= rho,
-        f"rho ({rho}) and failure_probability ({failure})",
-    )
-
-
-def _verified(
-    measurements: Sequence[dp.Measurement],
-    d_in: Any,
-    search: Callable[[list[PrivacyLoss]], float],
-    holds: Callable[[PrivacyLoss], bool],
-    budget: str,
-) -> float:
-    """Return the factor that a search finds, raised until the joint loss with it holds."""
+def least_factor_at(measurements: Sequence[dp.Measurement], budget: Budget, d_in: Any = 1) -> float:
+    """Return the least factor on all scales with which a composition is within a budget."""
     members = _members(measurements)
-    known = [_known(k, member) for k, member in enumerate(members)]
-    losses = [one.loss(d_in) for one in known]
+    losses = [_known(k, member).loss(d_in) for k, member in enumerate(members)]
     if any(loss.scale == 0 for loss in losses):
         raise ValueError("a measurement without noise (scale 0) has no scale to multiply; give each a relative scale")
-    factor = search(losses)
-    for nudge in range(_MAX_NUDGES):
-        if factor == 0:
-            return factor
-        if factor < math.inf and holds(_known(0, make_composition(members, factor=factor)).loss(d_in)):
-            return factor
-        factor *= 1 + 2e-13 * 2.0**nudge
-    raise ValueError(f"no factor reaches {budget}; raise them, or lower the caps or the number of individuals")
+    start = 1 / min(loss.scale for loss in losses)
+
+    def made_at(factor: float) -> PrivacyLoss:
+        return _known(0, make_composition(members, factor=factor)).loss(d_in)
+
+    factor = calibrate(lambda factor: joint.joint_loss(losses, adaptive=False, factor=factor), budget, start=start)
+    # Floats off any grid are rounded to one that follows the scale: what is made may lose a little more.
+    return factor if factor == 0 or budget.admits(made_at(factor)) else calibrate(made_at, budget, start=start)
 
 
 def _listed(measurements: Any) -> list[Any]:

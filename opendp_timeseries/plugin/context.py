@@ -25,20 +25,20 @@ from opendp.context import PartialChain
 from opendp.mod import LazyFrameDomain, UnknownTypeException
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting.calibrate import Budget
 from opendp_timeseries.accounting.rounding import down_fraction
 from opendp_timeseries.accounting.view import APPROXIMATE, CONCENTRATED
 from opendp_timeseries.design.signal import UnknownSignal
 from opendp_timeseries.plugin._opendp import how_made, is_opendps, is_registered, partial_of, vector_space
 from opendp_timeseries.plugin.composition import (
     completed,
-    least_factor,
-    least_factor_zero_concentrated,
+    least_factor_at,
     make_composition,
 )
 from opendp_timeseries.plugin.known import known_loss
 from opendp_timeseries.plugin.lp_distance import make_lp_distance
 from opendp_timeseries.plugin.spaces import influence_space, is_event_log
-from opendp_timeseries.plugin.subsampled_gaussian import least_scale_at, least_scale_zero_concentrated_at
+from opendp_timeseries.plugin.subsampled_gaussian import least_scale_at
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.release.statement import Whole
 
@@ -312,9 +312,8 @@ class Query(dp.Query):
         make = self.__getattr__("subsampled_gaussian")
         if _MEASURE_OPTIONS & options.keys():
             return make(*args, **options)
-        first, delta, concentrated = self._share()
-        options["failure_probability" if concentrated else "delta"] = delta
-        least = least_scale_zero_concentrated_at if concentrated else least_scale_at
+        budget = self._share()
+        options["delta" if budget.rho is None else "failure_probability"] = budget.delta
         if args or "scale" in options or isinstance(self._chain, PartialChain):
             return make(*args, **options)
         # OpenDP's own search would find the same scale, asking the map some hundred times.
@@ -322,7 +321,7 @@ class Query(dp.Query):
         domain, metric = chain if isinstance(chain, tuple) else chain.output_space
         d_in = self._d_in if isinstance(chain, tuple) else chain.map(self._d_in)
         probability = options.get("sampling_probability", check.REQUIRED)
-        scale = least(domain, metric, d_in, first, delta, probability, options.get("sampling", "poisson"))
+        scale = least_scale_at(domain, metric, d_in, budget, probability, options.get("sampling", "poisson"))
         if scale == 0:
             raise ValueError(
                 f"sampling_probability ({probability}) keeps no step, or nobody is counted: nothing would be released"
@@ -349,15 +348,11 @@ class Query(dp.Query):
         start = isinstance(chain, tuple)
         members = completed(measurements, *(chain if start else chain.output_space))
         if not _MEASURE_OPTIONS & options.keys():
-            first, delta, concentrated = self._share()
-            options["failure_probability" if concentrated else "delta"] = delta
+            budget = self._share()
+            options["delta" if budget.rho is None else "failure_probability"] = budget.delta
             if factor is None:
                 d_in = self._d_in if start else chain.map(self._d_in)
-                factor = (
-                    least_factor_zero_concentrated(members, rho=first, failure_probability=delta, d_in=d_in)
-                    if concentrated
-                    else least_factor(members, epsilon=first, delta=delta, d_in=d_in)
-                )
+                factor = least_factor_at(members, budget, d_in)
                 if factor == 0:
                     raise ValueError("no measurement keeps a step, or nobody is counted: nothing would be released")
         made = make_composition(members, factor=1.0 if factor is None else factor, **options)
@@ -365,8 +360,8 @@ class Query(dp.Query):
         query._chain.param = factor  # type: ignore[union-attr]
         return query
 
-    def _share(self) -> tuple[float, float, bool]:
-        """Return this query's share, (ε, δ) or (ρ, δ), and whether it is the latter.
+    def _share(self) -> Budget:
+        """Return this query's share, (ε, δ) or (ρ, δ).
 
         :raises ValueError: for a budget without δ, or a share that is spent.
         """
@@ -380,7 +375,7 @@ class Query(dp.Query):
         first, delta = share
         if not 0 < delta < 1 or not first > 0:
             raise ValueError(f"its share ({first!r}, {delta!r}) leaves nothing to spend; give the budget both above 0")
-        return first, delta, "ZeroConcentrated" in budget
+        return Budget(rho=first, delta=delta) if "ZeroConcentrated" in budget else Budget(epsilon=first, delta=delta)
 
     def release(self, data: Any = None, bounds: Any = None, T: Any = None) -> Any:
         """Release the query: its share is spent first, and post-processing follows.

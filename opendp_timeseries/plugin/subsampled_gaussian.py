@@ -19,11 +19,12 @@ import opendp.prelude as dp
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting.calibrate import Budget, calibrate
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import up, up_fraction
 from opendp_timeseries.accounting.sampling import Blocks, blocks_of, sampling_name
-from opendp_timeseries.accounting.subsampled import MIN_SCALE, ExtremalLaw, extremal_law
+from opendp_timeseries.accounting.subsampled import MIN_SCALE, extremal_law
 from opendp_timeseries.accounting.view import APPROXIMATE, CONCENTRATED, PROFILE, RENYI, View
 from opendp_timeseries.design.design import Design, noise_exponent
 from opendp_timeseries.design.signal import Signal, UnknownSignal
@@ -37,7 +38,6 @@ __all__ = [
     "Sample",
     "least_scale",
     "least_scale_at",
-    "least_scale_zero_concentrated_at",
     "make_part",
     "make_subsampled_gaussian",
     "sample_of",
@@ -47,8 +47,6 @@ __all__ = [
     "view_of",
 ]
 
-#: How often the scale that was found is raised, by two parts in 10¹³ and then by twice as much, until the map agrees.
-_MAX_NUDGES: Final = 45
 #: Kept steps are those whose 53 random bits fall below p·2**53, so p is a multiple of 2**-53.
 _COIN_BITS: Final = 53
 #: Noise is drawn for so many values at a time, some 60 ms of work.
@@ -387,79 +385,19 @@ def least_scale(
     """
     if not isinstance(chain, dp.Transformation):
         raise TypeError(f"chain ({type(chain).__name__}) must be a Transformation: a count, with or without filters")
-    return least_scale_at(*chain.output_space, chain.map(d_in), epsilon, delta, sampling_probability, sampling)
+    budget = Budget(epsilon=epsilon, delta=delta)
+    return least_scale_at(*chain.output_space, chain.map(d_in), budget, sampling_probability, sampling)
 
 
 def least_scale_at(
     domain: dp.Domain,
     metric: dp.Metric,
     d_in: Any,
-    epsilon: float,
-    delta: float,
+    budget: Budget,
     sampling_probability: float,
     sampling: str = "poisson",
 ) -> float:
-    """Return :func:`least_scale` for a space and a distance in it."""
-    epsilon = check.real("epsilon", epsilon, minimum=0.0)
-    delta = check.real("delta", delta, above=0.0, below=1.0)
-    return _verified_scale(
-        _read_space(domain, metric),
-        d_in,
-        (sampling_probability, sampling),
-        lambda law: law.least_scale(epsilon, delta),
-        lambda loss: loss.epsilon_delta(delta)[0] <= epsilon,
-        f"epsilon ({epsilon}) and delta ({delta})",
-    )
-
-
-def least_scale_zero_concentrated_at(
-    domain: dp.Domain,
-    metric: dp.Metric,
-    d_in: Any,
-    rho: float,
-    failure_probability: float,
-    sampling_probability: float,
-    sampling: str = "poisson",
-) -> float:
-    """Return the least noise scale σ for approximate zCDP, for a space and a distance in it.
-
-    :param rho: ρ, not negative.
-    :param failure_probability: δ′, in (0, 1).
-    """
-    rho = check.real("rho", rho, minimum=0.0)
-    failure = check.real("failure_probability", failure_probability, above=0.0, below=1.0)
-    return _verified_scale(
-        _read_space(domain, metric),
-        d_in,
-        (sampling_probability, sampling),
-        lambda law: law.least_scale_zero_concentrated(rho, failure),
-        lambda loss: loss.zero_concentrated(failure)[0] <= rho,
-        f"rho ({rho}) and failure_probability ({failure})",
-    )
-
-
-def _verified_scale(
-    signal: _Signal,
-    d_in: Any,
-    design: tuple[float, str],
-    search: Callable[[ExtremalLaw], float],
-    holds: Callable[[PrivacyLoss], bool],
-    budget: str,
-) -> float:
-    """Return the scale that a search finds, raised until the loss that the map states holds."""
-    sample = sample_of(*design, signal.size)
-    influence = signal.influence(d_in)
-    scale = search(extremal_law(influence, sample.probability, signal.size, sample.name))
-    if 0 < scale < math.inf and signal.resolution_bits is None:
-        # Rounding to the noise grid is paid for too; it is a matter of 2**-50 of σ and hardly moves it.
-        step = 2.0 ** (noise_exponent(scale, None) + 1)
-        rounded = _after_rounding(influence, signal.size, step)
-        scale = search(extremal_law(rounded, sample.probability, signal.size, sample.name))
-    if scale > 0:
-        scale = max(scale, MIN_SCALE)
-    # The search is right to 12 digits, and the map states what must hold: ask it.
-    for nudge in range(_MAX_NUDGES):
-        if scale < math.inf and holds(_loss(signal, d_in, sample, scale)):
-            return scale
-        scale *= 1 + 2e-13 * 2.0**nudge
-    raise ValueError(f"no scale reaches {budget}; raise them, or lower the caps or the number of individuals")
+    """Return the least noise scale σ within a budget, for a space and a distance in it."""
+    signal = _read_space(domain, metric)
+    sample = sample_of(sampling_probability, sampling, signal.size)
+    return calibrate(lambda scale: _loss(signal, d_in, sample, scale), budget)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opendp_timeseries.accounting.calibrate import Budget, calibrate
 from opendp_timeseries.accounting.fully_adaptive import RenyiFilter
 from opendp_timeseries.accounting.influence import count_influence
 from opendp_timeseries.accounting.joint import joint_loss
@@ -116,8 +117,7 @@ def test_the_filter_costs_so_much_more_noise(steps, p, more):
     """Twelve months of 30 steps or so within (1, 1e-6), against the joint law."""
     person = count_influence(1, participation_cap=steps, step_cap=1, size=1000, replaced=False)
     law, within = extremal_law(person, p, 1000), RenyiFilter.within(1.0, 1e-6)
-    least = extremal_law(
-        count_influence(1, participation_cap=12 * steps, step_cap=1, size=12_000, replaced=False), p, 12_000
-    ).least_scale(1.0, 1e-6)
+    year = count_influence(1, participation_cap=12 * steps, step_cap=1, size=12_000, replaced=False)
+    least = calibrate(extremal_law(year, p, 12_000).at, Budget(epsilon=1.0, delta=1e-6))
     assert not within.admits(within.divergence([(law.at(least), 12)]))
     assert within.admits(within.divergence([(law.at(least * (1 + more)), 12)]))

@@ -12,9 +12,10 @@ import pytest
 
 from opendp_timeseries.accounting import joint
 from opendp_timeseries.accounting import loss as loss_module
+from opendp_timeseries.accounting.calibrate import Budget, calibrate
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import Influence, Majorant, count_influence, repeated_influence
-from opendp_timeseries.accounting.joint import JointLaw, joint_loss, least_factor
+from opendp_timeseries.accounting.joint import JointLaw, joint_loss
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.renyi import delta_from_renyi
 from opendp_timeseries.accounting.subsampled import extremal_law
@@ -23,6 +24,12 @@ from tests.oracles import accounting as oracle
 from tests.oracles import joint as joint_oracle
 
 EPSILONS = (0.0, 0.1, 0.5, 1.0, 3.0)
+
+
+def least_factor(losses, epsilon, delta, adaptive=True):
+    start = 1 / min(loss.scale for loss in losses)
+    budget = Budget(epsilon=epsilon, delta=delta)
+    return calibrate(lambda factor: joint_loss(losses, adaptive=adaptive, factor=factor), budget, start=start)
 
 
 def count(cap, p, scale, *, step_cap=1, size=None):
@@ -272,8 +279,8 @@ def test_joint_losses_of_joint_losses():
 def test_at_the_edges():
     nothing = extremal_law(Influence(l0=3, l2=0.0, linf=0.0), 0.5, 3).at(1.0)
     one = count(8, 0.3, 4.0)
-    assert joint_loss([one]) is one
-    assert joint_loss([nothing, one, nothing]) is one
+    assert joint_loss([one]) == one
+    assert joint_loss([nothing, one, nothing]) == one
     assert joint_loss([nothing, nothing]).delta(0.0) == 0
     assert joint_loss([one, count(3, 0.5, 0.0)]).epsilon_delta(1e-6) == (math.inf, 1e-6)
     unbounded = extremal_law(Influence(l0=3, l2=math.inf, linf=math.inf), 0.5, 3).at(1.0)
@@ -285,10 +292,11 @@ def test_at_the_edges():
         joint_loss([])
     with pytest.raises(ValueError, match=r"scale \(0.25\) must be at least 0.5"):
         PrivacyLoss(joint_loss([one, one]).law, 0.25)
-    with pytest.raises(ValueError, match="every scale must be positive"):
-        least_factor([one, count(3, 0.5, 0.0)], 1.0, 1e-6)
+    with pytest.raises(ValueError, match="no scale reaches"):
+        calibrate(lambda factor: joint_loss([one, count(3, 0.5, 0.0)], factor=factor), Budget(epsilon=1.0, delta=1e-6))
     assert least_factor([nothing], 1.0, 1e-6) == 0
-    assert least_factor([one, unbounded], 1.0, 1e-6) == math.inf
+    with pytest.raises(ValueError, match="no scale reaches"):
+        least_factor([one, unbounded], 1.0, 1e-6)
     assert least_factor([count(1, 1e-9, 1.0)] * 2, 1.0, 1e-6) < 1e-200
 
 

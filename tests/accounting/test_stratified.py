@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from opendp_timeseries.accounting import stratified, subsampled
+from opendp_timeseries.accounting.calibrate import Budget, calibrate
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import Influence, count_influence
 from opendp_timeseries.accounting.joint import joint_loss
@@ -134,9 +135,10 @@ def test_the_list_and_the_even_spread_are_of_spreads_that_are_possible(size, len
 
 @pytest.mark.parametrize(("steps", "size", "sigma"), [(180, 1800, 26.085968543), (73, 725, 17.430530850)])
 def test_scales_of_the_papers_series_are_those_of_poisson_samples(steps, size, sigma):
-    found = law(steps, 10, size).least_scale(0.5, 1e-4)
+    budget = Budget(epsilon=0.5, delta=1e-4)
+    found = calibrate(law(steps, 10, size).at, budget)
     assert found == pytest.approx(sigma, rel=1e-9)
-    assert found == pytest.approx(extremal_law(person(steps, size), 0.1, size).least_scale(0.5, 1e-4), rel=1e-12)
+    assert found == pytest.approx(calibrate(extremal_law(person(steps, size), 0.1, size).at, budget), rel=1e-12)
 
 
 def test_more_steps_than_blocks_lose_less_than_in_a_poisson_sample():

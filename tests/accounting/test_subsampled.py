@@ -19,6 +19,7 @@ from scipy.special import log_ndtr, ndtr
 from scipy.stats import binom
 
 from opendp_timeseries.accounting import laws, loss, subsampled
+from opendp_timeseries.accounting.calibrate import Budget, calibrate
 from opendp_timeseries.accounting.gaussian import gaussian_delta, inflection
 from opendp_timeseries.accounting.influence import Influence, Majorant, count_influence
 from opendp_timeseries.accounting.renyi import delta_from_renyi
@@ -429,21 +430,23 @@ def test_least_scale_is_the_least_and_is_enough(target):
         extremal_law(block_influence(gaussian_block(20, 10)), 0.1, 1800),
         equal_law(5, 1e-18, 1.0),
     ):
-        scale = law.least_scale(epsilon, delta)
+        scale = calibrate(law.at, Budget(epsilon=epsilon, delta=delta))
         assert law.at(scale).delta(epsilon) <= delta < law.at(scale * (1 - 1e-11)).delta(epsilon)
         assert law.at(scale).epsilon(delta) <= epsilon
         assert law.at(scale).epsilon_delta(delta) <= (epsilon, delta)
 
 
 def test_least_scale_at_the_edges():
-    assert base(p=0.0).least_scale(1.0, 1e-6) == 0
-    assert count_law(10, 0.1, individuals=0).least_scale(1.0, 1e-6) == 0
+    budget = Budget(epsilon=1.0, delta=1e-6)
+    assert calibrate(base(p=0.0).at, budget) == 0
+    assert calibrate(count_law(10, 0.1, individuals=0).at, budget) == 0
     rare = count_law(3, 1e-9)  # that anything is kept is less probable than δ
-    assert 0 < rare.least_scale(1.0, 1e-4) < 1e-300
-    assert rare.at(rare.least_scale(1.0, 1e-4)).delta(1.0) <= 1e-4
+    assert 0 < calibrate(rare.at, Budget(epsilon=1.0, delta=1e-4)) < 1e-300
+    assert rare.at(calibrate(rare.at, Budget(epsilon=1.0, delta=1e-4))).delta(1.0) <= 1e-4
     unbounded = extremal_law(Influence(l0=10, l2=math.inf, linf=math.inf), 0.1, 10)
-    assert unbounded.least_scale(1.0, 1e-6) == math.inf
-    assert base().least_scale(1.0, 1e-310) == math.inf
+    for law, delta in ((unbounded, 1e-6), (base(), 1e-310)):
+        with pytest.raises(ValueError, match=rf"no scale reaches \(ε = 1, δ = {delta}\)"):
+            calibrate(law.at, Budget(epsilon=1.0, delta=delta))
 
 
 def test_the_hinge_is_rounded_up():
@@ -462,11 +465,12 @@ def test_the_hinge_is_rounded_up():
 def test_least_scale_for_approximate_zcdp():
     for law in (base(), norms_law(10, 3.5, 1.0, 0.2), count_law(20, 0.3, individuals=2)):
         for rho, failure in ((0.1, 1e-6), (3.0, 1e-3), (1e-12, 0.0)):
-            scale = law.least_scale_zero_concentrated(rho, failure)
+            scale = calibrate(law.at, Budget(rho=rho, delta=failure))
             assert law.at(scale).zero_concentrated(failure)[0] <= rho
             assert law.at(scale * (1 - 1e-14)).zero_concentrated(failure)[0] > rho
-    assert base(p=0.0).least_scale_zero_concentrated(0.1, 1e-6) == 0
-    assert base().least_scale_zero_concentrated(0.0, 1e-6) == math.inf
+    assert calibrate(base(p=0.0).at, Budget(rho=0.1, delta=1e-6)) == 0
+    with pytest.raises(ValueError, match="no scale reaches"):
+        calibrate(base().at, Budget(rho=0.0, delta=1e-6))
 
 
 def test_profiles_pay_for_discrete_noise():

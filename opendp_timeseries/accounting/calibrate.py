@@ -1,0 +1,204 @@
+"""The least noise within a budget: one search, for a single release, for several together, and for a ledger.
+
+The factor that is returned was verified: the loss there was computed, and found within the budget. So the search itself
+need not be trusted, and one that does not converge is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, TypeVar, overload
+
+from scipy.optimize import toms748
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting.loss import PrivacyLoss
+from opendp_timeseries.accounting.rounding import LOWEST_BOUND
+from opendp_timeseries.accounting.subsampled import MIN_SCALE
+
+__all__ = ["Budget", "calibrate"]
+
+T = TypeVar("T")
+
+# ε is read off the profile to 12 digits, so the search asks for so much less.
+_SPARE: Final = 1 - 2.0**-40
+# Logarithms of factors stay within this: floats end at e^±709.
+_FARTHEST: Final = 690.0
+# A law that was made so close to the least factor serves there to all digits.
+_CLOSE: Final = 1e-5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """What may be lost: (ε, δ) by the exact privacy profile, or (ρ, δ′) in approximate zCDP.
+
+    :param epsilon: ε, not negative; give this or ρ.
+    :param rho: ρ, not negative.
+    :param delta: δ in (0, 1); beside ρ the failure probability δ′, which may be 0.
+    :raises TypeError, ValueError: for a number out of range, or unless exactly one of ε and ρ is given.
+
+    >>> print(Budget(epsilon=1.0, delta=1e-6), Budget(rho=0.1, delta=1e-6))
+    (ε = 1, δ = 1e-06) (ρ = 0.1, δ′ = 1e-06)
+    """
+
+    epsilon: float | None = None
+    rho: float | None = None
+    delta: float
+
+    def __post_init__(self) -> None:
+        if (self.epsilon is None) == (self.rho is None):
+            raise ValueError("a budget needs either epsilon or rho, besides delta")
+        if self.epsilon is not None:
+            object.__setattr__(self, "epsilon", check.real("epsilon", self.epsilon, minimum=0.0))
+            object.__setattr__(self, "delta", check.real("delta", self.delta, above=0.0, below=1.0))
+        else:
+            object.__setattr__(self, "rho", check.real("rho", self.rho, minimum=0.0))
+            object.__setattr__(self, "delta", check.real("failure_probability", self.delta, minimum=0.0, below=1.0))
+
+    def __str__(self) -> str:
+        if self.epsilon is not None:
+            return f"(ε = {_short(self.epsilon)}, δ = {_short(self.delta)})"
+        return f"(ρ = {_short(self._rho)}, δ′ = {_short(self.delta)})"
+
+    @property
+    def _rho(self) -> float:
+        assert self.rho is not None
+        return self.rho
+
+    def admits(self, loss: PrivacyLoss) -> bool:
+        """Return whether a loss is within the budget, in each form in which it may be stated."""
+        if self.epsilon is not None:
+            return loss.delta(self.epsilon) <= self.delta and loss.epsilon(self.delta) <= self.epsilon
+        return loss.zero_concentrated(self.delta)[0] <= self._rho
+
+
+def _short(number: float) -> str:
+    """Return the shortest text that reads back exactly."""
+    return min((text for text in (f"{number:g}", repr(number)) if float(text) == number), key=len)
+
+
+@overload
+def calibrate(
+    loss_at: Callable[[float], PrivacyLoss], budget: Budget, *, start: float = 1.0, refusal: str = ""
+) -> float: ...
+@overload
+def calibrate(
+    loss_at: Callable[[float], T], budget: Callable[[T], bool], *, start: float = 1.0, refusal: str = ""
+) -> float: ...
+def calibrate(loss_at: Callable[[float], Any], budget: Any, *, start: float = 1.0, refusal: str = "") -> float:
+    """Return the least factor on all scales with which a loss is within a budget, from above, to 12 digits.
+
+    :param loss_at: the loss at a factor; it falls as the factor grows.
+    :param budget: a :class:`Budget`; or a condition on what ``loss_at`` returns, which takes some fifty calls.
+    :param start: a factor at which no scale is below 1: the search goes down to 2**-1000 of it, if any noise will do.
+    :param refusal: what to say if no factor is enough.
+    :return: 0 if nothing is lost without noise.
+    :raises ValueError: if no factor was found to be enough.
+
+    >>> from opendp_timeseries.accounting.influence import count_influence
+    >>> from opendp_timeseries.accounting.subsampled import extremal_law
+    >>> person = count_influence(1, participation_cap=10, step_cap=1, size=100, replaced=False)
+    >>> round(calibrate(extremal_law(person, 0.1, 100).at, Budget(epsilon=1.0, delta=1e-6)), 6)
+    6.823404
+    """
+    if isinstance(budget, Budget):
+        found = _by_root(loss_at, budget, start)
+    else:
+        found = _by_halving(lambda factor: budget(loss_at(factor)), start)
+    if found == math.inf:
+        raise ValueError(
+            refusal or f"no scale reaches {budget}; raise them, or lower the caps or the number of individuals"
+        )
+    return found
+
+
+def _by_halving(admits: Callable[[float], bool], start: float) -> float:
+    """Return the least factor that is admitted, or infinity if none is."""
+    low, high = _bracket(lambda x: not admits(start * math.exp(x)), 1.0, -_FARTHEST, _FARTHEST)
+    while high - low > 1e-12:
+        middle = (low + high) / 2
+        low, high = (low, middle) if admits(start * math.exp(middle)) else (middle, high)
+    return start * math.exp(high) if low < _FARTHEST else math.inf
+
+
+def _bracket(too_little: Callable[[float], bool], step: float, floor: float, ceiling: float) -> tuple[float, float]:
+    """Return two numbers, around 0 if possible, of which the first is too little; an end, twice, if all are alike."""
+    here, up = 0.0, too_little(0.0)
+    while True:
+        there = min(here + step, ceiling) if up else max(here - step, floor)
+        if too_little(there) != up:
+            return (here, there) if up else (there, here)
+        if there in (floor, ceiling):
+            return there, there
+        here, step = there, 2 * step
+
+
+def _by_root(loss_at: Callable[[float], PrivacyLoss], budget: Budget, start: float) -> float:
+    """Return the least factor within a budget, or infinity if none is found."""
+    loss = loss_at(start)
+    if loss.law.most == 0:
+        return 0.0
+    if loss.scale == 0:  # there is no scale to multiply
+        return math.inf
+    if budget.admits(loss_at(start * MIN_SCALE)):
+        return start * MIN_SCALE
+    factor, step, shift = start * _enough(loss, budget), 0.5, math.inf
+    if factor == math.inf:
+        return math.inf
+    loss = loss_at(factor)
+    # A law may hold only near the scales that it was made for, and be made anew where the least factor is nearly known.
+    while abs(shift) > _CLOSE:
+        shift = _shift(loss, budget, step)
+        if not start * MIN_SCALE < (factor := factor * math.exp(shift)) < math.inf:
+            return math.inf
+        before, loss, step = loss, loss_at(factor), 1e-3
+        if loss.law is before.law or budget.rho is not None:
+            break
+    nudge = 2.0**-51
+    while not budget.admits(loss):
+        if nudge > 1e-3:
+            return math.inf
+        factor, nudge = factor * (1 + nudge), 4 * nudge
+        loss = loss_at(factor)
+    return factor
+
+
+def _enough(loss: PrivacyLoss, budget: Budget) -> float:
+    """Return a factor on the scale of a loss with which it is within a budget, not far above the least."""
+    most = math.sqrt(loss.law.most) / loss.scale
+    if budget.epsilon is None:
+        return most / math.sqrt(2 * budget._rho) if budget._rho >= LOWEST_BOUND else math.inf
+    # At a distance of μ the Gaussian mechanism has δ ≤ μ/√(2π), and δ is enough where μ²/2 + μ√(2 log 1/δ) ≤ ε.
+    epsilon, digits = budget.epsilon * _SPARE, -math.log(budget.delta)
+    distance = 2 * epsilon / (math.sqrt(2 * digits + 2 * epsilon) + math.sqrt(2 * digits))
+    factor = most / max(budget.delta * math.sqrt(2 * math.pi), distance) * (1 + 1e-3)
+    if epsilon > 0 and factor < math.inf:
+        # A divergence of order 1 + x of at most ε − (log 1/δ)/x is enough, too. This x is the best of Gaussian noise.
+        x = (digits + math.sqrt(digits * (digits + epsilon))) / epsilon
+        while loss.law.log_moment(x * (1 + x) / 2, loss.scale * factor / 1.25) <= x * epsilon - digits:
+            factor /= 1.25
+    return factor
+
+
+def _shift(loss: PrivacyLoss, budget: Budget, step: float) -> float:
+    """Return the logarithm of the least share of its scale at which the law of a loss is within a budget, and holds.
+
+    :param step: to begin with, away from its own scale.
+    """
+    if budget.epsilon is None:
+        rho, _ = loss.zero_concentrated(budget.delta)
+        return math.log(max(rho, LOWEST_BOUND) / budget._rho) / 2
+    epsilon = budget.epsilon * _SPARE
+
+    @cache
+    def excess(x: float) -> float:
+        return math.log(PrivacyLoss(loss.law, loss.scale * math.exp(x)).delta(epsilon) / budget.delta)
+
+    floor = math.log(loss.law.holds_from / loss.scale) + 1e-9 if loss.law.holds_from > 0 else -_FARTHEST
+    low, high = _bracket(lambda x: excess(x) > 0, step, floor, _FARTHEST - math.log(loss.scale))
+    if low < high:
+        return float(toms748(excess, low, high, xtol=1e-14, rtol=1e-14, disp=False))
+    return floor if low == floor else math.inf

@@ -1,0 +1,156 @@
+"""The one search for scales: what it returns is within the budget, hardly less is not, and doubt is refused."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import mpmath as mp
+import pytest
+
+from opendp_timeseries.accounting.calibrate import Budget, calibrate
+from opendp_timeseries.accounting.filtering import filtered_influence
+from opendp_timeseries.accounting.influence import Influence, count_influence
+from opendp_timeseries.accounting.joint import joint_loss
+from opendp_timeseries.accounting.subsampled import MIN_SCALE, extremal_law
+from opendp_timeseries.design.kernels import gaussian_kernel
+from tests.oracles import accounting as oracle
+
+
+def law(cap, p, *, std=0, size=1800):
+    influence = count_influence(1, participation_cap=cap, step_cap=1, size=size, replaced=False)
+    if std:
+        influence = filtered_influence(influence, gaussian_kernel(size, std))
+    return extremal_law(influence, p, size)
+
+
+def jointly(losses, *, adaptive=False):
+    return lambda factor: joint_loss(losses, adaptive=adaptive, factor=factor)
+
+
+# --- budgets ---
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"delta": 1e-6}, "either epsilon or rho"),
+        ({"epsilon": 1.0, "rho": 1.0, "delta": 1e-6}, "either epsilon or rho"),
+        ({"epsilon": -1.0, "delta": 1e-6}, r"epsilon \(-1.0\) must be at least 0"),
+        ({"epsilon": math.nan, "delta": 1e-6}, r"epsilon \(nan\) must be finite"),
+        ({"epsilon": 1.0, "delta": 0.0}, r"delta \(0.0\) must be greater than 0"),
+        ({"epsilon": 1.0, "delta": 1.0}, r"delta \(1.0\) must be less than 1"),
+        ({"rho": -0.1, "delta": 1e-6}, r"rho \(-0.1\) must be at least 0"),
+        ({"rho": 0.1, "delta": 1.0}, r"failure_probability \(1.0\) must be less than 1"),
+    ],
+)
+def test_budgets_are_checked_when_they_are_made(given, message):
+    with pytest.raises(ValueError, match=message):
+        Budget(**given)
+
+
+def test_a_budget_in_words_reads_back_exactly():
+    assert str(Budget(epsilon=1, delta=1e-6)) == "(ε = 1, δ = 1e-06)"
+    assert str(Budget(rho=0.1, delta=0)) == "(ρ = 0.1, δ′ = 0)"
+    assert str(Budget(epsilon=1.0000000001, delta=1e-320)) == "(ε = 1.0000000001, δ = 1e-320)"
+
+
+def test_a_budget_admits_what_is_within_it_in_each_view():
+    loss = law(180, 0.1).at(26.0)
+    epsilon = loss.epsilon(1e-4)
+    assert Budget(epsilon=epsilon, delta=1e-4).admits(loss)
+    assert not Budget(epsilon=epsilon * (1 - 1e-9), delta=1e-4).admits(loss)
+    assert not Budget(epsilon=epsilon, delta=1e-4 * (1 - 1e-9)).admits(loss)
+    rho, _ = loss.zero_concentrated(1e-4)
+    assert Budget(rho=rho, delta=1e-4).admits(loss)
+    assert not Budget(rho=rho * (1 - 1e-15), delta=1e-4).admits(loss)
+
+
+# --- the search ---
+
+LOSSES = {
+    "a count": law(180, 0.1).at,
+    "a filtered count": law(180, 0.1, std=10).at,
+    "a stratified sample": extremal_law(
+        count_influence(1, participation_cap=180, step_cap=1, size=1800, replaced=False), 0.1, 1800, "stratified"
+    ).at,
+    "equal releases": jointly([law(30, 0.2, size=744).at(1.0)] * 12),
+    "unequal releases": jointly([law(30, 0.2, std=5, size=300).at(3.0), law(9, 0.5, size=99).at(0.25)]),
+    "adaptive releases": jointly([law(30, 0.2, std=5, size=300).at(3.0), law(9, 0.5, size=99).at(0.25)], adaptive=True),
+    "nearly never": law(3, 1e-4).at,
+}
+BUDGETS = [
+    *(
+        Budget(epsilon=epsilon, delta=delta)
+        for epsilon, delta in ((0.5, 1e-4), (0.0, 1e-3), (1e-3, 1e-6), (20.0, 1e-9))
+    ),
+    *(Budget(rho=rho, delta=delta) for rho, delta in ((0.1, 1e-6), (1e-9, 1e-3))),
+]
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_least_factor_is_enough_and_hardly_less_is_not(name):
+    for budget in BUDGETS:
+        loss_at = LOSSES[name]
+        factor = calibrate(loss_at, budget)
+        assert budget.admits(loss_at(factor))
+        if factor > MIN_SCALE:
+            assert not budget.admits(loss_at(factor * (1 - 1e-9)))
+
+
+@pytest.mark.parametrize("name", ["a count", "equal releases"])
+def test_it_does_not_matter_where_the_search_starts(name):
+    for budget in BUDGETS:
+        found = [calibrate(LOSSES[name], budget, start=start) for start in (1.0, 2.0**-40, 1e9)]
+        assert found == [pytest.approx(found[0], rel=1e-11)] * 3
+
+
+def test_the_noise_of_a_gaussian_mechanism():
+    # One step, always kept: the closed profile.
+    factor = calibrate(law(1, 1.0).at, Budget(epsilon=0.5, delta=1e-6))
+    for way, scale in ((1, factor), (-1, factor * (1 - 1e-11))):
+        assert way * (oracle.gaussian_profile(0.5, 1 / mp.mpf(scale) ** 2) - mp.mpf(1e-6)) <= 0
+
+
+def test_a_condition_is_met_from_above_to_twelve_digits():
+    for edge, start in itertools.product((1e-200, 0.3, 77.0, 1e200), (1.0, 1e-3)):
+        asked = []
+        found = calibrate(lambda factor: factor, lambda factor: asked.append(factor) or factor >= edge, start=start)  # noqa: B023
+        assert edge <= found <= edge * (1 + 2e-12)
+        assert found in asked  # it was seen to hold
+        assert len(asked) < 80
+    assert calibrate(lambda factor: factor, lambda _: True) < 1e-290
+    with pytest.raises(ValueError, match="the budget is used up"):
+        calibrate(lambda factor: factor, lambda _: False, refusal="the budget is used up")
+
+
+def test_few_losses_are_asked_for():
+    # A joint law may take a second.
+    for name, budget in itertools.product(("equal releases", "unequal releases", "adaptive releases"), BUDGETS[:1]):
+        asked = []
+        calibrate(lambda factor: asked.append(factor) or LOSSES[name](factor), budget)  # noqa: B023
+        assert len(asked) <= 6
+
+
+def test_what_is_never_enough_is_refused():
+    unbounded = extremal_law(Influence(l0=3, l2=math.inf, linf=math.inf), 0.5, 3)
+    for loss_at in (unbounded.at, jointly([unbounded.at(1.0), law(3, 0.5).at(1.0)])):
+        for budget in (Budget(epsilon=1.0, delta=1e-6), Budget(rho=1.0, delta=1e-6)):
+            with pytest.raises(ValueError, match="no scale reaches"):
+                calibrate(loss_at, budget)
+
+
+def test_a_loss_that_jumps_is_refused_or_met():
+    # A broken loss, which never says the same twice: no guess leaves the search.
+    worse = itertools.count(2)
+    with pytest.raises(ValueError, match="no scale reaches"):
+        calibrate(lambda factor: law(180, 0.1).at(factor / next(worse) ** 3), Budget(epsilon=0.5, delta=1e-4))
+
+
+def test_where_any_noise_does_hardly_any_is_asked_for():
+    rare = law(3, 1e-9)
+    unbounded = extremal_law(Influence(l0=1, l2=math.inf, linf=math.inf), 1e-9, 10)
+    for budget in (Budget(epsilon=1.0, delta=1e-6), Budget(rho=1.0, delta=1e-6)):
+        for loss_at in (rare.at, unbounded.at, jointly([rare.at(1.0)] * 3), jointly([rare.at(1.0), unbounded.at(2.0)])):
+            assert calibrate(loss_at, budget) == MIN_SCALE
+            assert budget.admits(loss_at(MIN_SCALE))
