@@ -10,17 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-import opendp.prelude as dp
-
 from opendp_timeseries.commandline.arguments import parse
 from opendp_timeseries.commandline.commands import check, ledger, plan, verify
 from opendp_timeseries.commandline.interrupts import interruptible
 from opendp_timeseries.commandline.release import release
+from opendp_timeseries.plugin._opendp import OpenDPException, enable_features
 
 __all__ = ["main"]
 
 _COMMANDS: Final = {"release": release, "check": check, "plan": plan, "verify": verify, "ledger": ledger}
-_ERRORS: Final = (TypeError, ValueError, ImportError, OSError, MemoryError, RuntimeError, dp.OpenDPException)
+_ERRORS: Final = (TypeError, ValueError, ImportError, OSError, MemoryError, RuntimeError, OpenDPException)
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NO_MEMORY: Final = ("MemoryError", "Unable to allocate", "can't start new thread")
 _LONGEST: Final = 600
@@ -39,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with interruptible():
             options = parse(sys.argv[1:] if arguments is None else arguments)
             file = getattr(options, "file", None)
-            dp.enable_features("contrib", "honest-but-curious")
+            enable_features("contrib", "honest-but-curious")
             said = _COMMANDS[options.command](options)
     except (KeyboardInterrupt, *_ERRORS) as error:
         interrupted = isinstance(error, KeyboardInterrupt)
@@ -56,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _in_a_line(error: BaseException, file: Path | None) -> str:
     """Say what to change. Where OpenDP wraps an error, that is in the last line of the traceback that it quotes."""
     text = str(error)
-    if isinstance(error, dp.OpenDPException):
+    if isinstance(error, OpenDPException):
         last = (error.message or text).strip().splitlines()[-1]
         text = last.partition("Error: ")[2] or last
     if isinstance(error, MemoryError) or text.startswith(_NO_MEMORY):

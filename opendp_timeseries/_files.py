@@ -40,28 +40,45 @@ def files_together(places: Iterable[Path], *, replace: bool = False) -> Iterator
     ...     place.read_text()
     'hello'
     """
-    token, drafts, files = secrets.token_hex(4), {}, {}
+    token, at = secrets.token_hex(4), None
+    drafts: dict[Path, Path] = {}
+    replaced, new = set(), []
     try:
-        for place in places:
-            with _named(place):
-                earlier = check_place(place, replace=replace)
-                drafts[place] = place.with_name(f".{place.name}.{token}{UNFINISHED}"), earlier is not None
-                _make(drafts[place][0], place, earlier)
-            files[place] = io.BytesIO()
+        for at in places:
+            earlier = check_place(at, replace=replace)
+            drafts[at] = at.with_name(f".{at.name}.{token}{UNFINISHED}")
+            _make(drafts[at], at, earlier)
+            if earlier is not None:
+                replaced.add(at)
+        at, files = None, {place: io.BytesIO() for place in drafts}
         yield files
-        for place, file in files.items():
-            with _named(place), drafts[place][0].open("r+b") as draft:
+        for at, file in files.items():
+            with drafts[at].open("r+b") as draft:
                 draft.write(file.getbuffer())
                 draft.flush()
                 os.fsync(draft.fileno())
-        _rename(drafts)
+        for at in files:
+            if at in replaced:
+                os.replace(drafts[at], at)
+            else:
+                _put(drafts[at], at)
+                new.append(at)
+        new.clear()
+        for folder in {place.parent for place in files}:
+            _synchronise(folder)
+    except BaseException as error:
+        for place in new:
+            place.unlink()
+        if at is None or not isinstance(error, OSError) or error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(at)) from None  # not of the temporary file
     finally:
-        for unfinished, _ in drafts.values():
+        for unfinished in drafts.values():
             unfinished.unlink(missing_ok=True)
 
 
 def check_place(place: Path, *, replace: bool) -> os.stat_result | None:
-    """Return the status of the file that is there; None if there is none.
+    """Return the status of the file that is there, if any.
 
     :raises FileExistsError: if there is one, and it is not to be replaced.
     :raises OSError: if a folder, a link or a device is there, whatever ``replace`` says.
@@ -71,23 +88,12 @@ def check_place(place: Path, *, replace: bool) -> os.stat_result | None:
     except FileNotFoundError:
         return None
     if stat.S_ISLNK(found.st_mode):
-        raise OSError(f"{place} must not be a symbolic link; give the name of the file that it leads to")
+        raise OSError(f"file ({place}) must not be a symbolic link; give the name of the file that it leads to")
     if not stat.S_ISREG(found.st_mode):
-        raise OSError(f"{place} must not be a folder or a device; choose another name")
+        raise OSError(f"file ({place}) must not be a folder or a device; choose another name")
     if not replace:
-        raise FileExistsError(f"{place} exists already; choose another name, or ask for it to be replaced")
+        raise FileExistsError(f"file ({place}) exists already; choose another name, or ask for it to be replaced")
     return found
-
-
-@contextlib.contextmanager
-def _named(place: Path) -> Iterator[None]:
-    """Name the place in errors of the system, which name the temporary file, or none."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno is None:
-            raise
-        raise OSError(error.errno, error.strerror, str(place)) from None
 
 
 def _make(draft: Path, place: Path, earlier: os.stat_result | None) -> None:
@@ -95,38 +101,30 @@ def _make(draft: Path, place: Path, earlier: os.stat_result | None) -> None:
     if earlier is None:
         return
     if not earlier.st_mode & 0o222 or not os.access(place, os.W_OK):
-        raise PermissionError(f"{place} is read-only; make it writable, or choose another name")
+        raise PermissionError(f"file ({place}) is read-only; make it writable, or choose another name")
     made = draft.stat()
     if (made.st_uid, made.st_gid) != (earlier.st_uid, earlier.st_gid):
         shutil.chown(draft, earlier.st_uid, earlier.st_gid)
     shutil.copymode(place, draft)
 
 
-def _rename(drafts: dict[Path, tuple[Path, bool]]) -> None:
-    new: list[Path] = []
+def _put(draft: Path, place: Path) -> None:
+    """Give a file a name that is free: a rename would replace what has appeared there meanwhile."""
     try:
-        for place, (draft, replaces) in drafts.items():
-            with _named(place):
-                if replaces:
-                    os.replace(draft, place)
-                    continue
-                try:
-                    os.link(draft, place)  # a rename would replace what has appeared there meanwhile
-                except FileExistsError:
-                    raise
-                except OSError:  # a file system without hard links
-                    check_place(place, replace=False)
-                    os.rename(draft, place)
-                draft.unlink(missing_ok=True)
-                new.append(place)
-    except BaseException:
-        for place in new:
-            place.unlink()
+        os.link(draft, place)
+        draft.unlink()
+    except FileExistsError:
         raise
-    for folder in {place.parent for place in drafts}:
-        with contextlib.suppress(OSError):  # renames outlast a power cut, where the system can synchronise a folder
-            number = os.open(folder, os.O_RDONLY)
-            try:
-                os.fsync(number)
-            finally:
-                os.close(number)
+    except OSError:  # a file system without hard links
+        check_place(place, replace=False)
+        os.rename(draft, place)
+
+
+def _synchronise(folder: Path) -> None:
+    """Let renames outlast a power cut, where the system can."""
+    with contextlib.suppress(OSError):
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)

@@ -41,8 +41,8 @@ def locked(place: Path, wait: float) -> Iterator[Callable[[], None]]:
             raise BlockingIOError(f"{place} is in use by another process; wait for it, and try again")
         time.sleep(_PAUSE)
 
-    def check() -> None:
-        if not _is_at(beside, number):
+    def check(held: int = number) -> None:
+        if not _is_at(beside, held):
             raise OSError(f"{beside} was deleted while it was in use; leave it there, and try again")
 
     try:
@@ -55,11 +55,9 @@ def _try(beside: Path, place: Path) -> int | None:
     """Return the number of the open lock; None while another process holds it."""
     try:
         number = os.open(beside, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{place} is in a folder that is not there; make it, or choose another") from None
     except OSError as error:
         problem = f"as {beside} cannot be opened ({error.strerror})"
-        raise OSError(f"{place} cannot be locked, {problem}; put it into a folder where you may write") from None
+        raise type(error)(f"{place} cannot be locked, {problem}; put it into a folder where you may write") from None
     try:
         if sys.platform == "win32":
             import msvcrt
@@ -69,15 +67,15 @@ def _try(beside: Path, place: Path) -> int | None:
             import fcntl
 
             fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if _is_at(beside, number):  # else it was deleted just before
-            return number
     except OSError as error:
         os.close(number)
         if error.errno in (errno.EAGAIN, errno.EACCES, errno.EDEADLK):
             return None
         problem = f"is on a file system that cannot lock files ({error.strerror}), as some network folders are"
         raise OSError(f"{place} {problem}; move it to a disk of this machine") from None
-    os.close(number)
+    if _is_at(beside, number):
+        return number
+    os.close(number)  # of a file that was deleted just before
     return None
 
 

@@ -116,11 +116,11 @@ def test_what_cannot_be_written_is_refused_before_the_block_runs(places, tmp_pat
     assert failure.value.filename.endswith("/" + "x" * 300)
     places[1].write_bytes(b"earlier")
     places[1].chmod(0o444)
-    with pytest.raises(PermissionError, match=r"a\.png is read-only; make it writable"):
+    with pytest.raises(PermissionError, match=r"a\.png\) is read-only; make it writable"):
         block(places[1])
     places[1].chmod(0o644)
     monkeypatch.setattr(os, "access", lambda *_: False)  # as for a file of somebody else
-    with pytest.raises(PermissionError, match=r"a\.png is read-only; make it writable"):
+    with pytest.raises(PermissionError, match=r"a\.png\) is read-only; make it writable"):
         block(places[1])
     assert contents(tmp_path) == {"a.png": b"earlier"}
 

@@ -231,12 +231,12 @@ def test_a_spent_entry_is_resumed_and_no_other(in_folder, capsys):
     assert new() == 0
     capsys.readouterr()
     assert make("day", "--resume") == 2
-    assert "people.ledger has no entry for this release; leave it out to make a new one" in refusal(capsys)
+    assert "people.ledger has no entry for this measurement; leave it out to make a new one" in refusal(capsys)
     assert make("day") == 0
     assert make("more") == 0  # whoever finished one may pay for another
     capsys.readouterr()
     assert make("other", "--resume", epsilon="0.25") == 2
-    assert "has no entry for this release" in refusal(capsys)
+    assert "has no entry for this measurement" in refusal(capsys)
     assert make("latest", "--resume") == 0
     capsys.readouterr()
     assert (in_folder / "latest.json").read_bytes() == (in_folder / "more.json").read_bytes()
@@ -391,12 +391,11 @@ def test_where_memory_ends_commands_end(in_folder, capsys):
         (["ledger", "people.ledger", "--parameters-fixed"], "--parameters-fixed is fixed when a ledger is made"),
         (["ledger", "people.ledger", "--new", "--epsilon", "-1", "--delta", "1e-6"], "epsilon (-1.0) must be greater"),
         (["ledger", "log.csv", "--new", "--epsilon", "1", "--delta", "1e-6"], "ledger (log.csv) is there already"),
-        (["ledger", "none/a", "--new", "--epsilon", "1", "--delta", "1e-6"], "folder that is not there"),
-        (["ledger", "a", "--new", "--programme", "log.csv"], "programme (log.csv) is refused"),
         (
-            ["ledger", "a", "--new", "--programme", "log.csv", "--parameters-fixed"],
-            "--parameters-fixed is for a ledger",
+            ["ledger", "none/a", "--new", "--epsilon", "1", "--delta", "1e-6"],
+            "cannot be locked, as none/.a.lock cannot be opened (No such file or directory); put it into a folder",
         ),
+        (["ledger", "a", "--new", "--programme", "log.csv"], "programme (log.csv) is refused"),
         (["ledger", "a", "--new", "--programme", "log.csv", "--delta", "1"], "or --programme"),
         (["--resume", "--output", "a"], "--resume is for a release with --ledger"),
         (["--ledger", "people.ledger", "--output", "a"], "is not there"),
@@ -431,7 +430,10 @@ def test_a_ledger_of_days_takes_nothing_else(in_folder, capsys):
 def test_what_does_not_go_with_a_period_is_refused(in_folder, capsys):
     assert new("--epsilon", "1", "--delta", "1e-6", "--zone", "UTC") == 2
     assert "--zone (UTC) is the zone of --period" in refusal(capsys)
-    assert new("--programme", "year.json", "--period", "1d") == 2
-    assert "--period is for a ledger without --programme" in refusal(capsys)
+    programme = ts.Programme.plan([count("2024-01-01T00:00")], epsilon=1.0, delta=1e-6, sampling_probability=0.5)
+    (in_folder / "day.json").write_text(programme.to_json())
+    for more in (["--period", "1d"], ["--parameters-fixed"]):
+        assert new("--programme", "day.json", *more) == 2
+        assert "programme brings its own budget and unit of privacy: leave out the other" in refusal(capsys)
     assert main(["ledger", "people.ledger", "--period", "1d"]) == 2
     assert "--period is fixed when a ledger is made" in refusal(capsys)

@@ -29,8 +29,9 @@ _PLANNED: Final = ("epsilon", "delta", "sampling_probability", "sampling")
 #: What describes a text file, and any file.
 _OF_CSV: Final = ("time_format", "time_unit", "delimiter")
 _OF_FILES: Final = ("identifier", "time", "times_zone", *_OF_CSV)
-#: What is fixed when a ledger is made: the budget first.
-_OF_LEDGERS: Final = ("epsilon", "delta", "programme", "period", "zone", "parameters_fixed")
+#: What is fixed when a ledger is made.
+_BUDGET: Final = ("epsilon", "delta", "programme")
+_OF_LEDGERS: Final = (*_BUDGET, "period", "zone", "parameters_fixed")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -60,9 +61,16 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if command in _REQUIRED:
         _complete(found, parser)
     elif command == "ledger":
-        _check_ledger(found, parser)
-    elif command == "plan" and found.start is not None:
-        found.zone = found.zone or "UTC"
+        given = [name for name in _OF_LEDGERS if getattr(found, name) not in (None, False)]
+        if given and not found.new:
+            parser.error(f"{_flags(given)} is fixed when a ledger is made: give --new, or leave it out")
+        if found.new and [name for name in given if name in _BUDGET] not in (["epsilon", "delta"], ["programme"]):
+            parser.error("--new takes the budget of all releases together: --epsilon and --delta, or --programme")
+        if found.zone is not None and found.period is None:
+            parser.error(f"--zone ({found.zone}) is the zone of --period: give both, or leave it out")
+        found.zone = found.zone or (found.period and "UTC")
+    elif command == "plan":
+        found.zone = found.zone or (found.start and "UTC")
     return found
 
 
@@ -95,21 +103,6 @@ def _complete(options: argparse.Namespace, parser: argparse.ArgumentParser) -> N
     options.zone = options.zone or "UTC"
 
 
-def _check_ledger(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
-    given = [name for name in _OF_LEDGERS if getattr(options, name) not in (None, False)]
-    budget = [name for name in given if name in _OF_LEDGERS[:3]]
-    if given and not options.new:
-        parser.error(f"{_flags(given)} is fixed when a ledger is made: give --new, or leave it out")
-    if options.new and budget not in (["epsilon", "delta"], ["programme"]):
-        parser.error("--new takes the budget of all releases together: --epsilon and --delta, or --programme")
-    if options.programme is not None and len(given) > 1:
-        parser.error(f"{_flags(given[1:])} is for a ledger without --programme, which determines it")
-    if options.zone is not None and options.period is None:
-        parser.error(f"--zone ({options.zone}) is the zone of --period: give both, or leave it out")
-    if options.period is not None:
-        options.zone = options.zone or "UTC"
-
-
 def _flags(names: Iterable[str]) -> str:
     return ", ".join("--size or --end" if name == "size" else "--" + name.replace("_", "-") for name in names)
 
@@ -132,6 +125,7 @@ _PERIOD: Final = {
     "help": "protect what one individual does within one day, week, month, quarter or year of --zone, and NOT all that"
     " they do, which is protected without it; caps hold within each period, and a ledger is for one kind of period",
 }
+_PROMISE: Final = "promise that no caps, sampling or noise are chosen by earlier releases, for less noise"
 _GRID: Final = {
     "--start": _of(str, "start of the first step, such as 2024-01-01T00:00"),
     "--step": _of(str, "a fixed time such as 5min or 1h, or 1d, 1w, 1mo, 1q or 1y of the calendar"),
@@ -173,8 +167,41 @@ _EPILOG: Final = (
     f" rows were understood. '{_PROGRAM} plan' predicts the error, without data. '{_PROGRAM} ledger' keeps one budget"
     f" for many releases. Readers of a release run '{_PROGRAM} verify RECORD'. Each has --help."
 )
-_JSON: Final = {"action": "store_true", "help": "print JSON"}
-
+_JSON: Final = {"--json": {"action": "store_true", "help": "print JSON"}}
+_PLAN: Final = {
+    **_GRID,
+    "--participation-cap": _of(int, "caps to compare, in steps", nargs="+", required=True),
+    "--gap": _of(int, "gaps to compare, in steps (1)", nargs="+", default=[1]),
+    **_STEP_CAP,
+}
+_SERIES: Final = {
+    "--level": _of(float, "mean count of a step"),
+    "--season": _of(_pattern, "STEPS:AMPLITUDE, such as 24:90 for a day of hours", nargs="+", dest="season_amplitudes"),
+    "--deviation": _of(float, "standard deviation of departures from these, in counts"),
+    "--time-scale": _of(float, "steps within which departures change"),
+}
+_DESIGNS: Final = {
+    "--epsilon": _of(float, "epsilon of the guarantee", required=True),
+    "--delta": _of(float, "delta of the guarantee", required=True),
+    "--sampling-probability": _of(float, "shares of steps to compare", nargs="+"),
+    "--sampling": _of(str, "how steps are kept (poisson)", choices=SAMPLINGS, default="poisson"),
+    "--filter-std": _of(float, "filters to compare (0 3 10)", nargs="+", default=[0.0, 3.0, 10.0], dest="std"),
+    **_JSON,
+}
+_LEDGER: Final = {
+    "ledger": _of(Path, "the file"),
+    "--add": _of(Path, "enter releases made without it, by their records", nargs="+", default=[]),
+    **_JSON,
+}
+_NEW: Final = {
+    "--new": {"action": "store_true", "help": "make the file, which must not exist yet"},
+    "--epsilon": _of(float, "epsilon of all releases together"),
+    "--delta": _of(float, "delta of all releases together"),
+    "--period": _PERIOD,
+    "--zone": _of(str, "time zone of --period (UTC)"),
+    "--programme": _of(Path, "releases planned in advance, as written by Programme.to_json"),
+    "--parameters-fixed": {"action": "store_true", "help": _PROMISE},
+}
 #: What each command does, and its options by group.
 _COMMANDS: Final[dict[str, tuple[str, dict[str, dict[str, dict[str, Any]]]]]] = {
     "release": (
@@ -190,28 +217,7 @@ _COMMANDS: Final[dict[str, tuple[str, dict[str, dict[str, dict[str, Any]]]]]] = 
     "plan": (
         "Say which caps, filter and sampling to choose, and what error to expect, from public facts and from your"
         " assumptions about the series. It reads no data.",
-        {
-            "the count": {
-                **_GRID,
-                "--participation-cap": _of(int, "caps to compare, in steps of an individual", nargs="+", required=True),
-                "--gap": _of(int, "gaps to compare, in steps (1)", nargs="+", default=[1]),
-                **_STEP_CAP,
-            },
-            "the series, as far as you can tell": {
-                "--level": _of(float, "mean count of a step"),
-                "--season": _of(_pattern, "patterns as STEPS:AMPLITUDE, such as 24:90 for a day of hours", nargs="+"),
-                "--deviation": _of(float, "standard deviation of departures from these, in counts"),
-                "--time-scale": _of(float, "steps within which departures change"),
-            },
-            "the release": {
-                "--epsilon": _of(float, "epsilon of the guarantee", required=True),
-                "--delta": _of(float, "delta of the guarantee", required=True),
-                "--sampling-probability": _of(float, "shares of the steps to compare", nargs="+"),
-                "--sampling": _of(str, "how steps are kept (poisson)", choices=SAMPLINGS, default="poisson"),
-                "--filter-std": _of(float, "filters to compare (0 3 10)", nargs="+", default=[0.0, 3.0, 10.0]),
-                "--json": _JSON,
-            },
-        },
+        {"the count": _PLAN, "the series, as far as you can tell": _SERIES, "the release": _DESIGNS},
     ),
     "verify": (
         "Recompute the guarantee of a release from the caps, filter, sampling and noise in its record, and reject the"
@@ -221,24 +227,6 @@ _COMMANDS: Final[dict[str, tuple[str, dict[str, dict[str, dict[str, Any]]]]]] = 
     "ledger": (
         "Say what was released about one population, what it guarantees together, and what is left of its budget; every"
         " record is verified. With --new, make a ledger, for the --ledger of releases.",
-        {
-            "the ledger": {
-                "ledger": _of(Path, "the file"),
-                "--json": _JSON,
-                "--add": _of(Path, "enter releases made without it, by their records", nargs="+", default=[]),
-            },
-            "a new ledger": {
-                "--new": {"action": "store_true", "help": "make the file, which must not exist yet"},
-                "--epsilon": _of(float, "epsilon of all releases together"),
-                "--delta": _of(float, "delta of all releases together"),
-                "--period": _PERIOD,
-                "--zone": _of(str, "time zone of --period (UTC)"),
-                "--programme": _of(Path, "releases planned in advance, as written by Programme.to_json"),
-                "--parameters-fixed": {
-                    "action": "store_true",
-                    "help": "promise that no caps, sampling or noise are chosen by earlier releases, for less noise",
-                },
-            },
-        },
+        {"the ledger": _LEDGER, "a new ledger": _NEW},
     ),
 }

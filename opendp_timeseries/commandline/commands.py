@@ -5,13 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import textwrap
 from pathlib import Path
 from typing import Final
 
 import opendp_timeseries as ts
-from opendp_timeseries import _validate as validate
-from opendp_timeseries.commandline.inputs import check_of, grid_of
+from opendp_timeseries.commandline.inputs import check_of, chosen, grid_of, wrapped
 from opendp_timeseries.release.documents import Document, read_document
 
 __all__ = ["check", "ledger", "plan", "verify"]
@@ -23,35 +21,25 @@ _ADVICE: Final = (
     " or an earlier release; spend a part of the budget on a private histogram of how often individuals take part"
     " (make_participation_histogram, in Python); or publish totals that are too low, and say so."
 )
+_PLAN: Final = (
+    *("participation_cap", "gap", "step_cap", "epsilon", "delta", "sampling_probability", "sampling", "std"),
+    *("level", "season_amplitudes", "deviation", "time_scale"),
+)
+_NEW: Final = ("epsilon", "delta", "parameters_fixed", "period", "zone", "programme")
 
 
 def check(options: argparse.Namespace) -> str:
     """Print on standard error how a log is read, and what the caps would leave out. None of it may be published."""
     if sys.stderr is None:  # print would choose standard output, which may be published
         raise OSError("standard error is closed, and what check says is private; open it")
-    print(check_of(options, grid_of(options)), _wrapped(_ADVICE), sep="\n\n", file=sys.stderr)
+    print(check_of(options, grid_of(options)), wrapped(_ADVICE), sep="\n\n", file=sys.stderr)
     return ""
 
 
 def plan(options: argparse.Namespace) -> str:
     """Compare designs by their expected errors: the table, the advice and the command of the best."""
-    found = ts.plan(
-        grid_of(options),
-        participation_cap=options.participation_cap,
-        gap=options.gap,
-        step_cap=options.step_cap,
-        epsilon=validate.real("epsilon", options.epsilon, above=0.0, remedy="1 is a common choice"),
-        delta=validate.real(
-            "delta", options.delta, above=0.0, below=1.0, remedy="choose far less than 1 / individuals"
-        ),
-        level=options.level,
-        season_amplitudes=dict(options.season or ()) or None,
-        deviation=options.deviation,
-        time_scale=options.time_scale,
-        sampling_probability=options.sampling_probability,
-        sampling=options.sampling,
-        std=options.filter_std,
-    )
+    options.season_amplitudes = dict(options.season_amplitudes or ()) or None
+    found = ts.plan(grid_of(options), **chosen(options, *_PLAN))
     if options.json:
         return json.dumps(found.to_dict(), ensure_ascii=False)
     return f"{found}\n\nRun, with your file and its columns:\n{found.command() or found.python()}"
@@ -62,7 +50,7 @@ def verify(options: argparse.Namespace) -> str:
     releases, together = _read(options.record)
     guarantees = "; and ".join(release.guarantee() for release in releases)
     of_all = "" if len(releases) == 1 else f". All of them together: {together}"
-    return _wrapped(
+    return wrapped(
         f"Verified: the parameters in {options.record} give {guarantees}{of_all}. No record can show that the values"
         " came from this mechanism, or that the caps were enforced: for that, readers must trust its publisher."
     )
@@ -70,30 +58,23 @@ def verify(options: argparse.Namespace) -> str:
 
 def ledger(options: argparse.Namespace) -> str:
     """Make a ledger, or enter records, and verify it: what is in it."""
+    if options.programme is not None:
+        try:
+            options.programme = ts.Programme.from_json(options.programme.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"programme ({options.programme}) is refused: {error}") from None
     if options.new:
-        names = ("epsilon", "delta", "parameters_fixed", "period", "zone")
-        ts.Ledger.create(
-            options.ledger, programme=_programme(options), **{name: getattr(options, name) for name in names}
-        )
+        ts.Ledger.create(options.ledger, **chosen(options, *_NEW))
     found = ts.Ledger(options.ledger)
     for release in [release for path in options.add for release in _read(path).releases]:
         found.add(release)
     found.verify()
     if options.json:
         return json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False)
-    return f"{found!r}\n\n" + _wrapped(
+    return f"{found!r}\n\n" + wrapped(
         "No file can show that nothing was released without it, or that it is not an older copy of itself. Publish the"
         f" digest after each release, so that readers can see that nothing was taken back: {found.digest[:16]}"
     )
-
-
-def _programme(options: argparse.Namespace) -> ts.Programme | None:
-    if options.programme is None:
-        return None
-    try:
-        return ts.Programme.from_json(options.programme.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"programme ({options.programme}) is refused: {error}") from None
 
 
 def _read(record: Path) -> Document:
@@ -101,7 +82,3 @@ def _read(record: Path) -> Document:
         return read_document(record.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"record ({record}) is refused: {error}; give the OUTPUT.json of a release") from None
-
-
-def _wrapped(text: str) -> str:
-    return textwrap.fill(text, 100, break_on_hyphens=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import datetime as dt
 import io
@@ -9,7 +10,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from opendp_timeseries._files import check_place
 from opendp_timeseries.reconstruction.frames import known_interval
 from opendp_timeseries.reconstruction.plot import BLUE, style_axes
 
-__all__ = ["Drawn", "document", "places"]
+__all__ = ["document", "places"]
 
 _COLUMNS: Final = ("step_start", "private_count", "low", "high", "kept")
 #: By suffix, how a file of a release begins, and what else it holds: never what somebody else's file or a ledger does.
@@ -53,8 +54,6 @@ def places(output: Path, log: Path | None, figure: str, *, force: bool) -> dict[
     """
     if output.name in ("", "..") or output.suffix.lower() in _MARKS:
         raise ValueError(f"output ({output}) must name files without their suffix, such as {Path('folder', 'release')}")
-    if not output.parent.is_dir():
-        raise ValueError(f"output ({output}) is in a folder that does not exist; create it, or choose another --output")
     found = {suffix: output.with_name(output.name + suffix) for suffix in _MARKS}
     written = [".csv", ".json", *([figure] if figure in found and _can_draw() else [])]
     for suffix, place in found.items():
@@ -67,23 +66,19 @@ def places(output: Path, log: Path | None, figure: str, *, force: bool) -> dict[
         if not _is_ours(place):
             raise ValueError(f"output ({place}) is not an earlier release, which --force would replace; choose another")
         if suffix not in written:
-            problem = f"output ({place}) is of an earlier release, and no new figure would replace it"
-            raise ValueError(
-                f"{problem}; choose another --output, or --figure {suffix[1:]} with opendp_timeseries[plot]"
-            )
+            remedy = f"choose another --output, or --figure {suffix[1:]} with opendp_timeseries[plot]"
+            raise ValueError(f"output ({place}) is of an earlier release, and no new figure replaces it; {remedy}")
     return {suffix: found[suffix] for suffix in written}
 
 
 def _is_ours(place: Path) -> bool:
     begins, holds = _MARKS[place.suffix]
-    with place.open("rb") as file:
-        whole = file.read(2000)
-        if whole.startswith(begins) and place.suffix in (".json", ".pdf"):  # no other file is read whole
-            whole += file.read()
-    try:
-        return whole.startswith(begins) and holds in whole and (place.suffix != ".json" or bool(json.loads(whole)))
-    except (ValueError, RecursionError):
-        return False
+    with place.open("rb") as file, contextlib.suppress(ValueError, RecursionError):
+        found = file.read(2000)
+        if found.startswith(begins) and place.suffix in (".json", ".pdf"):  # no other file is read whole
+            found += file.read()
+        return found.startswith(begins) and holds in found and (place.suffix != ".json" or bool(json.loads(found)))
+    return False
 
 
 def _can_draw() -> bool:
@@ -96,29 +91,21 @@ def _can_draw() -> bool:
     return True
 
 
-class Drawn(NamedTuple):
-    """What is said besides the series: the grid, what is counted, and the steps of a cycle of a long figure."""
-
-    grid: ts.TimeGrid
-    what: str
-    cycle: int
-
-
-def document(suffix: str, series: ts.Series, drawn: Drawn) -> bytes:
-    """Return the content of a file."""
+def document(suffix: str, series: ts.Series, what: str, cycle: int) -> bytes:
+    """Return the content of a file; a figure says what is counted, and draws a long series by the means of cycles."""
+    grid = series.release.design.count.grid
     if suffix == ".csv":
-        return _table(series, drawn.grid)
+        return _table(series, grid)
     if suffix == ".json":
         return (series.release.to_json() + "\n").encode()
-    return _figure(suffix[1:], series, drawn)
+    return _figure(suffix[1:], series, grid, f"{what} per {_WORDS.get(str(grid.step), grid.step)}", cycle)
 
 
 def _table(series: ts.Series, grid: ts.TimeGrid) -> bytes:
     starts = grid.instants(zone="local")
     ahead = (starts - grid.instants()).astype("m8[s]").astype(np.int64).tolist()  # of UTC
-    zones = {seconds: dt.timezone(dt.timedelta(seconds=seconds)) for seconds in set(ahead)}
-    offsets = {seconds: dt.time(tzinfo=zone).isoformat()[8:] for seconds, zone in zones.items()}
-    local = (f"{start}{offsets[seconds]}" for start, seconds in zip(starts.astype(str), ahead, strict=True))
+    zones = {each: dt.time(tzinfo=dt.timezone(dt.timedelta(seconds=each))).isoformat()[8:] for each in set(ahead)}
+    local = (f"{start}{zones[each]}" for start, each in zip(starts.astype(str), ahead, strict=True))
     columns = (series.values, *known_interval(series, _CONFIDENCE))
     cells = (["" if np.isnan(value) else value for value in column.tolist()] for column in columns)
     text = io.StringIO(newline="")
@@ -128,36 +115,29 @@ def _table(series: ts.Series, grid: ts.TimeGrid) -> bytes:
     return text.getvalue().encode()
 
 
-def _figure(kind: str, series: ts.Series, drawn: Drawn) -> bytes:
+def _figure(kind: str, series: ts.Series, grid: ts.TimeGrid, unit: str, cycle: int) -> bytes:
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    size, grid, enlarged = series.release.size, drawn.grid, 14 * drawn.cycle
-    is_long = size >= 2 * enlarged
+    enlarged = 14 * cycle
+    is_long = series.release.size >= 2 * enlarged
     figure = Figure(figsize=(9.0, 6.8 if is_long else 4.2), layout="constrained")
     FigureCanvasAgg(figure)
     *above, axes = figure.subplots(1 + is_long, squeeze=False, height_ratios=(2, 3)[-1 - is_long :])[:, 0]
-    unit = f"{drawn.what} per {_WORDS.get(str(grid.step), grid.step)}"
     ts.plot(series, grid=grid, axes=axes, unit=unit, confidence=_CONFIDENCE)
-    if is_long:
-        _draw_cycles(above[0], series, drawn)
-        first = (size - enlarged) // 2 // drawn.cycle * drawn.cycle
+    for whole in above:  # the means of cycles, and the ranges within: a line of thousands of steps would be a slab
+        cycles = series.values[: series.release.size // cycle * cycle].reshape(-1, cycle)
+        at = grid.instants()[: cycles.size : cycle]
+        whole.fill_between(at, cycles.min(axis=1), cycles.max(axis=1), color="0.84", linewidth=0)
+        whole.plot(at, cycles.mean(axis=1), color=BLUE, linewidth=1.2)
+        whole.set_title(f"All of it: means of {cycle} steps, and the range within them", loc="left", fontsize="medium")
+        style_axes(whole, grid)
+        first = (series.release.size - enlarged) // 2 // cycle * cycle
         axes.set_xlim(*grid.instants()[[first, first + enlarged]])
         axes.set_title(f"{enlarged} steps of it, enlarged", loc="left", fontsize="medium")
     figure.suptitle(f"Private series of {unit}", x=0.01, ha="left")
-    image = io.BytesIO()
-    name = {"Software" if kind == "png" else "Creator": "opendp_timeseries"}
+    image, metadata = io.BytesIO(), {"Software" if kind == "png" else "Creator": "opendp_timeseries", **_UNDATED[kind]}
     with matplotlib.rc_context({"agg.path.chunksize": 10_000}):  # long lines overflow Agg's memory
-        figure.savefig(image, format=kind, dpi=150, metadata=name | _UNDATED[kind])
+        figure.savefig(image, format=kind, dpi=150, metadata=metadata)
     return image.getvalue()
-
-
-def _draw_cycles(axes: Any, series: ts.Series, drawn: Drawn) -> None:
-    """Draw the mean of every cycle, and the range within it: a line of thousands of steps would be a slab."""
-    cycles = series.values[: series.release.size // drawn.cycle * drawn.cycle].reshape(-1, drawn.cycle)
-    at = drawn.grid.instants()[: cycles.size : drawn.cycle]
-    axes.fill_between(at, cycles.min(axis=1), cycles.max(axis=1), color="0.84", linewidth=0)
-    axes.plot(at, cycles.mean(axis=1), color=BLUE, linewidth=1.2)
-    axes.set_title(f"All of it: means of {drawn.cycle} steps, and the range within them", loc="left", fontsize="medium")
-    style_axes(axes, drawn.grid)

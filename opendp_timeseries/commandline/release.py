@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
-import textwrap
+import sys
 import warnings
-from typing import Final
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Final
 
 import numpy as np
-import opendp.prelude as dp
 
 import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
 from opendp_timeseries._files import files_together
 from opendp_timeseries.accounting.rounding import printed_up, up
-from opendp_timeseries.commandline.inputs import check_of, grid_of, read_log
+from opendp_timeseries.commandline.inputs import check_of, chosen, grid_of, read_log, wrapped
 from opendp_timeseries.commandline.interrupts import uninterrupted
-from opendp_timeseries.commandline.outputs import Drawn, document, places
-from opendp_timeseries.commandline.spending import Spending
+from opendp_timeseries.commandline.outputs import document, places
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.signal import UnknownSignal
+from opendp_timeseries.plugin._opendp import symmetric_distance
 from opendp_timeseries.plugin.known import parts_of
 
 __all__ = ["release"]
 
 #: Without a season, a figure summarises a long series by so many means.
 _MEANS: Final = 200
-_NAMES: Final = {"1d": "day", "1w": "week", "1mo": "month", "1q": "quarter", "1y": "year"}
 #: Counts are whole numbers, and nobody would call this noise.
 _MIN_SCALE: Final = 1e-6
 
@@ -41,18 +42,21 @@ def release(options: argparse.Namespace) -> str:
     ledger = None if options.ledger is None else ts.Ledger(options.ledger)
     grid = grid_of(options)
     _check_season(options)
-    measurement, not_covered = uninterrupted(lambda: _planned(options, grid, ledger))
-    spending = Spending(measurement, ledger, resume=options.resume)
+    measurement = uninterrupted(lambda: _measurement(options, grid, ledger))
     cycle = int(min(options.season or [max(1, grid.size // _MEANS)]))
     what = "aircraft" if options.file is None else "individuals" if options.step_cap == 1 else "events"
-    with spending.noted(), files_together(wanted.values(), replace=options.force) as files:
-        series = _reconstruct(spending.made or spending.release(read_log(options)), options)
+    with (
+        _paying(measurement, ledger, options.resume) as make,
+        files_together(wanted.values(), replace=options.force) as files,
+    ):
+        made: ts.Release = make(lambda: read_log(options))
+        try:
+            series = ts.smooth(made, seasons=options.season)
+        except Exception:  # whatever it is, the release must not be lost for it
+            series = ts.interpolate(made)
         for suffix, place in wanted.items():
-            files[place].write(document(suffix, series, Drawn(grid, what, cycle)))
-    summary = [
-        textwrap.fill(text, 100, break_on_hyphens=False) for text in (*_summary(options, series, grid), *not_covered)
-    ]
-    said = ["\n\n".join(summary), "", "Written: " + ", ".join(map(str, wanted.values()))]
+            files[place].write(document(suffix, series, what, cycle))
+    said = ["\n\n".join(_summary(series, options.filter_std)), "", f"Written: {', '.join(map(str, wanted.values()))}"]
     if options.file is None:  # of any other log, this is private
         share = f"{check_of(options, grid).events_lost_share:.0%} of its departures"
         said.append(f"This log is public, so it can be said: the gap and the caps leave out {share}.")
@@ -65,33 +69,64 @@ def release(options: argparse.Namespace) -> str:
     return "\n".join(said)
 
 
-def _planned(
-    options: argparse.Namespace, grid: ts.TimeGrid, ledger: ts.Ledger | None
-) -> tuple[dp.Measurement, list[str]]:
-    """Return the measurement, and what its guarantee does not cover."""
-    unit = dp.symmetric_distance()
+@contextlib.contextmanager
+def _paying(measurement: Any, ledger: ts.Ledger | None, resume: bool) -> Iterator[Callable[[Callable[[], Any]], Any]]:
+    """Yield a function that makes the release, and add to whatever ends the block which entry is spent."""
+    if ledger is None:
+        yield lambda read: uninterrupted(partial(measurement, read()))
+        return
+    paid = ledger.paid(measurement)
+    if paid is not None and paid.released is None and not resume:
+        problem = f"entry {paid.number} of {ledger.path} has paid for this release, which is unfinished"
+        raise ValueError(f"{problem}: give --resume, which costs nothing")
+    ledger.check(measurement, resume=resume)
+    number = paid.number if resume and paid is not None else None
+
+    def make(read: Callable[[], Any]) -> Any:
+        log = None if resume and paid is not None and paid.released is not None else read()
+
+        def announced() -> Any:
+            nonlocal number
+            number = number or len(ledger.entries) + 1
+            remedy = "If its files do not appear, run the same command with --resume, which costs nothing."
+            # Whoever is killed can say nothing.
+            print(f"Entry {number} of {ledger.path} pays for this release. {remedy}", file=sys.stderr, flush=True)
+            return log
+
+        return uninterrupted(lambda: ledger.release(measurement, announced, resume=resume))
+
+    try:
+        yield make
+    except BaseException as error:
+        spent = number is not None
+        with contextlib.suppress(Exception):  # what cannot be found out may be spent
+            spent = number is not None and number <= len(ledger.entries)
+        if spent:
+            remedy = "run the same command with --resume for its files"
+            error.add_note(f"entry {number} of {ledger.path} is spent: {remedy}")
+        raise
+
+
+def _measurement(options: argparse.Namespace, grid: ts.TimeGrid, ledger: ts.Ledger | None) -> Any:
+    """Return the measurement within the budget, or of the programme."""
+    unit = symmetric_distance()
     if options.period is not None:
         with warnings.catch_warnings():  # the summary says it
             warnings.simplefilter("ignore", ts.PeriodUnitWarning)
             unit = ts.period_distance(options.period, zone=options.zone)
-    caps = {"participation_cap": options.participation_cap, "step_cap": options.step_cap, "gap": options.gap}
-    space = ts.event_log_domain(identifier=options.identifier, time=options.time), unit
-    signal = space >> ts.then_participation_count(grid, **caps)
+    space = ts.event_log_domain(**chosen(options, "identifier", "time")), unit
+    signal = space >> ts.then_participation_count(grid, **chosen(options, "participation_cap", "step_cap", "gap"))
     if options.filter_std is not None:
         signal = signal >> ts.then_circulant_filter(ts.gaussian_kernel(grid.size, options.filter_std))
-    if options.epsilon is None and options.delta is None:
-        assert ledger is not None  # else the options are not complete
-        measurement = _of_programme(options, ledger, signal)
-    else:
-        measurement = _within_budget(options, signal)
-    return measurement, [] if options.period is None else [_not_covered(measurement, options)]
+    if ledger is not None and (options.epsilon, options.delta) == (None, None):
+        return _of_programme(options, ledger, signal)
+    return _within_budget(options, signal)
 
 
-def _within_budget(options: argparse.Namespace, signal: dp.Transformation) -> dp.Measurement:
-    """Return the measurement with the least noise within ε and δ."""
+def _within_budget(options: argparse.Namespace, signal: Any) -> Any:
     check.real("epsilon", options.epsilon, above=0.0, remedy="1 is a common choice")
-    sample = {"sampling_probability": options.sampling_probability, "sampling": options.sampling}
-    scale = ts.least_scale(signal, epsilon=options.epsilon, delta=options.delta, **sample)
+    sample = chosen(options, "sampling_probability", "sampling")
+    scale = ts.least_scale(signal, **chosen(options, "epsilon", "delta"), **sample)
     design = f"at sampling_probability ({options.sampling_probability:g})"
     if options.sampling_probability * options.size < 1:
         raise ValueError(f"fewer than one of {options.size} steps is kept on average {design}; choose a greater one")
@@ -101,17 +136,14 @@ def _within_budget(options: argparse.Namespace, signal: dp.Transformation) -> dp
     return signal >> ts.then_subsampled_gaussian(scale, **sample, delta=options.delta)
 
 
-def _of_programme(options: argparse.Namespace, ledger: ts.Ledger, signal: dp.Transformation) -> dp.Measurement:
-    """Return the measurement that the programme has for this signal, and complete the options by it."""
+def _of_programme(options: argparse.Namespace, ledger: ts.Ledger, signal: Any) -> Any:
     if ledger.programme is None:
         raise ValueError(f"ledger ({options.ledger}) has no programme: give --epsilon and --delta of this release")
-    measurement: dp.Measurement = ledger.programme.measurement(signal)
+    measurement = ledger.programme.measurement(signal)
     design = parts_of(measurement)[0].design
-    for name in ("sampling_probability", "sampling"):
-        given, planned = getattr(options, name), getattr(design, name)
-        if given not in (None, planned):
+    for name, given in chosen(options, "sampling_probability", "sampling").items():
+        if given not in (None, planned := getattr(design, name)):
             raise ValueError(f"{name} ({given}) must be left out, as the programme says {planned}")
-    options.epsilon, options.delta = measurement.map(1)
     return measurement
 
 
@@ -124,53 +156,42 @@ def _check_season(options: argparse.Namespace) -> None:
         raise ValueError(f"season ({longest:g}) must be at most the {options.size} steps of the grid; {remedy}")
 
 
-def _reconstruct(made: ts.Release, options: argparse.Namespace) -> ts.Series:
-    try:
-        return ts.smooth(made, seasons=options.season)
-    except Exception:  # whatever it is, the release must not be lost for it
-        return ts.interpolate(made)
-
-
-def _summary(options: argparse.Namespace, series: ts.Series, grid: ts.TimeGrid) -> list[str]:
-    made, once = series.release, options.step_cap == 1
-    within = "" if options.period is None else f" within one {_NAMES[options.period]}"
-    individual = f"one individual (one value of {options.identifier!r})"
-    covered = individual
-    if (period := made.design.unit.period) is not None:
-        covered = f"what {individual} did within {period}, and NOT for all that they did"
-    everything = f"the events{within} of any" if within else "all the events of any"
-    smoothing = f", smoothed by a Gaussian filter of {options.filter_std:g} steps" if options.filter_std else ""
-    chosen = f"each with probability {made.sampling_probability:.4g}"
+def _summary(series: ts.Series, std: float | None) -> list[str]:
+    made, count = series.release, series.release.design.count
+    (epsilon, delta), once, identifier = (
+        made.stated.loss[0],
+        count.step_cap == 1,
+        getattr(count.source, "identifier", ""),
+    )
+    within = f" within {count.unit.period}" if count.unit.period else ""
+    smoothing = f", smoothed by a Gaussian filter of {std:g} steps" if std else ""
+    some = f"each with probability {made.sampling_probability:.4g}"
     if made.sampling == "stratified":
-        chosen = f"one of each block of {round(1 / made.sampling_probability)}"
-    kept = f"{len(made)} of {grid.size} steps were kept at random ({chosen}) and carry"
-    kept = "Every step carries" if made.sampling_probability == 1 else kept
-    factor = f" = {printed_up(up(math.exp(options.epsilon)))}" if options.epsilon < 700 else ""
-    each = "once in each" if once else f"at most {options.step_cap} times in each"
-    apart = "" if options.gap == 1 else f", at least {options.gap} steps from one to the next"
-    return [
-        f"A private series of counts: {grid.size} steps of {grid.step} from {grid.start}. The count of a step is the"
-        f" number of {'individuals who have an event' if once else 'events'} in it{smoothing}. {kept} Gaussian noise of"
-        f" standard deviation {made.scale:.4g}. The series is made from these noisy values by: {series.model}.",
-        f"Guarantee: (ε = {printed_up(options.epsilon)}, δ = {printed_up(options.delta)})-differential privacy for"
-        f" {covered}. Whether or not {everything} {individual} are in the log, no set of possible releases"
-        f" is more than e^ε{factor} times as likely, up to an additional probability of δ.",
-        "It holds for everyone, whatever their events: each individual is counted in at most"
-        f" {options.participation_cap} steps{within}, {each}{apart}; what exceeds that is left out, so totals are too"
-        " low. It assumes that each individual has one identifier; that the grid, the caps and all other parameters"
-        " were chosen without looking at this log; and that whoever runs this, who is trusted with the log, publishes"
+        some = f"one of each block of {round(1 / made.sampling_probability)}"
+    some = f"{len(made)} of {made.size} steps were kept at random ({some}) and carry"
+    kept = "Every step carries" if made.sampling_probability == 1 else some
+    factor = f" = {printed_up(up(math.exp(epsilon)))}" if epsilon < 700 else ""
+    counted = "individuals who have an event" if once else "events"
+    each = "once in each" if once else f"at most {count.step_cap} times in each"
+    each += "" if count.gap == 1 else f", at least {count.gap} steps from one to the next"
+    said = [
+        f"A private series of counts: {made.size} steps of {count.grid.step} from {count.grid.start}. The count of a"
+        f" step is the number of {counted} in it{smoothing}. {kept} Gaussian noise of standard deviation"
+        f" {made.scale:.4g}. The series is made from these noisy values by: {series.model}.",
+        f"Guarantee: {made.guarantee()}. Whether or not the events of any one individual{within} are in the log, no set"
+        f" of possible releases is more than e^ε{factor} times as likely, up to an additional probability of δ.",
+        f"It holds for everyone, whatever their events: each individual (one value of {identifier!r}) is counted in at"
+        f" most {count.participation_cap} steps{within}, {each}; what exceeds that is left out, so totals are too low."
+        " It assumes that each individual has one identifier; that the grid, the caps and all other parameters were"
+        " chosen without looking at this log; and that whoever runs this, who is trusted with the log, publishes"
         " nothing from it but this release and what is computed from the release alone.",
     ]
-
-
-def _not_covered(measurement: dp.Measurement, options: argparse.Namespace) -> str:
-    """Say what somebody loses in all, where the unit of privacy is within a period."""
-    periods = len(parts_of(measurement)[0].design.count.period_lengths())
-    several = [*(k for k in (2, 7, 30) if k < periods), periods]
-    losses = [ts.loss_over_periods(measurement, periods=k).epsilon(options.delta) for k in several]
-    said = [f"{printed_up(epsilon)} in {k}" for k, epsilon in zip(several, losses, strict=True)]
-    return (
-        f"It does not hold for all that somebody did. The more of the {periods} {_NAMES[options.period]}s they take"
-        " part in, the less they are protected as a whole: with the same δ, ε is"
-        f" {', '.join(said[:-1])}{' and ' if len(said) > 1 else ''}{said[-1]} of them."
-    )
+    if within:
+        periods = len(count.period_lengths())
+        several = [*(k for k in (2, 7, 30) if k < periods), periods]
+        losses = [f"{printed_up(ts.loss_over_periods(made, periods=k).epsilon(delta))} in {k}" for k in several]
+        said.append(
+            f"It does not hold for all that somebody did. The more of the {periods} periods they take part in, the less"
+            f" they are protected as a whole: with the same δ, ε is {', '.join(losses)} of them."
+        )
+    return [wrapped(text) for text in said]

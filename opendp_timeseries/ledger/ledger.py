@@ -183,8 +183,9 @@ class Ledger:
 
         :param measurement: a subsampled Gaussian behind a count, or a composition of several.
         :param log: a member of its domain, or a function that reads it once the budget is seen to allow it.
-        :param resume: complete the entry that an earlier call for this measurement left open, in place of a new one.
-            Nothing of an open entry was handed out, so this costs nothing; that nobody saw what failed is up to you.
+        :param resume: get what an entry for this measurement has paid for, see :meth:`paid`: complete it if it is open,
+            or return its release once more. Nothing of an open entry was handed out, so this costs nothing; that nobody
+            saw what failed is up to you.
         :return: what the measurement returns; its record is in the ledger by then.
         :raises ValueError: if the budget would be exceeded, or it is not known how the signal is made: before anything
             is spent or read.
@@ -195,7 +196,11 @@ class Ledger:
         with locked(self._path, _WAIT) as check_lock:
             book = self._read(again=True)
             if resume:
-                number = _open_entry(book, designs, self._path)
+                entry = self._resumed(book, designs)
+                if entry.released is not None:
+                    releases = list(book.releases()[entry.number])
+                    return releases if len(releases) > 1 else releases[0]
+                number = entry.number
             else:
                 book = self._spend(book, designs)
                 number = len(book.entries)
@@ -220,9 +225,19 @@ class Ledger:
         """
         designs, book = _designs(measurement), self._read()
         if resume:
-            _open_entry(book, designs, self._path)
+            self._resumed(book, designs)
         else:
             self._spend(book, designs)
+
+    def paid(self, measurement: Any) -> Entry | None:
+        """Return the entry that has paid for a measurement: one that is still open, or else the last, if any."""
+        return _paid(self._read(), _designs(measurement))
+
+    def _resumed(self, book: Book, designs: tuple[Design, ...]) -> Entry:
+        entry = _paid(book, designs)
+        if entry is None:
+            raise ValueError(f"resume: {self._path} has no entry for this measurement; leave it out to make a new one")
+        return entry
 
     def _spend(self, book: Book, designs: tuple[Design, ...]) -> Book:
         """Return the book after a further entry.
@@ -407,11 +422,9 @@ def _same(release: Release, other: Release) -> bool:
     return replace(release, statement=None) == replace(other, statement=None)
 
 
-def _open_entry(book: Book, designs: tuple[Design, ...], place: Path) -> int:
-    for entry in reversed(book.entries):
-        if entry.released is None and entry.designs == designs:
-            return entry.number
-    raise ValueError(f"resume: ledger ({place}) has no open entry for this measurement; leave it out to make a new one")
+def _paid(book: Book, designs: tuple[Design, ...]) -> Entry | None:
+    paid = [entry for entry in book.entries if entry.designs == designs]
+    return next(reversed([entry for entry in paid if entry.released is None] or paid), None)
 
 
 #: What the guarantee takes into account.

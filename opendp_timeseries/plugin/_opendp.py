@@ -14,13 +14,16 @@ import opendp.prelude as dp
 from opendp.context import constructors
 from opendp.domains import _lazyframe_from_domain
 from opendp.extras._utilities import to_then
-from opendp.mod import AtomDomain, VectorDomain, _PartialConstructor
+from opendp.metrics import symmetric_distance
+from opendp.mod import AtomDomain, OpenDPException, VectorDomain, _PartialConstructor, enable_features
 
 __all__ = [
+    "OpenDPException",
     "Partial",
     "VectorSpace",
     "array_of",
     "empty_frame",
+    "enable_features",
     "how_made",
     "is_opendps",
     "is_registered",
@@ -29,6 +32,7 @@ __all__ = [
     "privacy_profile",
     "register",
     "signal_domain",
+    "symmetric_distance",
     "then",
     "vector_space",
 ]
