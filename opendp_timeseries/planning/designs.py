@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import itertools
 import math
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -14,14 +15,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.sampling import blocks_of, sampling_name
+from opendp_timeseries.design.count import Count, Source
+from opendp_timeseries.design.design import Design
+from opendp_timeseries.design.kernels import gaussian_kernel, identity_kernel
+from opendp_timeseries.design.signal import Signal
+from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import TimeGrid, check_grid
-from opendp_timeseries.planning.calls import Call
 from opendp_timeseries.planning.errors import expected_error
 from opendp_timeseries.planning.participation import Participation, fraction_left
-from opendp_timeseries.planning.scales import counted, least_scale, smoothing_kernel
-from opendp_timeseries.planning.signal import Signal, described_signal
+from opendp_timeseries.planning.signal import SignalModel, described_signal
 from opendp_timeseries.planning.tables import html_table, text_table
 
 if TYPE_CHECKING:
@@ -85,9 +88,10 @@ class Plan:
 
     :param title: the setting in words.
     :param candidates: caps, gaps and filters at every step, and sampling with the best cap and gap of these.
-    :param call: what to run for the recommended one.
+    :param design: the recommended one, to run.
     :param signal: what is assumed of the signal.
-    :param influence: how far the count moves between adjacent logs, with the recommended cap and gap.
+    :param seasons: periods of its patterns, in steps.
+    :param individuals: how many the guarantee is for.
     :param epsilon: ε of the budget.
     :param delta: δ of the budget.
     :param gaps_included: gaps whose losses are known.
@@ -96,12 +100,13 @@ class Plan:
 
     title: str
     candidates: tuple[Candidate, ...]
-    call: Call
-    signal: Signal
-    influence: Influence
+    design: Design
+    signal: SignalModel
+    seasons: tuple[float, ...]
+    individuals: int
     epsilon: float
     delta: float
-    gaps_included: frozenset[int] = frozenset()
+    gaps_included: frozenset[int]
     others: tuple[Candidate, ...] = ()
 
     def beside(self, *others: Candidate) -> Plan:
@@ -143,11 +148,36 @@ class Plan:
 
     def python(self) -> str:
         """Return the Python code of the recommended design, for a ``log`` with the columns ``id`` and ``time``."""
-        return self.call.python()
+        seasons = ", ".join(map(_exact, self.seasons))
+        seasons = f", seasons=({seasons})" if len(self.seasons) > 1 else f", seasons={seasons}" if seasons else ""
+        return f"{self.design.python(delta=self.delta)}\nseries = ts.smooth(release{seasons})"
 
     def command(self) -> str | None:
-        """Return the recommended design's command line; None where the command line does not offer it."""
-        return self.call.command()
+        """Return the recommended design's command line, with the file and its columns left to fill in.
+
+        None where the command line does not offer it.
+        """
+        count, best = self.design.count, self.recommended
+        if count.grid.step is None or self.individuals > 1 or count.unit.replaced:
+            return None
+        public = {
+            "start": count.grid.start,
+            "step": count.grid.step,
+            "size": count.grid.size,
+            "zone": count.grid.zone,
+            "participation-cap": count.participation_cap,
+            "gap": count.gap if count.gap > 1 else None,
+            "step-cap": count.step_cap if count.step_cap > 1 else None,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "sampling-probability": best.sampling_probability if best.sampling_probability < 1 else None,
+            "sampling": self.design.sampling if self.design.sampling != "poisson" else None,
+            "filter-std": _exact(best.std) if best.std else None,
+        }
+        words = ["python", "-m", "opendp_timeseries", "LOG.csv", "--identifier", "ID", "--time", "TIME"]
+        words += [word for name, value in public.items() if value is not None for word in (f"--{name}", str(value))]
+        words += ["--season", *map(_exact, self.seasons)] if self.seasons else []
+        return shlex.join(words)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan in plain numbers and text, for JSON."""
@@ -376,6 +406,7 @@ def plan(
     epsilon, delta = check.real("epsilon", epsilon, above=0.0), check.real("delta", delta, above=0.0, below=1.0)
     whole = partial(check.integer, minimum=1)
     caps, gaps = _each("participation_cap", participation_cap, whole), _each("gap", gap, whole)
+    individuals = whole("individuals", individuals)
     by_gap = _by_gap(participation, grid.size)
     if by_gap and level is None and proxy is None and step_cap == 1:
         level = by_gap[1].total / grid.size or None
@@ -395,13 +426,27 @@ def plan(
     for p in probabilities:
         _check_sampling(p, sampling, grid.size)
     widths = _each("std", std, partial(check.real, minimum=0.0))
-    influences = {
-        (one, apart): counted(grid, one, step_cap, individuals, replaced, apart) for one in caps for apart in gaps
+    counts = {
+        (one, apart): Count(
+            source=Source(identifier="id", time="time"),
+            grid=grid,
+            participation_cap=one,
+            step_cap=step_cap,
+            gap=apart,
+            unit=Unit(replaced=bool(replaced)),
+        )
+        for one in caps
+        for apart in gaps
     }
 
+    def design(pair: tuple[int, int], p: float, width: float, scale: float = 1.0) -> Design:
+        filters = (gaussian_kernel(grid.size, width),) if width else ()
+        sample = sampling if p < 1 else "poisson"
+        return Design(signal=Signal(counts[pair], filters), sampling_probability=p, sampling=sample, scale=scale)
+
     def candidate(pair: tuple[int, int], p: float, width: float) -> Candidate:
-        kernel = smoothing_kernel(grid.size, width)
-        scale = least_scale(influences[pair], kernel, p, epsilon, delta, sampling)
+        scale = design(pair, p, width).law(individuals).least_scale(epsilon, delta)
+        kernel = gaussian_kernel(grid.size, width) if width else identity_kernel(grid.size)
         left, unsure = _left(by_gap, *pair)
         error = expected_error(signal.scaled(left), kernel, p, scale, sampling)
         missing = math.hypot(1 - left, unsure) * math.sqrt((signal.mean or 0.0) ** 2 + signal.covariance[0])
@@ -421,7 +466,7 @@ def plan(
         )
 
     most = max(probabilities)
-    compared = {pair: [candidate(pair, most, width) for width in widths] for pair in influences}
+    compared = {pair: [candidate(pair, most, width) for width in widths] for pair in counts}
     best = _pair(_recommended(list(itertools.chain(*compared.values()))))
     compared[best] = [
         found if p == most else candidate(best, p, found.std) for found in compared[best] for p in probabilities
@@ -433,22 +478,10 @@ def plan(
     return Plan(
         title=f"{grid.size} steps, {limits}(ε = {epsilon:g}, δ = {delta:g}), {words}",
         candidates=candidates,
-        call=Call(
-            grid=grid,
-            participation_cap=_pair(run)[0],
-            gap=run.gap,
-            step_cap=step_cap,
-            std=run.std,
-            sampling_probability=run.sampling_probability,
-            epsilon=epsilon,
-            delta=delta,
-            individuals=individuals,
-            replaced=bool(replaced),
-            seasons=periods,
-            sampling=sampling if run.sampling_probability < 1 else "poisson",
-        ),
+        design=design(_pair(run), run.sampling_probability, run.std, run.scale),
         signal=signal,
-        influence=influences[_pair(run)],
+        seasons=periods,
+        individuals=individuals,
         epsilon=epsilon,
         delta=delta,
         gaps_included=frozenset(by_gap),
@@ -493,3 +526,8 @@ def _check_sampling(p: float, sampling: str, size: int) -> None:
         )
     if sampling_name(sampling) == "stratified":
         blocks_of(p, size)  # or refuse it
+
+
+def _exact(number: float) -> str:
+    """Write a number that reads back as the same float."""
+    return str(int(number)) if number.is_integer() else repr(number)
