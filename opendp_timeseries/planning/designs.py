@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
@@ -76,6 +77,15 @@ class Candidate:
         """Error of linear interpolation between kept steps."""
         return math.hypot(self.noise, self.bias)
 
+    @property
+    def pair(self) -> tuple[int, int]:
+        """Cap and gap."""
+        return self.participation_cap or 0, self.gap
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers and text, for JSON."""
+        return asdict(self) | {"interpolated": self.interpolated}
+
     def __str__(self) -> str:
         return self.name + (f", filter std {self.std:g}" if self.std else "")
 
@@ -123,16 +133,6 @@ class Plan:
         return self.signal.deviation
 
     @property
-    def best_interpolated(self) -> Candidate:
-        """The candidate with the least error of the interpolated series."""
-        return min(self.candidates, key=_straight)
-
-    @property
-    def best_smoothed(self) -> Candidate:
-        """The candidate with the least error of the smoothed series."""
-        return min(self.candidates, key=_smoothed)
-
-    @property
     def recommended(self) -> Candidate:
         """The plainest candidate (no sampling, filter or gap, if possible) that no other is clearly better than."""
         return _recommended(self.candidates)
@@ -140,7 +140,7 @@ class Plan:
     @property
     def is_drowned(self) -> bool:
         """Whether a flat line would be about as close as any candidate."""
-        return self.best_smoothed.smoothed > _DROWNED * self.deviation
+        return min(map(_smoothed, self.candidates)) > _DROWNED * self.deviation
 
     def advice(self) -> str:
         """Say what to do, what to expect of it, what sampling would cost or gain, and what is unknown."""
@@ -186,8 +186,8 @@ class Plan:
             "epsilon": self.epsilon,
             "delta": self.delta,
             "signal": {"level": self.signal.mean, "deviation": self.deviation},
-            "recommended": _as_dict(self.recommended),
-            "candidates": [_as_dict(each) for each in (*self.candidates, *self.others)],
+            "recommended": self.recommended.to_dict(),
+            "candidates": [each.to_dict() for each in (*self.candidates, *self.others)],
             "is_drowned": self.is_drowned,
             "advice": self.advice().splitlines(),
             "python": self.python(),
@@ -255,9 +255,9 @@ class Plan:
     def _shown(self) -> Iterable[Candidate]:
         """All candidates with the recommended cap and gap, and the best filter of each other pair."""
         best = self.recommended
-        for pair, group in itertools.groupby(self.candidates, key=_pair):
+        for pair, group in itertools.groupby(self.candidates, key=lambda each: each.pair):
             same = list(group)
-            yield from same if pair == _pair(best) else [min(same, key=_smoothed)]
+            yield from same if pair == best.pair else [min(same, key=_smoothed)]
 
     def __repr__(self) -> str:
         header, rows, _ = self._rows()
@@ -283,34 +283,20 @@ class Plan:
         axes.barh(at, [each.noise for each in drawn], height=0.3, color="0.55", label="of which noise")
         axes.plot([_smoothed(each) for each in drawn], at, "k|", ms=11, mew=2, label="smoothed")
         axes.axvline(self.deviation, color="black", linewidth=0.8, linestyle=":", label="a flat line")
-        axes.set_yticks(at, list(self._labels(drawn)), fontsize="small")
+        header, rows, _ = self._rows()
+        names = header[: header.index("design")]  # cap, gap, or both, where they differ
+        labels = [
+            "".join(f"{name} {cell}, " for name, cell in zip(names, row, strict=False) if cell != "–") for row in rows
+        ]
+        axes.set_yticks(at, [f"{label}{each}" for label, each in zip(labels, drawn, strict=True)], fontsize="small")
         axes.get_yticklabels()[drawn.index(self.recommended)].set_fontweight("bold")
         axes.invert_yaxis()
         axes.set_xlabel("expected root mean squared error, in the signal's unit\n" + self.title, fontsize="small")
         axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, frameon=False, fontsize="small")
         return axes
 
-    def _labels(self, drawn: Iterable[Candidate]) -> Iterator[str]:
-        header, _, _ = self._rows()
-        for each in drawn:
-            parts = {"cap": each.participation_cap, "gap": each.gap if each.participation_cap else None}
-            yield "".join(f"{name} {value}, " for name, value in parts.items() if value and name in header) + f"{each}"
 
-
-def _as_dict(candidate: Candidate) -> dict[str, Any]:
-    return asdict(candidate) | {"interpolated": candidate.interpolated}
-
-
-def _pair(candidate: Candidate) -> tuple[int, int]:
-    return candidate.participation_cap or 0, candidate.gap
-
-
-def _smoothed(candidate: Candidate) -> float:
-    return candidate.smoothed
-
-
-def _straight(candidate: Candidate) -> float:
-    return candidate.interpolated
+_smoothed, _straight = attrgetter("smoothed"), attrgetter("interpolated")
 
 
 def _recommended(candidates: Sequence[Candidate]) -> Candidate:
@@ -467,7 +453,7 @@ def plan(
 
     most = max(probabilities)
     compared = {pair: [candidate(pair, most, width) for width in widths] for pair in counts}
-    best = _pair(_recommended(list(itertools.chain(*compared.values()))))
+    best = _recommended(list(itertools.chain(*compared.values()))).pair
     compared[best] = [
         found if p == most else candidate(best, p, found.std) for found in compared[best] for p in probabilities
     ]
@@ -478,7 +464,7 @@ def plan(
     return Plan(
         title=f"{grid.size} steps, {limits}(ε = {epsilon:g}, δ = {delta:g}), {words}",
         candidates=candidates,
-        design=design(_pair(run), run.sampling_probability, run.std, run.scale),
+        design=design(run.pair, run.sampling_probability, run.std, run.scale),
         signal=signal,
         seasons=periods,
         individuals=individuals,
