@@ -63,14 +63,13 @@ def _fit(counts: Array, noise: float, widths: Array, places: Array, bend: float)
         curvature = precision + np.diag(m**2 / variance + m**2 / (2 * variance**2))
         return float(loss), slope, np.asarray(curvature, dtype=np.float64)
 
-    options = {"max_trust_radius": 2.0, "gtol": 1e-6}  # far away, exp(θ) leaves the range of floats
-    found = minimize(
+    found = minimize(  # type: ignore[call-overload]
         lambda theta: parts(theta)[:2],
         np.full(len(counts), start),
         jac=True,
         hess=lambda theta: parts(theta)[2],
         method="trust-exact",
-        options=options,
+        options={"max_trust_radius": 2.0, "gtol": 1e-6},  # far away, exp(θ) leaves the range of floats
     )
     theta, (loss, _, curvature) = found.x, parts(found.x)
     evidence = -loss + (np.linalg.slogdet(precision)[1] - np.linalg.slogdet(curvature)[1]) / 2

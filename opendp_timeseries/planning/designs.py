@@ -140,7 +140,7 @@ class Plan:
     @property
     def is_drowned(self) -> bool:
         """Whether a flat line would be about as close as any candidate."""
-        return min(map(_smoothed, self.candidates)) > _DROWNED * self.deviation
+        return bool(min(map(_smoothed, self.candidates)) > _DROWNED * self.deviation)
 
     def advice(self) -> str:
         """Say what to do, what to expect of it, what sampling would cost or gain, and what is unknown."""
