@@ -628,4 +628,4 @@ def test_a_clock_that_is_none_is_named_as_it_was_given():
             with pytest.raises(error, match=r"^zone \(.*\) must be "):
                 ask(zone=zone)
         with pytest.raises(error, match=r"^tz \(.*\) must be "):
-            frame(tz=zone, grid=days)
+            frame(zone=zone, grid=days)

@@ -139,7 +139,7 @@ def _figure(kind: str, series: ts.Series, drawn: Drawn) -> bytes:
     FigureCanvasAgg(figure)
     *above, axes = figure.subplots(1 + is_long, squeeze=False, height_ratios=(2, 3)[-1 - is_long :])[:, 0]
     unit = f"{drawn.what} per {_WORDS.get(str(grid.step), grid.step)}"
-    ts.plot(series, grid=grid, axes=axes, unit=unit, confidence=_CONFIDENCE)
+    ts.plot(series, grid=grid, axes=axes, unit=unit, confidence_level=_CONFIDENCE)
     if is_long:
         _draw_cycles(above[0], series, drawn)
         first = (size - enlarged) // 2 // drawn.cycle * drawn.cycle
