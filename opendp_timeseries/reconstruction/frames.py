@@ -77,8 +77,10 @@ def _polars(columns: Columns, zone: str) -> Any:
         unit = np.datetime_data(columns["step_start"].dtype)[0]
         columns["step_start"] = columns["step_start"].astype("M8[us]" if unit in ("s", "ms") else f"M8[{unit}]")
     frame = polars.DataFrame(columns, nan_to_null=True)
-    start = polars.col("step_start").dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
-    return frame.with_columns(start) if "step_start" in columns else frame
+    if "step_start" in columns:
+        start = polars.col("step_start").dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
+        frame = frame.with_columns(start)
+    return frame
 
 
 _MAKERS: Final[Mapping[str, Callable[[Columns, str], Any]]] = {"pandas": _pandas, "polars": _polars}
