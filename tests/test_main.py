@@ -153,6 +153,18 @@ def test_the_main_job(tmp_path, capsys, monkeypatch):
         assert part in enlarged.get_xlabel()
 
 
+def test_the_backend_of_a_notebook_does_not_matter_to_the_figure(log_file, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "opendp_timeseries", *arguments(log_file, tmp_path / "out")],
+        env=os.environ | {"MPLBACKEND": "none of these"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out.png").read_bytes()[:4] == b"\x89PNG"
+
+
 def test_a_csv_file(log_file, tmp_path, capsys):
     assert main(arguments(log_file, tmp_path / "out.v1")) == 0
     rows = released(tmp_path / "out.v1.csv")

@@ -125,7 +125,7 @@ def _figure(kind: str, series: ts.Series, grid: ts.TimeGrid, unit: str, cycle: i
     figure = Figure(figsize=(9.0, 6.8 if is_long else 4.2), layout="constrained")
     FigureCanvasAgg(figure)
     *above, axes = figure.subplots(1 + is_long, squeeze=False, height_ratios=(2, 3)[-1 - is_long :])[:, 0]
-    ts.plot(series, grid=grid, axes=axes, unit=unit, confidence=_CONFIDENCE)
+    ts.plot(series, grid=grid, axes=axes, unit=unit, confidence_level=_CONFIDENCE)
     for whole in above:  # the means of cycles, and the ranges within: a line of thousands of steps would be a slab
         cycles = series.values[: series.release.size // cycle * cycle].reshape(-1, cycle)
         at = grid.instants()[: cycles.size : cycle]

@@ -70,7 +70,7 @@ def fourier_design(plan: Plan) -> Candidate:
     What the cap loses is not included; participation= tells.
     Fourier, k = 18: expected error 11.27.
     """
-    signal, influence = plan.signal, plan.influence
+    signal, influence = plan.signal, plan.design.known.influence(plan.individuals)
     size, power = signal.size, signal.spectrum_with_level()
     unit = analytic_scale(plan.epsilon, plan.delta, 1.0)
     energy = power * copies(size)

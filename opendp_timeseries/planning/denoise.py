@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 
 __all__ = ["denoised"]
 
@@ -14,7 +15,6 @@ __all__ = ["denoised"]
 _BENDS: Final = tuple(0.05 * 4.0**k for k in range(4))
 #: Prior standard deviation of the curve's level and slope.
 _VAGUE: Final = 10.0
-_MAX_ITERATIONS: Final = 200
 
 Array = NDArray[np.float64]
 
@@ -63,22 +63,15 @@ def _fit(counts: Array, noise: float, widths: Array, places: Array, bend: float)
         curvature = precision + np.diag(m**2 / variance + m**2 / (2 * variance**2))
         return float(loss), slope, np.asarray(curvature, dtype=np.float64)
 
-    theta = np.full(len(counts), start)
-    loss, slope, curvature = parts(theta)
-    for _ in range(_MAX_ITERATIONS):
-        move = np.linalg.solve(curvature, slope)
-        move /= max(1.0, float(np.max(np.abs(move))) / 2)
-        for _ in range(30):
-            tried = parts(theta - move)
-            if tried[0] < loss:
-                break
-            move /= 2
-        else:
-            break
-        theta = theta - move
-        (loss, slope, curvature), gain = tried, loss - tried[0]
-        if gain < 1e-9:
-            break
+    found = minimize(  # type: ignore[call-overload]
+        lambda theta: parts(theta)[:2],
+        np.full(len(counts), start),
+        jac=True,
+        hess=lambda theta: parts(theta)[2],
+        method="trust-exact",
+        options={"max_trust_radius": 2.0, "gtol": 1e-6},  # far away, exp(θ) leaves the range of floats
+    )
+    theta, (loss, _, curvature) = found.x, parts(found.x)
     evidence = -loss + (np.linalg.slogdet(precision)[1] - np.linalg.slogdet(curvature)[1]) / 2
     # Individuals vary around the curve; the share of that which shows through the noise is kept.
     curve = widths * np.exp(theta)

@@ -5,23 +5,28 @@ from __future__ import annotations
 import html
 import itertools
 import math
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.accounting.influence import Influence
+from opendp_timeseries.accounting.calibrate import Budget, calibrate
 from opendp_timeseries.accounting.sampling import blocks_of, sampling_name
+from opendp_timeseries.design.count import Count, Source
+from opendp_timeseries.design.design import Design
+from opendp_timeseries.design.kernels import gaussian_kernel, identity_kernel
+from opendp_timeseries.design.signal import Signal
+from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import TimeGrid, check_grid
-from opendp_timeseries.planning.calls import Call
 from opendp_timeseries.planning.errors import expected_error
 from opendp_timeseries.planning.participation import Participation, fraction_left
-from opendp_timeseries.planning.scales import counted, least_scale, smoothing_kernel
-from opendp_timeseries.planning.signal import Signal, described_signal
+from opendp_timeseries.planning.signal import SignalModel, described_signal
 from opendp_timeseries.planning.tables import html_table, text_table
 
 if TYPE_CHECKING:
@@ -73,6 +78,15 @@ class Candidate:
         """Error of linear interpolation between kept steps."""
         return math.hypot(self.noise, self.bias)
 
+    @property
+    def pair(self) -> tuple[int, int]:
+        """Cap and gap."""
+        return self.participation_cap or 0, self.gap
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain numbers and text, for JSON."""
+        return asdict(self) | {"interpolated": self.interpolated}
+
     def __str__(self) -> str:
         return self.name + (f", filter std {self.std:g}" if self.std else "")
 
@@ -85,9 +99,10 @@ class Plan:
 
     :param title: the setting in words.
     :param candidates: caps, gaps and filters at every step, and sampling with the best cap and gap of these.
-    :param call: what to run for the recommended one.
+    :param design: the recommended one, to run.
     :param signal: what is assumed of the signal.
-    :param influence: how far the count moves between adjacent logs, with the recommended cap and gap.
+    :param seasons: periods of its patterns, in steps.
+    :param individuals: how many the guarantee is for.
     :param epsilon: ε of the budget.
     :param delta: δ of the budget.
     :param gaps_included: gaps whose losses are known.
@@ -96,12 +111,13 @@ class Plan:
 
     title: str
     candidates: tuple[Candidate, ...]
-    call: Call
-    signal: Signal
-    influence: Influence
+    design: Design
+    signal: SignalModel
+    seasons: tuple[float, ...]
+    individuals: int
     epsilon: float
     delta: float
-    gaps_included: frozenset[int] = frozenset()
+    gaps_included: frozenset[int]
     others: tuple[Candidate, ...] = ()
 
     def beside(self, *others: Candidate) -> Plan:
@@ -118,16 +134,6 @@ class Plan:
         return self.signal.deviation
 
     @property
-    def best_interpolated(self) -> Candidate:
-        """The candidate with the least error of the interpolated series."""
-        return min(self.candidates, key=_straight)
-
-    @property
-    def best_smoothed(self) -> Candidate:
-        """The candidate with the least error of the smoothed series."""
-        return min(self.candidates, key=_smoothed)
-
-    @property
     def recommended(self) -> Candidate:
         """The plainest candidate (no sampling, filter or gap, if possible) that no other is clearly better than."""
         return _recommended(self.candidates)
@@ -135,7 +141,7 @@ class Plan:
     @property
     def is_drowned(self) -> bool:
         """Whether a flat line would be about as close as any candidate."""
-        return self.best_smoothed.smoothed > _DROWNED * self.deviation
+        return bool(min(map(_smoothed, self.candidates)) > _DROWNED * self.deviation)
 
     def advice(self) -> str:
         """Say what to do, what to expect of it, what sampling would cost or gain, and what is unknown."""
@@ -143,11 +149,36 @@ class Plan:
 
     def python(self) -> str:
         """Return the Python code of the recommended design, for a ``log`` with the columns ``id`` and ``time``."""
-        return self.call.python()
+        seasons = ", ".join(map(_exact, self.seasons))
+        seasons = f", seasons=({seasons})" if len(self.seasons) > 1 else f", seasons={seasons}" if seasons else ""
+        return f"{self.design.python(delta=self.delta)}\nseries = ts.smooth(release{seasons})"
 
     def command(self) -> str | None:
-        """Return the recommended design's command line; None where the command line does not offer it."""
-        return self.call.command()
+        """Return the recommended design's command line, with the file and its columns left to fill in.
+
+        None where the command line does not offer it.
+        """
+        count, best = self.design.count, self.recommended
+        if count.grid.step is None or self.individuals > 1 or count.unit.replaced:
+            return None
+        public = {
+            "start": count.grid.start,
+            "step": count.grid.step,
+            "size": count.grid.size,
+            "zone": count.grid.zone,
+            "participation-cap": count.participation_cap,
+            "gap": count.gap if count.gap > 1 else None,
+            "step-cap": count.step_cap if count.step_cap > 1 else None,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "sampling-probability": best.sampling_probability if best.sampling_probability < 1 else None,
+            "sampling": self.design.sampling if self.design.sampling != "poisson" else None,
+            "filter-std": _exact(best.std) if best.std else None,
+        }
+        words = ["python", "-m", "opendp_timeseries", "LOG.csv", "--identifier", "ID", "--time", "TIME"]
+        words += [word for name, value in public.items() if value is not None for word in (f"--{name}", str(value))]
+        words += ["--season", *map(_exact, self.seasons)] if self.seasons else []
+        return shlex.join(words)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan in plain numbers and text, for JSON."""
@@ -156,8 +187,8 @@ class Plan:
             "epsilon": self.epsilon,
             "delta": self.delta,
             "signal": {"level": self.signal.mean, "deviation": self.deviation},
-            "recommended": _as_dict(self.recommended),
-            "candidates": [_as_dict(each) for each in (*self.candidates, *self.others)],
+            "recommended": self.recommended.to_dict(),
+            "candidates": [each.to_dict() for each in (*self.candidates, *self.others)],
             "is_drowned": self.is_drowned,
             "advice": self.advice().splitlines(),
             "python": self.python(),
@@ -225,9 +256,9 @@ class Plan:
     def _shown(self) -> Iterable[Candidate]:
         """All candidates with the recommended cap and gap, and the best filter of each other pair."""
         best = self.recommended
-        for pair, group in itertools.groupby(self.candidates, key=_pair):
+        for pair, group in itertools.groupby(self.candidates, key=lambda each: each.pair):
             same = list(group)
-            yield from same if pair == _pair(best) else [min(same, key=_smoothed)]
+            yield from same if pair == best.pair else [min(same, key=_smoothed)]
 
     def __repr__(self) -> str:
         header, rows, _ = self._rows()
@@ -253,34 +284,20 @@ class Plan:
         axes.barh(at, [each.noise for each in drawn], height=0.3, color="0.55", label="of which noise")
         axes.plot([_smoothed(each) for each in drawn], at, "k|", ms=11, mew=2, label="smoothed")
         axes.axvline(self.deviation, color="black", linewidth=0.8, linestyle=":", label="a flat line")
-        axes.set_yticks(at, list(self._labels(drawn)), fontsize="small")
+        header, rows, _ = self._rows()
+        names = header[: header.index("design")]  # cap, gap, or both, where they differ
+        labels = [
+            "".join(f"{name} {cell}, " for name, cell in zip(names, row, strict=False) if cell != "–") for row in rows
+        ]
+        axes.set_yticks(at, [f"{label}{each}" for label, each in zip(labels, drawn, strict=True)], fontsize="small")
         axes.get_yticklabels()[drawn.index(self.recommended)].set_fontweight("bold")
         axes.invert_yaxis()
         axes.set_xlabel("expected root mean squared error, in the signal's unit\n" + self.title, fontsize="small")
         axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, frameon=False, fontsize="small")
         return axes
 
-    def _labels(self, drawn: Iterable[Candidate]) -> Iterator[str]:
-        header, _, _ = self._rows()
-        for each in drawn:
-            parts = {"cap": each.participation_cap, "gap": each.gap if each.participation_cap else None}
-            yield "".join(f"{name} {value}, " for name, value in parts.items() if value and name in header) + f"{each}"
 
-
-def _as_dict(candidate: Candidate) -> dict[str, Any]:
-    return asdict(candidate) | {"interpolated": candidate.interpolated}
-
-
-def _pair(candidate: Candidate) -> tuple[int, int]:
-    return candidate.participation_cap or 0, candidate.gap
-
-
-def _smoothed(candidate: Candidate) -> float:
-    return candidate.smoothed
-
-
-def _straight(candidate: Candidate) -> float:
-    return candidate.interpolated
+_smoothed, _straight = attrgetter("smoothed"), attrgetter("interpolated")
 
 
 def _recommended(candidates: Sequence[Candidate]) -> Candidate:
@@ -376,6 +393,7 @@ def plan(
     epsilon, delta = check.real("epsilon", epsilon, above=0.0), check.real("delta", delta, above=0.0, below=1.0)
     whole = partial(check.integer, minimum=1)
     caps, gaps = _each("participation_cap", participation_cap, whole), _each("gap", gap, whole)
+    individuals = whole("individuals", individuals)
     by_gap = _by_gap(participation, grid.size)
     if by_gap and level is None and proxy is None and step_cap == 1:
         level = by_gap[1].total / grid.size or None
@@ -395,13 +413,27 @@ def plan(
     for p in probabilities:
         _check_sampling(p, sampling, grid.size)
     widths = _each("std", std, partial(check.real, minimum=0.0))
-    influences = {
-        (one, apart): counted(grid, one, step_cap, individuals, replaced, apart) for one in caps for apart in gaps
+    counts = {
+        (one, apart): Count(
+            source=Source(identifier="id", time="time"),
+            grid=grid,
+            participation_cap=one,
+            step_cap=step_cap,
+            gap=apart,
+            unit=Unit(replaced=bool(replaced)),
+        )
+        for one in caps
+        for apart in gaps
     }
 
+    def design(pair: tuple[int, int], p: float, width: float, scale: float = 1.0) -> Design:
+        filters = (gaussian_kernel(grid.size, width),) if width else ()
+        sample = sampling if p < 1 else "poisson"
+        return Design(signal=Signal(counts[pair], filters), sampling_probability=p, sampling=sample, scale=scale)
+
     def candidate(pair: tuple[int, int], p: float, width: float) -> Candidate:
-        kernel = smoothing_kernel(grid.size, width)
-        scale = least_scale(influences[pair], kernel, p, epsilon, delta, sampling)
+        scale = calibrate(design(pair, p, width).law(individuals).at, Budget(epsilon=epsilon, delta=delta))
+        kernel = gaussian_kernel(grid.size, width) if width else identity_kernel(grid.size)
         left, unsure = _left(by_gap, *pair)
         error = expected_error(signal.scaled(left), kernel, p, scale, sampling)
         missing = math.hypot(1 - left, unsure) * math.sqrt((signal.mean or 0.0) ** 2 + signal.covariance[0])
@@ -421,8 +453,8 @@ def plan(
         )
 
     most = max(probabilities)
-    compared = {pair: [candidate(pair, most, width) for width in widths] for pair in influences}
-    best = _pair(_recommended(list(itertools.chain(*compared.values()))))
+    compared = {pair: [candidate(pair, most, width) for width in widths] for pair in counts}
+    best = _recommended(list(itertools.chain(*compared.values()))).pair
     compared[best] = [
         found if p == most else candidate(best, p, found.std) for found in compared[best] for p in probabilities
     ]
@@ -433,22 +465,10 @@ def plan(
     return Plan(
         title=f"{grid.size} steps, {limits}(ε = {epsilon:g}, δ = {delta:g}), {words}",
         candidates=candidates,
-        call=Call(
-            grid=grid,
-            participation_cap=_pair(run)[0],
-            gap=run.gap,
-            step_cap=step_cap,
-            std=run.std,
-            sampling_probability=run.sampling_probability,
-            epsilon=epsilon,
-            delta=delta,
-            individuals=individuals,
-            replaced=bool(replaced),
-            seasons=periods,
-            sampling=sampling if run.sampling_probability < 1 else "poisson",
-        ),
+        design=design(run.pair, run.sampling_probability, run.std, run.scale),
         signal=signal,
-        influence=influences[_pair(run)],
+        seasons=periods,
+        individuals=individuals,
         epsilon=epsilon,
         delta=delta,
         gaps_included=frozenset(by_gap),
@@ -493,3 +513,8 @@ def _check_sampling(p: float, sampling: str, size: int) -> None:
         )
     if sampling_name(sampling) == "stratified":
         blocks_of(p, size)  # or refuse it
+
+
+def _exact(number: float) -> str:
+    """Write a number that reads back as the same float."""
+    return str(int(number)) if number.is_integer() else repr(number)

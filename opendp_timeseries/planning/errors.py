@@ -17,7 +17,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from opendp_timeseries.accounting.sampling import blocks_of
 from opendp_timeseries.design.kernels import Kernel
-from opendp_timeseries.planning.signal import Signal, copies
+from opendp_timeseries.planning.signal import SignalModel, copies
 
 __all__ = [
     "Covariances",
@@ -66,7 +66,7 @@ class Covariances(NamedTuple):
     level: float
 
     @classmethod
-    def of(cls, signal: Signal, kernel: Kernel) -> Covariances:
+    def of(cls, signal: SignalModel, kernel: Kernel) -> Covariances:
         """Return the covariances behind a filter."""
         gain = np.fft.rfft(kernel.taps).real
         return cls(
@@ -90,7 +90,7 @@ class Covariances(NamedTuple):
 
 
 def expected_error(
-    signal: Signal, kernel: Kernel, probability: float, scale: float, sampling: str = "poisson"
+    signal: SignalModel, kernel: Kernel, probability: float, scale: float, sampling: str = "poisson"
 ) -> ExpectedError:
     """Return the error to expect of a filtered and subsampled release.
 
@@ -142,7 +142,7 @@ def interpolation_squares(behind: Covariances, kept: NDArray[np.int64]) -> tuple
     return behind.missed(before, after, weight), float(np.mean(noise))
 
 
-def smoothing_square_of_every_step(signal: Signal, kernel: Kernel, scale: float) -> float:
+def smoothing_square_of_every_step(signal: SignalModel, kernel: Kernel, scale: float) -> float:
     """Return the mean squared error of the Wiener filter, on the cycle."""
     power, gain = signal.spectrum_with_level(), np.fft.rfft(kernel.taps).real
     with np.errstate(invalid="ignore"):
@@ -151,7 +151,7 @@ def smoothing_square_of_every_step(signal: Signal, kernel: Kernel, scale: float)
 
 
 def smoothing_square(
-    signal: Signal, kernel: Kernel, kept: NDArray[np.int64], probability: float, scale: float
+    signal: SignalModel, kernel: Kernel, kept: NDArray[np.int64], probability: float, scale: float
 ) -> float:
     """Return the mean squared error of the best linear smoother of kept steps, in the middle of a stretch.
 
@@ -169,7 +169,7 @@ def smoothing_square(
     return behind.level + behind.signal - float(np.mean(explained))
 
 
-def _as_known_elsewhere(signal: Signal, kernel: Kernel, share: float, noise: float) -> Signal:
+def _as_known_elsewhere(signal: SignalModel, kernel: Kernel, share: float, noise: float) -> SignalModel:
     """Return the signal with what a share of the cycle tells of its level and lines, under noise of such a variance."""
     if share <= 0:
         return signal

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries import _validate as check
 
-__all__ = ["Described", "Signal", "copies", "described_signal"]
+__all__ = ["Described", "SignalModel", "copies", "described_signal"]
 
 #: Where no level is given, it is unknown: this many times the signal's deviation.
 _UNKNOWN_LEVEL: Final = 10.0
@@ -28,7 +28,7 @@ _RAW: Final = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Signal:
+class SignalModel:
     """Second moments of a signal of ``T`` steps on a cycle.
 
     :param covariance: float64 array of ``T`` covariances around the level, at the lags 0 … T−1.
@@ -62,11 +62,11 @@ class Signal:
         power[0] += self.level * self.size
         return power
 
-    def scaled(self, factor: float) -> Signal:
+    def scaled(self, factor: float) -> SignalModel:
         """Return the signal times a factor."""
         square = factor**2
         mean = None if self.mean is None else self.mean * factor
-        return Signal(self.covariance * square, self.lines * square, self.level * square, mean)
+        return SignalModel(self.covariance * square, self.lines * square, self.level * square, mean)
 
 
 def copies(size: int) -> NDArray[np.float64]:
@@ -81,7 +81,7 @@ def copies(size: int) -> NDArray[np.float64]:
 class Described(NamedTuple):
     """A signal that was described, in numbers and in words, and the periods of its patterns in steps."""
 
-    signal: Signal
+    signal: SignalModel
     words: str
     periods: tuple[float, ...]
 
@@ -124,7 +124,7 @@ def described_signal(
         square = level**2
         rest[0] += level  # independent individuals: each count varies like Poisson's around its rate
         words.insert(0, f"level {level:g}")
-    signal = Signal(pattern + rest, np.fft.rfft(pattern).real, square, level)
+    signal = SignalModel(pattern + rest, np.fft.rfft(pattern).real, square, level)
     return Described(signal, ", ".join(words), tuple(amplitudes))
 
 
@@ -158,7 +158,7 @@ def _departure(size: int, length: float, deviation: float) -> NDArray[np.float64
     return np.asarray(deviation**2 * shape / shape[0])
 
 
-def _like(proxy: ArrayLike, size: int) -> Signal:
+def _like(proxy: ArrayLike, size: int) -> SignalModel:
     values = check.reals("proxy", proxy)
     if values.shape != (size,) or not np.all(np.isfinite(values)):
         raise ValueError(f"proxy (shape {values.shape}) must be a row of {size} finite numbers, one for each step")
@@ -168,7 +168,7 @@ def _like(proxy: ArrayLike, size: int) -> Signal:
     # No power is lost, so that the deviation is that of the series.
     kept = np.sum(power * copies(size)) / max(np.sum((smooth + lines) * copies(size)), np.finfo(float).tiny)
     covariance = np.fft.irfft((smooth + lines) * kept, n=size)
-    return Signal(covariance, lines * kept, level**2, level)
+    return SignalModel(covariance, lines * kept, level**2, level)
 
 
 def _smoothed_power(power: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -3,42 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import TimeGrid, check_grid, parse_zone
-from opendp_timeseries.release.release import Release
 
 __all__ = ["known_interval", "to_frame"]
 
 Columns = dict[str, Any]
 
 
-class _Tabular(Protocol):
-    """What a data frame needs of a :class:`~opendp_timeseries.Series`."""
-
-    @property
-    def release(self) -> Release: ...
-    @property
-    def values(self) -> NDArray[np.float64]: ...
-    @property
-    def error_covers(self) -> Literal["nothing", "noise", "rate", "counts"]: ...
-    @property
-    def kept(self) -> NDArray[np.bool_]: ...
-    def interval(self, confidence: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+#: :class:`~opendp_timeseries.Series`, which makes its frames by this module.
+_Series = Any
 
 
-def known_interval(series: _Tabular, confidence: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def known_interval(series: _Series, confidence_level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the ends of the interval at each step, NaN where the errors leave out how the counts move."""
     known = series.kept if series.error_covers == "noise" else np.ones_like(series.kept)
-    low, high = series.interval(confidence)
+    low, high = series.interval(confidence_level)
     return np.where(known, low, np.nan), np.where(known, high, np.nan)
 
 
-def to_frame(series: _Tabular, *, kind: str, tz: str, confidence: float, grid: TimeGrid | None) -> Any:
+def to_frame(series: _Series, *, kind: str, zone: str, confidence_level: float, grid: TimeGrid | None) -> Any:
     """Write a series as a data frame; see :meth:`opendp_timeseries.Series.to_frame`."""
     if not isinstance(kind, str) or kind not in _MAKERS:
         raise ValueError(f"kind ({check.shown(kind)}) must be one of {', '.join(map(repr, _MAKERS))}")
@@ -49,17 +38,17 @@ def to_frame(series: _Tabular, *, kind: str, tz: str, confidence: float, grid: T
     size = release.size // copies
     if grid is not None and grid.size != size:
         raise ValueError(f"grid ({grid.size} steps) must have the size of the series ({size})")
-    zone = "UTC"
     if grid is None or grid.is_integer:
         columns: Columns = {"step": np.tile(np.arange(size), copies)}
     else:
-        zone = (grid.zone or "UTC") if isinstance(tz, str) and tz == "local" else tz
-        if parse_zone(zone, "tz") is None:
-            raise TypeError(f"tz ({check.shown(tz)}) must be 'local', 'UTC' or the IANA name of a time zone")
+        if isinstance(zone, str) and zone == "local":
+            zone = grid.zone or "UTC"
+        if parse_zone(zone) is None:
+            raise TypeError(f"zone ({check.shown(zone)}) must be 'local', 'UTC' or the IANA name of a time zone")
         columns = {"step_start": np.tile(grid.instants(), copies)}
     if keys is not None:
         columns["key"] = [key for key in keys for _ in range(size)]
-    low, high = known_interval(series, confidence)
+    low, high = known_interval(series, confidence_level)
     columns |= {"value": series.values, "low": low, "high": high, "kept": series.kept}
     return _MAKERS[kind](columns, zone)
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
+from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction import plot
 from opendp_timeseries.reconstruction.frames import to_frame
@@ -75,7 +77,7 @@ class Series:
         mask[self.release.steps] = True
         return mask
 
-    def interval(self, confidence: float = 0.9) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def interval(self, confidence_level: float = 0.9) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the lower and the upper ends of a normal interval at each step.
 
         Coverage is pointwise, not simultaneous: each step has its own interval, and the whole course of the signal
@@ -83,11 +85,12 @@ class Series:
         they are honest at kept steps only, and narrowest between them, where least is known; with ``"nothing"`` they
         are NaN.
 
-        :param confidence: the probability with which each interval is to cover, in (0, 1).
+        :param confidence_level: the probability with which each interval covers, in (0, 1).
         :return: two float64 arrays of ``len(self)`` values, in the signal's unit.
-        :raises ValueError: if the confidence is not between 0 and 1.
+        :raises ValueError: if the level is not between 0 and 1.
         """
-        half = plot.normal_quantile(confidence) * self.standard_error
+        level = check.real("confidence_level", confidence_level, above=0.0, below=1.0)
+        half = float(ndtri((1 + level) / 2)) * self.standard_error
         return self.values - half, self.values + half
 
     def by_key(self) -> dict[Hashable, Series]:
@@ -106,11 +109,11 @@ class Series:
         self,
         *,
         kind: Literal["pandas", "polars"] = "pandas",
-        tz: str = "local",
-        confidence: float = 0.9,
+        zone: str = "local",
+        confidence_level: float = 0.9,
         grid: TimeGrid | None = None,
     ) -> Any:
-        """Return a data frame with one row for each step, in local time: what one would publish.
+        """Return a data frame with one row for each step, in local time, ready to publish.
 
         Its columns are ``value``, ``low``, ``high`` and ``kept``: the ends of the interval are missing where the
         errors leave out how the signal moves, which is between kept steps if ``error_covers`` is ``"noise"``. The
@@ -119,11 +122,11 @@ class Series:
         are pairs, as text in Polars).
 
         :param kind: ``"pandas"`` (extra ``tables``) or ``"polars"`` (extra ``polars``).
-        :param tz: on which clock: ``"local"`` for that of the grid's own zone, ``"UTC"``, or the IANA name of another.
-        :param confidence: see :meth:`interval`.
-        :param grid: the grid of the count (of one series, in a panel); the release's own if left out.
+        :param zone: whose clock: ``"local"`` for the grid's own zone, ``"UTC"``, or the IANA name of another.
+        :param confidence_level: see :meth:`interval`.
+        :param grid: the grid of the count (of one series, in a panel); by default the release's own.
         :raises ImportError: without the library, naming the extra to install.
-        :raises ValueError: for an unknown kind or zone, a grid of another size, or steps finer than nanoseconds.
+        :raises ValueError: for an unknown kind or zone, or a grid of another size.
 
         >>> from opendp_timeseries import Release, interpolate
         >>> from opendp_timeseries.design.design import Design
@@ -137,15 +140,15 @@ class Series:
         2024-03-31 00:00:00+00:00    6.5
         2024-04-01 00:00:00+01:00    4.0
         """
-        return to_frame(self, kind=kind, tz=tz, confidence=confidence, grid=grid)
+        return to_frame(self, kind=kind, zone=zone, confidence_level=confidence_level, grid=grid)
 
     def plot(self, **options: Any) -> Axes:
         """Draw the series; see :func:`opendp_timeseries.plot` for the options."""
         return plot.plot(self, **options)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """Return a copy of the values, so that NumPy functions take a series as they take an array."""
-        return np.array(self.values, dtype=dtype)
+        """Return the values, read-only unless they are copied, so that NumPy functions take a series as an array."""
+        return np.asarray(self.values, dtype) if copy is None else np.array(self.values, dtype, copy=copy)
 
     def __len__(self) -> int:
         """Return the number of steps."""

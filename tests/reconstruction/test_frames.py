@@ -29,7 +29,7 @@ def starts(frame):
 @pytest.mark.parametrize("kind", KINDS)
 def test_columns(kind):
     made = interpolate(RELEASE)
-    frame = made.to_frame(kind=kind, grid=DAYS, confidence=0.5)
+    frame = made.to_frame(kind=kind, grid=DAYS, confidence_level=0.5)
     low, high = made.interval(0.5)
     assert frame["value"].to_list() == made.values.tolist()
     assert frame["kept"].to_list() == [True, False, True]
@@ -58,8 +58,8 @@ def test_local_times_carry_their_offset(kind):
         "2024-04-01 00:00:00+01:00",
     ]
     assert str(local[0].tzinfo) == "Europe/London"
-    assert [str(start)[-6:] for start in starts(made.to_frame(kind=kind, grid=DAYS, tz="UTC"))] == ["+00:00"] * 3
-    nepal = starts(made.to_frame(kind=kind, grid=DAYS, tz="Asia/Kathmandu"))
+    assert [str(start)[-6:] for start in starts(made.to_frame(kind=kind, grid=DAYS, zone="UTC"))] == ["+00:00"] * 3
+    nepal = starts(made.to_frame(kind=kind, grid=DAYS, zone="Asia/Kathmandu"))
     assert nepal == local
     assert nepal[0].utcoffset() == dt.timedelta(hours=5, minutes=45)
     without = TimeGrid(start="2024-03-30T00:00:00.000000001Z", size=3, step="1h")
@@ -110,11 +110,11 @@ def test_the_grid_is_that_of_the_release_unless_another_is_given():
     [
         ({"kind": "arrow"}, ValueError, r"kind \('arrow'\) must be one of 'pandas', 'polars'"),
         ({"kind": None}, ValueError, "kind"),
-        ({"tz": "Mars/Olympus"}, ValueError, "Mars/Olympus.*IANA"),
-        ({"tz": None}, TypeError, r"tz \(None\) must be 'local'"),
+        ({"zone": "Mars/Olympus"}, ValueError, "Mars/Olympus.*IANA"),
+        ({"zone": None}, TypeError, r"zone \(None\) must be 'local'"),
         ({"grid": TimeGrid(size=4)}, ValueError, r"grid \(4 steps\) must have the size of the series \(3\)"),
         ({"grid": 3}, TypeError, "TimeGrid"),
-        ({"confidence": 1.0}, ValueError, "confidence"),
+        ({"confidence_level": 1.0}, ValueError, "confidence_level"),
     ],
 )
 def test_what_is_wrong_is_refused_by_name(change, error, message):

@@ -137,7 +137,7 @@ def test_the_caption_says_what_the_cap_leaves_out(axes, made, line, intervals):
 
 def test_an_error_of_the_signal_is_a_band(axes):
     series = smoothed(RELEASE)
-    series.plot(axes=axes, confidence=0.5)
+    series.plot(axes=axes, confidence_level=0.5)
     low, high = series.interval(0.5)
     drawn = labelled(axes, "band").get_paths()[0].vertices
     for step in range(48):
@@ -327,7 +327,7 @@ def test_some_of_many_series_are_drawn():
     series = interpolate(many)
     with pytest.raises(ValueError, match="100 series do not fit in a figure; choose 1 to 60 of the 100"):
         plot_panel(series)
-    with pytest.raises(ValueError, match="keys must be those of the release, of which 'x' is none"):
+    with pytest.raises(ValueError, match=r"keys \('x'\) must be those of the release"):
         plot_panel(series, keys=["s3", "x"])
     drawn = plot_panel(series, keys=["s30", "s4"])
     assert list(drawn) == ["s30", "s4"]
@@ -370,3 +370,40 @@ def test_a_total_beside_its_parts_has_a_scale_of_its_own(agg):
     }
     assert tops[True][0] == tops[True][1] > 500
     assert tops[False][0] < 20 < 500 < tops[False][1]
+
+
+@pytest.mark.parametrize("irregular", [False, True])
+def test_axes_that_pandas_drew_on_are_taken_if_their_dates_are_matplotlibs(agg, irregular):
+    pandas = pytest.importorskip("pandas")
+    dates = pytest.importorskip("matplotlib.dates")
+    grid = TimeGrid(start="2024-06-03", step="1h", size=48, zone="Europe/Berlin")
+    index = pandas.DatetimeIndex(grid.instants(), tz="UTC").tz_convert("Europe/Berlin")
+    other = pandas.Series(np.arange(48.0), index)
+    axes = agg.figure().subplots()
+    other.iloc[[0, 1, 5, 17, 47]].plot(ax=axes) if irregular else other.plot(ax=axes, x_compat=True)
+    theirs = axes.lines[0].get_xdata()
+    plot(interpolate(RELEASE), grid=grid, axes=axes)
+    ours = labelled(axes, "series").get_xdata(orig=False)
+    assert [ours[0], ours[-1]] == pytest.approx([axes.convert_xunits(x) for x in (theirs[0], theirs[-1])], abs=1e-6)
+    assert ours[0] == dates.date2num(np.datetime64("2024-06-02T22:00"))
+
+
+@pytest.mark.parametrize("frequency", ["h", "D", "MS"])
+def test_axes_in_another_unit_of_time_are_refused_by_name(agg, frequency):
+    # pandas draws regular times as a number of periods, of local time: two hours early in Berlin.
+    pandas = pytest.importorskip("pandas")
+    index = pandas.date_range("2024-06-03", periods=48, freq=frequency, tz="Europe/Berlin")
+    axes = agg.figure().subplots()
+    pandas.Series(np.arange(48.0), index).plot(ax=axes)
+    before = len(axes.get_children())
+    with pytest.raises(
+        ValueError, match=r"axes \(PeriodConverter\) must show Matplotlib's dates.*plot\(x_compat=True\)"
+    ):
+        plot(interpolate(RELEASE), grid=GRID, axes=axes)
+    with pytest.raises(ValueError, match=r"axes \(PeriodConverter\) must show step numbers; give the grid="):
+        plot(interpolate(RELEASE), axes=axes)
+    assert len(axes.get_children()) == before
+    words = agg.figure().subplots()
+    words.bar(["a", "b"], [1, 2])
+    with pytest.raises(ValueError, match=r"axes \(StrCategoryConverter\) must show Matplotlib's dates"):
+        plot(interpolate(RELEASE), grid=GRID, axes=words)

@@ -80,7 +80,7 @@ def test_intervals_are_normal():
     low, high = series().interval(0.95)
     assert np.allclose(high - series().values, 1.959964, atol=1e-6)
     assert np.allclose(low + high, 2 * series().values)
-    with pytest.raises(ValueError, match=r"confidence \(1.0\) must be less than 1"):
+    with pytest.raises(ValueError, match=r"confidence_level \(1.0\) must be less than 1"):
         series().interval(1)
 
 
@@ -95,6 +95,19 @@ def test_it_counts_as_an_array():
     frame = pytest.importorskip("pandas").Series(series(), index=np.arange(10) * 2)
     assert frame[18] == 9.0
     assert frame.dtype == np.float64
+
+
+def test_an_array_of_it_is_copied_only_where_that_is_asked_for():
+    one = series()
+    assert np.shares_memory(np.asarray(one), one.values)
+    assert not np.asarray(one).flags.writeable
+    copied = np.array(one)
+    copied[0] = 99.0
+    assert one.values[0] == 0.0
+    if np.lib.NumpyVersion(np.__version__) >= "2.0.0":
+        assert np.shares_memory(np.array(one, copy=False), one.values)
+        with pytest.raises(ValueError, match="copy"):
+            np.array(one, dtype=np.float32, copy=False)
 
 
 def test_it_cannot_be_changed():
