@@ -59,7 +59,8 @@ def release(options: argparse.Namespace) -> str:
     said = ["\n\n".join(_summary(series, options.filter_std)), "", f"Written: {', '.join(map(str, wanted.values()))}"]
     if options.file is None:  # of any other log, this is private
         share = f"{check_of(options, grid).events_lost_share:.0%} of its departures"
-        said.append(f"This log is public, so it can be said: the gap and the caps leave out {share}.")
+        by = "caps" if options.gap == 1 else "gap and the caps"
+        said.append(f"This log is public, so it can be said: the {by} leave out {share}.")
     else:  # whatever the log holds: the release itself cannot say
         said.append("A wrong column or format of times gives noise alone: compare the private words of 'check'.")
     if len(wanted) < 3 and options.figure != "none":
