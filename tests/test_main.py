@@ -42,6 +42,7 @@ DRAWN = {
     "test_the_main_job",
     "test_days_of_a_zone",
     "test_a_figure_of_vectors",
+    "test_every_figure_is_known_as_one_of_ours",
     "test_no_arguments_lose_a_file_or_end_in_a_traceback",
     "test_a_thousand_arguments_lose_no_file",
 }
@@ -221,6 +222,14 @@ def test_without_enough_steps_there_is_no_interval_between_them(log_file, tmp_pa
         assert (row["kept"] == "yes") == bool(row["low"]) == bool(row["high"])
 
 
+@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+def test_every_figure_is_known_as_one_of_ours(log_file, tmp_path, kind):
+    assert main(arguments(log_file, tmp_path / "out", "--figure", kind)) == 0
+    before = (tmp_path / f"out.{kind}").read_bytes()
+    assert main(arguments(log_file, tmp_path / "out", "--figure", kind, "--force")) == 0
+    assert (tmp_path / f"out.{kind}").read_bytes() != before
+
+
 def test_a_figure_of_vectors(log_file, tmp_path, capsys):
     assert main(arguments(log_file, tmp_path / "out", "--figure", "svg")) == 0
     assert b"<svg" in (tmp_path / "out.svg").read_bytes()
@@ -230,6 +239,9 @@ def test_a_figure_of_vectors(log_file, tmp_path, capsys):
     assert f"output ({tmp_path}/out.svg) is of an earlier release, and no new figure replaces" in refusal(capsys)
     assert contents(tmp_path) == before
     assert main(arguments(log_file, tmp_path / "out", "--figure", "svg", "--force")) == 0
+    assert main(arguments(log_file, tmp_path / "none", "--figure", "none")) == 0
+    assert {path.name for path in tmp_path.glob("none*")} == {"none.csv", "none.json"}
+    assert "No figure" not in capsys.readouterr().out
 
 
 def test_a_parquet_file(tmp_path, capsys):
@@ -322,6 +334,55 @@ def test_force_replaces_nothing_but_releases(log_file, tmp_path, capsys, nothing
     assert main(arguments(log_file, tmp_path / "visits", "--force")) == 2
     assert "is not an earlier release, which --force would replace; choose another" in refusal(capsys)
     assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("suffix", [*SUFFIXES, ".svg", ".pdf"])
+def test_force_never_replaces_a_ledger(log_file, tmp_path, capsys, nothing_is_read, suffix):
+    pop = tmp_path / f"pop{suffix}"
+    ts.Ledger.create(pop, epsilon=1.0, delta=1e-6)
+    before = contents(tmp_path)
+    for more in ((), ("--ledger", str(pop))):
+        assert main(arguments(log_file, tmp_path / "pop", "--force", *more)) == 2
+        assert f"output ({pop}) is not an earlier release, which --force would replace" in refusal(capsys)
+    assert contents(tmp_path) == before
+
+
+FORGED = {
+    ".csv": [
+        b"step_start,private_count,low,high,kept,opendp_timeseries\r\n1,2,3,4,5,6\r\n",
+        b"step_start,private_count,low,high,kept\n",
+        b"# opendp_timeseries\nstep_start,private_count,low,high,kept\r\n",
+    ],
+    ".json": [
+        b'{"format": "opendp_timeseries release", "version": 1',
+        b'{"format": "opendp_timeseries releases", "version": 1}',
+        b'{"format": "opendp_timeseries programme", "version": 1}',
+        b'{"format": "opendp_timeseries release", "version": 1}\n{"format": 2}',
+        b'{"of": "opendp_timeseries", "format": "opendp_timeseries release"}',
+        b'{"format": "opendp_timeseries release", "a": ' + b"[" * 100_000,
+    ],
+    ".png": [b"opendp_timeseries", b"\x89PNG\r\n\x1a\n opendp_timeseries", b"tEXtSoftware\0opendp_timeseries"],
+    ".svg": [b"<?xml opendp_timeseries", b"<svg><dc:title>opendp_timeseries</dc:title>"],
+    ".pdf": [b"%PDF-1.4 opendp_timeseries", b"/Creator (opendp_timeseries)"],
+}
+
+
+@pytest.mark.parametrize(("suffix", "content"), [(suffix, each) for suffix, all_ in FORGED.items() for each in all_])
+def test_a_word_makes_no_earlier_release(log_file, tmp_path, capsys, nothing_is_read, suffix, content):
+    (tmp_path / f"pop{suffix}").write_bytes(content)
+    assert main(arguments(log_file, tmp_path / "pop", "--force", "--figure", "png")) == 2
+    assert f"output ({tmp_path}/pop{suffix}) is not an earlier release" in refusal(capsys)
+    assert (tmp_path / f"pop{suffix}").read_bytes() == content
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of POSIX")
+def test_a_replaced_release_stays_as_private_as_it_was(log_file, tmp_path):
+    assert main(arguments(log_file, tmp_path / "out")) == 0
+    modes = dict(zip(SUFFIXES, (0o600, 0o640, 0o664), strict=True))
+    for suffix, mode in modes.items():
+        (tmp_path / f"out{suffix}").chmod(mode)
+    assert main(arguments(log_file, tmp_path / "out", "--force")) == 0
+    assert {suffix: (tmp_path / f"out{suffix}").stat().st_mode & 0o777 for suffix in SUFFIXES} == modes
 
 
 def test_without_matplotlib_an_old_figure_does_not_stay_beside_a_new_table(log_file, tmp_path, capsys, monkeypatch):
@@ -496,6 +557,46 @@ def test_what_is_no_time_in_that_form_is_missing_and_raises_nothing(tmp_path, te
     assert np.isnat(log["when"]).all()
 
 
+NEW_YORK = {"zone": "America/New_York", "step": "1d", "size": "2", "epsilon": "600", "participation_cap": "2"}
+
+
+@pytest.mark.parametrize(
+    ("more", "counts"),
+    [
+        ({}, [3, 1]),  # on the clock of the grid
+        ({"times_zone": "America/New_York"}, [3, 1]),
+        ({"times_zone": "UTC"}, [3, 0]),  # dan's is on 31 December in New York
+        ({"times_zone": "Asia/Tokyo"}, [2, 0]),  # and so is ann's
+    ],
+)
+def test_the_zone_of_the_times_is_not_that_of_the_grid(log_file, tmp_path, more, counts):
+    # Cy's time says its zone, and is on 1 January in New York whatever is said of the others.
+    rows = ["ann,2024-01-01T13:00", "bob,2024-01-02T04:30", "cy,2024-01-02T04:30Z", "dan,2024-01-01T03:00"]
+    log_file.write_text("\n".join(["who,when", *rows]))
+    assert main(arguments(log_file, tmp_path / "out", start="2024-01-01", **NEW_YORK, **more)) == 0
+    made = ts.Release.from_json((tmp_path / "out.json").read_text())
+    assert made.grid.zone == "America/New_York"
+    assert np.round(made.values).tolist() == counts
+
+
+@pytest.mark.parametrize(("more", "counts"), [({}, [1, 1]), ({"times_zone": "UTC"}, [2, 0])])
+@pytest.mark.parametrize("aware", [False, True])
+def test_the_zone_of_times_in_parquet(tmp_path, capsys, more, counts, aware):
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    times = np.array(["2024-01-01T13:00", "2024-01-02T04:30"], dtype="datetime64[ms]")
+    column = arrow.array(times, arrow.timestamp("ms", "UTC" if aware else None))
+    parquet.write_table(arrow.table({"who": ["ann", "bob"], "when": column}), tmp_path / "log.parquet")
+    given = {"start": "2024-01-01", **NEW_YORK, **more}
+    assert main(arguments(tmp_path / "log.parquet", tmp_path / "out", **given)) == 0
+    made = ts.Release.from_json((tmp_path / "out.json").read_text())
+    assert np.round(made.values).tolist() == ([2, 0] if aware else counts)
+    capsys.readouterr()
+    if not aware:
+        assert main(arguments(tmp_path / "log.parquet", tmp_path / "o", **given | {"times_zone": "Asia/Tokyo"})) == 2
+        assert "times_zone ('Asia/Tokyo') must be UTC, or the grid's, for Parquet" in refusal(capsys)
+
+
 def test_a_tab_separated_file(tmp_path):
     path = tmp_path / "log.tsv"
     path.write_text("who\twhen\nann, b\t2024-01-01T00:30\n")
@@ -641,6 +742,106 @@ def test_what_can_fail_fails_before_the_release(log_file, tmp_path, capsys):
 def test_printed_guarantees_are_never_below_the_stated_ones(log_file, tmp_path, capsys):
     assert main(arguments(log_file, tmp_path / "out", epsilon="0.12345671")) == 0
     assert "ε = 0.123457," in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("length", [5000, 10**6])
+def test_a_long_argument_is_not_echoed_whole(log_file, tmp_path, capsys, length):
+    long, ledger = "x" * length, tmp_path / "people.ledger"
+    ts.Ledger.create(ledger, epsilon=1.0, delta=1e-6)
+    for given in (
+        arguments(log_file, tmp_path / "out", identifier=long),
+        arguments(log_file, tmp_path / "out", start=long),
+        arguments(log_file, tmp_path / "out", epsilon=long),
+        arguments(log_file, tmp_path / long),
+        arguments(log_file, tmp_path / "out", f"--{long}", long),
+        arguments(log_file, tmp_path / "out", ledger=long),
+        ["verify", long],
+        ["ledger", str(ledger), "--add", long],
+        [long],
+    ):
+        assert main(given) == 2
+        said = refusal(capsys)
+        assert len(said) < 700
+        assert SAYS_WHAT_TO_DO.search(said)
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
+def test_help_and_words_survive_narrow_encodings(log_file, tmp_path, encoding):
+    commands = [[*command, "--help"] for command in ([], ["check"], ["plan"], ["verify"], ["ledger"])]
+    commands.append(arguments(log_file, tmp_path / "out", "--figure", "none"))
+    script = f"""
+import sys
+from opendp_timeseries.__main__ import main
+for command in {commands}:
+    try:
+        assert main(command) == 0
+    except SystemExit as end:
+        assert end.code == 0
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script],
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+    )
+    assert done.stderr == b""
+    help_, said = done.stdout.decode("ascii").split("A private series of counts")
+    assert help_.count("usage: python -m opendp_timeseries") == 5
+    assert "\\" not in help_.replace("\\t", "")
+    assert "(\\u03b5 = 2, " in said  # in a terminal that knows no Greek
+
+
+def test_a_notebooks_backend_does_not_stop_a_figure(log_file, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "opendp_timeseries", *arguments(log_file, tmp_path / "out")],
+        env={**os.environ, "MPLBACKEND": "module://of_a_notebook_that_is_not_here"},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_out_of_memory_names_the_log_and_a_way_out(log_file, tmp_path, capsys, monkeypatch):
+    pytest.importorskip("pyarrow")
+
+    def exhausted(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(release, "read_log", exhausted)
+    assert main(arguments(log_file, tmp_path / "out")) == 2
+    said = refusal(capsys)
+    assert f"not enough memory for the log ({log_file}); convert it to Parquet, which is read in parts, or" in said
+    assert main(arguments(tmp_path / "log.parquet", tmp_path / "out")) == 2
+    assert "log.parquet); use a machine with more, or fewer steps (--size)" in refusal(capsys)
+    monkeypatch.undo()
+    monkeypatch.setattr("opendp_timeseries.plugin.participation_count.engine_of", exhausted)  # OpenDP wraps it
+    assert main(arguments(log_file, tmp_path / "out")) == 2
+    assert refusal(capsys) == said
+    assert set(contents(tmp_path)) == {"log.csv"}
+
+
+def test_a_parquet_file_that_breaks_off_is_not_read_by_a_remedy_of_python(tmp_path, capsys):
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    times = np.array(["2024-01-01T00:30"] * 1000, dtype="datetime64[ms]")
+    path = tmp_path / "log.parquet"
+    parquet.write_table(arrow.table({"who": np.arange(1000), "when": times}), path, compression="gzip")
+    broken = bytearray(path.read_bytes())
+    broken[10:200] = bytes(190)
+    path.write_bytes(broken)
+    assert main(arguments(path, tmp_path / "out")) == 2
+    said = refusal(capsys)
+    assert "the log could not be read to its end; check that its files are whole, and that memory suffices" in said
+
+
+def test_a_ledger_by_a_symbolic_link_is_called_what_it_is(log_file, tmp_path, capsys):
+    ts.Ledger.create(tmp_path / "people.ledger", epsilon=1.0, delta=1e-6)
+    (tmp_path / "linked").symlink_to(tmp_path / "people.ledger")
+    for given in (["ledger", str(tmp_path / "linked")], arguments(log_file, "out", ledger=str(tmp_path / "linked"))):
+        assert main(given) == 2
+        assert f"file ({tmp_path}/linked) must not be a symbolic link; give the name of the file that" in refusal(
+            capsys
+        )
 
 
 def test_as_a_module():
@@ -811,6 +1012,10 @@ def test_check_says_in_private_how_rows_are_read(mixed, tmp_path, capsys):
         "37.5% of the events on the grid are left out by the caps on steps and on events in a step",
     ):
         assert line in lines
+    assert "key" not in said.err  # of one series
+    advice = " ".join(said.err.split())
+    assert "If the caps leave out too much, you can choose others by public facts" in advice
+    assert "or publish totals that are too low, and say so." in advice
 
 
 def test_check_finds_a_wrong_format_that_a_release_cannot_say(mixed, tmp_path, capsys):
