@@ -186,6 +186,14 @@ def test_what_does_not_fit_is_refused_by_name(make, message):
         make()
 
 
+@pytest.mark.parametrize("name", ["identifier", "time", "by"])
+def test_a_column_in_place_of_its_name_is_not_quoted(name):
+    for wrong in (["a secret"] * 20, np.array(["a secret"]), 7):
+        with pytest.raises(TypeError, match=rf"^{name} \(.*\) must be a string, the name of a column$") as refused:
+            replace(BY, **{name: wrong})
+        assert "a secret" not in str(refused.value)
+
+
 def test_a_measurement_behind_another_count_does_not_chain():
     log = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
     counts = [log >> ts.then_participation_count(TimeGrid(size=9), participation_cap=cap) for cap in (3, 40)]
