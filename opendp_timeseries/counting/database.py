@@ -38,6 +38,8 @@ _FAR: Final = 2 * 86400 * 10**9
 _STEPS: Final = dict.fromkeys(("cell", "low", "high", "number"), "int64")
 #: Whole floating-point numbers as libraries write them, up to where all of their digits are exact.
 _WHOLE: Final = r"^(-?[1-9][0-9]{0,14}|0)\.0$"
+#: Whole numbers in text, as :func:`~.identifiers.whole_number` reads them.
+_WHOLE_TEXT: Final = r"^\s*\+?(-?[0-9]{1,300})(\.0*)?\s*$"
 
 
 class _Ticks(NamedTuple):
@@ -56,7 +58,7 @@ class _Dialect(NamedTuple):
     whole_text: Callable[[Any], Any]  # as bytes, as a collation could take two names for one
     hashed: Callable[[int, int, Any, Any], Any]  # of two halves of the key, an identifier and a step
     walk: str  # the steps that are kept of the list `steps`: its least, then the least a gap after it, …
-    replaced: Callable[[Any], set[str]]  # of a connection: built-in functions with a name that the session uses anew
+    obstacles: Callable[[Any], list[str]]  # what of a connection would change the query, or refuse it
 
 
 def count(table: Any, layout: Layout, caps: Caps, key: bytes) -> NDArray[np.int64]:
@@ -124,13 +126,18 @@ def check_schema(table: Any, *, identifier: str, time: str | None) -> None:
     if time is None:
         return
     when = _type(table, time)
-    if not (when.is_integer() or when.is_timestamp() or when.is_date() or _may_hold_steps(when)):
+    if not (when.is_integer() or when.is_timestamp() or when.is_date() or _may_hold_steps(when) or _is_fine(when)):
         raise TypeError(_TIMES.format(name=time, kind=when))
 
 
 def _may_hold_steps(kind: Any) -> bool:
     """Whether one odd row can give this type to a column of whole numbers."""
     return bool(kind.is_floating() or kind.is_decimal() or kind.is_string())
+
+
+def _is_fine(kind: Any) -> bool:
+    """Whether this is DuckDB's type of instants in nanoseconds, which Ibis does not know."""
+    return bool(kind.is_unknown() and str(kind.raw_type) == "TIMESTAMPTZ_NS")
 
 
 def _check_distinct(table: Any, name: str) -> None:
@@ -161,12 +168,12 @@ def _dialect(table: Any) -> _Dialect:
 
 
 def _check_session(table: Any, dialect: _Dialect) -> None:
-    """Refuse a session in which a function may mean something else. Its settings change nothing of the query."""
-    replaced = dialect.replaced(table.get_backend())
-    if replaced:
+    """Refuse a session in which the query would mean something else. All other settings change nothing of it."""
+    obstacles = dialect.obstacles(table.get_backend())
+    if obstacles:
         raise ValueError(
-            f"the session has functions of its own with names of built-in ones ({', '.join(sorted(replaced))}), which"
-            " the query may call; drop them, or count on another connection"
+            f"the session changes what the query means ({', '.join(obstacles)}); undo this, or count on another"
+            " connection"
         )
 
 
@@ -181,6 +188,8 @@ def _placed(table: Any, layout: Layout) -> tuple[Any, _Dialect]:
     apart = {name: _apart(table[column], dialect) for name, column in columns.items()}
     if layout.time is None:
         return table.select(**apart, when=_FIRST, step=_FIRST), dialect
+    if layout.grid.is_integer and _may_hold_steps(_type(table, layout.time)):
+        table = table.mutate(**{layout.time: _whole_numbers(table[layout.time])})
     step, uneven = _steps(table, layout.time, layout.grid, dialect)
     rows = table.select(**apart, when=table[layout.time], step=step)
     return (rows if uneven is None else _looked_up(rows, uneven, dialect)), dialect
@@ -218,10 +227,21 @@ def _apart(column: Any, dialect: _Dialect) -> Any:
         near = _clamp(column, -(2.0**62), 2.0**62)  # so that no cast fails
         whole = ibis.ifelse(near.floor() == column, near, None).cast("int64").cast("string")
         column = ibis.ifelse(column.isnan(), None, ibis.coalesce(whole, column.cast("string")))
+    if kind.is_boolean():  # as Python writes them
+        column = ibis.cases((column, "True"), (~column, "False"))
     text = column.cast("string")
     if kind.is_string():  # how libraries write whole floating-point numbers
         text = ibis.ifelse(text.re_search(_WHOLE), text.substr(0, text.length() - 2), text)
     return dialect.whole_text(text)
+
+
+def _whole_numbers(column: Any) -> Any:
+    """The whole numbers that a column holds or says in text, null for anything else; those beyond ±2^53 as these."""
+    if column.type().is_string():
+        column = column.re_extract(_WHOLE_TEXT, 1)
+    numbers = column.try_cast("float64")
+    near = _clamp(numbers, -(2.0**53), 2.0**53)  # so that no cast fails
+    return ibis.ifelse(numbers.notnull() & ~numbers.isnan() & (near.floor() == near), near, None).cast("int64")
 
 
 def _in_periods(pairs: Any, layout: Layout, dialect: _Dialect) -> tuple[Any, list[str]]:
@@ -310,12 +330,7 @@ def _steps(table: Any, time: str, grid: TimeGrid, dialect: _Dialect) -> tuple[An
     """
     when = table[time]
     if _may_hold_steps(when.type()):
-        if not grid.is_integer:
-            raise TypeError(_TIMES.format(name=time, kind=when.type()))
-        numbers = when.try_cast("float64")
-        near = _clamp(numbers, -1.0, float(grid.size))  # so that no cast fails; steps are far below 2**53
-        whole = (near == numbers) & (near.floor() == near) & near.between(0, grid.size - 1)
-        return ibis.ifelse(whole, near, None).cast("int64"), None
+        raise TypeError(_TIMES.format(name=time, kind=when.type()))
     if when.type().is_integer():
         grid.check_times(np.dtype(when.type().to_numpy()))
         return ibis.ifelse(when.between(0, grid.size - 1), _clamp(when, 0, grid.size - 1).cast("int64"), None), None
@@ -381,6 +396,8 @@ _DUCKDB_HASH: Final = _function("hash", 1)
 
 def _duckdb_ticks(table: Any, name: str) -> _Ticks:
     column, kind = table[name], table[name].type()
+    if _is_fine(kind):
+        return _Ticks(_EPOCH_NS(column), "ns", aware=True)
     if kind.is_timestamp() and kind.timezone is not None:
         return _Ticks(_EPOCH_US(column), "us", aware=True)
     if kind.is_timestamp() and kind.scale == 9:
@@ -410,21 +427,26 @@ def _duckdb_hash(first: int, second: int, who: Any, step: Any) -> Any:
     return _DUCKDB_HASH(_DUCKDB_HASH_OF_FOUR(first, second, who, step))
 
 
-def _duckdb_replaced(connection: Any) -> set[str]:
-    def names(of: str) -> set[str]:
-        found = connection.raw_sql(f"SELECT function_name FROM duckdb_functions() WHERE {of}").fetchall()
-        return {name.lower() for (name,) in found}
+def _duckdb_obstacles(connection: Any) -> list[str]:
+    query = """
+        SELECT 'function ' || lower(function_name) FROM duckdb_functions()
+        GROUP BY ALL HAVING bool_or(internal) AND NOT bool_and(internal)
+        UNION ALL
+        SELECT 'setting max_expression_depth' WHERE current_setting('max_expression_depth') < 1000"""
+    return sorted(name for (name,) in connection.raw_sql(query).fetchall())
 
-    own = names("NOT internal")
-    return own and own & names("internal")
 
-
-def _spark_replaced(connection: Any) -> set[str]:
-    own, known = (
-        {name.lower() for (name,) in connection.raw_sql(f"SHOW {whose} FUNCTIONS").collect()}
-        for whose in ("USER", "SYSTEM")
+def _spark_obstacles(connection: Any) -> list[str]:
+    own, known, settings = (
+        {name.lower(): rest for name, *rest in connection.raw_sql(query).collect()}
+        for query in ("SHOW USER FUNCTIONS", "SHOW SYSTEM FUNCTIONS", "SET")
     )
-    return own & known
+    changed = [name for name, value in _SPARK_SETTINGS.items() if settings.get(name.lower(), [value]) != [value]]
+    return [f"function {name}" for name in sorted(own.keys() & known)] + [f"setting {name}" for name in changed]
+
+
+#: What Ibis's statements, or this one, cannot do without.
+_SPARK_SETTINGS: Final = {"spark.sql.groupByOrdinal": "true", "spark.sql.analyzer.singlePassResolver.enabled": "false"}
 
 
 # Before version 2, what DuckDB reduces a list to must be of the type of its elements: lists of one step.
@@ -433,11 +455,12 @@ _DUCKDB_WALK: Final = """
         list_transform(list_sort(steps, 'ASC', 'NULLS FIRST'), lambda step: [step]),
         lambda kept, step: CASE WHEN step[1] - kept[-1] < {gap} THEN kept ELSE list_concat(kept, step) END
     )"""
+# Not by array_append, into which Spark's setting legacy.negativeIndexInArrayInsert reaches.
 _SPARK_WALK: Final = """
     aggregate(
         sort_array(steps, true),
         slice(sort_array(steps, true), 1, 1),
-        (kept, step) -> CASE WHEN step - element_at(kept, -1) < {gap} THEN kept ELSE array_append(kept, step) END
+        (kept, step) -> CASE WHEN step - element_at(kept, -1) < {gap} THEN kept ELSE concat(kept, array(step)) END
     )"""
 _DIALECTS: Final = {
     "duckdb": _Dialect(
@@ -446,7 +469,7 @@ _DIALECTS: Final = {
         _function("encode", 1, "binary"),
         _duckdb_hash,
         _DUCKDB_WALK,
-        _duckdb_replaced,
+        _duckdb_obstacles,
     ),
     "pyspark": _Dialect(
         _spark_ticks,
@@ -454,6 +477,6 @@ _DIALECTS: Final = {
         lambda text: text.cast("binary"),
         _function("xxhash64", 4),
         _SPARK_WALK,
-        _spark_replaced,
+        _spark_obstacles,
     ),
 }

@@ -26,7 +26,7 @@ from opendp_timeseries.grid import whole_ticks
 
 __all__ = ["Labels", "canonical_text", "identifier_text", "instant_text", "text_words", "utc_of", "whole_number"]
 
-_WHOLE: Final = re.compile(r"\s*([+-]?[0-9]{1,300})(?:\.0*)?\s*")
+_WHOLE: Final = re.compile(r"\s*([+-]?[0-9]{1,300})(?:\.0*)?\s*", re.ASCII)
 _MAX_BITS: Final = 2048  # of integers that are written in decimal, which Python limits; wider ones are in hexadecimal
 
 

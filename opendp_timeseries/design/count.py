@@ -114,6 +114,11 @@ class Count:
             object.__setattr__(self, name, value)
         check.integer("size of the panel", self.size, maximum=2**31, remedy="use fewer steps or keys")
         if self.unit.period is not None:
+            if self.pooled is not None:
+                raise ValueError(
+                    f"period ({self.unit.period}) must be left out where individuals are counted once on the whole of a"
+                    " grid"
+                )
             lengths = self.period_lengths()  # or it does not fit the grid, and is refused
             # As whole bits, which engines keep free beside those of an individual's number.
             bits = (len(lengths) - 1).bit_length() + (int(lengths[0]) * self.series - 1).bit_length()

@@ -1,5 +1,10 @@
-"""One log as the tables of several engines, and caps."""
+"""Databases and clusters that hold logs, and caps."""
 
+import itertools
+import os
+import sys
+
+import numpy as np
 import pytest
 
 from opendp_timeseries.counting.layout import Caps
@@ -12,14 +17,67 @@ def caps_of(size, **caps):
     return Caps.of(Count(source=None, grid=TimeGrid(size=size), panel=("",) if caps.get("key_cap") else None, **caps))
 
 
-def in_files(log):
-    pa = pytest.importorskip("pyarrow")
-    return pytest.importorskip("pyarrow.dataset").dataset(pa.table(log))
+class DuckDB:
+    name = "duckdb"
+    units = ("s", "ms", "us", "ns")
+
+    def __init__(self, **settings):
+        ibis = pytest.importorskip("ibis")
+        pytest.importorskip("duckdb")
+        self.connection, self.numbers = ibis.duckdb.connect(), itertools.count()
+        for name, value in settings.items():
+            self.connection.raw_sql(f"SET {name} = '{value}'")
+
+    def table(self, **columns):
+        pa = pytest.importorskip("pyarrow")
+        return self.table_of(pa.table(columns))
+
+    def table_of(self, table):
+        name = f"log{next(self.numbers) % 100}"
+        self.connection.con.register(name, table)
+        return self.connection.table(name)
+
+    def hashes(self, who, key, steps=200):
+        """The hashes of an individual's steps, of a connection in which nothing was set."""
+        import duckdb
+
+        first, second = np.frombuffer(key, "<i8").tolist()
+        query = f"SELECT hash(hash({first}, {second}, ?, step)) FROM range({steps}) AS t(step) ORDER BY step ASC"
+        return [number for (number,) in duckdb.connect().execute(query, [who]).fetchall()]
+
+    def session_zone(self, zone):
+        self.connection.raw_sql(f"SET TimeZone = '{zone}'")
 
 
-def in_duckdb(log):
-    pa, ibis = pytest.importorskip("pyarrow"), pytest.importorskip("ibis")
-    pytest.importorskip("duckdb")
-    connection = ibis.duckdb.connect()
-    connection.con.register("log", pa.table(log))
-    return connection.table("log")
+class Spark:
+    name = "spark"
+    units = ("ms", "us")
+
+    def __init__(self, folder, session=None):
+        ibis = pytest.importorskip("ibis")
+        sql = pytest.importorskip("pyspark.sql")
+        if not any(os.access(os.path.join(path, "java"), os.X_OK) for path in os.get_exec_path()):
+            pytest.skip("Spark needs Java")
+        settings = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.driver.host": "127.0.0.1"}
+        os.environ["PYSPARK_PYTHON"] = sys.executable  # the first python3 of the path may be another one
+        self.session = session or sql.SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
+        self.session.sparkContext.setLogLevel("OFF")
+        self.connection, self.folder, self.numbers = ibis.pyspark.connect(self.session), folder, itertools.count()
+
+    def table(self, **columns):
+        pa = pytest.importorskip("pyarrow")
+        return self.table_of(pa.table(columns))
+
+    def table_of(self, table):
+        path = self.folder / f"log{next(self.numbers)}.parquet"
+        pytest.importorskip("pyarrow.parquet").write_table(table, path)
+        return self.connection.read_parquet(path)
+
+    def hashes(self, who, key, steps=200):
+        """The hashes of an individual's steps."""
+        first, second = np.frombuffer(key, "<i8").tolist()
+        rows = self.session.range(steps).selectExpr("id", f"xxhash64({first}L, {second}L, '{who}', id) AS hashed")
+        return [row.hashed for row in rows.orderBy("id").collect()]
+
+    def session_zone(self, zone):
+        self.session.conf.set("spark.sql.session.timeZone", zone)

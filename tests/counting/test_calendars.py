@@ -3,7 +3,6 @@
 import datetime as dt
 import functools
 import itertools
-import os
 
 import numpy as np
 import pytest
@@ -22,7 +21,7 @@ pytest.importorskip("duckdb")
 
 from pyarrow import dataset  # noqa: E402
 
-from tests.counting.test_database import DuckDB, Spark  # noqa: E402
+from tests.counting.test_database import DuckDB  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning", "ignore::FutureWarning")
 
@@ -112,29 +111,12 @@ def test_units_of_the_calendar_in_every_zone_and_engine(zone):
     check(in_database(zone, DuckDB()), zone)
 
 
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory):
-    pytest.importorskip("pyspark")
-    if not any(os.access(os.path.join(folder, "java"), os.X_OK) for folder in os.get_exec_path()):
-        pytest.skip("Spark needs Java")
-    return Spark(tmp_path_factory.mktemp("spark"))
-
-
 @pytest.mark.long
 @pytest.mark.parametrize(("zone", "unit"), [(zone, UNITS[1 + k % 4]) for k, zone in enumerate(ZONES)])
 def test_units_of_the_calendar_in_spark(spark, zone, unit):
     aware, naive = in_database(zone, spark)
     check([aware], zone, ["d"])
     check([naive], zone, [unit])
-
-
-def test_a_day_that_clocks_skip_is_no_step():
-    zone, start, stop = "Pacific/Apia", dt.date(2011, 12, 26), dt.date(2012, 1, 9)
-    ticks, clocks, days = events(zone, start, stop)
-    assert dt.date(2011, 12, 30) not in days
-    tables = [(1, make(ticks, clocks)) for make in MEMORY.values()]
-    tables.append((1, DuckDB().table(id=pa.array(range(len(ticks))), time=aware(ticks))))
-    check(tables, zone, ["d"], start, stop)
 
 
 @pytest.mark.parametrize(
@@ -152,20 +134,3 @@ def test_far_times_in_a_database(start):  # in 1883 clocks got a standard time
         expected = counted(pa.table(log), grid)
         assert sum(expected) > 50
         assert counted(DuckDB().table(**log), grid) == expected
-
-
-TERMS = ["2024-09-02", "2024-10-26T15:30", "2024-11-04", "2024-12-20T15:30", "2025-01-06", "2025-09-01"]
-
-
-def test_public_edges_of_any_kind():
-    grid = TimeGrid.from_edges(TERMS, zone="Europe/London")
-    ticks, clocks, _ = events("Europe/London", START, STOP)
-    naive = [dt.datetime.fromisoformat(edge) for edge in TERMS]
-    expected = [sum(low <= clock < high for clock in clocks) for low, high in itertools.pairwise(naive)]
-    who = pa.array(np.arange(len(ticks)))
-    for table in (
-        {"id": who.to_numpy(), "time": np.array(clocks, "M8[us]")},
-        DuckDB().table(id=who, time=aware(ticks)),
-        DuckDB().table(id=who, time=local(clocks)),
-    ):
-        assert counted(table, grid) == expected

@@ -3,16 +3,12 @@
 import numpy as np
 import opendp.prelude as dp
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import opendp_timeseries as ts
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.layout import Caps, Layout
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.plugin import participation_count as constructor
-from tests.counting.tables import caps_of
-from tests.oracles import counting as oracle
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -90,27 +86,6 @@ def test_a_folder_of_files_and_other_formats(tmp_path, log_space):
     assert chain(log_space)(ds.dataset(tmp_path / "part1.parquet").filter(some)) == chain(log_space)(
         whole[1000:2000].filter(some)
     )
-
-
-def test_panels(tmp_path, log_space):
-    columns = {"id": pa.array(WHO), "time": TIME, "venue": pa.array(NAMES[::-1].tolist())}
-    panel = {"by": "venue", "keys": ["N2", "nobody", "é5"]}
-    assert chain(log_space, **panel)(file_of(tmp_path, **columns)) == chain(log_space, **panel)(pa.table(columns))
-
-
-@given(
-    st.lists(st.tuples(st.sampled_from([-3, 0, 1, 2**20, 2**62]), st.integers(-2, 9)), max_size=60),
-    st.integers(1, 5), st.integers(1, 3), st.booleans(), st.integers(1, 9),
-)  # fmt: skip
-def test_against_one_individual_at_a_time(rows, participation_cap, step_cap, text, batch):
-    people = [str(row[0]) if text else row[0] for row in rows]
-    kind = pa.string() if text else pa.int64()
-    table = pa.table({"id": pa.array(people, kind), "time": pa.array([row[1] for row in rows], pa.int64())})
-    caps = {"participation_cap": participation_cap, "step_cap": step_cap}
-    engine._BATCH = batch
-    got = engine.count(ds.dataset(table), Layout("id", "time", TimeGrid(size=8)), caps_of(8, **caps), KEY)
-    known = zip(people, [row[1] for row in rows], strict=True)
-    assert got.tolist() == oracle.capped_counts(known, size=8, key=KEY, **caps)
 
 
 def test_no_rows_and_no_files(tmp_path, log_space):

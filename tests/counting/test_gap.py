@@ -1,21 +1,14 @@
 """The gap between an individual's counted steps: first come, then rest, around the cycle, in every series by itself."""
 
 import itertools
-import warnings
-from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from opendp_timeseries.counting import capped_count as module
 from opendp_timeseries.counting.capped_count import capped_count
-from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.gap import kept_apart
-from opendp_timeseries.counting.layout import Caps, Layout
-from opendp_timeseries.grid import TimeGrid
-from tests.counting.tables import caps_of, in_duckdb, in_files
+from opendp_timeseries.counting.layout import Caps
+from tests.counting.tables import caps_of
 from tests.oracles import counting as oracle
 
 # Of Ibis's own calls into DuckDB, and of PySpark's into pandas, when tables are made.
@@ -75,18 +68,6 @@ def test_what_is_left_of_all_sets_of_steps_is_apart_and_begins_with_the_first():
                 assert remaining == oracle.rested(own, gap, cycle)
                 assert remaining[0] == own[0]
                 assert oracle.apart(remaining, gap, cycle)
-
-
-@given(st.data(), st.integers(1, 4), st.integers(1, 12), st.integers(1, 14), st.integers(1, 3))
-def test_against_one_individual_at_a_time(data, series, cycle, participation_cap, step_cap):
-    size, gap = series * cycle, data.draw(st.integers(1, cycle))
-    rows = data.draw(st.lists(st.tuples(st.integers(-2, 2), st.integers(-1, size)), max_size=60))
-    caps = {"participation_cap": participation_cap, "step_cap": step_cap, "gap": gap, "cycle": cycle}
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        got = count(rows, size, **caps)
-        assert count(data.draw(st.permutations(rows)), size, **caps) == got
-    assert got == oracle.capped_counts(rows, size=size, key=KEY, **caps)
 
 
 def test_every_series_has_a_gap_of_its_own():
@@ -157,15 +138,6 @@ def test_removing_anyone_leaves_everyone_else_as_they_were():
     assert not sound(forgetful)
 
 
-def test_many_chunks_give_what_one_does(monkeypatch):
-    who, steps = crowd()
-    whole = engine(who, steps)
-    assert (whole != capped_count(who, steps, size=60, caps=CAPS._replace(gap=1), key=KEY)).any()
-    for rows in (1, 2, 7, 1000):
-        monkeypatch.setattr(module, "_CHUNK", rows)
-        assert (engine(who, steps) == whole).all()
-
-
 def test_one_individual_reaches_all_that_is_apart_and_nothing_else():
     size, reached = 5, set()
     for events in itertools.product(range(3), repeat=size):
@@ -175,55 +147,3 @@ def test_one_individual_reaches_all_that_is_apart_and_nothing_else():
 
 
 # --- The engines
-
-GRID, KEYS = TimeGrid(size=30), ["a", "b", "c"]
-LAYOUT, PANEL = Layout("id", "t", GRID), Layout("id", "t", GRID, "venue", KEYS)
-
-
-def log_of(seed, rows=900):
-    random = np.random.default_rng(seed)
-    who, start = random.integers(0, 25, rows), random.integers(0, 30, rows)
-    return {"id": who, "t": (start + 7 * who) % 12 * 3 % 31, "venue": random.choice(["a", "b", "c", "d"], rows)}
-
-
-def slowly(log, layout, caps):
-    """Counts of one individual after the other."""
-    places = [KEYS.index(key) if key in KEYS else None for key in log["venue"].tolist()]
-    if layout.by is None:
-        places = [0] * len(places)
-    rows = [
-        (person, place * GRID.size + step)
-        for person, place, step in zip(log["id"].tolist(), places, log["t"].tolist(), strict=True)
-        if place is not None and step < GRID.size
-    ]
-    return rows, oracle.capped_counts(rows, size=layout.size, key=KEY, cycle=GRID.size, **caps._asdict())
-
-
-def keeps_the_same_steps(kind, gap, layout):
-    log = log_of(gap)
-    table, unbound = kind(log), caps_of(layout.size, participation_cap=10**9, step_cap=2, gap=gap)
-    rows, expected = slowly(log, layout, unbound)
-    assert engine_of(table).count(table, layout, unbound, KEY).tolist() == expected
-    own = defaultdict(set)
-    for person, step in rows:
-        own[person, step // 30].add(step % 30)
-    left_of = Counter()
-    for (person, _), steps in own.items():
-        left_of[person] += len(oracle.rested(steps, gap, 30))
-    lengths = list(left_of.values())
-    assert sorted(engine_of(table).participation(table, layout, gap)) == sorted(lengths)
-    # Where the participation cap binds, as many steps are left, and one engine may keep others than another.
-    bound = unbound._replace(participation_cap=2, step_cap=1)
-    assert engine_of(table).count(table, layout, bound, KEY).sum() == np.minimum(lengths, 2).sum()
-
-
-@pytest.mark.parametrize("layout", [LAYOUT, PANEL], ids=["series", "panel"])
-@pytest.mark.parametrize("gap", [1, 2, 5, 16, 30])
-@pytest.mark.parametrize("kind", [dict, in_files], ids=["memory", "files"])
-def test_every_engine_keeps_the_same_steps(kind, gap, layout):
-    keeps_the_same_steps(kind, gap, layout)
-
-
-@pytest.mark.parametrize("gap", [2, 5])
-def test_a_database_keeps_the_same_steps(gap):
-    keeps_the_same_steps(in_duckdb, gap, PANEL)

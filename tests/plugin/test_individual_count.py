@@ -125,7 +125,7 @@ def test_a_database_keeps_the_same_for_everybody_whoever_else_is_there(log_space
 
 @pytest.mark.long
 def test_spark_counts_everybody_once(log_space, tmp_path):
-    from tests.counting.test_database import Spark
+    from tests.counting.tables import Spark
 
     pytest.importorskip("pyspark")
     rows = crowd(5)

@@ -1,0 +1,594 @@
+"""Logs and counts drawn at random over every option, with the slow truth of each.
+
+A case is drawn as people, times and keys; columns of every type say them, and every engine has tables of the columns.
+The truth knows none of the package's grids, layouts or readers: only what was drawn, the clock and the slow count.
+"""
+
+import datetime as dt
+import decimal
+import functools
+import itertools
+import math
+import uuid
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from pyarrow import dataset
+
+from opendp_timeseries.counting.engines import engine_of
+from opendp_timeseries.counting.layout import Caps, Layout
+from opendp_timeseries.design.count import Count, Source
+from opendp_timeseries.design.unit import Unit
+from opendp_timeseries.grid import Period, TimeGrid
+from tests.oracles import calendars
+from tests.oracles import counting as oracle
+
+KEY = bytes(range(16))
+EPOCH = dt.datetime(1970, 1, 1)
+HUGE = 10**30
+
+
+# --- Grids, and where their steps begin by the clock alone
+
+
+class Grid(NamedTuple):
+    made: TimeGrid
+    edges: tuple[int, ...] | None  # microseconds from 1970; None for a grid of integer steps
+    zone: str | None
+
+    @property
+    def size(self):
+        return self.made.size
+
+
+def instant(clock, zone):
+    return int(oracle.local_seconds(clock, zone) * 10**6)
+
+
+def even(start, step, seconds, size, zone):
+    first = instant(dt.datetime.fromisoformat(start), zone or "UTC")
+    edges = tuple(first + k * seconds * 10**6 for k in range(size + 1))
+    return Grid(TimeGrid(size=size, start=start if zone else start + "Z", step=step, zone=zone), edges, zone)
+
+
+def calendar(start, stop, unit, zone):
+    """Units begin with their first day, at midnight or when clocks skip it; a day that is skipped is none."""
+    midnight = dt.datetime.combine
+    first, last = dt.date.fromisoformat(start), dt.date.fromisoformat(stop)
+    listed = [first + dt.timedelta(days=k) for k in range((last - first).days)]
+    listed = [day for day in listed if calendars.clock_at(instant(midnight(day, dt.time()), zone), zone).date() == day]
+    begins = {calendars.PERIODS[unit[1:]](day): day for day in reversed(listed)}
+    edges = (*(instant(midnight(day, dt.time()), zone) for day in sorted(begins.values())),)
+    edges = (*edges, instant(midnight(last, dt.time()), zone))
+    return Grid(TimeGrid(start=start, end=stop, step=unit, zone=zone), edges, zone)
+
+
+def listed(clocks, zone):
+    edges = tuple(instant(dt.datetime.fromisoformat(clock), zone) for clock in clocks)
+    return Grid(TimeGrid.from_edges(clocks, zone=zone), edges, zone)
+
+
+@functools.cache
+def grids():
+    return [
+        *(Grid(TimeGrid(size=size), None, None) for size in (1, 2, 7, 12, 25)),
+        even("2024-03-10T00:30", "90min", 5400, 20, "America/New_York"),  # clocks go forward
+        even("2024-10-26T22:00", "1h", 3600, 30, "Europe/Paris"),  # and back
+        even("2024-04-06T13:00", "6h", 21600, 12, "Australia/Lord_Howe"),  # by half an hour
+        even("1969-12-31T22:00", "97s", 97, 16, "UTC"),
+        even("2011-12-29T12:00", "12h", 43200, 8, "Pacific/Apia"),  # over a day that is skipped
+        even("2024-01-01T00:00", "7h", 25200, 9, None),
+        calendar("2024-04-22", "2024-05-06", "1d", "Africa/Cairo"),  # without a midnight
+        calendar("2011-12-26", "2012-01-05", "1d", "Pacific/Apia"),
+        calendar("2024-02-26", "2024-04-22", "1w", "America/Havana"),  # a midnight twice in autumn
+        calendar("2023-11-01", "2024-12-01", "1mo", "Asia/Kathmandu"),
+        calendar("2023-07-01", "2025-01-01", "1q", "America/Santiago"),
+        listed(["2024-09-02", "2024-10-26T15:30", "2024-10-27", "2024-10-28", "2025-01-06"], "Europe/London"),
+        listed(["2024-03-30T20:00", "2024-03-31T00:00:00.000001", "2024-03-31T03:30", "2024-04-01"], "Europe/Berlin"),
+    ]  # fmt: skip
+
+
+# --- Columns: what cells say, in which type, and the text by which people and keys are told apart
+
+
+class Kind(NamedTuple):
+    """A type of column of people or keys. Numbers from 0 become cells."""
+
+    cell: object
+    type: object  # of Arrow; None where cells are of many types
+    text: object = lambda cell: str(cell)  # in memory
+    in_database: bool = True  # whether a database takes the type
+    spark: bool = True
+
+
+TEXTS = ["", "é1", "Ann", "ann", "007", "7.0"]
+MIXED = [17, "x", 2.5, "18.0", b"x y", uuid.UUID(int=5)]
+KINDS = {
+    "int8": Kind(lambda k: k - 2, pa.int8()),
+    "int64": Kind(lambda k: k - 2, pa.int64()),
+    "near": Kind(lambda k: k + 2**53, pa.int64()),  # floating point would take two for one
+    "uint32": Kind(lambda k: k + 2**31, pa.uint32(), spark=False),
+    "wide": Kind(lambda k: k * 2**60 - 2**62, pa.int64()),
+    "unsigned": Kind(lambda k: k + 2**63, pa.uint64(), spark=False),
+    "whole": Kind(lambda k: k * 1.0, pa.float64(), lambda cell: str(int(cell))),
+    "halves": Kind(lambda k: k / 2, pa.float64(), lambda cell: str(cell).removesuffix(".0")),
+    "text": Kind(TEXTS.__getitem__, pa.string(), lambda cell: "7" if cell == "7.0" else cell),
+    "truth": Kind(lambda k: k % 2 == 1, pa.bool_()),
+    "dates": Kind(lambda k: dt.date(1970, 1, k + 1), pa.date32()),
+    "decimals": Kind(lambda k: decimal.Decimal(k), pa.decimal128(20, 0)),
+    "cents": Kind(lambda k: decimal.Decimal(k) / 4, pa.decimal128(20, 2), lambda cell: str(cell.normalize()), False),
+    "bytes": Kind(lambda k: b"\xc3\xa9 a b Ab 007 c".split()[k], pa.binary(), lambda cell: cell.decode(), False),
+    "instants": Kind(lambda k: dt.datetime(1970, 1, k + 1), pa.timestamp("us"), lambda cell: str(cell.date()), False),
+    "lists": Kind(lambda k: [k], pa.list_(pa.int64()), in_database=False),
+    "mixed": Kind(MIXED.__getitem__, None, lambda cell: {b"x y": "x y", "18.0": "18"}.get(cell, str(cell))),
+}  # fmt: skip
+
+
+class When(NamedTuple):
+    """A type of column of times."""
+
+    type: object  # of Arrow; None for objects
+    naive: bool = False  # whether cells show the clock of the grid's zone
+    integer: bool = False
+    database: bool = True
+    spark: bool = True
+
+
+TIMES = {
+    "int64": When(pa.int64(), integer=True),
+    "int8": When(pa.int8(), integer=True),
+    "uint16": When(pa.uint16(), integer=True, spark=False),
+    "float": When(pa.float64(), integer=True),
+    "digits": When(pa.string(), integer=True),
+    "exact": When(pa.decimal128(12, 1), integer=True),
+    "objects": When(None, integer=True),
+    "naive us": When(pa.timestamp("us"), naive=True),
+    "naive ms": When(pa.timestamp("ms"), naive=True),
+    "naive s": When(pa.timestamp("s"), naive=True, spark=False),
+    "naive ns": When(pa.timestamp("ns"), naive=True, spark=False),
+    "aware us": When(pa.timestamp("us", "UTC")),
+    "aware ms": When(pa.timestamp("ms", "Asia/Tokyo")),
+    "aware ns": When(pa.timestamp("ns", "America/New_York"), spark=False),
+    "date": When(pa.date32(), naive=True),
+    "said": When(pa.string(), naive=True, database=False),
+    "said in UTC": When(pa.string(), database=False),
+    "datetimes": When(None),
+}
+UNITS = {"s": 10**6, "ms": 10**3, "us": 1, "ns": 1, "D": 86400 * 10**6}
+
+
+def unit_of(kind):
+    return "D" if kind == pa.date32() else getattr(kind, "unit", "us")
+
+
+# --- Cases
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    seed: int
+    grid: Grid
+    period: Period | None
+    who: str
+    when: str | None
+    where: str | None
+    keys: tuple | None
+    whole: bool
+    exact: bool
+    caps: dict
+    rows: tuple  # of (the number of a person, a time, the number of a key), each of them None where it is missing
+
+    def count(self, *, replaced=False):
+        return Count(
+            source=Source(identifier="who", time=self.when and "when", by=self.where and "where", exact=self.exact),
+            grid=TimeGrid(size=1) if self.whole else self.grid.made,
+            pooled=self.grid.made if self.whole else None,
+            panel=self.keys,
+            unit=Unit(period=self.period, replaced=replaced),
+            **self.caps,
+        )
+
+    @property
+    def cycle(self):
+        return 1 if self.whole else self.grid.size
+
+    @property
+    def size(self):
+        return self.cycle * len(self.keys or (0,))
+
+    def period_of(self, step):
+        if self.period is None:
+            return None
+        if isinstance(self.period.length, int):
+            return step // self.period.length
+        return period_at(self.grid.edges[step], self.period.length, self.grid.zone)
+
+
+def period_at(edge, unit, zone):
+    return calendars.PERIODS[unit[1:]](calendars.clock_at(edge, zone).date())
+
+
+@functools.cache
+def whole_steps(grid, unit):
+    """Whether no step lies in two periods."""
+    ends = zip(grid.edges or (), (grid.edges or ())[1:], strict=False)
+    zone = grid.zone or "UTC"
+    return all(period_at(low, unit, zone) == period_at(high - 1, unit, zone) for low, high in ends)
+
+
+def one(random, options):
+    return options[int(random.integers(len(options)))]
+
+
+def draw(seed, engine):
+    random = np.random.default_rng([seed, ENGINES.index(engine)])
+    grid = one(random, grids())
+    fits = [
+        name
+        for name, kind in TIMES.items()
+        if holds(engine, kind.type)
+        and (grid.edges is None) == kind.integer
+        and (engine not in DATABASES or kind.database or random.random() < 0.1)
+        and (engine != "spark" or kind.spark)
+    ]
+    when = one(random, fits)
+    if random.random() < 0.05 and engine not in ("numpy", "objects"):  # what does not fit is refused
+        when = one(random, ["int64", "naive us", "aware us"])
+    rare = random.random() < 0.1  # what a database refuses
+    kinds = [
+        name
+        for name, kind in KINDS.items()
+        if holds(engine, kind.type)
+        and (engine not in DATABASES or kind.in_database or rare)
+        and (engine != "spark" or kind.spark)
+    ]
+    who, where, keys, asked = one(random, kinds), None, None, list(range(6))
+    if random.random() < 0.7:
+        where, asked = one(random, kinds), asked[: int(random.integers(1, 5))]
+        cells = [KINDS[where].cell(k) for k in asked]
+        as_numbers = all(type(cell) is int for cell in cells) and random.random() < 0.5
+        keys = tuple(dict.fromkeys(cells if as_numbers else [text_of(where, k) for k in asked]))
+        keys = keys if random.random() < 0.5 else (*keys, 12345 if as_numbers else "nobody")
+    whole = random.random() < 0.1
+    period = None
+    if random.random() < (0.05 if whole or grid.zone is None is not grid.edges else 0.6):
+        integer = grid.edges is None if random.random() < 0.98 else True
+        units = [unit for unit in ("1d", "1w", "1mo", "1q", "1y") if random.random() < 0.05 or whole_steps(grid, unit)]
+        unit = int(random.integers(1, grid.size + 2)) if integer else one(random, [*units, "1y"])
+        period = Period(unit, None if integer else grid.zone or "UTC")
+    size = grid.size
+    gap = 1 if whole or size == 1 else int(random.integers(2, min(size, one(random, [4, 26])) + 1))
+    caps = {
+        "participation_cap": one(random, [1, 2, 3, 5, HUGE]),
+        "step_cap": one(random, [1, 2, 3, HUGE]),
+        "gap": 1
+        if whole or random.random() < 0.3
+        else int(random.integers(min(2, size), min(size, one(random, [4, 26])) + 1)),
+        "key_cap": None if keys is None or random.random() < 0.4 else int(random.integers(1, len(keys) + 2)),
+    }
+    people, burst = int(random.integers(1, 6)), one(random, [1, 3, 6, 100])
+    rows = []
+    for _ in range(one(random, [0, 10, 60, 120, 120])):
+        person = None if random.random() < 0.05 else int(random.integers(people))
+        step = int(random.integers(-1, size + 1)) if burst == 100 else (person or 0) * 5 % size
+        step += 0 if burst == 100 else int(random.integers(-burst, burst + 1))
+        key = None if random.random() < 0.05 else one(random, asked if random.random() < 0.9 else range(6))
+        rows.append((person, drawn_time(random, grid, TIMES[when], step), key))
+    when = None if whole and random.random() < 0.5 else when
+    exact = engine == "polars" and random.random() < 0.3
+    return Case(
+        seed=seed, grid=grid, period=period, who=who, when=when, where=where, keys=keys, whole=whole, exact=exact,
+        caps=caps, rows=tuple(rows),
+    )  # fmt: skip
+
+
+def drawn_time(random, grid, kind, step):
+    """What a cell says: a step, or microseconds from 1970 of an instant or of what a clock shows; None is no time."""
+    if random.random() < 0.05:
+        return None
+    if grid.edges is None or kind.integer:
+        return max(step, 0) if kind.type == pa.uint16() else step
+    near, width = min(max(step, 0), grid.size), grid.edges[1] - grid.edges[0]
+    tick = grid.edges[near] + one(random, [-1, 0, 1, int(random.integers(width))]) + (step - near) * width
+    if kind.naive:
+        shift = dt.timedelta(hours=one(random, [0] * 9 + [1]))  # some clocks show what is skipped
+        tick = (calendars.clock_at(tick, grid.zone or "UTC") + shift - EPOCH) // dt.timedelta(microseconds=1)
+    each = UNITS[unit_of(kind.type)]
+    return tick // each * each
+
+
+def step_of(case, time):
+    """The step of a cell; -1 off the grid."""
+    if case.grid.edges is None:
+        return time if 0 <= time < case.grid.size else -1
+    if TIMES[case.when].naive:
+        if case.grid.zone is None:
+            return -1
+        time = instant(EPOCH + dt.timedelta(microseconds=time), case.grid.zone)
+    return next((k for k, (low, high) in enumerate(itertools.pairwise(case.grid.edges)) if low <= time < high), -1)
+
+
+def text_of(name, k, *, exact=False):
+    cell = KINDS[name].cell(k)
+    return cell if exact and type(cell) is str else KINDS[name].text(cell)
+
+
+class Truth(NamedTuple):
+    """What is counted of each individual in each period, and where the rows went."""
+
+    kept: dict  # of (identifier, period): {position: events}
+    steps: list  # in how many steps, the gap apart, everybody is, in order
+    tally: tuple
+
+    def counts(self, case):
+        counts = [0] * case.size
+        for own in self.kept.values():
+            for position, events in own.items():
+                counts[position] += events
+        return counts
+
+
+def truth(case, rows, hashed):
+    places = None
+    if case.keys is not None:
+        places = {str(key): k for k, key in enumerate(case.keys)}
+    lost, own = [len(rows), 0, 0, 0, 0], defaultdict(list)
+    for person, time, key in rows:
+        step = 0 if case.when is None else None if time is None else step_of(case, time)
+        number = 0 if places is None else None if key is None else places.get(text_of(case.where, key))
+        if person is None:
+            lost[1] += 1
+        elif step is None:
+            lost[2] += 1
+        elif step < 0:
+            lost[3] += 1
+        elif number is None:
+            lost[4] += 1
+        else:
+            at = 0 if case.whole else step
+            who = text_of(case.who, person, exact=case.exact)
+            own[who, case.period_of(step)].append(number * case.cycle + at)
+    limits = {"key": KEY, "cycle": case.cycle, "hashed": hashed}
+    kept = {(who, period): oracle.kept(who, at, **case.caps, **limits) for (who, period), at in own.items()}
+    free = {"participation_cap": HUGE, "step_cap": 1, "gap": case.caps["gap"]}
+    steps = sorted(len(oracle.kept(who, at, **free, **limits)) for (who, _), at in own.items())
+    return Truth(kept, steps, tuple(lost))
+
+
+def refusal(case, engine):
+    """What an engine, or the layout, says of a combination that cannot be; None where it can."""
+    said = []
+    if case.period is not None:
+        integer, grid = isinstance(case.period.length, int), case.grid
+        if case.whole:
+            said.append("once on the whole of a grid")
+        elif integer != (grid.edges is None) or (not integer and grid.zone is None):
+            said.append("zone|grid of integer steps")
+        elif not integer and not whole_steps(grid, case.period.length):
+            said.append("in more than one")
+    database = engine in DATABASES
+    for name, kind in (("who", case.who), ("where", case.where)):
+        if kind is not None and (kind == "lists" or (database and not KINDS[kind].in_database)):
+            said.append(f"'{name}' of type")
+    if case.when is not None:
+        kind = TIMES[case.when]
+        if kind.integer != (case.grid.edges is None) or (database and not kind.database):
+            said.append("not instants|not step numbers|'when' of type")
+        elif kind.naive and case.grid.zone is None and kind.type != pa.string() and engine != "objects":
+            said.append("carry no zone|zone=")
+    return "|".join(said) or None
+
+
+def within(change, influence, case):
+    """Whether a vector {position: difference} is within an influence on a count."""
+    sizes = sorted(map(abs, change.values()), reverse=True)
+    halves = [change]
+    if influence.replaced:
+        halves = [{p: v for p, v in change.items() if v * sign > 0} for sign in (1, -1)]
+    bound = influence.l0 // len(halves)
+    sums = itertools.accumulate(sizes), itertools.accumulate(influence.majorant.values.tolist())
+    return (
+        len(sizes) <= influence.l0
+        and max(sizes, default=0) <= influence.linf
+        and sum(v * v for v in sizes) <= influence.l2**2
+        and all(a <= b for a, b in zip(*sums, strict=False))
+        and all(len(half) <= bound and lies_apart(half, influence, case) for half in halves)
+    )
+
+
+def lies_apart(positions, influence, case):
+    series, moments = defaultdict(list), defaultdict(set)
+    for position in positions:
+        series[position // case.cycle].append(position % case.cycle)
+        moments[position % case.cycle].add(position // case.cycle)
+    few = influence.key_cap is None or all(len(here) <= influence.key_cap for here in moments.values())
+    return few and all(oracle.apart(steps, influence.gap, case.cycle) for steps in series.values())
+
+
+# --- Tables
+
+DATABASES = ("duckdb", "spark")
+ENGINES = ["numpy", "objects", "pandas", "polars", "arrow", "batches", "duckdb", "spark"]
+
+
+def holds(engine, kind):
+    """Whether an engine's tables have columns of a type: of cells of many types there are only columns of objects."""
+    return (
+        engine not in ("numpy", "objects", "pandas")
+        if kind == pa.list_(pa.int64())
+        else (kind is not None or engine in ("objects", "pandas"))
+    )
+
+
+def cells_of(case, rows):
+    """The cells of each column, as Python has them."""
+    random = np.random.default_rng(case.seed)
+    columns = {"who": [cell_of(random, case.who, k) for k, _, _ in rows]}
+    if case.when is not None:
+        columns["when"] = [said(random, case, time) for _, time, _ in rows]
+    if case.where is not None:
+        columns["where"] = [cell_of(random, case.where, k) for _, _, k in rows]
+    return columns
+
+
+def cell_of(random, name, k):
+    if k is None:
+        return math.nan if KINDS[name].type == pa.float64() and random.random() < 0.5 else None
+    return KINDS[name].cell(k)
+
+
+def said(random, case, time):
+    kind, junk = TIMES[case.when], random.random() < 0.5
+    if kind.integer:
+        if time is None:
+            odd = {
+                "digits": ["x", "", "1e0", "0x1", "1_0", "1.5", "nan", "one", "1,0"],
+                "float": [0.5, math.nan],
+                "exact": [decimal.Decimal("2.5")],
+                "objects": ["2024-01-01", 1.5, True, math.nan, 1j, [1]],
+            }
+            return one(random, odd[case.when]) if junk and case.when in odd else None
+        ways = {
+            "float": [float(time)],
+            "digits": [str(time), f"{time}.0", f" {time:+}\n", f"{time:04}."],
+            "exact": [decimal.Decimal(time)],
+            "objects": [time, float(time), str(time), np.int16(time), decimal.Decimal(time), np.float32(time)],
+        }
+        return one(random, ways.get(case.when, [time]))
+    if time is None:
+        return "x" if junk and kind.type in (None, pa.string()) else None
+    clock = EPOCH + dt.timedelta(microseconds=time)
+    if kind.type == pa.string():
+        return clock.isoformat(sep=one(random, ["T", " "])) + ("" if kind.naive else "Z")
+    if kind.type == pa.date32():
+        return clock.date()
+    if kind.naive:
+        return clock
+    aware = clock.replace(tzinfo=dt.timezone.utc)
+    return aware.astimezone(ZoneInfo("Asia/Kathmandu")) if kind.type is None and junk else aware
+
+
+def arrow_type(case, name):
+    return TIMES[case.when].type if name == "when" else KINDS[getattr(case, name)].type
+
+
+def in_arrow(case, rows):
+    columns = cells_of(case, rows)
+    return pa.table({name: pa.array(cells, arrow_type(case, name)) for name, cells in columns.items()})
+
+
+def in_objects(case, rows):
+    table = {}
+    for name, cells in cells_of(case, rows).items():
+        table[name] = np.empty(len(cells), dtype=object)
+        table[name][:] = cells
+    return table
+
+
+def in_numpy(case, rows):
+    """Arrays of NumPy's types, masked where they have no missing values; objects for other types."""
+    table, objects = {}, in_objects(case, rows)
+    for name, column in objects.items():
+        kind = arrow_type(case, name)
+        missing = np.array([cell is None for cell in column], bool)
+        if kind in (pa.timestamp("us"), pa.timestamp("ms"), pa.timestamp("s"), pa.timestamp("ns"), pa.date32()):
+            column = column.astype(f"M8[{unit_of(kind)}]")
+        elif kind == pa.float64():
+            column = np.where(missing, np.nan, column).astype(float)
+        elif kind == pa.bool_() or pa.types.is_integer(kind):
+            column = np.ma.MaskedArray(np.where(missing, 0, column).astype(kind.to_pandas_dtype()), missing)
+        elif kind in (pa.string(), pa.binary()) and case.seed % 2:
+            filler = "" if kind == pa.string() else b""
+            column = np.where(missing, filler, column)
+            column = np.ma.MaskedArray(column.astype("U" if kind == pa.string() else object), missing)
+            column = column if kind == pa.string() else objects[name]
+        table[name] = column
+    return table
+
+
+def in_pandas(case, rows):
+    columns = cells_of(case, rows)
+    # Pandas makes wide integers floating-point where one is missing, and columns of objects of dates.
+    wide = {"near", "wide", "unsigned"} & {case.who, case.where} or (case.when and refusal(case, "pandas"))
+    objects = [name for name in columns if arrow_type(case, name) is None]
+    way = one(np.random.default_rng(case.seed), ["arrow", "inferred", "nullable", "category"])
+    if wide or way == "arrow":
+        typed = {n: pa.array(cells, arrow_type(case, n)) for n, cells in columns.items() if n not in objects}
+        frame = pa.table(typed).to_pandas(types_mapper=pd.ArrowDtype)
+        return frame.assign(**{name: pd.Series(columns[name], dtype=object) for name in objects})
+    frame = pd.DataFrame({n: pd.Series(c, dtype=None if len(c) else object) for n, c in columns.items()})
+    if way == "nullable":
+        return frame.convert_dtypes()
+    return frame.astype({"who": "category"}) if way == "category" and case.who != "lists" else frame
+
+
+def in_polars(case, rows):
+    frame = pl.from_arrow(in_arrow(case, rows))
+    return frame.lazy() if case.seed % 2 or case.exact else frame
+
+
+def in_chunks(case, rows):
+    table, cut = in_arrow(case, rows), case.seed % 7
+    if case.seed % 2 and pa.types.is_string(table["who"].type):
+        table = table.set_column(0, "who", table["who"].dictionary_encode())
+    return pa.concat_tables([table[:cut], table[cut:]])
+
+
+IN_MEMORY = {
+    "numpy": in_numpy,
+    "objects": in_objects,
+    "pandas": in_pandas,
+    "polars": in_polars,
+    "arrow": in_chunks,
+    "batches": lambda case, rows: dataset.dataset(in_chunks(case, rows)),
+}
+
+
+# --- The check
+
+
+def check(case, engine, make, hashed=oracle.hash_of, *, all_of_it=True):
+    """Whether an engine counts what the slow count does, and one individual is within the influence that is stated."""
+    expected_refusal = refusal(case, engine)
+    if expected_refusal is not None:
+        with pytest.raises((TypeError, ValueError), match=expected_refusal):
+            counted(case, make(case, case.rows))
+        return
+    expected, table = truth(case, case.rows, hashed), make(case, case.rows)
+    counts, own = counted(case, table), list(expected.kept.items())
+    assert counts == expected.counts(case), (case, engine)
+    added, replaced = case.count().influence(), case.count(replaced=True).influence()
+    for ((_, period), change), ((_, other), changed) in zip(own, own[1:] + own[:1], strict=True):
+        assert within(change, added, case), (case, engine)
+        difference = {p: change.get(p, 0) - changed.get(p, 0) for p in {*change, *changed}}
+        assert period != other or within({p: v for p, v in difference.items() if v}, replaced, case), (case, engine)
+    if not all_of_it:
+        return
+    layout = Layout.of(case.count())
+    assert sorted(engine_of(table).participation(table, layout, case.caps["gap"]).tolist()) == expected.steps, case
+    assert tuple(engine_of(table).tally(table, layout)) == expected.tally, (case, engine)
+    if own:
+        (who, period), change = own[case.seed % len(own)]
+        left = tuple(row for row in case.rows if not is_of(case, row, who, period))
+        without = counted(case, make(case, left))
+        assert len(left) < len(case.rows)
+        assert np.subtract(counts, without).tolist() == [change.get(p, 0) for p in range(case.size)], (case, engine)
+
+
+def counted(case, table):
+    return engine_of(table).count(table, Layout.of(case.count()), Caps.of(case.count()), KEY).tolist()
+
+
+def is_of(case, row, who, period):
+    person, time, _ = row
+    if person is None or text_of(case.who, person, exact=case.exact) != who:
+        return False
+    step = -1 if case.when is None or time is None else step_of(case, time)
+    return case.period is None or (step >= 0 and case.period_of(step) == period)

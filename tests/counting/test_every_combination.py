@@ -1,0 +1,61 @@
+"""One test of all options in all engines: each drawn case is counted as the slow count counts, and none is left out.
+
+Case ``seed`` of an engine is ``drawn.draw(seed, engine)``. The long form takes about ten minutes.
+"""
+
+import functools
+
+import pytest
+
+pytest.importorskip("pandas")
+pytest.importorskip("polars")
+pytest.importorskip("pyarrow")
+
+from opendp_timeseries.counting import capped_count, dataset
+from tests.counting import drawn
+from tests.oracles import counting as oracle
+
+LONG = pytest.mark.long
+
+
+def check_in_memory(monkeypatch, cases):
+    monkeypatch.setattr(dataset, "_BATCH", 7)
+    monkeypatch.setattr(capped_count, "_CHUNK", 9)
+    hashed = functools.cache(oracle.hash_of)
+    engines = list(drawn.IN_MEMORY)
+    for seed in cases:
+        engine = engines[seed % len(engines)]
+        drawn.check(drawn.draw(seed, engine), engine, drawn.IN_MEMORY[engine], hashed)
+
+
+def check_in_database(backend, cases, *, every=4):
+    """Only every so many cases also without one individual, and by the other questions to an engine."""
+    hashed = functools.cache(backend.hashes)
+    for seed in cases:
+        case = drawn.draw(seed, backend.name)
+        drawn.check(
+            case,
+            backend.name,
+            lambda case, rows: backend.table_of(drawn.in_chunks(case, rows)),
+            lambda who, step, key: hashed(who, key)[step],
+            all_of_it=seed % every == 0,
+        )
+
+
+@pytest.mark.parametrize("cases", [range(300), pytest.param(range(20_000), marks=LONG)], ids=len)
+def test_in_memory(monkeypatch, cases):
+    check_in_memory(monkeypatch, cases)
+
+
+@pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize(
+    ("backend", "cases"),
+    [
+        ("duckdb", range(32)),
+        pytest.param("duckdb", range(2_000), marks=LONG),
+        pytest.param("spark", range(100), marks=LONG),
+    ],
+    indirect=["backend"],
+)
+def test_in_a_database(backend, cases):
+    check_in_database(backend, cases)
