@@ -379,7 +379,7 @@ class Ledger:
             ) from None
         return self._book
 
-    def _write(self, book: Book, guard: Callable[[], None]) -> None:
+    def _write(self, book: Book, guard: Callable[[], None] | None = None) -> None:
         with files_together([self._path], replace=True, check=guard) as files:
             files[self._path].write(book.write())
 
