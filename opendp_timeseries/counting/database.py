@@ -14,6 +14,7 @@ import contextlib
 import itertools
 import warnings
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import ibis
@@ -375,6 +376,7 @@ _TRY: Final = _function("try", 1)
 _UNIX_MICROS: Final = _function("unix_micros", 1)
 _UNIX_DATE: Final = _function("unix_date", 1, "int32")
 _DATE_PART: Final = _function("date_part", 2, "decimal(8, 6)")
+_DUCKDB_LOADED: Final = "SELECT extension_name FROM duckdb_extensions() WHERE loaded"
 _DUCKDB_HASH_OF_FOUR: Final = _function("hash", 4)
 _DUCKDB_HASH: Final = _function("hash", 1)
 
@@ -411,12 +413,25 @@ def _duckdb_hash(first: int, second: int, who: Any, step: Any) -> Any:
 
 
 def _duckdb_replaced(connection: Any) -> set[str]:
-    def names(of: str) -> set[str]:
-        found = connection.raw_sql(f"SELECT function_name FROM duckdb_functions() WHERE {of}").fetchall()
-        return {name.lower() for (name,) in found}
+    # What Python adds to a built-in function, for further types, calls itself built-in: a new session has none of it.
+    known = _duckdb_built_in(tuple(sorted(name for (name,) in connection.raw_sql(_DUCKDB_LOADED).fetchall())))
+    return {name for name, *_ in _duckdb_functions(connection.raw_sql) - known} & {name for name, *_ in known}
 
-    own = names("NOT internal")
-    return own and own & names("internal")
+
+@lru_cache(maxsize=4)
+def _duckdb_built_in(extensions: tuple[str, ...]) -> set[tuple[str, ...]]:
+    import duckdb
+
+    with contextlib.closing(duckdb.connect()) as connection:
+        for extension in extensions:
+            with contextlib.suppress(duckdb.Error):
+                connection.load_extension(extension)
+        return _duckdb_functions(connection.execute)
+
+
+def _duckdb_functions(run: Callable[[str], Any]) -> set[tuple[str, ...]]:
+    found = run("SELECT function_name, internal, parameter_types FROM duckdb_functions()").fetchall()
+    return {(name.lower(), str(internal), str(types)) for name, internal, types in found}
 
 
 def _spark_replaced(connection: Any) -> set[str]:
