@@ -12,7 +12,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -22,13 +22,16 @@ UNFINISHED: Final = ".unfinished"
 
 
 @contextlib.contextmanager
-def files_together(places: Iterable[Path], *, replace: bool = False) -> Iterator[dict[Path, io.BytesIO]]:
+def files_together(
+    places: Iterable[Path], *, replace: bool = False, check: Callable[[], None] | None = None
+) -> Iterator[dict[Path, io.BytesIO]]:
     """Yield files in memory, and write them when the block ends, or never if it raises.
 
     Temporary files are made before the block runs, so what cannot be written is refused by then. A new file takes over
     the mode and the owner of the one that it replaces.
 
     :param replace: whether to replace files that exist; if not, they are refused.
+    :param check: is called at the last moment before a file appears; what it raises leaves everything as it was.
     :raises FileExistsError: if a file exists and is not to be replaced.
     :raises OSError: if a place is not an ordinary file, or cannot be written, naming it.
 
@@ -57,6 +60,8 @@ def files_together(places: Iterable[Path], *, replace: bool = False) -> Iterator
                 draft.write(file.getbuffer())
                 draft.flush()
                 os.fsync(draft.fileno())
+        if check is not None:
+            check()
         for at in files:
             if at in replaced:
                 os.replace(drafts[at], at)

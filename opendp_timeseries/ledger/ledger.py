@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -194,7 +194,7 @@ class Ledger:
         """
         designs = _designs(measurement)
         with locked(self._path, _WAIT) as check_lock:
-            book = self._read(again=True)
+            before = book = self._read(again=True)
             if resume:
                 entry = self._resumed(book, designs)
                 if entry.released is not None:
@@ -207,14 +207,12 @@ class Ledger:
             data = log() if callable(log) else log
             check_member(measurement.input_domain, data)
             # The file for the record first, so that a folder that cannot be written to costs nothing.
-            with files_together([self._path], replace=True) as files:
-                check_lock()
-                self._write(book)
+            with files_together([self._path], replace=True, check=self._guard(book, check_lock)) as files:
+                self._write(book, self._guard(before, check_lock))
                 made = measurement(data)
                 releases = _checked(made, designs)
                 whole = _whole(book, number)
                 releases = [replace(r, statement=replace(r.stated, whole=whole, loss=())) for r in releases]
-                check_lock()
                 files[self._path].write(book.with_released(number, releases).write())
         return releases if isinstance(made, list) else releases[0]
 
@@ -264,12 +262,11 @@ class Ledger:
         """
         release.verify()
         with locked(self._path, _WAIT) as check_lock:
-            book = self._read(again=True)
+            before = book = self._read(again=True)
             if any(_same(release, known) for entered in book.releases().values() for known in entered):
                 raise ValueError(f"release is in {self._path} already")
             book = book.with_spent([release.design])
-            check_lock()
-            self._write(book.with_released(len(book.entries), [release]))
+            self._write(book.with_released(len(book.entries), [release]), self._guard(before, check_lock))
 
     def least_scale(self, chain: Any, *, sampling_probability: float, sampling: str = "poisson") -> float:
         """Return the least noise scale σ with which one more release is within the budget, and uses it up.
@@ -382,9 +379,21 @@ class Ledger:
             ) from None
         return self._book
 
-    def _write(self, book: Book) -> None:
-        with files_together([self._path], replace=True) as files:
+    def _write(self, book: Book, guard: Callable[[], None] | None = None) -> None:
+        with files_together([self._path], replace=True, check=guard) as files:
             files[self._path].write(book.write())
+
+    def _guard(self, book: Book, check_lock: Callable[[], None]) -> Callable[[], None]:
+        """Return a function that raises OSError unless the file still holds a book, by one name and under the lock."""
+
+        def check() -> None:
+            check_lock()
+            status = check_place(self._path, replace=True)
+            if status is None or status.st_nlink > 1 or self._path.read_bytes() != book.write():
+                problem = "was changed, moved or linked while it was in use"
+                raise OSError(f"{self._path} {problem}; restore it, and try again")
+
+        return check
 
 
 def _designs(measurement: Any) -> tuple[Design, ...]:
