@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import csv
 import datetime as dt
@@ -32,7 +33,7 @@ _MARKS: Final = {
 }
 _UNDATED: Final = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 #: Steps that have a name.
-_WORDS: Final = {
+_WORD: Final = {
     "1min": "minute",
     "1h": "hour",
     "1d": "day",
@@ -45,13 +46,9 @@ _WORDS: Final = {
 _CONFIDENCE: Final = 0.9
 
 
-def places(output: Path, log: Path | None, figure: str, *, force: bool) -> dict[str, Path]:
-    """Return where the files go, by suffix, before anything is read; no figure without Matplotlib.
-
-    :raises ValueError: if the name does not serve, or a file that exists would be lost, unless ``force`` lets a release
-        replace an earlier one.
-    :raises OSError: if it cannot be found out.
-    """
+def places(options: argparse.Namespace) -> dict[str, Path]:
+    """Return where the files go, by suffix; no figure without Matplotlib. Refuse to lose a file."""
+    output, log, figure = options.output, options.file, f".{options.figure}"
     if output.name in ("", "..") or output.suffix.lower() in _MARKS:
         raise ValueError(f"output ({output}) must name files without their suffix, such as {Path('folder', 'release')}")
     found = {suffix: output.with_name(output.name + suffix) for suffix in _MARKS}
@@ -61,7 +58,7 @@ def places(output: Path, log: Path | None, figure: str, *, force: bool) -> dict[
             raise ValueError(f"output ({place}) is the log ({log}) itself; choose another --output")
         if check_place(place, replace=True) is None:
             continue
-        if not force:
+        if not options.force:
             raise ValueError(f"output ({place}) exists; choose another --output, or replace it by --force")
         if not _is_ours(place):
             raise ValueError(f"output ({place}) is not an earlier release, which --force would replace; choose another")
@@ -98,7 +95,7 @@ def document(suffix: str, series: ts.Series, what: str, cycle: int) -> bytes:
         return _table(series, grid)
     if suffix == ".json":
         return (series.release.to_json() + "\n").encode()
-    return _figure(suffix[1:], series, grid, f"{what} per {_WORDS.get(str(grid.step), grid.step)}", cycle)
+    return _figure(suffix[1:], series, grid, f"{what} per {_WORD.get(str(grid.step), grid.step)}", cycle)
 
 
 def _table(series: ts.Series, grid: ts.TimeGrid) -> bytes:

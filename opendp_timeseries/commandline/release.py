@@ -11,8 +11,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
-import numpy as np
-
 import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
 from opendp_timeseries._files import files_together
@@ -20,8 +18,6 @@ from opendp_timeseries.accounting.rounding import printed_up, up
 from opendp_timeseries.commandline.inputs import check_of, chosen, grid_of, read_log, wrapped
 from opendp_timeseries.commandline.interrupts import uninterrupted
 from opendp_timeseries.commandline.outputs import document, places
-from opendp_timeseries.design.design import Design
-from opendp_timeseries.design.signal import UnknownSignal
 from opendp_timeseries.plugin._opendp import symmetric_distance
 from opendp_timeseries.plugin.known import parts_of
 
@@ -38,10 +34,12 @@ def release(options: argparse.Namespace) -> str:
 
     :raises Exception: as for the options; no file has changed then. A note says what is spent, if anything is.
     """
-    wanted = places(options.output, options.file, f".{options.figure}", force=options.force)
+    wanted = places(options)
     ledger = None if options.ledger is None else ts.Ledger(options.ledger)
     grid = grid_of(options)
-    _check_season(options)
+    for season in options.season or ():
+        remedy = "a season is a number of steps, such as 24 with hours, 7 with days"
+        check.real("season", season, minimum=2.0, maximum=float(grid.size), remedy=remedy)
     measurement = uninterrupted(lambda: _measurement(options, grid, ledger))
     cycle = int(min(options.season or [max(1, grid.size // _MEANS)]))
     what = "aircraft" if options.file is None else "individuals" if options.step_cap == 1 else "events"
@@ -56,7 +54,7 @@ def release(options: argparse.Namespace) -> str:
             series = ts.interpolate(made)
         for suffix, place in wanted.items():
             files[place].write(document(suffix, series, what, cycle))
-    said = ["\n\n".join(_summary(series, options.filter_std)), "", f"Written: {', '.join(map(str, wanted.values()))}"]
+    said = ["\n\n".join(_summary(series, options)), "", f"Written: {', '.join(map(str, wanted.values()))}"]
     if options.file is None:  # of any other log, this is private
         share = f"{check_of(options, grid).events_lost_share:.0%} of its departures"
         by = "caps" if options.gap == 1 else "gap and the caps"
@@ -148,24 +146,11 @@ def _of_programme(options: argparse.Namespace, ledger: ts.Ledger, signal: Any) -
     return measurement
 
 
-def _check_season(options: argparse.Namespace) -> None:
-    design = Design(signal=UnknownSignal(1), sampling_probability=1.0, scale=1.0)
-    nothing = ts.Release(steps=np.array([], np.int64), values=np.array([]), design=design)
-    ts.smooth(nothing, seasons=options.season)  # a release of no steps takes no time to smooth
-    longest, remedy = max(options.season or [0]), "a season is a number of steps, such as 24 with hours, 7 with days"
-    if longest > options.size:
-        raise ValueError(f"season ({longest:g}) must be at most the {options.size} steps of the grid; {remedy}")
-
-
-def _summary(series: ts.Series, std: float | None) -> list[str]:
+def _summary(series: ts.Series, options: argparse.Namespace) -> list[str]:
     made, count = series.release, series.release.design.count
-    (epsilon, delta), once, identifier = (
-        made.stated.loss[0],
-        count.step_cap == 1,
-        getattr(count.source, "identifier", ""),
-    )
+    (epsilon, delta), once = made.stated.loss[0], count.step_cap == 1
     within = f" within {count.unit.period}" if count.unit.period else ""
-    smoothing = f", smoothed by a Gaussian filter of {std:g} steps" if std else ""
+    smoothing = f", smoothed by a Gaussian filter of {options.filter_std:g} steps" if options.filter_std else ""
     some = f"each with probability {made.sampling_probability:.4g}"
     if made.sampling == "stratified":
         some = f"one of each block of {round(1 / made.sampling_probability)}"
@@ -181,11 +166,11 @@ def _summary(series: ts.Series, std: float | None) -> list[str]:
         f" {made.scale:.4g}. The series is made from these noisy values by: {series.model}.",
         f"Guarantee: {made.guarantee()}. Whether or not the events of any one individual{within} are in the log, no set"
         f" of possible releases is more than e^ε{factor} times as likely, up to an additional probability of δ.",
-        f"It holds for everyone, whatever their events: each individual (one value of {identifier!r}) is counted in at"
-        f" most {count.participation_cap} steps{within}, {each}; what exceeds that is left out, so totals are too low."
-        " It assumes that each individual has one identifier; that the grid, the caps and all other parameters were"
-        " chosen without looking at this log; and that whoever runs this, who is trusted with the log, publishes"
-        " nothing from it but this release and what is computed from the release alone.",
+        "It holds for everyone, whatever their events: each individual (one value of"
+        f" {options.identifier!r}) is counted in at most {count.participation_cap} steps{within}, {each}; what exceeds"
+        " that is left out, so totals are too low. It assumes that each individual has one identifier; that the grid,"
+        " the caps and all other parameters were chosen without looking at this log; and that whoever runs this, who"
+        " is trusted with the log, publishes nothing from it but this release and what is computed from the release.",
     ]
     if within:
         periods = len(count.period_lengths())
