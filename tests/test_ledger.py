@@ -649,7 +649,7 @@ def kill_at_random(folder, times, seed):
 
 
 @posix
-@pytest.mark.parametrize("times", [15, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.parametrize("times", [8, pytest.param(100, marks=pytest.mark.long)])
 def test_a_killed_process_leaves_a_sound_ledger(tmp_path, times):
     kill_at_random(tmp_path, times, seed=times)
 
