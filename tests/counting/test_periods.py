@@ -357,6 +357,16 @@ def test_spark_counts_within_days(tmp_path):
     check_nobody_depends_on_more(make, panel=False)
 
 
+def test_a_last_period_that_is_longer_is_one_period():
+    # February and March: nobody counts a third time for the last days of March.
+    grid = TimeGrid(start="2023-02-01", end="2023-04-01", step="1d", zone="UTC")
+    places = Layout("id", "time", grid, period=Period("1mo", "UTC"))
+    log = {"id": pa.array([7] * 59), "time": pa.array(grid.edges()[:-1].astype("M8[s]"))}
+    for table in (pa.table(log), DuckDB().table(**log)):
+        counts = engine_of(table).count(table, places, Caps(1, 1), KEY)
+        assert (counts[:28].sum(), counts[28:].sum()) == (1, 1)
+
+
 @pytest.mark.parametrize("even", [False, True])
 def test_participation_is_of_each_day(even):
     grid, period = (TimeGrid(size=48), Period(24)) if even else (GRID, DAY)

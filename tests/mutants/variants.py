@@ -15,6 +15,7 @@ from operator import attrgetter
 from types import SimpleNamespace
 from typing import NamedTuple
 
+import ibis
 import numpy as np
 
 from opendp_timeseries.accounting import joint
@@ -25,6 +26,7 @@ from opendp_timeseries.accounting.separated import _combs as combs
 from opendp_timeseries.accounting.separated import envelope
 from opendp_timeseries.accounting.subsampled import Kept, extremal_law
 from opendp_timeseries.counting.capped_count import _apart, _firsts
+from opendp_timeseries.counting.database import _walked
 from opendp_timeseries.counting.layout import Caps
 from opendp_timeseries.grid import parse_zone
 from opendp_timeseries.ledger.chain import _LINE
@@ -190,6 +192,41 @@ def uncut(convolved):
     return lambda *summands: convolved(*summands)._replace(cut=0.0)
 
 
+def kept_by_their_lines(sound, pairs, gap, layout, dialect):
+    """A line is a step ahead by a gap for each period: of two series, two places may have the same."""
+    places = np.arange(layout.size)
+    lines = places + places % layout.cycle // layout.longest_period * gap
+    same = np.argwhere(lines[:, None] == lines)
+    table = ibis.memtable({"step": same[:, 0].tolist(), "alike": same[:, 1].tolist()})
+
+    def walked(*lists):
+        return _walked(*lists).join(table, "step").select("who", step="alike")
+
+    return seeing(_walked=walked)(sound, pairs, gap, layout, dialect)
+
+
+def without_counts_made_elsewhere(sound, terms, ran):
+    return [Counter({d: n for d, n in some.items() if d.count.period_span is not None}) for some in sound(terms, ran)]
+
+
+def whatever_the_noise(sound, made, designs):
+    alike = replace(made, design=replace(made.design, scale=designs[0].scale)) if len(designs) == 1 else made
+    return sound(alike, designs)
+
+
+def without_its_first_series(sums):
+    sums.data[sums.indices == 0] = 0
+    return sums
+
+
+def completed_alone(sound, book):
+    return Counter(design for entry in book.entries if entry.released for design in entry.designs)
+
+
+def fixed_in_advance(losses, **adaptive):
+    return joint.joint_loss(losses, adaptive=False)
+
+
 firsts, numbers = _firsts, attrgetter("individuals", "l0", "l2", "linf")
 
 # fmt: off
@@ -339,7 +376,7 @@ MUTANTS = [
     mutant("group size lost in the filter", "filtered_influence",
            after(lambda influence: replace(influence, individuals=1)),
            "test_groups_pay_quadratically_at_p_1", "test_individuals_are_carried_through"),
-    mutant("block law for kernels of every shape", "filtering:_carried", given(kernel=called_decreasing),
+    mutant("block law for kernels of every shape", "filtering:is_symmetric_decreasing", always(True),
            ("test_the_block_law_is_false_for_other_kernels", [2, 0, 1, 0, 0, 0], 2)),
     mutant("the envelope of taps left out", "separated:envelope",
            lambda sound, taps: np.maximum(taps, np.roll(taps[::-1], 1))[: len(taps) // 2 + 1],
@@ -438,7 +475,7 @@ MUTANTS = [
     mutant("the short block left out of the list", "stratified:spreads", edited(("{0, blocks.short}", "{0}")),
            ("test_the_profile_is_that_of_the_worst_places", 5, 3, 4)),
     mutant("records of stratified samples with any steps", "Blocks.allow", always(True),
-           "test_steps_that_a_design_cannot_keep_are_found_out"),
+           "test_steps_that_blocks_cannot_keep_are_found_out"),
     # ---- noise
     mutant("noise scaled by p", "subsampled_gaussian:_measurement", noise_scaled_by_p,
            ("test_noise_has_the_stated_scale_and_no_bias", 0.25)),
@@ -462,7 +499,7 @@ MUTANTS = [
     mutant("distance after rounding to the grid not rounded up", "_after_rounding", seeing(up=float),
            "test_distances_after_rounding_to_the_grid_are_rounded_up"),
     mutant("losses stated a thousandth too low", "check_covered", seeing(_TOLERANCE=1e-3),
-           "test_understating_by_a_millionth_is_found_out"),
+           ("test_each_understatement_is_found_out", "a loss by a millionth")),
     mutant("a ledger entry written with the release, not before it", "Ledger._write", always(None),
            "test_an_entry_is_written_before_the_data_are_read_and_completed_before_they_leave"),
     mutant("a ledger without a lock", "Ledger.release", seeing(locked=lambda *_: contextlib.nullcontext(lambda: None)),
@@ -500,7 +537,7 @@ MUTANTS = [
     mutant("tangent not raised left of its point", "loss:_tangent",
            lambda sound, e, t, u: sound(e, t, u) - gaussian_delta_slope(e, t) * t * 2e-11,
            ("test_the_computed_tangent_is_above_the_tangent", 0.5, 4.0)),
-    mutant("least scale not verified", "ExtremalLaw.least_scale", after(lambda scale: scale * (1 - 1e-10)),
+    mutant("least scale not verified", "calibrate:calibrate", after(lambda factor: factor * (1 - 1e-10)),
            ("test_least_scale_is_the_least_and_is_enough", (0.5, 0.0001))),
     mutant("Rényi's quotient by its digits", "_order_cost",
            lambda sound, alpha: (alpha - 1) * math.log((alpha - 1) / alpha) - math.log(alpha),
@@ -533,7 +570,8 @@ MUTANTS = [
            given(part=lambda part: part._replace(adaptive=False)),
            "test_a_query_that_follows_the_noise_of_an_earlier_one_is_covered_by_the_adaptive_loss_alone"),
     mutant("adaptive queries forgotten when nested", "joint:_parts",
-           lambda sound, loss, adaptive: tuple(part._replace(adaptive=adaptive) for part in sound(loss, adaptive)),
+           lambda sound, loss, adaptive, *factor: tuple(
+               part._replace(adaptive=adaptive) for part in sound(loss, adaptive, *factor)),
            "test_a_query_that_follows_the_noise_of_an_earlier_one_is_covered_by_the_adaptive_loss_alone"),
     mutant("the mean kept where profiles bend down", "_for_profiles",
            lambda sound, below, place, step: np.maximum(place, 0.0),
@@ -552,4 +590,50 @@ MUTANTS = [
     mutant("amplified loss at p = 1", "subsampled_gaussian:_loss",
            seeing(extremal_law=lambda influence, p, *more: extremal_law(influence, p * p / 2, *more)),
            "test_everything_kept_is_the_gaussian_mechanism", ("test_releases_are_as_private_as_claimed", "p = 1")),
+    # ---- periods, panels, totals and ledgers, as they are now
+    mutant("a last period that is longer, taken for two", "_in_periods", edited((" and lengths[-1] <= lengths[0]", "")),
+           "test_a_last_period_that_is_longer_is_one_period"),
+    mutant("a gap between the series of a panel, in a database", "database:_thinned",
+           given(layout=lambda layout: layout._replace(by=None)), ("test_a_database_keeps_the_same_steps", 5)),
+    mutant("steps joined back without their series, in a database", "database:_thinned", kept_by_their_lines,
+           ("test_a_database_thins_each_series_by_itself", 25, 2, 13, 5, [19, 21, 24, 25, 27, 29])),
+    mutant("rows of other keys in the first series", "tables:_series", after(lambda series: np.maximum(series, 0)),
+           "test_integer_keys"),
+    mutant("the cap on steps in each series by itself", "_largest_change",
+           given(participation_cap=lambda cap: cap // 2),
+           ("test_maps_of_panels_are_what_the_worst_individuals_do", None, False)),
+    mutant("periods of what somebody did in all, taken for one", "Design.law", given(periods=1),
+           "test_the_loss_over_periods_is_less_than_that_of_as_many_individuals"),
+    mutant("counts made elsewhere cost no day", "Terms._at_once", without_counts_made_elsewhere,
+           "test_a_count_made_elsewhere_is_in_every_period"),
+    mutant("the smallest group of a level for all", "tree_influence", seeing(max=min),
+           ("test_no_individual_exceeds_the_influence_on_totals", "two groups", False)),
+    mutant("a series left out of its total", "totals:_membership", after(without_its_first_series),
+           "test_totals_are_sums_of_the_very_counts"),
+    mutant("what runs beside its plan counted once", "Terms.standing",
+           edited(("ran | planned", "ran - planned | planned")),
+           "test_a_planned_release_that_is_made_again_counts_again"),
+    mutant("a release with other noise than was entered", "ledger:_checked", whatever_the_noise,
+           "test_a_release_with_other_noise_than_was_entered_is_withheld"),
+    mutant("a release added unverified", "Ledger.add", edited(("    release.verify()\n", "")),
+           "test_a_release_that_states_less_than_it_loses_is_not_added"),
+    mutant("entries that are not chained", "chain:_digest", given(before=""),
+           "test_an_entry_with_a_right_digest_of_its_own_is_refused"),
+    mutant("other identifiers in one ledger", "book:_check_population", seeing(population_of=attrgetter("unit")),
+           "test_other_identifiers_and_other_days_are_other_individuals"),
+    mutant("days by other columns in one ledger", "documents:population_of", after(lambda found: found[:2]),
+           "test_other_identifiers_and_other_days_are_other_individuals"),
+    mutant("entries that cost nothing while they are open", "Book.ran", completed_alone,
+           "test_a_measurement_that_fails_has_spent_and_can_be_resumed"),
+    mutant("a thousandth above the budget", "Book.allows",
+           lambda sound, book, *more: book.terms.standing(book.ran() + Counter(more), 1.001),
+           "test_the_least_scale_of_the_first_release_is_that_of_the_whole_budget"),
+    mutant("a programme of two for one", "Programme.__post_init__", edited((" or self.unit.individuals != 1", "")),
+           "test_a_programme_is_of_one_individual_not_of_two"),
+    mutant("a programme a thousandth above its budget", "Programme.__post_init__", seeing(_TOLERANCE=1.001),
+           "test_a_budget_is_exceeded_by_a_ten_thousandth"),
+    mutant("a programme that trusts data not to react", "Programme.loss", seeing(joint_loss=fixed_in_advance),
+           "test_behind_filters_the_law_is_that_of_reacting_data_unless_promised"),
+    mutant("documents that trust data not to react", "documents:_joint", seeing(joint_loss=fixed_in_advance),
+           "test_behind_filters_the_joint_loss_holds_only_where_data_do_not_react"),
 ]
