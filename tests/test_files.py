@@ -209,11 +209,12 @@ KILLED = """
 """
 
 
+@pytest.mark.parametrize("times", [8, pytest.param(40, marks=pytest.mark.long)])
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_killed_process_leaves_whole_files(places, tmp_path, how):
-    draw = random.Random(1)
+def test_a_killed_process_leaves_whole_files(places, tmp_path, how, times):
+    draw = random.Random(times)
     fill(places, b"000000" * 1000)
-    for _ in range(20):
+    for _ in range(times):
         process = subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(KILLED), _files.__file__, *map(str, places)],
             stdout=subprocess.PIPE,

@@ -844,6 +844,7 @@ def test_a_ledger_by_a_symbolic_link_is_called_what_it_is(log_file, tmp_path, ca
         )
 
 
+@pytest.mark.long
 def test_as_a_module():
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "opendp_timeseries", "--help"], capture_output=True, text=True, check=True

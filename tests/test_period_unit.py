@@ -3,16 +3,18 @@
 import itertools
 import json
 import warnings
+from collections import Counter
 
 import numpy as np
 import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
+from opendp_timeseries.accounting.fully_adaptive import RenyiFilter
 from opendp_timeseries.accounting.influence import count_influence
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.plugin.event_logs import log_of
-from opendp_timeseries.plugin.known import signal_of
+from opendp_timeseries.plugin.known import parts_of, signal_of
 from tests.oracles import counting as oracle
 
 pytestmark = pytest.mark.filterwarnings("ignore::opendp_timeseries.PeriodUnitWarning")
@@ -443,6 +445,23 @@ def test_a_ledger_finds_the_noise_of_days_that_are_not_spent(tmp_path):
     assert ledger.least_scale(first, sampling_probability=1.0) > 1000 * fresh
     with pytest.raises(ValueError, match="unit of privacy"):
         ledger.least_scale(count(ONE), sampling_probability=1.0)
+
+
+def test_a_count_made_elsewhere_is_in_every_period(tmp_path):
+    terms = {"epsilon": 1.0, "delta": 1e-6, "period": "1d", "zone": "America/New_York"}
+    ledger = ts.Ledger.create(tmp_path / "days.ledger", **terms)
+    months = [from_to("2024-01-01", "2024-02-01"), from_to("2024-06-01", "2024-07-01")]
+    made = measurement(day(), scale=24.0, grid=months[0])
+    ledger.release(made, nobody())
+    assumed = (ts.count_signal_domain(months[1].size), day()) >> ts.then_assume_participation(
+        participation_cap=3, grid=months[1]
+    )
+    other = assumed >> ts.then_subsampled_gaussian(24.0, sampling_probability=1.0, delta=1e-6)
+    ledger.release(other, np.zeros(months[1].size, dtype=int))
+    together = RenyiFilter.within(1.0, 1e-6)
+    losses = Counter(part.design.loss() for one in (made, other) for part in parts_of(one))
+    both = together.epsilon_of(together.divergence(losses.items()))
+    assert ledger.spent().epsilon == pytest.approx(both, rel=1e-8)
 
 
 def test_integer_steps_may_be_of_any_time_and_assumed_counts_of_any_grid(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 
 import numpy as np
 import opendp.prelude as dp
@@ -9,6 +10,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.accounting.joint import joint_loss
+from opendp_timeseries.design.unit import Unit
 
 dp.enable_features("contrib", "honest-but-curious")
 SPACE = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
@@ -92,6 +94,20 @@ def test_one_step_of_each_block_needs_the_same_noise_and_errs_less_between_steps
     assert (release.steps // 5).tolist() == list(range(144))
     found = [p.expected_errors(time_scale=24, deviation=300)[0] for p in (blocks, plan(year(2)))]
     assert found[0].bias < 0.9 * found[1].bias
+
+
+def test_a_budget_is_exceeded_by_a_ten_thousandth(tmp_path):
+    programme = plan([month()])
+    with pytest.raises(ValueError, match="exceeds its budget"):
+        replace(programme, designs=(replace(programme.designs[0], scale=programme.designs[0].scale * (1 - 1e-5)),))
+
+
+def test_a_programme_is_of_one_individual_not_of_two():
+    # As of OpenDP's change_one_id_distance, which is half of what differs.
+    (design,) = plan([month()]).designs
+    signal = replace(design.signal, count=replace(design.count, unit=Unit(individuals=2)))
+    with pytest.raises(ValueError, match="such as one individual added or removed; found"):
+        ts.Programme(designs=(replace(design, signal=signal, scale=1e3),), epsilon=1.0, delta=1e-6)
 
 
 def test_it_reads_back_exactly_and_nothing_else():

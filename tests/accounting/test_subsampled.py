@@ -367,7 +367,7 @@ def test_accountants_agree_in_order():
     law = base()
     by_renyi = delta_from_renyi(lambda a: law.at(2.0).renyi(a), 1.0)
     assert by_renyi <= 0.056804
-    for steps, p, scale, epsilon in itertools.product([1, 10, 100], [0.01, 0.5, 1.0], [0.5, 4.0], [0.0, 1.0, 5.0]):
+    for steps, p, scale, epsilon in itertools.product([1, 100], [0.01, 0.5, 1.0], [0.5, 4.0], [0.0, 5.0]):
         law = count_law(steps, p)
         exact = law.at(scale).delta(epsilon)
         assert exact <= delta_from_renyi(lambda a, s=scale, law=law: law.at(s).renyi(a), epsilon) <= 1

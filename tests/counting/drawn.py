@@ -264,7 +264,6 @@ def draw(seed, engine):
         unit = int(random.integers(1, grid.size + 2)) if integer else one(random, [*units, "1y"])
         period = Period(unit, None if integer else grid.zone or "UTC")
     size = grid.size
-    gap = 1 if whole or size == 1 else int(random.integers(2, min(size, one(random, [4, 26])) + 1))
     caps = {
         "participation_cap": one(random, [1, 2, 3, 5, HUGE]),
         "step_cap": one(random, [1, 2, 3, HUGE]),
@@ -471,7 +470,7 @@ def said(random, case, time):
         return clock.date()
     if kind.naive:
         return clock
-    aware = clock.replace(tzinfo=dt.timezone.utc)
+    aware = clock.replace(tzinfo=dt.UTC)
     return aware.astimezone(ZoneInfo("Asia/Kathmandu")) if kind.type is None and junk else aware
 
 

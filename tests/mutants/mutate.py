@@ -1,7 +1,9 @@
-"""Broken variants of the package's own code: the source of a function is edited, and its code swapped in place.
+"""Broken variants of the package's own code, written in terms of the sound one.
 
-Every reference to the function, under whatever name it was imported, then runs the broken code, and what is cached
-of the sound one is forgotten.
+A variant is a function that is called in the place of another, with the sound one first: ``broken(sound, *arguments)``.
+It is put in place by the code of the function, so that every reference to it, under whatever name it was imported,
+runs the variant; and what is cached of the sound one is forgotten. Functions are found by their qualified name, in
+whichever module they live.
 """
 
 from __future__ import annotations
@@ -12,34 +14,61 @@ import functools
 import gc
 import importlib
 import inspect
+import pkgutil
 import textwrap
-from collections.abc import Iterator
-from types import FunctionType
+from collections.abc import Callable, Iterator
+from types import FunctionType, SimpleNamespace
+from typing import Any
 
-PACKAGE = "opendp_timeseries"
+import opendp_timeseries
+
+PACKAGE = opendp_timeseries.__name__
+Broken = Callable[..., Any]
+
+
+@functools.cache
+def functions() -> dict[str, list[FunctionType]]:
+    """Every function and method of the package, by its qualified name."""
+    found: dict[str, list[FunctionType]] = {}
+    for module in pkgutil.walk_packages(opendp_timeseries.__path__, f"{PACKAGE}."):
+        if module.name.endswith("__main__"):
+            continue
+        things = vars(importlib.import_module(module.name)).values()
+        mine = [thing for thing in things if getattr(thing, "__module__", None) == module.name]
+        members = [part for thing in mine if inspect.isclass(thing) for part in vars(thing).values()]
+        for thing in [*mine, *members]:
+            # Out of properties, class methods and caches.
+            plain = next((getattr(thing, at) for at in ("fget", "func", "__func__") if hasattr(thing, at)), thing)
+            plain = inspect.unwrap(plain) if callable(plain) else None
+            if isinstance(plain, FunctionType) and plain.__module__ == module.name:
+                found.setdefault(plain.__qualname__, []).append(plain)
+    return found
 
 
 def find(target: str) -> FunctionType:
-    """``"accounting.influence:Influence.__le__"`` to the plain function, without a cache around it."""
-    module, _, path = target.partition(":")
-    found = importlib.import_module(f"{PACKAGE}.{module}")
-    for name in path.split("."):
-        found = getattr(found, name)
-    return inspect.unwrap(found)
+    """``"Influence.__le__"`` to the function; ``"tables:_read"`` where several modules have one of this name."""
+    module, _, name = target.rpartition(":")
+    found = [one for one in functions().get(name, []) if f".{one.__module__}".endswith(f".{module}") or not module]
+    if len(found) != 1:
+        raise LookupError(f"{target} is in {[one.__module__ for one in found]}; rename the target")
+    return found[0]
 
 
-def broken_code(function: FunctionType, edits: tuple[tuple[str, str], ...]):
-    """Compile the function's source with every edit, each of which must apply exactly once."""
-    lines, _ = inspect.getsourcelines(function)
-    first = next(k for k, line in enumerate(lines) if line.lstrip().startswith("def "))
-    source = textwrap.dedent("".join(lines[first:]))
-    for old, new in edits:
-        if source.count(old) != 1:
-            raise LookupError(f"{function.__qualname__} holds {old!r} {source.count(old)} times; renew the mutant")
-        source = source.replace(old, new)
-    scope = dict(function.__globals__)
-    exec(compile(source, f"<mutant of {function.__qualname__}>", "exec", __future__.annotations.compiler_flag), scope)
-    return scope[function.__name__].__code__
+def stand_in(*arguments, **options):
+    return __broken__(*arguments, **options)  # type: ignore[name-defined]  # noqa: F821
+
+
+def copy(function: FunctionType, **names: Any) -> FunctionType:
+    """Return a function of the same code, for which some global names mean something else."""
+    made = FunctionType(
+        function.__code__,
+        {**function.__globals__, **names} if names else function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
 
 
 def forget() -> None:
@@ -50,14 +79,75 @@ def forget() -> None:
 
 
 @contextlib.contextmanager
-def mutated(target: str, *edits: tuple[str, str]) -> Iterator[None]:
+def mutated(target: str, broken: Broken) -> Iterator[None]:
     """Run with a broken variant of one function."""
     function = find(target)
-    sound = function.__code__
-    function.__code__ = broken_code(function, edits)
+    sound, scope = copy(function), function.__globals__
+    scope["__broken__"] = functools.partial(broken, sound)
+    function.__code__ = stand_in.__code__
     forget()
     try:
         yield
     finally:
-        function.__code__ = sound
+        function.__code__ = sound.__code__
+        del scope["__broken__"]
         forget()
+
+
+# --- Ways to break a function ---
+
+
+def given(**changes: Any) -> Broken:
+    """Give it other arguments: a value, or a function of the right one."""
+
+    def broken(sound: FunctionType, *arguments: Any, **options: Any) -> Any:
+        bound = inspect.signature(sound).bind(*arguments, **options)
+        bound.apply_defaults()
+        for name, change in changes.items():
+            bound.arguments[name] = change(bound.arguments[name]) if callable(change) else change
+        return sound(*bound.args, **bound.kwargs)
+
+    return broken
+
+
+def after(change: Callable[[Any], Any]) -> Broken:
+    """Change what it returns."""
+    return lambda sound, *arguments, **options: change(sound(*arguments, **options))
+
+
+def always(value: Any) -> Broken:
+    """Return this, whatever it is given."""
+    return lambda sound, *arguments, **options: value
+
+
+def seeing(**names: Any) -> Broken:
+    """Let it, and nothing else, see something else behind global names: a function that it calls, a constant."""
+    return lambda sound, *arguments, **options: copy(sound, **names)(*arguments, **options)
+
+
+def but(module: Any, **changes: Any) -> SimpleNamespace:
+    """A module with some names changed, for :func:`seeing`."""
+    return SimpleNamespace(**{**vars(module), **changes})
+
+
+def edited(*edits: tuple[str, str]) -> Broken:
+    """Edit its source, where nothing else says it: every edit must apply exactly once."""
+
+    def broken(sound: FunctionType, *arguments: Any, **options: Any) -> Any:
+        return edited_copy(sound, edits)(*arguments, **options)
+
+    return broken
+
+
+def edited_copy(sound: FunctionType, edits: tuple[tuple[str, str], ...]) -> FunctionType:
+    lines, _ = inspect.getsourcelines(sound)
+    first = next(k for k, line in enumerate(lines) if line.lstrip().startswith("def "))
+    source = textwrap.dedent("".join(lines[first:]))
+    for old, new in edits:
+        if source.count(old) != 1:
+            raise LookupError(f"{sound.__name__} holds {old!r} {source.count(old)} times; renew the mutant")
+        source = source.replace(old, new)
+    scope = dict(sound.__globals__)
+    exec(compile(source, f"<mutant of {sound.__name__}>", "exec", __future__.annotations.compiler_flag), scope)
+    made: FunctionType = scope[sound.__name__]
+    return made

@@ -487,7 +487,7 @@ def test_scale_by_the_exact_profile(cap):
     assert solve(lambda scale: exact_at(scale, influence, domain)) == pytest.approx(EXACT[cap], rel=1e-6)
 
 
-@pytest.mark.parametrize("cap", SERIES)
+@pytest.mark.parametrize("cap", [pytest.param(cap, marks=pytest.mark.long if cap != 180 else []) for cap in SERIES])
 def test_scale_by_a_profile_and_fixed_delta(cap):
     chain = counted(SERIES[cap], cap)
 

@@ -260,7 +260,7 @@ def test_a_panel_has_one_caption_and_equal_axes(agg):
         assert np.array_equal(labelled(drawn[key], "series").get_ydata(), interpolate(release).values)
 
 
-@pytest.mark.parametrize("panel_size", [1, 3, 5, 7, 14])
+@pytest.mark.parametrize("panel_size", [1, 3, *(pytest.param(n, marks=pytest.mark.long) for n in (5, 7, 14))])
 def test_nothing_in_a_panel_overlaps(agg, panel_size):
     size = 48 * panel_size
     steps = np.arange(0, size, 5)

@@ -404,9 +404,9 @@ def test_a_fit_that_does_not_converge_falls_back(monkeypatch):
     [
         (np.zeros(48), 0.1, None),
         (np.bincount([5, 20], minlength=48), 0.1, None),
-        (np.bincount([5, 20], minlength=48), 0.1, 24),
+        pytest.param(np.bincount([5, 20], minlength=48), 0.1, 24, marks=pytest.mark.long),
         (np.bincount([5, 200], minlength=400), 0.2, None),
-        (np.bincount([0] * 50, minlength=100), 0.1, None),
+        pytest.param(np.bincount([0] * 50, minlength=100), 0.1, None, marks=pytest.mark.long),
     ],
 )
 def test_next_to_nobody_with_next_to_no_noise_is_fitted(counts, scale, season):

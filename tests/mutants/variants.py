@@ -1,0 +1,639 @@
+"""The mutants: what each does in place of the right thing, and the tests that must fail on it, with their parameters.
+
+Tests are named as they are found in all of ``tests``; where several files have one of a name, with the file.
+"""
+# ruff: noqa: NPY002 (NumPy's global generator is what must not be used)
+
+import contextlib
+import copy
+import functools
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from operator import attrgetter
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import ibis
+import numpy as np
+
+from opendp_timeseries.accounting import joint
+from opendp_timeseries.accounting.gaussian import gaussian_delta_slope
+from opendp_timeseries.accounting.loss import DISCRETE_NOISE, PrivacyLoss
+from opendp_timeseries.accounting.rounding import up_fraction
+from opendp_timeseries.accounting.separated import _combs as combs
+from opendp_timeseries.accounting.separated import envelope
+from opendp_timeseries.accounting.subsampled import Kept, extremal_law
+from opendp_timeseries.counting.capped_count import _apart, _firsts
+from opendp_timeseries.counting.database import _walked
+from opendp_timeseries.counting.layout import Caps
+from opendp_timeseries.grid import parse_zone
+from opendp_timeseries.ledger.chain import _LINE
+from opendp_timeseries.plugin import subsampled_gaussian
+from opendp_timeseries.plugin._opendp import how_made
+from tests.mutants.mutate import after, always, but, edited, given, seeing
+
+
+class Mutant(NamedTuple):
+    name: str
+    target: str
+    broken: Callable
+    caught_by: tuple[tuple, ...]
+
+
+def mutant(name, target, broken, *tests):
+    return Mutant(name, target, broken, tuple((test,) if isinstance(test, str) else test for test in tests))
+
+
+# --- Variants that take more than a line ---
+
+
+def across_periods(sound, rows, *caps):
+    def apart(pairs, *gap):
+        return _apart(pairs._replace(people=pairs.people >> rows.places.period_bits), *gap)
+
+    return seeing(_apart=apart)(sound, rows, *caps)
+
+
+def at_edges(edges, instants, **side):
+    """Whether or not these are edges."""
+    places = np.searchsorted(edges, instants, **side)
+    if np.ndim(instants):
+        edges.setflags(write=True)
+        edges[places] = instants
+    return places
+
+
+def fewer_in_a_period(sound, *caps, gap, periods=None, **more):
+    return sound(*caps, gap=gap, periods=periods and [steps // gap * gap for steps in periods], **more)
+
+
+def one_series(sound, cap, step_cap, size, *, series, key_cap=None, **more):
+    return sound(cap, step_cap, size // series, series=1, **more)
+
+
+def first_day_alone(sound, terms, ran):
+    begins = {design: design.count.period_span[0] for design in ran}
+    return [Counter({d: n for d, n in ran.items() if begins[d] == day}) for day in sorted(set(begins.values()))]
+
+
+def by_row_order(sound, who, steps, *, caps, **more):
+    seen, first = {}, []
+    for person, step in zip(who.tolist(), steps.tolist(), strict=True):
+        mine = seen.setdefault(person, set())
+        first.append(step in mine or len(mine) < caps.participation_cap)
+        mine.update([step] if first[-1] else [])
+    return sound(who[np.array(first)], steps[np.array(first)], caps=caps, **more)
+
+
+def in_16_bits(sound, counts, *more):
+    sound(counts, *more)
+    counts[:] = counts.astype(np.int16)
+
+
+def but_caps(**changes):
+    return SimpleNamespace(of=lambda count: Caps.of(count)._replace(**changes))
+
+
+def off_the_grid_too(sound, table, layout):
+    rows = sound(table, layout)
+    return rows._replace(steps=np.zeros_like(rows.steps)) if layout.whole else rows
+
+
+def merged_names(sound, path, *, identifier, **more):
+    log = sound(path, identifier=identifier, **more)
+    names = [name and name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for name in log[identifier]]
+    log[identifier][:] = names
+    return log
+
+
+def called_decreasing(kernel):
+    other = copy.copy(kernel)
+    vars(other)["is_symmetric_decreasing"] = True
+    return other
+
+
+def in_32_bits(x, y, mode):
+    return np.convolve(x.astype(np.float32), y.astype(np.float32), mode).astype(float)
+
+
+def never_empty(sound, size, threshold):
+    while not len(kept := sound(size, threshold)):
+        pass
+    return kept
+
+
+def one_offset(sound, blocks):
+    steps = sound(blocks)
+    steps = steps // blocks.length * blocks.length + steps[0] % blocks.length
+    return steps[steps < blocks.size]
+
+
+def the_short_block_always(sound, blocks):
+    steps = sound(blocks)
+    return steps if len(steps) == blocks.count else np.append(steps, blocks.size - 1)
+
+
+def even_spread_alone(sound, law, bound, function):
+    if law.attained is None:
+        return bound
+    ((values, weights),) = law.convex
+    return float(np.sum(weights * function(values)))
+
+
+def noise_scaled_by_p(sound, domain, metric, scale, sampled, *more):
+    def less(values, scale, exponent):
+        return subsampled_gaussian._add_noise(values, scale * sampled["sampling_probability"], exponent)
+
+    return seeing(_add_noise=less)(sound, domain, metric, scale, sampled, *more)
+
+
+def chunks(values):
+    return np.split(values, range(subsampled_gaussian._CHUNK, len(values), subsampled_gaussian._CHUNK))
+
+
+def one_noise_for_all(sound, values, scale, exponent):
+    return values + np.resize(sound(np.zeros(len(chunks(values)[0])), scale, exponent), len(values))
+
+
+def whatever_the_last_line_says(sound, file):
+    *lines, _, _ = file.split(b"\n")
+    digest = _LINE.fullmatch(lines[-1])[1]
+    return sound(b"\n".join([*lines, b'{"digest": "%s", "entries": %d}' % (digest, len(lines)), b""]))
+
+
+def without_its_lower_tail(sound, x):
+    trimmed = sound(x)
+    trimmed.mass[0] = x.mass[trimmed.first - x.first]
+    return trimmed
+
+
+def without_the_rest_at_the_top(sound, n, step, rest, p):
+    top = seeing(up_fraction=lambda x: up_fraction(x - rest if x > rest else x))
+    return top(sound, n, step, rest, p)
+
+
+def variances_added(sound, losses, **adaptive):
+    losses = list(losses)
+    return PrivacyLoss(losses[0].law, math.hypot(*(loss.scale for loss in losses)))
+
+
+def without_the_first(losses, **adaptive):
+    return joint.joint_loss(losses[1:] or losses, **adaptive)
+
+
+def without_stages(measurement):
+    made = how_made(measurement)
+    return made and made._replace(arguments={k: v for k, v in made.arguments.items() if k != "transformation0"})
+
+
+def uncut(convolved):
+    return lambda *summands: convolved(*summands)._replace(cut=0.0)
+
+
+def kept_by_their_lines(sound, pairs, gap, layout, dialect):
+    """A line is a step ahead by a gap for each period: of two series, two places may have the same."""
+    places = np.arange(layout.size)
+    lines = places + places % layout.cycle // layout.longest_period * gap
+    same = np.argwhere(lines[:, None] == lines)
+    table = ibis.memtable({"step": same[:, 0].tolist(), "alike": same[:, 1].tolist()})
+
+    def walked(*lists):
+        return _walked(*lists).join(table, "step").select("who", step="alike")
+
+    return seeing(_walked=walked)(sound, pairs, gap, layout, dialect)
+
+
+def without_counts_made_elsewhere(sound, terms, ran):
+    return [Counter({d: n for d, n in some.items() if d.count.period_span is not None}) for some in sound(terms, ran)]
+
+
+def whatever_the_noise(sound, made, designs):
+    alike = replace(made, design=replace(made.design, scale=designs[0].scale)) if len(designs) == 1 else made
+    return sound(alike, designs)
+
+
+def without_its_first_series(sums):
+    sums.data[sums.indices == 0] = 0
+    return sums
+
+
+def completed_alone(sound, book):
+    return Counter(design for entry in book.entries if entry.released for design in entry.designs)
+
+
+def fixed_in_advance(losses, **adaptive):
+    return joint.joint_loss(losses, adaptive=False)
+
+
+firsts, numbers = _firsts, attrgetter("individuals", "l0", "l2", "linf")
+
+# fmt: off
+MUTANTS = [
+    # ---- periods
+    mutant("one cap over all periods", "Layout.of", after(lambda layout: layout._replace(period=None)),
+           ("test_leaving_one_period_out_changes_only_what_was_done_in_it", False)),
+    mutant("one cap over all periods, in a database", "database:_first",
+           given(groups=lambda groups: [name for name in groups if name != "period"]),
+           ("test_leaving_out_one_day_of_one_individual_changes_only_that", "database")),
+    mutant("a gap that goes on into the next period", "SortedRows._pairs", across_periods,
+           ("test_a_gap_does_not_reach_into_the_next_period", "memory")),
+    mutant("a gap that goes on into the next period, in a database", "database:_thinned",
+           given(layout=lambda layout: layout._replace(period=None)),
+           ("test_a_gap_does_not_reach_into_the_next_period", "database")),
+    mutant("days of UTC in place of the zone's", "_by_calendar", seeing(parse_zone=lambda zone: parse_zone("UTC")),
+           ("test_periods_begin_where_the_clock_says", "America/New_York")),
+    mutant("a step in two periods", "_by_calendar", seeing(np=but(np, searchsorted=at_edges)),
+           "test_a_step_of_seven_hours_is_in_two_days"),
+    mutant("periods in one zone, times in another", "_by_calendar",
+           lambda sound, period, *more: sound(replace(period, zone=more[-1].zone), *more),
+           "test_periods_are_read_on_the_clock_of_the_grid"),
+    mutant("reach of the shortest period", "Period.lengths", after(lambda lengths: lengths[::-1]),
+           "test_the_cap_is_clamped_to_the_longest_period"),
+    mutant("a gap that leaves fewer steps in a period", "_largest_change", fewer_in_a_period,
+           ("test_maps_are_what_the_worst_individuals_do", 5, 2, False)),
+    mutant("all periods cost what one does", "Count.influence", given(periods=1),
+           ("test_maps_are_what_the_worst_individuals_do", 5, 2, False)),
+    mutant("a gap between periods", "count_influence",
+           lambda sound, *a, **caps: replace(sound(*a, **caps), gap=caps.get("gap", 1)),
+           "test_a_gap_does_not_hold_between_periods"),
+    mutant("periods where nobody asked for them", "log_of", given(periods=True),
+           "test_counts_that_do_not_know_of_periods_refuse_them"),
+    mutant("a period in the words of a person", "Unit.of", given(self=lambda unit: replace(unit, period=None)),
+           "test_the_unit_is_said_wherever_the_guarantee_is"),
+    mutant("any release in any ledger", "book:_check_population", always(None), "test_a_ledger_is_of_one_unit"),
+    mutant("a long release that costs its first day alone", "Terms._at_once", first_day_alone,
+           ("test_each_day_pays_for_the_releases_that_it_is_in", True, False)),
+    mutant("a release of its first day alone", "Period.span", after(lambda span: (span[0], span[0])),
+           ("test_periods_begin_where_the_clock_says", "America/New_York"),
+           ("test_each_day_pays_for_the_releases_that_it_is_in", True, False)),
+    mutant("somebody replaced who is in one day alone", "Terms._at_once",
+           given(self=lambda terms: terms._replace(unit=replace(terms.unit, replaced=False))),
+           ("test_each_day_pays_for_the_releases_that_it_is_in", True, True)),
+    # ---- counting
+    mutant("no cap on steps", "_add_pairs", given(caps=lambda caps: caps._replace(participation_cap=2**40)),
+           "test_the_caps_are_enforced_whatever_one_person_does",
+           "test_capped_count::test_removing_anyone_leaves_everyone_else_as_they_were"),
+    mutant("no cap on events in a step", "_add_pairs", given(caps=lambda caps: caps._replace(step_cap=2**40)),
+           "test_the_caps_are_enforced_whatever_one_person_does"),
+    mutant("cap by row order", "capped_count:capped_count", by_row_order,
+           "test_the_order_of_the_rows_does_not_matter",
+           "test_capped_count::test_removing_anyone_leaves_everyone_else_as_they_were"),
+    mutant("cap per event", "_distinct", seeing(_firsts=lambda rows: np.arange(rows.size)),
+           "test_the_caps_are_enforced_whatever_one_person_does",
+           ("test_capped_count::test_row_order_does_not_matter", 2, [0, 3, 0])),
+    mutant("one stream of random numbers for all people", "_order",
+           given(words=lambda _: lambda people, key: np.arange(people.size, dtype=np.uint64)),
+           ("test_leaving_one_out_changes_only_what_was_theirs", False),
+           "test_capped_count::test_removing_anyone_leaves_everyone_else_as_they_were"),
+    mutant("coded identifiers decide", "label_words", always(lambda numbers, key: numbers.view(np.uint64)),
+           ("test_leaving_one_out_changes_only_what_was_theirs", True)),
+    mutant("unkeyed hash", "_order", given(key=b""),
+           "test_every_release_chooses_anew_whom_to_count_where",
+           "test_capped_count::test_another_key_keeps_other_steps"),
+    mutant("key reused", "fresh_key", always(bytes(16)), "test_every_release_chooses_anew_whom_to_count_where"),
+    mutant("key from NumPy's global generator", "fresh_key", lambda sound: np.random.bytes(16),
+           "test_every_release_chooses_anew_whom_to_count_where"),
+    mutant("counts in 16 bits", "_add_pairs", in_16_bits, "test_counts_do_not_wrap_and_people_do_not_merge"),
+    mutant("identifiers in 32 bits", "_people", given(identifiers=lambda who: who.astype(np.int32)),
+           "test_counts_do_not_wrap_and_people_do_not_merge"),
+    mutant("identifiers through floats", "_people", given(identifiers=lambda who: who.astype(float).astype(np.int64)),
+           "test_counts_do_not_wrap_and_people_do_not_merge"),
+    mutant("an individual at the limit of packed rows merges with another", "fits",
+           given(identifiers=lambda who: who - (who > 0)),
+           ("test_people_at_the_limits_of_packed_rows_do_not_merge", False)),
+    mutant("a chunk cut inside an individual", "_chunks", given(bits=0),
+           ("test_individuals_are_never_cut", 20), "test_capped_count::test_many_chunks_give_what_one_does"),
+    mutant("a chunk cut before an individual's last step", "_chunks",
+           seeing(np=but(np, searchsorted=lambda rows, last, side: np.searchsorted(rows, last))),
+           ("test_individuals_are_never_cut", 32)),
+    mutant("individuals counted once a row", "participation_count:counted", seeing(Caps=but_caps(step_cap=9)),
+           "test_integer_steps_and_identifiers_of_every_width"),
+    mutant("no cap on the keys of an individual", "participation_count:counted",
+           seeing(Caps=but_caps(participation_cap=99)), ("test_neighbours_are_as_near_as_the_maps_say", 2)),
+    mutant("the keys of who comes in the place of another forgotten", "log_of",
+           after(lambda found: (found[0], replace(found[1], replaced=False))),
+           ("test_maps_are_the_worst_that_people_can_do", True), ("test_neighbours_are_as_near_as_the_maps_say", 2)),
+    mutant("one individual for a halved distance", "log_of",
+           after(lambda found: (found[0], replace(found[1], individuals=1))), "test_a_distance_between_frames"),
+    mutant("people outside of the period counted", "tables:_read", off_the_grid_too,
+           "test_integer_steps_and_identifiers_of_every_width"),
+    mutant("a gap that ends with the grid", "kept_apart", given(cycle=lambda cycle: 2 * cycle),
+           "test_what_is_left_of_all_sets_of_steps_is_apart_and_begins_with_the_first",
+           "test_gap::test_removing_anyone_leaves_everyone_else_as_they_were"),
+    mutant("a gap from the last step seen, kept or not", "_kept_on_line", seeing(_walk=lambda line, kept, gap: kept),
+           "test_what_is_left_of_all_sets_of_steps_is_apart_and_begins_with_the_first",
+           ("test_first_come_then_rest", [0, 2, 4, 6, 8], 3, [0, 4, 8])),
+    mutant("a gap between the series of a panel", "capped_count:_apart",
+           seeing(_firsts=lambda people, series: firsts(people)), "test_every_series_has_a_gap_of_its_own"),
+    mutant("a gap between people", "capped_count:_apart", seeing(_firsts=lambda people, series: firsts(series)),
+           "test_people_do_not_wait_for_each_other"),
+    mutant("one key too many at a step", "_in_few_series", given(key_cap=lambda cap: cap + 1),
+           ("test_key_cap::test_removing_anyone_leaves_everyone_else_as_they_were", dict)),
+    mutant("a cap on keys over all people at a step", "_in_few_series",
+           seeing(_marks=lambda people: np.zeros(people.size)),
+           ("test_key_cap::test_removing_anyone_leaves_everyone_else_as_they_were", dict)),
+    mutant("keys are chosen by the hash that chooses steps", "key_of_choice", lambda sound, key: key,
+           ("test_key_cap::test_against_one_individual_at_a_time", {"key_cap": 1}, dict, 2 ** 17)),
+    mutant("one key, or step, too many in a database", "database:_first", given(cap=lambda cap: cap + 1),
+           ("test_a_database_keeps_as_many", 1)),
+    mutant("a time of a step of uneven length is in two", "_looked_up",
+           given(rule=lambda rule: rule._replace(table=np.where(np.arange(4) == 1, -(2**62), rule.table))),
+           "test_public_edges_of_any_kind"),
+    mutant("a gap that ends with the grid, in a database", "database:_thinned",
+           edited(("pairs.behind <= layout.cycle - gap", "pairs.behind >= 0")),
+           ("test_a_database_keeps_the_same_steps", 5)),
+    mutant("a gap from the last step seen, in a database", "database:_walked", after(lambda kept: kept.limit(0)),
+           ("test_a_database_keeps_the_same_steps", 5)),
+    mutant("missing identifiers are one person", "tables:_read", after(lambda rows: rows._replace(nobody=None)),
+           "test_a_missing_identifier_is_nobody"),
+    mutant("objects are asked for their text", "identifier_text", lambda sound, value: sound(str(value)),
+           "test_what_is_no_name_is_nobody_and_is_not_asked"),
+    mutant("another word for an identifier in another type", "identifiers:_word", seeing(len=lambda text: 21),
+           ("test_an_identifier_keeps_the_same_steps_in_every_type", "integers")),
+    mutant("numbers among text are nobody", "_Names.number", seeing(identifier_text=lambda value: None),
+           ("test_one_text_among_a_thousand_integers", False, "x")),
+    mutant("whole floating-point numbers are other people", "identifiers:_float", lambda sound, value: float(value),
+           "test_a_whole_number_is_one_individual_however_it_is_written"),
+    mutant("names that are not UTF-8 merge", "read_csv_log", merged_names,
+           "test_names_that_are_not_utf8_stay_different_people"),
+    mutant("times off the grid count at its ends", "capped_count:pack",
+           lambda sound, who, steps, places: sound(who, np.clip(steps, 0, places.size - 1), places),
+           "test_rows_off_the_grid_are_dropped"),
+    # ---- distances
+    mutant("replaced people cost as one removed", "_largest_change", given(replaced=False),
+           "test_replacing_reaches_twice_as_many_steps",
+           ("test_norms_are_attained_and_never_exceeded", 3, 1, 2, True, 1)),
+    mutant("ℓ2 without its root", "count_influence", after(lambda influence: replace(influence, l2=influence.linf)),
+           ("test_norms_are_attained_and_never_exceeded", 4, 2, 1, False, 1)),
+    mutant("influence ordered like tuples", "Influence.__le__",
+           lambda sound, d, e: numbers(d) <= numbers(e) or sound(d, e),
+           "test_incomparable_is_false_both_ways", "test_influences_compare_in_every_part"),
+    mutant("group size ignored by the map", "subsampled:extremal_law",
+           given(influence=lambda influence: replace(influence, individuals=min(influence.individuals, 1))),
+           "test_groups_pay_quadratically_at_p_1"),
+    mutant("group size lost in the filter", "filtered_influence",
+           after(lambda influence: replace(influence, individuals=1)),
+           "test_groups_pay_quadratically_at_p_1", "test_individuals_are_carried_through"),
+    mutant("block law for kernels of every shape", "filtering:is_symmetric_decreasing", always(True),
+           ("test_the_block_law_is_false_for_other_kernels", [2, 0, 1, 0, 0, 0], 2)),
+    mutant("the envelope of taps left out", "separated:envelope",
+           lambda sound, taps: np.maximum(taps, np.roll(taps[::-1], 1))[: len(taps) // 2 + 1],
+           "test_steps_need_not_be_as_close_as_they_may"),
+    mutant("one neighbour too few", "separated:row_sum", given(steps=lambda steps: steps - 1),
+           ("test_no_set_of_steps_exceeds_the_influence", 8, 2, False), ("test_a_full_comb_attains_all_of_it", 12, 4)),
+    mutant("one side of a step left out", "comb_sums",
+           lambda sound, taps, gap, steps: combs(envelope(taps), gap, steps - steps // 2),
+           ("test_no_set_of_steps_exceeds_the_influence", 8, 2, False),
+           "test_no_comb_and_no_random_set_exceeds_the_influence_on_long_cycles"),
+    mutant("the other side no nearer than the gap", "comb_sums",
+           seeing(np=but(np, maximum=lambda nearest, rest: nearest + rest)),
+           ("test_no_set_of_steps_exceeds_the_influence", 9, 4, False), ("test_a_full_comb_attains_all_of_it", 15, 5)),
+    mutant("those replaced held apart as a whole", "count_influence",
+           after(lambda influence: replace(influence, replaced=False)),
+           ("test_no_set_of_steps_exceeds_the_influence", 8, 3, True)),
+    mutant("those replaced work against each other behind any filter", "filtering:_halves", always(1),
+           ("test_no_set_of_steps_exceeds_the_influence", 8, 3, True),
+           "test_a_signed_filter_makes_those_replaced_work_together"),
+    mutant("one series of a panel for all", "_largest_change", one_series,
+           ("test_separated::test_no_individual_in_a_panel_exceeds_the_influence", 4, 2, 2, False)),
+    mutant("a larger gap is a larger influence", "Influence._lies_apart_as",
+           lambda sound, d, e: sound(replace(d, gap=e.gap), replace(e, gap=d.gap)),
+           "test_a_larger_gap_is_a_smaller_influence", "test_the_order_is_that_of_the_sets_of_changes"),
+    mutant("a smaller key cap is a larger influence", "Influence._lies_apart_as",
+           lambda sound, d, e: sound(replace(d, key_cap=e.key_cap), replace(e, key_cap=d.key_cap)),
+           "test_a_smaller_key_cap_is_a_smaller_influence"),
+    mutant("half of the steps of those replaced, where they left more", "_largest_change",
+           after(lambda change: change._replace(halves_fit=True)),
+           "test_where_half_of_the_steps_is_not_enough_nothing_is_said_of_halves"),
+    mutant("somebody is in one series of a group at a time", "totals:_of_level",
+           given(influence=lambda influence: replace(influence, key_cap=1)),
+           ("test_no_individual_exceeds_the_influence_on_totals", "one total", False)),
+    mutant("a norm of nothing where the largest entry is not known", "totals:_of_level",
+           given(influence=lambda i: replace(i, l2=math.inf) if i.linf == math.inf else i),
+           "test_bounds_that_say_nothing_stay_such"),
+    mutant("one half of those replaced in a total", "totals:_of_level",
+           seeing(np=but(np, repeat=lambda sums, halves: sums)),
+           ("test_no_individual_exceeds_the_influence_on_totals", "one total", True)),
+    mutant("one level of a tree for all", "totals_influence", given(levels=lambda levels: levels[:1]),
+           "test_levels_add_up_and_individuals_stay",
+           ("test_no_individual_exceeds_the_influence_on_totals", "a tree", False)),
+    mutant("nested groups on one level", "Groups._place",
+           after(lambda placed: placed._replace(depths=(0,) * len(placed.depths))),
+           ("test_no_individual_exceeds_the_influence_on_totals", "a tree", False)),
+    mutant("groups that overlap", "Groups._place", seeing(len=lambda around: 1),
+           ("test_groups_that_are_no_tree_of_the_panel", {"x": ["a", "b"], "y": ["b", "c", "d"]},
+            ValueError, "'y' overlaps 'x'")),
+    mutant("sums that overflow", "make_totals", seeing(np=but(np, clip=lambda counts, low, high: counts)),
+           "test_sums_never_overflow"),
+    mutant("NumPy's integers overflow", "_validate:integer",
+           lambda sound, name, value, **limits: sound(name, value, **limits) and value,
+           ("test_public_integers_become_those_of_python", np.int32)),
+    # ---- arithmetic
+    mutant("filter summed in float32", "circulant_product", seeing(np=but(np, convolve=in_32_bits)),
+           "test_the_paths_agree_to_the_byte", "test_smoothed_values_are_exact_sums"),
+    mutant("FFT without rounding", "_by_fourier", seeing(np=but(np, rint=lambda values: values)),
+           "test_the_paths_agree_to_the_byte", ("test_no_other_blas_or_transform_changes_a_bit", False)),
+    mutant("filter without its clamp", "circular_convolve", seeing(np=but(np, clip=lambda signal, low, high: signal)),
+           "test_a_filter_is_exact_at_the_limit_of_what_it_passes"),
+    # ---- sampling
+    mutant("steps kept where something was counted", "subsampled_gaussian:_measurement",
+           edited(("kept = sample.draw()", "kept = np.flatnonzero(values)")),
+           "test_the_sample_does_not_depend_on_the_signal"),
+    mutant("mask fixed across releases", "sample_of",
+           after(lambda sample: sample._replace(draw=functools.cache(sample.draw))),
+           "test_every_release_samples_and_adds_noise_anew", "test_an_empty_sample_is_released_as_such"),
+    mutant("mask from NumPy's global generator", "_keep_steps", seeing(os=SimpleNamespace(urandom=np.random.bytes)),
+           "test_every_release_samples_and_adds_noise_anew"),
+    mutant("mask drawn again when empty", "_keep_steps", never_empty, "test_an_empty_sample_is_released_as_such"),
+    mutant("noise on all steps, accounted on some", "sample_of",
+           lambda sound, p, name, size: sound(p, name, size)._replace(draw=lambda: np.arange(size)),
+           "test_a_share_p_of_the_steps_is_kept", "test_an_empty_sample_is_released_as_such"),
+    mutant("a fixed number of steps kept", "_keep_steps",
+           lambda sound, size, below: np.sort(np.random.permutation(size)[: round(size * below / 2**53)]),
+           "test_poisson_sampling_of_steps", "test_a_step_is_kept_when_its_coin_is_below_the_threshold"),
+    mutant("one coin too many", "_keep_steps", given(threshold=lambda threshold: threshold + 1),
+           "test_a_step_is_kept_when_its_coin_is_below_the_threshold"),
+    mutant("probability not rounded up for the account", "sampling_threshold", lambda sound, p: (sound(p)[0], p),
+           "test_the_probability_is_rounded_up_to_the_coins_and_accounted_so"),
+    # ---- one step of each block
+    mutant("some offsets more probable than others", "_keep_one_of_each",
+           edited(("words[words <= np.uint64(2**64 - 1 - 2**64 % length)]", "words")),
+           "test_the_offset_in_a_block_is_uniform_to_the_last_bit"),
+    mutant("one offset for all blocks", "_keep_one_of_each", one_offset, "test_stratified_sampling_of_steps"),
+    mutant("a step kept of the short block whatever its offset", "_keep_one_of_each", the_short_block_always,
+           "test_stratified_sampling_of_steps"),
+    mutant("the law of a Poisson sample's kept steps for a stratified one", "_kept_of_blocks",
+           lambda sound, steps, blocks: Kept(steps, blocks.probability),
+           "test_a_poisson_samples_exact_profile_is_no_bound",
+           "test_tails_of_increasing_functions_hold_for_every_spread"),
+    mutant("the even spread taken for the worst", "ExtremalLaw.refined", even_spread_alone,
+           ("test_the_profile_is_that_of_the_worst_places", 8, 4, 4), "test_no_view_is_below_the_truth_at_random"),
+    mutant("blocks with all their steps left out of the list", "stratified:spreads", seeing(min=lambda *_: 0),
+           ("test_the_profile_is_that_of_the_worst_places", 8, 4, 5)),
+    mutant("the short block left out of the list", "stratified:spreads", edited(("{0, blocks.short}", "{0}")),
+           ("test_the_profile_is_that_of_the_worst_places", 5, 3, 4)),
+    mutant("records of stratified samples with any steps", "Blocks.allow", always(True),
+           "test_steps_that_blocks_cannot_keep_are_found_out"),
+    # ---- noise
+    mutant("noise scaled by p", "subsampled_gaussian:_measurement", noise_scaled_by_p,
+           ("test_noise_has_the_stated_scale_and_no_bias", 0.25)),
+    mutant("NumPy's noise", "_add_noise", lambda sound, values, scale, exponent: np.random.normal(values, scale),
+           "test_every_release_samples_and_adds_noise_anew",
+           ("test_releases_lie_on_the_grid", 2.0 ** 20, 0),
+           ("test_possible_outputs_do_not_tell_a_count", 0)),
+    mutant("one chunk's noise for all chunks", "_add_noise", one_noise_for_all,
+           ("test_noise_in_chunks_is_drawn_for_every_value_and_stays_in_place", 2)),
+    mutant("chunks in the order in which they are ready", "_add_noise",
+           after(lambda values: np.concatenate(chunks(values)[::-1])),
+           ("test_noise_in_chunks_is_drawn_for_every_value_and_stays_in_place", 2)),
+    mutant("noise of whole numbers", "design:noise_exponent", lambda sound, scale, bits: -bits,
+           ("test_the_noise_grid_holds_the_signal_and_is_fine_beside_the_noise", 3.0, 0)),
+    mutant("clamped after noise", "_add_noise", after(lambda values: np.maximum(values, 0.0)),
+           ("test_noise_has_the_stated_scale_and_no_bias", 1.0)),
+    mutant("scale not deflated for discrete noise", "PrivacyLoss._over_variance", seeing(DISCRETE_NOISE=1.0),
+           "test_subsampled::test_profiles_pay_for_discrete_noise"),
+    mutant("rounding to the grid not accounted", "_after_rounding", given(step=0.0),
+           "test_rounding_of_arbitrary_floats_is_paid_for"),
+    mutant("distance after rounding to the grid not rounded up", "_after_rounding", seeing(up=float),
+           "test_distances_after_rounding_to_the_grid_are_rounded_up"),
+    mutant("losses stated a thousandth too low", "check_covered", seeing(_TOLERANCE=1e-3),
+           ("test_each_understatement_is_found_out", "a loss by a millionth")),
+    mutant("a ledger entry written with the release, not before it", "Ledger._write", always(None),
+           "test_an_entry_is_written_before_the_data_are_read_and_completed_before_they_leave"),
+    mutant("a ledger without a lock", "Ledger.release", seeing(locked=lambda *_: contextlib.nullcontext(lambda: None)),
+           "test_one_process_at_a_time"),
+    mutant("a ledger that loses its last entries unnoticed", "unchained", whatever_the_last_line_says,
+           "test_an_edited_file_is_refused"),
+    mutant("parameters that are chosen accounted for as fixed", "Terms.standing",
+           given(self=lambda terms: terms._replace(order=None)),
+           "test_noise_that_is_chosen_by_what_was_kept_does_not_exceed_the_budget"),
+    mutant("planned releases not reserved", "Terms.standing", given(self=lambda terms: terms._replace(programme=None)),
+           "test_beside_a_programme_there_is_room_by_the_bound_that_holds_for_anything"),
+    # ---- accounting
+    mutant("the root of ρ", "PrivacyLoss.zero_concentrated", after(lambda loss: (loss[0] ** 0.5, loss[1])),
+           "test_everything_kept_is_the_gaussian_mechanism", "test_failure_probabilities_are_attained_tails"),
+    mutant("δ′ off by one", "Kept.tail", given(k=lambda k: k + 1), "test_failure_probabilities_are_attained_tails"),
+    mutant("δ′ dropped", "ExtremalLaw._quantile_of_reach", after(lambda quantile: (quantile[0], 0.0)),
+           "test_failure_probabilities_are_attained_tails"),
+    mutant("δ dropped", "PrivacyLoss.epsilon_delta", after(lambda loss: (loss[0], 0.0)),
+           "test_failure_probabilities_are_attained_tails"),
+    # ---- accounting, second round
+    mutant("lower tail forgotten when a lattice is trimmed", "laws:trim", without_its_lower_tail,
+           ("test_no_mass_is_lost_where_tails_are_cut", [1.0] * 40, 0.5)),
+    mutant("mass cut off of a summand forgotten", "laws:_sum", given(y=lambda y: y._replace(cut=0.0)),
+           ("test_no_mass_is_lost_where_tails_are_cut", [1.0] * 20 + [0.3] * 20, 0.5)),
+    mutant("multiples not rounded up", "multiples", seeing(up_array=lambda values: values),
+           "test_multiples_are_exact_where_they_can_be"),
+    mutant("squares of a group not rounded up", "laws:scaled", seeing(up_array=lambda values: values),
+           "test_scaled_is_never_below_and_exact_where_it_can_be"),
+    mutant("rest dropped at the top of the vertex", "vertex_sum", without_the_rest_at_the_top,
+           "test_what_lies_beyond_the_window_is_at_the_largest_value"),
+    mutant("lattice's unit without its margin", "kept_sum",
+           after(lambda law: law._replace(values=law.values * (1 - 2.0**-50))),
+           "test_the_largest_value_of_a_kept_sum_is_not_below_the_sum"),
+    mutant("hinge rounded to nearest", "hinge", seeing(up=float), "test_the_hinge_is_rounded_up"),
+    mutant("tangent not raised left of its point", "loss:_tangent",
+           lambda sound, e, t, u: sound(e, t, u) - gaussian_delta_slope(e, t) * t * 2e-11,
+           ("test_the_computed_tangent_is_above_the_tangent", 0.5, 4.0)),
+    mutant("least scale not verified", "calibrate:calibrate", after(lambda factor: factor * (1 - 1e-10)),
+           ("test_least_scale_is_the_least_and_is_enough", (0.5, 0.0001))),
+    mutant("Rényi's quotient by its digits", "_order_cost",
+           lambda sound, alpha: (alpha - 1) * math.log((alpha - 1) / alpha) - math.log(alpha),
+           "test_delta_where_the_quotient_lost_its_digits"),
+    mutant("a zCDP curve not rounded up", "make_zCDP_to_renyiDP", seeing(up_fraction=float),
+           "test_a_curve_is_never_below_the_zcdp_that_it_comes_from"),
+    mutant("queryables under a converted loss", "_refuse_queryables", always(None),
+           "test_a_queryable_is_not_handed_out_under_a_converted_loss"),
+    mutant("loss distribution of a scale not deflated", "PrivacyLoss.distribution",
+           given(self=lambda loss: replace(loss, scale=loss.scale / DISCRETE_NOISE)),
+           "test_is_made_from_the_view_that_pays_for_discrete_noise"),
+    mutant("loss distribution's hull lowered", "_lower_convex_hull", after(lambda hull: hull * (1 - 2.0**-50)),
+           "test_the_hull_is_never_below_the_exact_hull"),
+    mutant("influences printed to the nearest digit", "Influence.__repr__", seeing(printed_up="{:.6g}".format),
+           "test_what_is_printed_is_not_below"),
+    mutant("Fourier rounding halved", "_DyadicBasis.rounding", after(lambda rounding: rounding / 2),
+           ("test_the_last_rounding_is_charged_and_must_be", 20, 1)),
+    mutant("the paper's ℓ∞ floored", "_steps_and_factor", seeing(math=but(math, ceil=math.floor)),
+           "test_a_difference_that_is_no_whole_number_counts_as_the_next"),
+    mutant("the paper's individuals not joined", "_steps_and_factor", given(joined=False),
+           "test_individuals_are_joined_without_a_filter"),
+    mutant("FFT certified to a whole unit", "_certified_digit_bits", after(lambda bits: bits + 2),
+           "test_the_certificate_leaves_three_quarters_of_a_unit_to_rounding"),
+    # ---- joint accounting
+    mutant("a release left out", "joint:joint_loss", given(losses=lambda losses: list(losses)[1:]),
+           "test_no_release_is_left_out", "test_precisions_add_up"),
+    mutant("variances added instead of precisions", "joint:joint_loss", variances_added,
+           "test_precisions_add_up", ("test_two_unequal_releases", "one by one")),
+    mutant("a law of fixed queries for adaptive ones", "joint:_convex",
+           given(part=lambda part: part._replace(adaptive=False)),
+           "test_a_query_that_follows_the_noise_of_an_earlier_one_is_covered_by_the_adaptive_loss_alone"),
+    mutant("adaptive queries forgotten when nested", "joint:_parts",
+           lambda sound, loss, adaptive, *factor: tuple(
+               part._replace(adaptive=adaptive) for part in sound(loss, adaptive, *factor)),
+           "test_a_query_that_follows_the_noise_of_an_earlier_one_is_covered_by_the_adaptive_loss_alone"),
+    mutant("the mean kept where profiles bend down", "_for_profiles",
+           lambda sound, below, place, step: np.maximum(place, 0.0),
+           ("test_a_split_mass_never_has_a_lower_profile", 0.3)),
+    mutant("tails split as if profiles were asked for", "_upwards", lambda sound, below, place, step: place,
+           "test_quantiles_on_the_lattice_are_not_below"),
+    mutant("a member of a composition left out", "make_composition",
+           seeing(joint=but(joint, joint_loss=without_the_first)), "test_no_member_is_left_out"),
+    mutant("the stages before a member forgotten", "known_loss", seeing(how_made=without_stages),
+           "test_distances_go_through_the_stages_before"),
+    mutant("a stage of another maker that nobody mentions", "foreign_stage", always(None),
+           ("test_a_stage_that_no_release_knows_of_is_not_charged_for_less_than_it_does", "in between")),
+    mutant("the mass beyond the lattice forgotten", "joint:_law_of_sum",
+           seeing(_power=uncut(joint._power), _convolved=uncut(joint._convolved)),
+           "test_no_mass_is_lost_on_the_lattice"),
+    mutant("amplified loss at p = 1", "subsampled_gaussian:_loss",
+           seeing(extremal_law=lambda influence, p, *more: extremal_law(influence, p * p / 2, *more)),
+           "test_everything_kept_is_the_gaussian_mechanism", ("test_releases_are_as_private_as_claimed", "p = 1")),
+    # ---- periods, panels, totals and ledgers, as they are now
+    mutant("a last period that is longer, taken for two", "_in_periods", edited((" and lengths[-1] <= lengths[0]", "")),
+           "test_a_last_period_that_is_longer_is_one_period"),
+    mutant("a gap between the series of a panel, in a database", "database:_thinned",
+           given(layout=lambda layout: layout._replace(by=None)), ("test_a_database_keeps_the_same_steps", 5)),
+    mutant("steps joined back without their series, in a database", "database:_thinned", kept_by_their_lines,
+           ("test_a_database_thins_each_series_by_itself", 25, 2, 13, 5, [19, 21, 24, 25, 27, 29])),
+    mutant("rows of other keys in the first series", "tables:_series", after(lambda series: np.maximum(series, 0)),
+           "test_integer_keys"),
+    mutant("the cap on steps in each series by itself", "_largest_change",
+           given(participation_cap=lambda cap: cap // 2),
+           ("test_maps_of_panels_are_what_the_worst_individuals_do", None, False)),
+    mutant("periods of what somebody did in all, taken for one", "Design.law", given(periods=1),
+           "test_the_loss_over_periods_is_less_than_that_of_as_many_individuals"),
+    mutant("counts made elsewhere cost no day", "Terms._at_once", without_counts_made_elsewhere,
+           "test_a_count_made_elsewhere_is_in_every_period"),
+    mutant("the smallest group of a level for all", "tree_influence", seeing(max=min),
+           ("test_no_individual_exceeds_the_influence_on_totals", "two groups", False)),
+    mutant("a series left out of its total", "totals:_membership", after(without_its_first_series),
+           "test_totals_are_sums_of_the_very_counts"),
+    mutant("what runs beside its plan counted once", "Terms.standing",
+           edited(("ran | planned", "ran - planned | planned")),
+           "test_a_planned_release_that_is_made_again_counts_again"),
+    mutant("a release with other noise than was entered", "ledger:_checked", whatever_the_noise,
+           "test_a_release_with_other_noise_than_was_entered_is_withheld"),
+    mutant("a release added unverified", "Ledger.add", edited(("    release.verify()\n", "")),
+           "test_a_release_that_states_less_than_it_loses_is_not_added"),
+    mutant("entries that are not chained", "chain:_digest", given(before=""),
+           "test_an_entry_with_a_right_digest_of_its_own_is_refused"),
+    mutant("other identifiers in one ledger", "book:_check_population", seeing(population_of=attrgetter("unit")),
+           "test_other_identifiers_and_other_days_are_other_individuals"),
+    mutant("days by other columns in one ledger", "documents:population_of", after(lambda found: found[:2]),
+           "test_other_identifiers_and_other_days_are_other_individuals"),
+    mutant("entries that cost nothing while they are open", "Book.ran", completed_alone,
+           "test_a_measurement_that_fails_has_spent_and_can_be_resumed"),
+    mutant("a thousandth above the budget", "Book.allows",
+           lambda sound, book, *more: book.terms.standing(book.ran() + Counter(more), 1.001),
+           "test_the_least_scale_of_the_first_release_is_that_of_the_whole_budget"),
+    mutant("a programme of two for one", "Programme.__post_init__", edited((" or self.unit.individuals != 1", "")),
+           "test_a_programme_is_of_one_individual_not_of_two"),
+    mutant("a programme a thousandth above its budget", "Programme.__post_init__", seeing(_TOLERANCE=1.001),
+           "test_a_budget_is_exceeded_by_a_ten_thousandth"),
+    mutant("a programme that trusts data not to react", "Programme.loss", seeing(joint_loss=fixed_in_advance),
+           "test_behind_filters_the_law_is_that_of_reacting_data_unless_promised"),
+    mutant("documents that trust data not to react", "documents:_joint", seeing(joint_loss=fixed_in_advance),
+           "test_behind_filters_the_joint_loss_holds_only_where_data_do_not_react"),
+]
