@@ -1,4 +1,8 @@
-"""Noisy entries of a histogram, fitted by a smooth curve: the noise is known, so what the entries leave open is too."""
+"""Entries of a noisy histogram without most of the noise: by a smooth curve, which may end before the last entry.
+
+The noise is known. How smooth the curve is and where it ends is not: all are tried, and averaged by their evidence
+(Bayesian model averaging), so that what the entries leave open is in the covariance.
+"""
 
 from __future__ import annotations
 
@@ -7,30 +11,33 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 __all__ = ["denoised"]
 
-#: Standard deviations of the change of the curve's slope over an octave.
+#: How much the slope of the curve may change over an octave.
 _BENDS: Final = tuple(0.05 * 4.0**k for k in range(4))
-#: Prior standard deviation of the curve's level and slope.
+#: Standard deviation of the curve's own level and slope, beforehand.
 _VAGUE: Final = 10.0
+#: How many times likelier, beforehand, it is that the curve goes on to the last entry than that it ends at any before.
+_OPEN: Final = 4
+_MAX_ITERATIONS: Final = 200
 
-Array = NDArray[np.float64]
 
-
-def denoised(counts: Array, noise: float, widths: Array, places: Array) -> tuple[Array, Array]:
-    """Return the expected entries of a histogram, never negative, and their covariance.
-
-    How smooth the curve is, nobody knows: fits of several degrees are averaged by their evidence.
+def denoised(
+    counts: NDArray[np.float64], noise: float, widths: NDArray[np.float64], places: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return what the entries of a histogram are expected to be, not negative, and the covariance around that.
 
     :param counts: three entries or more, with noise.
     :param noise: its standard deviation, above 0.
-    :param widths: of the entries; on a level curve, entries are in proportion to them.
+    :param widths: of the entries; a curve that is even has entries in proportion to them.
     :param places: of the entries, ascending, in octaves.
     """
-    fits = [_fit(counts, noise, widths, places, bend) for bend in _BENDS]
+    fits = [
+        _fit(counts, noise, widths[:end], places[:end], bend) for end in range(2, len(counts) + 1) for bend in _BENDS
+    ]
     evidence = np.array([fit.evidence for fit in fits])
+    evidence[-len(_BENDS) :] += math.log(_OPEN)
     chance = np.exp(evidence - evidence.max())
     chance /= chance.sum()
     mean = np.tensordot(chance, [fit.found for fit in fits], axes=1)
@@ -39,22 +46,32 @@ def denoised(counts: Array, noise: float, widths: Array, places: Array) -> tuple
 
 
 class _Fit(NamedTuple):
-    """Expected individuals in each entry, their covariance, and the log probability of what was seen."""
+    """Individuals in each entry by one curve.
 
-    found: Array
-    covariance: Array
+    :param found: expected individuals, given the noisy entries.
+    :param covariance: of the individuals around them.
+    :param evidence: logarithm of the probability of what was seen, up to a constant.
+    """
+
+    found: NDArray[np.float64]
+    covariance: NDArray[np.float64]
     evidence: float
 
 
-def _fit(counts: Array, noise: float, widths: Array, places: Array, bend: float) -> _Fit:
-    """Fit ``counts ~ N(m, noise² + m)``, ``m = widths·exp(θ)``, by Fisher scoring and Laplace's approximation.
+def _fit(
+    counts: NDArray[np.float64], noise: float, widths: NDArray[np.float64], places: NDArray[np.float64], bend: float
+) -> _Fit:
+    """Fit ``counts ~ N(m, noise² + m)``, ``m = widths·exp(θ)``, to a curve θ whose slope changes by ``bend`` an octave.
 
-    The slope of the curve θ changes by ``bend`` an octave.
+    Entries beyond those that have a place are of nobody. The mode by Fisher's scoring, the evidence by Laplace's
+    approximation.
     """
+    counts, beyond = counts[: len(places)], counts[len(places) :]
+    n = len(counts)
     start = math.log(max(float(np.sum(counts)), noise) / float(np.sum(widths)))
     precision = np.linalg.inv(_prior_covariance(places, bend))
 
-    def parts(theta: Array) -> tuple[float, Array, Array]:
+    def parts(theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
         m = widths * np.exp(theta)
         variance = noise**2 + m
         off = theta - start
@@ -63,26 +80,36 @@ def _fit(counts: Array, noise: float, widths: Array, places: Array, bend: float)
         curvature = precision + np.diag(m**2 / variance + m**2 / (2 * variance**2))
         return float(loss), slope, np.asarray(curvature, dtype=np.float64)
 
-    found = minimize(  # type: ignore[call-overload]
-        lambda theta: parts(theta)[:2],
-        np.full(len(counts), start),
-        jac=True,
-        hess=lambda theta: parts(theta)[2],
-        method="trust-exact",
-        options={"max_trust_radius": 2.0, "gtol": 1e-6},  # far away, exp(θ) leaves the range of floats
-    )
-    theta, (loss, _, curvature) = found.x, parts(found.x)
+    theta = np.full(n, start)
+    loss, slope, curvature = parts(theta)
+    for _ in range(_MAX_ITERATIONS):
+        move = np.linalg.solve(curvature, slope)
+        move /= max(1.0, float(np.max(np.abs(move))) / 2)
+        for _ in range(30):
+            tried = parts(theta - move)
+            if tried[0] < loss:
+                break
+            move /= 2
+        else:
+            break
+        theta = theta - move
+        (loss, slope, curvature), gain = tried, loss - tried[0]
+        if gain < 1e-9:
+            break
     evidence = -loss + (np.linalg.slogdet(precision)[1] - np.linalg.slogdet(curvature)[1]) / 2
-    # Individuals vary around the curve; the share of that which shows through the noise is kept.
+    evidence -= np.sum(beyond**2 / noise**2 + math.log(noise**2)) / 2
+    # Individuals are few or many around the curve as chance has it; what the noise lets one see of that counts.
     curve = widths * np.exp(theta)
     share = curve / (curve + noise**2)
     moved = (1 - share) * curve
-    covariance = moved[:, None] * np.linalg.inv(curvature) * moved + np.diag(share * noise**2)
-    return _Fit(np.maximum(curve + share * (counts - curve), 0.0), covariance, float(evidence))
+    found, covariance = np.zeros(n + len(beyond)), np.zeros((n + len(beyond),) * 2)
+    found[:n] = np.maximum(curve + share * (counts - curve), 0.0)
+    covariance[:n, :n] = moved[:, None] * np.linalg.inv(curvature) * moved + np.diag(share * noise**2)
+    return _Fit(found, covariance, float(evidence))
 
 
-def _prior_covariance(places: Array, bend: float) -> Array:
-    """Covariance of an integrated random walk from a vague start."""
+def _prior_covariance(places: NDArray[np.float64], bend: float) -> NDArray[np.float64]:
+    """Covariance of an integrated random walk whose slope changes by ``bend`` an octave, from a vague start."""
     at = places - places[0]
     near, far = np.minimum(at[:, None], at), np.maximum(at[:, None], at)
     walk = near**2 * (far - near / 3) / 2

@@ -132,6 +132,7 @@ class Release:
         :raises ValueError: if nothing is, or it is not known how the release was made, or the loss is not finite.
         """
         if self.statement is None:
+            _ = self.design.known  # or nothing can be stated, and it says why
             raise ValueError("one series of a panel has no guarantee by itself: ask the release of the whole panel")
         if self.statement.loss:
             return self.statement

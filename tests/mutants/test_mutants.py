@@ -18,6 +18,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.accounting import rounding
+from tests.counting.tables import DuckDB
 from tests.mutants.mutate import edited, find, given, mutated
 from tests.mutants.variants import MUTANTS, Mutant, mutant
 
@@ -54,6 +55,8 @@ def call(name: str, *parameters: object) -> None:
         fixtures: dict = {"monkeypatch": patch} if "monkeypatch" in names else {}
         if "tmp_path" in names:
             fixtures["tmp_path"] = Path(files.enter_context(tempfile.TemporaryDirectory()))
+        if "backend" in names:
+            fixtures["backend"] = DuckDB()
         if "log_space" in names:
             fixtures["log_space"] = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
         rest = [name for name in names if name not in fixtures]

@@ -235,3 +235,18 @@ def test_what_a_gap_loses():
     assert "What caps and gaps lose is not included" in neither.advice()
     with pytest.raises(TypeError, match="one for each gap"):
         ts.plan(ts.TimeGrid(size=SIZE), **arguments, participation={6: apart})
+
+
+def test_a_cap_beyond_what_anybody_does_loses_next_to_nothing():
+    # Nobody takes part in more than eleven steps, and nothing public says so: noise far out must not look like people.
+    rng = np.random.default_rng(5)
+    edges = spaced_caps(1800)
+    totals, lost = [], []
+    for _ in range(20):
+        steps = rng.integers(1, 12, 4000)
+        noisy = histogram(steps, edges) + rng.normal(0, 10, len(edges) + 1)
+        found = ts.Participation(noisy, size=1800, standard_error=10.0)
+        totals.append(found.total / steps.sum())
+        lost.append(found.fraction_lost(20))
+    assert np.median(totals) == pytest.approx(1, abs=0.05)
+    assert np.quantile(lost, 0.9) < 0.05
