@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import opendp.prelude as dp
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
@@ -32,6 +31,7 @@ from opendp_timeseries.koga2022.fourier_norms import (
     influence_l1,
     influence_l2,
 )
+from opendp_timeseries.plugin import native
 from opendp_timeseries.plugin._opendp import lp_kind, signal_domain, then, vector_space
 from opendp_timeseries.plugin.spaces import influence_space
 
@@ -47,12 +47,12 @@ _MAX_VALUE: Final = 2**_DIGIT_BITS
 
 
 def make_fourier_coefficients(
-    input_domain: dp.Domain,
-    input_metric: dp.Metric,
+    input_domain: native.Domain,
+    input_metric: native.Metric,
     frequencies: int,
     *,
-    output_metric: dp.Metric | None = None,
-) -> dp.Transformation:
+    output_metric: native.Metric | None = None,
+) -> native.Transformation:
     """Return the ``2k − 1`` real coefficients of the first ``k`` frequencies, in an orthonormal basis.
 
     In the order: mean, then cosine and sine of the frequencies ``1 … k−1`` cycles per signal; the first is
@@ -94,7 +94,7 @@ def make_fourier_coefficients(
         remedy="a public choice; see best_frequencies",
     )
     resolution_bits = _resolution_bits(input_domain, input_metric, space.atom)
-    output = dp.l2_distance(T="f64") if output_metric is None else output_metric
+    output = native.l2_distance(T="f64") if output_metric is None else output_metric
     if lp_kind(output) not in (("l1", "f64"), ("l2", "f64")):
         raise TypeError(f"output_metric ({output}) must be dp.l2_distance(T=float) or dp.l1_distance(T=float)")
     basis = _DyadicBasis.of(space.size, k)
@@ -103,7 +103,7 @@ def make_fourier_coefficients(
         signal = np.clip(np.nan_to_num(np.asarray(values).astype(np.float64)), -_MAX_VALUE, _MAX_VALUE)
         return basis.coefficients(np.rint(signal * 2.0**resolution_bits).astype(np.int64), resolution_bits)
 
-    return dp.t.make_user_transformation(
+    return native.make_user_transformation(
         input_domain,
         input_metric,
         signal_domain("f64", 2 * k - 1),
@@ -116,7 +116,7 @@ def make_fourier_coefficients(
 then_fourier_coefficients = then(make_fourier_coefficients)
 
 
-def _resolution_bits(domain: dp.Domain, metric: dp.Metric, atom: str) -> int:
+def _resolution_bits(domain: native.Domain, metric: native.Metric, atom: str) -> int:
     """Binary digits behind the point in the entries of the signal."""
     space = influence_space(metric)
     resolution_bits = None if space is None else space.resolution_bits
@@ -212,7 +212,7 @@ class _DyadicBasis:
 
 
 def _stability(
-    metric: dp.Metric, output: dp.Metric, basis: _DyadicBasis, resolution_bits: int
+    metric: native.Metric, output: native.Metric, basis: _DyadicBasis, resolution_bits: int
 ) -> Callable[[Any], float]:
     size, k, error = basis.size, basis.frequencies, basis.entry_error
     n = 2 * k - 1

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from os import PathLike
 
 import numpy as np
-import opendp.prelude as dp
 from numpy.typing import NDArray
 
 from opendp_timeseries.datasets import daily_profile, power_law, simulate_event_log
 from opendp_timeseries.design.kernels import Kernel, gaussian_kernel
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.koga2022.datasets import Synth, load_flow
+from opendp_timeseries.plugin import native
 from opendp_timeseries.plugin.assume_participation import then_assume_participation
 from opendp_timeseries.plugin.spaces import count_signal_domain
 
@@ -53,13 +53,10 @@ class Problem:
         """The paper's filter for this series."""
         return gaussian_kernel(self.size, self.std)
 
-    def count(self) -> dp.Transformation:
-        """Return the count under Assumption 1, with the influence metric or another one."""
-        counted: dp.Transformation = (
-            count_signal_domain(self.size),
-            dp.symmetric_distance(),
-        ) >> then_assume_participation(participation_cap=self.participation_cap)
-        return counted
+    def count(self) -> native.Transformation:
+        """Return the count under Assumption 1."""
+        space = count_signal_domain(self.size), native.symmetric_distance()
+        return space >> then_assume_participation(participation_cap=self.participation_cap)
 
     def scaled(self, factor: float) -> Problem:
         """Return the problem of a series ``factor`` times as heavy, in whole counts, at the same settings."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import opendp.prelude as dp
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from opendp_timeseries.design.kernels import Kernel
 from opendp_timeseries.koga2022.bounds import analytic_scale
+from opendp_timeseries.plugin import native
 from opendp_timeseries.plugin.assume_participation import then_assume_participation
 from opendp_timeseries.plugin.circulant_filter import then_circulant_filter
 from opendp_timeseries.plugin.spaces import count_signal_domain
@@ -33,10 +33,8 @@ def alpha_of_chain(
     :param sampling_probability: ``p``.
     :param failure_probabilities: values of ``δ′``, in (0, 1).
     """
-    counted = (count_signal_domain(kernel.size), dp.symmetric_distance()) >> then_assume_participation(
-        participation_cap=participation_cap
-    )
-    smooth = counted >> then_circulant_filter(kernel)
+    space = count_signal_domain(kernel.size), native.symmetric_distance()
+    smooth = space >> then_assume_participation(participation_cap=participation_cap) >> then_circulant_filter(kernel)
 
     def alpha(failure_probability: float) -> float:
         chain = smooth >> then_subsampled_gaussian(
