@@ -1,16 +1,13 @@
 """The DFT baseline: the first Fourier coefficients of a signal, and the series that they describe.
 
-Rastogi & Nath (2010) add noise to the first ``k`` coefficients of the discrete Fourier transform and set the
-others to zero. Here the coefficients are a stable transformation, the noise is OpenDP's own, and the
-inverse is post-processing::
+Rastogi & Nath (2010) add noise to the first ``k`` coefficients and set the others to zero. Here the coefficients are a
+stable transformation, the noise is OpenDP's own, and the inverse is post-processing::
 
     invert = functools.partial(fourier_series, size=T)
     count >> then_fourier_coefficients(20) >> dp.m.then_gaussian(scale) >> invert
 
 with Gaussian noise as in Koga et al. (2022), or, with ``output_metric=dp.l1_distance(T=float)`` and
-``dp.m.then_laplace(scale)``, in the original form.
-
-Proof: docs/proofs/koga2022.md.
+``dp.m.then_laplace(scale)``, in the original form. Proof: docs/proofs/koga2022.md.
 """
 
 from __future__ import annotations
@@ -55,17 +52,15 @@ def make_fourier_coefficients(
 ) -> native.Transformation:
     """Return the ``2k − 1`` real coefficients of the first ``k`` frequencies, in an orthonormal basis.
 
-    In the order: mean, then cosine and sine of the frequencies ``1 … k−1`` cycles per signal; the first is
-    the sum divided by ``√T``. The output is the domain ``vector_domain(atom_domain(T="f64", nan=False),
-    size=2k−1)``.
+    In the order: mean (the sum divided by ``√T``), then cosine and sine of ``1 … k−1`` cycles per signal.
+    The output domain is ``vector_domain(atom_domain(T="f64", nan=False), size=2k−1)``.
 
-    The map holds for the numbers that are computed, with no idealised arithmetic: the basis is rounded to a
-    dyadic grid, inputs are clamped to ±2^20, and every sum is then exact in float64. What the rounded basis
-    adds is in the map. For counts nothing else is rounded; the coefficients of a filtered signal, whose
-    entries have more digits, are rounded once at the end, and the map is larger by that rounding.
+    The map holds for the numbers that are computed: the basis is rounded to a dyadic grid, inputs are clamped to ±2^20,
+    every sum is then exact in float64, and what the rounded basis adds is in the map. The coefficients of a filtered
+    signal, whose entries have more digits, are rounded once at the end, and the map is larger by that rounding.
 
-    A distance of zero maps to zero. From the influence metric, individuals who are in few steps are known to
-    move the coefficients little: one step in ``T`` moves them by ``√((2k−1)/T)`` in ℓ2, not by 1.
+    From the influence metric, individuals who are in few steps are known to move the coefficients little: one step in
+    ``T`` moves them by ``√((2k−1)/T)`` in ℓ2, not by 1.
 
     :param input_domain: counts or a filtered signal, ``T`` steps.
     :param input_metric: ``influence_distance()``, ``dp.l1_distance(T=…)`` or ``dp.l2_distance(T=…)``;
@@ -179,7 +174,7 @@ class _DyadicBasis:
     def coefficients(self, numerators: NDArray[np.int64], resolution_bits: int) -> NDArray[np.float64]:
         """Apply the basis to the signal ``numerators·2**-resolution_bits``: exact but for one final rounding.
 
-        :param numerators: int64 array of ``size`` entries, at most ``2**(20 + resolution_bits)`` in size.
+        The numerators are at most ``2**(20 + resolution_bits)`` in size.
         """
         # The lower digits are in [0, 2^20); the last keeps the sign, and is within ±2^20 as its exponent has
         # reached the resolution.

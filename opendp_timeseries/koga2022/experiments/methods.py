@@ -68,28 +68,20 @@ class Method:
 
 
 def releases(method: Method, problem: Problem, runs: int) -> NDArray[np.float64]:
-    """Release the series ``runs`` times, with fresh noise and fresh samples from OpenDP and the operating system.
-
-    :return: float64 array of shape ``(runs, T)``.
-    """
+    """Release the series ``runs`` times, with fresh noise and fresh samples: an array of shape ``(runs, T)``."""
     runs = check.integer("runs", runs, minimum=1)
     released: list[Any] = [method.measurement(problem.signal) for _ in range(runs)]
     return np.array(released, dtype=np.float64)
 
 
 def mean_absolute_errors(released: ArrayLike, truth: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the mean absolute error over the steps of each release, in counts.
-
-    :param released: array of shape ``(runs, T)``.
-    :param truth: array of shape ``(T,)``.
-    :return: array of shape ``(runs,)``.
-    """
+    """Return the mean absolute error over the steps of each release, in counts."""
     errors: NDArray[np.float64] = np.abs(np.asarray(released) - truth).mean(axis=1)
     return errors
 
 
 def gaussian(problem: Problem, *, exact: bool = False) -> Method:
-    """Return the Gaussian mechanism at every step, by the classical theorem as in the paper, or by the exact profile."""
+    """Return the Gaussian mechanism at every step, by the classical theorem as in the paper, or exactly."""
     scale = _gaussian_scale(problem, float(problem.participation_cap), exact)
     return Method(
         name="Gaussian",
@@ -103,9 +95,8 @@ def gaussian(problem: Problem, *, exact: bool = False) -> Method:
 def fourier(problem: Problem, frequencies: int | None = None, *, exact: bool = False) -> Method:
     """Return DFT with Gaussian noise on the first coefficients: as in the paper, or with what is known today.
 
-    :param problem: the series and its settings.
-    :param frequencies: ``k``; if left out, the best for the very series that is released, which no private
-        release could know. It favours this baseline.
+    :param frequencies: ``k``; by default the best for the very series that is released, which no private release could
+        know. It favours this baseline.
     :param exact: take the exact privacy profile, and count only what one individual's few steps can move in low
         frequencies; else the classical theorem and the norm of the whole change, as in the paper.
     """
@@ -129,11 +120,7 @@ def fourier(problem: Problem, frequencies: int | None = None, *, exact: bool = F
 
 
 def fourier_laplace(problem: Problem, frequencies: int | None = None) -> Method:
-    """Return DFT in its original form (Rastogi & Nath 2010): Laplace noise, ε-private with δ = 0.
-
-    :param problem: the series and its settings.
-    :param frequencies: ``k``, or the best for the very series, as in :func:`fourier`.
-    """
+    """Return DFT in its original form (Rastogi & Nath 2010): Laplace noise, ε-private with δ = 0."""
 
     def noise(k: int) -> float:  # ‖Fv‖₁ ≤ √(2k−1)·‖v‖₂, and √2 is the standard deviation of Laplace noise
         return math.sqrt(2.0 * (2 * k - 1) * problem.participation_cap) / problem.epsilon
@@ -155,7 +142,6 @@ def fourier_laplace(problem: Problem, frequencies: int | None = None) -> Method:
 def algorithm1(problem: Problem, *, filtered: bool) -> Method:
     """Return Algorithm 1 with the noise of the paper's own bounds, at the best α and split of δ.
 
-    :param problem: the series and its settings.
     :param filtered: with the paper's Gaussian filter (Theorem 4, Corollary 2), or without (Theorem 2, Corollary 3).
     """
     target = (problem.epsilon, problem.delta, problem.participation_cap, problem.sampling_probability)
@@ -185,7 +171,6 @@ def algorithm1(problem: Problem, *, filtered: bool) -> Method:
 def subsampled(problem: Problem, *, filtered: bool, smoothed: bool = False) -> Method:
     """Return the same algorithm as stages of this library, with the noise of the exact profile.
 
-    :param problem: the series and its settings.
     :param filtered: with the paper's Gaussian filter, or without.
     :param smoothed: reconstruct by :func:`~opendp_timeseries.smooth` instead of linear interpolation.
     """
@@ -201,11 +186,8 @@ def subsampled(problem: Problem, *, filtered: bool, smoothed: bool = False) -> M
 
 
 def every_step(problem: Problem, *, smoothed: bool = False, seasons: float | None = None) -> Method:
-    """Return the Gaussian mechanism at every step with exact noise, and the paper's filter behind it.
+    """Return the Gaussian mechanism at every step with exact noise, and the paper's filter as post-processing.
 
-    The filter is post-processing there: it costs no privacy, and averages noise away.
-
-    :param problem: the series and its settings.
     :param smoothed: put :func:`~opendp_timeseries.smooth` behind it, instead of the filter.
     :param seasons: a pattern in steps that repeats, known in public, for the smoother.
     """

@@ -56,7 +56,8 @@ class Problem:
     def count(self) -> native.Transformation:
         """Return the count under Assumption 1."""
         space = count_signal_domain(self.size), native.symmetric_distance()
-        return space >> then_assume_participation(participation_cap=self.participation_cap)
+        count: native.Transformation = space >> then_assume_participation(participation_cap=self.participation_cap)
+        return count
 
     def scaled(self, factor: float) -> Problem:
         """Return the problem of a series ``factor`` times as heavy, in whole counts, at the same settings."""
@@ -65,12 +66,10 @@ class Problem:
 
 
 def pems(path: str | PathLike[str]) -> Problem:
-    """Return the first 1,800 rows of a flow file, with the paper's PeMS settings.
-
-    Each row is a step, as in the traffic literature: the file that it shares leaves out weekends and holidays.
+    """Return the first 1,800 rows of a flow file, each a step, with the paper's PeMS settings.
 
     :param path: CSV file for :func:`~opendp_timeseries.koga2022.datasets.load_flow`, such as
-        ``tests/data/pems_flow_5min_2016_janfeb.csv`` of the repository.
+        ``tests/data/pems_flow_5min_2016_janfeb.csv`` of the repository, which leaves out weekends and holidays.
     :raises OSError: if there is no such file.
     """
     return _tenth("PeMS", load_flow(path)[:1800])

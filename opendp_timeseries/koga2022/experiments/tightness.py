@@ -25,12 +25,9 @@ def alpha_of_chain(
 ) -> NDArray[np.float64]:
     """Return, for each δ′, the ``α`` with which this library's chain bounds the sensitivity by ``α√I``.
 
-    Off an event of probability δ′ the chain is ``ρ``-zero-concentrated private with ``ρ = α²I/(2σ²)``, from which
-    ``α`` is read: the same statement as the paper's Theorem 4, for one pair of adjacent logs.
+    Off an event of probability δ′ the chain is ``ρ``-zero-concentrated private with ``ρ = α²I/(2σ²)``, from which ``α``
+    is read: the same statement as the paper's Theorem 4, for one pair of adjacent logs.
 
-    :param kernel: the filter.
-    :param participation_cap: ``I``.
-    :param sampling_probability: ``p``.
     :param failure_probabilities: values of ``δ′``, in (0, 1).
     """
     space = count_signal_domain(kernel.size), native.symmetric_distance()
@@ -59,11 +56,8 @@ def block_scale_lower(
     That individual's own privacy profile is worked out with squares rounded down to a lattice, so the answer is a
     lower bound, by at most 0.3% in the settings of the notebooks.
 
-    :param kernel: the filter.
     :param participation_cap: ``I``, at most the kernel's size.
     :param sampling_probability: ``p``, above 0.
-    :param epsilon: ``ε``, positive.
-    :param delta: ``δ``, in (0, 1).
     :param cells: cells of the lattice, from 0 to the sum of all squares.
     """
     block = np.zeros(kernel.size)
