@@ -99,18 +99,12 @@ def kept_steps(alpha: float, participation_cap: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class FilterConstants:
-    """What the paper's theorems need to know of a filter matrix ``A``; each number rounded up.
+    """What the paper's theorems need to know of a filter matrix ``A``; each number rounded up."""
 
-    :param row_energy: ``L``, the largest squared ℓ2 norm of a row.
-    :param stable_rank: ``‖A‖_F²/‖A‖²``.
-    :param norm: ``‖A‖``, the largest singular value; 1 for non-negative taps of ℓ1 norm 1.
-    :param l1_norm: ``‖h‖₁``, the ℓ1 norm of a row; the paper normalises it to 1.
-    """
-
-    row_energy: float
-    stable_rank: float
-    norm: float = 1.0
-    l1_norm: float = 1.0
+    row_energy: float  #: ``L``, the largest squared ℓ2 norm of a row
+    stable_rank: float  #: ``‖A‖_F²/‖A‖²``
+    norm: float = 1.0  #: ``‖A‖``, the largest singular value; 1 for non-negative taps of ℓ1 norm 1
+    l1_norm: float = 1.0  #: ``‖h‖₁``, the ℓ1 norm of a row; the paper normalises it to 1
 
     def __post_init__(self) -> None:
         check.real("row_energy", self.row_energy, above=0.0)
@@ -222,16 +216,11 @@ def least_alpha(
 
 @dataclass(frozen=True)
 class SensitivityBound:
-    """Off an event of small probability, which depends on the sampled steps alone, the sensitivity is small.
+    """Off an event of small probability, which depends on the sampled steps alone, the sensitivity is small."""
 
-    :param usual: squared ℓ2 sensitivity off the event: ``I′``, or ``α²I``.
-    :param worst: squared ℓ2 sensitivity in any case: ``I``.
-    :param failure: ``δ′``, probability of the event.
-    """
-
-    usual: float
-    worst: float
-    failure: float
+    usual: float  #: squared ℓ2 sensitivity off the event: ``I′``, or ``α²I``
+    worst: float  #: squared ℓ2 sensitivity in any case: ``I``
+    failure: float  #: ``δ′``, probability of the event
 
     def __post_init__(self) -> None:
         check.real("usual", self.usual, above=0.0)

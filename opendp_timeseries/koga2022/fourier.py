@@ -131,19 +131,14 @@ def _resolution_bits(domain: native.Domain, metric: native.Metric, atom: str) ->
 
 @dataclass(frozen=True)
 class _DyadicBasis:
-    """The first rows of the orthonormal Fourier basis, rounded to multiples of ``2**-basis_bits``.
-
-    :param cosine: ``√(2/T)·cos(2πj/T)·2**basis_bits`` for ``j = 0 … T−1``, whole numbers.
-    :param sine: the same of the sine.
-    :param constant: ``2**basis_bits/√T``, a whole number.
-    """
+    """The first rows of the orthonormal Fourier basis, rounded to multiples of ``2**-basis_bits``."""
 
     size: int
     frequencies: int
     basis_bits: int
-    constant: float
-    cosine: NDArray[np.float64]
-    sine: NDArray[np.float64]
+    constant: float  #: ``2**basis_bits/√T``, a whole number
+    cosine: NDArray[np.float64]  #: ``√(2/T)·cos(2πj/T)·2**basis_bits`` for ``j = 0 … T−1``, whole numbers
+    sine: NDArray[np.float64]  #: the same of the sine
 
     @classmethod
     def of(cls, size: int, frequencies: int) -> _DyadicBasis:

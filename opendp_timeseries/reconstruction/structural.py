@@ -73,17 +73,12 @@ class Basis:
     there. A pattern that is smooth has small high harmonics: the variance of harmonic h is proportional to
     ``(1 + (h/h₀)²)⁻²``. A drift that is a random walk has variance ``∝ j⁻²`` in its j-th half-wave, and a trend that is
     a straight line and an integrated random walk ``j⁻⁴`` (Karhunen–Loève). Level and line have variance 1.
-
-    :param size: steps of the series.
-    :param periods: lengths of the seasons, in steps.
-    :param trend: whether there is a trend.
-    :param most: most columns, if leaving out those of drifts can do it.
     """
 
-    size: int
-    periods: tuple[float, ...]
+    size: int  # steps of the series
+    periods: tuple[float, ...]  # lengths of the seasons, in steps
     trend: bool
-    most: int
+    most: int  # most columns, if leaving out those of drifts can do it
 
     @cached_property
     def _columns(self) -> NDArray[np.void]:
@@ -95,19 +90,15 @@ class Basis:
                 frequency = harmonic / period
                 if round(frequency, 12) not in seen:
                     seen.add(round(frequency, 12))
-                    waves.append((season, harmonic, frequency, False, 0))
-                    if frequency < 0.5:
-                        waves.append((season, harmonic, frequency, True, 0))
+                    both = (False, True) if frequency < 0.5 else (False,)  # cosine and sine
+                    waves += [(season, harmonic, frequency, sine, 0) for sine in both]
         found = [(-1, 0, 0.0, False, 0), *waves]
         if self.trend:
             found += [(-2, 0, 0.0, False, bend) for bend in range(_BENDS + 1)]  # the first is a straight line
         drifting = [wave for wave in waves if wave[1] <= _DRIFTING]
         for half_waves in range(1, _HALF_WAVES + 1):
-            more = [
-                (*wave[:4], half_waves)
-                for wave in drifting
-                if half_waves * _CYCLES * self.periods[wave[0]] <= self.size
-            ]
+            cycles = half_waves * _CYCLES
+            more = [(*wave[:4], half_waves) for wave in drifting if cycles * self.periods[wave[0]] <= self.size]
             if len(found) + len(more) > self.most:
                 break
             found += more
@@ -128,13 +119,9 @@ class Basis:
         return found
 
     def start(self) -> Array:
-        """Parameters before the fit, which are the modes of their priors: logarithms.
-
-        Of each season: the variance of its pattern, the harmonic h₀ from which it decays, and the share of its drift.
-        Of the trend: its variance.
-        """
-        season = [math.log(0.2), math.log(3.0), math.log(3e-3)]
-        return np.array(season * len(self.periods) + [math.log(0.1)] * self.trend)
+        """Logarithms of the parameters before the fit: the modes of their priors."""
+        season = [0.2, 3.0, 3e-3]  # variance of the pattern, harmonic h₀ from which it decays, share of its drift
+        return np.log(season * len(self.periods) + [0.1] * self.trend)  # variance of the trend
 
     def variances(self, parameters: Array) -> tuple[Array, Array]:
         """Return the logarithm of each column's variance, and its derivatives by the parameters."""
@@ -162,33 +149,22 @@ class Basis:
 
 @dataclass(frozen=True)
 class Observations:
-    """Kept values, and what is public about them.
+    """Kept values, and what is public about them."""
 
-    :param size: steps of the series, or of a stretch of it.
-    :param steps: kept ones.
-    :param values: there.
-    :param variance: of the privacy noise.
-    :param taps: of the filter that the rate went through, whose weights wrap around the ends; None without one.
-    :param dispersion: variance of a count by its rate, as far as is known before: 1 is Poisson's. It is the mode of
-        a log-normal prior.
-    :param doubt: standard deviation of its logarithm.
-    :param first: where in the series the stretch begins.
-    """
-
-    size: int
-    steps: NDArray[np.int64]
-    values: Array
-    variance: float
-    taps: Array | None = None
-    dispersion: float = 1.0
-    doubt: float = 0.5
-    first: int = 0
+    size: int  # steps of the series, or of a stretch of it
+    steps: NDArray[np.int64]  # kept ones
+    values: Array  # there
+    variance: float  # of the privacy noise
+    taps: Array | None = None  # of the filter that the rate went through, whose weights wrap around the ends
+    dispersion: float = 1.0  # prior variance of a count by its rate, 1 for Poisson's: mode of a log-normal
+    doubt: float = 0.5  # standard deviation of its logarithm
+    first: int = 0  # where in the series the stretch begins
 
     def part(self) -> Observations:
         """Return what variances are learnt from: of a long release some stretches, or one if it is filtered.
 
-        Of a filtered one, kept steps near the ends are left out. They see the other end, of which nothing is known
-        before there is a fit, and what they would show then is taken for sharp patterns.
+        In a filtered one, kept steps near the ends see the other end, of which nothing is known before the fit, and
+        which would be taken for sharp patterns: they are left out.
         """
         if self.taps is None:
             if len(self.steps) <= _ENOUGH:
@@ -274,24 +250,15 @@ class _State(NamedTuple):
 
 
 class _Normal(NamedTuple):
-    """Normal equations of the linearised problem ``z = A(Φβ + d) + e`` at nodes: W is the precision of e.
+    """Normal equations of the linearised problem ``z = A(Φβ + d) + e`` at nodes: W is the precision of e."""
 
-    :param band: diagonals of A'WA, the main one first.
-    :param cross: A'WAΦ.
-    :param gram: Φ'A'WAΦ.
-    :param pull: A'Wz.
-    :param push: Φ'A'Wz.
-    :param constant: log density of e at z with neither β nor d.
-    :param weight: diagonal of W.
-    """
-
-    band: Array
-    cross: Array
-    gram: Array
-    pull: Array
-    push: Array
-    constant: float
-    weight: Array
+    band: Array  # diagonals of A'WA, the main one first
+    cross: Array  # A'WAΦ
+    gram: Array  # Φ'A'WAΦ
+    pull: Array  # A'Wz
+    push: Array  # Φ'A'Wz
+    constant: float  # log density of e at z with neither β nor d
+    weight: Array  # diagonal of W
 
 
 @dataclass(frozen=True)
@@ -424,16 +391,12 @@ class _Model:
 
 
 class _Reduced(NamedTuple):
-    """The problem with the departure integrated out: normal equations for the coefficients alone.
-
-    :param value: log density of the data if every coefficient is zero.
-    :param solved: of the departure, what each column takes from it, and its mean if every coefficient is zero.
-    """
+    """The problem with the departure integrated out: normal equations for the coefficients alone."""
 
     gram: Array
     push: Array
-    value: float
-    solved: Array
+    value: float  # log density of the data if every coefficient is zero
+    solved: Array  # of the departure: what each column takes from it, and its mean if every coefficient is zero
     factor: Tridiagonal | Banded
 
     def variance(self, columns: Array, root: Array) -> Array:

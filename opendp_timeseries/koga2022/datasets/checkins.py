@@ -41,18 +41,12 @@ check-in, is our choice."""
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CheckIns:
-    """Check-ins of individuals at places, the places ranked by number of check-ins.
+    """Check-ins of individuals at places, the places ranked by number of check-ins."""
 
-    :param identifier: int64, the published number of the user.
-    :param time: ``datetime64[s]``, in UTC.
-    :param place: int32, rank of the place: 0 is the most visited (ties: the one that is first in the file).
-    :param places: published identifiers of the places, in order of rank.
-    """
-
-    identifier: NDArray[np.int64]
-    time: NDArray[np.datetime64]
-    place: NDArray[np.int32]
-    places: tuple[str, ...]
+    identifier: NDArray[np.int64]  #: int64, the published number of the user
+    time: NDArray[np.datetime64]  #: ``datetime64[s]``, in UTC
+    place: NDArray[np.int32]  #: int32, rank of the place: 0 is the most visited, of several the first in the file
+    places: tuple[str, ...]  #: published identifiers of the places, in order of rank
 
     def at(self, rank: int = 0) -> dict[str, NDArray[Any]]:
         """Return ``identifier`` and ``time`` of the check-ins at a place, in the order of the file.

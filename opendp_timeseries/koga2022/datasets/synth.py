@@ -19,22 +19,14 @@ _PARTICIPATION_CAP = 100
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Synth:
-    """One synthetic series, with the settings at which the paper releases it.
+    """One synthetic series, with the settings at which the paper releases it."""
 
-    :param frequency: relative sampling frequency ``f``; 1 is one step per unit of time.
-    :param signal: int64 counts, given to a mechanism: the noiseless signal, or the noisy one, rounded.
-    :param noiseless: float64 values ``a sin(ωt) + b + ct``, against which the paper measures errors.
-    :param participation_cap: ``I``, 100 at every frequency (``docs/concepts/amplification.md``).
-    :param sampling_probability: ``p = 0.1 (1 − log f / 4)``.
-    :param std: standard deviation of the Gaussian kernel in steps, ``10 / (1 − log f / 4)``.
-    """
-
-    frequency: float
-    signal: NDArray[np.int64]
-    noiseless: NDArray[np.float64]
-    participation_cap: int
-    sampling_probability: float
-    std: float
+    frequency: float  #: relative sampling frequency ``f``; 1 is one step per unit of time
+    signal: NDArray[np.int64]  #: int64 counts, given to a mechanism: the noiseless signal, or the noisy one, rounded
+    noiseless: NDArray[np.float64]  #: float64 values ``a sin(ωt) + b + ct``, against which the paper measures errors
+    participation_cap: int  #: ``I``, 100 at every frequency (``docs/concepts/amplification.md``)
+    sampling_probability: float  #: ``p = 0.1 (1 − log f / 4)``
+    std: float  #: standard deviation of the Gaussian kernel in steps, ``10 / (1 − log f / 4)``
 
     @property
     def size(self) -> int:

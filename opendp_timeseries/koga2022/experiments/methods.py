@@ -51,20 +51,13 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Method:
-    """One way to release a problem's series at its (ε, δ).
+    """One way to release a problem's series at its (ε, δ)."""
 
-    :param name: for tables and figures.
-    :param accounting: what the guarantee rests on.
-    :param scale: standard deviation of the noise on each released number: a count, or a coefficient.
-    :param numbers: how many noisy numbers a release holds, on average.
-    :param measurement: from the count signal to the whole series.
-    """
-
-    name: str
-    accounting: str
-    scale: float
-    numbers: float
-    measurement: native.Measurement
+    name: str  #: for tables and figures
+    accounting: str  #: what the guarantee rests on
+    scale: float  #: standard deviation of the noise on each released number: a count, or a coefficient
+    numbers: float  #: how many noisy numbers a release holds, on average
+    measurement: native.Measurement  #: from the count signal to the whole series
 
 
 def releases(method: Method, problem: Problem, runs: int) -> NDArray[np.float64]:

@@ -22,26 +22,16 @@ __all__ = ["Problem", "foursquare_like", "from_synth", "gowalla_like", "pems"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Problem:
-    """A count series, and the settings at which every mechanism releases it.
+    """A count series, and the settings at which every method releases it."""
 
-    :param name: for tables and figures.
-    :param signal: int64 counts, what a mechanism is given.
-    :param truth: float64 values against which errors are measured; the signal itself, or what it observes.
-    :param participation_cap: ``I``, assumed of the series (the paper's Assumption 1).
-    :param sampling_probability: ``p``.
-    :param std: ``σ_g`` of the paper's Gaussian filter, in steps.
-    :param epsilon: ``ε``, of one individual added or removed.
-    :param delta: ``δ``.
-    """
-
-    name: str
-    signal: NDArray[np.int64]
-    truth: NDArray[np.float64]
-    participation_cap: int
-    sampling_probability: float = 0.1
-    std: float = 10.0
-    epsilon: float = 0.5
-    delta: float = 1e-4
+    name: str  #: for tables and figures
+    signal: NDArray[np.int64]  #: int64 counts, which a method is given
+    truth: NDArray[np.float64]  #: against which errors are measured: the signal itself, or what it observes
+    participation_cap: int  #: ``I``, assumed of the series (the paper's Assumption 1)
+    sampling_probability: float = 0.1  #: ``p``
+    std: float = 10.0  #: ``σ_g`` of the paper's Gaussian filter, in steps
+    epsilon: float = 0.5  #: ``ε``, of one individual added or removed
+    delta: float = 1e-4  #: ``δ``
 
     @property
     def size(self) -> int:
