@@ -1,6 +1,6 @@
 """Algorithm 1 of Koga, Meehan & Chaudhuri (2022) in one piece, with the guarantee that the paper states.
 
-For comparison: the same numbers come out of a filter and a subsampled Gaussian chained, whose maps are tighter.
+For comparison: a filter and a subsampled Gaussian chained make the same release, by tighter maps.
 Proof: docs/proofs/koga2022.md.
 """
 
@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from typing import Any
-
-import opendp.prelude as dp
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.influence import Influence
@@ -24,31 +22,32 @@ from opendp_timeseries.koga2022.bounds import (
     with_filter,
     without_filter,
 )
+from opendp_timeseries.plugin import native
 from opendp_timeseries.plugin._opendp import then, vector_space
-from opendp_timeseries.plugin.circulant_filter import make_circulant_filter
+from opendp_timeseries.plugin.circulant_filter import then_circulant_filter
 from opendp_timeseries.plugin.spaces import as_influence, influence_space
-from opendp_timeseries.plugin.subsampled_gaussian import make_subsampled_gaussian, sampling_threshold
+from opendp_timeseries.plugin.subsampled_gaussian import sampling_threshold, then_subsampled_gaussian
 
 __all__ = ["make_koga2022", "then_koga2022"]
 
 
 def make_koga2022(
-    input_domain: dp.Domain,
-    input_metric: dp.Metric,
+    input_domain: native.Domain,
+    input_metric: native.Metric,
     scale: float,
     *,
     alpha: float = check.REQUIRED,
     sampling_probability: float = check.REQUIRED,
     kernel: Kernel | None = None,
     tail: Tail = "theorem 4",
-    output_measure: dp.Measure | None = None,
+    output_measure: native.Measure | None = None,
     delta: float | None = None,
-) -> dp.Measurement:
+) -> native.Measurement:
     """Algorithm 1 of the paper: filter, sample and add noise, with the paper's own privacy map.
 
-    The release is that of ``then_circulant_filter(kernel) >> then_subsampled_gaussian(scale, …)``, and is made by
-    them. The map is the paper's: off an event of probability δ′ one individual moves the sampled signal by at
-    most ``α√I`` (Theorem 4, by matrix Chernoff, with a filter) or ``√⌈α²I⌉`` (Theorem 2, without).
+    The release is made by ``then_circulant_filter(kernel) >> then_subsampled_gaussian(scale, …)``. The map is the
+    paper's: off an event of probability δ′ one individual moves the sampled signal by at most ``α√I`` (Theorem 4, with
+    a filter) or ``√⌈α²I⌉`` (Theorem 2, without).
 
     :param input_domain: counts, ``vector_domain(atom_domain(T="i64"), size=T)``.
     :param input_metric: ``influence_distance()``, as counts have it.
@@ -83,17 +82,16 @@ def make_koga2022(
     if space is None or (space.resolution_bits, space.panel_size) != (0, 1):
         raise TypeError(f"input_metric ({input_metric}) must be influence_distance(), as counts of one series have it")
     size = vector_space(input_domain).size
-    measure = output_measure or dp.approximate(dp.zero_concentrated_divergence())
+    measure = output_measure or native.approximate(native.zero_concentrated_divergence())
     loss = _loss(measure, delta)
 
     signal = input_domain, input_metric
     _, probability = sampling_threshold(sampling_probability)
-    sampler: dict[str, Any] = {"sampling_probability": sampling_probability, "output_measure": dp.renyi_divergence()}
-    if kernel is None:
-        mechanism = make_subsampled_gaussian(*signal, scale, **sampler)
-    else:
-        smooth = make_circulant_filter(*signal, kernel)
-        mechanism = smooth >> make_subsampled_gaussian(smooth.output_domain, smooth.output_metric, scale, **sampler)
+    noise = then_subsampled_gaussian(
+        scale, sampling_probability=sampling_probability, output_measure=native.renyi_divergence()
+    )
+    mechanism = signal >> noise if kernel is None else signal >> then_circulant_filter(kernel) >> noise
+    if kernel is not None:
         constants = filter_constants(kernel)
         with_filter(alpha, 1, probability, constants, tail)  # refuses what the paper does not cover
 
@@ -108,7 +106,7 @@ def make_koga2022(
             bound = with_filter(alpha, steps, probability, constants, tail)
         return loss(bound.times(factor), float(scale))
 
-    return dp.m.make_user_measurement(*signal, measure, mechanism.invoke, privacy_map)
+    return native.make_user_measurement(*signal, measure, mechanism.invoke, privacy_map)
 
 
 def _steps_and_factor(influence: Influence, size: int, *, joined: bool) -> tuple[int, int]:
@@ -121,8 +119,8 @@ def _steps_and_factor(influence: Influence, size: int, *, joined: bool) -> tuple
     return steps, math.ceil(influence.linf) * influence.individuals
 
 
-def _loss(measure: dp.Measure, delta: float | None) -> Callable[[SensitivityBound, float], tuple[float, float]]:
-    name = str(measure.type) if isinstance(measure, dp.Measure) else ""
+def _loss(measure: native.Measure, delta: float | None) -> Callable[[SensitivityBound, float], tuple[float, float]]:
+    name = str(measure.type) if isinstance(measure, native.Measure) else ""
     if name == "Approximate<ZeroConcentratedDivergence>" and delta is None:
         return lambda bound, scale: bound.zero_concentrated(scale)
     if name == "Approximate<MaxDivergence>" and delta is not None:

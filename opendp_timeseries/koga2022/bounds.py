@@ -1,15 +1,14 @@
-"""The bounds that Koga, Meehan & Chaudhuri (2022) state themselves, kept for comparison.
+"""The bounds that Koga, Meehan & Chaudhuri (2022) state themselves, for comparison.
 
-"Privacy Amplification by Subsampling in Time Domain" (AISTATS 2022) is the paper behind this library. The
-library accounts for its releases with the tighter maps of :mod:`~opendp_timeseries.accounting.subsampled`;
-this module answers what the paper would have claimed, and what noise it would have needed. Statements that
-do not hold as printed are here in the form that does, and say so.
+The library accounts for its releases with the tighter maps of :mod:`~opendp_timeseries.accounting.subsampled`; this
+module answers what the paper would claim, and what noise it would need. Statements that do not hold as printed are here
+in the form that does, and say so. Every probability, distance and scale is rounded up. Proof: docs/proofs/koga2022.md.
 
-Notation: ``I`` is the participation cap, ``p`` the sampling probability, ``σ`` the standard deviation of the
-noise, ``δ_G(ε; μ)`` the privacy profile of the Gaussian mechanism with sensitivity ``μσ``. The step cap is
-one, and one individual is added or removed; for others see :meth:`SensitivityBound.times`.
-
-Every probability, distance and scale is rounded up.
+One notation holds for all parameters: ``participation_cap`` is ``I``, ``sampling_probability`` ``p``, ``alpha`` ``α``,
+``scale`` ``σ``, the standard deviation of the noise, ``epsilon`` ``ε``, positive, ``delta`` ``δ`` in (0, 1),
+``failure_probability`` ``δ′`` in (0, 1), and ``share`` ``δ_g``, the share of ``δ`` that sets the noise.
+``δ_G(ε; μ)`` is the privacy profile of the Gaussian mechanism with sensitivity ``μσ``. The step cap is one, and one
+individual is added or removed; for others see :meth:`SensitivityBound.times`.
 """
 
 from __future__ import annotations
@@ -70,15 +69,9 @@ _FAR: Final = 1e300
 
 
 def theorem2(kept: int, participation_cap: int, sampling_probability: float) -> float:
-    """Theorem 2: ``δ′ = P(Bin(I, p) > I′)``, an upper bound.
+    """Theorem 2: ``δ′ = P(Bin(I, p) > I′)``, zero only where it is exactly zero.
 
-    Except with this probability, at most ``kept`` steps of an individual are sampled, so that the ℓ2
-    sensitivity of the sampled counts is at most ``√I′``.
-
-    :param kept: ``I′``, a number of steps.
-    :param participation_cap: ``I``, steps in which one individual may take part.
-    :param sampling_probability: ``p``.
-    :return: a probability, zero only where it is exactly zero.
+    Otherwise at most ``kept`` steps, ``I′``, of an individual are sampled: the ℓ2 sensitivity is at most ``√I′``.
     """
     kept = check.integer("kept", kept, minimum=0)
     cap = check.integer("participation_cap", participation_cap, minimum=0)
@@ -87,13 +80,7 @@ def theorem2(kept: int, participation_cap: int, sampling_probability: float) -> 
 
 
 def corollary1(failure_probability: float, participation_cap: int, sampling_probability: float) -> float:
-    """Corollary 1 (Hoeffding): the squared sensitivity ``I′ = min(I, Ip + √(I/2 · ln(1/δ′)))``, rounded up.
-
-    :param failure_probability: ``δ′``, in (0, 1).
-    :param participation_cap: ``I``.
-    :param sampling_probability: ``p``.
-    :return: ``I′``, in general not a whole number.
-    """
+    """Corollary 1 (Hoeffding): the squared sensitivity ``I′ = min(I, Ip + √(I/2 · ln(1/δ′)))``."""
     tail = check.real("failure_probability", failure_probability, above=0.0, below=1.0)
     cap = check.integer("participation_cap", participation_cap, minimum=0)
     p = check.probability("sampling_probability", sampling_probability)
@@ -112,18 +99,12 @@ def kept_steps(alpha: float, participation_cap: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class FilterConstants:
-    """What the paper's theorems need to know of a filter matrix ``A``; each number rounded up.
+    """What the paper's theorems need to know of a filter matrix ``A``; each number rounded up."""
 
-    :param row_energy: ``L``, the largest squared ℓ2 norm of a row.
-    :param stable_rank: ``‖A‖_F²/‖A‖²``.
-    :param norm: ``‖A‖``, the largest singular value; 1 for non-negative taps of ℓ1 norm 1.
-    :param l1_norm: ``‖h‖₁``, the ℓ1 norm of a row; the paper normalises it to 1.
-    """
-
-    row_energy: float
-    stable_rank: float
-    norm: float = 1.0
-    l1_norm: float = 1.0
+    row_energy: float  #: ``L``, the largest squared ℓ2 norm of a row
+    stable_rank: float  #: ``‖A‖_F²/‖A‖²``
+    norm: float = 1.0  #: ``‖A‖``, the largest singular value; 1 for non-negative taps of ℓ1 norm 1
+    l1_norm: float = 1.0  #: ``‖h‖₁``, the ℓ1 norm of a row; the paper normalises it to 1
 
     def __post_init__(self) -> None:
         check.real("row_energy", self.row_energy, above=0.0)
@@ -151,14 +132,9 @@ def filter_constants(kernel: Kernel) -> FilterConstants:
 def theorem4(alpha: float, sampling_probability: float, filter: FilterConstants) -> float:
     """Theorem 4 (matrix Chernoff): an upper bound on ``P(σ_max²(B) ≥ α²)`` for the sampled filter ``B``.
 
-    ``δ′ = 2·srank·(e^{x−1}/x^x)^{p‖A‖²/L}`` with ``x = α²/(p‖A‖²)``, capped at 1. The formula is a bound for
-    ``x ≥ 1`` only, and below it the answer is 1. (Tropp 2015, Theorem 7.2.1, asks for more than ``x ≥ 1``,
-    but :func:`theorem4_sharper` does not, and is never above this.) It holds for all individuals at once
-    and needs no participation cap: the sensitivity is then ``α√T``, and with a cap ``α√I``.
-
-    :param alpha: ``α``, positive.
-    :param sampling_probability: ``p``.
-    :param filter: the filter's constants.
+    ``δ′ = 2·srank·(e^{x−1}/x^x)^{p‖A‖²/L}`` with ``x = α²/(p‖A‖²)``, at most 1, for ``x ≥ 1`` (Tropp 2015, Theorem
+    7.2.1, asks for more, but :func:`theorem4_sharper` does not, and is never above this). It holds for all individuals
+    at once: the sensitivity is then ``α√T``, and with a participation cap ``α√I``.
     """
     _, log_tail = _chernoff(alpha, sampling_probability, filter, filter.norm**2 / filter.row_energy)
     return _probability(2.0 * filter.stable_rank, log_tail)
@@ -167,12 +143,7 @@ def theorem4(alpha: float, sampling_probability: float, filter: FilterConstants)
 def theorem4_sharper(alpha: float, sampling_probability: float, filter: FilterConstants) -> float:
     """Theorem 4 without its loose last step: ``srank·(e^{(x−1)c} − 1)/(e^{c·x·ln x} − 1)``, ``c = p‖A‖²/L``.
 
-    The matrix Laplace transform bound with ``e^{θt} − 1`` (Tropp 2015, chapter 7) at ``θ = ln(x)/L``; valid
-    for every ``x > 1``, and at most half of :func:`theorem4`.
-
-    :param alpha: ``α``, positive.
-    :param sampling_probability: ``p``.
-    :param filter: the filter's constants.
+    The matrix Laplace transform bound with ``e^{θt} − 1`` (Tropp 2015, chapter 7) at ``θ = ln(x)/L``.
     """
     ratio = filter.norm**2 / filter.row_energy
     x, log_tail = _chernoff(alpha, sampling_probability, filter, ratio)
@@ -188,15 +159,9 @@ def theorem4_sharper(alpha: float, sampling_probability: float, filter: FilterCo
 def fixed_pair(alpha: float, participation_cap: int, sampling_probability: float, filter: FilterConstants) -> float:
     """Chernoff's bound for one fixed individual: ``δ′ = (e^{x−1}/x^x)^{p·max(‖A‖²I/‖h‖₁², ‖A‖²/L)}``.
 
-    Privacy compares one pair of adjacent data sets at a time, so no maximum over all individuals is needed, and
-    with it goes the dimension factor. The sampled energy is ``Σ δ_t w_t`` with ``Σ w_t ≤ ‖A‖²I`` and
-    ``w_t ≤ min(‖h‖₁², LI)``, as an entry of ``A·d`` is at most ``‖h‖₁`` and, by Cauchy–Schwarz, ``√(LI)``.
-    Never above :func:`theorem4`.
-
-    :param alpha: ``α``, positive.
-    :param participation_cap: ``I``, at least 1.
-    :param sampling_probability: ``p``.
-    :param filter: the filter's constants.
+    Privacy compares one pair of adjacent data sets at a time: no maximum over individuals is needed, nor its dimension
+    factor. The sampled energy is ``Σ δ_t w_t`` with ``Σ w_t ≤ ‖A‖²I`` and ``w_t ≤ min(‖h‖₁², LI)``. Never above
+    :func:`theorem4`.
     """
     cap = check.integer("participation_cap", participation_cap, minimum=1)
     ratio = max(filter.norm**2 * cap / filter.l1_norm**2, filter.norm**2 / filter.row_energy)
@@ -236,12 +201,7 @@ def least_alpha(
 ) -> float:
     """Return the least ``α ≤ 1``, to float precision, whose failure probability is at most the one wanted.
 
-    :param failure_probability: ``δ′``, in (0, 1).
-    :param participation_cap: ``I``; used by the tail ``"fixed pair"`` only.
-    :param sampling_probability: ``p``.
-    :param filter: the filter's constants, of ℓ1 norm 1.
-    :param tail: which bound.
-    :return: ``α``; 1 when no smaller one is proved (at 1 nothing can fail, as ``σ_max(B) ≤ ‖A‖ ≤ 1``).
+    It is 1, at which nothing can fail, where no smaller one is proved. The filter must have ℓ1 norm 1.
     """
     wanted = check.real("failure_probability", failure_probability, above=0.0, below=1.0)
     low, high = 0.0, 1.0
@@ -256,18 +216,11 @@ def least_alpha(
 
 @dataclass(frozen=True)
 class SensitivityBound:
-    """What a high-probability theorem says: off an event of small probability the sensitivity is small.
+    """Off an event of small probability, which depends on the sampled steps alone, the sensitivity is small."""
 
-    The event depends on the sampled steps alone, which are the same for both of two adjacent data sets.
-
-    :param usual: squared ℓ2 sensitivity off the event: ``I′``, or ``α²I``.
-    :param worst: squared ℓ2 sensitivity in any case: ``I``.
-    :param failure: ``δ′``, probability of the event.
-    """
-
-    usual: float
-    worst: float
-    failure: float
+    usual: float  #: squared ℓ2 sensitivity off the event: ``I′``, or ``α²I``
+    worst: float  #: squared ℓ2 sensitivity in any case: ``I``
+    failure: float  #: ``δ′``, probability of the event
 
     def __post_init__(self) -> None:
         check.real("usual", self.usual, above=0.0)
@@ -282,9 +235,8 @@ class SensitivityBound:
     def times(self, factor: int) -> SensitivityBound:
         """Return the bound for differences that are ``factor`` times as large.
 
-        For a step cap ``M`` take ``times(M)``. For ``k`` individuals, take ``times(k·M)`` of
-        :func:`with_filter`, or of :func:`without_filter` with ``min(kI, T)`` in place of ``I``. For
-        individuals that are replaced, ``min(2I, T)`` stands in place of ``I``.
+        For a step cap ``M`` take ``times(M)``. For ``k`` individuals, ``times(k·M)`` of :func:`with_filter`, or of
+        :func:`without_filter` with ``min(kI, T)`` in place of ``I``; for replaced individuals, with ``min(2I, T)``.
         """
         square = check.integer("factor", factor, minimum=1) ** 2
         return SensitivityBound(up(self.usual * square), up(self.worst * square), self.failure)
@@ -293,30 +245,23 @@ class SensitivityBound:
         """Return ``(ρ, δ′)``: the release is ``δ′``-approximately ``ρ``-zero-concentrated private.
 
         Off the event it is a Gaussian mechanism with ``ρ = usual/(2σ²)`` (Bun & Steinke 2016, Def. 8.1).
-
-        :param scale: ``σ``, the noise's standard deviation; zero costs infinitely much.
         """
         return up(_squared_ratio(self.usual, scale) / 2.0), self.failure
 
     def delta(self, epsilon: float, share: float, form: Form = "printed") -> float:
         """Corollaries 2 and 3: the ``δ`` claimed at ``ε`` with the noise ``√usual · √(2ln(1.25/δ_g))/ε``.
 
-        ``δ = δ_g + δ′·F`` with ``F = e^{ε/α} − e^ε``, where ``α = √(usual/worst)``; in the form ``"capped"``
-        ``F = min(1, e^{ε/α} − e^ε)``. Corollary 3 is this with ``usual = I′``. As printed, with the noise of
-        ``α√I`` although ``I′ = ⌈α²I⌉`` was rounded up, it is false: at ``I=1, α=.1, p=1, ε=.9, δ=1e-9`` the
-        true ``δ`` is .298.
+        ``δ = δ_g + δ′·F`` with ``F = e^{ε/α} − e^ε``, where ``α = √(usual/worst)``; in the form ``"capped"`` at most 1.
+        Corollary 3 is this with ``usual = I′``. As printed, with the noise of ``α√I`` although ``I′ = ⌈α²I⌉`` was
+        rounded up, it is false: at ``I=1, α=.1, p=1, ε=.9, δ=1e-9`` the true ``δ`` is .298.
 
-        :param epsilon: ``ε``, positive.
-        :param share: ``δ_g``, the share of ``δ`` that sets the noise, in (0, 1).
-        :param form: ``"printed"`` or ``"capped"``.
-        :raises ValueError: where the classical Gaussian theorem does not hold at ``ε`` or at ``ε/α`` (it is
-            proved below 1 only, and checked here against the exact profile): nothing is proved there; the
-            form ``"mixture"`` of :meth:`least_scale` has no such condition.
+        :raises ValueError: where the classical Gaussian theorem does not hold at ``ε`` or ``ε/α`` by the exact profile,
+            so that nothing is proved; ``"mixture"`` of :meth:`least_scale` has no such condition.
         """
         epsilon = check.real("epsilon", epsilon, above=0.0)
         share = check.real("share", share, above=0.0, below=1.0)
         if form not in ("printed", "capped"):
-            raise ValueError(f"form ({form!r}) must be 'printed' or 'capped'; for 'mixture' see mixture_delta")
+            raise ValueError(f"form ({form!r}) must be 'printed' or 'capped'; for 'mixture' use mixture_delta")
         if not self._proved(epsilon, share, form):
             raise ValueError(
                 f"the classical Gaussian theorem fails for epsilon ({epsilon:g}) or epsilon/α"
@@ -327,11 +272,8 @@ class SensitivityBound:
     def mixture_delta(self, epsilon: float, scale: float) -> float:
         """Return ``(1−δ′)·δ_G(ε; √usual/σ) + δ′·δ_G(ε; √worst/σ)``, valid without any condition.
 
-        Given the sampled steps, the release is a Gaussian mechanism; the profile grows with the
-        sensitivity, and hockey-stick divergences average over what both sides share.
-
-        :param epsilon: ``ε``, at least 0.
-        :param scale: ``σ``.
+        Given the sampled steps, the release is a Gaussian mechanism; the profile grows with the sensitivity, and
+        hockey-stick divergences average over what both sides share.
         """
         epsilon = check.real("epsilon", epsilon, minimum=0.0)
         ratios = np.array([_squared_ratio(self.usual, scale), _squared_ratio(self.worst, scale)])
@@ -342,8 +284,6 @@ class SensitivityBound:
     def least_scale(self, epsilon: float, delta: float, form: Form = "printed") -> float:
         """Return the noise ``σ`` that this bound needs for ``(ε, δ)``, or infinity where it proves nothing.
 
-        :param epsilon: ``ε``, positive.
-        :param delta: ``δ``, in (0, 1).
         :param form: ``"printed"`` or ``"capped"`` (:meth:`delta`) or ``"mixture"`` (:meth:`mixture_delta`).
         """
         epsilon = check.real("epsilon", epsilon, above=0.0)
@@ -360,11 +300,8 @@ class SensitivityBound:
     def least_epsilon(self, scale: float, delta: float) -> float:
         """Return an ``ε`` at which the printed corollary claims (ε, δ) for the noise ``σ``, or infinity if none.
 
-        The inverse of :meth:`least_scale`: the least ``ε`` found on a fine grid below the bound of the
-        classical theorem, refined to six digits. A claim at one ``ε`` is a claim at every larger one.
-
-        :param scale: ``σ``.
-        :param delta: ``δ``, in (0, 1).
+        The inverse of :meth:`least_scale`: the least ``ε`` on a fine grid, refined to six digits. A claim at one ``ε``
+        is a claim at every larger one.
         """
         grid = np.geomspace(1e-6, 16.0, 300)
         above = next((k for k, e in enumerate(grid) if self.least_scale(float(e), delta) <= scale), None)
@@ -405,8 +342,6 @@ def without_filter(kept: int, participation_cap: int, sampling_probability: floa
     """Theorem 2 as a bound on the sensitivity: ``√I′`` except with probability ``P(Bin(I, p) > I′)``.
 
     :param kept: ``I′``, from 1 to ``I``; for an ``α`` of Algorithm 1, :func:`kept_steps`.
-    :param participation_cap: ``I``, at least 1.
-    :param sampling_probability: ``p``.
     """
     cap = check.integer("participation_cap", participation_cap, minimum=1)
     kept = check.integer("kept", kept, minimum=1, maximum=cap)
@@ -420,17 +355,12 @@ def with_filter(
     filter: FilterConstants,
     tail: Tail = "theorem 4",
 ) -> SensitivityBound:
-    """Theorem 4 as a bound on the sensitivity: ``α√I`` except with probability ``δ′``.
+    """Theorem 4 as a bound on the sensitivity: ``α√I`` except with probability ``δ′``; at ``α = 1`` nothing can fail.
 
-    :param alpha: ``α``, in (0, 1]; at 1 nothing can fail.
-    :param participation_cap: ``I``, at least 1. Theorem 4 itself needs no assumption on participation:
-        ``participation_cap=T`` is always true.
-    :param sampling_probability: ``p``.
-    :param filter: the filter's constants. Its rows must have ℓ1 norm 1, as in the paper: that is what makes
-        ``√I`` the sensitivity in the worst case.
-    :param tail: ``"theorem 4"``, ``"sharper"`` (:func:`theorem4_sharper`) or ``"fixed pair"``
-        (:func:`fixed_pair`).
-    :raises ValueError: if the rows' ℓ1 norm is not 1.
+    Where nothing is assumed, ``I = T`` is always true.
+
+    :param tail: ``"theorem 4"``, ``"sharper"`` (:func:`theorem4_sharper`) or ``"fixed pair"`` (:func:`fixed_pair`).
+    :raises ValueError: if the rows' ℓ1 norm is not 1, which makes ``√I`` the sensitivity in the worst case.
     """
     alpha = check.real("alpha", alpha, above=0.0, maximum=1.0)
     cap = check.integer("participation_cap", participation_cap, minimum=1)
@@ -467,17 +397,13 @@ def proposition1(
 ) -> Guarantee:
     """Proposition 1: what remains of the guarantee when individuals take part in more steps than was assumed.
 
-    The noise is that of :meth:`SensitivityBound.delta` for the claimed bound. If the true cap is ``cI``, the
-    release is private at ``√c·ε``, with the ``δ`` of the corollary at that ``ε``. With a filter the failure
-    probability stands. Without one it does not, though the printed proof keeps it: the event
-    becomes ``|J ∩ j_i| > cI′``, so ``δ′ = P(Bin(⌊cI⌋, p) > cI′)`` is recomputed here.
+    The noise is that of :meth:`SensitivityBound.delta` for the claimed bound. If the true cap is ``cI``, the release is
+    private at ``√c·ε``, with the ``δ`` of the corollary at that ``ε``. With a filter the failure probability stands.
+    Without one it does not, though the printed proof keeps it: ``δ′ = P(Bin(⌊cI⌋, p) > cI′)`` is recomputed here.
 
-    :param epsilon: ``ε`` that was claimed.
-    :param share: ``δ_g`` that set the noise.
     :param claimed: :func:`with_filter` or :func:`without_filter` at the cap that was assumed.
     :param true_cap: ``cI``, at least the cap that was assumed.
     :param sampling_probability: ``p``, for a bound without a filter; None for one with a filter.
-    :param form: as for :meth:`SensitivityBound.delta`.
     :raises ValueError: where the classical Gaussian theorem does not hold at the larger ``ε``.
     """
     true_cap = check.integer("true_cap", true_cap, minimum=math.ceil(claimed.worst))
@@ -496,8 +422,7 @@ def proposition1(
 def classical_holds(epsilon: float, delta: float) -> bool:
     """Whether the classical theorem's noise ``Δ·√(2ln(1.25/δ))/ε`` is (ε, δ)-private by the exact profile.
 
-    The theorem (Dwork & Roth 2014, Theorem A.1) is proved for ``ε < 1`` only; at ``ε = 8, δ = 1e-4`` it is
-    false.
+    The theorem (Dwork & Roth 2014, Theorem A.1) is proved for ``ε < 1`` only; at ``ε = 8, δ = 1e-4`` it is false.
     """
     epsilon = check.real("epsilon", epsilon, above=0.0)
     delta = check.real("delta", delta, above=0.0, below=1.0)
@@ -508,8 +433,6 @@ def classical_holds(epsilon: float, delta: float) -> bool:
 def classical_scale(epsilon: float, delta: float, squared_sensitivity: float) -> float:
     """Return the noise of the classical Gaussian theorem, ``Δ·√(2ln(1.25/δ))/ε``: the paper's baseline.
 
-    :param epsilon: ``ε``, positive.
-    :param delta: ``δ``, in (0, 1).
     :param squared_sensitivity: ``Δ²``, which is ``I`` for counts of one individual.
     :raises ValueError: where the theorem does not hold.
     """
@@ -525,8 +448,6 @@ def _classical(epsilon: float, delta: float, squared_sensitivity: float) -> floa
 def analytic_scale(epsilon: float, delta: float, squared_sensitivity: float) -> float:
     """Return the least noise of the Gaussian mechanism for (ε, δ), by its exact profile (Balle & Wang 2018).
 
-    :param epsilon: ``ε``, at least 0.
-    :param delta: ``δ``, in (0, 1).
     :param squared_sensitivity: ``Δ²``.
     """
     epsilon = check.real("epsilon", epsilon, minimum=0.0)
@@ -578,12 +499,6 @@ def least_scale_without_filter(
 ) -> Choice:
     """Return the least noise for (ε, δ) over all ``I′``, each with its own split of ``δ``.
 
-    :param epsilon: ``ε``, positive.
-    :param delta: ``δ``, in (0, 1).
-    :param participation_cap: ``I``, at least 1.
-    :param sampling_probability: ``p``.
-    :param form: as for :meth:`SensitivityBound.least_scale`.
-
     >>> choice = least_scale_without_filter(0.5, 1e-4, 180, 0.1)
     >>> round(choice.scale, 3), choice.bound.usual
     (52.944, 36.0)
@@ -609,17 +524,7 @@ def least_scale_with_filter(
     form: Form = "printed",
     tail: Tail = "theorem 4",
 ) -> Choice:
-    """Return the least noise for (ε, δ) over ``α``, each with its own split of ``δ``.
-
-    The search is a grid refined around its best point; whatever it finds is valid, as every ``α`` is.
-
-    :param epsilon: ``ε``, positive.
-    :param delta: ``δ``, in (0, 1).
-    :param participation_cap: ``I``, at least 1; ``T`` where nothing is assumed.
-    :param sampling_probability: ``p``.
-    :param filter: the filter's constants, of ℓ1 norm 1.
-    :param form: as for :meth:`SensitivityBound.least_scale`.
-    :param tail: as for :func:`with_filter`.
+    """Return the least noise for (ε, δ) over ``α``, on a refined grid, each with its own split of ``δ``.
 
     >>> smooth = FilterConstants(row_energy=0.028209479177387822, stable_rank=50.77706251929808)
     >>> choice = least_scale_with_filter(0.5, 1e-4, 180, 0.1, smooth)

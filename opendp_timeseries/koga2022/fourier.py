@@ -1,16 +1,13 @@
 """The DFT baseline: the first Fourier coefficients of a signal, and the series that they describe.
 
-Rastogi & Nath (2010) add noise to the first ``k`` coefficients of the discrete Fourier transform and set the
-others to zero. Here the coefficients are a stable transformation, the noise is OpenDP's own, and the
-inverse is post-processing::
+Rastogi & Nath (2010) add noise to the first ``k`` coefficients and set the others to zero. Here the coefficients are a
+stable transformation, the noise is OpenDP's own, and the inverse is post-processing::
 
     invert = functools.partial(fourier_series, size=T)
     count >> then_fourier_coefficients(20) >> dp.m.then_gaussian(scale) >> invert
 
 with Gaussian noise as in Koga et al. (2022), or, with ``output_metric=dp.l1_distance(T=float)`` and
-``dp.m.then_laplace(scale)``, in the original form.
-
-Proof: docs/proofs/koga2022.md.
+``dp.m.then_laplace(scale)``, in the original form. Proof: docs/proofs/koga2022.md.
 """
 
 from __future__ import annotations
@@ -21,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import opendp.prelude as dp
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
@@ -32,6 +28,7 @@ from opendp_timeseries.koga2022.fourier_norms import (
     influence_l1,
     influence_l2,
 )
+from opendp_timeseries.plugin import native
 from opendp_timeseries.plugin._opendp import lp_kind, signal_domain, then, vector_space
 from opendp_timeseries.plugin.spaces import influence_space
 
@@ -47,25 +44,23 @@ _MAX_VALUE: Final = 2**_DIGIT_BITS
 
 
 def make_fourier_coefficients(
-    input_domain: dp.Domain,
-    input_metric: dp.Metric,
+    input_domain: native.Domain,
+    input_metric: native.Metric,
     frequencies: int,
     *,
-    output_metric: dp.Metric | None = None,
-) -> dp.Transformation:
+    output_metric: native.Metric | None = None,
+) -> native.Transformation:
     """Return the ``2k − 1`` real coefficients of the first ``k`` frequencies, in an orthonormal basis.
 
-    In the order: mean, then cosine and sine of the frequencies ``1 … k−1`` cycles per signal; the first is
-    the sum divided by ``√T``. The output is the domain ``vector_domain(atom_domain(T="f64", nan=False),
-    size=2k−1)``.
+    In the order: mean (the sum divided by ``√T``), then cosine and sine of ``1 … k−1`` cycles per signal.
+    The output domain is ``vector_domain(atom_domain(T="f64", nan=False), size=2k−1)``.
 
-    The map holds for the numbers that are computed, with no idealised arithmetic: the basis is rounded to a
-    dyadic grid, inputs are clamped to ±2^20, and every sum is then exact in float64. What the rounded basis
-    adds is in the map. For counts nothing else is rounded; the coefficients of a filtered signal, whose
-    entries have more digits, are rounded once at the end, and the map is larger by that rounding.
+    The map holds for the numbers that are computed: the basis is rounded to a dyadic grid, inputs are clamped to ±2^20,
+    every sum is then exact in float64, and what the rounded basis adds is in the map. The coefficients of a filtered
+    signal, whose entries have more digits, are rounded once at the end, and the map is larger by that rounding.
 
-    A distance of zero maps to zero. From the influence metric, individuals who are in few steps are known to
-    move the coefficients little: one step in ``T`` moves them by ``√((2k−1)/T)`` in ℓ2, not by 1.
+    From the influence metric, individuals who are in few steps are known to move the coefficients little: one step in
+    ``T`` moves them by ``√((2k−1)/T)`` in ℓ2, not by 1.
 
     :param input_domain: counts or a filtered signal, ``T`` steps.
     :param input_metric: ``influence_distance()``, ``dp.l1_distance(T=…)`` or ``dp.l2_distance(T=…)``;
@@ -94,7 +89,7 @@ def make_fourier_coefficients(
         remedy="a public choice; see best_frequencies",
     )
     resolution_bits = _resolution_bits(input_domain, input_metric, space.atom)
-    output = dp.l2_distance(T="f64") if output_metric is None else output_metric
+    output = native.l2_distance(T="f64") if output_metric is None else output_metric
     if lp_kind(output) not in (("l1", "f64"), ("l2", "f64")):
         raise TypeError(f"output_metric ({output}) must be dp.l2_distance(T=float) or dp.l1_distance(T=float)")
     basis = _DyadicBasis.of(space.size, k)
@@ -103,7 +98,7 @@ def make_fourier_coefficients(
         signal = np.clip(np.nan_to_num(np.asarray(values).astype(np.float64)), -_MAX_VALUE, _MAX_VALUE)
         return basis.coefficients(np.rint(signal * 2.0**resolution_bits).astype(np.int64), resolution_bits)
 
-    return dp.t.make_user_transformation(
+    return native.make_user_transformation(
         input_domain,
         input_metric,
         signal_domain("f64", 2 * k - 1),
@@ -116,7 +111,7 @@ def make_fourier_coefficients(
 then_fourier_coefficients = then(make_fourier_coefficients)
 
 
-def _resolution_bits(domain: dp.Domain, metric: dp.Metric, atom: str) -> int:
+def _resolution_bits(domain: native.Domain, metric: native.Metric, atom: str) -> int:
     """Binary digits behind the point in the entries of the signal."""
     space = influence_space(metric)
     resolution_bits = None if space is None else space.resolution_bits
@@ -136,19 +131,14 @@ def _resolution_bits(domain: dp.Domain, metric: dp.Metric, atom: str) -> int:
 
 @dataclass(frozen=True)
 class _DyadicBasis:
-    """The first rows of the orthonormal Fourier basis, rounded to multiples of ``2**-basis_bits``.
-
-    :param cosine: ``√(2/T)·cos(2πj/T)·2**basis_bits`` for ``j = 0 … T−1``, whole numbers.
-    :param sine: the same of the sine.
-    :param constant: ``2**basis_bits/√T``, a whole number.
-    """
+    """The first rows of the orthonormal Fourier basis, rounded to multiples of ``2**-basis_bits``."""
 
     size: int
     frequencies: int
     basis_bits: int
-    constant: float
-    cosine: NDArray[np.float64]
-    sine: NDArray[np.float64]
+    constant: float  #: ``2**basis_bits/√T``, a whole number
+    cosine: NDArray[np.float64]  #: ``√(2/T)·cos(2πj/T)·2**basis_bits`` for ``j = 0 … T−1``, whole numbers
+    sine: NDArray[np.float64]  #: the same of the sine
 
     @classmethod
     def of(cls, size: int, frequencies: int) -> _DyadicBasis:
@@ -179,7 +169,7 @@ class _DyadicBasis:
     def coefficients(self, numerators: NDArray[np.int64], resolution_bits: int) -> NDArray[np.float64]:
         """Apply the basis to the signal ``numerators·2**-resolution_bits``: exact but for one final rounding.
 
-        :param numerators: int64 array of ``size`` entries, at most ``2**(20 + resolution_bits)`` in size.
+        The numerators are at most ``2**(20 + resolution_bits)`` in size.
         """
         # The lower digits are in [0, 2^20); the last keeps the sign, and is within ±2^20 as its exponent has
         # reached the resolution.
@@ -212,7 +202,7 @@ class _DyadicBasis:
 
 
 def _stability(
-    metric: dp.Metric, output: dp.Metric, basis: _DyadicBasis, resolution_bits: int
+    metric: native.Metric, output: native.Metric, basis: _DyadicBasis, resolution_bits: int
 ) -> Callable[[Any], float]:
     size, k, error = basis.size, basis.frequencies, basis.entry_error
     n = 2 * k - 1

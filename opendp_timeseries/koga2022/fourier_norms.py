@@ -1,19 +1,16 @@
 """How far a signal's first Fourier coefficients move when the signal does.
 
-The first ``k`` frequencies of a real signal of ``T`` steps have ``n = 2k − 1`` real coefficients in the
-orthonormal basis ``1/√T``, ``√(2/T)·cos(2πmt/T)``, ``√(2/T)·sin(2πmt/T)`` for ``1 ≤ m < k``. With ``F`` the
-``n × T`` matrix of this basis, ``FᵀF`` is the circulant projection ``P`` whose entries at distance ``d`` are
-Dirichlet's kernel, ``P_d = sin(πnd/T)/(T·sin(πd/T))``. So a change ``v`` moves the coefficients by
+The first ``k`` frequencies of a real signal of ``T`` steps have ``n = 2k − 1`` real coefficients in an orthonormal
+basis ``F``. ``P = FᵀF`` is the circulant projection with Dirichlet's kernel ``P_d = sin(πnd/T)/(T·sin(πd/T))``. A
+change ``v`` with ``s`` non-zero entries moves them by
 
-* ``‖Fv‖₂² = vᵀPv ≤ ‖v‖₂² · min(1, top_s(|P|))`` when ``v`` has ``s`` non-zero entries, ``top_s`` being the sum
-  of the ``s`` largest: a principal submatrix of ``P`` holds at most these in a row; fewer where steps lie apart;
+* ``‖Fv‖₂² = vᵀPv ≤ ‖v‖₂² · min(1, top_s(|P|))``, ``top_s`` being the sum of the ``s`` largest; less where steps lie
+  apart;
 * ``‖Fv‖₂ ≤ √(n/T)·‖v‖₁``, as every column of ``F`` has norm ``√(n/T)``;
 * ``‖Fv‖₁ ≤ √n·‖Fv‖₂``.
 
-So someone who is in few steps moves the low frequencies little: with ``s = 1`` by ``√(n/T)`` only, where
-Rastogi & Nath (2010) and Koga et al. (2022) charge the whole norm of the change.
-
-Proof: docs/proofs/koga2022.md.
+Someone who is in few steps moves the low frequencies little, where Rastogi & Nath (2010) and Koga et al. (2022) charge
+the whole norm of the change. Proof: docs/proofs/koga2022.md.
 """
 
 from __future__ import annotations
@@ -38,8 +35,7 @@ _EPS: Final = 2.0**-52
 def influence_l2(influence: Influence, size: int, frequencies: int, *, entry_error: float = 0.0) -> float:
     """ℓ2 distance of the coefficients of two signals within ``influence``, rounded up.
 
-    Individuals' changes add up, and norms obey the triangle inequality: one individual's bound is carried
-    through, and multiplied at the end.
+    One individual's bound, times the individuals: norms obey the triangle inequality.
 
     :param influence: distance of the signals.
     :param size: ``T``, steps of the signal.
@@ -57,10 +53,7 @@ def influence_l2(influence: Influence, size: int, frequencies: int, *, entry_err
 
 
 def influence_l1(influence: Influence, size: int, frequencies: int, *, entry_error: float = 0.0) -> float:
-    """ℓ1 distance of the coefficients of two signals within ``influence``, rounded up.
-
-    Parameters as in :func:`influence_l2`.
-    """
+    """ℓ1 distance of the coefficients, for the parameters of :func:`influence_l2`."""
     return _l1_from_l2(influence_l2(influence, size, frequencies, entry_error=entry_error), frequencies)
 
 
@@ -76,14 +69,11 @@ def coefficients_l2(
 ) -> float:
     """ℓ2 distance of the coefficients of two signals, rounded up.
 
-    :param size: ``T``, steps of the signal.
-    :param frequencies: ``k``, with ``2k − 1 ≤ T``.
     :param l0: steps in which the signals differ.
     :param l1: ℓ1 distance of the signals.
     :param l2: ℓ2 distance of the signals.
     :param row_sum: the most that the magnitudes in a row of ``P`` sum to over the steps in which they differ.
-    :param entry_error: as in :func:`influence_l2`; it moves each of ``n`` coefficients by at most
-        ``entry_error·‖v‖₁``.
+    :param entry_error: moves each of ``n`` coefficients by at most ``entry_error·‖v‖₁``.
     """
     steps = min(l0, size)
     if steps == 0 or l1 == 0.0 or l2 == 0.0:
@@ -95,10 +85,7 @@ def coefficients_l2(
 
 
 def coefficients_l1(size: int, frequencies: int, *, l0: int, l1: float, l2: float, entry_error: float = 0.0) -> float:
-    """ℓ1 distance of the coefficients of two signals, rounded up.
-
-    Parameters as in :func:`coefficients_l2`.
-    """
+    """ℓ1 distance of the coefficients, for the parameters of :func:`coefficients_l2`."""
     return _l1_from_l2(coefficients_l2(size, frequencies, l0=l0, l1=l1, l2=l2, entry_error=entry_error), frequencies)
 
 

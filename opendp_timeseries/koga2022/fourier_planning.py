@@ -24,12 +24,12 @@ ADVISED_FREQUENCIES: Final = 20
 def best_frequencies(proxy: NDArray[np.float64], noise: Callable[[int], float]) -> int:
     """Return the number of frequencies with the least expected squared error for a **public** series.
 
-    The error of ``k`` frequencies is the energy of those left out, plus the variance of the noise on the
-    ``2k − 1`` kept. Chosen on the private series itself, ``k`` would reveal something of it, uncharged.
+    The error of ``k`` frequencies is the energy of those left out, plus the variance of the noise on ``2k − 1``.
+    Chosen on the private series itself, ``k`` would reveal something of it, uncharged.
 
     :param proxy: a public series that resembles the private one: an earlier year, a simulation.
-    :param noise: standard deviation of the noise on each coefficient as a function of ``k``; for OpenDP's
-        Laplace noise that is ``√2`` times its scale.
+    :param noise: from ``k`` to the standard deviation of the noise on each coefficient; of Laplace noise, ``√2`` times
+        its scale.
     :return: ``k``; the smallest on a tie.
     :raises ValueError: if the series is not one row of finite numbers.
 
@@ -49,17 +49,17 @@ def best_frequencies(proxy: NDArray[np.float64], noise: Callable[[int], float]) 
 
 
 def fourier_design(plan: Plan) -> Candidate:
-    """Return the first ``k`` Fourier coefficients as a design for the setting of a plan, at the best ``k`` for it.
+    """Return the first ``k`` Fourier coefficients as a candidate for the setting of a plan, at the best ``k`` for it.
 
-    Its noise is the least by the exact profile of the Gaussian mechanism, for what few steps can move in low
-    frequencies. Both favour this baseline.
+    Its noise is the least by the exact Gaussian profile, for what few steps can move in low frequencies. Both
+    favour this baseline.
 
     :param plan: made by :func:`opendp_timeseries.plan`.
-    :return: a design whose ``noise`` and ``bias`` are of the inverse transform; to print, ``plan.beside(...)``.
+    :return: a candidate whose ``noise`` and ``bias`` are of the inverse transform; to print, ``plan.beside(...)``.
 
     >>> import opendp_timeseries as ts
     >>> found = ts.plan(ts.TimeGrid(size=500), participation_cap=50, epsilon=1.0, delta=1e-6,
-    ...     time_scale=40, deviation=30, sampling_probability=(1.0,), std=(0.0,))
+    ...     time_scale=40, deviation=30, sampling_probability=1.0, std=0.0)
     >>> print(found.beside(fourier_design(found)))
     500 steps, at most 50 of an individual, (ε = 1, δ = 1e-06), departures of 30 within 40 steps
     design           scale  noise  bias   interpolated  smoothed

@@ -47,31 +47,18 @@ _DROWNED: Final = 0.9
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A way to release the series within the budget, and the error to expect; all errors are root mean squares.
+    """A way to release the series within the budget, and the error to expect; all errors are root mean squares."""
 
-    :param name: the mechanism.
-    :param sampling_probability: ``p``; 1 keeps every step.
-    :param std: width of the Gaussian filter in steps, 0 for none.
-    :param scale: standard deviation σ of the noise.
-    :param noise: what the noise contributes to the error of the interpolated series.
-    :param bias: what the cap loses, the filter removes, and the signal does between kept steps, contribute to it.
-    :param smoothed: error of the best linear smoother that knows the covariance of the signal, and nothing else; with
-        what the cap loses.
-    :param participation_cap: ``I``, steps per individual.
-    :param gap: the least distance of two steps in which one individual is counted; 1 for any.
-    :param lost: fraction of counts that the cap loses; None if unknown.
-    """
-
-    name: str
-    sampling_probability: float
-    std: float
-    scale: float
-    noise: float
-    bias: float
-    smoothed: float
-    participation_cap: int | None = None
-    gap: int = 1
-    lost: float | None = None
+    name: str  #: the mechanism
+    sampling_probability: float  #: ``p``; 1 keeps every step
+    std: float  #: width of the Gaussian filter in steps, 0 for none
+    scale: float  #: standard deviation σ of the noise
+    noise: float  #: what the noise contributes to the error of the interpolated series
+    bias: float  #: what the cap loses, the filter removes, and the signal does between kept steps, contribute to it
+    smoothed: float  #: error of the best linear smoother that knows the covariance of the signal alone
+    participation_cap: int | None = None  #: ``I``, steps per individual
+    gap: int = 1  #: the least distance of two steps in which one individual is counted; 1 for any
+    lost: float | None = None  #: fraction of counts that the cap loses; None if unknown
 
     @property
     def interpolated(self) -> float:
@@ -96,29 +83,18 @@ class Plan:
     """Candidates for one budget, with the errors to expect: see :func:`~opendp_timeseries.plan`.
 
     It prints as a table with advice and the call to run, in a notebook too.
-
-    :param title: the setting in words.
-    :param candidates: caps, gaps and filters at every step, and sampling with the best cap and gap of these.
-    :param design: the recommended one, to run.
-    :param signal: what is assumed of the signal.
-    :param seasons: periods of its patterns, in steps.
-    :param individuals: how many the guarantee is for.
-    :param epsilon: ε of the budget.
-    :param delta: δ of the budget.
-    :param gaps_included: gaps whose losses are known.
-    :param others: further mechanisms, for comparison, which reconstruct the series in their own way.
     """
 
-    title: str
-    candidates: tuple[Candidate, ...]
-    design: Design
-    signal: SignalModel
-    seasons: tuple[float, ...]
-    individuals: int
-    epsilon: float
-    delta: float
-    gaps_included: frozenset[int]
-    others: tuple[Candidate, ...] = ()
+    title: str  #: the setting in words
+    candidates: tuple[Candidate, ...]  #: all caps, gaps and filters, and the best of them with sampling
+    design: Design  #: the recommended one, to run
+    signal: SignalModel  #: what is assumed of the signal
+    seasons: tuple[float, ...]  #: periods of its patterns, in steps
+    individuals: int  #: how many the guarantee is for
+    epsilon: float  #: ε of the budget
+    delta: float  #: δ of the budget
+    gaps_included: frozenset[int]  #: gaps whose losses are known
+    others: tuple[Candidate, ...] = ()  #: further mechanisms, which reconstruct the series in their own way
 
     def beside(self, *others: Candidate) -> Plan:
         """Return the plan with further mechanisms beside it, to print and draw; the advice ignores them.

@@ -37,33 +37,23 @@ _STEPS_IN_STRETCH: Final = 512
 
 
 class ExpectedError(NamedTuple):
-    """Root mean squares per step, in the signal's unit.
+    """Root mean squares per step, in the signal's unit."""
 
-    :param noise: what the noise contributes to the error of the interpolated series.
-    :param bias: what the filter removes and what the signal does between kept steps contribute to it.
-    :param smoothed: error of the best linear smoother that knows the covariance of the signal.
-    """
-
-    noise: float
-    bias: float
-    smoothed: float
+    noise: float  #: what the noise contributes to the error of the interpolated series
+    bias: float  #: what the filter removes and what the signal does between kept steps contribute to it
+    smoothed: float  #: error of the best linear smoother that knows the covariance of the signal
 
 
 class Covariances(NamedTuple):
     """Covariances of the signal and of the filtered signal, of which the kept steps are samples.
 
     The filter has gain 1, and the weights of interpolation sum to 1: so the level matters to smoothing alone.
-
-    :param signal: variance of the signal.
-    :param cross: covariances of signal and filtered signal, at the lags 0 … T−1.
-    :param filtered: covariances of the filtered signal.
-    :param level: mean square of the level.
     """
 
-    signal: float
-    cross: NDArray[np.float64]
-    filtered: NDArray[np.float64]
-    level: float
+    signal: float  # variance of the signal
+    cross: NDArray[np.float64]  # of signal and filtered signal, at the lags 0 … T−1
+    filtered: NDArray[np.float64]  # of the filtered signal
+    level: float  # mean square of the level
 
     @classmethod
     def of(cls, signal: SignalModel, kernel: Kernel) -> Covariances:

@@ -54,22 +54,16 @@ def checked_caps(caps: Any, most: int) -> list[int]:
 
 
 class LevelCorrection(NamedTuple):
-    """The factor by which to multiply a capped series so that its level is that of all counts.
+    """The factor by which to multiply a capped series so that its level is that of all counts."""
 
-    :param ratio: all counts over those that the cap leaves, at least 1.
-    :param standard_error: of the ratio, from the noise of the histogram and what it does not tell.
-    """
-
-    ratio: float
-    standard_error: float
+    ratio: float  #: all counts over those that the cap leaves, at least 1
+    standard_error: float  #: of the ratio, from the noise of the histogram and what it does not tell
 
 
 def fraction_left(whole: Participation, apart: Participation, cap: int) -> tuple[float, float]:
     """Return the fraction of all counts that a cap and a gap leave, and its standard error.
 
-    :param whole: without the gap.
-    :param apart: with the gap.
-    :param cap: the participation cap.
+    :param whole: participation without the gap; ``apart``: with it.
     """
     if apart is whole:
         ratio, error = whole.level_correction(cap)
@@ -133,30 +127,22 @@ class Participation:
         return float(self.individuals @ self._steps(None)[0])
 
     def fraction_above(self, cap: int) -> float:
-        """Return the fraction of individuals who take part in more than ``cap`` steps.
-
-        :param cap: a participation cap.
-        """
+        """Return the fraction of individuals who take part in more than ``cap`` steps."""
         total = float(self.individuals.sum())
         above = self.individuals @ np.array([np.sum(w[n > cap]) for n, w in self._bins])
         return float(above) / total if total > 0 else 0.0
 
     def fraction_lost(self, cap: int) -> float:
-        """Return the fraction of counts that a cap loses: an individual in ``n`` steps loses ``n − cap`` of ``n``.
-
-        :param cap: a participation cap.
-        """
+        """Return the fraction of counts that a participation cap loses: of somebody's ``n`` steps, ``n − cap``."""
         total = self.total
         return 1 - float(self.individuals @ self._steps(cap)[0]) / total if total > 0 else 0.0
 
     def level_correction(self, cap: int) -> LevelCorrection:
         """Return the ratio of all counts to those that a cap leaves, and its standard error.
 
-        A capped series times this ratio has the level of the log. Its shape stays that of the capped one: where those
-        whom the cap touches come at other times than the rest, no factor restores what they did. So choose the cap as
-        if there were no correction, and correct afterwards.
-
-        :param cap: the participation cap of the series.
+        A series under this participation cap, times the ratio, has the level of the log. Its shape stays that of the
+        capped one: where those whom the cap touches come at other times than the rest, no factor restores what they
+        did. So choose the cap as if there were no correction, and correct afterwards.
         """
         (every, spread), (within, capped_spread) = self._steps(None), self._steps(cap)
         kept = float(self.individuals @ within)

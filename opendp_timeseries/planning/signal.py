@@ -29,18 +29,12 @@ _RAW: Final = 4
 
 @dataclass(frozen=True, eq=False)
 class SignalModel:
-    """Second moments of a signal of ``T`` steps on a cycle.
+    """Second moments of a signal of ``T`` steps on a cycle."""
 
-    :param covariance: float64 array of ``T`` covariances around the level, at the lags 0 … T−1.
-    :param lines: the part of :meth:`spectrum` that belongs to patterns, which repeat exactly.
-    :param level: mean square of the level.
-    :param mean: the level; None if unknown.
-    """
-
-    covariance: NDArray[np.float64]
-    lines: NDArray[np.float64]
-    level: float
-    mean: float | None = None
+    covariance: NDArray[np.float64]  # around the level, at the lags 0 … T−1
+    lines: NDArray[np.float64]  # the part of the spectrum that belongs to patterns, which repeat exactly
+    level: float  # mean square of the level
+    mean: float | None = None  # the level; None if unknown
 
     @property
     def size(self) -> int:

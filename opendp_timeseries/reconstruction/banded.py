@@ -1,7 +1,4 @@
-"""Positive definite matrices with few diagonals: solutions, determinants and the diagonals of inverses.
-
-All of it takes time that is linear in the size of the matrix.
-"""
+"""Positive definite matrices with few diagonals, in time that is linear in their size."""
 
 from __future__ import annotations
 
@@ -11,9 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpbtrf, dpbtrs, dpttrf, dpttrs
 
-__all__ = ["Banded", "Tridiagonal"]
+__all__ = ["Banded", "FitError", "Tridiagonal"]
 
 Array = NDArray[np.float64]
+
+
+class FitError(np.linalg.LinAlgError):
+    """A fit that did not work, in words."""
 
 
 class Tridiagonal(NamedTuple):
@@ -26,11 +27,11 @@ class Tridiagonal(NamedTuple):
     def of(cls, main: Array, off: Array) -> Tridiagonal:
         """Factor a matrix.
 
-        :raises LinAlgError: if it is not positive definite in floating point.
+        :raises FitError: if it is not positive definite in floating point.
         """
         diagonal, lower, failed = dpttrf(main, off)
         if failed:
-            raise np.linalg.LinAlgError("not positive definite")
+            raise FitError("the smoother lost its precision")
         return cls(diagonal, lower)
 
     @property
@@ -58,14 +59,13 @@ class Banded(NamedTuple):
 
     @classmethod
     def of(cls, band: Array) -> Banded:
-        """Factor a matrix.
+        """Factor a matrix, given its diagonals, the main one first, each padded at its end.
 
-        :param band: its diagonals, the main one first, each padded at its end.
-        :raises LinAlgError: if it is not positive definite in floating point.
+        :raises FitError: if it is not positive definite in floating point.
         """
         lower, failed = dpbtrf(band, lower=1)
         if failed:
-            raise np.linalg.LinAlgError("not positive definite")
+            raise FitError("the smoother lost its precision")
         return cls(lower)
 
     @property
@@ -81,23 +81,19 @@ class Banded(NamedTuple):
     def inverse_diagonal(self) -> Array:
         """Diagonal of the inverse, block by block from the last one on (Takahashi, Fagan & Chen 1973)."""
         width, size = len(self.lower) - 1, self.lower.shape[1]
-        diagonal = np.empty(size)
-        after, inverse = None, np.empty((0, 0))
+        diagonal, after, inverse = np.empty(size), size, np.empty((0, 0))
         for first in range((size - 1) // width * width, -1, -width):
             last = min(first + width, size)
-            below = last if after is None else min(last + width, size)
-            block = self._dense(first, below, first, last)
+            block = self._dense(first, after, first, last)
             root = np.linalg.inv(block[: last - first])
-            own = root.T @ root
-            if after is not None:
-                passed = block[last - first :] @ root
-                own = own + passed.T @ inverse @ passed
-            diagonal[first:last] = np.diag(own)
-            after, inverse = first, own
+            passed = block[last - first :] @ root
+            inverse = root.T @ root + passed.T @ inverse @ passed
+            diagonal[first:last] = np.diag(inverse)
+            after = last
         return diagonal
 
     def _dense(self, top: int, bottom: int, left: int, right: int) -> Array:
         rows, columns = np.ogrid[top:bottom, left:right]
-        apart = rows - columns
-        stored = (apart >= 0) & (apart < len(self.lower))
-        return np.where(stored, self.lower[np.where(stored, apart, 0), columns], 0.0)
+        below = rows - columns
+        stored = (below >= 0) & (below < len(self.lower))
+        return np.where(stored, self.lower[np.where(stored, below, 0), columns], 0.0)

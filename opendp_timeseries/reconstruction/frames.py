@@ -14,8 +14,6 @@ from opendp_timeseries.grid import TimeGrid, check_grid, parse_zone
 __all__ = ["known_interval", "to_frame"]
 
 Columns = dict[str, Any]
-
-
 #: :class:`~opendp_timeseries.Series`, which makes its frames by this module.
 _Series = Any
 

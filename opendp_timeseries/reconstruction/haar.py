@@ -16,8 +16,8 @@ def threshold(values: NDArray[np.float64], variance: float) -> NDArray[np.float6
     At every scale ``2**j`` and every step, half the difference of the averages of two neighbouring stretches is set to
     zero unless it exceeds ``sqrt(2 log T)`` standard deviations, the universal threshold of Donoho & Johnstone (1994).
     Each step then is the average of what the stretches around it say. The noise is the privacy noise and the counts'
-    own, whose variance is that of Poisson counts with the average there. The series goes on in its mirror image, so
-    that its ends are no jump.
+    own, whose variance is that of Poisson counts with the average there. The series continues in its mirror image, so
+    that its ends do not jump.
 
     :param values: noisy values at every step.
     :param variance: of the privacy noise.

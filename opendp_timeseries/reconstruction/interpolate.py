@@ -24,15 +24,13 @@ def interpolate(release: Release, kind: Kind = "linear", *, clip_at_zero: bool =
     ``measurement >> interpolate``, or ``measurement >> functools.partial(interpolate, kind="nearest")``.
 
     At kept steps the series equals the noisy values. Before the first and after the last kept step it is
-    constant, as in Koga, Meehan & Chaudhuri (2022), appendix 2. With one kept step the series is that value
-    everywhere; with none it is zero everywhere: no rule looks at anything but the release.
+    constant, as in Koga, Meehan & Chaudhuri (2022), appendix 2. With no kept step it is zero everywhere.
 
-    The standard error is what the privacy noise, independent at each kept step, does to the values. It is the
-    release's scale σ at kept steps, before the first and after the last; halfway between two of them linear
-    interpolation averages their noise, to ``σ/√2``. For ``"pchip"``, which is not linear in the values, it is correct
-    to first order in the noise. It does **not** cover how the signal moves between kept steps, of which only a model
-    can say something: see :func:`~opendp_timeseries.smooth`. With no kept step it is 0: the zeros carry no noise, and
-    no information.
+    The standard error is what the privacy noise, independent at each kept step, does to the values: the release's
+    scale σ at kept steps and outside them, and ``σ/√2`` halfway between two of them, where linear interpolation
+    averages their noise. For ``"pchip"``, which is not linear in the values, it is correct to first order in the
+    noise. It does **not** cover how the signal moves between kept steps, which only a model can tell: see
+    :func:`~opendp_timeseries.smooth`. With no kept step it is 0: the zeros carry no noise, and no information.
 
     :param release: a release of the subsampled Gaussian, of one series or of a panel.
     :param kind: ``"linear"`` (the paper's), ``"nearest"`` (the earlier step wins a tie), or ``"pchip"``
@@ -85,9 +83,9 @@ def _through(release: Release, values: NDArray[np.float64], kind: Kind) -> NDArr
 
 def _squared_weights(release: Release, kind: Kind) -> NDArray[np.float64]:
     """Sum at each step, over the kept values, of the squared derivative of the series by the value."""
-    # An interpolant between two kept steps depends on those two and their neighbours only (that is how PCHIP
-    # sets its slopes). So four series, each with every fourth value moved, show every derivative on its own.
-    # The other kinds are linear: their derivatives are the series through ones and zeros.
+    # Between two kept steps the series depends on those two and their neighbours only, as PCHIP sets its slopes so.
+    # Four series, each with every fourth value moved, therefore show every derivative on its own. The other kinds are
+    # linear: their derivatives are the series through ones and zeros.
     base = release.values if kind == "pchip" else np.zeros(len(release))
     largest = float(np.max(np.abs(base), initial=0.0))
     step = max(release.scale * 2.0**-10, largest * 2.0**-26, 1e-300) if kind == "pchip" else 1.0

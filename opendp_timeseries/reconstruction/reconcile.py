@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaincc
 
-from opendp_timeseries import _validate as check
 from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.reconstruction.series import ErrorCovers, Series
@@ -25,8 +24,8 @@ __all__ = ["reconcile"]
 
 Floats = NDArray[np.float64]
 
-#: The truths of two invocations of a count do not add up, as each keeps other steps of those over the cap. They are
-#: refused where it is as plain as this; by chance, that is once in a billion.
+#: Two invocations of a count keep other steps of those over the cap, so that their truths do not add up. They are
+#: refused where it shows; by chance, once in a billion.
 _UNLIKELY: Final = 1e-9
 
 #: Values that are worked on at a time.
@@ -37,19 +36,17 @@ def reconcile(*series: Series) -> tuple[Series, ...]:
     """Return a panel and its totals with values that add up, each at least as accurate as before.
 
     At each step these are the generalised least-squares estimates: of all figures that add up, those nearest to the
-    given ones, each in units of its own standard error. A total learns from its parts, a part from the total and from
-    the other parts. They are post-processing, and cost no privacy. Values may be negative, as those of a release may.
+    given ones, each in units of its standard error. They are post-processing, and cost no privacy. Values may be
+    negative, as those of a release may. A series that kept no step takes what the others leave.
 
     If the given errors are right and those of different series independent, these are the best linear unbiased
-    estimates. The noise is like that: where every step was kept (``sampling_probability=1``) and interpolated, the
-    standard errors that come out are exact, and smaller than before.
+    estimates. Where every step was kept (``sampling_probability=1``) and interpolated, they are, and the standard
+    errors that come out are exact, and smaller than before.
 
-    Errors of :func:`~opendp_timeseries.smooth` are estimated, and a total and its parts have some in common: how the
-    counts move where none of them was kept. Figures gain from each other all the same, but not as much as least squares
-    would state, so that the standard errors stay those before. Between kept steps, interpolation knows the noise alone:
-    figures add up, but no standard error is stated if one series kept some of its steps only.
-
-    A series that kept no step has nothing to say: it takes what the others leave.
+    A total and its parts have errors of :func:`~opendp_timeseries.smooth` in common: how the counts move where none of
+    them was kept. Figures gain from each other all the same, but less than least squares would state, so that the
+    standard errors stay those before. Between kept steps, interpolation knows the noise alone: figures add up, but no
+    standard error is stated if one series kept some of its steps only.
 
     :param series: reconstructed releases, of the panel and of its totals (:func:`~opendp_timeseries.make_totals`) of
         **one** invocation of one count, so that the truths add up: by :func:`~opendp_timeseries.then_composition`.
@@ -109,8 +106,8 @@ def _check_apart(squares: float, freedom: int) -> None:
     if gammaincc(freedom / 2, squares / 2) < _UNLIKELY:  # χ²
         raise ValueError(
             f"series are farther apart than their noise explains (χ² = {squares:.0f}, where {freedom} is usual), so"
-            " what was counted does not add up: release the panel and its totals behind one count, by"
-            " panel >> then_composition([…]), as each count draws anew what it keeps of whom"
+            " what was counted does not add up: each count draws anew which events over a cap it keeps, so release the"
+            " panel and its totals behind one count, by panel >> then_composition([…])"
         )
 
 
@@ -127,7 +124,7 @@ def _signal(series: Series) -> Signal:
 def _panel_first(series: Sequence[Series]) -> list[Series]:
     """Return the panel, and then its totals, after a check that they belong together."""
     for one in series:
-        if not check.is_a(one, Series):
+        if not isinstance(one, Series):
             raise TypeError(f"series ({type(one).__name__}) must be reconstructed releases: interpolate or smooth them")
     panels = [one for one in series if _signal(one).groups is None]
     if len(panels) != 1 or len({id(one) for one in series}) < len(series) or len(series) < 2:
@@ -144,7 +141,7 @@ def _panel_first(series: Sequence[Series]) -> list[Series]:
         if one.unfiltered != first.unfiltered:
             raise ValueError("series must all be of filtered counts, or all of unfiltered ones: reconstruct them alike")
         if not one.release.scale > 0:
-            raise ValueError(f"series must be of noisy releases; scale ({one.release.scale}) is no noise")
+            raise ValueError(f"series must be of noisy releases; scale ({one.release.scale}) means no noise")
     return ordered
 
 
@@ -214,11 +211,11 @@ class _Sums(NamedTuple):
 
 
 def _least_squares(levels: Sequence[_Level], values: Floats, variances: Floats) -> tuple[Floats, Floats]:
-    """Return generalised least-squares estimates and their variances, for figures of which all errors are independent.
+    """Return generalised least-squares estimates and their variances, for figures with independent errors.
 
-    Going up, each group's own figure and the sum of its parts are averaged by their precision: the best estimate from
-    the group and all below. Going down, what a group is above the sum of its parts is shared among them by their
-    variances. Parts of unknown, infinite variance take all of it.
+    Going up, each group's figure and the sum of its parts are averaged by their precision: the best estimate from the
+    group and all below. Going down, what a group is above the sum of its parts is shared among them by their variances.
+    Parts of unknown, infinite variance take all of it.
     """
     values, variances = values.copy(), variances.copy()
     sums = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -80,10 +81,9 @@ class Series:
     def interval(self, confidence_level: float = 0.9) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the lower and the upper ends of a normal interval at each step.
 
-        Coverage is pointwise, not simultaneous: each step has its own interval, and the whole course of the signal
-        lies within all of them far less often. ``error_covers`` says what the intervals leave out: with ``"noise"``
-        they are honest at kept steps only, and narrowest between them, where least is known; with ``"nothing"`` they
-        are NaN.
+        Coverage is pointwise, not simultaneous: the whole course of the signal lies within all intervals far less
+        often. ``error_covers`` says what they leave out: with ``"noise"`` they are honest at kept steps only, and
+        narrowest between them, where least is known; with ``"nothing"`` they are NaN.
 
         :param confidence_level: the probability with which each interval covers, in (0, 1).
         :return: two float64 arrays of ``len(self)`` values, in the signal's unit.
@@ -167,11 +167,12 @@ class Series:
         return f"Series({len(self)} steps by {self.model}; {error})"
 
 
-def reconstruct_parts(release: Release, reconstruct: Callable[[Release], Series]) -> Series:
+def reconstruct_parts(release: Release, reconstruct: Callable[[Release], Series], *, progress: bool = False) -> Series:
     """Reconstruct each series of a panel by itself, as nothing connects the end of one with the start of the next.
 
     :param release: of a panel, or of one series.
     :param reconstruct: makes a series from the release of one series.
+    :param progress: show on standard error how many series of a panel are done.
     :return: what ``reconstruct`` returns for one series. For a panel, the series in one row; its error covers what
         that of every part does.
     :raises TypeError: for anything but a release.
@@ -179,7 +180,12 @@ def reconstruct_parts(release: Release, reconstruct: Callable[[Release], Series]
     release = check_release(release)
     if release.keys is None:
         return reconstruct(release)
-    parts = [reconstruct(part) for part in release.parts()]
+    parts, total = [], len(release.keys)
+    for done, part in enumerate(release.parts(), 1):
+        parts.append(reconstruct(part))
+        if progress:
+            end = "\n" if done == total else ""
+            print(f"\rsmoothed {done} of {total} series", end=end, file=sys.stderr, flush=True)
     models = [part.model for part in parts]
     named = "; ".join(f"{key}: {model}" for key, model in zip(release.keys, models, strict=True))
     return Series(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
@@ -45,16 +46,16 @@ def smooth(
 ) -> Series:
     """Return the counts at every step with their standard errors, given the release, under a model.
 
-    Post-processing: it reads the release alone, and costs no privacy. In a chain, write ``measurement >> smooth``,
-    or ``measurement >> functools.partial(smooth, seasons=24)``. There, an error such as a wrong season is raised only
-    after the release is made, and loses it; smoothing a release that you hold loses nothing.
+    Post-processing: it reads the release alone, and costs no privacy. It may stand in a chain, as
+    ``measurement >> functools.partial(smooth, seasons=24)``. But there a wrong season is an error only after the
+    release is made, and loses it.
 
     ``kind="structural"`` fits a structural model (Harvey 1989). Counts vary around a rate. The root of the rate is an
     unknown level, plus for each season a smooth pattern that repeats and may drift slowly, plus a departure from both
     that dies away exponentially; where the mean of the release is below four standard errors, the rate itself is. The
-    variance of the privacy noise, ``release.scale**2``, is known and not estimated; that of the counts is estimated
-    near their rate, as Poisson's. How large patterns, drifts and departures are, how smooth the patterns, and how long
-    departures last is estimated by the largest marginal likelihood. Each series of a panel is fitted by itself.
+    variance of the privacy noise is known; that of the counts is estimated near their rate, as Poisson's. The sizes of
+    patterns, drifts and departures, the smoothness of patterns and the duration of departures are those of the largest
+    marginal likelihood. Each series of a panel is fitted by itself.
 
     ``kind="haar"`` is for series with spikes and jumps, which upset every smooth model. It takes a release of every
     step, and keeps the differences of neighbouring averages that exceed the noise (translation-invariant Haar wavelets,
@@ -103,8 +104,9 @@ def smooth(
             raise ValueError(f"{name} ({check.shown(value)}) must be one of {', '.join(known)}")
     periods, trend = _periods(seasons), bool(trend)
     if kind == "structural":
-        done = _Progress(release, progress)
-        return reconstruct_parts(release, lambda part: done(_structural(part, periods, trend, band, filtered)))
+        shown = sys.stderr.isatty() if progress is None else progress
+        made = partial(_structural, periods=periods, trend=trend, band=band, filtered=filtered)
+        return reconstruct_parts(release, made, progress=shown)
     if periods or trend or band != "counts":
         raise ValueError("kind='haar' has neither seasons, trend nor band; leave them out, or take kind='structural'")
     if check_release(release).sampling_probability < 1:
@@ -122,21 +124,6 @@ def _periods(seasons: Seasons) -> tuple[float, ...]:
         if isinstance(period, np.timedelta64):  # which Python would convert to a number, in whatever unit it has
             raise TypeError(f"seasons ({period!r}) must be a real number, not a time; {remedy}")
     return tuple(sorted({check.real("seasons", period, minimum=2.0, remedy=remedy) for period in given}))
-
-
-class _Progress:
-    """Counts the series that are done, on standard error."""
-
-    def __init__(self, release: Release, asked: bool | None) -> None:
-        self.done, self.total = 0, len(check_release(release).keys or (0,))
-        self.shown = sys.stderr.isatty() and self.total > 1 if asked is None else asked
-
-    def __call__(self, series: Series) -> Series:
-        self.done += 1
-        if self.shown:
-            end = "\n" if self.done == self.total else ""
-            print(f"\rsmoothed {self.done} of {self.total} series", end=end, file=sys.stderr, flush=True)
-        return series
 
 
 def _haar(release: Release) -> Series:

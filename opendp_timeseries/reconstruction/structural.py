@@ -21,11 +21,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dtrtri
+from scipy.linalg.lapack import dpotrf, dtrtri
 from scipy.optimize import minimize
 from scipy.signal import fftconvolve
 
-from opendp_timeseries.reconstruction.banded import Banded, Tridiagonal
+from opendp_timeseries.reconstruction.banded import Banded, FitError, Tridiagonal
 
 __all__ = ["FitError", "Observations", "Posterior", "fit"]
 
@@ -48,8 +48,9 @@ _WORK: Final = 6e8
 _JOINT: Final = 1e7
 #: Most rounds between patterns, departure and linearisation.
 _ROUNDS: Final = 8
-#: Matrices of this size are factored at once.
+#: Matrices of this size are factored at once, and products of so many multiplications made.
 _SMALL: Final = 64
+_UNSHARED: Final = 100_000
 #: Where the square link turns into its tangent.
 _TANGENT: Final = 0.1
 #: Most steps of Gauss–Newton.
@@ -64,10 +65,6 @@ _ENOUGH: Final = 16_000
 _STRETCHES: Final = 8
 
 
-class FitError(Exception):
-    """A fit that did not work, in words."""
-
-
 @dataclass(frozen=True)
 class Basis:
     """Columns in which level, patterns and trend are linear, and the prior variance of each.
@@ -76,17 +73,12 @@ class Basis:
     there. A pattern that is smooth has small high harmonics: the variance of harmonic h is proportional to
     ``(1 + (h/h₀)²)⁻²``. A drift that is a random walk has variance ``∝ j⁻²`` in its j-th half-wave, and a trend that is
     a straight line and an integrated random walk ``j⁻⁴`` (Karhunen–Loève). Level and line have variance 1.
-
-    :param size: steps of the series.
-    :param periods: lengths of the seasons, in steps.
-    :param trend: whether there is a trend.
-    :param most: most columns, if leaving out those of drifts can do it.
     """
 
-    size: int
-    periods: tuple[float, ...]
+    size: int  # steps of the series
+    periods: tuple[float, ...]  # lengths of the seasons, in steps
     trend: bool
-    most: int
+    most: int  # most columns, if leaving out those of drifts can do it
 
     @cached_property
     def _columns(self) -> NDArray[np.void]:
@@ -98,19 +90,15 @@ class Basis:
                 frequency = harmonic / period
                 if round(frequency, 12) not in seen:
                     seen.add(round(frequency, 12))
-                    waves.append((season, harmonic, frequency, False, 0))
-                    if frequency < 0.5:
-                        waves.append((season, harmonic, frequency, True, 0))
+                    both = (False, True) if frequency < 0.5 else (False,)  # cosine and sine
+                    waves += [(season, harmonic, frequency, sine, 0) for sine in both]
         found = [(-1, 0, 0.0, False, 0), *waves]
         if self.trend:
             found += [(-2, 0, 0.0, False, bend) for bend in range(_BENDS + 1)]  # the first is a straight line
         drifting = [wave for wave in waves if wave[1] <= _DRIFTING]
         for half_waves in range(1, _HALF_WAVES + 1):
-            more = [
-                (*wave[:4], half_waves)
-                for wave in drifting
-                if half_waves * _CYCLES * self.periods[wave[0]] <= self.size
-            ]
+            cycles = half_waves * _CYCLES
+            more = [(*wave[:4], half_waves) for wave in drifting if cycles * self.periods[wave[0]] <= self.size]
             if len(found) + len(more) > self.most:
                 break
             found += more
@@ -131,13 +119,9 @@ class Basis:
         return found
 
     def start(self) -> Array:
-        """Parameters before the fit, which are the modes of their priors: logarithms.
-
-        Of each season: the variance of its pattern, the harmonic h₀ from which it decays, and the share of its drift.
-        Of the trend: its variance.
-        """
-        season = [math.log(0.2), math.log(3.0), math.log(3e-3)]
-        return np.array(season * len(self.periods) + [math.log(0.1)] * self.trend)
+        """Logarithms of the parameters before the fit: the modes of their priors."""
+        season = [0.2, 3.0, 3e-3]  # variance of the pattern, harmonic h₀ from which it decays, share of its drift
+        return np.log(season * len(self.periods) + [0.1] * self.trend)  # variance of the trend
 
     def variances(self, parameters: Array) -> tuple[Array, Array]:
         """Return the logarithm of each column's variance, and its derivatives by the parameters."""
@@ -165,33 +149,22 @@ class Basis:
 
 @dataclass(frozen=True)
 class Observations:
-    """Kept values, and what is public about them.
+    """Kept values, and what is public about them."""
 
-    :param size: steps of the series, or of a stretch of it.
-    :param steps: kept ones.
-    :param values: there.
-    :param variance: of the privacy noise.
-    :param taps: of the filter that the rate went through, whose weights wrap around the ends; None without one.
-    :param dispersion: variance of a count by its rate, as far as is known before: 1 is Poisson's. It is the mode of
-        a log-normal prior.
-    :param doubt: standard deviation of its logarithm.
-    :param first: where in the series the stretch begins.
-    """
-
-    size: int
-    steps: NDArray[np.int64]
-    values: Array
-    variance: float
-    taps: Array | None = None
-    dispersion: float = 1.0
-    doubt: float = 0.5
-    first: int = 0
+    size: int  # steps of the series, or of a stretch of it
+    steps: NDArray[np.int64]  # kept ones
+    values: Array  # there
+    variance: float  # of the privacy noise
+    taps: Array | None = None  # of the filter that the rate went through, whose weights wrap around the ends
+    dispersion: float = 1.0  # prior variance of a count by its rate, 1 for Poisson's: mode of a log-normal
+    doubt: float = 0.5  # standard deviation of its logarithm
+    first: int = 0  # where in the series the stretch begins
 
     def part(self) -> Observations:
         """Return what variances are learnt from: of a long release some stretches, or one if it is filtered.
 
-        Of a filtered one, kept steps near the ends are left out. They see the other end, of which nothing is known
-        before there is a fit, and what they would show then is taken for sharp patterns.
+        In a filtered one, kept steps near the ends see the other end, of which nothing is known before the fit, and
+        which would be taken for sharp patterns: they are left out.
         """
         if self.taps is None:
             if len(self.steps) <= _ENOUGH:
@@ -212,12 +185,12 @@ class Observations:
 
     @cached_property
     def gain(self) -> float:
-        """By what a filter multiplies a constant."""
+        """The factor by which a filter multiplies a constant."""
         return 1.0 if self.taps is None else float(self.taps.sum())
 
     @cached_property
     def energy(self) -> float:
-        """By what a filter multiplies the variance of independent counts."""
+        """The factor by which a filter multiplies the variance of independent counts."""
         return 1.0 if self.taps is None else float(self.taps @ self.taps)
 
     @cached_property
@@ -249,10 +222,8 @@ class _Link:
     def of(cls, seen: Observations, *, square: bool = True) -> _Link:
         """Return the link that fits a release: the square, if it may be that and the release is not too noisy."""
         average = float(seen.values.mean()) / seen.gain
-        error = (
-            math.sqrt((seen.variance + seen.dispersion * seen.energy * max(average, 0.0)) / len(seen.values))
-            / seen.gain
-        )
+        variance = seen.variance + seen.dispersion * seen.energy * max(average, 0.0)
+        error = math.sqrt(variance / len(seen.values)) / seen.gain
         if square and average > 4 * error:
             return cls(True, average, 1.0)
         moves = max(float(seen.values.var()) - seen.variance, 0.0) / seen.gain**2  # of the rate, not of the noise
@@ -279,24 +250,15 @@ class _State(NamedTuple):
 
 
 class _Normal(NamedTuple):
-    """Normal equations of the linearised problem ``z = A(Φβ + d) + e`` at nodes: W is the precision of e.
+    """Normal equations of the linearised problem ``z = A(Φβ + d) + e`` at nodes: W is the precision of e."""
 
-    :param band: diagonals of A'WA, the main one first.
-    :param cross: A'WAΦ.
-    :param gram: Φ'A'WAΦ.
-    :param pull: A'Wz.
-    :param push: Φ'A'Wz.
-    :param constant: log density of e at z with neither β nor d.
-    :param weight: diagonal of W.
-    """
-
-    band: Array
-    cross: Array
-    gram: Array
-    pull: Array
-    push: Array
-    constant: float
-    weight: Array
+    band: Array  # diagonals of A'WA, the main one first
+    cross: Array  # A'WAΦ
+    gram: Array  # Φ'A'WAΦ
+    pull: Array  # A'Wz
+    push: Array  # Φ'A'Wz
+    constant: float  # log density of e at z with neither β nor d
+    weight: Array  # diagonal of W
 
 
 @dataclass(frozen=True)
@@ -325,48 +287,33 @@ class _Model:
 
     def mean(self, reduced: _Reduced, coefficients: Array) -> Array:
         """Return f at the nodes, given the mean of the coefficients."""
-        found: Array = self.link.mean + self.columns @ coefficients + reduced.solved @ np.append(-coefficients, 1.0)
-        return found
+        patterns = _times(self.columns, coefficients)
+        return self.link.mean + patterns + _times(reduced.solved, np.append(-coefficients, 1.0))
 
     def linearise(self, f: Array, dispersion: float) -> _Normal:
         """Return the normal equations around ``f`` at the nodes, where counts vary by so much more than Poisson's."""
         seen, slope = self.seen, self.link.slope(f)
-        own = dispersion * seen.energy
         shown = self.shown(f)
         around = slope * (f - self.link.mean)
+        weight = 1 / (seen.variance + dispersion * seen.energy * np.maximum(shown, 0.0))
         if seen.taps is None:
-            weight = 1 / (seen.variance + own * np.maximum(shown, 0.0))
             response = seen.values - shown + around
-            scaled = (weight * slope**2)[:, None] * self.columns
-            pull = weight * slope * response
-            return _Normal(
-                band=(weight * slope**2)[None, :],
-                cross=scaled,
-                gram=_crossed(self.columns, scaled),
-                pull=pull,
-                push=self.columns.T @ pull,
-                constant=_log_density(weight, response),
-                weight=weight,
-            )
-        # Around the ends, where the filter reaches to the other end, its weights there are held at the last estimate.
-        through = self._filtered(around[:, None])[:, 0]
-        weight = 1 / (seen.variance + own * np.maximum(shown, 0.0))
-        response = seen.values - shown + through
-        every = np.zeros(seen.size)
-        every[seen.steps] = weight
-        design = self._filtered(slope[:, None] * self.columns)
-        weighed = np.zeros((seen.size, design.shape[1] + 1))
-        weighed[seen.steps] = weight[:, None] * np.column_stack([design, response])
-        back = slope[:, None] * fftconvolve(weighed, seen.centred[::-1, None], mode="same", axes=0)
-        return _Normal(
-            band=self._band(every, slope),
-            cross=np.ascontiguousarray(back[:, :-1]),
-            gram=design.T @ (weight[:, None] * design),
-            pull=back[:, -1],
-            push=design.T @ (weight * response),
-            constant=_log_density(weight, response),
-            weight=weight,
-        )
+            square, pull = weight * slope**2, weight * slope * response
+            band, cross, design, weighed = square[None, :], square[:, None] * self.columns, self.columns, pull
+            gram = _crossed(design, cross)
+        else:
+            # Around the ends, where the filter reaches to the other end, its weights there are held at the last
+            # estimate.
+            response = seen.values - shown + self._filtered(around[:, None])[:, 0]
+            design, weighed = self._filtered(slope[:, None] * self.columns), weight * response
+            gram = _crossed(design, weight[:, None] * design)
+            sides, every = np.zeros((seen.size, design.shape[1] + 1)), np.zeros(seen.size)
+            sides[seen.steps] = weight[:, None] * np.column_stack([design, response])
+            every[seen.steps] = weight
+            back = slope[:, None] * fftconvolve(sides, seen.centred[::-1, None], mode="same", axes=0)
+            band, cross, pull = self._band(every, slope), np.ascontiguousarray(back[:, :-1]), back[:, -1]
+        constant = 0.5 * float(np.log(weight / (2 * np.pi)).sum() - weight @ response**2)
+        return _Normal(band, cross, gram, pull, _crossed(design, weighed), constant, weight)
 
     def shown(self, f: Array) -> Array:
         """What a release without noise would show at the kept steps."""
@@ -376,21 +323,15 @@ class _Model:
         return np.fft.irfft(np.fft.rfft(rate) * np.fft.rfft(self.seen.taps), n=self.seen.size)[self.seen.steps]
 
     def advance(
-        self,
-        state: _State,
-        normal: _Normal,
-        reduced: _Reduced,
-        log_variance: Array,
-        departure: Array,
-        most: float = 1.0,
+        self, state: _State, normal: _Normal, reduced: _Reduced, log_variance: Array, departure: Array, most: float
     ) -> tuple[_State, Array]:
-        """Go towards the posterior mean of the linearised problem as far as it helps; return the whole way of f.
+        """Go at most this share of the way to the posterior mean of the linearised problem, as far as it helps.
 
-        :param most: share of the way to go at most.
+        Return also the whole way of f.
         """
         coefficients = reduced.evidence(log_variance)[1]
         f = self.mean(reduced, coefficients)
-        whole = _State(f, coefficients, f - self.link.mean - self.columns @ coefficients)
+        whole = _State(f, coefficients, f - self.link.mean - _times(self.columns, coefficients))
         main, off, _ = _precision(self.gaps, *np.exp(departure))
 
         def loss(at: _State) -> float:
@@ -413,13 +354,13 @@ class _Model:
         """Diagonals of A'WA: ``slope_k slope_{k+m} Σ_t w_t h_{t-k} h_{t-k-m}``."""
         taps, size = self.seen.centred, self.seen.size
         band = np.zeros((len(taps), size))
-        for apart in range(min(len(taps), size)):
+        for m in range(min(len(taps), size)):
             # In full, entry k + radius is Σ_u w_(k+u) h_u h_(u-m): u runs from m - radius to radius.
-            product = taps[apart:] * taps[: len(taps) - apart]
+            product = taps[m:] * taps[: len(taps) - m]
             full = np.zeros(size + len(taps))
             full[: size + len(product) - 1] = fftconvolve(weight, product[::-1])
-            found = full[self.seen.radius : self.seen.radius + size - apart]
-            band[apart, : size - apart] = found * slope[: size - apart] * slope[apart:]
+            found = full[self.seen.radius : self.seen.radius + size - m]
+            band[m, : size - m] = found * slope[: size - m] * slope[m:]
         return band
 
     def reduce(self, normal: _Normal, gaps: Array, departure: Array) -> _Reduced:
@@ -442,7 +383,7 @@ class _Model:
         gram = normal.gram - _crossed(normal.cross, solved[:, :-1])
         return _Reduced(
             gram=(gram + gram.T) / 2,
-            push=normal.push - normal.cross.T @ solved[:, -1],
+            push=normal.push - _crossed(normal.cross, solved[:, -1]),
             value=normal.constant + 0.5 * float(normal.pull @ solved[:, -1] + log_determinant - factor.log_determinant),
             solved=solved,
             factor=factor,
@@ -450,22 +391,17 @@ class _Model:
 
 
 class _Reduced(NamedTuple):
-    """The problem with the departure integrated out: normal equations for the coefficients alone.
-
-    :param value: log density of the data if every coefficient is zero.
-    :param solved: of the departure, what each column takes from it, and its mean if every coefficient is zero.
-    """
+    """The problem with the departure integrated out: normal equations for the coefficients alone."""
 
     gram: Array
     push: Array
-    value: float
-    solved: Array
+    value: float  # log density of the data if every coefficient is zero
+    solved: Array  # of the departure: what each column takes from it, and its mean if every coefficient is zero
     factor: Tridiagonal | Banded
 
     def variance(self, columns: Array, root: Array) -> Array:
         """Return the posterior variance at the nodes."""
-        across = columns @ root
-        across -= self.solved[:, :-1] @ root
+        across = _times(columns - self.solved[:, :-1], root)
         found: Array = self.factor.inverse_diagonal() + np.einsum("ij,ij->i", across, across)
         return found
 
@@ -494,32 +430,41 @@ def _precision(gaps: Array, variance: float, duration: float) -> tuple[Array, Ar
     return main, -precision * decay, -math.log(variance) * len(main) - float(np.log(fresh).sum())
 
 
+# Products and factors by pieces so small that BLAS does not share them among threads: waking those takes longer, by far
+# where other processes run.
+
+
 def _inverse_root(matrix: Array) -> Array:
-    """Return the inverse of the Cholesky factor, by halves: see :func:`_crossed`."""
+    """Return the inverse of the Cholesky factor, by halves."""
     size = len(matrix)
     if size <= _SMALL:
-        inverse: Array = dtrtri(np.linalg.cholesky(matrix), lower=1)[0]
+        lower, failed = dpotrf(matrix, lower=1, clean=1)
+        if failed:
+            raise FitError("the smoother lost its precision")
+        inverse: Array = dtrtri(lower, lower=1)[0]
         return inverse
     first, rest = slice(size // 2), slice(size // 2, size)
     inverse = np.zeros_like(matrix)
     inverse[first, first] = _inverse_root(matrix[first, first])
     across = _crossed(matrix[first, rest], inverse[first, first].T)
     inverse[rest, rest] = _inverse_root(matrix[rest, rest] - _crossed(across.T, across.T))
-    inverse[rest, first] = -_crossed(inverse[rest, rest].T, _crossed(across.T, inverse[first, first]))
+    inverse[rest, first] = -_times(inverse[rest, rest], _times(across, inverse[first, first]))
     return inverse
 
 
 def _crossed(left: Array, right: Array) -> Array:
-    """Return ``left.T @ right``, by products so small that BLAS does not share them among threads, which cost more."""
-    rows = max(200_000 // max(left.shape[1] * right.shape[1], 1), 8)
-    total = np.zeros((left.shape[1], right.shape[1]))
+    """Return ``left.T @ right``."""
+    total = np.zeros((left.shape[1], *right.shape[1:]))
+    rows = max(_UNSHARED // max(total.size, 1), 8)
     for first in range(0, len(left), rows):
         total += left[first : first + rows].T @ right[first : first + rows]
     return total
 
 
-def _log_density(weight: Array, response: Array) -> float:
-    return 0.5 * float(np.log(weight / (2 * np.pi)).sum() - weight @ response**2)
+def _times(left: Array, right: Array) -> Array:
+    """Return ``left @ right``."""
+    rows = max(_UNSHARED // max(right.size, 1), 8)
+    return np.concatenate([left[first : first + rows] @ right for first in range(0, len(left), rows)])
 
 
 class Posterior(NamedTuple):
@@ -549,13 +494,6 @@ def fit(seen: Observations, periods: tuple[float, ...], *, trend: bool) -> Poste
 
 
 def _fit(model: _Model) -> Posterior:
-    try:
-        return _fitted(model)
-    except np.linalg.LinAlgError:
-        raise FitError("the smoother lost its precision") from None
-
-
-def _fitted(model: _Model) -> Posterior:
     seen, basis = model.seen, model.basis
     part = seen.part()
     learnt, state = _learn(model if part is seen else _Model(part, basis, model.link))
@@ -603,7 +541,7 @@ def _learn(model: _Model) -> tuple[_Learnt, _State]:
         log_variance = basis.variances(patterns)[0]
         _, mean, root = reduced.evidence(log_variance)
         dispersion = _fit_dispersion(model, state.f, reduced, mean, root, dispersion)
-        state, _ = model.advance(state, normal, reduced, log_variance, departure)
+        state, _ = model.advance(state, normal, reduced, log_variance, departure, 1.0)
         departure = _fit_departure(model, normal, log_variance, mean, departure, centre)
         after = np.concatenate([departure, patterns, [math.log(dispersion)]])
         if np.abs(after - before).max() < 0.05:
@@ -631,11 +569,11 @@ def _minimum(function: Callable[[Array], tuple[float, Array]], start: Array, low
     def where_defined(point: Array) -> tuple[float, Array]:
         try:
             return function(point)
-        except np.linalg.LinAlgError:
+        except FitError:
             return 1e100, np.zeros(len(point))
 
     bounds = list(zip(lowest.tolist(), highest.tolist(), strict=True))
-    found: Array = minimize(where_defined, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 30}).x
+    found: Array = minimize(where_defined, start, jac=True, method="SLSQP", bounds=bounds, options={"maxiter": 30}).x
     return found
 
 
@@ -670,7 +608,7 @@ def _fit_departure(
         held = normal._replace(
             cross=np.empty((len(normal.pull), 0)),
             gram=np.empty((0, 0)),
-            pull=normal.pull - normal.cross @ mean,
+            pull=normal.pull - _times(normal.cross, mean),
             push=np.empty(0),
             constant=normal.constant + float(mean @ normal.push) - 0.5 * float(mean @ normal.gram @ mean),
         )
@@ -701,10 +639,10 @@ def _posterior(model: _Model, normal: _Normal, learnt: _Learnt) -> Posterior:
         normal = normal._replace(band=band, pull=pull, cross=cross)
     reduced = model.reduce(normal, np.ones(seen.size - 1), learnt.departure)
     _, mean, root = reduced.evidence(basis.variances(learnt.patterns)[0])
-    f = model.link.mean + (columns - reduced.solved[:, :-1]) @ mean + reduced.solved[:, -1]
+    f = model.link.mean + _times(columns - reduced.solved[:, :-1], mean) + reduced.solved[:, -1]
     variance = reduced.variance(columns, root)
     if not (np.all(np.isfinite(f)) and np.all(variance >= 0)):
-        raise np.linalg.LinAlgError("not finite")
+        raise FitError("the smoother lost its precision")
     unit = model.link.unit
     if model.link.square:
         # The data were met by the square of the mean, so adding the variance would count it twice: it overstates

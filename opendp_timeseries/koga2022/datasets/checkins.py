@@ -1,7 +1,7 @@
 """Check-ins of Gowalla and Foursquare, read from the files as they are published.
 
-These are public benchmark data. Reading them, ranking places and counting participation look at rows and
-protect nobody; none of it belongs in front of a private release of other data.
+These are public benchmark data. Reading them, ranking places and counting participation look at rows and protect
+nobody: never use them in front of a private release of other data.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import re
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date, time
-from functools import cache
+from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -42,24 +41,17 @@ check-in, is our choice."""
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CheckIns:
-    """Check-ins of individuals at places, the places ranked by number of check-ins.
+    """Check-ins of individuals at places, the places ranked by number of check-ins."""
 
-    :param identifier: int64, the published number of the user.
-    :param time: ``datetime64[s]``, in UTC.
-    :param place: int32, rank of the place: 0 is the most visited (ties: the one that is first in the file).
-    :param places: published identifiers of the places, in order of rank.
-    """
-
-    identifier: NDArray[np.int64]
-    time: NDArray[np.datetime64]
-    place: NDArray[np.int32]
-    places: tuple[str, ...]
+    identifier: NDArray[np.int64]  #: int64, the published number of the user
+    time: NDArray[np.datetime64]  #: ``datetime64[s]``, in UTC
+    place: NDArray[np.int32]  #: int32, rank of the place: 0 is the most visited, of several the first in the file
+    places: tuple[str, ...]  #: published identifiers of the places, in order of rank
 
     def at(self, rank: int = 0) -> dict[str, NDArray[Any]]:
-        """Return the event log of one place, by default the most visited, as in the paper.
+        """Return ``identifier`` and ``time`` of the check-ins at a place, in the order of the file.
 
-        :param rank: 0 for the most visited place.
-        :return: ``identifier`` and ``time`` of its check-ins, in the order of the file.
+        :param rank: 0 for the most visited place, as in the paper.
         """
         rank = integer("rank", rank, minimum=0, maximum=len(self.places) - 1)
         here = self.place == rank
@@ -67,23 +59,21 @@ class CheckIns:
 
 
 def load_gowalla(path: str | PathLike[str]) -> CheckIns:
-    """Read ``loc-gowalla_totalCheckins.txt``, plain or gzipped, of Cho, Myers & Leskovec (2011), from SNAP.
+    """Read ``loc-gowalla_totalCheckins.txt``, plain or ``.gz``, of Cho, Myers & Leskovec (2011), from SNAP.
 
     Five fields a line, separated by tabs: user, time as ``2010-10-19T23:55:27Z``, latitude, longitude, place.
 
-    :param path: the file; a name that ends in ``.gz`` is read through gzip.
     :raises ValueError: at the first line that is not in this format, with its number.
     """
     return _read(path, _gowalla)
 
 
 def load_foursquare(path: str | PathLike[str]) -> CheckIns:
-    """Read ``dataset_TIST2015_Checkins.txt``, plain or gzipped, of Yang, Zhang & Qu (2016).
+    """Read ``dataset_TIST2015_Checkins.txt``, plain or ``.gz``, of Yang, Zhang & Qu (2016).
 
     Four fields a line, separated by tabs: user, venue, time as ``Tue Apr 03 18:00:06 +0000 2012`` in UTC, and
     the offset of local time in minutes, which is not used.
 
-    :param path: the file; a name that ends in ``.gz`` is read through gzip.
     :raises ValueError: at the first line that is not in this format, with its number.
     """
     return _read(path, _foursquare)
@@ -92,11 +82,9 @@ def load_foursquare(path: str | PathLike[str]) -> CheckIns:
 def largest_participation(checkins: CheckIns, grid: TimeGrid, *, places: int = 15) -> NDArray[np.int64]:
     """Return, for each of the most visited places, in how many steps its most frequent visitor is.
 
-    **This reads the rows and is not private.** It computes the paper's Table 1, for public benchmark data
-    alone. The participation cap of a private release must never come from the data that are released: choose
-    it beforehand, or from public or simulated data.
-
-    The paper counts check-ins; with at most one a step, as it assumes, the two are the same.
+    **This reads the rows and is not private.** It computes the paper's Table 1, for public benchmark data alone. Choose
+    the participation cap of a private release beforehand, or from public or simulated data. The paper counts check-ins;
+    with at most one a step, as it assumes, the two are the same.
 
     :param checkins: as read by :func:`load_gowalla` or :func:`load_foursquare`.
     :param grid: the steps; check-ins off the grid do not count.
@@ -116,19 +104,21 @@ def largest_participation(checkins: CheckIns, grid: TimeGrid, *, places: int = 1
 
 _Row = tuple[int, int, str]  # user, seconds since 1970 in UTC, place
 
-_GOWALLA = re.compile(r"(\d+)\t(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)Z\t[^\t]*\t[^\t]*\t([^\t]+)", re.ASCII)
-_FOURSQUARE = re.compile(r"(\d+)\t([^\t]+)\t\w{3} (\w{3} \d\d) (\d\d:\d\d:\d\d) \+0000 (\d{4})\t-?\d+", re.ASCII)
+_GOWALLA = re.compile(r"(\d+)\t(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)\t[^\t]*\t[^\t]*\t([^\t]+)", re.ASCII)
+_FOURSQUARE = re.compile(r"(\d+)\t([^\t]+)\t\w{3} (\w{3}) (\d\d) (\d\d:\d\d:\d\d) \+0000 (\d{4})\t-?\d+", re.ASCII)
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 def _gowalla(line: str) -> _Row:
-    user, day, clock, place = _fields(_GOWALLA, line)
-    return int(user), _midnight(day) + _seconds(clock), place
+    user, instant, place = _fields(_GOWALLA, line)
+    return int(user), _seconds(instant), place
 
 
 def _foursquare(line: str) -> _Row:
-    user, place, day, clock, year = _fields(_FOURSQUARE, line)
-    return int(user), _midnight(_iso(day, year)) + _seconds(clock), place
+    user, place, month, day, clock, year = _fields(_FOURSQUARE, line)
+    if month not in _MONTHS:
+        raise ValueError(f"{month!r} is not a month")
+    return int(user), _seconds(f"{year}-{_MONTHS.index(month) + 1:02}-{day}T{clock}Z"), place
 
 
 def _fields(pattern: re.Pattern[str], line: str) -> tuple[str, ...]:
@@ -138,24 +128,8 @@ def _fields(pattern: re.Pattern[str], line: str) -> tuple[str, ...]:
     return match.groups()
 
 
-# A file holds millions of instants but few days, and 86,400 clock times: each is worked out once.
-@cache
-def _midnight(day: str) -> int:
-    return (date.fromisoformat(day) - date(1970, 1, 1)).days * 86_400
-
-
-@cache
-def _seconds(clock: str) -> int:
-    instant = time.fromisoformat(clock)
-    return instant.hour * 3600 + instant.minute * 60 + instant.second
-
-
-@cache
-def _iso(day: str, year: str) -> str:
-    month, number = day.split(" ")
-    if month not in _MONTHS:
-        raise ValueError(f"{month!r} is not a month")
-    return f"{year}-{_MONTHS.index(month) + 1:02}-{number}"
+def _seconds(instant: str) -> int:
+    return int(datetime.fromisoformat(instant).timestamp())
 
 
 def _read(path: str | PathLike[str], parse: Callable[[str], _Row]) -> CheckIns:

@@ -24,23 +24,27 @@ __all__ = ["PEMS_GRID", "load_flow", "load_pems_station"]
 PEMS_GRID = TimeGrid(size=1800, start="2017-01-01T00:00", step="5min", zone="America/Los_Angeles")
 """The paper's grid for PeMS: 1,800 steps of 5 minutes from January 2017; the day is our choice."""
 
+Name = str | PathLike[str]
+_Reading = tuple[datetime, int]  # local time, vehicles; -1 vehicles: none published
+_NO_FLOW = -1
+
 
 def load_pems_station(
-    paths: Iterable[str | PathLike[str]], station: int, grid: TimeGrid, *, fill: int | None = None
+    paths: Iterable[Name], station: int, grid: TimeGrid, *, fill: int | None = None
 ) -> NDArray[np.int64]:
     """Read the flow at one station from PeMS files such as ``d04_text_station_5min_2017_01_01.txt``.
 
-    Comma-separated, without a header: local time as ``01/31/2017 23:55:00``, station, district, freeway,
-    direction, lane type, length, samples, percentage observed, total flow, and more that is not used. PeMS
-    imputes what a detector misses, and leaves the flow empty where it cannot.
+    Comma-separated, without a header: local time as ``01/31/2017 23:55:00``, station, district, freeway, direction,
+    lane type, length, samples, percentage observed, total flow, and more that is not used. PeMS imputes what a detector
+    misses, and leaves the flow empty where it cannot.
 
     :param paths: the files, one a day, in any order; names that end in ``.gz`` are read through gzip.
     :param station: number of the station.
     :param grid: the steps, in the zone ``America/Los_Angeles``; rows off the grid are left out.
-    :param fill: flow at steps for which the files have none; without it, such steps are refused.
+    :param fill: flow at steps without one; by default, such steps are refused.
     :return: int64 vehicles in each step, as many as the grid has steps.
-    :raises ValueError: at a row that is not in this format, with its number; at a step with more than one
-        row; and, without ``fill``, at a step without a flow.
+    :raises ValueError: at a row that is not in this format, with its number; at a step with more than one row, or, by
+        default, without a flow.
     """
     number = str(integer("station", station, minimum=1))
 
@@ -52,16 +56,16 @@ def load_pems_station(
     return _on_grid([reading for path in paths for reading in _read(path, parse, columns=10)], grid, fill)
 
 
-def load_flow(path: str | PathLike[str], grid: TimeGrid | None = None, *, fill: int | None = None) -> NDArray[np.int64]:
+def load_flow(path: Name, grid: TimeGrid | None = None, *, fill: int | None = None) -> NDArray[np.int64]:
     """Read a flow from a CSV file with a header and the columns local time (ISO 8601, no offset) and flow.
 
-    Redistributed files often leave out whole days, weekends for instance. On a grid those steps have no flow.
-    Without a grid each row is a step, in the order of the file, whatever its time: the series is then one of
-    recorded intervals, as in the traffic literature, and its steps are those of ``TimeGrid(size=len(flow))``.
+    Redistributed files often leave out whole days, such as weekends. On a grid those steps have no flow. Without a grid
+    each row is a step, in the order of the file, whatever its time, as in the traffic literature: the steps are those
+    of ``TimeGrid(size=len(flow))``.
 
     :param path: the file; a name that ends in ``.gz`` is read through gzip.
     :param grid: the steps, in the zone of the file's clock; rows off the grid are left out.
-    :param fill: flow at steps for which the file has none; without it, such steps are refused.
+    :param fill: flow at steps without one; by default, such steps are refused.
     :return: int64 vehicles in each step, as many as the grid has steps, or else as the file has rows.
     :raises ValueError: as :func:`load_pems_station`.
     """
@@ -69,17 +73,13 @@ def load_flow(path: str | PathLike[str], grid: TimeGrid | None = None, *, fill: 
     def parse(row: list[str]) -> _Reading:
         instant = datetime.fromisoformat(row[0])
         if instant.tzinfo is not None:
-            raise ValueError(f"{row[0]!r} has an offset, and is no local time")
+            raise ValueError(f"{row[0]!r} has an offset, so it is not local time")
         return instant, _vehicles(row[1])
 
     readings = _read(path, parse, columns=2, header=True)
     if grid is not None:
         return _on_grid(readings, grid, fill)
     return _filled(np.array([vehicles for _, vehicles in readings], dtype=np.int64), fill)
-
-
-_Reading = tuple[datetime, int]  # local time, vehicles; -1 vehicles: none published
-_NO_FLOW = -1
 
 
 def _vehicles(text: str) -> int:
@@ -92,11 +92,7 @@ def _vehicles(text: str) -> int:
 
 
 def _read(
-    path: str | PathLike[str],
-    parse: Callable[[list[str]], _Reading | None],
-    *,
-    columns: int,
-    header: bool = False,
+    path: Name, parse: Callable[[list[str]], _Reading | None], *, columns: int, header: bool = False
 ) -> list[_Reading]:
     """Read the rows that ``parse`` wants, of at least ``columns`` columns."""
     readings = []
@@ -111,8 +107,8 @@ def _read(
                 reading = parse(row)
             except ValueError as error:
                 raise ValueError(
-                    f"{Path(path).name}, line {rows.line_num} is not a row of this format: {error}; "
-                    "correct or remove the line"
+                    f"{Path(path).name}, line {rows.line_num} is not a row of this format: {error}; correct or remove"
+                    " the line"
                 ) from None
             if reading is not None:
                 readings.append(reading)
@@ -121,9 +117,8 @@ def _read(
 
 def _on_grid(readings: list[_Reading], grid: TimeGrid, fill: int | None) -> NDArray[np.int64]:
     """Lay readings on the grid, each step from one row."""
-    instants = np.array([instant for instant, _ in readings], dtype="datetime64[s]")
+    steps = grid.steps(np.array([instant for instant, _ in readings], dtype="datetime64[s]"))
     flow = np.array([vehicles for _, vehicles in readings], dtype=np.int64)
-    steps = grid.steps(instants)
     flow, steps = flow[steps >= 0], steps[steps >= 0]
     repeated = np.bincount(steps, minlength=grid.size) > 1
     if repeated.any():

@@ -19,22 +19,14 @@ _PARTICIPATION_CAP = 100
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Synth:
-    """One synthetic series, with the settings at which the paper releases it.
+    """One synthetic series, with the settings at which the paper releases it."""
 
-    :param frequency: relative sampling frequency ``f``; 1 is one step per unit of time.
-    :param signal: int64 counts, what a mechanism is given: the noiseless signal, or the noisy one, rounded.
-    :param noiseless: float64 values ``a sin(ωt) + b + ct``, against which the paper measures errors.
-    :param participation_cap: ``I``, 100 at every frequency (``docs/concepts/amplification.md``).
-    :param sampling_probability: ``p = 0.1 (1 − log f / 4)``.
-    :param std: standard deviation of the Gaussian kernel in steps, ``10 / (1 − log f / 4)``.
-    """
-
-    frequency: float
-    signal: NDArray[np.int64]
-    noiseless: NDArray[np.float64]
-    participation_cap: int
-    sampling_probability: float
-    std: float
+    frequency: float  #: relative sampling frequency ``f``; 1 is one step per unit of time
+    signal: NDArray[np.int64]  #: int64 counts, given to a mechanism: the noiseless signal, or the noisy one, rounded
+    noiseless: NDArray[np.float64]  #: float64 values ``a sin(ωt) + b + ct``, against which the paper measures errors
+    participation_cap: int  #: ``I``, 100 at every frequency (``docs/concepts/amplification.md``)
+    sampling_probability: float  #: ``p = 0.1 (1 − log f / 4)``
+    std: float  #: standard deviation of the Gaussian kernel in steps, ``10 / (1 − log f / 4)``
 
     @property
     def size(self) -> int:
@@ -53,17 +45,14 @@ def synth(
     """Return the paper's synthetic series at relative sampling frequency ``frequency``.
 
     ``x_t = 200 sin(ωt) + 500 + 0.1t`` at ``t = 0, 1/f, 2/f, …`` below 10,000, so ``T = ⌈10000 f⌉``, and with
-    ``noisy`` an independent ``100 · N(0, 1)`` at every step. Counts are integers, so the signal is rounded;
-    people add whole events before that rounding, and no sensitivity changes. A noisy count may be negative,
-    as in the paper.
+    ``noisy`` an independent ``100 · N(0, 1)`` at every step, rounded: people add whole events before that rounding, so
+    no sensitivity changes. A noisy count may be negative, as in the paper.
 
-    The paper states neither ω nor the base of the logarithm in ``p`` and ``σ_g``. The defaults, why they were
-    chosen and what others would do are in ``docs/datasets.md``.
+    The paper states neither ω nor the base of the logarithm in ``p`` and ``σ_g``; ``docs/datasets.md`` says why these.
 
     :param frequency: ``f``, above 0 and below ``logarithm_base⁴`` (where ``p`` would fall to 0).
     :param noisy: add the paper's observation noise.
-    :param rng: source of the observation noise, needed with ``noisy`` alone. The series is public, so this is
-        an ordinary generator; it has no part in privacy.
+    :param rng: source of the observation noise. The series is public: this has no part in privacy.
     :param angular_frequency: ω, in radians per unit of time.
     :param logarithm_base: base of the logarithm in ``p`` and ``σ_g``.
     :raises ValueError: if ``p`` would leave (0, 1].

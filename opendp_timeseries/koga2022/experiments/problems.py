@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from os import PathLike
 
 import numpy as np
-import opendp.prelude as dp
 from numpy.typing import NDArray
 
 from opendp_timeseries.datasets import daily_profile, power_law, simulate_event_log
 from opendp_timeseries.design.kernels import Kernel, gaussian_kernel
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.koga2022.datasets import Synth, load_flow
+from opendp_timeseries.plugin import native
 from opendp_timeseries.plugin.assume_participation import then_assume_participation
 from opendp_timeseries.plugin.spaces import count_signal_domain
 
@@ -22,26 +22,16 @@ __all__ = ["Problem", "foursquare_like", "from_synth", "gowalla_like", "pems"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Problem:
-    """A count series, and the settings at which every mechanism releases it.
+    """A count series, and the settings at which every method releases it."""
 
-    :param name: for tables and figures.
-    :param signal: int64 counts, what a mechanism is given.
-    :param truth: float64 values against which errors are measured; the signal itself, or what it observes.
-    :param participation_cap: ``I``, assumed of the series (the paper's Assumption 1).
-    :param sampling_probability: ``p``.
-    :param std: ``σ_g`` of the paper's Gaussian filter, in steps.
-    :param epsilon: ``ε``, of one individual added or removed.
-    :param delta: ``δ``.
-    """
-
-    name: str
-    signal: NDArray[np.int64]
-    truth: NDArray[np.float64]
-    participation_cap: int
-    sampling_probability: float = 0.1
-    std: float = 10.0
-    epsilon: float = 0.5
-    delta: float = 1e-4
+    name: str  #: for tables and figures
+    signal: NDArray[np.int64]  #: int64 counts, which a method is given
+    truth: NDArray[np.float64]  #: against which errors are measured: the signal itself, or what it observes
+    participation_cap: int  #: ``I``, assumed of the series (the paper's Assumption 1)
+    sampling_probability: float = 0.1  #: ``p``
+    std: float = 10.0  #: ``σ_g`` of the paper's Gaussian filter, in steps
+    epsilon: float = 0.5  #: ``ε``, of one individual added or removed
+    delta: float = 1e-4  #: ``δ``
 
     @property
     def size(self) -> int:
@@ -53,13 +43,11 @@ class Problem:
         """The paper's filter for this series."""
         return gaussian_kernel(self.size, self.std)
 
-    def count(self) -> dp.Transformation:
-        """Return the count under Assumption 1, with the influence metric or another one."""
-        counted: dp.Transformation = (
-            count_signal_domain(self.size),
-            dp.symmetric_distance(),
-        ) >> then_assume_participation(participation_cap=self.participation_cap)
-        return counted
+    def count(self) -> native.Transformation:
+        """Return the count under Assumption 1."""
+        space = count_signal_domain(self.size), native.symmetric_distance()
+        count: native.Transformation = space >> then_assume_participation(participation_cap=self.participation_cap)
+        return count
 
     def scaled(self, factor: float) -> Problem:
         """Return the problem of a series ``factor`` times as heavy, in whole counts, at the same settings."""
@@ -68,12 +56,10 @@ class Problem:
 
 
 def pems(path: str | PathLike[str]) -> Problem:
-    """Return the first 1,800 rows of a flow file, with the paper's PeMS settings.
-
-    Each row is a step, as in the traffic literature: the file that it shares leaves out weekends and holidays.
+    """Return the first 1,800 rows of a flow file, each a step, with the paper's PeMS settings.
 
     :param path: CSV file for :func:`~opendp_timeseries.koga2022.datasets.load_flow`, such as
-        ``tests/data/pems_flow_5min_2016_janfeb.csv`` of the repository.
+        ``tests/data/pems_flow_5min_2016_janfeb.csv`` of the repository, which leaves out weekends and holidays.
     :raises OSError: if there is no such file.
     """
     return _tenth("PeMS", load_flow(path)[:1800])

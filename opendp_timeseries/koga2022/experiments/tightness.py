@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import opendp.prelude as dp
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from opendp_timeseries.design.kernels import Kernel
 from opendp_timeseries.koga2022.bounds import analytic_scale
+from opendp_timeseries.plugin import native
 from opendp_timeseries.plugin.assume_participation import then_assume_participation
 from opendp_timeseries.plugin.circulant_filter import then_circulant_filter
 from opendp_timeseries.plugin.spaces import count_signal_domain
@@ -25,18 +25,13 @@ def alpha_of_chain(
 ) -> NDArray[np.float64]:
     """Return, for each δ′, the ``α`` with which this library's chain bounds the sensitivity by ``α√I``.
 
-    Off an event of probability δ′ the chain is ``ρ``-zero-concentrated private with ``ρ = α²I/(2σ²)``, from which
-    ``α`` is read: the same statement as the paper's Theorem 4, for one pair of adjacent logs.
+    Off an event of probability δ′ the chain is ``ρ``-zero-concentrated private with ``ρ = α²I/(2σ²)``, from which ``α``
+    is read: the same statement as the paper's Theorem 4, for one pair of adjacent logs.
 
-    :param kernel: the filter.
-    :param participation_cap: ``I``.
-    :param sampling_probability: ``p``.
     :param failure_probabilities: values of ``δ′``, in (0, 1).
     """
-    counted = (count_signal_domain(kernel.size), dp.symmetric_distance()) >> then_assume_participation(
-        participation_cap=participation_cap
-    )
-    smooth = counted >> then_circulant_filter(kernel)
+    space = count_signal_domain(kernel.size), native.symmetric_distance()
+    smooth = space >> then_assume_participation(participation_cap=participation_cap) >> then_circulant_filter(kernel)
 
     def alpha(failure_probability: float) -> float:
         chain = smooth >> then_subsampled_gaussian(
@@ -61,11 +56,8 @@ def block_scale_lower(
     That individual's own privacy profile is worked out with squares rounded down to a lattice, so the answer is a
     lower bound, by at most 0.3% in the settings of the notebooks.
 
-    :param kernel: the filter.
     :param participation_cap: ``I``, at most the kernel's size.
     :param sampling_probability: ``p``, above 0.
-    :param epsilon: ``ε``, positive.
-    :param delta: ``δ``, in (0, 1).
     :param cells: cells of the lattice, from 0 to the sum of all squares.
     """
     block = np.zeros(kernel.size)

@@ -1,4 +1,4 @@
-"""The mechanisms of the comparison: real OpenDP measurements, with the noise that each accounting asks for.
+"""The methods of the comparison: real OpenDP measurements, with the noise that each accounting asks for.
 
 All of them make the same promise, (ε, δ) for one individual added or removed.
 """
@@ -9,11 +9,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
-import opendp.prelude as dp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from opendp_timeseries import _validate as check
 from opendp_timeseries.design.kernels import Kernel
 from opendp_timeseries.koga2022.algorithm1 import then_koga2022
 from opendp_timeseries.koga2022.bounds import (
@@ -27,6 +28,7 @@ from opendp_timeseries.koga2022.experiments.problems import Problem
 from opendp_timeseries.koga2022.fourier import fourier_series, then_fourier_coefficients
 from opendp_timeseries.koga2022.fourier_norms import influence_l2
 from opendp_timeseries.koga2022.fourier_planning import best_frequencies
+from opendp_timeseries.plugin import native
 from opendp_timeseries.plugin.circulant_filter import then_circulant_filter
 from opendp_timeseries.plugin.lp_distance import then_lp_distance
 from opendp_timeseries.plugin.subsampled_gaussian import least_scale, then_subsampled_gaussian
@@ -34,54 +36,65 @@ from opendp_timeseries.reconstruction.interpolate import interpolate
 from opendp_timeseries.reconstruction.smooth import smooth
 from opendp_timeseries.release.release import Release
 
-__all__ = ["Mechanism", "algorithm1", "every_step", "fourier", "fourier_laplace", "gaussian", "subsampled"]
+__all__ = [
+    "Method",
+    "algorithm1",
+    "every_step",
+    "fourier",
+    "fourier_laplace",
+    "gaussian",
+    "mean_absolute_errors",
+    "releases",
+    "subsampled",
+]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Mechanism:
-    """One way to release a problem's series at its (ε, δ).
+class Method:
+    """One way to release a problem's series at its (ε, δ)."""
 
-    :param name: for tables and figures.
-    :param accounting: what the guarantee rests on.
-    :param scale: standard deviation of the noise on each released number: a count, or a coefficient.
-    :param numbers: how many noisy numbers a release holds, on average.
-    :param measurement: from the count signal to the whole series.
-    """
-
-    name: str
-    accounting: str
-    scale: float
-    numbers: float
-    measurement: dp.Measurement
+    name: str  #: for tables and figures
+    accounting: str  #: what the guarantee rests on
+    scale: float  #: standard deviation of the noise on each released number: a count, or a coefficient
+    numbers: float  #: how many noisy numbers a release holds, on average
+    measurement: native.Measurement  #: from the count signal to the whole series
 
 
-def gaussian(problem: Problem, *, exact: bool = False) -> Mechanism:
-    """Return the Gaussian mechanism: noise at every step, by the classical theorem as in the paper, or exactly.
+def releases(method: Method, problem: Problem, runs: int) -> NDArray[np.float64]:
+    """Release the series ``runs`` times, with fresh noise and fresh samples: an array of shape ``(runs, T)``."""
+    runs = check.integer("runs", runs, minimum=1)
+    released: list[Any] = [method.measurement(problem.signal) for _ in range(runs)]
+    return np.array(released, dtype=np.float64)
 
-    :param problem: the series and its settings.
-    :param exact: take the least noise of the exact privacy profile (Balle & Wang 2018).
-    """
+
+def mean_absolute_errors(released: ArrayLike, truth: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the mean absolute error over the steps of each release, in counts."""
+    errors: NDArray[np.float64] = np.abs(np.asarray(released) - truth).mean(axis=1)
+    return errors
+
+
+def gaussian(problem: Problem, *, exact: bool = False) -> Method:
+    """Return the Gaussian mechanism at every step, by the classical theorem as in the paper, or exactly."""
     scale = _gaussian_scale(problem, float(problem.participation_cap), exact)
-    return Mechanism(
+    return Method(
         name="Gaussian",
-        accounting="exact profile" if exact else "classical theorem",
+        accounting=_accounting(exact),
         scale=scale,
         numbers=problem.size,
-        measurement=problem.count() >> then_lp_distance(dp.l2_distance(T=float)) >> dp.m.then_gaussian(scale),
+        measurement=_l2_count(problem) >> native.then_gaussian(scale),
     )
 
 
-def fourier(problem: Problem, frequencies: int | None = None, *, exact: bool = False) -> Mechanism:
+def fourier(problem: Problem, frequencies: int | None = None, *, exact: bool = False) -> Method:
     """Return DFT with Gaussian noise on the first coefficients: as in the paper, or with what is known today.
 
-    :param problem: the series and its settings.
-    :param frequencies: ``k``; if left out, the best for the very series that is released, which no private
-        release could know. It favours this baseline.
+    :param frequencies: ``k``; by default the best for the very series that is released, which no private release could
+        know. It favours this baseline.
     :param exact: take the exact privacy profile, and count only what one individual's few steps can move in low
         frequencies; else the classical theorem and the norm of the whole change, as in the paper.
     """
     per_unit = _gaussian_scale(problem, 1.0, exact)
-    count = problem.count() if exact else problem.count() >> then_lp_distance(dp.l2_distance(T=float))
+    count = problem.count() if exact else _l2_count(problem)
     moved = count.map(1)
 
     def noise(k: int) -> float:
@@ -90,44 +103,38 @@ def fourier(problem: Problem, frequencies: int | None = None, *, exact: bool = F
     k = frequencies or _best_frequencies(problem, noise)
     coefficients = count >> then_fourier_coefficients(k)
     scale = _gaussian_scale(problem, coefficients.map(1) ** 2, exact)
-    return Mechanism(
+    return Method(
         name=_fourier_name(k, frequencies),
-        accounting="exact profile" if exact else "classical theorem",
+        accounting=_accounting(exact),
         scale=scale,
         numbers=2 * k - 1,
-        measurement=coefficients >> dp.m.then_gaussian(scale) >> partial(fourier_series, size=problem.size),
+        measurement=coefficients >> native.then_gaussian(scale) >> partial(fourier_series, size=problem.size),
     )
 
 
-def fourier_laplace(problem: Problem, frequencies: int | None = None) -> Mechanism:
-    """Return DFT in its original form (Rastogi & Nath 2010): Laplace noise, ε-private with δ = 0.
-
-    :param problem: the series and its settings.
-    :param frequencies: ``k``, or the best for the very series, as in :func:`fourier`.
-    """
+def fourier_laplace(problem: Problem, frequencies: int | None = None) -> Method:
+    """Return DFT in its original form (Rastogi & Nath 2010): Laplace noise, ε-private with δ = 0."""
 
     def noise(k: int) -> float:  # ‖Fv‖₁ ≤ √(2k−1)·‖v‖₂, and √2 is the standard deviation of Laplace noise
         return math.sqrt(2.0 * (2 * k - 1) * problem.participation_cap) / problem.epsilon
 
     k = frequencies or _best_frequencies(problem, noise)
-    count = problem.count() >> then_lp_distance(dp.l2_distance(T=float))
-    coefficients = count >> then_fourier_coefficients(k, output_metric=dp.l1_distance(T=float))
-    scale = dp.binary_search_param(
-        lambda scale: coefficients >> dp.m.then_laplace(scale), d_in=1, d_out=problem.epsilon, T=float
+    coefficients = _l2_count(problem) >> then_fourier_coefficients(k, output_metric=native.l1_distance(T=float))
+    scale = native.binary_search_param(
+        lambda scale: coefficients >> native.then_laplace(scale), d_in=1, d_out=problem.epsilon, T=float
     )
-    return Mechanism(
+    return Method(
         name=_fourier_name(k, frequencies) + ", Laplace",
         accounting="δ = 0",
         scale=math.sqrt(2.0) * scale,
         numbers=2 * k - 1,
-        measurement=coefficients >> dp.m.then_laplace(scale) >> partial(fourier_series, size=problem.size),
+        measurement=coefficients >> native.then_laplace(scale) >> partial(fourier_series, size=problem.size),
     )
 
 
-def algorithm1(problem: Problem, *, filtered: bool) -> Mechanism:
+def algorithm1(problem: Problem, *, filtered: bool) -> Method:
     """Return Algorithm 1 with the noise of the paper's own bounds, at the best α and split of δ.
 
-    :param problem: the series and its settings.
     :param filtered: with the paper's Gaussian filter (Theorem 4, Corollary 2), or without (Theorem 2, Corollary 3).
     """
     target = (problem.epsilon, problem.delta, problem.participation_cap, problem.sampling_probability)
@@ -142,10 +149,10 @@ def algorithm1(problem: Problem, *, filtered: bool) -> Mechanism:
         alpha=alpha,
         sampling_probability=problem.sampling_probability,
         kernel=problem.kernel if filtered else None,
-        output_measure=dp.approximate(dp.max_divergence()),
+        output_measure=native.approximate(native.max_divergence()),
         delta=problem.delta,
     )
-    return Mechanism(
+    return Method(
         name=f"paper, {_filter_name(filtered)}",
         accounting=f"Corollary {2 if filtered else 3}",
         scale=choice.scale,
@@ -154,52 +161,51 @@ def algorithm1(problem: Problem, *, filtered: bool) -> Mechanism:
     )
 
 
-def subsampled(problem: Problem, *, filtered: bool, smoothed: bool = False) -> Mechanism:
+def subsampled(problem: Problem, *, filtered: bool, smoothed: bool = False) -> Method:
     """Return the same algorithm as stages of this library, with the noise of the exact profile.
 
-    :param problem: the series and its settings.
     :param filtered: with the paper's Gaussian filter, or without.
     :param smoothed: reconstruct by :func:`~opendp_timeseries.smooth` instead of linear interpolation.
     """
     p = problem.sampling_probability
     release, scale = _release(problem, p, filtered)
-    return Mechanism(
+    return Method(
         name=f"ours, {_filter_name(filtered)}" + (", smoothed" if smoothed else ""),
-        accounting="exact profile",
+        accounting=_accounting(True),
         scale=scale,
         numbers=problem.size * p,
         measurement=release >> (_smoothed() if smoothed else _interpolated),
     )
 
 
-def every_step(problem: Problem, *, smoothed: bool = False, seasons: float | None = None) -> Mechanism:
-    """Return the Gaussian mechanism at every step with exact noise, and the paper's filter behind it.
+def every_step(problem: Problem, *, smoothed: bool = False, seasons: float | None = None) -> Method:
+    """Return the Gaussian mechanism at every step with exact noise, and the paper's filter as post-processing.
 
-    The filter is post-processing there: it costs no privacy, and averages noise away.
-
-    :param problem: the series and its settings.
     :param smoothed: put :func:`~opendp_timeseries.smooth` behind it, instead of the filter.
     :param seasons: a pattern in steps that repeats, known in public, for the smoother.
     """
     release, scale = _release(problem, 1.0, filtered=False)
     name = "smoother" if smoothed else "filter"
-    return Mechanism(
+    return Method(
         name=f"every step, then {name}" + (f" with season {seasons:g}" if seasons else ""),
-        accounting="exact profile",
+        accounting=_accounting(True),
         scale=scale,
         numbers=problem.size,
         measurement=release >> (_smoothed(seasons) if smoothed else _filtered(problem.kernel)),
     )
 
 
-def _release(problem: Problem, p: float, filtered: bool) -> tuple[dp.Measurement, float]:
+def _l2_count(problem: Problem) -> native.Transformation:
+    return problem.count() >> then_lp_distance(native.l2_distance(T=float))
+
+
+def _release(problem: Problem, p: float, filtered: bool) -> tuple[native.Measurement, float]:
     """Return the subsampled Gaussian with the least noise at the problem's (ε, δ), and that noise."""
     signal = problem.count()
     if filtered:
         signal = signal >> then_circulant_filter(problem.kernel)
     scale = least_scale(signal, epsilon=problem.epsilon, delta=problem.delta, sampling_probability=p)
-    release: dp.Measurement = signal >> then_subsampled_gaussian(scale, sampling_probability=p, delta=problem.delta)
-    return release, scale
+    return signal >> then_subsampled_gaussian(scale, sampling_probability=p, delta=problem.delta), scale
 
 
 def _interpolated(release: Release) -> NDArray[np.float64]:
@@ -221,9 +227,13 @@ def _gaussian_scale(problem: Problem, squared_sensitivity: float, exact: bool) -
 
 
 def _best_frequencies(problem: Problem, noise: Callable[[int], float]) -> int:
-    """Return the best ``k`` for the truth, of which the signal is an observation with noise of its own."""
+    """Return the best ``k`` for the truth, which the signal observes with its own noise."""
     observation = math.sqrt(np.mean((problem.signal - problem.truth) ** 2))
     return best_frequencies(problem.truth, lambda k: math.hypot(noise(k), observation))
+
+
+def _accounting(exact: bool) -> str:
+    return "exact profile" if exact else "classical theorem"
 
 
 def _fourier_name(k: int, asked: int | None) -> str:
