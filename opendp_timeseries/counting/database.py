@@ -14,6 +14,7 @@ import contextlib
 import itertools
 import warnings
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import ibis
@@ -390,6 +391,7 @@ _TRY: Final = _function("try", 1)
 _UNIX_MICROS: Final = _function("unix_micros", 1)
 _UNIX_DATE: Final = _function("unix_date", 1, "int32")
 _DATE_PART: Final = _function("date_part", 2, "decimal(8, 6)")
+_DUCKDB_LOADED: Final = "SELECT extension_name FROM duckdb_extensions() WHERE loaded"
 _DUCKDB_HASH_OF_FOUR: Final = _function("hash", 4)
 _DUCKDB_HASH: Final = _function("hash", 1)
 
@@ -428,12 +430,27 @@ def _duckdb_hash(first: int, second: int, who: Any, step: Any) -> Any:
 
 
 def _duckdb_obstacles(connection: Any) -> list[str]:
-    query = """
-        SELECT 'function ' || lower(function_name) FROM duckdb_functions()
-        GROUP BY ALL HAVING bool_or(internal) AND NOT bool_and(internal)
-        UNION ALL
-        SELECT 'setting max_expression_depth' WHERE current_setting('max_expression_depth') < 1000"""
-    return sorted(name for (name,) in connection.raw_sql(query).fetchall())
+    # What Python adds to a built-in function, for further types, calls itself built-in: a new session has none of it.
+    known = _duckdb_built_in(tuple(sorted(name for (name,) in connection.raw_sql(_DUCKDB_LOADED).fetchall())))
+    own = {name for name, *_ in _duckdb_functions(connection.raw_sql) - known} & {name for name, *_ in known}
+    ((depth,),) = connection.raw_sql("SELECT current_setting('max_expression_depth')").fetchall()
+    return [f"function {name}" for name in sorted(own)] + ["setting max_expression_depth"] * (depth < 1000)
+
+
+@lru_cache(maxsize=4)
+def _duckdb_built_in(extensions: tuple[str, ...]) -> set[tuple[str, ...]]:
+    import duckdb
+
+    with contextlib.closing(duckdb.connect()) as connection:
+        for extension in extensions:
+            with contextlib.suppress(duckdb.Error):
+                connection.load_extension(extension)
+        return _duckdb_functions(connection.execute)
+
+
+def _duckdb_functions(run: Callable[[str], Any]) -> set[tuple[str, ...]]:
+    found = run("SELECT function_name, internal, parameter_types FROM duckdb_functions()").fetchall()
+    return {(name.lower(), str(internal), str(types)) for name, internal, types in found}
 
 
 def _spark_obstacles(connection: Any) -> list[str]:

@@ -157,3 +157,22 @@ def test_a_session_with_functions_of_its_own_is_refused_by_name(macro):
     connection.raw_sql(f"CREATE TEMP MACRO {macro} AS a")
     with pytest.raises(ValueError, match=rf"function {macro.partition('(')[0].lower()}.*another connection"):
         engine.count(connection.table("log"), layout, caps, KEY)
+
+
+@pytest.mark.parametrize(
+    ("name", "types", "returns", "meaning"),
+    [
+        ("list_sort", ["BIGINT[]", "VARCHAR", "VARCHAR"], "BIGINT[]", lambda steps, order, nulls: steps[::-1]),
+        ("least", ["BIGINT", "BIGINT"], "BIGINT", lambda one, other: max(one, other)),
+        ("hash", ["UBIGINT"], "UBIGINT", lambda word: 0),
+    ],
+)
+def test_a_session_whose_built_in_functions_were_given_further_types_is_refused_by_name(name, types, returns, meaning):
+    log, layout, _ = next(queries())
+    connection = session_of(log, {})
+    connection.con.create_function("mine", lambda step: step, ["BIGINT"], "BIGINT")
+    caps = caps_of(layout.size, **CAPS[0])
+    engine.count(connection.table("log"), layout, caps, KEY)
+    connection.con.create_function(name, meaning, types, returns)
+    with pytest.raises(ValueError, match=rf"function {name}.*another connection"):
+        engine.count(connection.table("log"), layout, caps, KEY)
