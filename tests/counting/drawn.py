@@ -264,12 +264,11 @@ def draw(seed, engine):
         unit = int(random.integers(1, grid.size + 2)) if integer else one(random, [*units, "1y"])
         period = Period(unit, None if integer else grid.zone or "UTC")
     size = grid.size
+    gap = 1 if whole or size == 1 else int(random.integers(2, min(size, one(random, [4, 26])) + 1))
     caps = {
         "participation_cap": one(random, [1, 2, 3, 5, HUGE]),
         "step_cap": one(random, [1, 2, 3, HUGE]),
-        "gap": 1
-        if whole or random.random() < 0.3
-        else int(random.integers(min(2, size), min(size, one(random, [4, 26])) + 1)),
+        "gap": gap if random.random() < 0.7 else 1,
         "key_cap": None if keys is None or random.random() < 0.4 else int(random.integers(1, len(keys) + 2)),
     }
     people, burst = int(random.integers(1, 6)), one(random, [1, 3, 6, 100])
