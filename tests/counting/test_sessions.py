@@ -174,5 +174,5 @@ def test_a_session_whose_built_in_functions_were_given_further_types_is_refused_
     caps = caps_of(layout.size, **CAPS[0])
     engine.count(connection.table("log"), layout, caps, KEY)
     connection.con.create_function(name, meaning, types, returns)
-    with pytest.raises(ValueError, match=rf"{name}.*drop them"):
+    with pytest.raises(ValueError, match=rf"function {name}.*undo this"):
         engine.count(connection.table("log"), layout, caps, KEY)
