@@ -21,14 +21,20 @@ __all__ = ["LogCheck", "check_log"]
 class LogCheck:
     """What :func:`check_log` found. **Private**: exact facts about the log, which nothing protects.
 
-    Every row of the log is counted in ``rows``, and in at most one of the four numbers below it, the first that holds.
+    Every row of the log is counted in ``rows``, and in at most one of the seven numbers below it, the first that holds.
     """
 
     rows: int
-    without_identifier: int
-    """Rows of nobody: the identifier is missing, or of a type that is not known."""
-    without_time: int
-    """Rows whose time is missing, or is no time."""
+    missing_identifier: int
+    """Rows of nobody: the identifier is missing."""
+    unknown_identifier: int
+    """Rows of nobody: the identifier is of a type that is not known, in a column of objects."""
+    missing_time: int
+    """Rows whose time is missing."""
+    unreadable_time: int
+    """Rows whose time is a text that is no time, or a number that is no step."""
+    unknown_time: int
+    """Rows whose time is of a type that is not known, in a column of objects."""
     off_grid: int
     """Rows before the first step or after the last."""
     unknown_key: int | None
@@ -48,6 +54,20 @@ class LogCheck:
     period: Period | None = None
     """The period that was asked for; individuals are then counted in each period in which they are."""
 
+    @property
+    def without_identifier(self) -> int:
+        """Rows of nobody."""
+        return self.missing_identifier + self.unknown_identifier
+
+    @property
+    def without_time(self) -> int:
+        """Rows of somebody, without a time that could be read."""
+        return self.missing_time + self.unreadable_time + self.unknown_time
+
+    def _share(self, causes: dict[str, int]) -> str:
+        told = [f"{number} {cause}" for cause, number in causes.items() if number]
+        return f" ({sum(causes.values()) / self.rows:.1%} of all rows): {', '.join(told)}" if told else ""
+
     def __str__(self) -> str:
         if self.gap == 1:
             apart, left_out_by = [], "the caps on steps and on events in a step"
@@ -57,12 +77,18 @@ class LogCheck:
                 f" {self.events_within_gap_share:.1%} of the events on the grid"
             ]
             left_out_by = "the gap and the caps on steps and on events in a step"
+        identifiers = {"missing": self.missing_identifier, "of a type that is not known": self.unknown_identifier}
+        times = {
+            "missing": self.missing_time,
+            "in a form that is not read": self.unreadable_time,
+            "of a type that is not known": self.unknown_time,
+        }
         within = "" if self.period is None else f", each within {self.period},"
         lines = [
             "PRIVATE: do not publish",
             f"{self.rows} rows were read",
-            f"{self.without_identifier} of them have no identifier",
-            f"{self.without_time} have no time that could be read",
+            f"{self.without_identifier} of them have no identifier{self._share(identifiers)}",
+            f"{self.without_time} have no time that could be read{self._share(times)}",
             f"{self.off_grid} are off the grid",
             *([] if self.unknown_key is None else [f"{self.unknown_key} have a key that is missing or not listed"]),
             f"{self.individuals} individuals{within} are on the grid",

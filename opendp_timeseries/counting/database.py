@@ -109,9 +109,10 @@ def tally(table: Any, layout: Layout) -> Tally:
     counted, _ = _rows(table, layout)
     somebody = rows.filter(rows.who.notnull())
     timely = somebody.filter(somebody.when.notnull())
-    on_grid = timely.filter(timely.step.notnull())
-    left = [int(_fetch(part.aggregate(n=part.count()))["n"][0].as_py()) for part in (rows, somebody, timely, on_grid)]
-    left.append(int(_fetch(counted.aggregate(n=counted.count()))["n"][0].as_py()))
+    read = timely.filter(timely.readable)
+    on_grid = read.filter(read.step.notnull())
+    parts = (rows, somebody, somebody, timely, read, read, on_grid, counted)  # no column holds cells of unknown types
+    left = [int(_fetch(part.aggregate(n=part.count()))["n"][0].as_py()) for part in parts]
     return Tally(left[0], *(before - after for before, after in itertools.pairwise(left)))
 
 
@@ -188,11 +189,17 @@ def _placed(table: Any, layout: Layout) -> tuple[Any, _Dialect]:
     columns = {"who": layout.identifier} | ({} if layout.by is None else {"series": layout.by})
     apart = {name: _apart(table[column], dialect) for name, column in columns.items()}
     if layout.time is None:
-        return table.select(**apart, when=_FIRST, step=_FIRST), dialect
-    if layout.grid.is_integer and _may_hold_steps(_type(table, layout.time)):
+        return table.select(**apart, when=_FIRST, readable=True, step=_FIRST), dialect
+    at = table[layout.time]
+    holds_steps = layout.grid.is_integer and _may_hold_steps(at.type())
+    readable = _whole_numbers(at).notnull() if holds_steps else ibis.literal(True)
+    table = table.mutate(opendp_timeseries_when=_present(at), opendp_timeseries_readable=readable)
+    if holds_steps:
         table = table.mutate(**{layout.time: _whole_numbers(table[layout.time])})
     step, uneven = _steps(table, layout.time, layout.grid, dialect)
-    rows = table.select(**apart, when=table[layout.time], step=step)
+    rows = table.select(
+        **apart, when=table.opendp_timeseries_when, readable=table.opendp_timeseries_readable, step=step
+    )
     return (rows if uneven is None else _looked_up(rows, uneven, dialect)), dialect
 
 
@@ -209,7 +216,7 @@ def _looked_up(rows: Any, rule: StepRule, dialect: _Dialect) -> Any:
 def _rows(table: Any, layout: Layout) -> tuple[Any, _Dialect]:
     """Who and where in the counts, for every row that is somewhere."""
     rows, dialect = _placed(table, layout)
-    rows = rows.filter(rows.who.notnull(), rows.step.notnull()).drop("when")
+    rows = rows.filter(rows.who.notnull(), rows.step.notnull()).drop("when", "readable")
     if layout.whole:
         rows = rows.mutate(step=_FIRST)
     if layout.by is not None:
@@ -243,6 +250,13 @@ def _whole_numbers(column: Any) -> Any:
     numbers = column.try_cast("float64")
     near = _clamp(numbers, -(2.0**53), 2.0**53)  # so that no cast fails
     return ibis.ifelse(numbers.notnull() & ~numbers.isnan() & (near.floor() == near), near, None).cast("int64")
+
+
+def _present(column: Any) -> Any:
+    """A column of times as they are written, null for what is missing."""
+    if column.type().is_floating():
+        return ibis.ifelse(column.isnan(), None, column)
+    return ibis.ifelse(column.strip() == "", None, column) if column.type().is_string() else column
 
 
 def _in_periods(pairs: Any, layout: Layout, dialect: _Dialect) -> tuple[Any, list[str]]:

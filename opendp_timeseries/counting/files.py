@@ -79,16 +79,20 @@ def read_csv_log(
         identifiers: list[str | None] = []
         texts: list[str] = []
         times: list[NDArray[np.datetime64]] = []
+        blank: list[bool] = []
         for line in lines:
             row = _fields(line, delimiter)
             who, when = (row[k] if k < len(row) else "" for k in where)
             identifiers.append(who or None)
             texts.append(when)
+            blank.append(not when.strip())
             if len(texts) == _PIECE:
                 times.append(read_times(texts).in_utc(clock))
                 texts = []
     times.append(read_times(texts).in_utc(clock))
-    return UtcLog({identifier: np.array(identifiers, dtype=object), time: np.concatenate(times)})
+    log = UtcLog({identifier: np.array(identifiers, dtype=object), time: np.concatenate(times)})
+    log.not_times = np.isnat(log[time]) & ~np.array(blank, dtype=np.bool_)
+    return log
 
 
 def read_parquet_log(path: Path, *, identifier: str, time: str, zone: str | None = None) -> Any:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import itertools
+import numbers
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -42,6 +43,7 @@ _POLARS_TYPES: Final = frozenset(
 )
 
 _PIECE: Final = 2**14  # cells of objects that are read at a time: they fit in a processor's cache
+_MISSING, _UNREADABLE, _UNKNOWN = range(3)
 _SAMPLE: Final = 2**20  # cells from which it is told whether many hold the same object
 
 Ints = NDArray[np.int64]
@@ -52,13 +54,19 @@ Who = NDArray[Any] | Labels  # integers of any width, or text
 class UtcLog(dict[str, NDArray[Any]]):
     """A mapping of arrays whose ``datetime64`` are instants in UTC, on whatever clock a grid is."""
 
+    #: Which rows had a text that is no time, where times were text; all others without a time had none.
+    not_times: Mask | None = None
+
 
 class Tally(NamedTuple):
     """Where the rows of a log went: every row is in one of these, the first that holds. Private."""
 
     rows: int
-    without_identifier: int
-    without_time: int
+    missing_identifier: int
+    unknown_identifier: int  # of a type that is not known
+    missing_time: int
+    unreadable_time: int  # a text that is no time, or a number that is no step
+    unknown_time: int  # of a type that is not known
     off_grid: int
     unknown_key: int
 
@@ -86,7 +94,7 @@ def read_positions(table: Any, layout: Layout) -> tuple[Who, Ints]:
     >>> who.codes, who.names, positions
     (array([0, 1, 0]), ['ann', 'bob'], array([ 0,  1, -1]))
     """
-    rows = _read(table, layout)
+    rows = _read(_columns_of(table, layout), layout)
     positions = rows.steps
     if rows.series is not None:
         positions = np.where((positions >= 0) & (rows.series >= 0), rows.series * layout.cycle + positions, -1)
@@ -100,10 +108,15 @@ def tally(table: Any, layout: Layout) -> Tally:
 
     :raises TypeError: as :func:`read_positions`, and the other errors.
     """
-    rows = _read(table, layout)
-    left = np.ones(rows.steps.shape, dtype=np.bool_)
-    lost = []
-    for mask in (rows.nobody, rows.timeless, rows.steps < 0, None if rows.series is None else rows.series < 0):
+    columns = _columns_of(table, layout)
+    rows = _read(columns, layout)
+    missing, _, unknown = _causes(columns[layout.identifier], rows.nobody)
+    masks = [missing, unknown, None, None, None]
+    if layout.time is not None:
+        masks[2:] = _causes(columns[layout.time], rows.timeless, getattr(table, "not_times", None))
+    masks += [rows.steps < 0, None if rows.series is None else rows.series < 0]
+    left, lost = np.ones(rows.steps.shape, dtype=np.bool_), []
+    for mask in masks:
         lost.append(0 if mask is None else int(np.count_nonzero(left & mask)))
         left = left if mask is None else left & ~mask
     return Tally(rows.steps.size, *lost)
@@ -143,8 +156,11 @@ class _Rows(NamedTuple):
     series: Ints | None  # the number of the key, -1 for one that is not listed
 
 
-def _read(table: Any, layout: Layout) -> _Rows:
-    columns = dict(zip(layout.columns, _columns(table, layout.columns), strict=True))
+def _columns_of(table: Any, layout: Layout) -> dict[str, _Column]:
+    return dict(zip(layout.columns, _columns(table, layout.columns), strict=True))
+
+
+def _read(columns: Mapping[str, _Column], layout: Layout) -> _Rows:
     identifiers, nobody = _identifiers(columns[layout.identifier], layout.identifier, exact=layout.exact)
     if layout.time is None:
         rows = identifiers.codes.size if isinstance(identifiers, Labels) else identifiers.size
@@ -156,6 +172,43 @@ def _read(table: Any, layout: Layout) -> _Rows:
         steps = np.minimum(steps, 0)
     series = None if layout.by is None else _series(*_identifiers(columns[layout.by], layout.by), layout.places)
     return _Rows(identifiers, nobody, steps, timeless, series)
+
+
+def _causes(column: _Column, without: Mask | None, unread: Mask | None = None) -> list[Mask | None]:
+    """Tell of rows without a value why: it is missing, cannot be read, or is of a type that is not known. Private.
+
+    :param unread: rows whose text could not be read, if they were read before.
+    """
+    if without is None or not without.any():
+        return [None, None, None]
+    values, found = column.values, np.zeros(without.shape, dtype=np.int64)
+    if unread is not None:
+        found = np.where(unread, _UNREADABLE, _MISSING)
+    elif column.kind == "f":
+        found = np.where(np.isnan(values), _MISSING, _UNREADABLE)  # type: ignore[arg-type]
+    elif column.kind and column.kind in "Oc":
+        found[without] = list(map(_cause, values[without].tolist()))  # type: ignore[index]
+    elif isinstance(values, Labels) or (column.kind and column.kind in "UST"):
+        labels = values if isinstance(values, Labels) else _labels(column)
+        found = np.array([*map(_cause, labels.names), _MISSING])[labels.codes]
+    if column.missing is not None:
+        found = np.where(column.missing, _MISSING, found)
+    return [without & (found == cause) for cause in (_MISSING, _UNREADABLE, _UNKNOWN)]
+
+
+def _cause(value: Any) -> int:
+    """Why a cell has no time, or is nobody. No method of a type that is not known is called."""
+    kind = type(value)
+    if value is None or (kind.__module__.partition(".")[0] == "pandas" and kind.__name__ in ("NAType", "NaTType")):
+        return _MISSING
+    with contextlib.suppress(Exception):
+        if isinstance(value, str):
+            return _UNREADABLE if str.__str__(value).strip() else _MISSING
+        if isinstance(value, (np.datetime64, np.timedelta64)):
+            return _MISSING if np.isnat(value) else _UNKNOWN
+        if isinstance(value, numbers.Number) and not isinstance(value, (bool, np.bool_)):
+            return _MISSING if value != value else _UNREADABLE
+    return _UNKNOWN
 
 
 def _identifiers(column: _Column, name: str, *, exact: bool = False) -> tuple[Who, Mask | None]:

@@ -1,11 +1,13 @@
 """The private look at a log: the same numbers from every engine, and from a slow count of our own."""
 
 from collections import defaultdict
+from decimal import Decimal
 
 import numpy as np
 import pytest
 
 import opendp_timeseries as ts
+from opendp_timeseries.counting.files import read_csv_log
 from tests.oracles import counting as oracle
 
 pd = pytest.importorskip("pandas")
@@ -77,6 +79,91 @@ def test_every_engine_agrees_with_a_slow_count(seed, keys):
         assert keys is not None or bounds[0] <= found.events_lost_share <= bounds[1]
 
 
+OF_STEPS = [None, "", " ", "x", "0.5", "1e1", "0x3", "3f", "1_0", "3", "+4.0", " 5 ", "99", "-1"]
+OF_TIMES = [None, "", "  ", "2024-W27-1", "yesterday", "2024-07-01T05:30", "20240701T0530Z", "1970-01-01"]
+
+
+def causes(found):
+    """Identifiers that are missing or unknown, times that are missing, unreadable or unknown, and rows off the grid."""
+    return (
+        found.missing_identifier, found.unknown_identifier,
+        found.missing_time, found.unreadable_time, found.unknown_time, found.off_grid,
+    )  # fmt: skip
+
+
+def looked_at(table, grid=GRID):
+    return ts.check_log(table, identifier="id", time="t", grid=grid, participation_cap=1)
+
+
+@pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
+def test_each_cause_by_which_a_step_has_no_time_in_every_engine():
+    who = list(range(len(OF_STEPS)))
+    for table in tables(who, OF_STEPS, who):
+        found = looked_at(table)
+        assert causes(found) == (0, 0, 3, 6, 0, 2), type(table)
+        assert found.individuals == 3
+        assert (
+            "9 have no time that could be read (64.3% of all rows): 3 missing, 6 in a form that is not read\n"
+            in str(found)
+        )
+    numbers = [float("nan"), 0.5, 3.0, 99.0, -1.0, float("inf")]
+    for table in tables(list(range(6)), numbers, numbers):
+        assert causes(looked_at(table)) == (0, 0, 1, 1, 0, 3), type(table)
+
+
+def test_each_cause_by_which_a_text_is_no_instant():
+    grid, who = ts.TimeGrid(start="2024-07-01", step="1h", size=24, zone="UTC"), list(range(len(OF_TIMES)))
+    columns = {"id": pa.array(who), "t": pa.array(OF_TIMES)}
+    pandas = pd.DataFrame({"id": who, "t": OF_TIMES})
+    in_memory = [
+        pandas,
+        pandas.astype({"t": object}),
+        pandas.astype({"t": "category"}),
+        {"id": np.array(who), "t": np.array(OF_TIMES, object)},
+    ]
+    for table in [*in_memory, pa.table(columns), ds.dataset(pa.table(columns))]:
+        found = looked_at(table, grid)
+        assert causes(found) == (0, 0, 3, 2, 0, 1), type(table)
+        assert found.individuals == 2
+
+
+def test_each_cause_in_a_csv_file(tmp_path):
+    log = tmp_path / "log.csv"
+    log.write_text("id,t\n" + "".join(f"{k},{text or ''}\n" for k, text in enumerate(OF_TIMES)) + ',2024-07-01\n5\n"')
+    grid = ts.TimeGrid(start="2024-07-01", step="1h", size=24, zone="UTC")
+    for how, lost in ({}, (2, 0, 4, 2, 0, 1)), ({"time_format": "%d.%m.%Y %H:%M"}, (2, 0, 4, 5, 0, 0)):
+        found = looked_at(read_csv_log(log, identifier="id", time="t", zone="UTC", **how), grid)
+        assert causes(found) == lost
+
+
+class Unknown:
+    """A type that nobody knows, and whose methods nobody calls."""
+
+    def __eq__(self, other):
+        pytest.fail("an object was asked whether it equals another")
+
+    __ne__ = __bool__ = __float__ = __str__ = __hash__ = __eq__
+
+
+def test_each_cause_in_a_column_of_objects():
+    cells = [None, float("nan"), np.nan, pd.NaT, pd.NA, np.datetime64("NaT"), Decimal("nan"), Unknown(), [1], 3, "4"]
+    who = np.array([0] * len(cells), object)
+    objects = np.empty(len(cells), object)
+    objects[:] = cells
+    assert causes(looked_at({"id": who, "t": objects})) == (0, 0, 7, 0, 2, 0)
+    assert causes(looked_at({"id": objects, "t": np.zeros(len(cells), int)})) == (7, 2, 0, 0, 0, 0)
+    instants = ts.TimeGrid(start="2024-07-01", step="1h", size=24, zone="UTC")
+    assert causes(looked_at({"id": who, "t": objects}, instants)) == (0, 0, 7, 2, 2, 0)
+    found = looked_at(pd.DataFrame({"id": objects, "t": objects}))
+    assert causes(found) == (7, 2, 0, 0, 0, 0)
+    assert "9 of them have no identifier (81.8% of all rows): 7 missing, 2 of a type that is not known\n" in str(found)
+
+
+def test_each_cause_where_values_are_masked():
+    masked = np.ma.masked_array([0.5, 0.5, np.nan, 3.0], [True, False, False, False])
+    assert causes(looked_at({"id": np.arange(4), "t": masked})) == (0, 0, 2, 1, 0, 0)
+
+
 def test_what_the_caps_lose():
     log = {"id": np.repeat([1, 2], [10, 3]), "t": np.array([*range(10), 5, 5, 5])}
     arguments = {"identifier": "id", "time": "t", "grid": GRID}
@@ -85,7 +172,8 @@ def test_what_the_caps_lose():
     nobody = {name: column[:0] for name, column in log.items()}
     found = ts.check_log(nobody, **arguments, participation_cap=1)
     assert found == ts.LogCheck(
-        rows=0, without_identifier=0, without_time=0, off_grid=0, unknown_key=None,
+        rows=0, missing_identifier=0, unknown_identifier=0, missing_time=0, unreadable_time=0, unknown_time=0,
+        off_grid=0, unknown_key=None,
         individuals=0, individuals_over_cap=0, events_lost_share=0.0,
     )  # fmt: skip
 

@@ -1,6 +1,7 @@
 """Counting inside a backend: the same people, the same steps and the same caps as in memory."""
 
 import itertools
+import math
 import time
 import warnings
 
@@ -306,3 +307,16 @@ def test_a_file_larger_than_the_memory_given(tmp_path, rows, limit):
     counts = count(connection.read_parquet(path), grid, participation_cap=20, step_cap=1)
     columns = {name: log[name] for name in log.column_names}
     assert counts.sum() == truth(grid, participation_cap=20, step_cap=1, **columns).sum()
+
+
+def test_text_that_is_no_step_is_told_and_counts_nowhere(backend):
+    texts = [None, "", " ", "x", "0.5", "1e1", "0x3", "3f", "4d", "1_0", "NaN", "3", "+4.0", " 5 ", "99", "-1"]
+    layout = Layout("id", "time", TimeGrid(size=20))
+    for kind, values in ("text", texts), ("number", [None, math.nan, 0.5, 3.0, 99.0, math.inf]):
+        columns = {"id": pa.array(range(len(values))), "time": pa.array(values)}
+        table = backend.table(**columns)
+        expected = {"text": (16, 0, 0, 3, 8, 0, 2, 0), "number": (6, 0, 0, 2, 1, 0, 2, 0)}[kind]
+        assert engine.tally(table, layout) == memory.tally(pa.table(columns), layout) == expected
+        counts = count(table, layout.grid)
+        np.testing.assert_array_equal(counts, truth(layout.grid, **columns))
+        assert np.flatnonzero(counts).tolist() == {"text": [3, 4, 5], "number": [3]}[kind]
