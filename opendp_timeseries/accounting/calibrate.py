@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, TypeVar, overload
+from typing import Any, Final, cast
 
 from scipy.optimize import toms748
 
@@ -21,14 +21,14 @@ from opendp_timeseries.accounting.subsampled import MIN_SCALE
 
 __all__ = ["Budget", "calibrate"]
 
-T = TypeVar("T")
-
 # ε is read off the profile to 12 digits, so the search asks for so much less.
 _SPARE: Final = 1 - 2.0**-40
 # Logarithms of factors stay within this: floats end at e^±709.
 _FARTHEST: Final = 690.0
 # A law that was made so close to the least factor serves there to all digits.
 _CLOSE: Final = 1e-5
+# Each law reaches down to half of its scales, or closes in.
+_MOST_LAWS: Final = 1100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,20 +59,18 @@ class Budget:
             object.__setattr__(self, "delta", check.real("failure_probability", self.delta, minimum=0.0, below=1.0))
 
     def __str__(self) -> str:
-        if self.epsilon is not None:
-            return f"(ε = {_short(self.epsilon)}, δ = {_short(self.delta)})"
-        return f"(ρ = {_short(self._rho)}, δ′ = {_short(self.delta)})"
+        words = "(ρ = {}, δ′ = {})" if self.epsilon is None else "(ε = {}, δ = {})"
+        return words.format(_short(self._first), _short(self.delta))
 
     @property
-    def _rho(self) -> float:
-        assert self.rho is not None
-        return self.rho
+    def _first(self) -> float:
+        return cast("float", self.rho if self.epsilon is None else self.epsilon)
 
     def admits(self, loss: PrivacyLoss) -> bool:
         """Return whether a loss is within the budget, in each form in which it may be stated."""
         if self.epsilon is not None:
             return loss.delta(self.epsilon) <= self.delta and loss.epsilon(self.delta) <= self.epsilon
-        return loss.zero_concentrated(self.delta)[0] <= self._rho
+        return loss.zero_concentrated(self.delta)[0] <= self._first
 
 
 def _short(number: float) -> str:
@@ -80,15 +78,9 @@ def _short(number: float) -> str:
     return min((text for text in (f"{number:g}", repr(number)) if float(text) == number), key=len)
 
 
-@overload
 def calibrate(
-    loss_at: Callable[[float], PrivacyLoss], budget: Budget, *, start: float = 1.0, refusal: str = ""
-) -> float: ...
-@overload
-def calibrate(
-    loss_at: Callable[[float], T], budget: Callable[[T], bool], *, start: float = 1.0, refusal: str = ""
-) -> float: ...
-def calibrate(loss_at: Callable[[float], Any], budget: Any, *, start: float = 1.0, refusal: str = "") -> float:
+    loss_at: Callable[[float], Any], budget: Budget | Callable[[Any], bool], *, start: float = 1.0, refusal: str = ""
+) -> float:
     """Return the least factor on all scales with which a loss is within a budget, from above, to 12 digits.
 
     :param loss_at: the loss at a factor; it falls as the factor grows.
@@ -145,18 +137,20 @@ def _by_root(loss_at: Callable[[float], PrivacyLoss], budget: Budget, start: flo
         return math.inf
     if budget.admits(loss_at(start * MIN_SCALE)):
         return start * MIN_SCALE
-    factor, step, shift = start * _enough(loss, budget), 0.5, math.inf
+    factor = start * _enough(loss, budget)
     if factor == math.inf:
         return math.inf
     loss = loss_at(factor)
-    # A law may hold only near the scales that it was made for, and be made anew where the least factor is nearly known.
-    while abs(shift) > _CLOSE:
+    # A law may hold only near the scales that it was made for: then it is made anew where the least factor should be.
+    for step in (0.5, *[1e-3] * _MOST_LAWS):
         shift = _shift(loss, budget, step)
         if not start * MIN_SCALE < (factor := factor * math.exp(shift)) < math.inf:
             return math.inf
-        before, loss, step = loss, loss_at(factor), 1e-3
-        if loss.law is before.law or budget.rho is not None:
+        before, loss = loss, loss_at(factor)
+        if loss.law is before.law or abs(shift) < _CLOSE or budget.rho is not None:
             break
+    else:
+        return math.inf
     nudge = 2.0**-51
     while not budget.admits(loss):
         if nudge > 1e-3:
@@ -170,7 +164,7 @@ def _enough(loss: PrivacyLoss, budget: Budget) -> float:
     """Return a factor on the scale of a loss with which it is within a budget, not far above the least."""
     most = math.sqrt(loss.law.most) / loss.scale
     if budget.epsilon is None:
-        return most / math.sqrt(2 * budget._rho) if budget._rho >= LOWEST_BOUND else math.inf
+        return most / math.sqrt(2 * budget._first) if budget._first >= LOWEST_BOUND else math.inf
     # At a distance of μ the Gaussian mechanism has δ ≤ μ/√(2π), and δ is enough where μ²/2 + μ√(2 log 1/δ) ≤ ε.
     epsilon, digits = budget.epsilon * _SPARE, -math.log(budget.delta)
     distance = 2 * epsilon / (math.sqrt(2 * digits + 2 * epsilon) + math.sqrt(2 * digits))
@@ -190,7 +184,7 @@ def _shift(loss: PrivacyLoss, budget: Budget, step: float) -> float:
     """
     if budget.epsilon is None:
         rho, _ = loss.zero_concentrated(budget.delta)
-        return math.log(max(rho, LOWEST_BOUND) / budget._rho) / 2
+        return math.log(max(rho, LOWEST_BOUND) / budget._first) / 2
     epsilon = budget.epsilon * _SPARE
 
     @cache

@@ -1,9 +1,8 @@
 """Exact circular convolution of integers: the arithmetic that the filter and its stability map share.
 
-Integers travel as float64, under one condition: ``max|x| * sum|q| < 2**53``. Then every product, and every
-partial sum in whatever order, with or without fused multiply-add, is an integer below 2**53, which float64
-holds exactly: no library, instruction set or number of threads can change the result. (That the *results*
-are below 2**53 would not do: cancellation hides partial sums that are not.)
+Integers travel as float64, under one condition: ``max|x| * sum|q| < 2**53``. Then every product, and every partial sum
+in whatever order, is an integer that float64 holds exactly: no library, instruction set or number of threads can change
+the result. (That *results* are below 2**53 would not do: cancellation hides partial sums that are not.)
 """
 
 from __future__ import annotations
@@ -54,12 +53,11 @@ def _arc(taps: NDArray[np.int64]) -> tuple[int, NDArray[np.float64]]:
 
 
 def fft_error(length: int) -> float:
-    """Bound on the largest error of an FFT convolution of ``length`` points, relative to ``|x|_2 |y|_2``.
+    """Return a bound on the largest error of an FFT convolution of ``length`` points, relative to ``|x|_2 |y|_2``.
 
-    Brent, Percival & Zimmermann (2007), "Error bounds on complex floating-point multiplication", Math. Comp.
-    76, prove ``(1+u)**(3n) (1+u*sqrt(5))**(3n+1) (1+b)**(3n) - 1`` for radix 2 and ``2**n`` points, with
-    ``u = 2**-53`` and ``b`` the error of the roots of unity. NumPy's transform has larger radices, which do
-    fewer operations, and a real packing; eight times the bound is far more than any of it can cost.
+    Brent, Percival & Zimmermann (2007), "Error bounds on complex floating-point multiplication", Math. Comp. 76, prove
+    ``(1+u)**(3n) (1+u*sqrt(5))**(3n+1) (1+b)**(3n) - 1`` for radix 2 and ``2**n`` points, with ``u = 2**-53`` and ``b``
+    the error of the roots of unity. Larger radices do fewer operations; eight times this covers NumPy's transform.
     """
     levels = math.ceil(math.log2(max(length, 2)))
     return 8.0 * (13 * levels + 3) * 2.0**-53

@@ -1,11 +1,8 @@
-"""Filter stability: how far individuals move a signal after a circulant filter.
+"""How far individuals move a signal after a circulant filter.
 
-Three restricted norms bound what a filter does to a vector with few non-zero entries, and for kernels that
-are symmetric and decreasing the magnitude majorant goes through the filter exactly. A filter that is wide
-compared with a person's participation lowers sensitivity: the norm of the whole filter alone, as used by
-Koga et al. (2022), does not show it. Where a person's steps lie a gap apart, the taps that they meet do too, and
-the filter spreads them thin. Proofs: docs/proofs/filters.md and
-docs/proofs/separated_steps.md.
+A filter that is wide compared with somebody's participation lowers sensitivity: the norm of the whole filter alone, as
+used by Koga et al. (2022), does not show it. Where somebody's steps lie a gap apart, so do the taps that they meet, and
+the filter spreads them thin. Proofs: docs/proofs/filters.md and docs/proofs/separated_steps.md.
 
 All sums over taps are sums of integers, in the unit ``2**-resolution_bits``, and every result is rounded up.
 """
@@ -30,9 +27,8 @@ from opendp_timeseries.accounting.separated import comb_sums, most_apart, row_su
 __all__ = [
     "Taps",
     "filtered_influence",
-    "filtered_l1",
-    "filtered_l2",
     "is_symmetric_decreasing",
+    "l1_norm",
     "row_energy",
     "spectral_norm",
     "stable_rank",
@@ -69,60 +65,39 @@ def is_symmetric_decreasing(numerators: NDArray[np.int64]) -> bool:
 
 
 def filtered_influence(influence: Influence, kernel: Taps, panel_size: int = 1) -> Influence:
-    """Return the influence on ``y = A x``, given the influence on ``x``.
+    """Return the influence on a filtered signal, given that on the signal.
 
-    A signal of several series, filtered each by itself, is a filter too: its Gram matrix is block diagonal, so the
-    restricted norms stand; and the worst individual has all steps in one series, as long as they fit there
-    (docs/proofs/filters.md, panels).
-
-    One individual is carried through the filter, and the number of individuals stays: a sum of ``k`` vectors
-    within a bound is within ``k`` times that bound, and filtering ``k`` individuals at once
-    would never give less.
-
-    The majorant survives if the kernel is symmetric and decreasing, for any other kernel it would be false. With a
-    gap there is one for every kernel. The gap itself is used up: the output's steps lie close together.
+    One individual is carried through the filter, and the number of individuals stays. The majorant survives a symmetric
+    decreasing kernel; behind any other it would be false. With a gap there is one for every kernel. The gap itself is
+    used up: steps of the output lie close together.
 
     :param influence: what individuals can do to the signal.
     :param kernel: the filter.
-    :param panel_size: number of series in the signal, each as long as the kernel.
+    :param panel_size: number of series in the signal, each as long as the kernel and filtered by itself.
     """
     one = _of_one(replace(influence, individuals=1), kernel, panel_size)
     return replace(one, individuals=influence.individuals)
 
 
-def filtered_l2(d_in: float, kernel: Taps) -> float:
-    """ℓ2 distance after the filter, at most ``d_in`` times its spectral norm, rounded up."""
-    _, norm = _norm_bounds(kernel)
-    return _times(d_in, norm)
-
-
-def filtered_l1(d_in: float, kernel: Taps) -> float:
-    """ℓ1 distance after the filter, at most ``d_in`` times the sum of the taps' magnitudes, rounded up."""
-    return _times(d_in, _gain(kernel))
+def l1_norm(kernel: Taps) -> float:
+    """Return the sum of the taps' magnitudes, rounded up."""
+    return up_fraction(_gain(kernel))
 
 
 def spectral_norm(kernel: Taps) -> float:
     """Return an upper bound on ``‖A‖ = max|ĥ|``; for ``h >= 0`` the sum of the taps, exactly."""
-    _, norm = _norm_bounds(kernel)
-    return up_fraction(norm)
+    return up_fraction(_norm_bounds(kernel)[1])
 
 
 def row_energy(kernel: Taps) -> float:
-    """Return ``L``, the largest squared norm of a row of the filter, ``sum h**2``, rounded up.
-
-    Symbol of the matrix Chernoff bound (Koga et al. 2022, Theorem 4), which increases in it.
-    """
+    """Return ``sum h**2``, rounded up: ``L`` of the matrix Chernoff bound (Koga et al. 2022, Theorem 4)."""
     return up_fraction(_energy(kernel))
 
 
 def stable_rank(kernel: Taps) -> float:
-    """Return the stable rank ``‖A‖_F² / ‖A‖²`` of the filter, rounded up.
-
-    Symbol of the matrix Chernoff bound (Koga et al. 2022, Theorem 4), which increases in it.
-    """
-    energy = _energy(kernel)
+    """Return ``‖A‖_F² / ‖A‖²``, rounded up, for the same bound."""
+    energy, (least, _) = _energy(kernel), _norm_bounds(kernel)
     # ‖A‖_F² = T·L, and ‖A‖² is at least L, the mean of all |ĥ|².
-    least, _ = _norm_bounds(kernel)
     return up_fraction(len(kernel.numerators) * energy / max(least**2, energy))
 
 
@@ -136,7 +111,7 @@ def _times_root(value: float, square: Fraction) -> float:
 
 @lru_cache(maxsize=32)
 def _of_one(influence: Influence, kernel: Taps, panel_size: int) -> Influence:
-    """Influence of one individual after the filter (a search asks for the same one again and again)."""
+    """Return the influence of one individual after the filter."""
     size, unit = len(kernel.numerators), Fraction(1, 2**kernel.resolution_bits)
     apart = min(influence.l0_apart, most_apart(size, influence.gap))
     steps = min(influence.l0, 2 * apart if influence.replaced else apart)
@@ -165,19 +140,18 @@ def _of_one(influence: Influence, kernel: Taps, panel_size: int) -> Influence:
 
 
 def _halves(influence: Influence, kernel: Taps) -> int:
-    """How many times the bound for steps that lie apart is to be taken.
+    """Return how often the bound for steps that lie apart counts: the halves of those replaced are not negative.
 
-    The two halves of a replaced individual, what they left and what they entered, are not negative. Filtered by taps
-    of one sign, they work against each other, and squares and entries are no more than those of both side by side.
+    So taps of one sign make them work against each other, and neither squares nor entries exceed those of both side by
+    side.
     """
-    taps = kernel.numerators
-    return 2 if influence.replaced and taps.min() < 0 < taps.max() else 1
+    return 2 if influence.replaced and kernel.numerators.min() < 0 < kernel.numerators.max() else 1
 
 
 def _carried(influence: Influence, kernel: Taps, panel_size: int) -> tuple[NDArray[np.float64], float] | None:
-    """Majorant after the filter, and its Euclidean norm, rounded up; None if nothing is known of it.
+    """Return the majorant after the filter, and its Euclidean norm, rounded up; None if nothing is known of it.
 
-    Every bound on the sums of the largest magnitudes holds, so their minimum does, which is that of a majorant again.
+    Every bound on the sums of the largest magnitudes holds, and their minimum is again that of a majorant.
     """
     given = influence.majorant
     fits = given is not None and (panel_size == 1 or len(given.values) <= len(kernel.numerators))
@@ -190,7 +164,7 @@ def _carried(influence: Influence, kernel: Taps, panel_size: int) -> tuple[NDArr
     if not len(given.values):
         return given.values, 0.0
     # Round `a` up to a grid on which the convolution is exact: integers up to 2**(room's bits - 1) <= room.
-    # Counts lie on it already, and so does what came out of one filter, at the usual resolution.
+    # Counts lie on it already, as does the output of one filter at the usual resolution.
     room = (EXACT - 1) // (_total(kernel) * _halves(influence, kernel))
     places = min(room.bit_length() - 1 - math.frexp(given.values[0])[1], 900)
     units = _in_units(given.values, places)
@@ -213,10 +187,9 @@ def _in_units(values: Any, places: int) -> Any:
 
 
 def _rearranged(units: NDArray[np.float64], kernel: Taps) -> list[int]:
-    """Integers after a symmetric decreasing filter, descending, at most as many as its taps before it.
+    """Return the integers after a symmetric decreasing filter, descending, for at most as many as it has taps.
 
-    The worst vector has its magnitudes ``a`` on the cycle in the order 0, 1, -1, 2, -2, …, the largest in
-    the middle (rearrangement on the cycle; docs/proofs/filters.md).
+    The worst vector has its magnitudes on the cycle in the order 0, 1, -1, 2, -2, …, the largest in the middle.
     """
     order = np.arange(1, len(units) + 1)
     signal = np.zeros(len(kernel.numerators))
@@ -226,10 +199,9 @@ def _rearranged(units: NDArray[np.float64], kernel: Taps) -> list[int]:
 
 
 def _separated(influence: Influence, kernel: Taps, panel_size: int) -> list[int]:
-    """Magnitudes after the filter of steps that lie apart, in units of a tap and the largest change, descending.
+    """Return magnitudes after the filter of steps that lie apart, descending, in units of a tap and the largest change.
 
-    Entry by entry they are at most these: two for each step and distance to it, one for the step itself
-    (docs/proofs/separated_steps.md).
+    Entry by entry they are at most these: two for each step and distance to it, one for the step itself.
     """
     size, halves = len(kernel.numerators), _halves(influence, kernel)
     apart = most_apart(size, influence.gap)
@@ -240,7 +212,7 @@ def _separated(influence: Influence, kernel: Taps, panel_size: int) -> list[int]
     order = np.argsort(-sums, kind="stable")
     ends = np.minimum(np.cumsum(sides[order]), panel_size * size)
     copies = np.diff(ends, prepend=0)
-    # Beyond the sum of all magnitudes the list says nothing more, and may be long.
+    # Beyond the sum of all magnitudes the list adds nothing, and may be long.
     sum_so_far = np.cumsum(sums[order].astype(np.float64) * copies)
     enough = 1 + int(np.searchsorted(sum_so_far, 1.001 * influence.l0 * _total(kernel)))
     values = np.repeat(sums[order][:enough], copies[:enough])
@@ -248,7 +220,7 @@ def _separated(influence: Influence, kernel: Taps, panel_size: int) -> list[int]
 
 
 def _least(bounds: list[list[int]]) -> list[int]:
-    """Descending integers whose sums of the first ``j`` are the least of the bounds', for every ``j``."""
+    """Return descending integers of which, for every ``j``, the first ``j`` sum to the least of the bounds."""
     if len(bounds) == 1:
         return bounds[0]
     most = max(map(len, bounds))
@@ -259,9 +231,8 @@ def _least(bounds: list[list[int]]) -> list[int]:
 
 @lru_cache(maxsize=16)
 def _magnitudes(kernel: Taps) -> NDArray[np.int64]:
-    """Magnitudes of the non-zero taps in units, descending."""
-    magnitudes: NDArray[np.int64] = np.abs(kernel.numerators)
-    return np.sort(magnitudes[magnitudes > 0])[::-1]
+    """Return the magnitudes of the non-zero taps in units, descending."""
+    return np.sort(np.abs(kernel.numerators[kernel.numerators != 0]))[::-1]
 
 
 def _total(kernel: Taps) -> int:
@@ -280,7 +251,7 @@ def _energy(kernel: Taps) -> Fraction:
 
 @lru_cache(maxsize=16)
 def _autocorrelation(kernel: Taps) -> NDArray[Any]:
-    """Magnitudes of ``R_m = sum_t q_t q_(t+m)`` in squared units, exactly, by shift."""
+    """Return the magnitudes of ``R_m = sum_t q_t q_(t+m)`` in squared units, exactly, by shift."""
     total, taps = _total(kernel), kernel.numerators
     width = 53 - total.bit_length()  # digits below 2**width keep the product exact
     if width < 1:
@@ -300,7 +271,7 @@ def _autocorrelation(kernel: Taps) -> NDArray[Any]:
 
 @lru_cache(maxsize=16)
 def _norm_bounds(kernel: Taps) -> tuple[Fraction, Fraction]:
-    """Lower and upper bound on ``max|ĥ|``: equal unless the taps have both signs."""
+    """Return a lower and an upper bound on ``max|ĥ|``: equal unless the taps have both signs."""
     gain, taps = _gain(kernel), kernel.numerators
     if taps.min() >= 0 or taps.max() <= 0:
         return gain, gain  # attained at frequency 0

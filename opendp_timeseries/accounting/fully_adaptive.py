@@ -1,9 +1,8 @@
-"""Releases of which each may be chosen by what the earlier ones showed, its caps, sampling and noise included.
+"""Releases whose caps, sampling and noise may be chosen by what earlier ones showed.
 
-The exact law of the sum of losses holds for parameters that are fixed in advance. Whoever chooses the noise of the next
-release by the last one can beat it: see docs/proofs/several_releases.md. Rényi divergences of one order, fixed in
-advance, add up whatever is chosen, as long as the sum stays within a bound that is fixed too (Feldman & Zrnic 2021,
-arXiv:2008.11193): a privacy filter. It costs some 7 to 15 percent more noise.
+The exact law of the sum of losses holds only for parameters that are fixed in advance. Rényi divergences of one order
+add up whatever is chosen, as long as the order and a bound on the sum are fixed: a privacy filter (Feldman & Zrnic
+2021, arXiv:2008.11193). It costs some 7 to 15 percent more noise. Proof: docs/proofs/several_releases.md.
 """
 
 from __future__ import annotations
@@ -22,10 +21,8 @@ __all__ = ["RenyiFilter"]
 
 
 class RenyiFilter(NamedTuple):
-    """A bound on everything that is released under a budget, whatever is chosen next.
+    """A bound on everything that is released under a budget of (ε, δ), whatever is chosen next.
 
-    :param epsilon: ε of the budget.
-    :param delta: δ of the budget.
     :param order: of the Rényi divergences that are added up, above 1.
 
     >>> within = RenyiFilter.within(1.0, 1e-6)
@@ -39,11 +36,7 @@ class RenyiFilter(NamedTuple):
 
     @classmethod
     def within(cls, epsilon: float, delta: float) -> RenyiFilter:
-        """Return the filter of a budget, of the order that leaves most room for Gaussian noise.
-
-        :param epsilon: positive.
-        :param delta: in (0, 1).
-        """
+        """Return the filter of a budget, of the order that leaves most room for Gaussian noise."""
 
         # Of Gaussian noise, the divergence of order α is α times a number: its room is `most` over α.
         def room(log_excess: float) -> float:
@@ -55,18 +48,18 @@ class RenyiFilter(NamedTuple):
 
     @property
     def most(self) -> float:
-        """The largest sum of divergences that is within the budget, about: :meth:`admits` decides."""
+        """About the largest sum of divergences within the budget; :meth:`admits` decides."""
         return self.epsilon - self.overhead
 
     @property
     def overhead(self) -> float:
-        """By how much ε exceeds the divergence, about."""
+        """About how much ε exceeds the divergence."""
         # δ = exp((α−1)(D−ε)) (1−1/α)^(α−1) / α, see `renyi_to_delta`.
         a = self.order
         return (-math.log(self.delta) + (a - 1) * math.log1p(-1 / a) - math.log(a)) / (a - 1)
 
     def divergence(self, losses: Iterable[tuple[PrivacyLoss, int]]) -> float:
-        """Return the sum of divergences of losses, each with how often it occurs; an upper bound."""
+        """Return an upper bound on the sum of divergences of losses, each given with how often it occurs."""
         total = 0.0
         for loss, count in losses:
             total = up(total + up(count * loss.renyi(self.order)))
@@ -77,10 +70,7 @@ class RenyiFilter(NamedTuple):
         return renyi_to_delta(self.order, divergence, self.epsilon) <= self.delta
 
     def epsilon_of(self, divergence: float) -> float:
-        """Return ε, at the δ of the budget, of releases with this sum of divergences; an upper bound.
-
-        It is infinite where δ is below what double precision resolves.
-        """
+        """Return an upper bound on ε, at the δ of the budget, of releases with this sum of divergences."""
         if divergence == 0 or divergence == math.inf:
             return divergence
         if not self.delta >= LOWEST_BOUND:

@@ -1,13 +1,7 @@
-r"""The privacy profile of the Gaussian mechanism, as a function of the squared distance.
+"""The privacy profile of the Gaussian mechanism, as a function of the squared distance ``u`` over the noise variance.
 
-The profile at sensitivity-to-noise ratio ``μ`` is ``δ_G(ε; μ) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ)`` (Balle &
-Wang 2018, arXiv:1805.06530, Thm 8). Subsampling averages it over the random squared distance that is left, so
-everything here is a function of ``u = μ²``, the squared distance in units of the noise variance:
-``g(u) = δ_G(ε; √u)``.
-
-``g`` is increasing, convex up to :func:`inflection` and concave beyond, because the logarithmic derivative of
-``g′`` (see :func:`gaussian_delta_slope`) vanishes only there. What is called an upper bound is one for the
-numbers that are computed, not only for real arithmetic.
+``g(u) = Φ(√u/2 − ε/√u) − e^ε Φ(−√u/2 − ε/√u)`` (Balle & Wang 2018, arXiv:1805.06530, Thm 8) is increasing, convex up
+to :func:`inflection` and concave beyond. Upper bounds hold for the numbers that are computed, rounding included.
 """
 
 from __future__ import annotations
@@ -33,11 +27,10 @@ _SMALL_RATIO: Final = 2.0**-6
 
 
 def gaussian_delta(epsilon: float, u: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Upper bound on the privacy profile of the Gaussian mechanism.
+    """Return an upper bound on the privacy profile of the Gaussian mechanism, at most 1, and 0 only at ``u = 0``.
 
-    At most ``3e-11`` (relative) above the truth for ``ε`` up to 1e4, and ``8e-11`` up to 1e5, wherever that is above
-    ``1e-300``; below, the bound is ``1e-300``. For larger ``ε`` it stays a bound, and is less close. It is 0 only at
-    ``u = 0``, and never above 1.
+    It is at most ``3e-11`` (relative) above the truth for ``ε`` up to 1e4, ``8e-11`` up to 1e5 and less close beyond,
+    and at least ``1e-300``.
 
     :param epsilon: privacy parameter, not negative; may be infinite.
     :param u: squared distance over noise variance, not negative; may be infinite.
@@ -46,14 +39,14 @@ def gaussian_delta(epsilon: float, u: NDArray[np.float64]) -> NDArray[np.float64
     array([0.      , 0.238422, 1.      ])
     """
     u = np.asarray(u, dtype=np.float64)
-    # Infinities and divisions by zero are ordinary here; what comes out undefined is read as 1 by fmin below.
+    # Infinities and divisions by zero are ordinary here; fmin below reads what is undefined as 1.
     with np.errstate(all="ignore"):
         ratio = np.sqrt(u)
         shift = epsilon / ratio
         a = ratio / 2 - shift
         B = ratio / 2 + shift
-        # δ_G = T1 − T2 with T1 = Φ(a) and T2 = e^ε Φ(−B). Both carry the factor ½exp(−a²/2), because
-        # B² − a² = 2ε, so e^ε is never formed. What is added covers the rounding, of a and B first.
+        # δ_G = Φ(a) − e^ε Φ(−B). Both carry the factor ½exp(−a²/2), because B² − a² = 2ε, so e^ε is never formed. What
+        # is added covers the rounding, of a and B first.
         e = np.exp(-a * a / 2) / 2
         T2 = e * erfcx(B / _SQRT2)
         delta = e * erfcx(-a / _SQRT2) - T2
@@ -72,9 +65,9 @@ def gaussian_delta(epsilon: float, u: NDArray[np.float64]) -> NDArray[np.float64
 def _at_small_ratio(
     ratio: NDArray[np.float64], shift: NDArray[np.float64], e: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    # δ_G = e·(f(y − h) − f(y + h)) with f = erfcx, y = ε/(μ√2) and h = μ/(2√2): the odd terms of Taylor's
-    # series, by f′ = 2yf − 2/√π and f⁽ⁿ⁺¹⁾ = 2n·f⁽ⁿ⁻¹⁾ + 2y·f⁽ⁿ⁾. For h < 2⁻⁷ the fourth term is below 1e-14
-    # of the first. The last factor covers what cancels in f′, about y² units, and the rounding in e.
+    # δ_G = e·(f(y − h) − f(y + h)) with f = erfcx, y = ε/√(2u) and h = √u/(2√2): the odd terms of Taylor's series, by
+    # f′ = 2yf − 2/√π and f⁽ⁿ⁺¹⁾ = 2n·f⁽ⁿ⁻¹⁾ + 2y·f⁽ⁿ⁾. For h < 2⁻⁷ the fourth term is below 1e-14 of the first. The
+    # last factor covers what cancels in f′, about y² units, and the rounding in e.
     y = shift / _SQRT2
     h = ratio / (2 * _SQRT2)
     f = erfcx(y)
@@ -87,10 +80,9 @@ def _at_small_ratio(
 
 
 def gaussian_delta_slope(epsilon: float, u: float) -> float:
-    """Upper bound on the derivative of the profile in ``u > 0``: ``exp(−(ε−u/2)²/(2u)) / (2√(2πu))``.
+    """Return an upper bound on the derivative of the profile in ``u > 0``: ``exp(−(ε−u/2)²/(2u)) / (2√(2πu))``.
 
     :param epsilon: privacy parameter, from 0 to :data:`MAX_EPSILON_OF_SLOPE`.
-    :param u: squared distance over noise variance, positive.
     """
     ratio = math.sqrt(u)
     a = epsilon / ratio - ratio / 2
@@ -100,8 +92,6 @@ def gaussian_delta_slope(epsilon: float, u: float) -> float:
 
 def inflection(epsilon: float) -> float:
     """Return where the profile turns from convex to concave: ``u* = 2ε²/(√(1+ε²)+1)``.
-
-    :param epsilon: privacy parameter, not negative.
 
     >>> round(inflection(0.5), 6)
     0.236068

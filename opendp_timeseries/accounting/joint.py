@@ -1,9 +1,8 @@
 """The joint loss of several releases about the same people.
 
-Given its kept steps, release ``i`` is a Gaussian mechanism at the squared distance ``S_i``, in noise of variance
-``σ_i²``, and the sets of steps that releases keep are independent. So all of them together are one Gaussian mechanism
-at the squared distance ``U = Σ S_i/σ_i²``, in noise of variance 1: their joint loss is a law of ``U``, and has the same
-views as the loss of one of them. Proof: docs/proofs/several_releases.md.
+Given their kept steps, which are independent, releases are Gaussian mechanisms at the squared distances ``S_i`` in
+noise of variances ``σ_i²``. So all of them together are one, at ``U = Σ S_i/σ_i²`` in noise of variance 1: their joint
+loss is a law of ``U``, and has the views of any loss. Proof: docs/proofs/several_releases.md.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries.accounting.laws import Lattice, Law, multiples, trim
-from opendp_timeseries.accounting.loss import DISCRETE_NOISE, Moments, PrivacyLoss, SquaredDistance
+from opendp_timeseries.accounting.loss import DISCRETE_NOISE, PrivacyLoss, SquaredDistance
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up_array, up_fraction
 from opendp_timeseries.accounting.subsampled import ExtremalLaw, Kept, hinge, law_of_reach
 
@@ -36,21 +35,19 @@ _MARGIN: Final = 1 + 1e-11
 _TINY_MARGIN: Final = 1 + 1e-15
 # Rates of exponential moments, a tenth apart, in units of one over the largest value: the same at every scale.
 _RATES: Final = np.geomspace(1e-2, 1e6, 185)
-#: The laws of a joint loss hold at scales of at least this: its own is 1.
 _HOLDS_FROM: Final = 0.5
 
 
 def joint_loss(losses: Iterable[PrivacyLoss], *, adaptive: bool = True, factor: float = 1.0) -> PrivacyLoss:
     """Return the loss of several releases about the same people, all of them together.
 
-    Each release draws its own steps and noise. Grids, caps, filters, sampling and scales may differ. Releases of a
-    count without filter have their exact joint loss, attained by somebody who is at the cap in all of them; equal
-    ones have that of a single release with as many times the cap.
+    Each draws its own steps and noise; everything else may differ. It is exact for counts without filter, and attained
+    by somebody who is at the cap in all of them.
 
     :param losses: of the single releases, each at its own scale; they may be joint losses themselves.
     :param adaptive: True if *what* is released, within the influence of each loss, may depend on what earlier releases
-        showed; sampling, scales and influences themselves may not. False if all was fixed before the first release,
-        which makes the joint loss of filtered signals somewhat smaller: see docs/proofs/several_releases.md.
+        showed; sampling, scales and influences may not. False if all is fixed before the first release, which makes the
+        joint loss of filtered signals somewhat smaller.
     :param factor: by which all scales are multiplied, as :func:`~.calibrate.calibrate` searches for it.
     :return: a loss at scale 1, whose law is in units of the noise.
     :raises ValueError: if there are none.
@@ -95,16 +92,16 @@ def _joint_law(parts: tuple[_Part, ...]) -> JointLaw:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class JointLaw:
-    """Law from above of ``U = Σ S_i/σ_i²`` over independent releases; made by :func:`joint_loss`.
+    """The law from above of ``U = Σ S_i/σ_i²``; made by :func:`joint_loss`.
 
-    :param parts: the releases, at least two, none of which loses nothing, each with some noise.
+    :param parts: at least two releases, each with noise and some loss.
     """
 
     parts: tuple[_Part, ...]
 
     @property
     def holds_from(self) -> float:
-        """The least scale at which the laws hold."""
+        """The least scale at which the laws hold: their own is 1."""
         return _HOLDS_FROM
 
     @cached_property
@@ -124,21 +121,21 @@ class JointLaw:
             return ()
         return tuple(self._sum(_for_convex, k) for k in range(max(len(_convex(part)) for part in self.parts)))
 
-    def refined(self, bound: float, function: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> float:
+    def refined(self, bound: float, function: object) -> float:
         """Return ``bound``: nothing better is known."""
         return bound
 
     @cached_property
-    def moments(self) -> Moments | None:
-        """Moments for Rényi divergences, where an adaptive query has laws that do not hold jointly: its moments do."""
+    def log_moments(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """For Rényi divergences: laws of adaptive queries for convex functions do not hold jointly, but moments do."""
         if self.most == math.inf or not any(part.adaptive and _convex_alone(part.loss.law) for part in self.parts):
             return None
         rates = _RATES / self.most
         logs = np.array([self.log_moment(rate, 1.0) for rate in rates.tolist()])
-        return Moments(rates, logs * (1 + 1e-12))
+        return rates, logs * (1 + 1e-12)
 
     def log_moment(self, rate: float, scale: float) -> float:
-        """``log E exp(rate·U/scale²)``: the sum of those of the releases, which holds for adaptive queries too."""
+        """Return ``log E exp(rate·U/scale²)``: the sum of those of the releases, also of adaptive queries."""
         counted = Counter(loss for loss, _ in self.parts)
         return math.fsum(n * loss.law.log_moment(rate, loss.scale * scale) for loss, n in counted.items())
 
@@ -159,20 +156,19 @@ class JointLaw:
         return self._sum(_upwards)
 
     def _sum(self, split: _Split, choice: int | None = None) -> Law:
-        """Law of the sum, of the laws for increasing functions, or of a choice of those for convex ones."""
+        """Return the law of the sum, by the laws for increasing functions, or a choice of those for convex ones."""
         if self.most == math.inf:
             moved = (loss.law.increasing.weights[loss.law.increasing.values > 0].sum() for loss, _ in self.parts)
             return Law(np.array([0.0, math.inf]), np.array([1.0, min(1.0, math.fsum(moved) * _MARGIN)]))
-        counts: dict[tuple[Fraction, float], int] = {}
+        counts: Counter[tuple[Fraction, float]] = Counter()
         terms = []
         for part, n in Counter(self.parts).items():
             convex = () if choice is None else _convex(part)
-            if convex:
-                # A release with fewer laws than others takes part with its last.
+            if convex:  # a release with fewer laws than others takes part with its last
                 terms.append(_Term(_scaled_law(convex[min(choice or 0, len(convex) - 1)], part.loss.scale), n))
             elif (equal := _as_binomial(part.loss.law)) is not None:
-                key = equal.unit / Fraction(part.loss.scale) ** 2, equal.probability
-                counts[key] = counts.get(key, 0) + n * equal.steps
+                unit, steps, p = equal
+                counts[unit / Fraction(part.loss.scale) ** 2, p] += n * steps
             else:
                 terms.append(_Term(_scaled_law(part.loss.law.increasing, part.loss.scale), n))
         terms += [_Term(_law_of_count(unit, steps, p), 1) for (unit, p), steps in counts.items()]
@@ -180,30 +176,21 @@ class JointLaw:
 
 
 def _convex(part: _Part) -> tuple[Law, ...]:
-    """Return the laws for convex functions that a release takes part with: none where they do not hold jointly."""
+    """Return the laws for convex functions that hold jointly with other releases."""
     return () if part.adaptive else _convex_alone(part.loss.law)
 
 
 def _convex_alone(law: SquaredDistance) -> tuple[Law, ...]:
-    """Return the laws for convex functions; none where the other is a constant, the best law."""
+    """Return the laws for convex functions; none where the law for increasing ones is a constant, and the best."""
     return () if np.count_nonzero(law.increasing.weights) == 1 else law.convex
 
 
-class _Equal(NamedTuple):
-    """The law of ``unit·Bin(steps, probability)``, which is attained."""
-
-    unit: Fraction
-    steps: int
-    probability: float
-
-
-def _as_binomial(law: SquaredDistance) -> _Equal | None:
-    """Return what a law is of, if it is a binomial number of equal squares, in all of its values and weights."""
+def _as_binomial(law: SquaredDistance) -> tuple[Fraction, int, float] | None:
+    """Return ``(unit, steps, probability)`` of a law of ``unit·Bin(steps, probability)``, which is attained."""
     if not isinstance(law, ExtremalLaw) or law.convex or len(law.reach) != law.kept.trials + 1:
         return None
-    equal = _Equal(Fraction(float(law.reach[1])), law.kept.trials, law.kept.probability)
-    same = map(np.array_equal, _law_of_count(*equal), law.increasing)
-    return equal if all(same) else None
+    equal = Fraction(float(law.reach[1])), law.kept.trials, law.kept.probability
+    return equal if all(map(np.array_equal, _law_of_count(*equal), law.increasing)) else None
 
 
 def _law_of_count(unit: Fraction, steps: int, p: float) -> Law:
@@ -211,15 +198,10 @@ def _law_of_count(unit: Fraction, steps: int, p: float) -> Law:
 
 
 def _in_units(squares: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
-    """``squares/σ²``, rounded up; positive where the squares are."""
+    """Return ``squares/σ²``, rounded up, positive where squares are."""
     with np.errstate(over="ignore"):
         u = squares / scale / scale * _TINY_MARGIN
-    return _positive(np.maximum(u, LOWEST_BOUND), squares)
-
-
-def _positive(above: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What is above ``values``, but 0 where they are exactly 0."""
-    return np.where(values > 0, above, 0.0)
+    return np.where(squares > 0, np.maximum(u, LOWEST_BOUND), 0.0)
 
 
 def _scaled_law(law: Law, scale: float) -> Law:
@@ -234,7 +216,7 @@ class _Term(NamedTuple):
 
 
 def _trimmed(law: Law) -> Law:
-    """Leave out values of no weight, and move a negligible lower tail up to the first value that stays."""
+    """Drop values of no weight, and move a negligible lower tail up to the first value that stays."""
     values, weights = law.values[law.weights > 0], law.weights[law.weights > 0]
     low = int(np.searchsorted(np.cumsum(weights), _CUT, side="right"))
     kept = weights[low:].copy()
@@ -243,7 +225,7 @@ def _trimmed(law: Law) -> Law:
 
 
 def _law_of_sum(terms: Sequence[_Term], split: _Split) -> Law:
-    """Law of a sum of independent variables, from above for the functions that ``split`` is for."""
+    """Return the law of a sum of independent variables, from above for the functions that ``split`` is for."""
     if math.prod(len(law.values) ** copies for law, copies in terms) <= _MAX_ATOMS:
         total = Law(np.zeros(1), np.ones(1))
         for law in (law for law, copies in terms for _ in range(copies)):
@@ -267,11 +249,11 @@ def _every_sum(x: Law, y: Law) -> Law:
     values: NDArray[np.float64] = np.add.outer(x.values, y.values).ravel()
     weights: NDArray[np.float64] = np.multiply.outer(x.weights, y.weights).ravel()
     order = np.argsort(values, kind="stable")
-    return Law(_positive(up_array(values), values)[order], weights[order] * _TINY_MARGIN)
+    return Law(np.where(values > 0, up_array(values), 0.0)[order], weights[order] * _TINY_MARGIN)
 
 
 def _reach_above_lowest(terms: Sequence[_Term]) -> float:
-    """How far above its least value the sum can be, but for a mass of 1e-60: Chernoff's bound, at the best rate."""
+    """Return how far above its least value the sum can be, but for a mass of 1e-60, by Chernoff's bound."""
     farthest = math.fsum(float(law.values[-1] - law.values[0]) * copies for law, copies in terms)
     rates = np.geomspace(1.0, 1e6, 61) / farthest
     logs = np.full(len(rates), -math.log(_CUT))
@@ -285,8 +267,7 @@ def _reach_above_lowest(terms: Sequence[_Term]) -> float:
 def _on_lattice(law: Law, lowest: float, step: float, split: _Split) -> Lattice:
     """Move the mass of one variable to ``step·0, step·1, …`` above its least value."""
     above: NDArray[np.float64] = law.values - law.values[0]
-    points: NDArray[np.float64] = (above + 2.0**-52 * law.values) / step * _TINY_MARGIN
-    points = _positive(points, above)
+    points = np.where(above > 0, (above + 2.0**-52 * law.values) / step * _TINY_MARGIN, 0.0)
     inside = points <= _POINTS
     lower = np.floor(points[inside])
     share = split(lowest + lower * step, points[inside] - lower, step)
@@ -298,20 +279,15 @@ def _on_lattice(law: Law, lowest: float, step: float, split: _Split) -> Lattice:
 
 
 def _power(x: Lattice, copies: int) -> Lattice:
-    """The sum of independent copies."""
-    result = None
-    while True:
-        if copies & 1:
-            result = x if result is None else _convolved(result, x)
-        copies >>= 1
-        if copies == 0:
-            assert result is not None
-            return result
-        x = _convolved(x, x)
+    """Return the sum of independent copies."""
+    if copies == 1:
+        return x
+    twice = _power(_convolved(x, x), copies // 2)
+    return _convolved(twice, x) if copies % 2 else twice
 
 
 def _convolved(x: Lattice, y: Lattice) -> Lattice:
-    """The sum of two independent variables. Mass that was cut of either, or lies beyond the lattice, is cut of it."""
+    """Return the sum of two independent variables. Mass that was cut from either is cut from it."""
     sparse, dense = sorted((x.mass, y.mass), key=np.count_nonzero)
     places = np.flatnonzero(sparse)
     if len(places) * 8 < len(sparse):
@@ -323,8 +299,8 @@ def _convolved(x: Lattice, y: Lattice) -> Lattice:
     return trim(Lattice(1, x.first + y.first, mass * _MARGIN, (x.cut + y.cut) * _MARGIN))
 
 
-# How much of a mass that lies between two points of a lattice goes to the upper one: a function of the lower point, of
-# how far up the mass lies as a share of the step, and of the step.
+# Which share of a mass between two points of a lattice goes to the upper one, given the lower point, the place between
+# them as a share of the step, and the step.
 _Split = Callable[[NDArray[np.float64], NDArray[np.float64], float], NDArray[np.float64]]
 
 
@@ -336,8 +312,7 @@ def _for_convex(below: NDArray[np.float64], place: NDArray[np.float64], step: fl
 def _for_profiles(below: NDArray[np.float64], place: NDArray[np.float64], step: float) -> NDArray[np.float64]:
     """For the profiles ``g(ε; ·)``, ``ε ≥ 0``, at scales of at least 1/2: as much as never lowers the one at 0.
 
-    They are convex increasing functions of that one, which bends down, relative to its slope, by ``1/8 + 1/(2u)``, and
-    within a cell by no more than at the lower end (docs/proofs/several_releases.md).
+    They are convex increasing functions of that one, which bends down most at the lower end of a cell.
     """
     with np.errstate(divide="ignore"):
         bend = (1 / (8 * (_HOLDS_FROM * DISCRETE_NOISE) ** 2) + 1 / (2 * below)) * step * _MARGIN

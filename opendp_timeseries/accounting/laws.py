@@ -1,8 +1,8 @@
 """Laws of sums of independently kept numbers, from above.
 
-A :class:`Law` here stands for a random variable ``S`` that it dominates: ``E φ(S) ≤ Σ weights·φ(values)`` for
-every function ``φ`` of the class that its maker names. Weights are rounded up, so they may sum to a little
-more than 1; mass that is cut off moves up, to a value that nothing exceeds.
+A :class:`Law` stands for a random variable ``S`` that it dominates: ``E φ(S) ≤ Σ weights·φ(values)`` for every function
+``φ`` of the class that its maker names. Weights are rounded up, so they may sum to a little more than 1; mass that is
+cut moves up, to a value that nothing exceeds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
     "vertex_sum",
 ]
 
-#: Sums are kept on at most so many points, beyond which their lattice doubles its step.
+#: Sums have at most so many points, beyond which their lattice doubles its step.
 MAX_POINTS: Final = 2048
 # Tails of sums below this mass are cut.
 _CUT: Final = 1e-60
@@ -48,7 +48,7 @@ class Law(NamedTuple):
 
 
 class Binomial(NamedTuple):
-    """``Bin(n, p)`` from above: weights of ``first, first + 1, …``, and the mass beyond the last of them."""
+    """``Bin(n, p)`` from above: weights of ``first, first + 1, …``, and the mass beyond the last."""
 
     first: int
     weights: NDArray[np.float64]
@@ -56,30 +56,29 @@ class Binomial(NamedTuple):
 
 
 def _margin(n: int) -> float:
-    # Above 1e-200, SciPy's binomial law is closer than this to the truth (60 digits; tests/accounting/test_laws.py).
-    # Its error grows with n: 2e-11 was seen at 1e7, 2e-10 at 2e9.
+    # Above 1e-200, SciPy's binomial law is closer to the truth (60 digits; tests/accounting/test_laws.py): its error
+    # grows with n, 2e-11 was seen at 1e7, 2e-10 at 2e9.
     return 1 + (1e-11 if n <= 10**6 else 1e-9)
 
 
-# SciPy's binomial law loses digits, and then underflows, from about 1e-240 on.
+# From about 1e-240 on, SciPy's binomial law loses digits, and then underflows.
 _SCIPY_RESOLVES: Final = 1e-200
 
 
 def _chernoff(k: NDArray[np.int64], n: int, p: float) -> NDArray[np.float64]:
-    """Upper bound on ``P(K = k)``, and on the tail of ``Bin(n, p)`` from ``k`` away from its mean: Chernoff's."""
-    with np.errstate(all="ignore"):  # 0·log 0 is read as 0, and log 0 beyond the ends is minus infinity
+    """Return Chernoff's bound on ``P(K = k)``, and on the tail of ``Bin(n, p)`` from ``k`` away from its mean."""
+    with np.errstate(all="ignore"):  # 0·log 0 is 0, and log 0 beyond the ends is minus infinity
         low = np.where(k > 0, k * np.log(n * p / k), 0.0)
         high = np.where(k < n, (n - k) * np.log(n * (1 - p) / (n - k)), 0.0)
         exponent = low + high + 2.0**-49 * (np.abs(low) + np.abs(high) + n)
-        # At p of 0 or 1 the logarithm may be minus infinity, which the margin must not turn into no number.
+        # At p of 0 or 1 the margin must not turn minus infinity into no number.
         return np.where(low + high == -np.inf, 0.0, np.exp(np.minimum(exponent, 0.0)))
 
 
 def binomial(n: int, p: float) -> Binomial:
-    """Return the law of the number kept of ``n``, each with probability ``p``, from above.
+    """Return the law of the number kept of ``n``, from above; the mass below ``first`` is moved up to it.
 
-    For ``n`` up to about 10⁷ nothing is left out that double precision can represent. The mass below
-    ``first`` is moved up to it.
+    For ``n`` up to about 10⁷ nothing is left out that double precision can represent.
     """
     deviation = math.sqrt(n * p * (1 - p))
     # By Bernstein's inequality the mass beyond the first of these is below 1e-300. The second bounds work.
@@ -96,7 +95,7 @@ def binomial(n: int, p: float) -> Binomial:
 
 
 def binomial_tail(k: int, n: int, p: float) -> float:
-    """Upper bound on ``P(Bin(n, p) > k)``; 0 only where that is impossible.
+    """Return an upper bound on ``P(Bin(n, p) > k)``; 0 only where that is impossible.
 
     >>> f"{binomial_tail(20, 100, 0.01):.6g}"
     '9.57666e-22'
@@ -110,7 +109,7 @@ def binomial_tail(k: int, n: int, p: float) -> float:
 
 
 def vertex_sum(n: int, step: Fraction, rest: Fraction, p: float) -> Law:
-    """Law of ``step·Bin(n, p) + rest·Bernoulli(p)``, for increasing ``φ``."""
+    """Return the law of ``step·Bin(n, p) + rest·Bernoulli(p)``, for increasing ``φ``."""
     count = binomial(n, p)
     values = multiples(step, np.arange(count.first, count.first + len(count.weights)))
     weights = count.weights
@@ -125,14 +124,14 @@ def vertex_sum(n: int, step: Fraction, rest: Fraction, p: float) -> Law:
 
 
 def multiples(step: Fraction, counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """``step·counts``, rounded up; as it is where every product is a float."""
+    """Return ``step·counts``, rounded up unless every product is a float."""
     products = up_fraction(step) * counts.astype(np.float64)
     exact = up_fraction(step) == step and step.numerator * int(counts[-1]) < 2**53
     return products if exact else np.where(counts > 0, up_array(products), 0.0)
 
 
 def scaled(values: NDArray[np.float64], factor: float) -> NDArray[np.float64]:
-    """Non-negative ``values·factor``, rounded up; as it is where every product is a whole number below 2**53."""
+    """Return ``values·factor``, rounded up unless every product is a whole number below 2**53."""
     if factor == 1:
         return values
     with np.errstate(over="ignore", invalid="ignore"):
@@ -142,7 +141,7 @@ def scaled(values: NDArray[np.float64], factor: float) -> NDArray[np.float64]:
 
 
 def trials_sum(trials: Sequence[tuple[int, float]]) -> Law:
-    """Law of ``Bin(n₁, p₁) + Bin(n₂, p₂) + …``, for convex ``φ``; up to 2,047 trials, for increasing ``φ``.
+    """Return the law of ``Bin(n₁, p₁) + Bin(n₂, p₂) + …``, for convex ``φ``; up to 2,047 trials, for increasing ``φ``.
 
     :param trials: pairs ``(n, p)``, ``n`` at least 1, ``p`` in (0, 1].
     """
@@ -170,18 +169,17 @@ class Lattice(NamedTuple):
 
 
 def kept_sum(squares: NDArray[np.float64], p: float) -> Law:
-    """Law of the sum of what is kept of ``squares``, each kept with probability ``p``, for convex ``φ``.
+    """Return the law of the sum of what is kept of ``squares``, each with probability ``p``, for convex ``φ``.
 
-    The numbers are first replaced by multiples of a lattice step that majorise them weakly: prefix sums are
-    rounded up, not the numbers, so the whole is raised by less than one step. Convex increasing functions
-    respect weak majorisation (docs/proofs/extremal_law.md), and what is lost is of second order in the step.
-    The sum on the lattice is then exact, by direct convolution; where it has too many points, every second
-    one is split in halves onto its neighbours, which keeps the mean and so never lowers ``E φ``.
+    Multiples of a lattice step that majorise the numbers weakly take their place: prefix sums are rounded up, not
+    numbers, so the whole rises by less than one step, and what is lost is of second order in it. The sum on the lattice
+    is exact, by direct convolution; where it has too many points, every second one is split in halves onto its
+    neighbours, which keeps the mean and so never lowers ``E φ``.
 
-    :param squares: positive numbers in descending order, finite.
+    :param squares: positive, finite and descending.
     :param p: in (0, 1].
     """
-    # The finer, the fewer the numbers: some 2²⁰ points in all, before sums are formed.
+    # Some 2²⁰ points in all, before sums are formed.
     bits = min(max(20 - len(squares).bit_length(), 8), 14)
     counts = np.bincount(_lattice_levels(squares, bits))
     levels = np.flatnonzero(counts[1:]) + 1
@@ -199,7 +197,7 @@ def kept_sum(squares: NDArray[np.float64], p: float) -> Law:
 
 
 def _lattice_levels(squares: NDArray[np.float64], bits: int) -> NDArray[np.int64]:
-    """Whole numbers with prefix sums just above those of ``2**bits · squares/squares[0]``."""
+    """Return whole numbers with prefix sums just above those of ``2**bits · squares/squares[0]``."""
     # In fixed point, so that prefix sums are exact; the largest number is 2**fine exactly.
     fine = min(40, 62 - len(squares).bit_length())
     units = np.ceil(squares / squares[0] * (1 + 2.0**-51) * 2.0**fine)
@@ -208,7 +206,7 @@ def _lattice_levels(squares: NDArray[np.float64], bits: int) -> NDArray[np.int64
 
 
 def _kept_copies(level: int, count: int, p: float) -> Lattice:
-    """``level·Bin(count, p)``."""
+    """Return ``level·Bin(count, p)``."""
     kept = binomial(count, p)
     thin = trim(Lattice(1, kept.first, kept.weights, kept.beyond))
     mass = np.zeros((len(thin.mass) - 1) * level + 1)
@@ -217,7 +215,7 @@ def _kept_copies(level: int, count: int, p: float) -> Lattice:
 
 
 def _sum(x: Lattice, y: Lattice) -> Lattice:
-    """The sum of two independent variables. Mass that was cut of either is cut of the sum."""
+    """Return the sum of two independent variables. Mass that was cut from either is cut from it."""
     while x.step < y.step:
         x = _coarsen(x)
     while y.step < x.step:
@@ -243,8 +241,8 @@ def _shorten(x: Lattice) -> Lattice:
 
 def _coarsen(x: Lattice) -> Lattice:
     """Double the step: points in between are split in halves onto their neighbours, which keeps the mean."""
-    mass = np.pad(x.mass, (x.first % 2, 0))
-    mass = np.pad(mass, (0, 1 - len(mass) % 2))
+    front = x.first % 2
+    mass = np.pad(x.mass, (front, 1 - (len(x.mass) + front) % 2))
     coarse = mass[::2].copy()
     coarse[:-1] += mass[1::2] / 2
     coarse[1:] += mass[1::2] / 2

@@ -1,7 +1,7 @@
 """The loss of a release, and its views.
 
-Given its kept steps, a release is a Gaussian mechanism at some squared distance ``S``, so all of its loss is the law of
-``U = S/σ²``, and every measure of loss is a view of that law. With ``g`` the profile of :mod:`.gaussian`,
+Given its kept steps, a release is a Gaussian mechanism at some squared distance ``S``. So its loss is the law of
+``U = S/σ²``, and with ``g`` the profile of :mod:`.gaussian`,
 
 * the privacy profile is ``E g(ε; U)``,
 * the Rényi divergence of order ``α`` is ``log E exp(α(α−1)U/2) / (α−1)``,
@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,10 +34,12 @@ from opendp_timeseries.accounting.pld import privacy_loss_distribution
 from opendp_timeseries.accounting.renyi import delta_from_renyi
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up_fraction
 
-__all__ = ["DISCRETE_NOISE", "Moments", "PrivacyLoss", "SquaredDistance"]
+__all__ = ["DISCRETE_NOISE", "PrivacyLoss", "SquaredDistance"]
+
+Floats = NDArray[np.float64]
 
 #: Discrete noise on a grid of step γ ≤ σ/2**24 has at most the profile of continuous noise of σ times this, to
-#: within 1e-500 (docs/proofs/subsampled_gaussian.md, lemma on discrete noise).
+#: within 1e-500 (lemma on discrete noise).
 DISCRETE_NOISE: Final = 1 - 2.0**-42
 
 # Sums and products of a few thousand rounded terms err by far less.
@@ -45,23 +47,16 @@ _MARGIN: Final = 1 + 1e-11
 _TINY_MARGIN: Final = 1 + 1e-15
 # OpenDP's conversion of zCDP overflows beyond.
 _MAX_RHO: Final = 1e290
-# Laws of sums lose their tails at 1e-60, so that below this the Rényi divergence may say more.
+# Laws of sums are cut at 1e-60: below this, Rényi divergences may say more.
 _CUT_SHOWS: Final = 1e-50
 
 
-class Moments(NamedTuple):
-    """``log E exp(rate·S)`` at some rates, from above."""
-
-    rates: NDArray[np.float64]
-    logs: NDArray[np.float64]
-
-
 class SquaredDistance(Protocol):
-    """What the loss needs of a random squared distance ``S``, all of it from above."""
+    """What the loss needs to know of a random squared distance ``S``, from above."""
 
     @property
     def holds_from(self) -> float:
-        """The least scale of the noise at which the laws hold; 0 if they hold at all."""
+        """The least scale of the noise at which the laws hold; 0 if they hold at all scales."""
 
     @property
     def most(self) -> float:
@@ -73,30 +68,30 @@ class SquaredDistance(Protocol):
 
     @property
     def convex(self) -> tuple[Law, ...]:
-        """Laws that bound ``E φ(S)`` for every convex increasing ``φ``; none where they would say nothing new."""
+        """Laws that bound ``E φ(S)`` for every convex increasing ``φ``; none where they add nothing."""
 
-    def refined(self, bound: float, function: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> float:
-        """A bound on ``E function(S)`` for an increasing function, at most ``bound``, which is one."""
+    def refined(self, bound: float, function: Callable[[Floats], Floats]) -> float:
+        """A bound on ``E function(S)`` for an increasing function, no larger than ``bound``, which is one."""
 
     @property
-    def moments(self) -> Moments | None:
-        """Moments by which profiles may be less than by the laws; None where the laws say it all."""
+    def log_moments(self) -> tuple[Floats, Floats] | None:
+        """Rates, and ``log E exp(rate·S)`` at each, where these may bound profiles better than the laws; or None."""
 
     def log_moment(self, rate: float, scale: float) -> float:
         """``log E exp(rate·S/scale²)``, for a positive rate."""
 
     def quantile(self, failure_probability: float) -> tuple[float, float]:
-        """``s`` and a bound, at most ``failure_probability``, on the probability that ``S > s``."""
+        """``s``, and a bound on the probability that ``S > s``, at most ``failure_probability``."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrivacyLoss:
     """The loss of a release: the law of its squared distance, at a scale of the noise.
 
-    Every method is a view of the same law, and an upper bound, rounding included. A distance of zero costs 0 in
-    every view; any other is infinite at ``scale=0``.
+    Every method is a view of the same law, and an upper bound, rounding included. A distance of zero costs 0 in every
+    view; any other costs infinity at ``scale=0``.
 
-    :param law: of the squared distance, as :func:`~.subsampled.extremal_law` makes it.
+    :param law: of the squared distance, as of :func:`~.subsampled.extremal_law`.
     :param scale: standard deviation σ of the noise, discrete on a grid of at most σ/2**24, or continuous.
     :raises ValueError: for a scale that is negative or not finite.
 
@@ -122,19 +117,13 @@ class PrivacyLoss:
             raise ValueError(f"scale ({self.scale}) must be at least {self.law.holds_from}, from where this law holds")
 
     def __repr__(self) -> str:
-        """Say which views there are, as the law itself has no short form."""
         return f"PrivacyLoss(scale={self.scale:g}; see its delta(epsilon), epsilon(delta), renyi(alpha), …)"
 
     def delta(self, epsilon: float) -> float:
-        """Privacy profile δ(ε).
-
-        Exact, up to rounding, for one individual and a count without a filter.
-
-        :param epsilon: privacy parameter; below 0 by ``δ(ε) = 1 − e^ε(1 − δ(−ε))``, as the pair is symmetric.
-        """
+        """Return the privacy profile δ(ε), exact up to rounding for one individual and a count without filter."""
         if math.isnan(epsilon):
             raise ValueError("epsilon (nan) must be a number")
-        if epsilon < 0:
+        if epsilon < 0:  # the pair is symmetric: δ(ε) = 1 − e^ε(1 − δ(−ε))
             return min(1.0, (math.exp(epsilon) * self.delta(-epsilon) - math.expm1(epsilon)) * _MARGIN)
         if self.law.most == 0:
             return 0.0
@@ -147,7 +136,7 @@ class PrivacyLoss:
         return bound
 
     def _delta_by_law(self, epsilon: float) -> float:
-        def profile(squares: NDArray[np.float64]) -> NDArray[np.float64]:
+        def profile(squares: Floats) -> Floats:
             return gaussian_delta(epsilon, self._over_variance(squares))
 
         values, weights = self.law.increasing
@@ -158,10 +147,10 @@ class PrivacyLoss:
         return min(1.0, max(bound, LOWEST_BOUND))
 
     def _delta_by_moments(self, epsilon: float) -> float:
-        """``δ`` by Rényi divergences, at the best of the orders that the law's moments are for; 1 if there are none."""
-        if self.law.moments is None:
+        """Return ``δ`` by Rényi divergences, at the best of the orders that the law's moments are for; else 1."""
+        if self.law.log_moments is None:
             return 1.0
-        rates, logs = self.law.moments
+        rates, logs = self.law.log_moments
         # The order α = 1 + x has α(α−1)/2 = rate·σ², or a little less, and a divergence of logs/x.
         ready = 8 * rates * self.scale**2
         x = ready / (2 * (np.sqrt(1 + ready) + 1)) * (1 - 1e-14)
@@ -171,11 +160,9 @@ class PrivacyLoss:
         return math.exp(float(np.min((logs - gain + cost)[usable], initial=0.0))) * _MARGIN
 
     def epsilon(self, delta: float) -> float:
-        """Least ``ε`` (to 12 digits where the profile falls, rounded up) at which :meth:`delta` is at most ``delta``.
+        """Return the least ``ε``, to 12 digits and rounded up, at which :meth:`delta` is at most ``delta``.
 
-        It is 0 where that holds at 0, and infinite where ``delta`` is below what double precision resolves.
-
-        :param delta: in [0, 1].
+        It is infinite where ``delta`` is below what double precision resolves.
         """
         if self.delta(0.0) <= delta:
             return 0.0
@@ -191,7 +178,7 @@ class PrivacyLoss:
         def excess(x: float) -> float:
             return math.log(profile(math.expm1(x)) / delta)
 
-        # On the scale of log(1 + ε), as the bracket may span hundreds of orders of magnitude.
+        # On the scale of log(1 + ε): the bracket may span hundreds of orders of magnitude.
         found = math.expm1(toms748(excess, 0.0, math.log1p(most), xtol=LOWEST_BOUND, rtol=1e-13, disp=False))
         step = 1e-13
         while (found := max(found, LOWEST_BOUND) * (1 + step)) < most:
@@ -201,18 +188,14 @@ class PrivacyLoss:
         return most
 
     def epsilon_delta(self, delta: float) -> tuple[float, float]:
-        """(ε, δ), read off the profile: :meth:`epsilon` and ``delta``, or ``(0, 0)`` if nothing is lost.
-
-        :param delta: in [0, 1].
-        """
+        """Return :meth:`epsilon` and ``delta``, or ``(0, 0)`` if nothing is lost."""
         return (self.epsilon(delta), delta) if self.law.most > 0 else (0.0, 0.0)
 
     def renyi(self, alpha: float) -> float:
-        """Rényi divergence of order ``alpha``. It holds for the discrete noise as it stands.
+        """Return the Rényi divergence of order ``alpha``, which holds for discrete noise as it stands.
 
-        Exact, up to rounding, for one individual and a count, with or without a decreasing filter.
+        It is exact up to rounding for one individual and a count, with or without a decreasing filter.
 
-        :param alpha: order, above 1.
         :raises ValueError: for an order of 1 or below.
         """
         if not alpha > 1:
@@ -225,9 +208,9 @@ class PrivacyLoss:
         return max(bound, LOWEST_BOUND) if bound < math.inf else math.inf
 
     def zero_concentrated(self, failure_probability: float) -> tuple[float, float]:
-        """Approximate zCDP: ``ρ``, and the ``δ′`` that is attained. It holds for the discrete noise as it stands.
+        """Return ``ρ``, and the ``δ′`` that is attained, at most ``failure_probability``.
 
-        :param failure_probability: δ′ in [0, 1]: the most that the exceptional event may weigh.
+        Approximate zCDP holds for discrete noise as it stands.
         """
         if self.law.most == 0:
             return 0.0, 0.0
@@ -243,31 +226,29 @@ class PrivacyLoss:
         """Return the privacy loss distribution for ``dp_accounting``: :func:`~.pld.privacy_loss_distribution`."""
         return privacy_loss_distribution(self.delta, discretization, tail)
 
-    def _over_variance(self, squares: NDArray[np.float64]) -> NDArray[np.float64]:
-        """``squares/σ²`` for the profile: rounded up, paying for discrete noise, positive where the squares are."""
+    def _over_variance(self, squares: Floats) -> Floats:
+        """Return ``squares/σ²`` for the profile: rounded up, paying for discrete noise, positive where squares are."""
         scale = self.scale * DISCRETE_NOISE
         with np.errstate(all="ignore"):
             u = squares / scale / scale * _TINY_MARGIN
         return np.where(squares > 0, np.maximum(u, LOWEST_BOUND), 0.0)
 
 
-def _mean(weights: NDArray[np.float64], values: NDArray[np.float64]) -> float:
+def _mean(weights: Floats, values: Floats) -> float:
     return float(np.sum(weights * values)) * _MARGIN
 
 
-def _tangent(epsilon: float, t: float, u: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Tangent at ``t`` of the Gaussian profile, from above at every ``u ≥ 0``."""
-    # Raised by 2e-11 of slope·t: the slope is from above, which would lower the line left of t.
+def _tangent(epsilon: float, t: float, u: Floats) -> Floats:
+    """Return the tangent at ``t`` of the Gaussian profile, from above at every ``u ≥ 0``."""
+    # The slope is from above, which would lower the line left of t: so it is raised by 2e-11 of slope·t.
     return gaussian_delta(epsilon, np.array([t])) + gaussian_delta_slope(epsilon, t) * (u - t * (1 - 2e-11))
 
 
-def _mean_of_convex_majorant(epsilon: float, u: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
-    """Least ``E φ(U)`` over a family of convex increasing ``φ ≥ g``, where ``g`` is the Gaussian profile.
+def _mean_of_convex_majorant(epsilon: float, u: Floats, weights: Floats) -> float:
+    """Return the least ``E φ(U)`` over a family of convex increasing ``φ ≥ g``, where ``g`` is the Gaussian profile.
 
-    ``g`` is convex up to its inflection ``u*`` and concave beyond. The larger of ``g`` and its tangent at any
-    ``t ≥ u*`` is such a ``φ``: the tangent is above ``g`` from some ``c ≤ u*`` on, and below it before. At
-    ``t = u*`` this is ``g`` continued by its tangent; where the tangent is positive at 0, it is Jensen's
-    bound, best at the mean. As a function of ``t`` the bound falls while ``t < E[U | U > c]``, then rises.
+    The larger of ``g`` and its tangent at any ``t`` from its inflection on is such a ``φ``: the tangent is above ``g``
+    from some ``c`` on. As a function of ``t`` the bound falls while ``t < E[U | U > c]``, then rises.
     """
     g = gaussian_delta(epsilon, u)
     low, high = inflection(epsilon), float(u[-1])
@@ -292,6 +273,6 @@ def _mean_of_convex_majorant(epsilon: float, u: NDArray[np.float64], weights: ND
             high = t
         if abs(centre - t) <= 1e-12 * t or high <= low * (1 + 1e-12):
             return best
-        # The centre is the best t if the same points are above its tangent; halving makes sure that the loop ends.
+        # The centre is the best t if its tangent is above the same points; halving makes sure that the loop ends.
         t = math.sqrt(low) * math.sqrt(high) if bisect or not low < centre <= high else centre
         bisect = not bisect

@@ -21,17 +21,16 @@ MAX_POINTS: Final = 10**6
 
 
 def privacy_loss_distribution(profile: Callable[[float], float], discretization: float, tail: float) -> Any:
-    """Return the ``dp_accounting`` privacy loss distribution of a privacy profile.
+    """Return the ``dp_accounting`` privacy loss distribution of a privacy profile that holds both ways.
 
     It connects the dots (Doroshenko et al. 2022, arXiv:2207.04380): its profile is never below the true one, and meets
-    ``profile`` at multiples of ``discretization``, up to where that falls to ``tail``. It is the same for adding
-    and for removing an individual. Proof: docs/proofs/conversions.md.
+    it at multiples of ``discretization``, up to where it falls to ``tail``. Proof: docs/proofs/conversions.md.
 
-    :param profile: upper bound δ(ε) for ``ε ≥ 0``, both ways.
+    :param profile: upper bound δ(ε) for ``ε ≥ 0``.
     :param discretization: width of the grid of privacy losses, positive.
     :param tail: mass in (0, 1) that may move to an infinite loss.
     :raises ImportError: without ``dp_accounting``, naming the extra to install.
-    :raises ValueError: for a number out of range, or for losses that take more than a million points.
+    :raises ValueError: for a number out of range, or losses that take more than a million points.
     """
     try:
         from dp_accounting.pld import pld_pmf
@@ -62,10 +61,10 @@ def _mirrored(delta: float, epsilon: float) -> float:
 
 
 def _lower_convex_hull(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Values at ``x`` of the largest convex function that is nowhere above ``y``.
+    """Return the values at ``x`` of the largest convex function that is nowhere above ``y``.
 
-    A profile is convex in ``e^ε``, and the least of several upper bounds on it need not be; what is convex and
-    below all of them is below this function, too. A distribution has no negative masses only if it is convex.
+    A profile is convex in ``e^ε``, so if it is below ``y`` it is below this; and no distribution has a profile that is
+    not convex, as the least of several bounds may be.
     """
     corners = [0]
     for k in range(1, len(x)):
@@ -76,7 +75,7 @@ def _lower_convex_hull(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArra
             corners.pop()
         corners.append(k)
     hull = np.interp(x, x[corners], y[corners])
-    # Rounded up, by what interpolation from the corner on the left may lose; corners are as they were.
+    # Rounded up, by what interpolation from the corner on the left may lose.
     left = np.repeat(y[corners], np.diff(corners, append=len(x)))
     hull += 2.0**-50 * left
     hull[corners] = y[corners]

@@ -1,7 +1,6 @@
 """From a Rényi divergence to a privacy profile: Canonne, Kamath & Steinke (2020), Proposition 12.
 
-Proof: docs/proofs/conversions.md. Every order gives a valid bound, so the search for the best one cannot be
-unsound.
+Every order gives a valid bound, so the search for the best one cannot be unsound. Proof: docs/proofs/conversions.md.
 """
 
 from __future__ import annotations
@@ -18,13 +17,10 @@ __all__ = ["delta_from_renyi", "renyi_to_delta"]
 
 
 def renyi_to_delta(alpha: float, renyi_epsilon: float, epsilon: float) -> float:
-    """``δ`` at ``epsilon`` of a mechanism whose divergence of order ``alpha`` is at most ``renyi_epsilon``.
+    """Return ``δ`` at ``epsilon`` of a mechanism whose divergence of order ``alpha`` is at most ``renyi_epsilon``.
 
     Canonne, Kamath & Steinke (2020), arXiv:2004.00010v4, Proposition 12; rounded up, at most 1.
 
-    :param alpha: order, above 1.
-    :param renyi_epsilon: Rényi divergence of that order, at most.
-    :param epsilon: privacy parameter.
     :raises ValueError: for an order of 1 or below.
 
     >>> renyi_to_delta(2.0, 0.5, 4.0)
@@ -40,11 +36,7 @@ def renyi_to_delta(alpha: float, renyi_epsilon: float, epsilon: float) -> float:
 
 
 def delta_from_renyi(curve: Callable[[float], float], epsilon: float) -> float:
-    """``δ`` at ``epsilon`` from a curve of Rényi divergences, at the best order that is found.
-
-    :param curve: order (above 1) to Rényi divergence, such as the view ``loss.renyi``.
-    :param epsilon: privacy parameter.
-    """
+    """Return ``δ`` at ``epsilon`` from a curve of Rényi divergences, such as ``loss.renyi``, at the best order."""
 
     def bound(log_excess: float) -> float:
         alpha = 1 + math.exp(log_excess)
@@ -60,5 +52,5 @@ def delta_from_renyi(curve: Callable[[float], float], epsilon: float) -> float:
 
 
 def _order_cost(alpha: float) -> float:
-    """``log((1−1/α)^α/(α−1)) = (α−1)·log(1−1/α) − log α``: two terms of one sign, the first at least −1."""
+    # log((1−1/α)^α/(α−1)), as two terms of one sign.
     return (alpha - 1) * math.log1p(-1 / alpha) - math.log(alpha)

@@ -1,7 +1,4 @@
-"""Outward rounding: a bound computed in floating point stays a bound.
-
-Every function rounds towards the safe side: ``up`` for upper bounds, ``down`` for lower ones.
-"""
+"""Outward rounding: a bound computed in floating point stays a bound."""
 
 from __future__ import annotations
 
@@ -24,9 +21,8 @@ __all__ = [
     "whole_distance",
 ]
 
-#: Where accounting stops to resolve a bound that is not exactly zero. Sums of products of numbers that
-#: underflow lose far less than this, so a bound that is raised to it stays one. A bound of zero would say more:
-#: OpenDP reads a finite epsilon at delta = 0 as pure differential privacy.
+#: Bounds that are not exactly zero are at least this. Sums of products that underflow lose far less, and zero would
+#: claim more: OpenDP reads a finite epsilon at delta = 0 as pure differential privacy.
 LOWEST_BOUND: Final = 1e-300
 
 
@@ -56,28 +52,27 @@ def up_fraction(value: Fraction | int) -> float:
 
 
 def printed_up(value: float, digits: int = 6) -> str:
-    """Return ``value`` in at most ``digits`` significant digits, rounded up: what is said stays a bound.
+    """Return ``value`` in at most ``digits`` significant digits, rounded up.
 
     >>> printed_up(1.00001, 4), printed_up(0.5), printed_up(1e-6), printed_up(math.inf)
     ('1.001', '0.5', '1e-06', 'inf')
     """
     if not math.isfinite(value):
         return f"{value}"
-    exact = Decimal(value)
-    near = f"{value:.{digits}g}"
-    # A shortest decimal that reads back as the same float is that float to its reader.
+    exact, near = Decimal(value), f"{value:.{digits}g}"
+    # A decimal that reads back as the same float is that float to its reader.
     if float(near) == value or Decimal(near) >= exact:
         return near
     return f"{Context(prec=digits, rounding=ROUND_CEILING).plus(exact):.{digits}g}"
 
 
 def down_fraction(value: Fraction | int) -> float:
-    """Return the greatest float that is not above an exact rational within the range of floats."""
+    """Return the greatest float that is not above an exact rational."""
     return -up_fraction(-value)
 
 
 def up_sqrt(value: Fraction | int) -> float:
-    """Return a float at most two ulps above the root of a non-negative exact rational, never below it."""
+    """Return a float at most two ulps above the root of an exact rational, never below it."""
     root = math.sqrt(up_fraction(value))
     while math.isfinite(root) and Fraction(root) ** 2 < value:
         root = math.nextafter(root, math.inf)
@@ -87,7 +82,6 @@ def up_sqrt(value: Fraction | int) -> float:
 def whole_distance(distance: float, integer_type: str) -> int:
     """Return a distance rounded up to a whole number, for metrics whose distances are integers.
 
-    :param distance: a distance that was rounded up already.
     :param integer_type: OpenDP's name of the type, such as ``"i32"``.
     :raises OverflowError: if it exceeds the type, so that no map answers with less than the truth.
     """

@@ -1,11 +1,8 @@
-"""Designs of samples: which sets of steps may be kept, and how probable they are. All of it is public.
+"""Which sets of steps a sample may keep, and with which probability. All of it is public, and nothing is drawn here.
 
 * ``"poisson"``: each step by itself, with probability ``p`` (Koga, Meehan & Chaudhuri 2022, Algorithm 1).
-* ``"stratified"``: the steps are cut into blocks of ``B = 1/p``, and one uniformly random step of each is kept. The
-  last block may be short: one of ``B`` offsets is drawn there too, and nothing is kept if there is no such step. So
-  every step is kept with probability ``1/B`` exactly.
-
-Nothing is drawn here.
+* ``"stratified"``: one uniformly random step of each block of ``B = 1/p``. In a last block that is short, too, one of
+  ``B`` offsets is drawn, and nothing is kept if there is no such step: every step is kept with probability ``1/B``.
 """
 
 from __future__ import annotations
@@ -22,13 +19,12 @@ from opendp_timeseries.accounting.rounding import up_fraction
 
 __all__ = ["SAMPLINGS", "Blocks", "blocks_of", "sampling_name"]
 
-#: Names of the designs.
 SAMPLINGS: Final = ("poisson", "stratified")
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """The steps of a signal, cut into blocks from its beginning: over all series of a panel, one after the other.
+    """The steps of a signal, cut into blocks from its beginning; of a panel, one series after the other.
 
     :param size: ``T``, number of steps.
     :param length: ``B``, steps of a block.
@@ -48,7 +44,7 @@ class Blocks:
 
     @property
     def short(self) -> int:
-        """Number of steps in the last block, if it is short; else 0."""
+        """Number of steps in a last block that is short, or 0."""
         return self.size % self.length
 
     @property
@@ -62,29 +58,22 @@ class Blocks:
         return up_fraction(Fraction(1, self.length))
 
     def allow(self, kept: NDArray[np.int64]) -> bool:
-        """Whether a sample holds one step of each full block, and at most one of the short one.
-
-        :param kept: steps, ascending, from 0 to ``T − 1``.
-        """
+        """Return whether steps from 0 to ``T − 1`` are one of each full block, and at most one of the short one."""
         found = np.bincount(kept // self.length, minlength=self.count)
         return bool(np.all(found[: self.full] == 1) and np.all(found[self.full :] <= 1))
 
 
 def sampling_name(sampling: Any) -> str:
-    """Return the name of a design.
-
-    :raises ValueError: for any other value.
-    """
+    """Return the name of a kind of sample; raise ValueError for anything else."""
     if not isinstance(sampling, str) or sampling not in SAMPLINGS:
         raise ValueError(f"sampling ({check.shown(sampling)}) must be 'poisson' or 'stratified'")
     return sampling
 
 
 def blocks_of(sampling_probability: float, size: int) -> Blocks:
-    """Return the blocks in which one step is kept with a probability.
+    """Return the blocks of a signal of so many steps, each step of which is kept with a probability.
 
     :param sampling_probability: ``1/B`` as a float, rounded to the nearest or up.
-    :param size: ``T``, number of steps.
     :raises ValueError: if it is not one over a whole number, or the signal has no full block.
 
     >>> blocks_of(1 / 12, size=100)

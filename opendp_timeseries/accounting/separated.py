@@ -1,12 +1,8 @@
-"""What a filter does to steps that lie a gap apart on the cycle.
+"""What a filter does to steps that lie a gap apart on the cycle: exact sums of integers.
 
-A set of steps with distances of at least ``gap`` has one in every window of ``gap`` steps at most. So, seen from any
-step of the cycle, its members lie at distances of at least ``d, d + gap, d + 2·gap, …`` on the one side and
-``gap − d, 2·gap − d, …`` on the other, and weights that decrease with the distance add up to a sum over two combs.
-Weights that do not decrease are replaced by their least decreasing majorant, their envelope.
-Proof: docs/proofs/separated_steps.md.
-
-All sums are of integers, exact.
+Seen from any step, such steps lie at distances of at least ``d, d + gap, d + 2·gap, …`` on one side and
+``gap − d, 2·gap − d, …`` on the other, so weights that decrease with the distance add up to sums over two combs. Other
+weights are replaced by their least decreasing majorant, their envelope. Proof: docs/proofs/separated_steps.md.
 """
 
 from __future__ import annotations
@@ -20,28 +16,24 @@ __all__ = ["comb_sums", "envelope", "most_apart", "row_sum"]
 
 
 def most_apart(size: int, gap: int) -> int:
-    """Return how many steps of a cycle of ``size`` can lie ``gap`` apart."""
+    """Return how many steps of a cycle can lie a gap apart."""
     return max(size // gap, 1)
 
 
 def envelope(magnitudes: NDArray[Any]) -> NDArray[Any]:
-    """Return the largest magnitude at each circular distance ``0 … ⌊T/2⌋`` or a larger one.
-
-    :param magnitudes: non-negative integers by shift, of shape ``(T,)``.
-    """
-    half = len(magnitudes) // 2 + 1
+    """Return the largest of ``T`` magnitudes by shift at each circular distance ``0 … ⌊T/2⌋`` or a larger one."""
     mirrored = np.roll(magnitudes[::-1], 1)
-    inwards = np.maximum(magnitudes, mirrored)[:half][::-1]
+    inwards = np.maximum(magnitudes, mirrored)[: len(magnitudes) // 2 + 1][::-1]
     largest: NDArray[Any] = np.maximum.accumulate(inwards)
     return largest[::-1]
 
 
 def row_sum(autocorrelation: NDArray[Any], gap: int, steps: int) -> int:
-    """Return the most that the magnitudes of an autocorrelation sum to at the differences of one step to all.
+    """Return the most that the magnitudes of an autocorrelation sum to over the differences of one step to all steps.
 
-    :param autocorrelation: its magnitudes by shift, integers of shape ``(T,)``.
-    :param gap: least distance of two of the steps.
-    :param steps: how many steps there are, at most as many as can lie apart.
+    :param autocorrelation: ``T`` magnitudes by shift.
+    :param gap: least distance of two steps.
+    :param steps: how many there are, at most as many as can lie apart.
     """
     # The k-th step clockwise lies at least k gaps away, and at least n - k gaps the other way round.
     k = np.arange(1, steps)
@@ -50,11 +42,11 @@ def row_sum(autocorrelation: NDArray[Any], gap: int, steps: int) -> int:
 
 
 def comb_sums(magnitudes: NDArray[np.int64], gap: int, steps: int) -> NDArray[Any]:
-    """Return the most that taps sum to over steps that lie apart, by the distance ``0 … ⌊T/2⌋`` of the nearest.
+    """Return the most that taps sum to over steps that lie apart, by the distance ``0 … ⌊T/2⌋`` of the nearest one.
 
-    :param magnitudes: of the taps by shift, integers of shape ``(T,)``.
-    :param gap: least distance of two of the steps.
-    :param steps: how many steps there are, at most as many as can lie apart.
+    :param magnitudes: of the ``T`` taps by shift.
+    :param gap: least distance of two steps.
+    :param steps: how many there are, at most as many as can lie apart.
     """
     weights = envelope(magnitudes)
     nearest = np.arange(len(weights))

@@ -1,8 +1,7 @@
 """How many of an individual's steps a stratified sample keeps, in the worst case.
 
-One step of each block of ``B`` is kept. Somebody with ``n_b`` steps in block ``b`` is caught there with probability
-``n_b/B``, in each block independently, so the number of their kept steps is a sum of independent trials. What is worst
-depends on the function: for a convex one, steps spread evenly over the blocks; for any other increasing one, a
+Somebody with ``n_b`` steps in block ``b`` is caught there with probability ``n_b/B``, in each block independently. For
+convex functions of the number kept, steps spread evenly over the blocks are the worst; for other increasing ones, a
 member of the finite list of :func:`spreads`. Proof: docs/proofs/extremal_law.md.
 """
 
@@ -23,7 +22,7 @@ from opendp_timeseries.accounting.sampling import Blocks
 
 __all__ = ["Spread", "WorstSpreads", "even_spread", "kept_of_spread", "spreads", "trials_of", "worst_spreads"]
 
-#: A spread of steps over blocks: ``(blocks, steps)``, so many blocks with so many steps in each; none of 0.
+#: Steps spread over blocks: pairs ``(blocks, steps)`` of so many blocks with so many steps in each; none is 0.
 Spread = tuple[tuple[int, int], ...]
 
 #: The list is made where its laws have at most so many weights in all: about a second of work.
@@ -51,11 +50,11 @@ def spreads(steps: int, blocks: Blocks) -> Iterator[Spread]:
         rest, free = steps - whole * blocks.length, blocks.full - whole
         for in_short in {0, blocks.short}:
             for others in range(free + 1):
-                if in_short <= rest and _fits(rest - in_short, others, blocks.length):
+                if others <= rest - in_short <= others * blocks.length:
                     yield _joined((whole, blocks.length), (1, in_short), *_evenly(rest - in_short, others))
         for others in range(1, free + 2):
             # One of them is the short block, with the lesser number.
-            if _fits(rest, others, blocks.length) and 0 < rest // others < blocks.short:
+            if others <= rest <= others * blocks.length and 0 < rest // others < blocks.short:
                 yield _joined((whole, blocks.length), *_evenly(rest, others))
 
 
@@ -65,13 +64,13 @@ def trials_of(spread: Spread, length: int) -> list[tuple[int, float]]:
 
 
 def kept_of_spread(spread: Spread, length: int, square: Fraction) -> Law:
-    """Law of ``square`` times the number that is kept, for convex ``φ``; up to 2,047 trials, for increasing ``φ``."""
+    """Return the law of ``square`` times the number kept, of the functions that :func:`~.laws.trials_sum` is for."""
     law = trials_sum(trials_of(spread, length))
     return Law(multiples(square, law.values.astype(np.int64)), law.weights)
 
 
 class WorstSpreads(NamedTuple):
-    """Laws of which one is the worst for every increasing function: one row of weights for each, at the same values."""
+    """Laws of which one is the worst for every increasing function: rows of weights, at the same values."""
 
     values: NDArray[np.float64]
     weights: NDArray[np.float64]
@@ -83,12 +82,7 @@ class WorstSpreads(NamedTuple):
 
 @lru_cache(maxsize=16)
 def worst_spreads(steps: int, blocks: Blocks, square: Fraction) -> WorstSpreads | None:
-    """Return the laws of ``square`` times the number that is kept; None if the list is too long.
-
-    :param steps: number of the individual's steps.
-    :param blocks: of the signal.
-    :param square: squared change of each step.
-    """
+    """Return the laws of ``square`` times the number kept of so many steps; None if the list is too long."""
     most = min(steps, blocks.count)
     if most >= MAX_POINTS:
         return None
@@ -102,15 +96,8 @@ def worst_spreads(steps: int, blocks: Blocks, square: Fraction) -> WorstSpreads 
     return WorstSpreads(multiples(square, np.arange(most + 1)), weights)
 
 
-def _fits(steps: int, blocks: int, length: int) -> bool:
-    """Whether steps can be spread evenly over so many blocks, at least one in each."""
-    return blocks <= steps <= blocks * length
-
-
 def _evenly(steps: int, blocks: int) -> Spread:
-    if blocks == 0:
-        return ()
-    each, more = divmod(steps, blocks)
+    each, more = divmod(steps, blocks) if blocks else (0, 0)
     return _joined((blocks - more, each), (more, each + 1))
 
 

@@ -1,26 +1,17 @@
-"""The subsampled Gaussian in the worst case: the law of the squared distance that is left.
+"""The law of the squared distance that sampling leaves, in the worst case.
 
-Each step is kept with probability ``p``, independently; the set ``J`` of kept steps is released, with
-Gaussian noise of variance ``σ²`` on the kept values. ``J`` does not depend on the data, so for two signals
-with difference ``v`` everything follows from the law of ``S = Σ_{t∈J} v_t²``: given ``J``, the release is a
-Gaussian mechanism at squared distance ``S`` (see :mod:`.loss`).
+The set ``J`` of kept steps does not depend on the data. So for two signals with difference ``v`` everything follows
+from the law of ``S = Σ_{t∈J} v_t²``: given ``J``, the release is a Gaussian mechanism at squared distance ``S``.
 
-What is known of ``v`` is an :class:`~.influence.Influence`: ``ℓ0, ℓ2, ℓ∞`` and perhaps a majorant. With
-``m = ℓ∞²`` and ``W = min(ℓ2², ℓ0·m)``, three facts bound the law of ``S`` (docs/proofs/extremal_law.md):
+Of ``v`` an :class:`~.influence.Influence` is known. With ``m = ℓ∞²`` and ``W = min(ℓ2², ℓ0·m) = n·m + r``, ``r < m``:
 
-* *vertex*: ``E φ(S) ≤ E φ(m·Bin(n, p) + r·Bernoulli(p))`` for convex increasing ``φ``, with ``W = n·m + r``
-  and ``r < m``: the left side is convex in the squares, so it is largest at a vertex of what is allowed;
-* *majorant*: ``E φ(S) ≤ E φ(Σ_t δ_t a_t²)`` for the same ``φ``, when ``a`` majorises ``v``;
-* *reach*: ``S`` is at most the sum of the ``|J ∩ supp v|`` largest squares, which is at most
-  ``min(W, m·K, a_0² + … + a_{K−1}²)`` with ``K ~ Bin(ℓ0, p)``, so this holds for all increasing ``φ``. With
-  ``W = ℓ0·m`` and no majorant it is attained.
+* *vertex*: ``E φ(S) ≤ E φ(m·Bin(n, p) + r·Bernoulli(p))`` for convex increasing ``φ``;
+* *majorant*: ``E φ(S) ≤ E φ(Σ_t δ_t a_t²)`` for the same ``φ``, where ``a`` majorises ``v``, ``δ_t ~ Bernoulli(p)``;
+* *reach*: ``S ≤ min(W, m·K, a_0² + … + a_{K−1}²)`` with ``K ~ Bin(ℓ0, p)``, which bounds ``E φ(S)`` for all
+  increasing ``φ``, and is attained if ``W = ℓ0·m`` and no majorant is known.
 
-A sum of ``k`` such vectors is within ``k·ℓ2`` and ``k·ℓ∞``, is majorised by ``k·a``, and has at most
-``min(k·ℓ0, T)`` non-zero entries.
-
-In a stratified sample the first two hold as they stand. Of the number kept, ``K``, all that is known is that it is
-stochastically at most the larger of its rounded mean and a binomial number, and, where ``W = ℓ0·m``, all laws of
-which one is the worst: see :mod:`.stratified` and docs/proofs/extremal_law.md.
+In a stratified sample the first two hold as they stand, and :mod:`.stratified` bounds ``K``. Several individuals move
+``v`` by as many times what one does. Proof: docs/proofs/extremal_law.md.
 """
 
 from __future__ import annotations
@@ -46,7 +37,7 @@ __all__ = ["MIN_SCALE", "ExtremalLaw", "Kept", "extremal_law", "hinge", "law_of_
 
 _MARGIN: Final = 1 + 1e-11
 _TINY_MARGIN: Final = 1 + 1e-15
-# Changes beyond this are unbounded for all we say: their squares, and sums of these, would overflow.
+# Larger changes count as unbounded: their squares, and sums of these, would overflow.
 _MAX_CHANGE: Final = 1e140
 #: The least scale that a search returns, where any noise would do. Below it the noise grid would need steps finer
 #: than the least float, and the loss is called infinite.
@@ -54,27 +45,27 @@ MIN_SCALE: Final = 2.0**-1000
 
 
 class _Squares(NamedTuple):
-    """Squares of one worst difference, how often each occurs, and how probably it is kept: for exponential moments."""
+    """Squares of one worst difference, how often each occurs, and with which probability it is kept."""
 
     values: NDArray[np.float64]
     counts: NDArray[np.int64]
-    probabilities: NDArray[np.float64]
+    probabilities: NDArray[np.float64] | float
 
 
 class Kept(NamedTuple):
-    """The number of steps kept, from above: the larger of ``least`` and a binomial number."""
+    """The number of steps kept, from above: a binomial number, or ``least`` if that is larger."""
 
     trials: int
     probability: float
     least: int = 0
 
     def tail(self, k: int) -> float:
-        """Upper bound on the probability of more than ``k``."""
+        """Return an upper bound on the probability of more than ``k``."""
         return 1.0 if k < self.least else binomial_tail(k, self.trials, self.probability)
 
 
 class _Attained(NamedTuple):
-    """All that one individual can do in a stratified sample: ``steps`` steps anywhere, each with the same square."""
+    """All that one individual can do in a stratified sample: steps anywhere, each with the same square."""
 
     steps: int
     blocks: Blocks
@@ -82,27 +73,25 @@ class _Attained(NamedTuple):
 
 
 class _WorstOfOne(NamedTuple):
-    """What one individual can do, in the worst case, from above."""
+    """What one individual can do, from above: as of :class:`ExtremalLaw`."""
 
-    reach: NDArray[np.float64]  # reach[K]: the most that S can be with K steps kept, up to where it stops to grow
+    reach: NDArray[np.float64]
     tight: bool  # the reach is attained, so that no other law can be better
-    convex: tuple[Law, ...]  # for convex increasing functions
+    convex: tuple[Law, ...]
     squares: tuple[_Squares, ...]
     attained: _Attained | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ExtremalLaw:
-    """Worst-case law of the squared distance ``S`` that subsampling leaves, for one influence and ``p``.
-
-    It does not depend on the noise: made once by :func:`extremal_law`, it gives the loss at every scale.
+    """The worst-case law of the squared distance ``S``, at every scale of the noise; made by :func:`extremal_law`.
 
     :param kept: number kept of the steps that can differ.
     :param reach: ``reach[K]`` is the most that ``S`` can be with ``K`` steps kept; beyond its end, its last value.
     :param increasing: law for increasing functions.
     :param convex: laws for convex increasing functions.
-    :param squares: for exponential moments.
-    :param attained: of a stratified sample, what the worst individual can do, where it is known exactly.
+    :param squares: of worst differences, for exponential moments.
+    :param attained: what the worst individual can do in a stratified sample, where that is known exactly.
 
     >>> from opendp_timeseries.accounting.influence import count_influence
     >>> person = count_influence(1, participation_cap=10, step_cap=1, size=100, replaced=False)
@@ -119,7 +108,7 @@ class ExtremalLaw:
 
     @property
     def holds_from(self) -> float:
-        """The laws hold at every scale."""
+        """The laws hold at all scales."""
         return 0.0
 
     @property
@@ -127,16 +116,16 @@ class ExtremalLaw:
         """The largest value that ``S`` can take."""
         return float(self.reach[-1])
 
+    @property
+    def log_moments(self) -> None:
+        """The laws say it all."""
+
     def at(self, scale: float) -> PrivacyLoss:
         """Return the loss at a noise scale."""
         return PrivacyLoss(self, scale)
 
     def refined(self, bound: float, function: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> float:
-        """Return a bound on ``E function(S)`` that is at most ``bound``, which is one: by the finite list of laws.
-
-        :param bound: what ``increasing`` and ``convex`` say.
-        :param function: increasing.
-        """
+        """Return a bound on the mean of an increasing function, by the finite list of laws, or the given one."""
         if self.attained is None:
             return bound
         # The even spread is on the list, so nothing is better than its mean.
@@ -146,21 +135,15 @@ class ExtremalLaw:
         worst = worst_spreads(*self.attained)
         return bound if worst is None else min(bound, worst.mean(function) * _MARGIN)
 
-    @property
-    def moments(self) -> None:
-        """The laws say it all."""
-        return None
-
     def log_moment(self, rate: float, scale: float) -> float:
-        """``log E exp(rate·S/scale²)``, to within 1e-13."""
+        """Return ``log E exp(rate·S/scale²)``, to within 1e-13."""
         return min(_log_means(squares, rate, scale) for squares in self.squares)
 
     def quantile(self, failure_probability: float) -> tuple[float, float]:
         """Return ``s``, and the probability, at most ``failure_probability``, that ``S > s``.
 
-        The better of two rules: the number of kept steps is at most its quantile (Koga, Meehan & Chaudhuri
-        2022, Theorem 2; the tail that it attains is reported), or ``S`` is below the point where the hinge
-        bound ``P(S ≥ s) ≤ E(S−c)₊/(s−c)`` meets ``failure_probability``.
+        The better of two rules: the number of kept steps is at most its quantile (Koga, Meehan & Chaudhuri 2022,
+        Theorem 2; the tail that it attains is reported), or a :func:`hinge` meets ``failure_probability``.
         """
         squared, attained = self._quantile_of_reach(failure_probability)
         for law in self.convex if failure_probability > 0 else ():
@@ -185,7 +168,7 @@ class ExtremalLaw:
 
 
 def _log_means(squares: _Squares, rate: float, scale: float) -> float:
-    """``Σ_t log E exp(rate·δ_t·s_t/σ²)`` over the squares ``s_t``, to within 1e-13."""
+    # The sum of log E exp(rate·δ_t·s_t/σ²) over the squares s_t.
     p = squares.probabilities
     with np.errstate(all="ignore"):
         x = squares.values / scale * (rate / scale)
@@ -195,7 +178,7 @@ def _log_means(squares: _Squares, rate: float, scale: float) -> float:
 
 
 def hinge(law: Law, failure_probability: float) -> float:
-    """``s`` with ``P(S ≥ s) ≤ E(S−q)₊/(s−q) ≤ δ′``, at the quantile ``q``, which is the best choice."""
+    """Return ``s`` with ``P(S ≥ s) ≤ E(S−q)₊/(s−q) ≤ δ′``, where ``q`` is the quantile, the best choice."""
     beyond = np.append(np.cumsum(law.weights[:0:-1])[::-1], 0.0)
     q = law.values[int(np.argmax(beyond <= failure_probability))]
     excess = float(np.sum(law.weights * np.maximum(law.values - q, 0.0))) * _MARGIN / failure_probability
@@ -204,12 +187,12 @@ def hinge(law: Law, failure_probability: float) -> float:
 
 @lru_cache(maxsize=256)
 def extremal_law(influence: Influence, probability: float, size: int, sampling: str = "poisson") -> ExtremalLaw:
-    """Return the worst-case law of the squared distance; cached, as searches ask for it again and again.
+    """Return the worst-case law of the squared distance.
 
     :param influence: what is known of the individuals that differ.
     :param probability: ``p`` in [0, 1], with which each step is kept.
     :param size: ``T``, steps of the signal.
-    :param sampling: design of the sample, see :mod:`.sampling`.
+    :param sampling: ``"poisson"`` or ``"stratified"``, see :mod:`.sampling`.
     """
     k = influence.individuals
     blocks = blocks_of(probability, size) if sampling_name(sampling) == "stratified" else None
@@ -231,9 +214,9 @@ def extremal_law(influence: Influence, probability: float, size: int, sampling: 
 
 
 def _kept_of_blocks(steps: int, blocks: Blocks) -> Kept:
-    """The number kept of so many steps, wherever they are: a sum of independent trials, from above.
+    """Return the number kept of so many steps, wherever they are: a sum of independent trials, from above.
 
-    Beyond its mean, it has at most the tail of as many trials of the same mean that are all alike (Hoeffding 1956).
+    Beyond its mean, it has at most the tail of as many equal trials of the same mean (Hoeffding 1956).
     """
     trials = min(steps, blocks.count)
     probability = min(up_fraction(Fraction(steps, blocks.length * trials)), 1.0) if trials else 0.0
@@ -241,7 +224,7 @@ def _kept_of_blocks(steps: int, blocks: Blocks) -> Kept:
 
 
 def law_of_reach(reach: NDArray[np.float64], kept: Kept) -> Law:
-    """The law of ``reach[K]``: from ``K = len(reach) − 1`` on, one atom."""
+    """Return the law of ``reach[K]``: one atom from ``K = len(reach) − 1`` on."""
     count = binomial(kept.trials, kept.probability)
     numbers = np.maximum(np.arange(count.first, count.first + len(count.weights)), kept.least)
     inside = int(np.searchsorted(numbers, len(reach) - 1))
@@ -257,7 +240,7 @@ def _worst_of_one(influence: Influence, p: float, size: int, blocks: Blocks | No
         return _WorstOfOne(np.zeros(1), True, (), ())
     if linf > _MAX_CHANGE:
         unbounded = np.array([0.0, math.inf])
-        return _WorstOfOne(unbounded, True, (), (_squares(unbounded[1:], np.ones(1, int), p),))
+        return _WorstOfOne(unbounded, True, (), (_Squares(unbounded[1:], np.ones(1, int), p),))
 
     # Exact rationals: n and r of W = n·m + r must not suffer from rounding.
     m = Fraction(linf) ** 2
@@ -267,7 +250,7 @@ def _worst_of_one(influence: Influence, p: float, size: int, blocks: Blocks | No
     reach = np.minimum(multiples(m, np.arange(steps + 1)), up_fraction(most))
     tight = most == steps * m
     counts = np.array([n, int(rest > 0)])
-    vertex = _squares(np.array([largest, up_fraction(rest)])[counts > 0], counts[counts > 0], p)
+    vertex = _Squares(np.array([largest, up_fraction(rest)])[counts > 0], counts[counts > 0], p)
     if influence.majorant is None or not _is_of_use(influence.majorant, steps, linf):
         if tight and blocks is not None:
             return _worst_of_blocks(_growing(reach), _Attained(steps, blocks, m), p)
@@ -280,12 +263,12 @@ def _worst_of_one(influence: Influence, p: float, size: int, blocks: Blocks | No
     if majorant[0] > largest * _MARGIN or sums[-1] > up_fraction(most) * _MARGIN:
         convex += (vertex_sum(n, m, rest, p),)
     starts = np.flatnonzero(np.diff(majorant, prepend=math.inf))
-    equal = _squares(majorant[starts], np.diff(starts, append=len(majorant)), p)
+    equal = _Squares(majorant[starts], np.diff(starts, append=len(majorant)), p)
     return _WorstOfOne(_growing(reach), False, convex, (equal, vertex))
 
 
 def _worst_of_blocks(reach: NDArray[np.float64], attained: _Attained, p: float) -> _WorstOfOne:
-    """Of a stratified sample without filter: the even spread is worst for convex functions."""
+    """Return what one individual can do in a stratified sample without filter: at worst the even spread."""
     steps, blocks, square = attained
     spread = even_spread(steps, blocks)
     counts, probabilities = (np.array(numbers) for numbers in zip(*trials_of(spread, blocks.length), strict=True))
@@ -294,10 +277,6 @@ def _worst_of_blocks(reach: NDArray[np.float64], attained: _Attained, p: float) 
     thin = spread == ((steps, 1),)
     law = vertex_sum(steps, square, Fraction(0), p) if thin else kept_of_spread(spread, blocks.length, square)
     return _WorstOfOne(reach, False, (law,), (caught,), attained)
-
-
-def _squares(values: NDArray[np.float64], counts: NDArray[np.int64], p: float) -> _Squares:
-    return _Squares(values, counts, np.full(len(values), p))
 
 
 def _growing(reach: NDArray[np.float64]) -> NDArray[np.float64]:

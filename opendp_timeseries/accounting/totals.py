@@ -1,8 +1,7 @@
 """How far individuals move sums over the series of a panel.
 
-An individual who is in several series of a group at one step moves the group's total by all of them. So without a cap
-on the series at one step, a total is as sensitive as the group or the participation cap is large; with a cap of one it
-is no more sensitive than a single series. Proof: docs/proofs/totals.md.
+Somebody who is in several series of a group at one step moves the group's total by all of them, unless a key cap limits
+how many that are. Proof: docs/proofs/totals.md.
 """
 
 from __future__ import annotations
@@ -22,23 +21,17 @@ __all__ = ["Level", "totals_influence"]
 
 
 class Level(NamedTuple):
-    """Groups of series that have no series in common.
-
-    :param groups: how many.
-    :param largest: number of series in the largest of them.
-    """
+    """Groups of series that have no series in common: how many, and the number of series in the largest of them."""
 
     groups: int
     largest: int
 
 
 def totals_influence(influence: Influence, levels: Sequence[Level], steps: int) -> Influence:
-    """Return the influence on the totals of all groups, one level after the other.
+    """Return the influence on the totals of all groups, one level after the other, given that on a panel.
 
-    One individual is carried through the sums, and the number of individuals stays. The gap is lost, as are the halves
-    of an individual who is replaced: at neighbouring steps they may be in different series of a group.
+    The number of individuals stays. The gap is lost: at neighbouring steps they may be in different series of a group.
 
-    :param influence: what individuals can do to a panel.
     :param levels: at least one; a series is in at most one group of each.
     :param steps: of each series.
     """
@@ -53,8 +46,6 @@ def totals_influence(influence: Influence, levels: Sequence[Level], steps: int) 
 
 
 class _OfLevel(NamedTuple):
-    """What one individual can change on one level."""
-
     l0: int
     squared: Fraction
     linf: float
@@ -86,7 +77,7 @@ def _of_level(influence: Influence, level: Level, steps: int) -> _OfLevel:
 
 
 def _sums(values: NDArray[np.float64], together: int) -> NDArray[np.float64]:
-    """Sums of so many entries after the other of a descending row, each rounded up."""
+    """Return the sums of so many consecutive entries of a descending row, each rounded up."""
     blocks = np.append(values, np.zeros(-len(values) % together)).reshape(-1, together)
     rows, places = np.unique(blocks, axis=0, return_inverse=True)  # of a count, nearly all are alike
     sums = np.array([up_fraction(sum(map(Fraction, row), Fraction())) for row in rows.tolist()], dtype=np.float64)

@@ -23,7 +23,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.accounting.filtering import filtered_l1, row_energy, spectral_norm, stable_rank
+from opendp_timeseries.accounting.filtering import l1_norm, row_energy, spectral_norm, stable_rank
 from opendp_timeseries.accounting.gaussian import gaussian_delta
 from opendp_timeseries.accounting.laws import binomial_tail
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up, up_fraction, up_sqrt
@@ -125,7 +125,7 @@ def filter_constants(kernel: Kernel) -> FilterConstants:
         row_energy=row_energy(kernel),
         stable_rank=stable_rank(kernel),
         norm=spectral_norm(kernel),
-        l1_norm=filtered_l1(1.0, kernel),
+        l1_norm=l1_norm(kernel),
     )
 
 

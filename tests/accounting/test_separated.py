@@ -10,7 +10,7 @@ import pytest
 from opendp_timeseries import Influence
 from opendp_timeseries.accounting.calibrate import Budget, calibrate
 from opendp_timeseries.accounting.filtering import filtered_influence
-from opendp_timeseries.accounting.influence import Majorant, count_influence, repeated_influence
+from opendp_timeseries.accounting.influence import Majorant, count_influence
 from opendp_timeseries.accounting.separated import most_apart
 from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.design.kernels import Kernel, boxcar_kernel, exponential_kernel, gaussian_kernel
@@ -235,15 +235,6 @@ def test_the_gap_is_used_up_by_the_filter():
     assert once.gap == 1
     twice, joined = filtered_influence(once, kernel), filtered_influence(count(60, 10, 4), kernel.convolve(kernel))
     assert joined.l2 < twice.l2
-
-
-def test_copies_keep_the_gap():
-    for replaced in (False, True):
-        one = count(12, 4, 3, replaced=replaced)
-        copies = repeated_influence(one, 3)
-        assert (copies.gap, copies.replaced, copies.l0) == (4, replaced, 3 * one.l0)
-        kernel = gaussian_kernel(12, 1.5)
-        assert filtered_influence(copies, kernel, 3).l2 == pytest.approx(3**0.5 * filtered_influence(one, kernel).l2)
 
 
 # --- a partial order ---

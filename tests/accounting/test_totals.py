@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.accounting.influence import Influence, Majorant, count_influence, repeated_influence
+from opendp_timeseries.accounting.influence import Influence, Majorant, count_influence
 from opendp_timeseries.accounting.totals import Level, totals_influence
 from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.signal import tree_influence
@@ -148,7 +148,6 @@ def test_a_smaller_key_cap_is_a_smaller_influence():
     assert not replaced <= panel_influence(6, 1, 1, replaced=False, steps=9)
     assert one <= replaced
     assert repr(replaced).endswith("key_cap=1, replaced=True)")
-    assert repeated_influence(one, 3).key_cap == 3
 
 
 def test_a_filter_behind_totals_knows_all_of_it(log_space):

@@ -68,12 +68,12 @@ def at_edges(edges, instants, **side):
     return places
 
 
-def fewer_in_a_period(sound, *caps, gap, periods=None, **more):
-    return sound(*caps, gap=gap, periods=periods and [steps // gap * gap for steps in periods], **more)
+def fewer_in_a_period(sound, individuals, *, gap=1, periods=None, **more):
+    return sound(individuals, gap=gap, periods=periods and [steps // gap * gap for steps in periods], **more)
 
 
-def one_series(sound, cap, step_cap, size, *, series, key_cap=None, **more):
-    return sound(cap, step_cap, size // series, series=1, **more)
+def one_series(sound, individuals, *, size, series=1, key_cap=None, **more):
+    return sound(individuals, size=size // series, **more)
 
 
 def first_day_alone(sound, terms, ran):
@@ -226,6 +226,10 @@ def completed_alone(sound, book):
     return Counter(design for entry in book.entries if entry.released for design in entry.designs)
 
 
+def counted_once(things):
+    return dict.fromkeys(things, 1)
+
+
 def fixed_in_advance(losses, **adaptive):
     return joint.joint_loss(losses, adaptive=False)
 
@@ -254,7 +258,7 @@ MUTANTS = [
            "test_periods_are_read_on_the_clock_of_the_grid"),
     mutant("reach of the shortest period", "Period.lengths", after(lambda lengths: lengths[::-1]),
            "test_the_cap_is_clamped_to_the_longest_period"),
-    mutant("a gap that leaves fewer steps in a period", "_largest_change", fewer_in_a_period,
+    mutant("a gap that leaves fewer steps in a period", "count_influence", fewer_in_a_period,
            ("test_maps_are_what_the_worst_individuals_do", 5, 2, False)),
     mutant("all periods cost what one does", "Count.influence", given(periods=1),
            ("test_maps_are_what_the_worst_individuals_do", 5, 2, False)),
@@ -365,7 +369,7 @@ MUTANTS = [
            lambda sound, who, steps, places: sound(who, np.clip(steps, 0, places.size - 1), places),
            "test_rows_off_the_grid_are_dropped"),
     # ---- distances
-    mutant("replaced people cost as one removed", "_largest_change", given(replaced=False),
+    mutant("replaced people cost as one removed", "count_influence", given(replaced=False),
            "test_replacing_reaches_twice_as_many_steps",
            ("test_norms_are_attained_and_never_exceeded", 3, 1, 2, True, 1)),
     mutant("ℓ2 without its root", "count_influence", after(lambda influence: replace(influence, l2=influence.linf)),
@@ -399,7 +403,7 @@ MUTANTS = [
     mutant("those replaced work against each other behind any filter", "filtering:_halves", always(1),
            ("test_no_set_of_steps_exceeds_the_influence", 8, 3, True),
            "test_a_signed_filter_makes_those_replaced_work_together"),
-    mutant("one series of a panel for all", "_largest_change", one_series,
+    mutant("one series of a panel for all", "count_influence", one_series,
            ("test_separated::test_no_individual_in_a_panel_exceeds_the_influence", 4, 2, 2, False)),
     mutant("a larger gap is a larger influence", "Influence._lies_apart_as",
            lambda sound, d, e: sound(replace(d, gap=e.gap), replace(e, gap=d.gap)),
@@ -407,8 +411,8 @@ MUTANTS = [
     mutant("a smaller key cap is a larger influence", "Influence._lies_apart_as",
            lambda sound, d, e: sound(replace(d, key_cap=e.key_cap), replace(e, key_cap=d.key_cap)),
            "test_a_smaller_key_cap_is_a_smaller_influence"),
-    mutant("half of the steps of those replaced, where they left more", "_largest_change",
-           after(lambda change: change._replace(halves_fit=True)),
+    mutant("half of the steps of those replaced, where they left more", "count_influence",
+           lambda sound, *a, **caps: replace(sound(*a, **caps), key_cap=caps.get("key_cap")),
            "test_where_half_of_the_steps_is_not_enough_nothing_is_said_of_halves"),
     mutant("somebody is in one series of a group at a time", "totals:_of_level",
            given(influence=lambda influence: replace(influence, key_cap=1)),
@@ -590,6 +594,14 @@ MUTANTS = [
     mutant("the mass beyond the lattice forgotten", "joint:_law_of_sum",
            seeing(_power=uncut(joint._power), _convolved=uncut(joint._convolved)),
            "test_no_mass_is_lost_on_the_lattice"),
+    mutant("equal releases add no divergence", "JointLaw.log_moment", seeing(Counter=counted_once),
+           "test_equal_releases_are_one_with_as_many_times_the_cap"),
+    mutant("equal releases add nothing to a privacy filter", "RenyiFilter.divergence",
+           given(losses=lambda losses: [(loss, 1) for loss, _ in losses]), "test_divergences_add_up_from_above"),
+    mutant("nothing kept of what has no bound", "JointLaw._sum",
+           edited(("min(1.0, math.fsum(moved) * _MARGIN)", "0.0")), "test_what_is_never_enough_is_refused"),
+    mutant("a scale where a condition was not seen to hold", "_by_halving", after(lambda factor: factor * (1 - 1e-11)),
+           "test_a_condition_is_met_from_above_to_twelve_digits"),
     mutant("amplified loss at p = 1", "subsampled_gaussian:_loss",
            seeing(extremal_law=lambda influence, p, *more: extremal_law(influence, p * p / 2, *more)),
            "test_everything_kept_is_the_gaussian_mechanism", ("test_releases_are_as_private_as_claimed", "p = 1")),
@@ -602,7 +614,7 @@ MUTANTS = [
            ("test_a_database_thins_each_series_by_itself", 25, 2, 13, 5, [19, 21, 24, 25, 27, 29])),
     mutant("rows of other keys in the first series", "tables:_series", after(lambda series: np.maximum(series, 0)),
            "test_integer_keys"),
-    mutant("the cap on steps in each series by itself", "_largest_change",
+    mutant("the cap on steps in each series by itself", "count_influence",
            given(participation_cap=lambda cap: cap // 2),
            ("test_maps_of_panels_are_what_the_worst_individuals_do", None, False)),
     mutant("periods of what somebody did in all, taken for one", "Design.law", given(periods=1),
