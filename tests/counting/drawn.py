@@ -571,7 +571,10 @@ def check(case, engine, make, hashed=oracle.hash_of, *, all_of_it=True):
         return
     layout = Layout.of(case.count())
     assert sorted(engine_of(table).participation(table, layout, case.caps["gap"]).tolist()) == expected.steps, case
-    assert tuple(engine_of(table).tally(table, layout)) == expected.tally, (case, engine)
+    went = engine_of(table).tally(table, layout)
+    nobodys = went.missing_identifier + went.unknown_identifier
+    untimed = went.missing_time + went.unreadable_time + went.unknown_time
+    assert (went.rows, nobodys, untimed, went.off_grid, went.unknown_key) == expected.tally, (case, engine)
     if own:
         (who, period), change = own[case.seed % len(own)]
         left = tuple(row for row in case.rows if not is_of(case, row, who, period))
