@@ -13,8 +13,8 @@ import opendp_timeseries as ts
 
 dp.enable_features("contrib", "honest-but-curious")
 
-# However busy the machine is. `--hypothesis-profile=long` draws ten times as many examples.
-for profile, examples in (("short", 30), ("long", 300)):
+# However busy the machine is. `--hypothesis-profile=long` draws fifteen times as many examples.
+for profile, examples in (("short", 20), ("long", 300)):
     settings.register_profile(
         profile, max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )

@@ -117,7 +117,9 @@ GENERAL = [
 ]
 
 
-@pytest.mark.parametrize("arguments", GENERAL)
+@pytest.mark.parametrize(
+    "arguments", [pytest.param(given, marks=[pytest.mark.long] * (k % 3 > 0)) for k, given in enumerate(GENERAL)]
+)
 def test_profile_by_norms_is_at_most_the_bounds_of_the_literature(arguments):
     epsilon, scale, steps, most, m, p = arguments
     bounds = oracle.general_bounds(*arguments)
