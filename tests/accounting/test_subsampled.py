@@ -83,6 +83,7 @@ def test_golden_profiles_of_counts():
         just_above(equal_law(steps, m, p).at(scale).delta(epsilon), case["value"], 2e-9)
 
 
+@pytest.mark.long
 def test_golden_profiles_by_norms():
     for (epsilon, scale, steps, most, m, p), case in golden("general"):
         bounds = oracle.general_bounds(epsilon, scale, steps, most, m, p) if steps < 100 else []
