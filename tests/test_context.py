@@ -570,7 +570,10 @@ def test_a_log_query_on_a_frame_points_to_opendps_queries():
 
 @pytest.mark.parametrize(
     "loss",
-    [dp.loss_of(epsilon=1.0), dp.loss_of(epsilon=1.0, delta=1e-6), dp.loss_of(rho=0.5), loss_of_zcdp(0.5, 1e-6)],
+    [
+        *(dp.loss_of(epsilon=1.0), dp.loss_of(epsilon=1.0, delta=1e-6), loss_of_zcdp(0.5, 1e-6)),
+        pytest.param(dp.loss_of(rho=0.5), marks=pytest.mark.long),
+    ],
     ids=str,
 )
 def test_noise_that_is_too_little_for_the_share_is_refused_in_words(loss):

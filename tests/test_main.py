@@ -222,7 +222,7 @@ def test_without_enough_steps_there_is_no_interval_between_them(log_file, tmp_pa
         assert (row["kept"] == "yes") == bool(row["low"]) == bool(row["high"])
 
 
-@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+@pytest.mark.parametrize("kind", ["png", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("svg", "pdf"))])
 def test_every_figure_is_known_as_one_of_ours(log_file, tmp_path, kind):
     assert main(arguments(log_file, tmp_path / "out", "--figure", kind)) == 0
     before = (tmp_path / f"out.{kind}").read_bytes()

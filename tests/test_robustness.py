@@ -447,7 +447,7 @@ def test_objects_outlive_the_scope_that_built_them():
         return one >> ts.interpolate, composed, curve, one.map(1)
 
     chained, composed, curve, loss = build()
-    for _ in range(5):
+    for _ in range(2):
         gc.collect()
         rubbish = [np.random.default_rng(0).bytes(10_000) for _ in range(50)]
         assert len(chained(LOG)) == 12

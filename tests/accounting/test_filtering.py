@@ -79,7 +79,11 @@ def everything_within(influence, taps, steps):
     return all(holds(influence, oracle.convolve(v, taps)) for v in oracle.sign_vectors(len(taps), steps))
 
 
-@pytest.mark.parametrize("kernel", DECREASING + OTHER, ids=repr)
+@pytest.mark.parametrize(
+    "kernel",
+    [pytest.param(kernel, marks=[pytest.mark.long] * (k % 2)) for k, kernel in enumerate(DECREASING + OTHER)],
+    ids=repr,
+)
 def test_no_support_and_no_signs_exceed_the_influence(kernel):
     taps = rational(kernel)
     for steps in range(1, kernel.size + 1):

@@ -83,6 +83,7 @@ def test_golden_profiles_of_counts():
         just_above(equal_law(steps, m, p).at(scale).delta(epsilon), case["value"], 2e-9)
 
 
+@pytest.mark.long
 def test_golden_profiles_by_norms():
     for (epsilon, scale, steps, most, m, p), case in golden("general"):
         bounds = oracle.general_bounds(epsilon, scale, steps, most, m, p) if steps < 100 else []
@@ -117,7 +118,9 @@ GENERAL = [
 ]
 
 
-@pytest.mark.parametrize("arguments", GENERAL)
+@pytest.mark.parametrize(
+    "arguments", [pytest.param(given, marks=[pytest.mark.long] * (k % 3 > 0)) for k, given in enumerate(GENERAL)]
+)
 def test_profile_by_norms_is_at_most_the_bounds_of_the_literature(arguments):
     epsilon, scale, steps, most, m, p = arguments
     bounds = oracle.general_bounds(*arguments)

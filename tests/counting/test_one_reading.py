@@ -149,7 +149,7 @@ def cells_of(table):
     )
 
 
-USUAL = ("text", "digits", "missing", "nan", "float", "whole float", "bytes", "object")
+USUAL = ("text", "missing", "whole float", "object")
 
 
 @pytest.mark.parametrize(

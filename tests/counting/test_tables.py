@@ -430,6 +430,7 @@ def test_zero_rows_of_every_kind():
         assert count(table) == [0] * 40
 
 
+@pytest.mark.long
 def test_optional_libraries_are_not_imported():
     code = (
         "import sys, numpy as np\n"

@@ -59,6 +59,7 @@ def test_every_step_is_at_least_as_accurate_where_the_ratio_is_at_least_one(desi
     assert violated > 5
 
 
+@pytest.mark.long
 def test_the_ratio_is_at_least_one_for_any_delta_that_means_something():
     def ratios(*caps, epsilon, delta, p):
         sampled, every = (
