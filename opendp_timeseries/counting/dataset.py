@@ -3,11 +3,15 @@
 A log is a ``pyarrow.dataset.Dataset``, such as ``pyarrow.dataset.dataset("log.parquet")``: one file or a folder of
 them, read anew for every release. Every batch becomes packed rows at once
 (:mod:`opendp_timeseries.counting.capped_count`), so the counts are those of the same log in memory.
+
+Files of one log may differ in their types, which are public: times are read by the type of their own file, and
+identifiers and keys by one type that holds all, or refused by the name of the file.
 """
 
 from __future__ import annotations
 
 import itertools
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, Final
@@ -22,12 +26,14 @@ from opendp_timeseries.counting.capped_count import Places, SortedRows, fits, in
 from opendp_timeseries.counting.identifiers import Labels
 from opendp_timeseries.counting.layout import Caps, Layout
 from opendp_timeseries.counting.tables import Tally, Who, read_positions
+from opendp_timeseries.grid import TimeGrid
 
 __all__ = ["check_schema", "count", "participation", "tally"]
 
 Ints = NDArray[np.int64]
 
 _BATCH: Final = 2**18  # rows that are read at a time
+_PADDED: Final = re.compile(r"0+\d+")
 
 
 def count(table: Any, layout: Layout, caps: Caps, key: bytes) -> Ints:
@@ -101,7 +107,12 @@ def _sorted_rows(table: Any, layout: Layout) -> SortedRows:
     if all(rows.add(*read_positions(batch, layout)) for batch in _batches(table, layout)):
         return rows.sorted()
     _, *batches = _batches(table, layout)
-    return SortedRows.of(*read_positions(pyarrow.concat_tables(batches), layout), places)
+    positions = [read_positions(batch, layout)[1] for batch in batches]
+    who = pyarrow.concat_tables([batch.select([layout.identifier]) for batch in batches])
+    when = "when" if layout.identifier != "when" else "then"
+    placed = who.append_column(when, pyarrow.array(np.concatenate(positions)))  # those that are nowhere are at -1
+    once = layout._replace(time=when, grid=TimeGrid(size=layout.size), by=None, keys=("",), whole=False, period=None)
+    return SortedRows.of(*read_positions(placed, once), places)
 
 
 def _batches(table: Any, layout: Layout) -> Iterator[Any]:
@@ -110,15 +121,108 @@ def _batches(table: Any, layout: Layout) -> Iterator[Any]:
     What is wrong with the columns is thus said before any row is read.
     """
     yield table.schema.empty_table()
+    refused = None
     try:
-        options = _options(table)
-        scanner = table.scanner(columns=layout.columns, batch_size=_BATCH, fragment_scan_options=options)
-        for batch in scanner.to_batches():
-            yield pyarrow.Table.from_batches([batch])
+        options = {"columns": layout.columns, "batch_size": _BATCH, "fragment_scan_options": _options(table)}
+        files = _files(table, layout)
+        for _, declared in files:
+            yield declared.get("schema", table.schema).empty_table()
+        for log, declared in files:
+            for batch in log.scanner(**options, **declared).to_batches():
+                yield pyarrow.Table.from_batches([batch])
         return
+    except _RefusedError as error:  # by the schemas alone
+        refused = error
     except Exception:  # the words of a reader may quote a row: they are not passed on
         pass
+    if refused is not None:
+        raise TypeError(str(refused))
     raise RuntimeError("the log could not be read to its end; check that its files are whole, and that memory suffices")
+
+
+class _RefusedError(Exception):
+    """What the schemas of files say, which are public."""
+
+
+def _files(table: Any, layout: Layout) -> list[tuple[Any, dict[str, Any]]]:
+    """Return what is scanned, and by which schema: each file of a type that has one, or all at once.
+
+    :raises _RefusedError: for a file whose identifiers or keys no one type holds, naming it; and for keys such as
+        ``"007"`` where the schema says integers, as folders ``station=007`` are read unless their type is declared.
+    """
+    padded = [key for key in layout.keys if isinstance(key, str) and _PADDED.fullmatch(key)]
+    if padded and pyarrow.types.is_integer(table.schema.field(layout.by).type):
+        raise _RefusedError(
+            f"key {padded[0]!r} matches nothing, as column {layout.by!r} is of type"
+            f" {table.schema.field(layout.by).type}; declare it as text (partitioning= of pyarrow.dataset), or drop the"
+            " zeros"
+        )
+    if not isinstance(getattr(table, "format", None), (dataset.ParquetFileFormat, dataset.IpcFileFormat)):
+        return [(table, {})]  # of a text file a schema is a matter of its rows
+    try:
+        fragments = list(table.get_fragments())
+    except ValueError:  # it is filtered, and can only be scanned at once
+        _check_alike(table, layout)
+        return [(table, {})]
+    whole = table.schema
+    for fragment in fragments:
+        own = fragment.physical_schema
+        for name in filter(None, (layout.identifier, layout.by)):
+            if name in own.names:
+                place = whole.get_field_index(name)
+                kind = _wider(whole.field(place).type, own.field(name).type)
+                if kind is None:
+                    raise _RefusedError(
+                        f"column {name!r} is of type {own.field(name).type} in {fragment.path} and of type"
+                        f" {whole.field(place).type} in other files of the log; write all of them with one type"
+                    )
+                whole = whole.set(place, whole.field(place).with_type(kind))
+    if layout.time is None or _declared(table, fragments, layout.time):
+        return [(fragment, {"schema": whole}) for fragment in fragments]
+    place = whole.get_field_index(layout.time)
+    times = [fragment.physical_schema.field(layout.time) for fragment in fragments]
+    return [(f, {"schema": whole.set(place, time)}) for f, time in zip(fragments, times, strict=True)]
+
+
+def _check_alike(table: Any, layout: Layout) -> None:
+    """Refuse files that differ in the type of a column that is read, naming one.
+
+    :raises _RefusedError: for these.
+    """
+    files = dataset.dataset(table.files, filesystem=table.filesystem, format=table.format).get_fragments()
+    kinds: dict[str, Any] = {}
+    for file in files:
+        for name in set(layout.columns) & set(file.physical_schema.names):
+            kind = file.physical_schema.field(name).type
+            if kinds.setdefault(name, kind) != kind:
+                raise _RefusedError(
+                    f"column {name!r} is of type {kind} in {file.path} and of type {kinds[name]} in other files of the"
+                    " log, which is filtered; write all of them with one type, or filter what is written"
+                )
+
+
+def _declared(table: Any, fragments: list[Any], name: str) -> bool:
+    """Whether the type of a column is not that of any file: it was declared, or the column is not in every file."""
+    if not all(name in fragment.physical_schema.names for fragment in fragments):
+        return True
+    kind = table.schema.field(name).type
+    return all(fragment.physical_schema.field(name).type != kind for fragment in fragments)
+
+
+def _wider(one: Any, other: Any) -> Any:
+    """Return a type that holds the values of both, whatever they are; None if there is none."""
+    if one == other or pyarrow.types.is_null(other):
+        return one
+    try:
+        field = pyarrow.unify_schemas(
+            [pyarrow.schema([("", one)]), pyarrow.schema([("", other)])], promote_options="permissive"
+        ).field(0)
+    except pyarrow.ArrowTypeError:
+        return None
+    kinds = [one, other, field.type]
+    whole = all(map(pyarrow.types.is_integer, kinds)) and pyarrow.uint64() not in kinds
+    text = all(pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind) for kind in kinds)
+    return field.type if whole or text or pyarrow.types.is_null(one) else None
 
 
 def _options(table: Any) -> Any:

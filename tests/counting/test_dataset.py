@@ -1,5 +1,8 @@
 """Files counted batch by batch give what the same log gives in memory, whatever the batches."""
 
+import datetime as dt
+import itertools
+
 import numpy as np
 import opendp.prelude as dp
 import pytest
@@ -9,6 +12,7 @@ from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.layout import Caps, Layout
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.plugin import participation_count as constructor
+from tests.counting.tables import caps_of
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -155,3 +159,96 @@ def test_memory_is_that_of_packed_rows(tmp_path, monkeypatch):
     # 8 to 10 bytes a row, twice for a moment where tracemalloc counts a reallocation as a copy (Python 3.12). Arrow's
     # own memory, which it does not see, is that of a few batches: tests/benchmarks/test_engines.py.
     assert peak < 18 * rows + 16 * 2**20
+
+
+# --- Files of one log that differ in their types (B: each by its own, or refused by name) ---
+
+HOURS = TimeGrid(start="2024-07-01", step="1h", size=24, zone="America/New_York")
+LOCAL, UTC = dt.datetime(2024, 7, 1, 5, 30), dt.datetime(2024, 7, 1, 9, 30)
+NUMBERS = pa.array([7, 7, 9])
+
+
+def times(moment, kind):
+    return pa.array([moment, moment, moment], kind)
+
+
+#: Files that all say half past five in New York, but for dates, which are at midnight.
+OF_ONE_LOG = {
+    "naive": pa.table({"id": NUMBERS, "t": times(LOCAL, pa.timestamp("us"))}),
+    "UTC": pa.table({"id": NUMBERS, "t": times(UTC, pa.timestamp("us", tz="UTC"))}),
+    "milliseconds": pa.table({"id": NUMBERS, "t": times(LOCAL, pa.timestamp("ms"))}),
+    "nanoseconds": pa.table({"id": NUMBERS, "t": times(LOCAL, pa.timestamp("ns"))}),
+    "narrow": pa.table({"id": NUMBERS.cast(pa.int16()), "t": times(LOCAL, pa.timestamp("us"))}),
+    "nobody": pa.table({"id": pa.nulls(3), "t": times(LOCAL, pa.timestamp("us"))}),
+    "never": pa.table({"id": NUMBERS, "t": pa.nulls(3)}),
+    "dates": pa.table({"id": NUMBERS, "t": times(LOCAL.date(), pa.date32())}),
+}
+
+
+def folder_of(path, *files):
+    for k, table in enumerate(files):
+        pq.write_table(table, path / f"{k}.parquet")
+    return ds.dataset(path, format="parquet")
+
+
+@pytest.mark.parametrize("pair", list(itertools.permutations(OF_ONE_LOG, 2)), ids=" then ".join)
+def test_every_file_is_read_by_its_own_types(tmp_path, pair):
+    layout, caps = Layout("id", "t", HOURS), caps_of(24, participation_cap=24, step_cap=9)
+    log = folder_of(tmp_path, *(OF_ONE_LOG[name] for name in pair))
+    expected = np.zeros(24, dtype=int)
+    for name in pair:
+        expected[0 if name == "dates" else 5] += 0 if name in ("nobody", "never") else 3
+    assert engine_of(log).count(log, layout, caps, bytes(16)).tolist() == expected.tolist()
+    tally = engine_of(log).tally(log, layout)
+    assert (tally.rows, tally.counted) == (6, expected.sum())
+
+
+def test_files_whose_identifiers_are_numbered_together_may_differ_in_their_times(tmp_path):
+    wide = [2**40 + 2**50, 5, 2**40 + 2**50]  # too wide to be packed as they are
+    files = [
+        pa.table({"id": pa.array(wide), "t": OF_ONE_LOG[name]["t"], "k": ["a", "b", "a"]}) for name in ("UTC", "dates")
+    ]
+    log = folder_of(tmp_path, *files)
+    count = space_of("t") >> ts.then_participation_count(
+        HOURS, participation_cap=24, step_cap=9, by="k", keys=["b", "a"]
+    )
+    found = np.reshape(count(log), (2, 24))
+    assert (found[0, [0, 5]].tolist(), found[1, [0, 5]].tolist(), found.sum()) == ([1, 1], [2, 2], 6)
+
+
+def space_of(time):
+    return ts.event_log_domain(identifier="id", time=time), dp.symmetric_distance()
+
+
+@pytest.mark.parametrize(
+    "identifiers", [pa.array(["x"]), pa.array([1.0]), pa.array(["x"]).dictionary_encode(), pa.array([1], pa.uint64())],
+    ids=str,
+)  # fmt: skip
+def test_identifiers_that_no_one_type_holds_are_refused_by_file_and_column(tmp_path, identifiers):
+    other = pa.table({"id": identifiers, "t": OF_ONE_LOG["naive"]["t"][:1]})
+    log = folder_of(tmp_path, OF_ONE_LOG["naive"], other)
+    with pytest.raises(TypeError, match=r"column 'id' is of type .* in .*1\.parquet .*write all of them with one type"):
+        engine_of(log).count(log, Layout("id", "t", HOURS), caps_of(24, participation_cap=1), bytes(16))
+
+
+def test_keys_of_folders_that_were_read_as_numbers_are_refused_by_name(tmp_path):
+    rows = pa.table({"id": [1, 2, 3], "t": [0, 0, 1], "station": ["007", "007", "8"]})
+    pq.write_to_dataset(rows, tmp_path, partition_cols=["station"])
+    layout, caps = Layout("id", "t", TimeGrid(size=2), "station", ["007", "8"]), caps_of(4, participation_cap=9)
+    declared = ds.partitioning(pa.schema([("station", pa.string())]), flavor="hive")
+    log = ds.dataset(tmp_path, format="parquet", partitioning=declared)
+    assert engine_of(log).count(log, layout, caps, bytes(16)).tolist() == [2, 0, 0, 1]
+    log = ds.dataset(tmp_path, format="parquet", partitioning="hive")
+    with pytest.raises(TypeError, match=r"key '007' matches nothing, as column 'station' is of type int32; declare"):
+        engine_of(log).count(log, layout, caps, bytes(16))
+    numbers = layout._replace(keys=[7, 8])
+    assert engine_of(log).count(log, numbers, caps, bytes(16)).tolist() == [2, 0, 0, 1]
+
+
+def test_files_of_a_filtered_log_must_be_alike(tmp_path):
+    log = folder_of(tmp_path, OF_ONE_LOG["naive"], OF_ONE_LOG["UTC"]).filter(ds.field("id") == 7)
+    layout, caps = Layout("id", "t", HOURS), caps_of(24, participation_cap=24, step_cap=9)
+    with pytest.raises(TypeError, match=r"column 't' is of type .* in .*1\.parquet .*which is filtered"):
+        engine_of(log).count(log, layout, caps, bytes(16))
+    log = ds.dataset(tmp_path / "1.parquet").filter(ds.field("id") == 7)
+    assert engine_of(log).count(log, layout, caps, bytes(16)).sum() == 2
