@@ -128,13 +128,25 @@ def check_schema(table: Any, *, identifier: str, time: str | None) -> None:
     if time is None:
         return
     when = _type(table, time)
-    if not (when.is_integer() or when.is_timestamp() or when.is_date() or _may_hold_steps(when) or _is_fine(when)):
+    if not (
+        _is_untyped(when)
+        or when.is_integer()
+        or when.is_timestamp()
+        or when.is_date()
+        or _may_hold_steps(when)
+        or _is_fine(when)
+    ):
         raise TypeError(_TIMES.format(name=time, kind=when))
 
 
 def _may_hold_steps(kind: Any) -> bool:
     """Whether one odd row can give this type to a column of whole numbers."""
     return bool(kind.is_floating() or kind.is_decimal() or kind.is_string())
+
+
+def _is_untyped(kind: Any) -> bool:
+    """Whether a column has no type, as it is missing in every row; Ibis does not know DuckDB's word for it."""
+    return bool(kind.is_null() or (kind.is_unknown() and str(kind.raw_type).strip('"') == "NULL"))
 
 
 def _is_fine(kind: Any) -> bool:
@@ -146,7 +158,7 @@ def _check_distinct(table: Any, name: str) -> None:
     """Refuse a column that cannot tell individuals, or series, apart."""
     kind = _type(table, name)
     numeric = kind.is_integer() or kind.is_floating() or (kind.is_decimal() and kind.scale == 0)
-    if not (numeric or kind.is_string() or kind.is_uuid() or kind.is_boolean() or kind.is_date()):
+    if not (_is_untyped(kind) or numeric or kind.is_string() or kind.is_uuid() or kind.is_boolean() or kind.is_date()):
         raise TypeError(f"column {name!r} of type {kind} cannot identify individuals; cast it to integers or text")
 
 
@@ -186,6 +198,7 @@ def _placed(table: Any, layout: Layout) -> tuple[Any, _Dialect]:
         _check_distinct(table, layout.by)
     dialect = _dialect(table)
     _check_session(table, dialect)
+    table = _with_types(table, layout)
     columns = {"who": layout.identifier} | ({} if layout.by is None else {"series": layout.by})
     apart = {name: _apart(table[column], dialect) for name, column in columns.items()}
     if layout.time is None:
@@ -216,6 +229,7 @@ def _looked_up(rows: Any, rule: StepRule, dialect: _Dialect) -> Any:
 def _rows(table: Any, layout: Layout) -> tuple[Any, _Dialect]:
     """Who and where in the counts, for every row that is somewhere."""
     rows, dialect = _placed(table, layout)
+    table = _with_types(table, layout)
     rows = rows.filter(rows.who.notnull(), rows.step.notnull()).drop("when", "readable")
     if layout.whole:
         rows = rows.mutate(step=_FIRST)
@@ -224,6 +238,18 @@ def _rows(table: Any, layout: Layout) -> tuple[Any, _Dialect]:
         rows = rows.join(keys, rows.series == keys.key)
         rows = rows.select("who", step=rows.number * layout.cycle + rows.step)
     return rows, dialect
+
+
+def _with_types(table: Any, layout: Layout) -> Any:
+    """Give a type to columns that are missing in every row, and so may have none: one row would give them one."""
+    time = "int64" if layout.grid.is_integer else "timestamp"
+    return table.mutate(
+        **{
+            name: ibis.literal(None, time if name == layout.time else "int64")
+            for name in layout.columns
+            if _is_untyped(table[name].type())
+        }
+    )
 
 
 def _apart(column: Any, dialect: _Dialect) -> Any:

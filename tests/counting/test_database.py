@@ -320,3 +320,25 @@ def test_text_that_is_no_step_is_told_and_counts_nowhere(backend):
         counts = count(table, layout.grid)
         np.testing.assert_array_equal(counts, truth(layout.grid, **columns))
         assert np.flatnonzero(counts).tolist() == {"text": [3, 4, 5], "number": [3]}[kind]
+
+
+@pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize("grid", [TimeGrid(size=3), TimeGrid(start="2024-07-01", size=3, step="1h", zone="UTC")])
+@pytest.mark.parametrize("missing", ["id", "t", "k"])
+def test_a_column_that_is_missing_in_every_row_counts_nobody(missing, grid):
+    times = pa.array([0, 1]) if grid.is_integer else pa.array(grid.instants()[:2])
+    rows = pa.table({"id": [1, 2], "t": times, "k": ["a", "b"]} | {missing: pa.nulls(2)})
+    connection = ibis.duckdb.connect()
+    connection.con.register("log", rows)
+    log = connection.table("log")
+    assert engine._is_untyped(log.schema()[missing])
+    for keys in (None, ["a", "b"]):
+        layout = Layout("id", "t", grid, None if keys is None else "k", keys or ("",))
+        counts = engine_of(log).count(log, layout, caps_of(layout.size, participation_cap=3), bytes(16))
+        expected = [1, 1, 0] if keys is None and missing == "k" else [0] * layout.size
+        assert (
+            counts.tolist()
+            == expected
+            == engine_of(rows).count(rows, layout, caps_of(layout.size, participation_cap=3), bytes(16)).tolist()
+        )
+        assert engine_of(log).tally(log, layout) == engine_of(rows).tally(rows, layout)
