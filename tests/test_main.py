@@ -481,10 +481,17 @@ def test_a_killed_command_leaves_whole_files(log_file, tmp_path, how, times):
     assert main(arguments(log_file, tmp_path / "out")) == 0
     log, ends = log_file.read_bytes(), set()
     for _ in range(times):
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         child = os.fork()
         if child == 0:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            os._exit(main(arguments(log_file, tmp_path / "out", "--force")))
+            code = 130
+            try:  # nothing of this process must reach the tests' own loop
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+                code = main(arguments(log_file, tmp_path / "out", "--force"))
+            finally:
+                os._exit(code)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         time.sleep(draw.uniform(0, 0.2))
         os.kill(child, how)
         status = os.waitpid(child, 0)[1]
