@@ -19,7 +19,10 @@ from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND
 from opendp_timeseries.accounting.subsampled import MIN_SCALE
 
-__all__ = ["Budget", "calibrate"]
+__all__ = ["LARGE_DELTA", "Budget", "calibrate", "large_delta"]
+
+#: Above this, δ is said to be large.
+LARGE_DELTA: Final = 1e-3
 
 # ε is read off the profile to 12 digits, so the search asks for so much less.
 _SPARE: Final = 1 - 2.0**-40
@@ -71,6 +74,14 @@ class Budget:
         if self.epsilon is not None:
             return loss.delta(self.epsilon) <= self.delta and loss.epsilon(self.delta) <= self.epsilon
         return loss.zero_concentrated(self.delta)[0] <= self._first
+
+
+def large_delta(delta: float) -> str:
+    """Say what a large δ means."""
+    return (
+        f"δ = {delta:g} is large: it allows each individual to be exposed outright with that probability; choose far"
+        " less than one over the number of individuals."
+    )
 
 
 def _short(number: float) -> str:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
 from opendp_timeseries._files import files_together
+from opendp_timeseries.accounting.calibrate import LARGE_DELTA, large_delta
 from opendp_timeseries.accounting.rounding import printed_up, up
 from opendp_timeseries.commandline.inputs import check_of, chosen, grid_of, read_log, wrapped
 from opendp_timeseries.commandline.interrupts import uninterrupted
@@ -165,7 +166,8 @@ def _summary(series: ts.Series, options: argparse.Namespace) -> list[str]:
         f" step is the number of {counted} in it{smoothing}. {kept} Gaussian noise of standard deviation"
         f" {made.scale:.4g}. The series is made from these noisy values by: {series.model}.",
         f"Guarantee: {made.guarantee()}. Whether or not the events of any one individual{within} are in the log, no set"
-        f" of possible releases is more than e^ε{factor} times as likely, up to an additional probability of δ.",
+        f" of possible releases is more than e^ε{factor} times as likely, up to an additional probability of δ."
+        f"{'' if options.delta <= LARGE_DELTA else f' {large_delta(options.delta)}'}",
         "It holds for everyone, whatever their events: each individual (one value of"
         f" {options.identifier!r}) is counted in at most {count.participation_cap} steps{within}, {each}; what exceeds"
         " that is left out, so totals are too low. It assumes that each individual has one identifier; that the grid,"

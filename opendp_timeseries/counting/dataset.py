@@ -1,4 +1,4 @@
-"""The capped count of files that are read batch by batch: 8 bytes of memory a row.
+"""The capped count of files that are read batch by batch, and held as 8 bytes a row.
 
 A log is a ``pyarrow.dataset.Dataset``, such as ``pyarrow.dataset.dataset("log.parquet")``: one file or a folder of
 them, read anew for every release. Every batch becomes packed rows at once
