@@ -60,7 +60,7 @@ def release(options: argparse.Namespace) -> str:
         by = "caps" if options.gap == 1 else "gap and the caps"
         said.append(f"This log is public, so it can be said: the {by} leave out {share}.")
     else:  # whatever the log holds: the release itself cannot say
-        said.append("A wrong column or format of times gives noise alone: compare the private words of 'check'.")
+        said.append("A wrong column or time format gives noise alone: run 'check', in private, to rule that out.")
     if len(wanted) < 3 and options.figure != "none":
         said.append("No figure: install opendp_timeseries[plot] for one.")
     if ledger is not None:
@@ -177,7 +177,7 @@ def _summary(series: ts.Series, options: argparse.Namespace) -> list[str]:
         several = [*(k for k in (2, 7, 30) if k < periods), periods]
         losses = [f"{printed_up(ts.loss_over_periods(made, periods=k).epsilon(delta))} in {k}" for k in several]
         said.append(
-            f"It does not hold for all that somebody did. The more of the {periods} periods they take part in, the less"
-            f" they are protected as a whole: with the same δ, ε is {', '.join(losses)} of them."
+            f"It does not hold for everything that somebody did: the more of the {periods} periods they take part in,"
+            f" the less they are protected as a whole. With the same δ, ε is {', '.join(losses)} of them."
         )
     return [wrapped(text) for text in said]
