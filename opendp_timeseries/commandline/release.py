@@ -16,7 +16,7 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries._files import files_together
 from opendp_timeseries.accounting.rounding import printed_up, up
 from opendp_timeseries.commandline.inputs import check_of, chosen, grid_of, read_log, wrapped
-from opendp_timeseries.commandline.interrupts import uninterrupted
+from opendp_timeseries.commandline.interrupts import held_back
 from opendp_timeseries.commandline.outputs import document, places
 from opendp_timeseries.plugin._opendp import symmetric_distance
 from opendp_timeseries.plugin.known import parts_of
@@ -40,7 +40,8 @@ def release(options: argparse.Namespace) -> str:
     for season in options.season or ():
         remedy = "a season is a number of steps, such as 24 with hours, 7 with days"
         check.real("season", season, minimum=2.0, maximum=float(grid.size), remedy=remedy)
-    measurement = uninterrupted(lambda: _measurement(options, grid, ledger))
+    with held_back():
+        measurement = _measurement(options, grid, ledger)
     cycle = int(min(options.season or [max(1, grid.size // _MEANS)]))
     what = "aircraft" if options.file is None else "individuals" if options.step_cap == 1 else "events"
     with (
@@ -68,11 +69,16 @@ def release(options: argparse.Namespace) -> str:
     return "\n".join(said)
 
 
+def _held(work: Callable[[], Any]) -> Any:
+    with held_back():
+        return work()
+
+
 @contextlib.contextmanager
 def _paying(measurement: Any, ledger: ts.Ledger | None, resume: bool) -> Iterator[Callable[[Callable[[], Any]], Any]]:
     """Yield a function that makes the release, and add to whatever ends the block which entry is spent."""
     if ledger is None:
-        yield lambda read: uninterrupted(partial(measurement, read()))
+        yield lambda read: _held(partial(measurement, read()))
         return
     paid = ledger.paid(measurement)
     if paid is not None and paid.released is None and not resume:
@@ -92,7 +98,7 @@ def _paying(measurement: Any, ledger: ts.Ledger | None, resume: bool) -> Iterato
             print(f"Entry {number} of {ledger.path} pays for this release. {remedy}", file=sys.stderr, flush=True)
             return log
 
-        return uninterrupted(lambda: ledger.release(measurement, announced, resume=resume))
+        return _held(partial(ledger.release, measurement, announced, resume=resume))
 
     try:
         yield make
