@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             said = _COMMANDS[options.command](options)
     except (KeyboardInterrupt, *_ERRORS) as error:
         interrupted = isinstance(error, KeyboardInterrupt)
-        line = "interrupted: earlier files are whole" if interrupted else f"error: {_in_a_line(error, file)}"
+        line = "interrupted: no file is left half-written" if interrupted else f"error: {_in_a_line(error, file)}"
         print("; ".join([line, *getattr(error, "__notes__", ())]), file=sys.stderr)
         return 130 if interrupted else 2
     try:

@@ -99,11 +99,11 @@ def test_one_day_of_an_individual(tmp_path, log_file, capsys):
     assert main(arguments(log_file, output, period="1d", zone="Europe/Paris", start="2024-01-01")) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "for one individual within one day (Europe/Paris), not all that they did, added or removed." in said
-    assert "It does not hold for all that somebody did." in said
+    assert "It does not hold for everything that somebody did:" in said
     assert "in at most 3 steps within one day (Europe/Paris), once in each" in said
     record = ts.Release.from_json(output.with_suffix(".json").read_text())
     whole = ts.loss_over_periods(record, periods=2).epsilon(1e-6)
-    assert "they take part in, the less they are protected as a whole: with the same δ, ε is" in said
+    assert "they take part in, the less they are protected as a whole. With the same δ, ε is" in said
     assert float(re.search(r"ε is ([0-9.]+) in 2 of them", said)[1]) == pytest.approx(whole, rel=1e-5)
     assert main(["verify", str(output.with_suffix(".json"))]) == 0
     assert "within one day (Europe/Paris), not all that they did" in " ".join(capsys.readouterr().out.split())

@@ -119,7 +119,7 @@ def _pattern(text: str) -> tuple[float, float]:
     return period, amplitude
 
 
-_STEP_CAP: Final = {"--step-cap": _of(int, "how often one individual counts in a step (1)", default=1)}
+_STEP_CAP: Final = {"--step-cap": _of(int, "most events of one individual that count in a step (1)", default=1)}
 _PERIOD: Final = {
     "choices": PERIODS,
     "help": "protect what one individual does within one day, week, month, quarter or year of --zone, and NOT all that"
@@ -144,9 +144,9 @@ _LOG: Final = {
 }
 _CAPS: Final = {
     **_GRID,
-    "--participation-cap": _of(int, "in how many steps one individual counts at most"),
+    "--participation-cap": _of(int, "most steps in which one individual counts"),
     **_STEP_CAP,
-    "--gap": _of(int, "least number of steps from one in which an individual counts to the next (1)", default=1),
+    "--gap": _of(int, "least distance, in steps, of two in which one individual counts (1)", default=1),
     "--period": _PERIOD,
 }
 _RELEASE: Final = {

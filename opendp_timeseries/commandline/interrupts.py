@@ -1,28 +1,30 @@
-"""What SIGINT, SIGTERM and SIGHUP do: they end the command where it can clean up."""
+"""What SIGINT, SIGTERM and SIGHUP do: the first ends the command where it can clean up, a second one at once."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Iterator
 from types import FrameType
-from typing import Final, TypeVar
+from typing import Final
 
-__all__ = ["interruptible", "uninterrupted"]
+__all__ = ["held_back", "interruptible"]
 
-T = TypeVar("T")
 _SIGNALS: Final = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+_waiting: list[list[int]] = []  # what has arrived, for each block that holds it back
 
 
 @contextlib.contextmanager
-def interruptible(handler: Callable[[int, FrameType | None], object] = signal.default_int_handler) -> Iterator[None]:
-    """Raise KeyboardInterrupt in the block at a signal, or do something else."""
+def interruptible() -> Iterator[None]:
+    """Raise KeyboardInterrupt in the block at a signal; a second one ends the process."""
     heard = threading.current_thread() is threading.main_thread()  # signals arrive in no other
     numbers = [number for number in _SIGNALS if heard and signal.getsignal(number) is not signal.SIG_IGN]  # nohup
-    earlier = {number: signal.signal(number, handler) for number in numbers}
+    earlier = {number: signal.signal(number, _first) for number in numbers}
+    for number in numbers:
+        _once(number)
     try:
         yield
     finally:
@@ -30,24 +32,31 @@ def interruptible(handler: Callable[[int, FrameType | None], object] = signal.de
             signal.signal(number, former)
 
 
-def uninterrupted(work: Callable[[], T]) -> T:
-    """Return ``work()``; after a signal raise KeyboardInterrupt once it is done, and at a second one end at once.
-
-    OpenDP aborts the process if a callback raises KeyboardInterrupt, and can hang where memory ends. So the work has a
-    thread of its own, and this one, where signals arrive, stays free to end the process.
-    """
+@contextlib.contextmanager
+def held_back() -> Iterator[None]:
+    """Raise KeyboardInterrupt only after the block: OpenDP aborts the process if one is raised in a callback of it."""
     arrived: list[int] = []
-
-    def first(number: int, _: FrameType | None) -> None:
-        arrived.append(number)
-        for each in _SIGNALS:
-            signal.signal(each, signal.SIG_DFL)
-        print("interrupted: ends when OpenDP returns; interrupt again to end at once", file=sys.stderr, flush=True)
-
-    with interruptible(first), ThreadPoolExecutor(1) as thread:
-        made = thread.submit(work)
-        while not made.done():
-            wait([made], timeout=0.1)  # without a timeout, Windows hears no signal
+    _waiting.append(arrived)
+    try:
+        yield
+    finally:
+        _waiting.remove(arrived)
     if arrived:
         raise KeyboardInterrupt
-    return made.result()
+
+
+def _first(number: int, _: FrameType | None) -> None:
+    for each in _SIGNALS:
+        signal.signal(each, signal.SIG_DFL)
+    if not _waiting:
+        raise KeyboardInterrupt
+    _waiting[-1].append(number)
+    print("interrupted: ends when OpenDP returns; interrupt again to end at once", file=sys.stderr, flush=True)
+
+
+def _once(number: int) -> None:
+    """Leave a second signal to the system: where memory ends, code in C may hang, and no handler of Python runs."""
+    with contextlib.suppress(Exception):  # a C library that does not offer it
+        library = ctypes.CDLL(None)
+        library.signal.restype = ctypes.c_void_p
+        library.sysv_signal(number, ctypes.c_void_p(library.signal(number, None)))

@@ -82,7 +82,8 @@ def _can_draw() -> bool:
     if "matplotlib" not in sys.modules:
         os.environ["MPLBACKEND"] = "agg"  # a notebook's draws on its page
     try:
-        import matplotlib.backends.backend_agg  # noqa: F401
+        import matplotlib.backends.backend_agg
+        import matplotlib.figure  # noqa: F401
     except ImportError:
         return False
     return True

@@ -17,7 +17,7 @@ from opendp_timeseries._files import files_together
 from opendp_timeseries.accounting.calibrate import LARGE_DELTA, large_delta
 from opendp_timeseries.accounting.rounding import printed_up, up
 from opendp_timeseries.commandline.inputs import check_of, chosen, grid_of, read_log, wrapped
-from opendp_timeseries.commandline.interrupts import uninterrupted
+from opendp_timeseries.commandline.interrupts import held_back
 from opendp_timeseries.commandline.outputs import document, places
 from opendp_timeseries.plugin._opendp import symmetric_distance
 from opendp_timeseries.plugin.known import parts_of
@@ -41,7 +41,8 @@ def release(options: argparse.Namespace) -> str:
     for season in options.season or ():
         remedy = "a season is a number of steps, such as 24 with hours, 7 with days"
         check.real("season", season, minimum=2.0, maximum=float(grid.size), remedy=remedy)
-    measurement = uninterrupted(lambda: _measurement(options, grid, ledger))
+    with held_back():
+        measurement = _measurement(options, grid, ledger)
     cycle = int(min(options.season or [max(1, grid.size // _MEANS)]))
     what = "aircraft" if options.file is None else "individuals" if options.step_cap == 1 else "events"
     with (
@@ -61,7 +62,7 @@ def release(options: argparse.Namespace) -> str:
         by = "caps" if options.gap == 1 else "gap and the caps"
         said.append(f"This log is public, so it can be said: the {by} leave out {share}.")
     else:  # whatever the log holds: the release itself cannot say
-        said.append("A wrong column or format of times gives noise alone: compare the private words of 'check'.")
+        said.append("A wrong column or time format gives noise alone: run 'check', in private, to rule that out.")
     if len(wanted) < 3 and options.figure != "none":
         said.append("No figure: install opendp_timeseries[plot] for one.")
     if ledger is not None:
@@ -69,11 +70,16 @@ def release(options: argparse.Namespace) -> str:
     return "\n".join(said)
 
 
+def _held(work: Callable[[], Any]) -> Any:
+    with held_back():
+        return work()
+
+
 @contextlib.contextmanager
 def _paying(measurement: Any, ledger: ts.Ledger | None, resume: bool) -> Iterator[Callable[[Callable[[], Any]], Any]]:
     """Yield a function that makes the release, and add to whatever ends the block which entry is spent."""
     if ledger is None:
-        yield lambda read: uninterrupted(partial(measurement, read()))
+        yield lambda read: _held(partial(measurement, read()))
         return
     paid = ledger.paid(measurement)
     if paid is not None and paid.released is None and not resume:
@@ -93,7 +99,7 @@ def _paying(measurement: Any, ledger: ts.Ledger | None, resume: bool) -> Iterato
             print(f"Entry {number} of {ledger.path} pays for this release. {remedy}", file=sys.stderr, flush=True)
             return log
 
-        return uninterrupted(lambda: ledger.release(measurement, announced, resume=resume))
+        return _held(partial(ledger.release, measurement, announced, resume=resume))
 
     try:
         yield make
@@ -179,7 +185,7 @@ def _summary(series: ts.Series, options: argparse.Namespace) -> list[str]:
         several = [*(k for k in (2, 7, 30) if k < periods), periods]
         losses = [f"{printed_up(ts.loss_over_periods(made, periods=k).epsilon(delta))} in {k}" for k in several]
         said.append(
-            f"It does not hold for all that somebody did. The more of the {periods} periods they take part in, the less"
-            f" they are protected as a whole: with the same δ, ε is {', '.join(losses)} of them."
+            f"It does not hold for everything that somebody did: the more of the {periods} periods they take part in,"
+            f" the less they are protected as a whole. With the same δ, ε is {', '.join(losses)} of them."
         )
     return [wrapped(text) for text in said]
