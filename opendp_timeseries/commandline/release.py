@@ -173,7 +173,7 @@ def _summary(series: ts.Series, options: argparse.Namespace) -> list[str]:
         f" {made.scale:.4g}. The series is made from these noisy values by: {series.model}.",
         f"Guarantee: {made.guarantee()}. Whether or not the events of any one individual{within} are in the log, no set"
         f" of possible releases is more than e^ε{factor} times as likely, up to an additional probability of δ."
-        f"{'' if options.delta <= LARGE_DELTA else f' {large_delta(options.delta)}'}",
+        f"{'' if delta <= LARGE_DELTA else f' {large_delta(delta)}'}",
         "It holds for everyone, whatever their events: each individual (one value of"
         f" {options.identifier!r}) is counted in at most {count.participation_cap} steps{within}, {each}; what exceeds"
         " that is left out, so totals are too low. It assumes that each individual has one identifier; that the grid,"
