@@ -517,7 +517,7 @@ def gap_comparisons(rng, chain, claimed):
     floats = np.sort(np.abs(maps.convolved_floats(moves, chain.filters, chain.series)))[:, ::-1]
     longest = {int(np.argmax(floats.cumsum(axis=1)[:, j])) for j in range(floats.shape[1])}
     longest |= {int(np.argmax((floats**2).sum(axis=1)))}
-    images = [maps.convolved(moves[i], chain.filters, chain.series) * chain.copies for i in longest]
+    images = [maps.convolved(moves[i], chain.filters, chain.series) for i in longest]
     yield Finding("influence: l2", influence.l2, maps.largest_norms(images)[1])
     yield Finding("influence: linf", influence.linf, max(abs(y) for image in images for y in image))
     yield Finding("influence: l0", influence.l0, max(sum(y != 0 for y in image) for image in images))
@@ -537,6 +537,8 @@ def gap_comparisons(rng, chain, claimed):
 def gap_losses(chain):
     def claim(measure):
         noise = ts.then_subsampled_gaussian(chain.scale, sampling_probability=chain.p, output_measure=measure)
+        if chain.copies > 1:
+            noise = ts.then_composition([noise] * chain.copies, output_measure=measure)
         return (chain.signal >> noise).map(chain.individuals)
 
     return {
