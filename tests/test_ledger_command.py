@@ -294,7 +294,7 @@ def test_at_no_moment_is_something_spent_without_a_way_to_get_it(in_folder, caps
     for place, name in ((participation_count, "engine_of"), (book.Book, "with_released"), (release, "document")):
         monkeypatch.setattr(place, name, slowed(getattr(place, name)))
     how = signal.SIGKILL if how == "SIGKILL" else how
-    draw, spent = random.Random(3), 0
+    draw, spent, told = random.Random(3), 0, 0
     for k in range(times):
         new()
         child, until = in_a_child(), time.monotonic() + 30

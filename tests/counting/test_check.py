@@ -146,7 +146,19 @@ class Unknown:
 
 
 def test_each_cause_in_a_column_of_objects():
-    cells = [None, float("nan"), np.nan, pd.NaT, pd.NA, np.datetime64("NaT", "s"), Decimal("nan"), Unknown(), [1], 3, "4"]
+    cells = [
+        None,
+        float("nan"),
+        np.nan,
+        pd.NaT,
+        pd.NA,
+        np.datetime64("NaT", "s"),
+        Decimal("nan"),
+        Unknown(),
+        [1],
+        3,
+        "4",
+    ]
     who = np.array([0] * len(cells), object)
     objects = np.empty(len(cells), object)
     objects[:] = cells
