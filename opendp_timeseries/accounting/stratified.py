@@ -64,7 +64,7 @@ def trials_of(spread: Spread, length: int) -> list[tuple[int, float]]:
 
 
 def kept_of_spread(spread: Spread, length: int, square: Fraction) -> Law:
-    """Return the law of ``square`` times the number kept, for increasing functions of it."""
+    """Return the law of ``square`` times the number kept, of the functions that ``trials_sum`` is for."""
     law = trials_sum(trials_of(spread, length))
     return Law(multiples(square, law.values.astype(np.int64)), law.weights)
 
