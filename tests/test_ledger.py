@@ -1,5 +1,6 @@
 """The ledger: nothing is released unrecorded, nothing is spent twice, and no crash loses what was spent."""
 
+import contextlib
 import dataclasses
 import errno
 import json
@@ -197,7 +198,8 @@ def test_an_entry_is_written_before_the_data_are_read_and_completed_before_they_
         return real(table)
 
     monkeypatch.setattr(participation_count, "engine_of", reading)
-    book.release(measurement(), LOG)
+    with contextlib.suppress(OSError):  # a ledger that lost its entry says so itself, but too late
+        book.release(measurement(), LOG)
     assert seen == [(["spent"], True)]
     assert states(ts.Ledger(book.path)) == ["released"]
 

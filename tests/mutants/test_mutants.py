@@ -29,7 +29,9 @@ pytestmark = [
     pytest.mark.long,
     # Of Ibis's own calls into DuckDB, when tables are made.
     pytest.mark.filterwarnings(
-        "ignore:fetch_arrow_table:DeprecationWarning", "ignore::opendp_timeseries.PeriodUnitWarning"
+        "ignore:fetch_arrow_table:DeprecationWarning",
+        "ignore:The .future.infer_string. option",  # of its calls into pandas
+        "ignore::opendp_timeseries.PeriodUnitWarning",
     ),
 ]
 
