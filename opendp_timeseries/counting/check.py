@@ -148,16 +148,17 @@ def check_log(
     1 of them are in more steps than the participation cap
     33.3% of the events on the grid are left out by the caps on steps and on events in a step
     """
-    unit = None if period is None else Period(period, check_grid(grid).zone)
+    grid = check_grid(grid)
+    within = None if period is None else Period(period, grid.zone)
     count = Count(
         source=Source(identifier=identifier, time=time, by=by),
-        grid=check_grid(grid),
+        grid=grid,
         participation_cap=participation_cap,
         step_cap=step_cap,
         gap=gap,
         key_cap=key_cap,
         panel=panel_of(by, keys),
-        unit=Unit(period=unit),
+        unit=Unit(period=within),
     )
     layout, engine = Layout.of(count), engine_of(table)
     tally, steps = engine.tally(table, layout), engine.participation(table, layout, count.gap)
@@ -169,7 +170,7 @@ def check_log(
 
     found = LogCheck(
         **tally._asdict() | ({} if by is not None else {"unknown_key": None}),
-        period=unit,
+        period=within,
         individuals=steps.size,
         individuals_over_cap=int(np.count_nonzero(steps > count.participation_cap)),
         events_lost_share=lost(count),
