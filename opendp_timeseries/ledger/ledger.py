@@ -173,7 +173,8 @@ class Ledger:
 
     def guarantee(self) -> str:
         """Say what the releases so far guarantee together, in words."""
-        return _guarantee(self._read())
+        book = self._read()
+        return _guarantee(book, book.standing())
 
     def release(self, measurement: Any, log: Any, *, resume: bool = False) -> Any:
         """Make a release, if all releases together stay within the budget.
@@ -328,7 +329,7 @@ class Ledger:
             "epsilon": standing.epsilon,
             "delta": terms.delta if book.entries else 0.0,
             "within": standing.within,
-            "guarantee": _guarantee(book),
+            "guarantee": _guarantee(book, standing),
             "digest": book.digest,
             "entries": [
                 {
@@ -353,7 +354,7 @@ class Ledger:
         ] + [("", "planned", *described(design)) for design in book.planned()]
         if rows:
             lines.append(text_table(("entry", "state", *DESCRIBED), rows))
-        lines.append(f"So far: {_guarantee(book)}{_HOLDS[standing.adaptivity] if book.entries else ''}.")
+        lines.append(f"So far: {_guarantee(book, standing)}{_HOLDS[standing.adaptivity] if book.entries else ''}.")
         if not standing.within:
             lines.append("That exceeds the budget: nothing can be released any more.")
         return "\n".join(lines)
@@ -444,8 +445,8 @@ _HOLDS: Final = {
 }
 
 
-def _guarantee(book: Book) -> str:
-    standing, terms = book.standing(), book.terms
+def _guarantee(book: Book, standing: Standing) -> str:
+    terms = book.terms
     who = str(terms.unit)
     if not book.entries:
         return f"nothing has been released about {who}"
