@@ -356,6 +356,8 @@ def test_a_second_signal_ends_a_command_that_hangs(in_folder, monkeypatch, place
     monkeypatch.setattr(*place, lambda *_, **__: hang(writing))
     child = in_a_child()
     os.read(reading, 1)
+    if hang is spinning:
+        time.sleep(0.3)  # it has said so a moment before it spins
     os.kill(child, first)
     until = time.monotonic() + (0.3 if hang is spinning else 30)
     ended, status = 0, 0
