@@ -9,18 +9,25 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.accounting.influence import Influence, count_influence
+from opendp_timeseries._json import LATER
+from opendp_timeseries.accounting.influence import Influence, classes_influence, count_influence
+from opendp_timeseries.accounting.rounding import up_fraction
+from opendp_timeseries.design.classes import RESOLUTION_BITS, Classes
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import TimeGrid, check_grid
 
-__all__ = ["Count", "Key", "Keys", "Source", "panel_of"]
+__all__ = ["EXCESS", "Count", "Key", "Keys", "Source", "excess_name", "panel_of"]
+
+#: What becomes of somebody in more steps than the cap: see :class:`Count`.
+EXCESS: Final = ("scale", "scale_l1", "drop")
 
 Key = str | int
 Keys = Sequence[str] | Sequence[int]
@@ -59,7 +66,7 @@ class Count:
 
     :param source: the columns that are read; None for counts made elsewhere, whose caps are assumed.
     :param grid: the grid of the counts.
-    :param participation_cap: ``I``, most steps in which one individual is counted, over all series of a panel.
+    :param participation_cap: ``I``, most steps in which one individual is counted in full, over all series of a panel.
     :param step_cap: ``M``, most events of one individual in one step.
     :param gap: least distance of two steps in which one individual is counted, around the cycle of the grid, in each
         series of a panel; 1 is none.
@@ -68,6 +75,12 @@ class Count:
     :param pooled: where individuals are counted once on the whole of a grid, that grid, of which ``grid`` is the one
         step; None where each step counts.
     :param unit: what a distance of 1 between two logs is.
+    :param excess: what becomes of an individual in more steps than ``I``. ``"drop"``: ``I`` of their steps count.
+        ``"scale"``: all of them count, with a weight that brings the ℓ2 norm of their counts down to ``M√I``;
+        ``"scale_l1"``: the ℓ1 norm down to ``MI``, for the Laplace mechanism. Weights are rounded down to multiples of
+        ``2**-16``, and so are the counts.
+    :param classes: classes by activity, each counted in a series of its own, which make ``"scale"`` unbiased; their
+        first end is ``I``. None for no classes.
     :raises TypeError, ValueError: naming the parameter, its value and the remedy.
     """
 
@@ -80,6 +93,8 @@ class Count:
     panel: tuple[Key, ...] | None = None
     pooled: TimeGrid | None = None
     unit: Unit = field(default_factory=Unit)
+    excess: str = field(default="drop", metadata=LATER)
+    classes: Classes | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         check_grid(self.grid)
@@ -112,6 +127,16 @@ class Count:
             )
         for name, value in caps.items():
             object.__setattr__(self, name, value)
+        excess_name(self.excess)
+        if self.excess != "drop" and self.pooled is not None:
+            raise ValueError(
+                f"excess ({self.excess!r}) must be 'drop' where individuals are counted once on the whole of a grid"
+            )
+        if self.classes is not None and (self.excess != "scale" or self.participation_cap != self.classes.ends[0]):
+            raise ValueError(
+                f"classes (up to {self.classes.ends[0]}) require excess='scale' and their first end as"
+                f" participation_cap ({self.participation_cap})"
+            )
         check.integer("size of the panel", self.size, maximum=2**31, remedy="use fewer steps or keys")
         if self.unit.period is not None:
             if self.pooled is not None:
@@ -121,7 +146,7 @@ class Count:
                 )
             lengths = self.period_lengths()  # or it does not fit the grid, and is refused
             # As whole bits, which engines keep free beside those of an individual's number.
-            bits = (len(lengths) - 1).bit_length() + (int(lengths[0]) * self.series - 1).bit_length()
+            bits = (len(lengths) - 1).bit_length() + (int(lengths[0]) * self.panel_size - 1).bit_length()
             remedy = "use fewer steps or keys, or about as many steps in each period"
             check.integer("bits of a period and a step within it", bits, maximum=33, remedy=remedy)
 
@@ -131,14 +156,40 @@ class Count:
         return self.source is None
 
     @property
+    def keys(self) -> tuple[Key, ...] | None:
+        """One key for each series, in order: of the panel, or, with classes, the names of these; None for one series.
+
+        With both, the series of all keys of the panel are together for each class.
+        """
+        if self.classes is None:
+            return self.panel
+        names = self.classes.names(self.most_steps)
+        return names if self.panel is None else tuple(f"{key} ({name})" for name in names for key in self.panel)
+
+    @property
     def series(self) -> int:
-        """Number of series."""
+        """Number of series: of the panel, or of its classes by activity."""
+        return self.panel_size * (1 if self.classes is None else self.classes.series)
+
+    @property
+    def panel_size(self) -> int:
+        """Number of series of the panel, whatever the classes."""
         return 1 if self.panel is None else len(self.panel)
 
     @property
     def size(self) -> int:
-        """Number of entries: steps of the grid times series of the panel."""
+        """Number of entries: steps of the grid times series."""
         return self.grid.size * self.series
+
+    @property
+    def resolution_bits(self) -> int:
+        """Counts are multiples of ``2**-resolution_bits``."""
+        return 0 if self.excess == "drop" else RESOLUTION_BITS
+
+    @property
+    def most_steps(self) -> int:
+        """In how many steps one individual can be, over all series of a panel, before the participation cap."""
+        return int(self.period_lengths()[0]) * self.panel_size
 
     @cached_property
     def period_span(self) -> tuple[int, int] | None:
@@ -165,21 +216,35 @@ class Count:
         periods = check.integer("periods", periods, minimum=1)
         if periods > 1 and self.unit.period is None:
             raise ValueError(f"periods ({periods}) must be 1, as this is for {self.unit}, whatever they did")
-        return count_influence(
+        influence = count_influence(
             distance * self.unit.individuals,
             participation_cap=self.participation_cap,
             step_cap=self.step_cap,
-            size=self.size,
+            size=self.grid.size * self.panel_size,
             replaced=self.unit.replaced,
             gap=self.gap,
-            series=self.series,
+            series=self.panel_size,
             key_cap=self.key_cap,
             periods=self.period_lengths()[:periods].tolist(),
+            excess=self.excess,
         )
+        if self.classes is None:
+            return influence
+        common, own = (Fraction(first, 2**RESOLUTION_BITS) for first, *_ in self.classes.numerators(self.most_steps))
+        return classes_influence(influence, up_fraction(common), up_fraction(own), self.size)
 
     def of_one_series(self) -> Count:
         """Return the count of each series of a panel by itself. The caps stay: they hold over the whole panel."""
-        return replace(self, panel=None, key_cap=None, source=self.source and replace(self.source, by=None))
+        return replace(
+            self, panel=None, key_cap=None, classes=None, source=self.source and replace(self.source, by=None)
+        )
+
+
+def excess_name(excess: Any) -> str:
+    """Return what becomes of an excess of steps; raise ValueError for anything else."""
+    if not isinstance(excess, str) or excess not in EXCESS:
+        raise ValueError(f"excess ({check.shown(excess)}) must be 'scale', 'scale_l1' or 'drop'")
+    return excess
 
 
 def panel_of(by: str | None, keys: Keys | None) -> tuple[Key, ...] | None:
