@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.accounting.rounding import printed_up, up, up_array, up_fraction, up_sqrt
+from opendp_timeseries.accounting.rounding import printed_up, up, up_fraction, up_sqrt
 
-__all__ = ["Influence", "Majorant", "classes_influence", "count_influence"]
+__all__ = ["Influence", "Majorant", "count_influence", "scales_influence"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -232,26 +232,19 @@ def _majorant(caps: Sequence[int], reached: Sequence[int], linf: float, l0: int,
     return Majorant(np.sort(np.concatenate(parts))[::-1][:l0])
 
 
-def classes_influence(influence: Influence, common: float, own: float, size: int) -> Influence:
-    """Return the influence on a common series and one for each class, given that on one scaled series.
+def scales_influence(influence: Influence, weight: float, scales: int, size: int) -> Influence:
+    """Return the influence on the series of nested scales, given that on one scaled series (docs/proofs/scaling.md).
 
-    An individual's vector ``x`` of the one series becomes ``common·x`` in the common series and ``own·x`` in that of
-    their class, with ``common² + own² ≤ 1``. Somebody replaced may be in two classes (docs/proofs/classes.md).
+    An individual's vector ``x`` becomes one vector of all series, ``(w₁x, w₂x, …)``, whose norm is again at most
+    that of the influence.
 
-    :param common: largest weight in the common series, 0 if there is none.
-    :param own: largest weight in the series of a class.
+    :param weight: the largest of all weights, at most 1.
+    :param scales: number of scales, and so of series for each of before.
     :param size: entries of all series.
     """
-    weights = [weight for weight in (common, own) if weight > 0]
-    values = None
-    if influence.majorant is not None:
-        values = np.concatenate([up_array(influence.majorant.values * weight) for weight in weights])
-        values = np.minimum(np.sort(values)[::-1], influence.linf)
-    l0 = min(len(weights) * influence.l0, size)
     return Influence(
-        l0=l0,
+        l0=min(scales * influence.l0, size),
         l2=influence.l2,
-        linf=min(influence.linf, up(influence.linf * max(weights))),
+        linf=min(influence.linf, up(influence.linf * weight)),
         individuals=influence.individuals,
-        majorant=None if values is None else Majorant(values[:l0]),
     )

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import LATER
-from opendp_timeseries.accounting.influence import Influence, classes_influence, count_influence
+from opendp_timeseries.accounting.influence import Influence, count_influence, scales_influence
 from opendp_timeseries.accounting.rounding import up_fraction
-from opendp_timeseries.design.classes import RESOLUTION_BITS, Classes
+from opendp_timeseries.design.scales import RESOLUTION_BITS, Scales
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import TimeGrid, check_grid
 
@@ -79,8 +79,8 @@ class Count:
         ``"scale"``: all of them count, with a weight that brings the ℓ2 norm of their counts down to ``M√I``;
         ``"scale_l1"``: the ℓ1 norm down to ``MI``, for the Laplace mechanism. Weights are rounded down to multiples of
         ``2**-16``, and so are the counts.
-    :param classes: classes by activity, each counted in a series of its own, which make ``"scale"`` unbiased; their
-        first end is ``I``. None for no classes.
+    :param scales: nested scales, each a series of its own, which together make ``"scale"`` unbiased; their first end is
+        ``I``. None for one series.
     :raises TypeError, ValueError: naming the parameter, its value and the remedy.
     """
 
@@ -94,7 +94,7 @@ class Count:
     pooled: TimeGrid | None = None
     unit: Unit = field(default_factory=Unit)
     excess: str = field(default="drop", metadata=LATER)
-    classes: Classes | None = field(default=None, metadata=LATER)
+    scales: Scales | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         check_grid(self.grid)
@@ -132,9 +132,9 @@ class Count:
             raise ValueError(
                 f"excess ({self.excess!r}) must be 'drop' where individuals are counted once on the whole of a grid"
             )
-        if self.classes is not None and (self.excess != "scale" or self.participation_cap != self.classes.ends[0]):
+        if self.scales is not None and (self.excess != "scale" or self.participation_cap != self.scales.ends[0]):
             raise ValueError(
-                f"classes (up to {self.classes.ends[0]}) require excess='scale' and their first end as"
+                f"scales (from {self.scales.ends[0]} steps) require excess='scale' and their first end as"
                 f" participation_cap ({self.participation_cap})"
             )
         check.integer("size of the panel", self.size, maximum=2**31, remedy="use fewer steps or keys")
@@ -157,23 +157,23 @@ class Count:
 
     @property
     def keys(self) -> tuple[Key, ...] | None:
-        """One key for each series, in order: of the panel, or, with classes, the names of these; None for one series.
+        """One key for each series, in order: of the panel, or, with scales, the names of these; None for one series.
 
-        With both, the series of all keys of the panel are together for each class.
+        With both, the series of all keys of the panel are together for each scale.
         """
-        if self.classes is None:
+        if self.scales is None:
             return self.panel
-        names = self.classes.names(self.most_steps)
+        names = self.scales.names
         return names if self.panel is None else tuple(f"{key} ({name})" for name in names for key in self.panel)
 
     @property
     def series(self) -> int:
-        """Number of series: of the panel, or of its classes by activity."""
-        return self.panel_size * (1 if self.classes is None else self.classes.series)
+        """Number of series: of the panel, on each scale."""
+        return self.panel_size * (1 if self.scales is None else self.scales.series)
 
     @property
     def panel_size(self) -> int:
-        """Number of series of the panel, whatever the classes."""
+        """Number of series of the panel, whatever the scales."""
         return 1 if self.panel is None else len(self.panel)
 
     @property
@@ -228,15 +228,16 @@ class Count:
             periods=self.period_lengths()[:periods].tolist(),
             excess=self.excess,
         )
-        if self.classes is None:
+        if self.scales is None:
             return influence
-        common, own = (Fraction(first, 2**RESOLUTION_BITS) for first, *_ in self.classes.numerators(self.most_steps))
-        return classes_influence(influence, up_fraction(common), up_fraction(own), self.size)
+        largest = max(map(max, self.scales.table(self.most_steps).numerators))
+        weight = up_fraction(Fraction(largest, 2**RESOLUTION_BITS))
+        return scales_influence(influence, weight, self.scales.series, self.size)
 
     def of_one_series(self) -> Count:
         """Return the count of each series of a panel by itself. The caps stay: they hold over the whole panel."""
         return replace(
-            self, panel=None, key_cap=None, classes=None, source=self.source and replace(self.source, by=None)
+            self, panel=None, key_cap=None, scales=None, source=self.source and replace(self.source, by=None)
         )
 
 
