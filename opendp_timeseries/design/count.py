@@ -49,6 +49,11 @@ class Source:
     by: str | None = None
     exact: bool = False
 
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns that are read."""
+        return [column for column in (self.identifier, self.time, self.by) if column is not None]
+
     def __post_init__(self) -> None:
         for name in ("identifier", "time", "by"):
             column = getattr(self, name)
@@ -151,6 +156,21 @@ class Count:
             check.integer("bits of a period and a step within it", bits, maximum=33, remedy=remedy)
 
     @property
+    def log(self) -> Source:
+        """The columns of the log that is counted.
+
+        :raises ValueError: for counts made elsewhere.
+        """
+        if self.source is None:
+            raise ValueError("counts that were made elsewhere are not counted again")
+        return self.source
+
+    @property
+    def row_grid(self) -> TimeGrid:
+        """The grid on which rows are placed: that of the counts, or the one of which they are the whole."""
+        return self.grid if self.pooled is None else self.pooled
+
+    @property
     def is_assumed(self) -> bool:
         """Whether caps and gap are assumed of counts made elsewhere; else the count enforces them."""
         return self.source is None
@@ -182,6 +202,11 @@ class Count:
         return self.grid.size * self.series
 
     @property
+    def positions(self) -> int:
+        """Number of places where rows may be: steps of the grid times series of the panel, whatever the classes."""
+        return self.grid.size * self.panel_size
+
+    @property
     def resolution_bits(self) -> int:
         """Counts are multiples of ``2**-resolution_bits``."""
         return 0 if self.excess == "drop" else RESOLUTION_BITS
@@ -189,7 +214,7 @@ class Count:
     @property
     def most_steps(self) -> int:
         """In how many steps one individual can be, over all series of a panel, before the participation cap."""
-        return int(self.period_lengths()[0]) * self.panel_size
+        return self.period_length * self.panel_size
 
     @cached_property
     def period_span(self) -> tuple[int, int] | None:
@@ -199,6 +224,17 @@ class Count:
         """
         period = self.unit.period
         return None if period is None or self.is_assumed else period.span(self.grid)
+
+    @property
+    def period_starts(self) -> NDArray[np.int64] | None:
+        """The first step of each period in which an individual counts anew; None if there are no periods."""
+        period = self.unit.period
+        return None if period is None else period.starts(self.grid)
+
+    @property
+    def period_length(self) -> int:
+        """In how many steps of one series an individual can be: of the longest period, if there are periods."""
+        return int(self.period_lengths()[0])
 
     def period_lengths(self) -> NDArray[np.int64]:
         """Return in how many steps each period is in which an individual counts anew, the longest first."""
@@ -220,7 +256,7 @@ class Count:
             distance * self.unit.individuals,
             participation_cap=self.participation_cap,
             step_cap=self.step_cap,
-            size=self.grid.size * self.panel_size,
+            size=self.positions,
             replaced=self.unit.replaced,
             gap=self.gap,
             series=self.panel_size,

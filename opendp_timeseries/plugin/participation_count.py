@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.counting.layout import Caps
 from opendp_timeseries.design.count import Count, Keys, panel_of
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.grid import TimeGrid, check_grid
 from opendp_timeseries.plugin._opendp import signal_domain, then
-from opendp_timeseries.plugin.event_logs import layout_of, log_of
+from opendp_timeseries.plugin.event_logs import check_readable, log_of
 from opendp_timeseries.plugin.known import StabilityMap
 from opendp_timeseries.plugin.spaces import InfluenceSpace, influence_metric
 
@@ -111,10 +110,10 @@ def make_participation_count(
 
 def counted(input_domain: dp.Domain, input_metric: dp.Metric, count: Count) -> dp.Transformation:
     """Return the transformation from a log to a count of it."""
-    layout, caps = layout_of(count, input_domain), Caps.of(count)
+    check_readable(count, input_domain)
 
     def function(table: Any) -> NDArray[np.int64]:
-        return engine_of(table).count(table, layout, caps, fresh_key())
+        return engine_of(table).count(table, count, fresh_key())
 
     return count_transformation(input_domain, input_metric, function, count)
 

@@ -1,7 +1,7 @@
 """Logs and counts drawn at random over every option, with the slow truth of each.
 
 A case is drawn as people, times and keys; columns of every type say them, and every engine has tables of the columns.
-The truth knows none of the package's grids, layouts or readers: only what was drawn, the clock and the slow count.
+The truth knows none of the package's grids, places or readers: only what was drawn, the clock and the slow count.
 """
 
 import datetime as dt
@@ -23,7 +23,6 @@ import pytest
 from pyarrow import dataset
 
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.counting.layout import Caps, Layout
 from opendp_timeseries.design.count import Count, Source
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid
@@ -361,7 +360,7 @@ def truth(case, rows, hashed):
 
 
 def refusal(case, engine):
-    """What an engine, or the layout, says of a combination that cannot be; None where it can."""
+    """What an engine, or the count, says of a combination that cannot be; None where it can."""
     said = []
     if case.period is not None:
         integer, grid = isinstance(case.period.length, int), case.grid
@@ -569,9 +568,8 @@ def check(case, engine, make, hashed=oracle.hash_of, *, all_of_it=True):
         assert period != other or within({p: v for p, v in difference.items() if v}, replaced, case), (case, engine)
     if not all_of_it:
         return
-    layout = Layout.of(case.count())
-    assert sorted(engine_of(table).participation(table, layout, case.caps["gap"]).tolist()) == expected.steps, case
-    went = engine_of(table).tally(table, layout)
+    assert sorted(engine_of(table).participation(table, case.count()).tolist()) == expected.steps, case
+    went = engine_of(table).tally(table, case.count())
     nobodys = went.missing_identifier + went.unknown_identifier
     untimed = went.missing_time + went.unreadable_time + went.unknown_time
     assert (went.rows, nobodys, untimed, went.off_grid, went.unknown_key) == expected.tally, (case, engine)
@@ -584,7 +582,7 @@ def check(case, engine, make, hashed=oracle.hash_of, *, all_of_it=True):
 
 
 def counted(case, table):
-    return engine_of(table).count(table, Layout.of(case.count()), Caps.of(case.count()), KEY).tolist()
+    return engine_of(table).count(table, case.count(), KEY).tolist()
 
 
 def is_of(case, row, who, period):
