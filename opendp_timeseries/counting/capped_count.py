@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from opendp_timeseries.counting.gap import kept_apart
 from opendp_timeseries.counting.identifiers import Labels, text_words
+from opendp_timeseries.counting.scaling import classes_of, sizes, weights
 from opendp_timeseries.design.count import Count
 
 __all__ = ["Places", "SortedRows", "capped_count", "fits", "integer_words", "key_of_choice", "label_words", "pack"]
@@ -155,7 +156,11 @@ class SortedRows(NamedTuple):
         count = self.places.count
         counts = np.zeros(count.size, dtype=np.int64)
         for pairs in self._pairs(count.key_cap, partial(_order, words=self._words, key=key_of_choice(key))):
-            _add_pairs(counts, pairs, count, partial(_order, words=self._words, key=key))
+            pairs = pairs._replace(events=np.minimum(pairs.events, min(count.step_cap, _INT64_MAX)))
+            if count.excess == "drop":
+                _add_pairs(counts, pairs, count, partial(_order, words=self._words, key=key))
+            else:
+                _add_scaled(counts, pairs, count)
         return counts
 
     def participation(self) -> Ints:
@@ -293,9 +298,8 @@ def _in_few_series(pairs: _Pairs, key_cap: int, cycle: int, order: Order) -> _Pa
 
 
 def _add_pairs(counts: Ints, pairs: _Pairs, count: Count, order: Order) -> None:
-    """Add the capped events of some individuals to the counts."""
+    """Add the events of some individuals to the counts, of at most so many steps."""
     people, steps, events = pairs
-    events = np.minimum(events, min(count.step_cap, _INT64_MAX))
     begins = _firsts(people)
     lengths = _lengths(begins, people.size)
     over = lengths > count.participation_cap
@@ -306,6 +310,23 @@ def _add_pairs(counts: Ints, pairs: _Pairs, count: Count, order: Order) -> None:
         kept[capped] = _smallest(hashes, lengths[over], count.participation_cap)
         steps, events = steps[kept], events[kept]
     np.add.at(counts, steps, events)
+
+
+def _add_scaled(counts: Ints, pairs: _Pairs, count: Count) -> None:
+    """Add the events of some individuals to the counts, of all steps, by the weight of each individual."""
+    people, steps, events = pairs
+    begins = _firsts(people)
+    lengths = _lengths(begins, people.size)
+    found = sizes(events, begins, count)
+    if count.classes is None:
+        np.add.at(counts, steps, events * np.repeat(weights(found, count), lengths))
+        return
+    number = classes_of(found, count)
+    common, own = (np.array(part)[number] for part in count.classes.numerators(count.most_steps))
+    if count.classes.has_common:
+        np.add.at(counts, steps, events * np.repeat(common, lengths))
+    series = number + count.classes.has_common
+    np.add.at(counts, steps + np.repeat(series * count.positions, lengths), events * np.repeat(own, lengths))
 
 
 def key_of_choice(key: bytes) -> bytes:

@@ -10,8 +10,9 @@ import functools
 import itertools
 import math
 import uuid
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -23,6 +24,7 @@ import pytest
 from pyarrow import dataset
 
 from opendp_timeseries.counting.engines import engine_of
+from opendp_timeseries.design.classes import Classes
 from opendp_timeseries.design.count import Count, Source
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid
@@ -182,6 +184,8 @@ class Case:
     whole: bool
     exact: bool
     caps: dict
+    excess: str
+    classes: Classes | None
     rows: tuple  # of (the number of a person, a time, the number of a key), each of them None where it is missing
 
     def count(self, *, replaced=False):
@@ -191,6 +195,8 @@ class Case:
             pooled=self.grid.made if self.whole else None,
             panel=self.keys,
             unit=Unit(period=self.period, replaced=replaced),
+            excess=self.excess,
+            classes=self.classes,
             **self.caps,
         )
 
@@ -199,8 +205,12 @@ class Case:
         return 1 if self.whole else self.grid.size
 
     @property
-    def size(self):
+    def positions(self):
         return self.cycle * len(self.keys or (0,))
+
+    @property
+    def size(self):
+        return self.positions * (1 if self.classes is None else self.classes.series)
 
     def period_of(self, step):
         if self.period is None:
@@ -280,9 +290,14 @@ def draw(seed, engine):
         rows.append((person, drawn_time(random, grid, TIMES[when], step), key))
     when = None if whole and random.random() < 0.5 else when
     exact = engine == "polars" and random.random() < 0.3
+    excess = one(random, ["drop", "scale", "scale", "scale_l1"]) if not whole or random.random() < 0.1 else "drop"
+    classes = None
+    if excess == "scale" and random.random() < 0.5:
+        ends = itertools.accumulate([caps["participation_cap"], *random.integers(1, 6, random.integers(3)).tolist()])
+        classes = Classes(ends=tuple(ends), common=one(random, [0.0, 0.3, 0.8]))
     return Case(
         seed=seed, grid=grid, period=period, who=who, when=when, where=where, keys=keys, whole=whole, exact=exact,
-        caps=caps, rows=tuple(rows),
+        caps=caps, excess=excess, classes=classes, rows=tuple(rows),
     )  # fmt: skip
 
 
@@ -352,8 +367,13 @@ def truth(case, rows, hashed):
             at = 0 if case.whole else step
             who = text_of(case.who, person, exact=case.exact)
             own[who, case.period_of(step)].append(number * case.cycle + at)
-    limits = {"key": KEY, "cycle": case.cycle, "hashed": hashed}
-    kept = {(who, period): oracle.kept(who, at, **case.caps, **limits) for (who, period), at in own.items()}
+    limits, classes = {"key": KEY, "cycle": case.cycle, "hashed": hashed}, None
+    if case.classes is not None:
+        longest = max(Counter(map(case.period_of, range(case.cycle))).values())
+        classes = {"ends": case.classes.ends, "common": case.classes.common}
+        classes |= {"most": longest * len(case.keys or (0,)), "size": case.positions}
+    more = limits | {"excess": case.excess, "classes": classes}
+    kept = {(who, period): oracle.kept(who, at, **case.caps, **more) for (who, period), at in own.items()}
     free = {"participation_cap": HUGE, "step_cap": 1, "gap": case.caps["gap"]}
     steps = sorted(len(oracle.kept(who, at, **free, **limits)) for (who, _), at in own.items())
     return Truth(kept, steps, tuple(lost))
@@ -362,6 +382,8 @@ def truth(case, rows, hashed):
 def refusal(case, engine):
     """What an engine, or the count, says of a combination that cannot be; None where it can."""
     said = []
+    if case.whole and case.excess != "drop":
+        said.append("must be 'drop' where")
     if case.period is not None:
         integer, grid = isinstance(case.period.length, int), case.grid
         if case.whole:
@@ -385,17 +407,20 @@ def refusal(case, engine):
 
 def within(change, influence, case):
     """Whether a vector {position: difference} is within an influence on a count."""
+    unit = 1 if case.excess == "drop" else 2**16
+    change = {position: Fraction(value, unit) for position, value in change.items()}
     sizes = sorted(map(abs, change.values()), reverse=True)
     halves = [change]
     if influence.replaced:
         halves = [{p: v for p, v in change.items() if v * sign > 0} for sign in (1, -1)]
     bound = influence.l0 // len(halves)
-    sums = itertools.accumulate(sizes), itertools.accumulate(influence.majorant.values.tolist())
+    values = [] if influence.majorant is None else influence.majorant.values.tolist()
+    sums = itertools.accumulate(sizes), itertools.accumulate(values)
     return (
         len(sizes) <= influence.l0
         and max(sizes, default=0) <= influence.linf
-        and sum(v * v for v in sizes) <= influence.l2**2
-        and all(a <= b for a, b in zip(*sums, strict=False))
+        and sum(v * v for v in sizes) <= Fraction(influence.l2) ** 2
+        and all(a <= b * (1 + 2**-40) for a, b in zip(*sums, strict=False))  # sums of floats
         and all(len(half) <= bound and lies_apart(half, influence, case) for half in halves)
     )
 
@@ -552,7 +577,7 @@ IN_MEMORY = {
 
 
 def check(case, engine, make, hashed=oracle.hash_of, *, all_of_it=True):
-    """Whether an engine counts what the slow count does, and one individual is within the influence that is stated."""
+    """Whether an engine counts what the slow count does, and one individual is within the influence stated."""
     expected_refusal = refusal(case, engine)
     if expected_refusal is not None:
         with pytest.raises((TypeError, ValueError), match=expected_refusal):
