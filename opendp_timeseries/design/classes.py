@@ -13,7 +13,7 @@ from typing import Final
 
 from opendp_timeseries import _validate as check
 
-__all__ = ["RESOLUTION_BITS", "Classes"]
+__all__ = ["RESOLUTION_BITS", "Classes", "default_classes"]
 
 #: Weights are multiples of 2**-16: less than 2**-16 of a weight is lost by rounding it down.
 RESOLUTION_BITS: Final = 16
@@ -74,3 +74,13 @@ class Classes:
         firsts, lasts = [1, *(end + 1 for end in self.ends)], [*self.ends, max(most, self.ends[-1])]
         own = [f"{first}–{last} steps" for first, last in zip(firsts, lasts, strict=True)]
         return ("all", *own) if self.has_common else tuple(own)
+
+
+def default_classes(most: int) -> Classes:
+    """Return the classes for individuals of whom nothing is known but in how many steps they can be.
+
+    :param most: the end of the last class.
+    """
+    first = min(20, -(-most // 2))
+    second = math.isqrt(first * most)  # halfway, in proportion
+    return Classes(ends=(first, second) if 4 * first < most else (first,), common=0.8)

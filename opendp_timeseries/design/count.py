@@ -269,6 +269,17 @@ class Count:
         common, own = (Fraction(first, 2**RESOLUTION_BITS) for first, *_ in self.classes.numerators(self.most_steps))
         return classes_influence(influence, up_fraction(common), up_fraction(own), self.size)
 
+    def words(self) -> str:
+        """Say what counts of an individual's steps."""
+        cap = self.participation_cap
+        steps = "1 step" if cap == 1 else f"{cap} steps"
+        if self.excess == "drop":
+            return f"counts in at most {steps}"
+        if self.classes is not None:
+            return "counts in every step, in a series of those who come about as often"
+        weight = f"√({cap}/n)" if self.excess == "scale" else f"{cap}/n"
+        return f"counts in every step; somebody in n steps, more than {cap}, with weight {weight} in each"
+
     def of_one_series(self) -> Count:
         """Return the count of each series of a panel by itself. The caps stay: they hold over the whole panel."""
         return replace(
