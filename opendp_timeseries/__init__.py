@@ -7,7 +7,6 @@ package makes the constructors available to OpenDP's ``Context.query()``.
 
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.counting.check import LogCheck, check_log
-from opendp_timeseries.design.classes import Classes
 from opendp_timeseries.design.kernels import (
     Kernel,
     boxcar_kernel,
@@ -16,6 +15,7 @@ from opendp_timeseries.design.kernels import (
     identity_kernel,
     kernel_from_taps,
 )
+from opendp_timeseries.design.scales import Scales
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.ledger import Ledger
 from opendp_timeseries.ledger.programme import Programme
@@ -91,7 +91,7 @@ __all__ = [  # in the order of the pipeline
     "then_participation_count",
     "make_activity_count",
     "then_activity_count",
-    "Classes",
+    "Scales",
     "make_private_series",
     "then_private_series",
     "make_individual_count",

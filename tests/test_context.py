@@ -13,7 +13,7 @@ import pytest
 from opendp.context import constructors
 
 import opendp_timeseries as ts
-from opendp_timeseries.design.classes import default_classes
+from opendp_timeseries.design.scales import default_scales
 
 SIZE = 200
 GRID = ts.TimeGrid(size=SIZE)
@@ -439,16 +439,16 @@ def test_a_private_series_takes_the_share_of_its_query():
     ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6), shares=4)
     query = ctx.query().private_series(GRID)
     release = query.release()
-    classes = release.design.count.classes
-    assert classes == default_classes(SIZE)
-    assert len(release) == release.size == SIZE * classes.series
+    scales = release.design.count.scales
+    assert scales == default_scales(SIZE)
+    assert len(release) == release.size == SIZE * scales.series
     assert release.stated.loss[0] == pytest.approx((0.25, 2.5e-7), rel=1e-8)
     assert "release 1 of 4 in a Context" in release.guarantee()
-    options = {"by": "time", "keys": [3, 4], "key_cap": 1, "step_cap": 2, "classes": ts.Classes(ends=(5,))}
+    options = {"by": "time", "keys": [3, 4], "key_cap": 1, "step_cap": 2, "scales": ts.Scales(ends=(5,))}
     with pytest.raises(ValueError, match="by"):
         ctx.query().private_series(GRID, **options)
     assert query.param() == release.scale
-    half = ctx.query().private_series(GRID, sampling_probability=0.5, classes=ts.Classes(ends=(5, 40)))
+    half = ctx.query().private_series(GRID, sampling_probability=0.5, scales=ts.Scales(ends=(5, 40)))
     assert half.release().design.sampling_probability == 0.5
     blocks = ctx.query().private_series(GRID, sampling_probability=0.25, sampling="stratified", step_cap=3).release()
     assert (blocks.sampling, blocks.design.count.step_cap) == ("stratified", 3)
@@ -638,7 +638,9 @@ def test_half_of_a_budget_is_a_little_less_than_half():
 
 
 def test_a_query_of_nothing_says_how_to_go_on():
-    with pytest.raises(ValueError, match=r"asks nothing yet; go on with private_series\(grid\), or with individual_count\(\)"):
+    with pytest.raises(
+        ValueError, match=r"asks nothing yet; go on with private_series\(grid\), or with individual_count\(\)"
+    ):
         exact(dp.loss_of(epsilon=1.0)).query().release()
 
 

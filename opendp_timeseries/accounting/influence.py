@@ -9,15 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.accounting.rounding import printed_up, up, up_array, up_fraction, up_sqrt
+from opendp_timeseries.accounting.rounding import printed_up, up, up_fraction, up_sqrt
 
-__all__ = ["Influence", "Majorant", "classes_influence", "count_influence"]
+__all__ = ["Influence", "Majorant", "count_influence", "scales_influence"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -232,26 +233,22 @@ def _majorant(caps: Sequence[int], reached: Sequence[int], linf: float, l0: int,
     return Majorant(np.sort(np.concatenate(parts))[::-1][:l0])
 
 
-def classes_influence(influence: Influence, common: float, own: float, size: int) -> Influence:
-    """Return the influence on a common series and one for each class, given that on one scaled series.
+def scales_influence(one: Influence, largest: float, series: int, size: int, *, replaced: bool) -> Influence:
+    """Return the influence on several scales of activity (docs/proofs/scaling.md).
 
-    An individual's vector ``x`` of the one series becomes ``common·x`` in the common series and ``own·x`` in that of
-    their class, with ``common² + own² ≤ 1``. Somebody replaced may be in two classes (docs/proofs/classes.md).
+    An individual's vector ``x`` of the one series becomes ``w_k·x`` in series ``k``, and all of these together are
+    no longer than ``x`` scaled.
 
-    :param common: largest weight in the common series, 0 if there is none.
-    :param own: largest weight in the series of a class.
-    :param size: entries of all series.
+    :param one: influence of individuals who are added or removed on the one series, scaled.
+    :param largest: weight that anybody has in any series, at most 1.
+    :param series: number of scales.
+    :param size: entries of the one series.
+    :param replaced: True if individuals are replaced.
     """
-    weights = [weight for weight in (common, own) if weight > 0]
-    values = None
-    if influence.majorant is not None:
-        values = np.concatenate([up_array(influence.majorant.values * weight) for weight in weights])
-        values = np.minimum(np.sort(values)[::-1], influence.linf)
-    l0 = min(len(weights) * influence.l0, size)
+    halves = 2 if replaced else 1
     return Influence(
-        l0=l0,
-        l2=influence.l2,
-        linf=min(influence.linf, up(influence.linf * max(weights))),
-        individuals=influence.individuals,
-        majorant=None if values is None else Majorant(values[:l0]),
+        l0=series * min(halves * one.l0, size),
+        l2=up_sqrt(halves * Fraction(one.l2) ** 2),
+        linf=min(one.linf, up(one.linf * largest)),
+        individuals=one.individuals,
     )

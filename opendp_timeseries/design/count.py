@@ -6,10 +6,10 @@ counts are equal exactly if they are the same query.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from functools import cached_property
 from typing import Any, Final
 
@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import LATER
-from opendp_timeseries.accounting.influence import Influence, classes_influence, count_influence
-from opendp_timeseries.accounting.rounding import up_fraction
-from opendp_timeseries.design.classes import RESOLUTION_BITS, Classes
+from opendp_timeseries.accounting.influence import Influence, count_influence, scales_influence
+from opendp_timeseries.design.scales import RESOLUTION_BITS, Scales
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import TimeGrid, check_grid
 
@@ -84,8 +83,8 @@ class Count:
         ``"scale"``: all of them count, with a weight that brings the ℓ2 norm of their counts down to ``M√I``;
         ``"scale_l1"``: the ℓ1 norm down to ``MI``, for the Laplace mechanism. Weights are rounded down to multiples of
         ``2**-16``, and so are the counts.
-    :param classes: classes by activity, each counted in a series of its own, which make ``"scale"`` unbiased; their
-        first end is ``I``. None for no classes.
+    :param scales: scales of activity, each with a series of its own, which make ``"scale"`` unbiased; the first is
+        ``I``. None for one series.
     :raises TypeError, ValueError: naming the parameter, its value and the remedy.
     """
 
@@ -99,7 +98,7 @@ class Count:
     pooled: TimeGrid | None = None
     unit: Unit = field(default_factory=Unit)
     excess: str = field(default="drop", metadata=LATER)
-    classes: Classes | None = field(default=None, metadata=LATER)
+    scales: Scales | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         check_grid(self.grid)
@@ -137,11 +136,8 @@ class Count:
             raise ValueError(
                 f"excess ({self.excess!r}) must be 'drop' where individuals are counted once on the whole of a grid"
             )
-        if self.classes is not None and (self.excess != "scale" or self.participation_cap != self.classes.ends[0]):
-            raise ValueError(
-                f"classes (up to {self.classes.ends[0]}) require excess='scale' and their first end as"
-                f" participation_cap ({self.participation_cap})"
-            )
+        if self.scales is not None:
+            self._check_scales(self.scales)
         check.integer("size of the panel", self.size, maximum=2**31, remedy="use fewer steps or keys")
         if self.unit.period is not None:
             if self.pooled is not None:
@@ -154,6 +150,19 @@ class Count:
             bits = (len(lengths) - 1).bit_length() + (int(lengths[0]) * self.panel_size - 1).bit_length()
             remedy = "use fewer steps or keys, or about as many steps in each period"
             check.integer("bits of a period and a step within it", bits, maximum=33, remedy=remedy)
+
+    def _check_scales(self, scales: Scales) -> None:
+        most = self.most_steps
+        if self.excess != "scale" or self.participation_cap != scales.first(most):
+            raise ValueError(
+                f"scales ({scales}) require excess='scale' and the first of them as participation_cap"
+                f" ({self.participation_cap})"
+            )
+        if scales.ends and scales.ends[-1] >= most:
+            raise ValueError(
+                f"ends of scales ({list(scales.ends)}) must be below the most steps in which one individual can be"
+                f" ({most}), which is the last scale"
+            )
 
     @property
     def log(self) -> Source:
@@ -177,23 +186,23 @@ class Count:
 
     @property
     def keys(self) -> tuple[Key, ...] | None:
-        """One key for each series, in order: of the panel, or, with classes, the names of these; None for one series.
+        """One key for each series, in order: of the panel, or, with scales, the names of these; None for one series.
 
-        With both, the series of all keys of the panel are together for each class.
+        With both, the series of all keys of the panel are together for each scale.
         """
-        if self.classes is None:
+        if self.scales is None:
             return self.panel
-        names = self.classes.names(self.most_steps)
+        names = self.scales.names()
         return names if self.panel is None else tuple(f"{key} ({name})" for name in names for key in self.panel)
 
     @property
     def series(self) -> int:
-        """Number of series: of the panel, or of its classes by activity."""
-        return self.panel_size * (1 if self.classes is None else self.classes.series)
+        """Number of series: of the panel, or of its scales of activity."""
+        return self.panel_size * (1 if self.scales is None else self.scales.series)
 
     @property
     def panel_size(self) -> int:
-        """Number of series of the panel, whatever the classes."""
+        """Number of series of the panel, whatever the scales."""
         return 1 if self.panel is None else len(self.panel)
 
     @property
@@ -203,7 +212,7 @@ class Count:
 
     @property
     def positions(self) -> int:
-        """Number of places where rows may be: steps of the grid times series of the panel, whatever the classes."""
+        """Number of places where rows may be: steps of the grid times series of the panel, whatever the scales."""
         return self.grid.size * self.panel_size
 
     @property
@@ -257,17 +266,17 @@ class Count:
             participation_cap=self.participation_cap,
             step_cap=self.step_cap,
             size=self.positions,
-            replaced=self.unit.replaced,
+            replaced=self.unit.replaced and self.scales is None,
             gap=self.gap,
             series=self.panel_size,
             key_cap=self.key_cap,
             periods=self.period_lengths()[:periods].tolist(),
             excess=self.excess,
         )
-        if self.classes is None:
+        if self.scales is None:
             return influence
-        common, own = (Fraction(first, 2**RESOLUTION_BITS) for first, *_ in self.classes.numerators(self.most_steps))
-        return classes_influence(influence, up_fraction(common), up_fraction(own), self.size)
+        largest = math.ldexp(int(self.scales.table(self.most_steps).weights.max()), -RESOLUTION_BITS)
+        return scales_influence(influence, largest, self.scales.series, self.positions, replaced=self.unit.replaced)
 
     def words(self) -> str:
         """Say what counts of an individual's steps."""
@@ -275,15 +284,15 @@ class Count:
         steps = "1 step" if cap == 1 else f"{cap} steps"
         if self.excess == "drop":
             return f"counts in at most {steps}"
-        if self.classes is not None:
-            return "counts in every step, in a series of those who come about as often"
+        if self.scales is not None:
+            return "counts in every step, with a weight in each series by how often they come"
         weight = f"√({cap}/n)" if self.excess == "scale" else f"{cap}/n"
         return f"counts in every step; somebody in n steps, more than {cap}, with weight {weight} in each"
 
     def of_one_series(self) -> Count:
         """Return the count of each series of a panel by itself. The caps stay: they hold over the whole panel."""
         return replace(
-            self, panel=None, key_cap=None, classes=None, source=self.source and replace(self.source, by=None)
+            self, panel=None, key_cap=None, scales=None, source=self.source and replace(self.source, by=None)
         )
 
 

@@ -200,11 +200,11 @@ def _python(design: Design, log: str, delta: float | None) -> str:
         caps = f", step_cap={count.step_cap}" if count.step_cap > 1 else ""
         caps += f", gap={count.gap}" if count.gap > 1 else ""
         caps += _also("key_cap", count.key_cap) + panel
-        if count.classes is None:
+        if count.scales is None:
             caps += "" if count.excess == "scale" else f", excess={count.excess!r}"
             call = f"participation_count(grid, participation_cap={count.participation_cap}{caps})"
         else:
-            call = f"activity_count(grid, classes=ts.{count.classes}{caps})"
+            call = f"activity_count(grid, scales=ts.{count.scales}{caps})"
         lines.append(f"count = space >> ts.then_{call}")
     if signal.groups is not None:
         lines.append(f"count = count >> ts.then_totals({dict(signal.groups.to_dict())!r})")

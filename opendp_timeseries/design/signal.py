@@ -62,8 +62,8 @@ class Signal:
     def __post_init__(self) -> None:
         if any(isinstance(stage, Groups) for stage in self.stages[1:]):
             raise ValueError("totals must come right after the count: filter them afterwards")
-        if self.stages and self.count.classes is not None:
-            raise ValueError("nothing comes between a count by classes and the noise: smooth the release instead")
+        if self.stages and self.count.scales is not None:
+            raise ValueError("nothing comes between scales of activity and the noise: smooth the release instead")
         if self.groups is not None:
             if self.count.panel is None:
                 raise ValueError("totals are of a panel, and this is one series")

@@ -1,22 +1,23 @@
-"""From an event log to series by how often individuals come: nobody is dropped, and there is no cap to choose.
+"""From an event log to series at several scales of activity: nobody is dropped, and there is no cap to choose.
 
-Proof: docs/proofs/classes.md.
+Proof: docs/proofs/scaling.md.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import opendp.prelude as dp
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.design.classes import Classes, default_classes
 from opendp_timeseries.design.count import Count, Keys, panel_of
+from opendp_timeseries.design.scales import Scales, default_scales
 from opendp_timeseries.grid import TimeGrid, check_grid
 from opendp_timeseries.plugin._opendp import then
 from opendp_timeseries.plugin.event_logs import log_of
 from opendp_timeseries.plugin.participation_count import counted
-from opendp_timeseries.plugin.subsampled_gaussian import least_scale, make_subsampled_gaussian
+from opendp_timeseries.plugin.subsampled_gaussian import least_scale, then_subsampled_gaussian
 
 __all__ = ["make_activity_count", "make_private_series", "then_activity_count", "then_private_series"]
 
@@ -31,44 +32,46 @@ def make_activity_count(
     by: str | None = None,
     keys: Keys | None = None,
     key_cap: int | None = None,
-    classes: Classes | None = None,
+    scales: Scales | None = None,
     time: str | None = None,
 ) -> dp.Transformation:
-    """Count events per time step, in a series of its own for each class of individuals who come about as often.
+    """Count events per time step at several scales of activity: nobody is dropped, and there is no cap to choose.
 
-    An individual in ``n`` steps is in one class, by their own records alone, and counts in all of their steps. Series
-    of those who come often carry a weight, so that one scale of noise fits all: with ``e`` the most steps of a class,
-    ``√(e₁/e)``, of which a share is in a common series of everybody. What is released adds up, over the classes, to the
-    count of everybody: :func:`~opendp_timeseries.smooth` does that, and returns the series of the true counts.
+    Everybody counts in all of their steps, in a few series of the whole grid. The last holds everybody with the same
+    weight: right on average, and noisy. In those before it, who comes often weighs less, so that they are less noisy.
+    All of an individual's weights together are as sensitive as one scaled series, so one scale of noise does for all
+    (:class:`~opendp_timeseries.Scales`). :func:`~opendp_timeseries.smooth` makes of them the series of the true counts.
 
-    The output is a panel, the common series first and then that of each class, with the influence metric. It goes
+    The output is a panel, a series for each scale, the last that of everybody, with the influence metric. It goes
     before noise, and into programmes and ledgers, as :func:`~opendp_timeseries.make_participation_count` does. No
     totals and no filter come in between.
 
     :param input_domain: as in :func:`~opendp_timeseries.make_participation_count`, with the next five.
-    :param input_metric: as there; with :func:`~opendp_timeseries.period_distance` the class is that of each period.
+    :param input_metric: as there; by :func:`~opendp_timeseries.period_distance`, weights are those of each period.
     :param grid: as there.
-    :param step_cap: as there; an individual's class is then by the sum of squares of their counts.
+    :param step_cap: as there; weights are then by the sum of squares of an individual's counts.
     :param gap: as there.
     :param by: as there.
-    :param keys: as there; the class of an individual is by their pairs of key and step, and that of all keys.
+    :param keys: as there; weights are then by an individual's pairs of key and step.
     :param key_cap: as there.
-    :param classes: public, and never from the data; if left out, by a rule from the number of steps alone.
+    :param scales: public, and never from the data; if left out, by a rule from the number of steps alone.
     :param time: as there.
-    :raises TypeError, ValueError: as there, and for classes that are no :class:`~opendp_timeseries.Classes`.
+    :raises TypeError, ValueError: as there, and for scales that are no :class:`~opendp_timeseries.Scales`.
 
     >>> import numpy as np, opendp.prelude as dp, opendp_timeseries as ts
     >>> dp.enable_features("contrib", "honest-but-curious")
     >>> space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
-    >>> count = space >> ts.then_activity_count(ts.TimeGrid(size=4), classes=ts.Classes(ends=(1,)))
-    >>> count({"id": np.array([7, 7, 8]), "step": np.array([0, 3, 3])})  # those in one step, and those in up to four
-    [0.0, 0.0, 0.0, 1.0, 0.5, 0.0, 0.0, 0.5]
+    >>> count = space >> ts.then_activity_count(ts.TimeGrid(size=4), scales=ts.Scales(ends=(1,), share=0.75))
+    >>> by_scale = np.reshape(count({"id": np.array([7, 7, 8]), "step": np.array([0, 3, 3])}), (2, 4))
+    >>> by_scale.round(3)  # who is there once, and who twice
+    array([[0.559, 0.   , 0.   , 1.46 ],
+           [0.433, 0.   , 0.   , 0.866]])
     >>> count.map(1)
-    Influence(l0=4, l2=1, linf=1)
+    Influence(l0=8, l2=1, linf=0.901...)
     """
     source, unit = log_of(input_domain, input_metric, by=by, time=time, periods=True)
-    if classes is not None and not check.is_a(classes, Classes):
-        raise TypeError(f"classes ({check.shown(classes)}) must be given as Classes(ends=(20, 200), common=0.8)")
+    if scales is not None and not check.is_a(scales, Scales):
+        raise TypeError(f"scales ({check.shown(scales)}) must be given as Scales(ends=(10, 50))")
     count = Count(
         source=source,
         grid=check_grid(grid),
@@ -80,8 +83,9 @@ def make_activity_count(
         unit=unit,
         excess="scale",
     )
-    classes = default_classes(count.most_steps) if classes is None else classes
-    return counted(input_domain, input_metric, replace(count, participation_cap=classes.ends[0], classes=classes))
+    most = count.most_steps
+    scales = default_scales(most) if scales is None else scales
+    return counted(input_domain, input_metric, replace(count, participation_cap=scales.first(most), scales=scales))
 
 
 then_activity_count = then(make_activity_count)
@@ -98,7 +102,7 @@ def make_private_series(
     by: str | None = None,
     keys: Keys | None = None,
     key_cap: int | None = None,
-    classes: Classes | None = None,
+    scales: Scales | None = None,
     sampling_probability: float = 1.0,
     sampling: str = "poisson",
     time: str | None = None,
@@ -119,7 +123,7 @@ def make_private_series(
     :param by: as there.
     :param keys: as there.
     :param key_cap: as there.
-    :param classes: as there.
+    :param scales: as there.
     :param sampling_probability: as in :func:`~opendp_timeseries.make_subsampled_gaussian`; 1 keeps every step.
     :param sampling: as there.
     :param time: as in :func:`~opendp_timeseries.make_activity_count`.
@@ -132,13 +136,14 @@ def make_private_series(
     >>> (space >> ts.then_private_series(grid, epsilon=1.0, delta=1e-6)).map(1)
     (0.99999..., 1e-06)
     """
-    panel = {"step_cap": step_cap, "by": by, "keys": keys, "key_cap": key_cap, "time": time}
-    count = make_activity_count(input_domain, input_metric, grid, classes=classes, **panel)
-    sample = {"sampling_probability": sampling_probability, "sampling": sampling}
+    panel: dict[str, Any] = {"step_cap": step_cap, "by": by, "keys": keys, "key_cap": key_cap, "time": time}
+    count = make_activity_count(input_domain, input_metric, grid, scales=scales, **panel)
+    sample: dict[str, Any] = {"sampling_probability": sampling_probability, "sampling": sampling}
     for name, value in (("epsilon", epsilon), ("delta", delta)):
         check.required(name, value, "of the release, such as epsilon=1.0 and delta=1e-6")
     scale = least_scale(count, epsilon=epsilon, delta=delta, **sample)
-    return count >> make_subsampled_gaussian(*count.output_space, scale, delta=delta, **sample)
+    measurement: dp.Measurement = count >> then_subsampled_gaussian(scale, delta=delta, **sample)
+    return measurement
 
 
 then_private_series = then(make_private_series)

@@ -74,16 +74,9 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
         each = f"{space.size}" if series == 1 else f"{space.size} / {series} series"
         raise ValueError(f"kernel size ({kernel.size}) must equal the signal's ({each}); see gaussian_kernel(size=…)")
     made = signal.signal
-    if made is not None and not made.kernels and made.count.excess != "drop":
-        if _clamp(kernel, signal.resolution_bits) < _MIN_CLAMP:
-            kernel = kernel.rounded(_COARSE_BITS)
-        if made.count.gap == 1:
-            warnings.warn(
-                "this filter lowers no noise: behind a count that scales, one individual may be in all steps; give the"
-                " count a gap=…, if individuals come at most so often, or excess='drop'",
-                FilterWithoutGapWarning,
-                stacklevel=2,
-            )
+    scaled = made is not None and not made.kernels and made.count.excess != "drop"
+    if scaled and _clamp(kernel, signal.resolution_bits) < _MIN_CLAMP:
+        kernel = kernel.rounded(_COARSE_BITS)
     clamp = _clamp(kernel, signal.resolution_bits)
     if clamp < _MIN_CLAMP:
         raise ValueError(
@@ -91,16 +84,22 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
             f" room for values up to {clamp} only; build both kernels with resolution_bits=16 or fewer, or join them:"
             " first.convolve(second)"
         )
+    if made is not None:
+        output = InfluenceSpace.of(made.after(kernel))
+    else:
+        output = InfluenceSpace(resolution_bits=signal.resolution_bits + kernel.resolution_bits, panel_size=series)
+    if scaled and output.signal is not None and output.signal.count.gap == 1:
+        warnings.warn(
+            "this filter lowers no noise: behind a count that scales, one individual may be in all steps; give the"
+            " count a gap=…, if individuals come at most so often, or excess='drop'",
+            FilterWithoutGapWarning,
+            stacklevel=2,
+        )
 
     def function(values: Any) -> NDArray[np.float64]:
         parts = np.split(np.asarray(values), series)
         bits = signal.resolution_bits
         return np.concatenate([circular_convolve(part, kernel, resolution_bits=bits) for part in parts])
-
-    if made is not None:
-        output = InfluenceSpace.of(made.after(kernel))
-    else:
-        output = InfluenceSpace(resolution_bits=signal.resolution_bits + kernel.resolution_bits, panel_size=series)
 
     def stability_map(d_in: Any) -> Influence:
         return filtered_influence(as_influence(d_in), kernel, series)

@@ -12,10 +12,10 @@ import opendp_timeseries as ts
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import count_influence
 from opendp_timeseries.accounting.subsampled import extremal_law
-from opendp_timeseries.design.classes import Classes
 from opendp_timeseries.design.count import Count, Source
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.groups import Groups
+from opendp_timeseries.design.scales import Scales
 from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid
@@ -118,9 +118,9 @@ def test_designs_are_equal_exactly_if_they_are_the_same_query():
             other = replace(ONE, **{name: value})
             assert design(other) != design(ONE), name
             assert Signal(other).identifier != Signal(ONE).identifier, name
-    by_class = [replace(ONE, excess="scale", classes=Classes(ends=(4, 9), common=c)) for c in (0.0, 0.5)]
-    assert len({design(count) for count in by_class} | {design(ONE), design(replace(ONE, excess="scale"))}) == 4
-    assert set(changes) | {"panel", "key_cap", "classes"} == {field.name for field in fields(Count)}
+    by_scale = [replace(ONE, excess="scale", scales=Scales(ends=(4, 9), share=part)) for part in (0.3, 0.5)]
+    assert len({design(count) for count in by_scale} | {design(ONE), design(replace(ONE, excess="scale"))}) == 4
+    assert set(changes) | {"panel", "key_cap", "scales"} == {field.name for field in fields(Count)}
     assert {design(ONE, p=0.5), design(ONE, scale=3.0), design(ONE, sampling="stratified")}.isdisjoint({design(ONE)})
 
 
