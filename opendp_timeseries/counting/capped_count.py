@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from opendp_timeseries.counting.gap import kept_apart
 from opendp_timeseries.counting.identifiers import Labels, text_words
-from opendp_timeseries.counting.scaling import classes_of, sizes, weights
+from opendp_timeseries.counting.scaling import by_scale, sizes, weights
 from opendp_timeseries.design.count import Count
 
 __all__ = ["Places", "SortedRows", "capped_count", "fits", "integer_words", "key_of_choice", "label_words", "pack"]
@@ -318,15 +318,9 @@ def _add_scaled(counts: Ints, pairs: _Pairs, count: Count) -> None:
     begins = _firsts(people)
     lengths = _lengths(begins, people.size)
     found = sizes(events, begins, count)
-    if count.classes is None:
-        np.add.at(counts, steps, events * np.repeat(weights(found, count), lengths))
-        return
-    number = classes_of(found, count)
-    common, own = (np.array(part)[number] for part in count.classes.numerators(count.most_steps))
-    if count.classes.has_common:
-        np.add.at(counts, steps, events * np.repeat(common, lengths))
-    series = number + count.classes.has_common
-    np.add.at(counts, steps + np.repeat(series * count.positions, lengths), events * np.repeat(own, lengths))
+    each = weights(found, count)[:, None] if count.scales is None else by_scale(found, count.scales, count)
+    for series, weight in enumerate(each.T):
+        np.add.at(counts, steps + series * count.positions, events * np.repeat(weight, lengths))
 
 
 def key_of_choice(key: bytes) -> bytes:

@@ -11,10 +11,10 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_timeseries.design.classes import RESOLUTION_BITS
 from opendp_timeseries.design.count import Count
+from opendp_timeseries.design.scales import RESOLUTION_BITS, Scales
 
-__all__ = ["MOST_EVENTS", "WHOLE", "classes_of", "sizes", "weights"]
+__all__ = ["MOST_EVENTS", "WHOLE", "by_scale", "sizes", "weights"]
 
 Ints = NDArray[np.int64]
 
@@ -61,8 +61,10 @@ def _roots(limit: int, sizes: NDArray[Any]) -> Ints:
     return roots
 
 
-def classes_of(sizes: NDArray[Any], count: Count) -> Ints:
-    """Return the number of the class by activity of each individual, from 0."""
-    assert count.classes is not None
-    number: Ints = np.sum([sizes > end * count.step_cap**2 for end in count.classes.ends], axis=0)
-    return number
+def by_scale(sizes: NDArray[Any], scales: Scales, count: Count) -> Ints:
+    """Return the weights of each individual in the series of each scale of activity."""
+    table = scales.table(count.most_steps)
+    limits = table.ends.astype(object) * count.step_cap**2
+    if sizes.dtype != object:
+        limits = np.minimum(limits, 2**63 - 1).astype(np.int64)
+    return table.weights[np.searchsorted(limits, sizes)]

@@ -11,7 +11,7 @@ import itertools
 import math
 import uuid
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
@@ -24,8 +24,8 @@ import pytest
 from pyarrow import dataset
 
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.design.classes import Classes
 from opendp_timeseries.design.count import Count, Source
+from opendp_timeseries.design.scales import Scales
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid
 from tests.oracles import calendars
@@ -185,7 +185,7 @@ class Case:
     exact: bool
     caps: dict
     excess: str
-    classes: Classes | None
+    scales: Scales | None
     rows: tuple  # of (the number of a person, a time, the number of a key), each of them None where it is missing
 
     def count(self, *, replaced=False):
@@ -196,7 +196,7 @@ class Case:
             panel=self.keys,
             unit=Unit(period=self.period, replaced=replaced),
             excess=self.excess,
-            classes=self.classes,
+            scales=self.scales,
             **self.caps,
         )
 
@@ -210,7 +210,12 @@ class Case:
 
     @property
     def size(self):
-        return self.positions * (1 if self.classes is None else self.classes.series)
+        return self.positions * (1 if self.scales is None else self.scales.series)
+
+    @property
+    def most(self):
+        """In how many steps anybody can be."""
+        return max(Counter(map(self.period_of, range(self.cycle))).values()) * len(self.keys or (0,))
 
     def period_of(self, step):
         if self.period is None:
@@ -291,14 +296,16 @@ def draw(seed, engine):
     when = None if whole and random.random() < 0.5 else when
     exact = engine == "polars" and random.random() < 0.3
     excess = one(random, ["drop", "scale", "scale", "scale_l1"]) if not whole or random.random() < 0.1 else "drop"
-    classes = None
-    if excess == "scale" and random.random() < 0.5:
-        ends = itertools.accumulate([caps["participation_cap"], *random.integers(1, 6, random.integers(3)).tolist()])
-        classes = Classes(ends=tuple(ends), common=one(random, [0.0, 0.3, 0.8]))
-    return Case(
+    case = Case(
         seed=seed, grid=grid, period=period, who=who, when=when, where=where, keys=keys, whole=whole, exact=exact,
-        caps=caps, excess=excess, classes=classes, rows=tuple(rows),
+        caps=caps, excess=excess, scales=None, rows=tuple(rows),
     )  # fmt: skip
+    if excess == "drop" or random.random() < 0.5 or refusal(case, engine) is not None:
+        return case
+    ends = itertools.accumulate(random.integers(1, 6, random.integers(4)).tolist())
+    scales = Scales(ends=tuple(end for end in ends if end < case.most), share=one(random, [0.3, 0.8]))
+    caps = case.caps | {"participation_cap": scales.first(case.most)}
+    return replace(case, excess="scale", caps=caps, scales=scales)
 
 
 def drawn_time(random, grid, kind, step):
@@ -367,12 +374,11 @@ def truth(case, rows, hashed):
             at = 0 if case.whole else step
             who = text_of(case.who, person, exact=case.exact)
             own[who, case.period_of(step)].append(number * case.cycle + at)
-    limits, classes = {"key": KEY, "cycle": case.cycle, "hashed": hashed}, None
-    if case.classes is not None:
-        longest = max(Counter(map(case.period_of, range(case.cycle))).values())
-        classes = {"ends": case.classes.ends, "common": case.classes.common}
-        classes |= {"most": longest * len(case.keys or (0,)), "size": case.positions}
-    more = limits | {"excess": case.excess, "classes": classes}
+    limits, scales = {"key": KEY, "cycle": case.cycle, "hashed": hashed}, None
+    if case.scales is not None:
+        scales = {"ends": case.scales.ends, "share": case.scales.share}
+        scales |= {"most": case.most, "size": case.positions}
+    more = limits | {"excess": case.excess, "scales": scales}
     kept = {(who, period): oracle.kept(who, at, **case.caps, **more) for (who, period), at in own.items()}
     free = {"participation_cap": HUGE, "step_cap": 1, "gap": case.caps["gap"]}
     steps = sorted(len(oracle.kept(who, at, **free, **limits)) for (who, _), at in own.items())

@@ -8,7 +8,7 @@ import pytest
 from opendp_timeseries.counting import capped_count as module
 from opendp_timeseries.counting import scaling
 from opendp_timeseries.counting.scaling import WHOLE
-from opendp_timeseries.design.classes import Classes
+from opendp_timeseries.design.scales import Scales
 from tests.counting.tables import count_of_series
 from tests.oracles import counting as oracle
 
@@ -64,12 +64,15 @@ def test_sizes_are_exact_whatever_the_events(times):
     assert scaling.sizes(events, begins, scaled(1, excess="scale_l1")).tolist() == [4 * times, 3 * times, 2 * times]
 
 
-def test_an_individual_is_in_the_first_class_whose_end_is_not_below_their_size():
-    count = scaled(2, 3, classes=Classes(ends=(2, 5)))
-    sizes = np.array([1, 18, 19, 45, 46, 2**62])
-    assert scaling.classes_of(sizes, count).tolist() == [0, 0, 1, 1, 2, 2]
-    huge = scaled(2, 10**30, classes=Classes(ends=(2, 5)))
-    assert scaling.classes_of(np.append(sizes.astype(object), 10**62), huge).tolist() == [0] * 6 + [2]
+def test_weights_by_scale_are_those_of_the_first_row_whose_end_is_not_below_the_size():
+    scales = Scales(ends=(2, 5))
+    table = scales.table(2**20)
+    sizes = np.array([1, 18, 19, 27, 28, 9 * 2**20])
+    rows = [0, 0, 1, 1, 2, len(table.ends) - 1]
+    assert np.array_equal(scaling.by_scale(sizes, scales, scaled(2, 3, scales=scales)), table.weights[rows])
+    huge = np.array([1, 2 * 10**60, 2 * 10**60 + 1, 2**20 * 10**60], dtype=object)
+    rows = [0, 0, 1, len(table.ends) - 1]
+    assert np.array_equal(scaling.by_scale(huge, scales, scaled(2, 10**30, scales=scales)), table.weights[rows])
 
 
 @pytest.mark.parametrize("excess", ["scale", "scale_l1"])

@@ -113,14 +113,14 @@ def key_of_choice(key):
 
 def kept(
     identifier, steps, *, participation_cap, step_cap, key, gap=1, cycle=2**31, key_cap=None, hashed=hash_of,
-    excess="drop", classes=None,
+    excess="drop", scales=None,
 ):  # fmt: skip
     """What is kept of one individual: ``{step: events}``, or, if nothing is dropped, in units of ``2**-16``.
 
     Every ``cycle`` steps are a series.
 
     :param hashed: the hash of the engine.
-    :param classes: as :func:`in_classes` takes them.
+    :param scales: as :func:`in_scales` takes them.
     """
     events = Counter(steps)
     few = events if key_cap is None else in_few_series(identifier, events, key_cap, key, cycle, hashed)
@@ -133,8 +133,8 @@ def kept(
         order = sorted(left, key=lambda step: (hashed(identifier, step, key), step))
         return {step: min(events[step], step_cap) for step in order[:participation_cap]}
     own = {step: min(events[step], step_cap) for step in left}
-    if classes is not None:
-        return in_classes(own, step_cap, **classes)
+    if scales is not None:
+        return in_scales(own, step_cap, **scales)
     power = 2 if excess == "scale" else 1
     norm = Fraction(sum(x**power for x in own.values()))
     weight = largest(lambda w: w**power * norm <= participation_cap * step_cap**power)
@@ -150,20 +150,28 @@ def largest(holds):
     return low
 
 
-def in_classes(own, step_cap, ends, common, most, size):
-    """What one individual counts as in a common series, and in that of their class, each of ``size`` entries.
+def in_scales(own, step_cap, ends, share, most, size):
+    """What one individual counts as in the series of each scale, of ``size`` entries.
 
-    :param ends: the largest numbers of steps of all classes but the last.
-    :param common: the share of the common series; 0 for none.
-    :param most: in how many steps anybody can be.
+    :param ends: the scales but the last.
+    :param share: what each series but the first takes of what those after it left.
+    :param most: in how many steps anybody can be: the last scale.
     """
     norm = Fraction(sum(x * x for x in own.values()), step_cap**2)
-    end = next((end for end in ends if norm <= end), max(most, ends[-1]))
-    place = sum(norm > end for end in ends)
-    parts = {place + (common > 0): 1 - Fraction(common)} | ({0: Fraction(common)} if common > 0 else {})
+    scales = [*ends, most]
+    row = scales[0]
+    while row < norm:
+        row = min(row + max(1, row // 24), most)
+
+    def left(series, n):
+        if series == len(scales) - 1:
+            return Fraction(1, n)
+        return left(series + 1, n) - Fraction(share) * left(series + 1, max(n, scales[series + 1]))
+
     counted = {}
-    for series, share in parts.items():
-        weight = largest(lambda w, share=share: w * w * end <= share * ends[0])
+    for series, scale in enumerate(scales):
+        square = scales[0] * left(series, max(row, scale)) * (Fraction(share) if series else 1)
+        weight = largest(lambda w, square=square: w * w <= square)
         counted |= {series * size + step: weight * x for step, x in own.items()}
     return counted
 
