@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -232,19 +233,22 @@ def _majorant(caps: Sequence[int], reached: Sequence[int], linf: float, l0: int,
     return Majorant(np.sort(np.concatenate(parts))[::-1][:l0])
 
 
-def scales_influence(influence: Influence, weight: float, scales: int, size: int) -> Influence:
-    """Return the influence on the series of nested scales, given that on one scaled series (docs/proofs/scaling.md).
+def scales_influence(one: Influence, largest: float, series: int, size: int, *, replaced: bool) -> Influence:
+    """Return the influence on several scales of activity (docs/proofs/scaling.md).
 
-    An individual's vector ``x`` becomes one vector of all series, ``(w₁x, w₂x, …)``, whose norm is again at most
-    that of the influence.
+    An individual's vector ``x`` of the one series becomes ``w_k·x`` in series ``k``, and all of these together are
+    no longer than ``x`` scaled.
 
-    :param weight: the largest of all weights, at most 1.
-    :param scales: number of scales, and so of series for each of before.
-    :param size: entries of all series.
+    :param one: influence of individuals who are added or removed on the one series, scaled.
+    :param largest: weight that anybody has in any series, at most 1.
+    :param series: number of scales.
+    :param size: entries of the one series.
+    :param replaced: True if individuals are replaced.
     """
+    halves = 2 if replaced else 1
     return Influence(
-        l0=min(scales * influence.l0, size),
-        l2=influence.l2,
-        linf=min(influence.linf, up(influence.linf * weight)),
-        individuals=influence.individuals,
+        l0=series * min(halves * one.l0, size),
+        l2=up_sqrt(halves * Fraction(one.l2) ** 2),
+        linf=min(one.linf, up(one.linf * largest)),
+        individuals=one.individuals,
     )

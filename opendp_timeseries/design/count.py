@@ -6,10 +6,10 @@ counts are equal exactly if they are the same query.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from functools import cached_property
 from typing import Any, Final
 
@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import LATER
 from opendp_timeseries.accounting.influence import Influence, count_influence, scales_influence
-from opendp_timeseries.accounting.rounding import up_fraction
 from opendp_timeseries.design.scales import RESOLUTION_BITS, Scales
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import TimeGrid, check_grid
@@ -48,6 +47,11 @@ class Source:
     time: str | None = None
     by: str | None = None
     exact: bool = False
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns that are read."""
+        return [column for column in (self.identifier, self.time, self.by) if column is not None]
 
     def __post_init__(self) -> None:
         for name in ("identifier", "time", "by"):
@@ -79,7 +83,7 @@ class Count:
         ``"scale"``: all of them count, with a weight that brings the ℓ2 norm of their counts down to ``M√I``;
         ``"scale_l1"``: the ℓ1 norm down to ``MI``, for the Laplace mechanism. Weights are rounded down to multiples of
         ``2**-16``, and so are the counts.
-    :param scales: nested scales, each a series of its own, which together make ``"scale"`` unbiased; their first end is
+    :param scales: scales of activity, each with a series of its own, which make ``"scale"`` unbiased; the first is
         ``I``. None for one series.
     :raises TypeError, ValueError: naming the parameter, its value and the remedy.
     """
@@ -132,11 +136,8 @@ class Count:
             raise ValueError(
                 f"excess ({self.excess!r}) must be 'drop' where individuals are counted once on the whole of a grid"
             )
-        if self.scales is not None and (self.excess != "scale" or self.participation_cap != self.scales.ends[0]):
-            raise ValueError(
-                f"scales (from {self.scales.ends[0]} steps) require excess='scale' and their first end as"
-                f" participation_cap ({self.participation_cap})"
-            )
+        if self.scales is not None:
+            self._check_scales(self.scales)
         check.integer("size of the panel", self.size, maximum=2**31, remedy="use fewer steps or keys")
         if self.unit.period is not None:
             if self.pooled is not None:
@@ -149,6 +150,34 @@ class Count:
             bits = (len(lengths) - 1).bit_length() + (int(lengths[0]) * self.panel_size - 1).bit_length()
             remedy = "use fewer steps or keys, or about as many steps in each period"
             check.integer("bits of a period and a step within it", bits, maximum=33, remedy=remedy)
+
+    def _check_scales(self, scales: Scales) -> None:
+        most = self.most_steps
+        if self.excess != "scale" or self.participation_cap != scales.first(most):
+            raise ValueError(
+                f"scales ({scales}) require excess='scale' and the first of them as participation_cap"
+                f" ({self.participation_cap})"
+            )
+        if scales.ends and scales.ends[-1] >= most:
+            raise ValueError(
+                f"ends of scales ({list(scales.ends)}) must be below the most steps in which one individual can be"
+                f" ({most}), which is the last scale"
+            )
+
+    @property
+    def log(self) -> Source:
+        """The columns of the log that is counted.
+
+        :raises ValueError: for counts made elsewhere.
+        """
+        if self.source is None:
+            raise ValueError("counts that were made elsewhere are not counted again")
+        return self.source
+
+    @property
+    def row_grid(self) -> TimeGrid:
+        """The grid on which rows are placed: that of the counts, or the one of which they are the whole."""
+        return self.grid if self.pooled is None else self.pooled
 
     @property
     def is_assumed(self) -> bool:
@@ -163,12 +192,12 @@ class Count:
         """
         if self.scales is None:
             return self.panel
-        names = self.scales.names
+        names = self.scales.names()
         return names if self.panel is None else tuple(f"{key} ({name})" for name in names for key in self.panel)
 
     @property
     def series(self) -> int:
-        """Number of series: of the panel, on each scale."""
+        """Number of series: of the panel, or of its scales of activity."""
         return self.panel_size * (1 if self.scales is None else self.scales.series)
 
     @property
@@ -182,6 +211,11 @@ class Count:
         return self.grid.size * self.series
 
     @property
+    def positions(self) -> int:
+        """Number of places where rows may be: steps of the grid times series of the panel, whatever the scales."""
+        return self.grid.size * self.panel_size
+
+    @property
     def resolution_bits(self) -> int:
         """Counts are multiples of ``2**-resolution_bits``."""
         return 0 if self.excess == "drop" else RESOLUTION_BITS
@@ -189,7 +223,7 @@ class Count:
     @property
     def most_steps(self) -> int:
         """In how many steps one individual can be, over all series of a panel, before the participation cap."""
-        return int(self.period_lengths()[0]) * self.panel_size
+        return self.period_length * self.panel_size
 
     @cached_property
     def period_span(self) -> tuple[int, int] | None:
@@ -199,6 +233,17 @@ class Count:
         """
         period = self.unit.period
         return None if period is None or self.is_assumed else period.span(self.grid)
+
+    @property
+    def period_starts(self) -> NDArray[np.int64] | None:
+        """The first step of each period in which an individual counts anew; None if there are no periods."""
+        period = self.unit.period
+        return None if period is None else period.starts(self.grid)
+
+    @property
+    def period_length(self) -> int:
+        """In how many steps of one series an individual can be: of the longest period, if there are periods."""
+        return int(self.period_lengths()[0])
 
     def period_lengths(self) -> NDArray[np.int64]:
         """Return in how many steps each period is in which an individual counts anew, the longest first."""
@@ -220,8 +265,8 @@ class Count:
             distance * self.unit.individuals,
             participation_cap=self.participation_cap,
             step_cap=self.step_cap,
-            size=self.grid.size * self.panel_size,
-            replaced=self.unit.replaced,
+            size=self.positions,
+            replaced=self.unit.replaced and self.scales is None,
             gap=self.gap,
             series=self.panel_size,
             key_cap=self.key_cap,
@@ -230,9 +275,19 @@ class Count:
         )
         if self.scales is None:
             return influence
-        largest = max(map(max, self.scales.table(self.most_steps).numerators))
-        weight = up_fraction(Fraction(largest, 2**RESOLUTION_BITS))
-        return scales_influence(influence, weight, self.scales.series, self.size)
+        largest = math.ldexp(int(self.scales.table(self.most_steps).weights.max()), -RESOLUTION_BITS)
+        return scales_influence(influence, largest, self.scales.series, self.positions, replaced=self.unit.replaced)
+
+    def words(self) -> str:
+        """Say what counts of an individual's steps."""
+        cap = self.participation_cap
+        steps = "1 step" if cap == 1 else f"{cap} steps"
+        if self.excess == "drop":
+            return f"counts in at most {steps}"
+        if self.scales is not None:
+            return "counts in every step, with a weight in each series by how often they come"
+        weight = f"√({cap}/n)" if self.excess == "scale" else f"{cap}/n"
+        return f"counts in every step; somebody in n steps, more than {cap}, with weight {weight} in each"
 
     def of_one_series(self) -> Count:
         """Return the count of each series of a panel by itself. The caps stay: they hold over the whole panel."""

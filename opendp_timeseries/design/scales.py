@@ -1,8 +1,8 @@
-"""Nested scales: one individual counts in several series at once, with weights by how often they come.
+"""Scales of activity: several series of the same steps, in which individuals weigh more or less by how often they come.
 
-The coarsest series counts everybody in full: it is unbiased, and has the most noise. Each finer one takes what an
-individual has left of the norm, which is much for those who come seldom: so they pay nothing for the coarse ones. All
-series together cost what one costs (docs/proofs/scaling.md).
+The last series holds everybody with one weight, so that it is right on average and noisy. The others are less noisy,
+as those who come often weigh less in them. All weights of an individual together are as sensitive as one series is in
+which everybody is scaled down to the first scale (docs/proofs/scaling.md).
 """
 
 from __future__ import annotations
@@ -10,39 +10,50 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
+from itertools import pairwise
 from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 
-__all__ = ["RESOLUTION_BITS", "Scales", "WeightTable"]
+__all__ = ["RESOLUTION_BITS", "Scales", "Table", "default_scales"]
 
-#: Weights are multiples of 2**-16.
+#: Weights are multiples of 2**-16: less than 2**-16 of a weight is lost by rounding it down.
 RESOLUTION_BITS: Final = 16
-#: Up to so many steps every number has weights of its own; beyond, all numbers within an eighth of a doubling share.
-_SINGLE: Final = 64
 
 
-class WeightTable(NamedTuple):
-    """Public weights by the number of steps ``n``; with a step cap ``M``, by ``n = Σ x² / M²``.
+class Table(NamedTuple):
+    """The weights of individuals, by how often they come.
 
-    :param ends: ascending, the greatest ``n`` of each row.
-    :param numerators: for each row the weight in each series, in units of ``2**-RESOLUTION_BITS``. Their squares sum to
-        at most ``4**RESOLUTION_BITS·I / end``, so that the norm of what one individual adds is at most ``M√I``.
+    An individual with the counts ``x`` and a step cap of ``M`` is in the first row with ``Σ x² ≤ M² · end``.
+
+    :param ends: ascending; the last is the most steps that there can be.
+    :param weights: a row for each end, a column for each series, in units of ``2**-RESOLUTION_BITS``. The squares of a
+        row, times its end, sum to at most ``4**RESOLUTION_BITS`` times the first end.
     """
 
-    ends: tuple[int, ...]
-    numerators: tuple[tuple[int, ...], ...]
+    ends: NDArray[np.int64]
+    weights: NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scales:
-    """The nested scales of a count, from fine to coarse; the last is that of all steps, and is not listed.
+    """Scales of activity ``e₁ < … < e_K``, each of which has a series.
 
-    :param ends: ascending, the most steps in which somebody counts in full on each scale but the last.
-    :param share: of what is left of somebody's squared norm, what each scale takes from the coarsest on; what is left
-        at the end is the finest one's. Between 0 and 1.
+    With ``e_K`` the most steps in which an individual can be, those in ``n`` steps weigh ``w_k`` in series ``k``:
+    ``w_K² = share/e_K``, and so on down with what is left of ``1/n``, ``w_k² = share·left_k(max(n, e_k))``, of which
+    the first series takes all; in units of ``w² = 1/e₁``.
+
+    :param ends: the scales but the last, ascending.
+    :param share: of what is left, the part that each series but the first takes; in (0, 1).
     :raises TypeError, ValueError: naming the number.
+
+    >>> Scales(ends=(10,), share=0.75).table(40).weights[[0, -1]] / 2**RESOLUTION_BITS
+    array([[0.90138245, 0.43299866],
+           [0.25      , 0.43299866]])
     """
 
     ends: tuple[int, ...]
@@ -50,56 +61,64 @@ class Scales:
 
     def __post_init__(self) -> None:
         ends = tuple(check.integer("end of a scale", end, minimum=1) for end in self.ends)
-        if not ends or list(ends) != sorted(set(ends)):
-            raise ValueError(f"ends of scales ({list(ends)}) must be at least one number, and ascend")
-        share = check.real("share", self.share, above=0.0)
-        if share >= 1:
-            raise ValueError(f"share ({share}) must be below 1: something must be left for the finer scales")
+        if any(here >= there for here, there in pairwise(ends)):
+            raise ValueError(f"ends of scales ({list(ends)}) must ascend")
         object.__setattr__(self, "ends", ends)
-        object.__setattr__(self, "share", share)
+        object.__setattr__(self, "share", check.real("share", self.share, above=0.0, below=1.0))
 
-    @classmethod
-    def of(cls, most: int) -> Scales:
-        """Return the scales for individuals in up to so many steps: some 10, and then about five times as many each."""
-        number = max(round(math.log(most / 10, 5)), 1) if most > 10 else 1
-        ratio = max(most / 10, 1.0) ** (1 / number)
-        return cls(ends=tuple(sorted({min(round(10 * ratio**k), most) for k in range(number)})))
+    def first(self, most: int) -> int:
+        """Return the first scale: individuals in up to so many steps weigh the same, and those in more weigh less.
+
+        :param most: in how many steps an individual can be at all: the last scale.
+        """
+        return self.ends[0] if self.ends else most
 
     @property
     def series(self) -> int:
-        """Number of series: one for each scale."""
+        """Number of series."""
         return len(self.ends) + 1
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return the name of each series."""
-        return (*(f"scaled to {end} steps" for end in self.ends), "all steps")
-
-    def table(self, most: int) -> WeightTable:
-        """Return the weights of individuals.
-
-        :param most: in how many steps an individual can be at all.
-        """
+    def table(self, most: int) -> Table:
+        """Return the weights of individuals who can be in so many steps at all."""
         return _table(self, most)
 
+    def names(self) -> tuple[str, ...]:
+        """Return the name of each series."""
+        return *(f"up to {end} steps" for end in self.ends), "any number of steps"
 
-@lru_cache(maxsize=64)
-def _table(scales: Scales, most: int) -> WeightTable:
-    least, share = scales.ends[0], Fraction(scales.share)
-    most = max(most, scales.ends[-1])
-    rows = list(range(1, min(most, _SINGLE) + 1))
-    while rows[-1] < most:
-        rows.append(min(max(math.ceil(rows[-1] * 2 ** (1 / 8)), rows[-1] + 1), most))
-    ends = (*scales.ends, most)
 
-    def left(n: int, k: int) -> Fraction:
-        """What somebody in ``n`` steps has left of their squared norm after the scales beyond number ``k``."""
-        if k == len(ends) - 1:
-            return Fraction(1, n)
-        return left(n, k + 1) - share * left(max(n, ends[k + 1]), k + 1)
+@lru_cache(maxsize=32)
+def _table(scales: Scales, most: int) -> Table:
+    steps, share = [*scales.ends, most], Fraction(scales.share)
+    ends = [steps[0]]
+    while ends[-1] < most:
+        end = ends[-1]
+        ends.append(min(end + max(1, end // 24), most))  # every number of steps up to 48, then within 4%
+    unit = steps[0] * 4**RESOLUTION_BITS
 
-    def weights(n: int) -> tuple[int, ...]:
-        squares = [left(max(n, least), 0)] + [share * left(max(n, ends[k]), k) for k in range(1, len(ends))]
-        return tuple(math.isqrt(math.floor(square * least * 4**RESOLUTION_BITS)) for square in squares)
+    @cache
+    def left(k: int, n: int) -> Fraction:
+        """What series k and those before it have of an individual in ``n`` steps."""
+        rest = Fraction(1, n)
+        for later in range(len(steps) - 1, k, -1):
+            rest -= share * left(later, max(n, steps[later]))
+        return rest
 
-    return WeightTable(tuple(rows), tuple(map(weights, rows)))
+    def weight(k: int, n: int) -> int:
+        square = (share if k else 1) * left(k, max(n, steps[k]))
+        return math.isqrt(math.floor(unit * square))
+
+    weights = np.array([[weight(k, end) for k in range(len(steps))] for end in ends], dtype=np.int64)
+    for array in (made := Table(np.array(ends, dtype=np.int64), weights)):
+        array.flags.writeable = False
+    return made
+
+
+def default_scales(most: int) -> Scales:
+    """Return the scales for individuals of whom nothing is known but in how many steps they can be.
+
+    :param most: the last scale: some 10 steps are the first, and each is about five times the one before it.
+    """
+    ratio = most / 10
+    between = round(math.log(ratio, 5)) if ratio > 1 else 0
+    return Scales(ends=tuple(round(10 * ratio ** (k / between)) for k in range(between)))

@@ -63,7 +63,7 @@ class Signal:
         if any(isinstance(stage, Groups) for stage in self.stages[1:]):
             raise ValueError("totals must come right after the count: filter them afterwards")
         if self.stages and self.count.scales is not None:
-            raise ValueError("nothing comes between a count on several scales and the noise: smooth the release")
+            raise ValueError("nothing comes between scales of activity and the noise: smooth the release instead")
         if self.groups is not None:
             if self.count.panel is None:
                 raise ValueError("totals are of a panel, and this is one series")

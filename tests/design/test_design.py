@@ -118,8 +118,8 @@ def test_designs_are_equal_exactly_if_they_are_the_same_query():
             other = replace(ONE, **{name: value})
             assert design(other) != design(ONE), name
             assert Signal(other).identifier != Signal(ONE).identifier, name
-    on_scales = [replace(ONE, excess="scale", scales=Scales(ends=(4, 9), share=c)) for c in (0.3, 0.5)]
-    assert len({design(count) for count in on_scales} | {design(ONE), design(replace(ONE, excess="scale"))}) == 4
+    by_scale = [replace(ONE, excess="scale", scales=Scales(ends=(4, 9), share=part)) for part in (0.3, 0.5)]
+    assert len({design(count) for count in by_scale} | {design(ONE), design(replace(ONE, excess="scale"))}) == 4
     assert set(changes) | {"panel", "key_cap", "scales"} == {field.name for field in fields(Count)}
     assert {design(ONE, p=0.5), design(ONE, scale=3.0), design(ONE, sampling="stratified")}.isdisjoint({design(ONE)})
 
