@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from opendp_timeseries.counting.gap import kept_apart
 from opendp_timeseries.counting.identifiers import Labels, text_words
-from opendp_timeseries.counting.scaling import by_scale, sizes, weights
+from opendp_timeseries.counting.scaling import sizes_of, weights
 from opendp_timeseries.design.count import Count
 
 __all__ = ["Places", "SortedRows", "capped_count", "fits", "integer_words", "key_of_choice", "label_words", "pack"]
@@ -317,9 +317,7 @@ def _add_scaled(counts: Ints, pairs: _Pairs, count: Count) -> None:
     people, steps, events = pairs
     begins = _firsts(people)
     lengths = _lengths(begins, people.size)
-    found = sizes(events, begins, count)
-    each = weights(found, count)[:, None] if count.scales is None else by_scale(found, count.scales, count)
-    for series, weight in enumerate(each.T):
+    for series, weight in enumerate(weights(sizes_of(events, begins, count), count).T):
         np.add.at(counts, steps + series * count.positions, events * np.repeat(weight, lengths))
 
 

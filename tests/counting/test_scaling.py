@@ -19,13 +19,10 @@ def scaled(cap, most=1, excess="scale", **more):
     return count_of_series(2**20, participation_cap=cap, step_cap=most, excess=excess, **more)
 
 
-def misleading(roots):
-    """Caps and sizes for which a root is below a whole number by less than a double tells."""
-    for root in roots:  # odd, so that there is a size of which its square times that is 1 above a multiple of 2^32
-        size = pow(root * root, -1, 2**32)
-        cap = (root * root * size - 1) // 2**32
-        if size < 2**30 and root * root * size > 2**54:
-            yield cap, size, root
+def weights(sizes, count, dtype=np.int64):
+    found = scaling.weights(np.array(sizes, dtype), count)
+    assert found.dtype == np.int64
+    return found.T.tolist() if count.scales is not None else found[:, 0].tolist()
 
 
 @pytest.mark.parametrize("exact", [False, True], ids=["in 64 bits", "in Python's integers"])
@@ -35,44 +32,43 @@ def test_a_weight_is_the_largest_within_the_cap(most, exact):
         full = cap * most**2
         near = [full + k for k in (-1, 0, 1)] + [full * k for k in (2, 4, 9, 65536, 2**32 - 1, 2**32, 2**32 + 1)]
         sizes = [size for size in [*range(1, 3001), *near] if exact or 0 < size < 2**30]
-        found = scaling.weights(np.array(sizes, object if exact else np.int64), scaled(cap, most))
-        assert found.dtype == np.int64
-        for size, weight in zip(sizes, found.tolist(), strict=True):
+        for size, weight in zip(sizes, weights(sizes, scaled(cap, most), object if exact else np.int64), strict=True):
             assert weight**2 * size <= full * WHOLE**2
             assert weight == WHOLE or (weight + 1) ** 2 * size > full * WHOLE**2
 
 
-def test_a_root_that_rounding_makes_whole_is_corrected():
-    cases = list(misleading(range(2**15 + 1, 2**16, 2)))
-    assert len(cases) > 100
-    for cap, size, root in cases:
-        assert int(math.sqrt(cap * WHOLE**2 / size)) == root
-        assert scaling.weights(np.array([size]), scaled(cap)).tolist() == [root - 1]
+def test_roots_around_all_squares():
+    roots, full = range(1, WHOLE + 1), 10**30
+    for quotients, expected in ([k * k for k in roots], [*roots]), ([k * k - 1 for k in roots[1:]], [*roots[:-1]]):
+        sizes = [full * WHOLE**2 // quotient for quotient in quotients]
+        assert [full * WHOLE**2 // size for size in sizes] == quotients
+        assert weights(sizes, scaled(1, 10**15), object) == expected
 
 
 def test_a_weight_in_the_sum_of_magnitudes():
     for cap, most in ((1, 1), (3, 2), (20, 5), (7, 2**40), (2**31, 10**30)):
         sizes = [*range(1, 3001), 2**46]
-        found = scaling.weights(np.array(sizes), scaled(cap, most, "scale_l1")).tolist()
-        assert found == [min(WHOLE, cap * most * WHOLE // size) for size in sizes]
+        expected = [min(WHOLE, cap * most * WHOLE // size) for size in sizes]
+        assert weights(sizes, scaled(cap, most, "scale_l1"), object) == expected
+        assert weights(sizes[:3000], scaled(cap, most, "scale_l1")) == expected[:3000]
 
 
 @pytest.mark.parametrize("times", [1, 2**13, 2**31, 2**46])
 def test_sizes_are_exact_whatever_the_events(times):
     events, begins = np.array([1, 2, 1, 0, 3, 2]) * times, np.array([0, 3, 5])
-    assert scaling.sizes(events, begins, scaled(1)).tolist() == [6 * times**2, 9 * times**2, 4 * times**2]
-    assert scaling.sizes(events, begins, scaled(1, excess="scale_l1")).tolist() == [4 * times, 3 * times, 2 * times]
+    assert scaling.sizes_of(events, begins, scaled(1)).tolist() == [6 * times**2, 9 * times**2, 4 * times**2]
+    assert scaling.sizes_of(events, begins, scaled(1, excess="scale_l1")).tolist() == [4 * times, 3 * times, 2 * times]
 
 
 def test_weights_by_scale_are_those_of_the_first_row_whose_end_is_not_below_the_size():
     scales = Scales(ends=(2, 5))
     table = scales.table(2**20)
-    sizes = np.array([1, 18, 19, 27, 28, 9 * 2**20])
-    rows = [0, 0, 1, 1, 2, len(table.ends) - 1]
-    assert np.array_equal(scaling.by_scale(sizes, scales, scaled(2, 3, scales=scales)), table.weights[rows])
-    huge = np.array([1, 2 * 10**60, 2 * 10**60 + 1, 2**20 * 10**60], dtype=object)
-    rows = [0, 0, 1, len(table.ends) - 1]
-    assert np.array_equal(scaling.by_scale(huge, scales, scaled(2, 10**30, scales=scales)), table.weights[rows])
+    for most, sizes, rows, dtype in (
+        (3, [1, 18, 19, 27, 28, 9 * 2**20], [0, 0, 1, 1, 2, -1], np.int64),
+        (10**30, [1, 2 * 10**60, 2 * 10**60 + 1, 2**20 * 10**60], [0, 0, 1, -1], object),
+        (10**30, [1, 2**30 - 1], [0, 0], np.int64),
+    ):
+        assert weights(sizes, scaled(2, most, scales=scales), dtype) == table.weights[rows].T.tolist()
 
 
 @pytest.mark.parametrize("excess", ["scale", "scale_l1"])
