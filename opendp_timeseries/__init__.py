@@ -15,16 +15,24 @@ from opendp_timeseries.design.kernels import (
     identity_kernel,
     kernel_from_taps,
 )
+from opendp_timeseries.design.scales import Scales
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.ledger import Ledger
 from opendp_timeseries.ledger.programme import Programme
 from opendp_timeseries.planning import Participation, plan
 from opendp_timeseries.plugin._opendp import register as _register
+from opendp_timeseries.plugin.activity_count import (
+    make_activity_count,
+    make_private_series,
+    then_activity_count,
+    then_private_series,
+)
 from opendp_timeseries.plugin.assume_participation import (
     make_assume_participation,
     then_assume_participation,
 )
 from opendp_timeseries.plugin.circulant_filter import (
+    FilterWithoutGapWarning,
     make_circulant_filter,
     then_circulant_filter,
 )
@@ -81,6 +89,11 @@ __all__ = [  # in the order of the pipeline
     "Influence",
     "make_participation_count",
     "then_participation_count",
+    "make_activity_count",
+    "then_activity_count",
+    "Scales",
+    "make_private_series",
+    "then_private_series",
     "make_individual_count",
     "then_individual_count",
     "make_participation_histogram",
@@ -97,6 +110,7 @@ __all__ = [  # in the order of the pipeline
     "identity_kernel",
     "make_circulant_filter",
     "then_circulant_filter",
+    "FilterWithoutGapWarning",
     "make_lp_distance",
     "then_lp_distance",
     "make_subsampled_gaussian",
@@ -128,6 +142,8 @@ __all__ = [  # in the order of the pipeline
 
 _register(
     make_participation_count,
+    make_activity_count,
+    make_private_series,
     make_participation_histogram,
     make_individual_count,
     make_assume_participation,

@@ -13,6 +13,7 @@ import pytest
 from opendp.context import constructors
 
 import opendp_timeseries as ts
+from opendp_timeseries.design.scales import default_scales
 
 SIZE = 200
 GRID = ts.TimeGrid(size=SIZE)
@@ -66,7 +67,7 @@ def test_every_stage_by_name(log_space):
     ctx = context(log_space, loss_of_zcdp(0.1, 1e-6), split_evenly_over=1)
     release = (
         ctx.query()
-        .participation_count(GRID, participation_cap=20)
+        .participation_count(GRID, participation_cap=20, gap=5)
         .circulant_filter(ts.gaussian_kernel(SIZE, 2.0))
         .subsampled_gaussian(sampling_probability=0.1, failure_probability=5e-7)
         .release()
@@ -283,7 +284,7 @@ def test_a_share_of_zcdp_gives_its_delta_to_the_sample():
 
 def test_a_share_of_zcdp_pays_for_rounding_to_the_noise_grid():
     ctx = exact(loss_of_zcdp(0.1, 1e-6))
-    count = ctx.query().participation_count(GRID, participation_cap=20)
+    count = ctx.query().participation_count(GRID, participation_cap=20, excess="drop")
     query = count.circulant_filter(ts.gaussian_kernel(SIZE, 3)).subsampled_gaussian(sampling_probability=0.1)
     rho, _ = query.resolve().map(1)
     assert 0.1 * (1 - 1e-12) < rho <= 0.1
@@ -382,7 +383,8 @@ BUDGETS = {
 }
 FIRST = {  # and what one individual changes: ℓ1, ℓ2 squared
     "people in places": (lambda query: query.individual_count(**KEYS), 2, 2),
-    "series": (lambda query: query.participation_count(GRID, participation_cap=5), 5, 5),
+    "series": (lambda query: query.participation_count(GRID, participation_cap=5, excess="drop"), 5, 5),
+    "scaled": (lambda query: query.participation_count(GRID, participation_cap=5, excess="scale_l1"), 5, 5),
 }
 
 
@@ -420,17 +422,54 @@ def test_any_count_meets_any_noise_that_the_budget_allows(loss, first):
         assert ctx.remaining_privacy_loss() == []
 
 
+def test_what_scales_in_l2_takes_gaussian_noise_and_no_laplace():
+    ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6))
+    for scaled in (
+        ctx.query().participation_count(GRID, participation_cap=5),
+        ctx.query().participation_count(GRID, participation_cap=5, gap=3).circulant_filter(ts.gaussian_kernel(SIZE, 1)),
+    ):
+        with pytest.raises(ValueError, match=r"\(excess='scale'\); make the count with excess='scale_l1' or 'drop'"):
+            scaled.laplace()
+    values = np.array(ctx.query().participation_count(GRID, participation_cap=5).gaussian().release())
+    assert np.array_equal(values, np.rint(values * 2.0**52) / 2.0**52)
+    assert len(values) == SIZE
+
+
+def test_a_private_series_takes_the_share_of_its_query():
+    ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6), shares=4)
+    query = ctx.query().private_series(GRID)
+    release = query.release()
+    scales = release.design.count.scales
+    assert scales == default_scales(SIZE)
+    assert len(release) == release.size == SIZE * scales.series
+    assert release.stated.loss[0] == pytest.approx((0.25, 2.5e-7), rel=1e-8)
+    assert "release 1 of 4 in a Context" in release.guarantee()
+    options = {"by": "time", "keys": [3, 4], "key_cap": 1, "step_cap": 2, "scales": ts.Scales(ends=(5,))}
+    with pytest.raises(ValueError, match="by"):
+        ctx.query().private_series(GRID, **options)
+    assert query.param() == release.scale
+    half = ctx.query().private_series(GRID, sampling_probability=0.5, scales=ts.Scales(ends=(5, 40)))
+    assert half.release().design.sampling_probability == 0.5
+    blocks = ctx.query().private_series(GRID, sampling_probability=0.25, sampling="stratified", step_cap=3).release()
+    assert (blocks.sampling, blocks.design.count.step_cap) == ("stratified", 3)
+    rho = exact(loss_of_zcdp(0.1, 1e-6)).query().private_series(GRID)
+    assert rho.resolve().map(1)[0] == pytest.approx(0.1, rel=1e-9)
+    assert rho.release().stated.loss[0][0] == pytest.approx(0.1, rel=1e-9)
+
+
 def test_noise_behind_a_filter_gets_the_metric_that_it_needs():
     kernel = ts.gaussian_kernel(SIZE, 3)
     ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6), shares=3)
-    filtered = ctx.query().participation_count(GRID, participation_cap=5).circulant_filter(kernel)
+    count = ctx.query().participation_count(GRID, participation_cap=5, excess="drop")
+    filtered = count.circulant_filter(kernel)
     assert filtered.laplace().param() == pytest.approx(15.0, rel=1e-6)
     assert len(filtered.gaussian().release()) == SIZE
     assert len(filtered.subsampled_gaussian(sampling_probability=0.5).release().design.signal.kernels) == 1
 
 
 def test_noise_of_opendps_goes_behind_a_nested_count_and_totals():
-    nested = exact(dp.loss_of(epsilon=1.0, delta=1e-6)).query().participation_count(GRID, participation_cap=5)
+    query = exact(dp.loss_of(epsilon=1.0, delta=1e-6)).query()
+    nested = query.participation_count(GRID, participation_cap=5, excess="drop")
     shared = nested.compositor(split_evenly_over=3).release()
     for noise in ("laplace", "gaussian"):
         assert len(getattr(shared.query(), noise)().release()) == SIZE
@@ -579,7 +618,7 @@ def test_a_log_query_on_a_frame_points_to_opendps_queries():
 def test_noise_that_is_too_little_for_the_share_is_refused_in_words(loss):
     context = exact(loss, shares=2)
     asked = [context.query().individual_count().laplace(0.5)]
-    asked += [context.query().participation_count(GRID, participation_cap=3).laplace(1.0)]
+    asked += [context.query().participation_count(GRID, participation_cap=3, excess="drop").laplace(1.0)]
     if "Approximate" in str(loss[0]):
         count = context.query().participation_count(GRID, participation_cap=3)
         asked += [count.subsampled_gaussian(0.5, sampling_probability=1)]
@@ -599,7 +638,9 @@ def test_half_of_a_budget_is_a_little_less_than_half():
 
 
 def test_a_query_of_nothing_says_how_to_go_on():
-    with pytest.raises(ValueError, match=r"asks nothing yet; go on with individual_count\(\)"):
+    with pytest.raises(
+        ValueError, match=r"asks nothing yet; go on with private_series\(grid\), or with individual_count\(\)"
+    ):
         exact(dp.loss_of(epsilon=1.0)).query().release()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.rounding import printed_up, up, up_fraction, up_sqrt
 
-__all__ = ["Influence", "Majorant", "count_influence"]
+__all__ = ["Influence", "Majorant", "count_influence", "scales_influence"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -174,6 +175,7 @@ def count_influence(
     series: int = 1,
     key_cap: int | None = None,
     periods: Sequence[int] | None = None,
+    excess: str = "drop",
 ) -> Influence:
     """Return the influence of individuals on a count with caps (docs/proofs/counts.md).
 
@@ -187,6 +189,8 @@ def count_influence(
     :param key_cap: series per individual and step; None means all.
     :param periods: if individuals count in each period by itself: how many steps the periods have, at most, in which
         one individual differs. Steps of two periods may lie close together.
+    :param excess: what becomes of an individual in more than ``I`` steps: ``"drop"`` keeps ``I`` of them, ``"scale"``
+        all of them with an ℓ2 norm of at most ``M√I``, ``"scale_l1"`` all of them with an ℓ1 norm of at most ``MI``.
     """
     # Somebody replaced leaves up to I steps and enters up to I others, and entries of the difference stay within ±M.
     # On a cycle of T steps at most ⌊T/gap⌋ lie a gap apart; on L consecutive steps of it at most ⌈L/gap⌉.
@@ -194,17 +198,57 @@ def count_influence(
     around = length // check.integer("gap", gap, minimum=1, maximum=length)
     few = series if key_cap is None else key_cap
     within = [length] if periods is None else periods
-    cap = sum(min(participation_cap, series * min(-(-steps // gap), around), few * steps) for steps in within)
+    reached = [min(series * min(-(-steps // gap), around), few * steps) for steps in within]
+    caps = [min(participation_cap, steps) for steps in reached]
+    cap = sum(caps if excess == "drop" else reached)
     l0 = min(2 * cap, size) if replaced else cap
     halves_fit = not replaced or 2 * cap <= size  # or else half of l0 is less than somebody replaced can have left
     linf = up_fraction(step_cap)
+    norm = min(sum(caps) * (2 if replaced else 1), l0)  # of whole steps of M, and so the square of one in units of M
     return Influence(
         l0=l0,
-        l2=up_sqrt(step_cap**2 * l0),
+        l2=up_sqrt(step_cap**2 * norm),
         linf=linf,
         individuals=individuals,
-        majorant=Majorant(np.full(l0, linf)) if math.isfinite(linf) else None,
+        majorant=_majorant(caps, reached, linf, l0, excess, 2 if replaced else 1) if math.isfinite(linf) else None,
         gap=gap if periods is None or len(periods) <= 1 else 1,
         replaced=replaced,
         key_cap=key_cap if key_cap is not None and key_cap < series and halves_fit else None,
+    )
+
+
+def _majorant(caps: Sequence[int], reached: Sequence[int], linf: float, l0: int, excess: str, halves: int) -> Majorant:
+    """Return the majorant of one individual's change of a count: of each period by itself, and put together.
+
+    What somebody in ``n`` steps has in the ``j`` largest is at most ``M√(Ij)``, by Cauchy and Schwarz, and at most
+    ``Mj``.
+    """
+    if excess != "scale":
+        return Majorant(np.full(min(halves * sum(caps), l0), linf))
+    parts = []
+    for cap, most in zip(caps, reached, strict=True):
+        roots = np.sqrt(np.arange(cap, most + 1, dtype=np.float64))
+        beyond = math.sqrt(cap) / (roots[1:] + roots[:-1]) * (linf * (1 + 2.0**-48))  # √j − √(j−1), without loss
+        parts += [np.full(cap, linf), np.minimum(beyond, linf)] * halves
+    return Majorant(np.sort(np.concatenate(parts))[::-1][:l0])
+
+
+def scales_influence(one: Influence, largest: float, series: int, size: int, *, replaced: bool) -> Influence:
+    """Return the influence on several scales of activity (docs/proofs/scaling.md).
+
+    An individual's vector ``x`` of the one series becomes ``w_k·x`` in series ``k``, and all of these together are
+    no longer than ``x`` scaled.
+
+    :param one: influence of individuals who are added or removed on the one series, scaled.
+    :param largest: weight that anybody has in any series, at most 1.
+    :param series: number of scales.
+    :param size: entries of the one series.
+    :param replaced: True if individuals are replaced.
+    """
+    halves = 2 if replaced else 1
+    return Influence(
+        l0=series * min(halves * one.l0, size),
+        l2=up_sqrt(halves * Fraction(one.l2) ** 2),
+        linf=min(one.linf, up(one.linf * largest)),
+        individuals=one.individuals,
     )

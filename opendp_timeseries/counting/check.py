@@ -9,7 +9,6 @@ import numpy as np
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.counting.layout import Caps, Layout
 from opendp_timeseries.design.count import Count, Keys, Source, panel_of
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid, check_grid
@@ -160,12 +159,12 @@ def check_log(
         panel=panel_of(by, keys),
         unit=Unit(period=within),
     )
-    layout, engine = Layout.of(count), engine_of(table)
-    tally, steps = engine.tally(table, layout), engine.participation(table, layout, count.gap)
+    engine = engine_of(table)
+    tally, steps = engine.tally(table, count), engine.participation(table, count)
 
     def lost(capped: Count) -> float:
         # The key decides which steps are lost, not how many.
-        counts = engine.count(table, layout, Caps.of(capped), bytes(16))
+        counts = engine.count(table, capped, bytes(16))
         return 1 - int(counts.sum()) / tally.counted if tally.counted else 0.0
 
     found = LogCheck(
@@ -180,6 +179,6 @@ def check_log(
     return replace(
         found,
         gap=count.gap,
-        steps_within_gap=int(engine.participation(table, layout).sum() - steps.sum()),
-        events_within_gap_share=lost(replace(count, participation_cap=layout.size, step_cap=tally.rows + 1)),
+        steps_within_gap=int(engine.participation(table, replace(count, gap=1)).sum() - steps.sum()),
+        events_within_gap_share=lost(replace(count, participation_cap=count.size, step_cap=tally.rows + 1)),
     )

@@ -21,9 +21,9 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_timeseries.counting.identifiers import Labels, canonical_text, identifier_text, instant_text
-from opendp_timeseries.counting.layout import Layout
+from opendp_timeseries.counting.identifiers import Labels, canonical_text, identifier_text, instant_text, key_numbers
 from opendp_timeseries.counting.times import steps_of_floats, steps_of_objects
+from opendp_timeseries.design.count import Count
 from opendp_timeseries.grid import TimeGrid
 
 __all__ = ["Tally", "UtcLog", "Who", "check_schema", "read_positions", "tally"]
@@ -76,7 +76,7 @@ class Tally(NamedTuple):
         return self.rows - sum(self[1:])
 
 
-def read_positions(table: Any, layout: Layout) -> tuple[Who, Ints]:
+def read_positions(table: Any, count: Count) -> tuple[Who, Ints]:
     """Read who and where in the (panel of) series, for every row; -1 for rows that are nowhere.
 
     Tables are mappings of equally long one-dimensional NumPy arrays, pandas data frames, Polars data and
@@ -89,31 +89,33 @@ def read_positions(table: Any, layout: Layout) -> tuple[Who, Ints]:
     :raises TypeError: for a table of an unknown kind, or a column of a type that does not serve.
     :raises ValueError: for columns that are missing, ambiguous or of unequal length.
 
+    >>> from opendp_timeseries.design.count import Source
     >>> log = {"who": np.array(["ann", "bob", "ann"]), "when": np.array([0, 1, 9])}
-    >>> who, positions = read_positions(log, Layout("who", "when", TimeGrid(size=3)))
+    >>> count = Count(source=Source(identifier="who", time="when"), grid=TimeGrid(size=3), participation_cap=1)
+    >>> who, positions = read_positions(log, count)
     >>> who.codes, who.names, positions
     (array([0, 1, 0]), ['ann', 'bob'], array([ 0,  1, -1]))
     """
-    rows = _read(_columns_of(table, layout), layout)
+    rows = _read(_columns_of(table, count), count)
     positions = rows.steps
     if rows.series is not None:
-        positions = np.where((positions >= 0) & (rows.series >= 0), rows.series * layout.cycle + positions, -1)
+        positions = np.where((positions >= 0) & (rows.series >= 0), rows.series * count.grid.size + positions, -1)
     if rows.nobody is not None and rows.nobody.any():
         positions = np.where(rows.nobody, -1, positions)
     return rows.who, positions
 
 
-def tally(table: Any, layout: Layout) -> Tally:
+def tally(table: Any, count: Count) -> Tally:
     """Say where the rows of a table go. Private.
 
     :raises TypeError: as :func:`read_positions`, and the other errors.
     """
-    columns = _columns_of(table, layout)
-    rows = _read(columns, layout)
-    missing, _, unknown = _causes(columns[layout.identifier], rows.nobody)
+    columns = _columns_of(table, count)
+    rows = _read(columns, count)
+    missing, _, unknown = _causes(columns[count.log.identifier], rows.nobody)
     masks = [missing, unknown, None, None, None]
-    if layout.time is not None:
-        masks[2:] = _causes(columns[layout.time], rows.timeless, getattr(table, "not_times", None))
+    if count.log.time is not None:
+        masks[2:] = _causes(columns[count.log.time], rows.timeless, getattr(table, "not_times", None))
     masks += [rows.steps < 0, None if rows.series is None else rows.series < 0]
     left, lost = np.ones(rows.steps.shape, dtype=np.bool_), []
     for mask in masks:
@@ -156,21 +158,23 @@ class _Rows(NamedTuple):
     series: Ints | None  # the number of the key, -1 for one that is not listed
 
 
-def _columns_of(table: Any, layout: Layout) -> dict[str, _Column]:
-    return dict(zip(layout.columns, _columns(table, layout.columns), strict=True))
+def _columns_of(table: Any, count: Count) -> dict[str, _Column]:
+    return dict(zip(count.log.columns, _columns(table, count.log.columns), strict=True))
 
 
-def _read(columns: Mapping[str, _Column], layout: Layout) -> _Rows:
-    identifiers, nobody = _identifiers(columns[layout.identifier], layout.identifier, exact=layout.exact)
-    if layout.time is None:
+def _read(columns: Mapping[str, _Column], count: Count) -> _Rows:
+    log, series = count.log, None
+    identifiers, nobody = _identifiers(columns[log.identifier], log.identifier, exact=log.exact)
+    if log.time is None:
         rows = identifiers.codes.size if isinstance(identifiers, Labels) else identifiers.size
         steps, timeless = np.zeros(rows, dtype=np.int64), None
     else:
-        _check_time(columns[layout.time], layout.time)
-        steps, timeless = _steps(columns[layout.time], layout.grid)
-    if layout.whole:
+        _check_time(columns[log.time], log.time)
+        steps, timeless = _steps(columns[log.time], count.row_grid)
+    if count.pooled is not None:
         steps = np.minimum(steps, 0)
-    series = None if layout.by is None else _series(*_identifiers(columns[layout.by], layout.by), layout.places)
+    if log.by is not None:
+        series = _series(*_identifiers(columns[log.by], log.by), key_numbers(count.panel or ()))
     return _Rows(identifiers, nobody, steps, timeless, series)
 
 

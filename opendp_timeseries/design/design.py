@@ -197,11 +197,15 @@ def _python(design: Design, log: str, delta: float | None) -> str:
         given = "" if grid is None else ", grid=grid"
         lines.append(f"count = space >> ts.then_individual_count({(panel + cap + given)[2:]})")
     else:
-        caps = f"participation_cap={count.participation_cap}"
-        caps += f", step_cap={count.step_cap}" if count.step_cap > 1 else ""
+        caps = f", step_cap={count.step_cap}" if count.step_cap > 1 else ""
         caps += f", gap={count.gap}" if count.gap > 1 else ""
-        caps += _also("key_cap", count.key_cap)
-        lines.append(f"count = space >> ts.then_participation_count(grid, {caps}{panel})")
+        caps += _also("key_cap", count.key_cap) + panel
+        if count.scales is None:
+            caps += "" if count.excess == "scale" else f", excess={count.excess!r}"
+            call = f"participation_count(grid, participation_cap={count.participation_cap}{caps})"
+        else:
+            call = f"activity_count(grid, scales=ts.{count.scales}{caps})"
+        lines.append(f"count = space >> ts.then_{call}")
     if signal.groups is not None:
         lines.append(f"count = count >> ts.then_totals({dict(signal.groups.to_dict())!r})")
     lines += [f"count = count >> ts.then_circulant_filter(ts.{kernel.python()})" for kernel in signal.kernels]

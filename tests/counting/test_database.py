@@ -13,9 +13,8 @@ from scipy.stats import beta
 import opendp_timeseries as ts
 from opendp_timeseries.counting import memory
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.counting.layout import Layout
 from opendp_timeseries.grid import TimeGrid
-from tests.counting.tables import DuckDB, caps_of
+from tests.counting.tables import DuckDB, count_of
 
 ibis = pytest.importorskip("ibis")
 pa = pytest.importorskip("pyarrow")
@@ -32,15 +31,13 @@ GRID = TimeGrid(size=40, start="2013-01-01", step="1h", zone="UTC")
 SPACE = {"identifier": "id", "time": "time"}
 
 
-def count(table, grid=GRID, *, participation_cap=40, step_cap=10**9, gap=1, key=KEY, by=None, keys=("",)):
-    layout = Layout("id", "time", grid, by, keys)
-    caps = caps_of(layout.size, participation_cap=participation_cap, step_cap=step_cap, gap=gap)
-    return engine.count(table, layout, caps, key)
+def count(table, grid=GRID, *, key=KEY, **options):
+    return engine.count(table, count_of(grid=grid, **options), key)
 
 
 def truth(grid=GRID, *, participation_cap=40, step_cap=10**9, gap=1, **columns):
-    caps = caps_of(grid.size, participation_cap=participation_cap, step_cap=step_cap, gap=gap)
-    return memory.count(pa.table(columns), Layout("id", "time", grid), caps, KEY)
+    caps = {"participation_cap": participation_cap, "step_cap": step_cap, "gap": gap}
+    return memory.count(pa.table(columns), count_of(grid=grid, **caps), KEY)
 
 
 def crowd(rows=600, people=15, seed=5):
@@ -311,14 +308,14 @@ def test_a_file_larger_than_the_memory_given(tmp_path, rows, limit):
 
 def test_text_that_is_no_step_is_told_and_counts_nowhere(backend):
     texts = [None, "", " ", "x", "0.5", "1e1", "0x3", "3f", "4d", "1_0", "NaN", "3", "+4.0", " 5 ", "99", "-1"]
-    layout = Layout("id", "time", TimeGrid(size=20))
+    every = count_of(grid=TimeGrid(size=20))
     for kind, values in ("text", texts), ("number", [None, math.nan, 0.5, 3.0, 99.0, math.inf]):
         columns = {"id": pa.array(range(len(values))), "time": pa.array(values)}
         table = backend.table(**columns)
         expected = {"text": (16, 0, 0, 3, 8, 0, 2, 0), "number": (6, 0, 0, 2, 1, 0, 2, 0)}[kind]
-        assert engine.tally(table, layout) == memory.tally(pa.table(columns), layout) == expected
-        counts = count(table, layout.grid)
-        np.testing.assert_array_equal(counts, truth(layout.grid, **columns))
+        assert engine.tally(table, every) == memory.tally(pa.table(columns), every) == expected
+        counts = count(table, every.grid)
+        np.testing.assert_array_equal(counts, truth(every.grid, **columns))
         assert np.flatnonzero(counts).tolist() == {"text": [3, 4, 5], "number": [3]}[kind]
 
 
@@ -333,12 +330,8 @@ def test_a_column_that_is_missing_in_every_row_counts_nobody(missing, grid):
     log = connection.table("log")
     assert engine._is_untyped(log.schema()[missing])
     for keys in (None, ["a", "b"]):
-        layout = Layout("id", "t", grid, None if keys is None else "k", keys or ("",))
-        counts = engine_of(log).count(log, layout, caps_of(layout.size, participation_cap=3), bytes(16))
-        expected = [1, 1, 0] if keys is None and missing == "k" else [0] * layout.size
-        assert (
-            counts.tolist()
-            == expected
-            == engine_of(rows).count(rows, layout, caps_of(layout.size, participation_cap=3), bytes(16)).tolist()
-        )
-        assert engine_of(log).tally(log, layout) == engine_of(rows).tally(rows, layout)
+        count = count_of("id", "t", grid, None if keys is None else "k", keys)
+        counts = engine_of(log).count(log, count, bytes(16))
+        expected = [1, 1, 0] if keys is None and missing == "k" else [0] * count.size
+        assert counts.tolist() == expected == engine_of(rows).count(rows, count, bytes(16)).tolist()
+        assert engine_of(log).tally(log, count) == engine_of(rows).tally(rows, count)

@@ -11,7 +11,7 @@ pytest.importorskip("pandas")
 pytest.importorskip("polars")
 pytest.importorskip("pyarrow")
 
-from opendp_timeseries.counting import capped_count, dataset
+from opendp_timeseries.counting import capped_count, dataset, scaling
 from tests.counting import drawn
 from tests.oracles import counting as oracle
 
@@ -21,6 +21,7 @@ LONG = pytest.mark.long
 def check_in_memory(monkeypatch, cases):
     monkeypatch.setattr(dataset, "_BATCH", 7)
     monkeypatch.setattr(capped_count, "_CHUNK", 9)
+    monkeypatch.setattr(scaling, "_NARROW", 40)
     hashed = functools.cache(oracle.hash_of)
     engines = list(drawn.IN_MEMORY)
     for seed in cases:

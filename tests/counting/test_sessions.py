@@ -1,14 +1,14 @@
 """Whatever a session of a database is set to, it counts what the slow count does, or is refused by name."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from opendp_timeseries.counting import database as engine
-from opendp_timeseries.counting.layout import Layout
 from opendp_timeseries.grid import Period, TimeGrid
-from tests.counting.tables import caps_of
+from tests.counting.tables import count_of
 from tests.oracles import counting as oracle
 
 ibis = pytest.importorskip("ibis")
@@ -79,7 +79,7 @@ def crowd(rows=300, people=4):
 
 
 def queries():
-    """Layouts, and the rows of each as the slow count takes them."""
+    """Counts, and the rows of each as the slow count takes them."""
     grid, edges, log = crowd()
     days, plain = Period("1w", "America/New_York"), TimeGrid(size=26)
     keys = ["A", "b"]
@@ -87,7 +87,8 @@ def queries():
         ["text", "number", "half", "decimal", "day"], ["instant", "step", "floating", "written"], fillvalue="instant"
     ):
         instants = time == "instant"
-        layout = Layout(name, time, grid if instants else plain, "venue", keys, period=days if instants else Period(13))
+        period = days if instants else Period(13)
+        count = count_of(name, time, grid if instants else plain, "venue", keys, period=period)
         steps = log["instant"].cast("int64").to_numpy() if instants else log["step"].to_numpy()
         steps = np.searchsorted(edges, steps, side="right") - 1 if instants else steps
         names = [str(value) for value in log[name].to_pylist()]
@@ -97,7 +98,7 @@ def queries():
             for who, step, venue in zip(names, steps, log["venue"].to_pylist(), strict=True)
             if 0 <= step < 26 and venue in keys
         ]
-        yield log, layout, rows
+        yield log, count, rows
 
 
 def hashes(connection):
@@ -129,34 +130,33 @@ def session_of(log, values):
 def test_no_setting_changes_a_count():
     hashed, cases = hashes(duckdb.connect()), list(queries())
     for k, values in enumerate(settings()):
-        log, layout, rows = cases[k % len(cases)]
-        starts, table = layout.period_starts, session_of(log, values).table("log")
+        log, count, rows = cases[k % len(cases)]
+        starts, table = count.period_starts, session_of(log, values).table("log")
         for caps in CAPS:
             expected = oracle.capped_counts(
-                rows, size=layout.size, cycle=26, key=KEY, hashed=hashed,
+                rows, size=count.size, cycle=26, key=KEY, hashed=hashed,
                 period_of=lambda step, starts=starts: int(np.searchsorted(starts, step, side="right")), **caps,
             )  # fmt: skip
             assert sum(expected) > 0
-            assert engine.count(table, layout, caps_of(layout.size, **caps), KEY).tolist() == expected, values
+            assert engine.count(table, replace(count, **caps), KEY).tolist() == expected, values
 
 
 def test_a_setting_that_refuses_the_query_is_named():
-    log, layout, _ = next(queries())
+    log, count, _ = next(queries())
     table = session_of(log, {"max_expression_depth": 20}).table("log")
     with pytest.raises(ValueError, match="setting max_expression_depth"):
-        engine.participation(table, layout)
+        engine.participation(table, count)
 
 
 @pytest.mark.parametrize("macro", ["hash(a)", "list_sort(a, b, c)", "Encode(a)"])
 def test_a_session_with_functions_of_its_own_is_refused_by_name(macro):
-    log, layout, _ = next(queries())
+    log, count, _ = next(queries())
     connection = session_of(log, {})
     connection.raw_sql("CREATE MACRO mine(a) AS a")
-    caps = caps_of(layout.size, **CAPS[0])
-    engine.count(connection.table("log"), layout, caps, KEY)
+    engine.count(connection.table("log"), count, KEY)
     connection.raw_sql(f"CREATE TEMP MACRO {macro} AS a")
     with pytest.raises(ValueError, match=rf"function {macro.partition('(')[0].lower()}.*another connection"):
-        engine.count(connection.table("log"), layout, caps, KEY)
+        engine.count(connection.table("log"), count, KEY)
 
 
 @pytest.mark.parametrize(
@@ -168,11 +168,10 @@ def test_a_session_with_functions_of_its_own_is_refused_by_name(macro):
     ],
 )
 def test_a_session_whose_built_in_functions_were_given_further_types_is_refused_by_name(name, types, returns, meaning):
-    log, layout, _ = next(queries())
+    log, count, _ = next(queries())
     connection = session_of(log, {})
     connection.con.create_function("mine", lambda step: step, ["BIGINT"], "BIGINT")
-    caps = caps_of(layout.size, **CAPS[0])
-    engine.count(connection.table("log"), layout, caps, KEY)
+    engine.count(connection.table("log"), count, KEY)
     connection.con.create_function(name, meaning, types, returns)
     with pytest.raises(ValueError, match=rf"function {name}.*another connection"):
-        engine.count(connection.table("log"), layout, caps, KEY)
+        engine.count(connection.table("log"), count, KEY)

@@ -15,6 +15,7 @@ from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.design.count import Count, Source
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.groups import Groups
+from opendp_timeseries.design.scales import Scales
 from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid
@@ -109,6 +110,7 @@ def test_designs_are_equal_exactly_if_they_are_the_same_query():
         "step_cap": (2,),
         "gap": (2,),
         "pooled": (TERMS,),
+        "excess": ("scale", "scale_l1"),
         "unit": (Unit(replaced=True), Unit(individuals=2), Unit(period=Period("1d", "Europe/Berlin"))),
     }
     for name, values in changes.items():
@@ -116,7 +118,9 @@ def test_designs_are_equal_exactly_if_they_are_the_same_query():
             other = replace(ONE, **{name: value})
             assert design(other) != design(ONE), name
             assert Signal(other).identifier != Signal(ONE).identifier, name
-    assert set(changes) | {"panel", "key_cap"} == {field.name for field in fields(Count)}
+    by_scale = [replace(ONE, excess="scale", scales=Scales(ends=(4, 9), share=part)) for part in (0.3, 0.5)]
+    assert len({design(count) for count in by_scale} | {design(ONE), design(replace(ONE, excess="scale"))}) == 4
+    assert set(changes) | {"panel", "key_cap", "scales"} == {field.name for field in fields(Count)}
     assert {design(ONE, p=0.5), design(ONE, scale=3.0), design(ONE, sampling="stratified")}.isdisjoint({design(ONE)})
 
 

@@ -27,7 +27,8 @@ from opendp_timeseries.accounting.separated import envelope
 from opendp_timeseries.accounting.subsampled import Kept, extremal_law
 from opendp_timeseries.counting.capped_count import _apart, _firsts
 from opendp_timeseries.counting.database import _walked
-from opendp_timeseries.counting.layout import Caps
+from opendp_timeseries.counting.engines import engine_of
+from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import parse_zone
 from opendp_timeseries.ledger.chain import _LINE
 from opendp_timeseries.plugin import subsampled_gaussian
@@ -81,13 +82,13 @@ def first_day_alone(sound, terms, ran):
     return [Counter({d: n for d, n in ran.items() if begins[d] == day}) for day in sorted(set(begins.values()))]
 
 
-def by_row_order(sound, who, steps, *, caps, **more):
+def by_row_order(sound, who, steps, count, key):
     seen, first = {}, []
     for person, step in zip(who.tolist(), steps.tolist(), strict=True):
         mine = seen.setdefault(person, set())
-        first.append(step in mine or len(mine) < caps.participation_cap)
+        first.append(step in mine or len(mine) < count.participation_cap)
         mine.update([step] if first[-1] else [])
-    return sound(who[np.array(first)], steps[np.array(first)], caps=caps, **more)
+    return sound(who[np.array(first)], steps[np.array(first)], count, key)
 
 
 def in_16_bits(sound, counts, *more):
@@ -95,13 +96,26 @@ def in_16_bits(sound, counts, *more):
     counts[:] = counts.astype(np.int16)
 
 
+def without_periods(count):
+    return replace(count, unit=Unit())
+
+
+def without_series(count):
+    return replace(count, source=replace(count.source, by=None), panel=None, key_cap=None)
+
+
 def but_caps(**changes):
-    return SimpleNamespace(of=lambda count: Caps.of(count)._replace(**changes))
+    """Engines that count by other caps than those that are stated."""
+
+    def engine(table):
+        return SimpleNamespace(count=lambda log, count, key: engine_of(log).count(log, replace(count, **changes), key))
+
+    return seeing(engine_of=engine)
 
 
-def off_the_grid_too(sound, table, layout):
-    rows = sound(table, layout)
-    return rows._replace(steps=np.zeros_like(rows.steps)) if layout.whole else rows
+def off_the_grid_too(sound, columns, count):
+    rows = sound(columns, count)
+    return rows if count.pooled is None else rows._replace(steps=np.zeros_like(rows.steps))
 
 
 def merged_names(sound, path, *, identifier, **more):
@@ -195,17 +209,17 @@ def uncut(convolved):
     return lambda *summands: convolved(*summands)._replace(cut=0.0)
 
 
-def kept_by_their_lines(sound, pairs, gap, layout, dialect):
+def kept_by_their_lines(sound, pairs, count, dialect):
     """A line is a step ahead by a gap for each period: of two series, two places may have the same."""
-    places = np.arange(layout.size)
-    lines = places + places % layout.cycle // layout.longest_period * gap
+    places = np.arange(count.size)
+    lines = places + places % count.grid.size // count.period_length * count.gap
     same = np.argwhere(lines[:, None] == lines)
     table = ibis.memtable({"step": same[:, 0].tolist(), "alike": same[:, 1].tolist()})
 
     def walked(*lists):
         return _walked(*lists).join(table, "step").select("who", step="alike")
 
-    return seeing(_walked=walked)(sound, pairs, gap, layout, dialect)
+    return seeing(_walked=walked)(sound, pairs, count, dialect)
 
 
 def without_counts_made_elsewhere(sound, terms, ran):
@@ -239,7 +253,7 @@ firsts, numbers = _firsts, attrgetter("individuals", "l0", "l2", "linf")
 # fmt: off
 MUTANTS = [
     # ---- periods
-    mutant("one cap over all periods", "Layout.of", after(lambda layout: layout._replace(period=None)),
+    mutant("one cap over all periods", "capped_count:capped_count", given(count=without_periods),
            ("test_leaving_one_period_out_changes_only_what_was_done_in_it", False)),
     mutant("one cap over all periods, in a database", "database:_first",
            given(groups=lambda groups: [name for name in groups if name != "period"]),
@@ -247,7 +261,7 @@ MUTANTS = [
     mutant("a gap that goes on into the next period", "SortedRows._pairs", across_periods,
            IN_MEMORY),
     mutant("a gap that goes on into the next period, in a database", "database:_thinned",
-           given(layout=lambda layout: layout._replace(period=None)),
+           given(count=without_periods),
            IN_DATABASE),
     mutant("days of UTC in place of the zone's", "_by_calendar", seeing(parse_zone=lambda zone: parse_zone("UTC")),
            ("test_periods_begin_where_the_clock_says", "America/New_York")),
@@ -279,10 +293,10 @@ MUTANTS = [
            given(self=lambda terms: terms._replace(unit=replace(terms.unit, replaced=False))),
            ("test_each_day_pays_for_the_releases_that_it_is_in", True, True)),
     # ---- counting
-    mutant("no cap on steps", "_add_pairs", given(caps=lambda caps: caps._replace(participation_cap=2**40)),
+    mutant("no cap on steps", "_add_pairs", given(count=lambda count: replace(count, participation_cap=2**40)),
            "test_the_caps_are_enforced_whatever_one_person_does",
            "test_capped_count::test_removing_anyone_leaves_everyone_else_as_they_were"),
-    mutant("no cap on events in a step", "_add_pairs", given(caps=lambda caps: caps._replace(step_cap=2**40)),
+    mutant("no cap on events in a step", "_add_pairs", given(count=lambda count: replace(count, step_cap=2**40)),
            "test_the_caps_are_enforced_whatever_one_person_does"),
     mutant("cap by row order", "capped_count:capped_count", by_row_order,
            "test_the_order_of_the_rows_does_not_matter",
@@ -315,10 +329,10 @@ MUTANTS = [
     mutant("a chunk cut before an individual's last step", "_chunks",
            seeing(np=but(np, searchsorted=lambda rows, last, side: np.searchsorted(rows, last))),
            ("test_individuals_are_never_cut", 32)),
-    mutant("individuals counted once a row", "participation_count:counted", seeing(Caps=but_caps(step_cap=9)),
+    mutant("individuals counted once a row", "participation_count:counted", but_caps(step_cap=9),
            "test_integer_steps_and_identifiers_of_every_width"),
     mutant("no cap on the keys of an individual", "participation_count:counted",
-           seeing(Caps=but_caps(participation_cap=99)), ("test_neighbours_are_as_near_as_the_maps_say", 2)),
+           but_caps(participation_cap=99), ("test_neighbours_are_as_near_as_the_maps_say", 2)),
     mutant("the keys of who comes in the place of another forgotten", "log_of",
            after(lambda found: (found[0], replace(found[1], replaced=False))),
            ("test_maps_are_the_worst_that_people_can_do", True), ("test_neighbours_are_as_near_as_the_maps_say", 2)),
@@ -349,7 +363,7 @@ MUTANTS = [
            given(rule=lambda rule: rule._replace(table=np.where(np.arange(4) == 1, -(2**62), rule.table))),
            IN_DATABASE),
     mutant("a gap that ends with the grid, in a database", "database:_thinned",
-           edited(("pairs.behind <= layout.cycle - gap", "pairs.behind >= 0")),
+           edited(("pairs.behind <= count.grid.size - gap", "pairs.behind >= 0")),
            IN_DATABASE),
     mutant("a gap from the last step seen, in a database", "database:_walked", after(lambda kept: kept.limit(0)),
            IN_DATABASE),
@@ -609,7 +623,7 @@ MUTANTS = [
     mutant("a last period that is longer, taken for two", "_in_periods", edited((" and lengths[-1] <= lengths[0]", "")),
            IN_DATABASE),
     mutant("a gap between the series of a panel, in a database", "database:_thinned",
-           given(layout=lambda layout: layout._replace(by=None)), IN_DATABASE),
+           given(count=without_series), IN_DATABASE),
     mutant("steps joined back without their series, in a database", "database:_thinned", kept_by_their_lines,
            ("test_a_database_thins_each_series_by_itself", 25, 2, 13, 5, [19, 21, 24, 25, 27, 29])),
     mutant("rows of other keys in the first series", "tables:_series", after(lambda series: np.maximum(series, 0)),

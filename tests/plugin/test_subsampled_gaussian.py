@@ -37,7 +37,8 @@ def make(scale=2.0, *, domain=INTEGERS, metric=None, **kwargs):
 
 def counted(size, cap, *, step_cap=1, unit=None):
     space = ts.event_log_domain(identifier="id", time="time"), unit or dp.symmetric_distance()
-    return space >> ts.then_participation_count(ts.TimeGrid(size=size), participation_cap=cap, step_cap=step_cap)
+    caps = {"participation_cap": cap, "step_cap": step_cap, "excess": "drop"}
+    return space >> ts.then_participation_count(ts.TimeGrid(size=size), **caps)
 
 
 # ---------------------------------------------------------------------------------------------- what is refused
