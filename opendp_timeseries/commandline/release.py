@@ -19,6 +19,7 @@ from opendp_timeseries.accounting.rounding import printed_up, up
 from opendp_timeseries.commandline.inputs import check_of, chosen, grid_of, read_log, wrapped
 from opendp_timeseries.commandline.interrupts import held_back
 from opendp_timeseries.commandline.outputs import document, places
+from opendp_timeseries.design.count import Count
 from opendp_timeseries.plugin._opendp import symmetric_distance
 from opendp_timeseries.plugin.known import parts_of
 
@@ -28,6 +29,12 @@ __all__ = ["release"]
 _MEANS: Final = 200
 #: Counts are whole numbers, and nobody would call this noise.
 _MIN_SCALE: Final = 1e-6
+#: How near the counts are to the truth, but for noise.
+_TRUTH: Final = {
+    "drop": "What exceeds the cap is left out, so totals are too low, and the intervals are of what is left.",
+    "scale": "What exceeds the cap weighs less, so totals are too low, and the intervals are of what is left.",
+    "scales": "Nobody is left out: the series is of the true counts, and so are its intervals.",
+}
 
 
 def release(options: argparse.Namespace) -> str:
@@ -60,7 +67,7 @@ def release(options: argparse.Namespace) -> str:
     if options.file is None:  # of any other log, this is private
         share = f"{check_of(options, grid).events_lost_share:.0%} of its departures"
         by = "caps" if options.gap == 1 else "gap and the caps"
-        said.append(f"This log is public, so it can be said: the {by} leave out {share}.")
+        said.append(f"This log is public, so it can be said: the {by} take away {share}.")
     else:  # whatever the log holds: the release itself cannot say
         said.append("A wrong column or time format gives noise alone: run 'check', in private, to rule that out.")
     if len(wanted) < 3 and options.figure != "none":
@@ -121,7 +128,11 @@ def _measurement(options: argparse.Namespace, grid: ts.TimeGrid, ledger: ts.Ledg
             warnings.simplefilter("ignore", ts.PeriodUnitWarning)
             unit = ts.period_distance(options.period, zone=options.zone)
     space = ts.event_log_domain(**chosen(options, "identifier", "time")), unit
-    signal = space >> ts.then_participation_count(grid, **chosen(options, "participation_cap", "step_cap", "gap"))
+    if options.participation_cap is None:
+        signal = space >> ts.then_activity_count(grid, **chosen(options, "step_cap", "gap"))
+    else:
+        caps = chosen(options, "participation_cap", "step_cap", "gap", "excess")
+        signal = space >> ts.then_participation_count(grid, **caps)
     if options.filter_std is not None:
         signal = signal >> ts.then_circulant_filter(ts.gaussian_kernel(grid.size, options.filter_std))
     if ledger is not None and (options.epsilon, options.delta) == (None, None):
@@ -153,6 +164,20 @@ def _of_programme(options: argparse.Namespace, ledger: ts.Ledger, signal: Any) -
     return measurement
 
 
+def _kind(count: Count) -> str:
+    return count.excess if count.scales is None else "scales"
+
+
+def _of_scales(count: Count) -> str:
+    """Say of which series the noise is."""
+    if count.scales is None:
+        return ""
+    return (
+        f", in each of {count.scales.series} series of the whole grid: everybody counts in the last with one weight, and"
+        " in those before it the less, the more often they come"
+    )
+
+
 def _summary(series: ts.Series, options: argparse.Namespace) -> list[str]:
     made, count = series.release, series.release.design.count
     (epsilon, delta), once = made.stated.loss[0], count.step_cap == 1
@@ -165,18 +190,18 @@ def _summary(series: ts.Series, options: argparse.Namespace) -> list[str]:
     kept = "Every step carries" if made.sampling_probability == 1 else some
     factor = f" = {printed_up(up(math.exp(epsilon)))}" if epsilon < 700 else ""
     counted = "individuals who have an event" if once else "events"
-    each = "once in each" if once else f"at most {count.step_cap} times in each"
+    each = "once in a step" if once else f"at most {count.step_cap} times in a step"
     each += "" if count.gap == 1 else f", at least {count.gap} steps from one to the next"
     said = [
         f"A private series of counts: {made.size} steps of {count.grid.step} from {count.grid.start}. The count of a"
         f" step is the number of {counted} in it{smoothing}. {kept} Gaussian noise of standard deviation"
-        f" {made.scale:.4g}. The series is made from these noisy values by: {series.model}.",
+        f" {made.scale:.4g}{_of_scales(count)}. The series is made from these noisy values by: {series.model}.",
         f"Guarantee: {made.guarantee()}. Whether or not the events of any one individual{within} are in the log, no set"
         f" of possible releases is more than e^ε{factor} times as likely, up to an additional probability of δ."
         f"{'' if delta <= LARGE_DELTA else f' {large_delta(delta)}'}",
         "It holds for everyone, whatever their events: each individual (one value of"
-        f" {options.identifier!r}) is counted in at most {count.participation_cap} steps{within}, {each}; what exceeds"
-        " that is left out, so totals are too low. It assumes that each individual has one identifier; that the grid,"
+        f" {options.identifier!r}) {count.words()}{within}, {each}."
+        f" {_TRUTH[_kind(count)]} It assumes that each individual has one identifier; that the grid,"
         " the caps and all other parameters were chosen without looking at this log; and that whoever runs this, who"
         " is trusted with the log, publishes nothing from it but this release and what is computed from the release.",
     ]
