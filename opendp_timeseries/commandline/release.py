@@ -121,7 +121,10 @@ def _measurement(options: argparse.Namespace, grid: ts.TimeGrid, ledger: ts.Ledg
             warnings.simplefilter("ignore", ts.PeriodUnitWarning)
             unit = ts.period_distance(options.period, zone=options.zone)
     space = ts.event_log_domain(**chosen(options, "identifier", "time")), unit
-    signal = space >> ts.then_participation_count(grid, **chosen(options, "participation_cap", "step_cap", "gap"))
+    # A filter lowers the noise only if steps lie apart, or are few.
+    excess = "drop" if options.filter_std is not None and options.gap == 1 else "scale"
+    caps = chosen(options, "participation_cap", "step_cap", "gap")
+    signal = space >> ts.then_participation_count(grid, **caps, excess=excess)
     if options.filter_std is not None:
         signal = signal >> ts.then_circulant_filter(ts.gaussian_kernel(grid.size, options.filter_std))
     if ledger is not None and (options.epsilon, options.delta) == (None, None):
@@ -175,7 +178,7 @@ def _summary(series: ts.Series, options: argparse.Namespace) -> list[str]:
         f" of possible releases is more than e^ε{factor} times as likely, up to an additional probability of δ."
         f"{'' if delta <= LARGE_DELTA else f' {large_delta(delta)}'}",
         "It holds for everyone, whatever their events: each individual (one value of"
-        f" {options.identifier!r}) is counted in at most {count.participation_cap} steps{within}, {each}; what exceeds"
+        f" {options.identifier!r}) is counted in {count.words()}{within}, {each}; what exceeds"
         " that is left out, so totals are too low. It assumes that each individual has one identifier; that the grid,"
         " the caps and all other parameters were chosen without looking at this log; and that whoever runs this, who"
         " is trusted with the log, publishes nothing from it but this release and what is computed from the release.",

@@ -147,11 +147,11 @@ def test_the_loss_is_of_the_caps_and_the_stages_alone():
 def test_a_cap_is_said_as_it_is():
     said = {name: DESIGNS[name].count.words() for name in ("one series", "terms", "scaled", "scaled in ℓ1", "at scales")}
     assert said == {
-        "one series": "counts in at most 4 steps",
-        "terms": "counts in at most 1 step",
-        "scaled": "counts in every step; somebody in n steps, more than 4, with weight √(4/n) in each",
-        "scaled in ℓ1": "counts in every step; somebody in n steps, more than 4, with weight 4/n in each",
-        "at scales": "counts in every step, with a weight in each series by how often they come",
+        "one series": "at most 4 steps",
+        "terms": "at most 1 step",
+        "scaled": "every step, with weight √(4/n) in each of n > 4 steps",
+        "scaled in ℓ1": "every step, with weight 4/n in each of n > 4 steps",
+        "at scales": "every step",
     }
 
 
