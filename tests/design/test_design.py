@@ -145,7 +145,9 @@ def test_the_loss_is_of_the_caps_and_the_stages_alone():
 
 
 def test_a_cap_is_said_as_it_is():
-    said = {name: DESIGNS[name].count.words() for name in ("one series", "terms", "scaled", "scaled in ℓ1", "at scales")}
+    said = {
+        name: DESIGNS[name].count.words() for name in ("one series", "terms", "scaled", "scaled in ℓ1", "at scales")
+    }
     assert said == {
         "one series": "at most 4 steps",
         "terms": "at most 1 step",

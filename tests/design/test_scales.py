@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -50,7 +51,7 @@ def test_the_last_series_holds_everybody_alike_and_others_less_who_come_often(sc
 def test_rows_are_dense_where_steps_are_few():
     ends = Scales(ends=(10,)).table(8760).ends.tolist()
     assert ends[:39] == list(range(10, 49))
-    assert all(there <= here * 25 / 24 + 1e-9 or there == here + 1 for here, there in zip(ends, ends[1:], strict=False))
+    assert all(there <= here * 25 / 24 + 1e-9 or there == here + 1 for here, there in pairwise(ends))
 
 
 def test_the_default_is_of_the_number_of_steps_alone():

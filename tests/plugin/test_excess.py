@@ -184,7 +184,7 @@ def test_more_than_one_individual_and_several_releases():
 def test_integer_metrics_take_whole_numbers_alone():
     for excess in ("scale", "scale_l1"):
         chain = (LOG, dp.symmetric_distance()) >> stage(excess, "one")
-        with pytest.raises(TypeError, match="must have T=float, .* excess='drop' holds whole numbers"):
+        with pytest.raises(TypeError, match=r"must have T=float, .* excess='drop' holds whole numbers"):
             chain >> ts.then_lp_distance(dp.l2_distance(T=int))
     dropped = (LOG, dp.symmetric_distance()) >> stage("drop", "one")
     assert (dropped >> ts.then_lp_distance(dp.l1_distance(T=int))).map(1) == 2
