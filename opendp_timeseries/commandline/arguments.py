@@ -20,7 +20,7 @@ _FLIGHTS: Final = (
     "--identifier tailnum --time time --zone America/New_York --start 2013-01-01T00:00 --step 3h --size 2920"
     " --epsilon 1 --delta 1e-6 --season 8 56"
 )
-_DEFAULTS: Final = {"sampling_probability": 1.0, "sampling": "poisson", "excess": "scale"}
+_DEFAULTS: Final = {"sampling_probability": 1.0, "sampling": "poisson"}
 #: What must be given with a file, by command.
 _COUNT: Final = ("identifier", "time", "start", "step", "size")
 _REQUIRED: Final = {"release": (*_COUNT, "epsilon", "delta"), "check": _COUNT}

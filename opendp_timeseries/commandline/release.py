@@ -128,10 +128,13 @@ def _measurement(options: argparse.Namespace, grid: ts.TimeGrid, ledger: ts.Ledg
             warnings.simplefilter("ignore", ts.PeriodUnitWarning)
             unit = ts.period_distance(options.period, zone=options.zone)
     space = ts.event_log_domain(**chosen(options, "identifier", "time")), unit
+    caps = chosen(options, "step_cap", "gap")
     if options.participation_cap is None:
-        signal = space >> ts.then_activity_count(grid, **chosen(options, "step_cap", "gap"))
+        signal = space >> ts.then_activity_count(grid, **caps)
     else:
-        caps = chosen(options, "participation_cap", "step_cap", "gap", "excess")
+        # A filter lowers the noise only if steps lie apart, or are few.
+        excess = options.excess or ("drop" if options.filter_std is not None and options.gap == 1 else "scale")
+        caps |= {"participation_cap": options.participation_cap, "excess": excess}
         signal = space >> ts.then_participation_count(grid, **caps)
     if options.filter_std is not None:
         signal = signal >> ts.then_circulant_filter(ts.gaussian_kernel(grid.size, options.filter_std))
@@ -173,8 +176,8 @@ def _of_scales(count: Count) -> str:
     if count.scales is None:
         return ""
     return (
-        f", in each of {count.scales.series} series of the whole grid: everybody counts in the last with one weight, and"
-        " in those before it the less, the more often they come"
+        f", in each of {count.scales.series} series of the whole grid: everybody counts in the last with one weight,"
+        " and in those before it the less, the more often they come"
     )
 
 
@@ -200,7 +203,7 @@ def _summary(series: ts.Series, options: argparse.Namespace) -> list[str]:
         f" of possible releases is more than e^ε{factor} times as likely, up to an additional probability of δ."
         f"{'' if delta <= LARGE_DELTA else f' {large_delta(delta)}'}",
         "It holds for everyone, whatever their events: each individual (one value of"
-        f" {options.identifier!r}) {count.words()}{within}, {each}."
+        f" {options.identifier!r}) is counted in {count.words()}{within}, {each}."
         f" {_TRUTH[_kind(count)]} It assumes that each individual has one identifier; that the grid,"
         " the caps and all other parameters were chosen without looking at this log; and that whoever runs this, who"
         " is trusted with the log, publishes nothing from it but this release and what is computed from the release.",

@@ -279,15 +279,14 @@ class Count:
         return scales_influence(influence, largest, self.scales.series, self.positions, replaced=self.unit.replaced)
 
     def words(self) -> str:
-        """Say what counts of an individual's steps."""
+        """Say in which steps an individual counts, and how much."""
         cap = self.participation_cap
-        steps = "1 step" if cap == 1 else f"{cap} steps"
         if self.excess == "drop":
-            return f"counts in at most {steps}"
-        if self.scales is not None:
-            return "counts in every step, with a weight in each series by how often they come"
+            return f"at most {cap} step{'' if cap == 1 else 's'}"
         weight = f"√({cap}/n)" if self.excess == "scale" else f"{cap}/n"
-        return f"counts in every step; somebody in n steps, more than {cap}, with weight {weight} in each"
+        return (
+            "every step" if self.scales is not None else f"every step, with weight {weight} in each of n > {cap} steps"
+        )
 
     def of_one_series(self) -> Count:
         """Return the count of each series of a panel by itself. The caps stay: they hold over the whole panel."""

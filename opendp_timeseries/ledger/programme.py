@@ -295,7 +295,7 @@ def described(design: Design) -> tuple[str, ...]:
         (str(count.grid.size) if count.grid.step is None else f"{count.grid.size} of {count.grid.step}")
         + totals
         + filters,
-        f"{count.participation_cap}{times}{apart}",
+        f"{'none' if count.scales is not None else count.participation_cap}{times}{apart}",
         f"{design.sampling_probability:.4g}" + (" in blocks" if design.sampling == "stratified" else ""),
         f"{design.scale:.4g}",
     )

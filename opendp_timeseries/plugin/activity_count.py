@@ -142,6 +142,8 @@ def make_private_series(
     for name, value in (("epsilon", epsilon), ("delta", delta)):
         check.required(name, value, "of the release, such as epsilon=1.0 and delta=1e-6")
     scale = least_scale(count, epsilon=epsilon, delta=delta, **sample)
+    if scale == 0:
+        raise ValueError(f"sampling_probability ({sampling_probability}) keeps no step: nothing would be released")
     measurement: dp.Measurement = count >> then_subsampled_gaussian(scale, delta=delta, **sample)
     return measurement
 

@@ -349,5 +349,7 @@ def _caps(count: Count, where: str) -> str:
     apart = "" if count.gap == 1 else f", at least {count.gap} steps apart"
     few = "" if count.key_cap is None else f", in at most {count.key_cap} at a time"
     each = "each individual" if count.unit.period is None else f"each individual within {count.unit.period}"
-    caps = f"{each}: at most {count.participation_cap} steps{where}{few}, {often} in each{apart}"
-    return f"Assumed of {caps}" if count.is_assumed else f"Counted of {caps}; totals are too low by the rest"
+    caps = f"{each}: {count.words()}{where}{few}, {often} in each{apart}"
+    if count.is_assumed:
+        return f"Assumed of {caps}"
+    return f"Counted of {caps}" + ("" if count.scales is not None else "; totals are too low by the rest")

@@ -73,6 +73,13 @@ DESIGNS = {
         Count(source=Source(identifier="id", by="site"), grid=TimeGrid(size=1), participation_cap=2, panel=("a", "b")),
         p=1.0,
     ),
+    "scaled": design(replace(ONE, excess="scale")),
+    "scaled in ℓ1": design(replace(ONE, excess="scale_l1", step_cap=2)),
+    "scaled, apart, filtered": design(Signal(replace(ONE, excess="scale", gap=6), (KERNELS[0],))),
+    "scaled totals": design(Signal(replace(PANEL, excess="scale"), (TREE,))),
+    "at scales": design(replace(ONE, excess="scale", scales=Scales(ends=(4, 9)), step_cap=2), p=1.0),
+    "at one scale": design(replace(ONE, excess="scale", participation_cap=48, scales=Scales(ends=()))),
+    "panel at scales": design(replace(PANEL, excess="scale", scales=Scales(ends=(4,), share=0.5)), p=1.0),
 } | {f"filter {k}": design(Signal(ONE, (kernel,))) for k, kernel in enumerate(KERNELS)}
 
 
@@ -137,6 +144,29 @@ def test_the_loss_is_of_the_caps_and_the_stages_alone():
     assert design(ONE).law() is not design(replace(ONE, gap=2)).law()
 
 
+def test_a_cap_is_said_as_it_is():
+    said = {
+        name: DESIGNS[name].count.words() for name in ("one series", "terms", "scaled", "scaled in ℓ1", "at scales")
+    }
+    assert said == {
+        "one series": "at most 4 steps",
+        "terms": "at most 1 step",
+        "scaled": "every step, with weight √(4/n) in each of n > 4 steps",
+        "scaled in ℓ1": "every step, with weight 4/n in each of n > 4 steps",
+        "at scales": "every step",
+    }
+
+
+def test_series_at_scales_are_those_of_each_key_at_each_scale():
+    count = DESIGNS["panel at scales"].count
+    assert count.keys == (
+        *("a (up to 4 steps)", "b' (up to 4 steps)", "c (up to 4 steps)"),
+        *("a (any number of steps)", "b' (any number of steps)", "c (any number of steps)"),
+    )
+    assert (count.series, count.size) == (6, 6 * 48)
+    assert DESIGNS["at scales"].count.keys == ("up to 4 steps", "up to 9 steps", "any number of steps")
+
+
 def test_periods_are_as_long_as_they_are():
     # 30 and 31 March, of which the second has 23 hours.
     within = replace(ONE, participation_cap=40, unit=Unit(period=Period("1d", "Europe/Berlin")))
@@ -176,6 +206,12 @@ def test_what_is_not_known_is_not_stated():
         (lambda: replace(ONE, panel=("a", 1), source=BY), "all of them text or all whole numbers"),
         (lambda: replace(ONE, panel=("a", "a"), source=BY), "must be distinct"),
         (lambda: replace(ONE, unit=Unit(period=Period("1d", "Asia/Tokyo"))), "zone|period"),
+        (lambda: replace(ONE, excess="scaled"), r"excess \('scaled'\) must be 'scale', 'scale_l1' or 'drop'"),
+        (lambda: replace(ONE, scales=Scales(ends=(4,))), r"require excess='scale' and the first of them"),
+        (lambda: replace(ONE, excess="scale", scales=Scales(ends=(5,))), r"as participation_cap \(4\)"),
+        (lambda: replace(ONE, excess="scale", scales=Scales(ends=(4, 48))), r"must be below the most steps .* \(48\)"),
+        (lambda: replace(DESIGNS["people on a grid"].count, excess="scale"), "must be 'drop' where individuals are"),
+        (lambda: Signal(DESIGNS["panel at scales"].count, (TREE,)), "nothing comes between scales of activity and"),
         (lambda: Signal(ONE, (TREE,)), "totals are of a panel"),
         (lambda: Signal(PANEL, (KERNELS[0], TREE)), "right after the count"),
         (lambda: Signal(ONE, (ts.identity_kernel(9),)), r"size of the filter \(9\) must be the grid's \(48\)"),
