@@ -100,7 +100,9 @@ def test_one_day_of_an_individual(tmp_path, log_file, capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert "for one individual within one day (Europe/Paris), not all that they did, added or removed." in said
     assert "It does not hold for everything that somebody did:" in said
-    assert "in at most 3 steps within one day (Europe/Paris), once in each" in said
+    assert (
+        "in every step, with weight √(3/n) in each of n > 3 steps within one day (Europe/Paris), once in each" in said
+    )
     record = ts.Release.from_json(output.with_suffix(".json").read_text())
     whole = ts.loss_over_periods(record, periods=2).epsilon(1e-6)
     assert "they take part in, the less they are protected as a whole. With the same δ, ε is" in said
@@ -129,19 +131,19 @@ def test_the_main_job(tmp_path, capsys, monkeypatch):
     said = " ".join(capsys.readouterr().out.split())
     assert "(ε = 1, δ = 1e-06)-differential privacy for one individual added or removed." in said
     assert "each individual (one value of 'tailnum') is counted" in said
-    assert "in at most 100 steps, once in each; what exceeds that is left out, so totals are too low" in said
+    assert "in every step, once in each. Nobody is left out: the series is of the true counts" in said
     rows = released(tmp_path / "flights.csv")
     assert len(rows) == 2920
     assert rows[0]["step_start"] == "2013-01-01T00:00:00-05:00"
     assert rows[1000]["step_start"] == "2013-05-06T01:00:00-04:00"
-    assert "This log is public, so it can be said: the caps leave out 31% of its departures." in said
+    assert "This log is public, so it can be said: the caps take away 0% of its departures." in said
     assert all(row["kept"] == "yes" for row in rows)
     assert "Every step carries Gaussian noise" in said
     # In releases made for this comment, the ratio of the errors was 0.250 to 0.259, and the coverage of the 90% band
     # 0.865 to 0.899: false alarms, some 20 of their standard deviations away, are rarer than 1e-9.
     space = ts.event_log_domain(identifier="tailnum", time="time"), dp.symmetric_distance()
     grid = ts.TimeGrid(start="2013-01-01T05:00", step="3h", size=2920, zone="UTC")
-    truth = np.array((space >> ts.then_participation_count(grid, participation_cap=100))(load_flights()))
+    truth = np.array((space >> ts.then_participation_count(grid, participation_cap=2920))(load_flights()))
     series, low, high = (np.array([float(row[name]) for row in rows]) for name in ("private_count", "low", "high"))
     assert np.sqrt(np.mean((series - truth) ** 2)) < 0.5 * truth.std()
     assert 0.6 < np.mean((low <= truth) & (truth <= high)) <= 1
@@ -646,9 +648,12 @@ def test_a_parquet_file_takes_no_options_for_text(tmp_path, capsys):
             "fewer than one of 48 steps is kept on average at sampling_probability (1e-09)",
         ),
         ({"sampling_probability": "0.3", "sampling": "stratified"}, "the nearest are 1/3 and 1/4"),
+        ({"excess": "keep"}, "argument --excess: invalid choice: 'keep'"),
+        ({"excess": "drop", "participation_cap": None}, "--excess is for a count with a cap"),
+        ({"filter_std": "3", "participation_cap": None}, "--filter-std is for a count with a cap"),
         ({"sampling": "systematic"}, "argument --sampling: invalid choice: 'systematic'"),
         (
-            {"delta": "0.9", "sampling_probability": "0.05", "participation_cap": "1"},
+            {"delta": "0.9", "sampling_probability": "0.05", "participation_cap": "1", "excess": "drop"},
             "next to no noise, which protects",
         ),
         (
@@ -690,7 +695,7 @@ def test_a_missing_file(tmp_path, capsys):
 
 
 def test_public_parameters_are_never_read_from_a_file(log_file, tmp_path, capsys):
-    for left_out in ARGUMENTS:
+    for left_out in ARGUMENTS.keys() - {"--participation-cap"}:
         name = left_out.removeprefix("--").replace("-", "_")
         assert main(arguments(log_file, tmp_path / "out", **{name: None})) == 2
         assert f"these must be given, as they are public: {left_out}" in refusal(capsys)
@@ -924,7 +929,11 @@ def test_individuals_are_not_called_events(log_file, tmp_path, capsys):
     assert main(arguments(log_file, tmp_path / "more", step_cap="2")) == 0
     more = " ".join(capsys.readouterr().out.split())
     assert "number of events in it" in more
-    assert "in at most 3 steps, at most 2 times in each" in more
+    assert "in every step, with weight √(3/n) in each of n > 3 steps, at most 2 times in each" in more
+    assert main(arguments(log_file, tmp_path / "dropped", step_cap="2", excess="drop")) == 0
+    assert "in at most 3 steps, at most 2 times in each. What exceeds the cap is left out" in " ".join(
+        capsys.readouterr().out.split()
+    )
 
 
 # Before any data.
@@ -1016,8 +1025,8 @@ def test_check_says_in_private_how_rows_are_read(mixed, tmp_path, capsys):
         "3 are off the grid",
         "3 individuals are on the grid",
         "1 of them are in more steps than the participation cap",
-        # one of ann's, two of dan's, of eight
-        "37.5% of the events on the grid are left out by the caps on steps and on events in a step",
+        # one of ann's, and of dan's five steps 1 - √(3/5) each, of eight: 1 + 1.127
+        "26.6% of the events on the grid are left out, or scaled away, by the caps on steps and on events in a step",
     ):
         assert line in lines
     assert "key" not in said.err  # of one series
@@ -1038,8 +1047,8 @@ def test_check_needs_no_budget_and_refuses_what_a_release_refuses(mixed, tmp_pat
     capsys.readouterr()
     assert main(["check", *arguments(mixed, "out", identifier="nobody")]) == 2
     assert "column 'nobody' is not in" in refusal(capsys)
-    assert main(["check", *arguments(mixed, "out", participation_cap=None)]) == 2
-    assert "--participation-cap" in refusal(capsys)
+    assert main(["check", *arguments(mixed, "out", participation_cap=None)]) == 0
+    assert "0 of them are in more steps than the participation cap" in capsys.readouterr().err
 
 
 def test_check_prints_nothing_where_standard_error_is_closed(mixed, tmp_path, capsys, monkeypatch):

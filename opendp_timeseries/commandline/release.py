@@ -193,7 +193,7 @@ def _summary(series: ts.Series, options: argparse.Namespace) -> list[str]:
     kept = "Every step carries" if made.sampling_probability == 1 else some
     factor = f" = {printed_up(up(math.exp(epsilon)))}" if epsilon < 700 else ""
     counted = "individuals who have an event" if once else "events"
-    each = "once in a step" if once else f"at most {count.step_cap} times in a step"
+    each = "once in each" if once else f"at most {count.step_cap} times in each"
     each += "" if count.gap == 1 else f", at least {count.gap} steps from one to the next"
     said = [
         f"A private series of counts: {made.size} steps of {count.grid.step} from {count.grid.start}. The count of a"
