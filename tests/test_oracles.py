@@ -115,6 +115,7 @@ def counted(chain):
     return (log, metric) >> ts.then_participation_count(
         ts.TimeGrid(size=chain.size),
         participation_cap=chain.cap,
+        excess="drop",
         step_cap=chain.step_cap,
         gap=chain.gap,
         **panel,
@@ -566,6 +567,7 @@ class Totals(Chain):
         return (ts.event_log_domain(identifier="id", time="step"), metric) >> ts.then_participation_count(
             ts.TimeGrid(size=self.size),
             participation_cap=self.cap,
+            excess="drop",
             step_cap=self.step_cap,
             by="key",
             keys=range(3),

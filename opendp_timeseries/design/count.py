@@ -266,7 +266,7 @@ class Count:
             participation_cap=self.participation_cap,
             step_cap=self.step_cap,
             size=self.positions,
-            replaced=self.unit.replaced and self.scales is None,
+            replaced=self.unit.replaced,
             gap=self.gap,
             series=self.panel_size,
             key_cap=self.key_cap,
@@ -276,7 +276,7 @@ class Count:
         if self.scales is None:
             return influence
         largest = math.ldexp(int(self.scales.table(self.most_steps).weights.max()), -RESOLUTION_BITS)
-        return scales_influence(influence, largest, self.scales.series, self.positions, replaced=self.unit.replaced)
+        return scales_influence(influence, largest, self.scales.series)
 
     def words(self) -> str:
         """Say in which steps an individual counts, and how much."""

@@ -94,16 +94,10 @@ def make_lp_distance(input_domain: dp.Domain, input_metric: dp.Metric, output_me
 
 def l1_of(influence: Influence) -> float:
     """Return the ℓ1 distance of two signals within an influence, rounded up."""
-    if influence.individuals == 0 or influence.l0 == 0:
+    if influence.individuals == 0:
         return 0.0
-    bounds = []
-    if influence.linf < math.inf:
-        bounds.append(influence.l0 * Fraction(influence.linf))
-    if influence.majorant is not None:
-        bounds.append(sum((Fraction(value) for value in influence.majorant.values.tolist()), Fraction(0)))
-    if influence.l2 < math.inf:
-        bounds.append(Fraction(up_sqrt(influence.l0 * Fraction(influence.l2) ** 2)))
-    return up_fraction(influence.individuals * min(bounds)) if bounds else math.inf
+    norm = influence.l1_norm()
+    return math.inf if norm == math.inf else up_fraction(influence.individuals * Fraction(norm))
 
 
 def l2_of(influence: Influence) -> float:

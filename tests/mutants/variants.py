@@ -20,6 +20,7 @@ import numpy as np
 
 from opendp_timeseries.accounting import joint
 from opendp_timeseries.accounting.gaussian import gaussian_delta_slope
+from opendp_timeseries.accounting.influence import Majorant
 from opendp_timeseries.accounting.loss import DISCRETE_NOISE, PrivacyLoss
 from opendp_timeseries.accounting.rounding import up_fraction
 from opendp_timeseries.accounting.separated import _combs as combs
@@ -75,6 +76,15 @@ def fewer_in_a_period(sound, individuals, *, gap=1, periods=None, **more):
 
 def one_series(sound, individuals, *, size, series=1, key_cap=None, **more):
     return sound(individuals, size=size // series, **more)
+
+
+def but_where_scaled(change):
+    def broken(sound, *a, participation_cap, step_cap, **more):
+        influence = sound(*a, participation_cap=participation_cap, step_cap=step_cap, **more)
+        scaled = more.get("excess") == "scale"
+        return change(influence, participation_cap, step_cap) if scaled else influence
+
+    return broken
 
 
 def first_day_alone(sound, terms, ran):
@@ -428,6 +438,53 @@ MUTANTS = [
     mutant("half of the steps of those replaced, where they left more", "count_influence",
            lambda sound, *a, **caps: replace(sound(*a, **caps), key_cap=caps.get("key_cap")),
            "test_where_half_of_the_steps_is_not_enough_nothing_is_said_of_halves"),
+    # ---- scaling
+    mutant("as many steps as the cap where all are kept", "count_influence", but_where_scaled(
+        lambda influence, cap, step_cap: replace(influence, l0=cap)),
+           ("test_nobody_exceeds_the_influence", "one series", False)),
+    mutant("the majorant of the cap where all steps are kept", "count_influence", but_where_scaled(
+        lambda influence, cap, step_cap: replace(influence, majorant=Majorant(np.full(cap, float(step_cap))))),
+           ("test_nobody_exceeds_the_influence", "several events", False)),
+    mutant("the sum of the cap where squares are scaled", "count_influence", but_where_scaled(
+        lambda influence, cap, step_cap: replace(influence, l1=float(cap * step_cap))),
+           ("test_nobody_exceeds_the_influence", "panel", False),
+           "test_all_steps_count_and_weigh_as_those_of_the_cap"),
+    mutant("who is replaced and scaled moves as far as one who is removed", "count_influence",
+           edited(("squared = Fraction(step_cap**2 * whole)", "squared = Fraction(step_cap**2 * whole, halves)")),
+           ("test_nobody_exceeds_the_influence", "one series", True)),
+    mutant("who is replaced and scaled moves twice as far", "count_influence",
+           edited(("squared = Fraction(step_cap**2 * whole)", "squared = Fraction(step_cap**2 * whole * halves)")),
+           ("test_nobody_exceeds_the_influence", "one series", True)),
+    mutant("the square of a rounded root", "count_influence", after(lambda influence: replace(influence, squared=None)),
+           "test_all_steps_count_and_weigh_as_those_of_the_cap"),
+    mutant("one period's squares for those of all", "Count.influence", given(periods=1),
+           ("test_nobody_exceeds_the_influence", "periods", False),
+           ("test_nobody_exceeds_the_influence", "scales in periods", False)),
+    mutant("one scale alone", "scales_influence", given(series=1),
+           ("test_nobody_exceeds_the_influence", "two scales", False)),
+    mutant("a weight too small", "scales_influence", given(largest=lambda weight: weight / 2),
+           ("test_nobody_exceeds_the_influence", "mostly fine", False)),
+    mutant("a scale takes what others have", "scales:_table",
+           edited(("for later in range(len(steps) - 1, k, -1):", "for later in range(len(steps) - 1, k + 1, -1):")),
+           ("test_weights_on_all_scales_keep_the_norm_together", 0.3, (4, 9), 90)),
+    mutant("weights of scales to the nearest", "scales:_table",
+           edited(("math.isqrt(math.floor(unit * square))", "round(math.sqrt(unit * square))")),
+           ("test_weights_on_all_scales_keep_the_norm_together", 0.3, (4, 9), 90)),
+    mutant("the weights of a row's first number of steps", "scales:_table",
+           edited(("for end in ends]", "for end in [ends[0], *ends[:-1]]]")),
+           ("test_weights_on_all_scales_keep_the_norm_together", 0.8, (20, 100, 101), 5000)),
+    mutant("weights of those above a scale as of those at it", "scales:_table",
+           edited(("left(k, max(n, steps[k]))", "left(k, steps[k])")),
+           ("test_weights_on_all_scales_keep_the_norm_together", 0.8, (4, 9), 90)),
+    mutant("the sum of magnitudes passes as it is", "filtering:_of_one",
+           edited(("Fraction(l1) * _gain(kernel)", "Fraction(l1)")),
+           "test_behind_any_filter_the_sum_of_magnitudes_is_known"),
+    mutant("a list of steps that lie apart that is cut short", "filtering:_separated",
+           given(every=lambda every: every / 2), ("test_a_full_comb_attains_all_of_it", 12, 4)),
+    mutant("a smaller sum of magnitudes is a larger influence", "Influence.__le__",
+           lambda sound, d, e: sound(replace(d, l1=e.l1), replace(e, l1=d.l1)),
+           "test_a_smaller_sum_of_magnitudes_is_a_smaller_influence"),
+    # ---- totals
     mutant("somebody is in one series of a group at a time", "totals:_of_level",
            given(influence=lambda influence: replace(influence, key_cap=1)),
            ("test_no_individual_exceeds_the_influence_on_totals", "one total", False)),
