@@ -316,8 +316,11 @@ def _caption(
 def _measured(release: Release, part: _Series) -> str:
     """What intervals are for, in words."""
     rate = "the rate of " if part.error_covers == "rate" else ""
-    if release.design.signal.count is None:
+    count = release.design.signal.count
+    if count is None:
         return f"{rate}the counts after caps and filters"
+    if count.excess == "drop" and count.participation_cap >= count.most_steps:
+        return f"{rate}the counts"
     if not release.design.is_filtered:
         return f"{rate}the capped counts"
     return f"{rate}the capped counts before the filter" if part.unfiltered else f"{rate}the capped, filtered counts"
@@ -336,7 +339,7 @@ def _in_words(release: Release, sources: Sequence[Release], guarantee: tuple[flo
             if len(sources) > 1:
                 together = joint_guarantee(sources)
                 return f"Guarantee of all {len(sources)} releases behind it, if asked for at once: {together}"
-            return f"Guarantee: {release.guarantee()}"
+            return f"Guarantee: {(sources or [release])[0].guarantee()}"
         return ""
     epsilon, delta = (printed_up(value, 4) for value in guarantee)
     count = release.design.signal.count
