@@ -316,8 +316,11 @@ def _caption(
 def _measured(release: Release, part: _Series) -> str:
     """What intervals are for, in words."""
     rate = "the rate of " if part.error_covers == "rate" else ""
-    if release.design.signal.count is None:
+    count = release.design.signal.count
+    if count is None:
         return f"{rate}the counts after caps and filters"
+    if _is_whole(count):
+        return f"{rate}the counts of everybody"
     if not release.design.is_filtered:
         return f"{rate}the capped counts"
     return f"{rate}the capped counts before the filter" if part.unfiltered else f"{rate}the capped, filtered counts"
@@ -336,7 +339,7 @@ def _in_words(release: Release, sources: Sequence[Release], guarantee: tuple[flo
             if len(sources) > 1:
                 together = joint_guarantee(sources)
                 return f"Guarantee of all {len(sources)} releases behind it, if asked for at once: {together}"
-            return f"Guarantee: {release.guarantee()}"
+            return f"Guarantee: {(sources or [release])[0].guarantee()}"
         return ""
     epsilon, delta = (printed_up(value, 4) for value in guarantee)
     count = release.design.signal.count
@@ -344,11 +347,18 @@ def _in_words(release: Release, sources: Sequence[Release], guarantee: tuple[flo
     return f"Differentially private for {who} with ε = {epsilon}, δ = {delta}"
 
 
+def _is_whole(count: Count) -> bool:
+    """Whether nothing is left out of a count of people."""
+    return (count.participation_cap, count.step_cap, count.gap, count.key_cap) == (count.most_steps, 1, 1, None)
+
+
 def _caps(count: Count, where: str) -> str:
     often = "once" if count.step_cap == 1 else f"at most {count.step_cap} times"
     apart = "" if count.gap == 1 else f", at least {count.gap} steps apart"
     few = "" if count.key_cap is None else f", in at most {count.key_cap} at a time"
     each = "each individual" if count.unit.period is None else f"each individual within {count.unit.period}"
+    if _is_whole(count):
+        return f"Counted of {each}: every step{where}, once in each"
     caps = f"{each}: {count.words()}{where}{few}, {often} in each{apart}"
     if count.is_assumed:
         return f"Assumed of {caps}"
