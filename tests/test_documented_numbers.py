@@ -132,8 +132,8 @@ def test_interpolation_error_of_each_angular_frequency() -> None:
             drawn = []
             for _ in range(60):
                 kept = np.flatnonzero(rng.random(series.size) < series.sampling_probability)
-                line = np.interp(steps, kept, series.noiseless[kept])
-                drawn.append(np.abs(line - series.noiseless).mean())
+                line = np.interp(steps, kept, series.truth[kept])
+                drawn.append(np.abs(line - series.truth).mean())
             assert np.mean(drawn) == pytest.approx(error, rel=0.1, abs=0.1)
 
 

@@ -183,14 +183,8 @@ def _python(design: Design, log: str, delta: float | None) -> str:
     else:
         grid = count.grid if count.pooled is None else count.pooled
         lines.append(f"grid = {_call_of_grid(grid)}")
-    unit = count.unit
-    if unit.period is not None:
-        metric = f"ts.period_distance({unit.period.length!r}" + _also("zone", unit.period.zone)
-        metric += ", replaced=True)" if unit.replaced else ")"
-    else:
-        metric = "dp.change_one_distance()" if unit.replaced else "dp.symmetric_distance()"
     time = source.time or ("time" if source.identifier != "time" else "step")  # of no use, where none is read
-    lines.append(f"space = ts.event_log_domain(identifier={source.identifier!r}, time={time!r}), {metric}")
+    lines.append(f"space = ts.event_log_domain(identifier={source.identifier!r}, time={time!r}), {count.unit.python()}")
     panel = "" if count.panel is None else f", by={source.by!r}, keys={list(count.panel)!r}"
     if grid is None or count.pooled is not None:
         cap = "" if count.panel is None else f", cap={count.participation_cap}"

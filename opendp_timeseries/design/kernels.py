@@ -370,4 +370,4 @@ _NAMED: Final[dict[str, Callable[..., Kernel]]] = {
 def _read(parameter: str) -> dict[str, Any]:
     """Read the parameter that the name of a kernel holds, such as ``std=3``."""
     name, _, value = parameter.partition("=")
-    return {name: int(value) if name == "width" else float(value)} if value else {}
+    return {name: int(value) if value.isdecimal() else float(value)} if value else {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from os import PathLike
 from typing import Any
@@ -22,7 +22,7 @@ from scipy.optimize import brentq
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.gaussian import gaussian_delta
 from opendp_timeseries.datasets import daily_profile, power_law, simulate_event_log
-from opendp_timeseries.design.kernels import Kernel, gaussian_kernel
+from opendp_timeseries.design.kernels import Kernel
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.koga2022.algorithm1 import then_koga2022
 from opendp_timeseries.koga2022.bounds import (
@@ -32,7 +32,7 @@ from opendp_timeseries.koga2022.bounds import (
     least_scale_with_filter,
     least_scale_without_filter,
 )
-from opendp_timeseries.koga2022.datasets import Synth, load_flow
+from opendp_timeseries.koga2022.datasets import Problem, assumed_count, load_flow
 from opendp_timeseries.koga2022.fourier import (
     best_frequencies,
     fourier_series,
@@ -40,10 +40,8 @@ from opendp_timeseries.koga2022.fourier import (
     then_fourier_coefficients,
 )
 from opendp_timeseries.plugin import native
-from opendp_timeseries.plugin.assume_participation import then_assume_participation
 from opendp_timeseries.plugin.circulant_filter import then_circulant_filter
 from opendp_timeseries.plugin.lp_distance import then_lp_distance
-from opendp_timeseries.plugin.spaces import count_signal_domain
 from opendp_timeseries.plugin.subsampled_gaussian import least_scale, then_subsampled_gaussian
 from opendp_timeseries.reconstruction.interpolate import interpolate
 from opendp_timeseries.reconstruction.smooth import smooth
@@ -59,7 +57,6 @@ __all__ = [
     "foursquare_like",
     "fourier",
     "fourier_laplace",
-    "from_synth",
     "gaussian",
     "gowalla_like",
     "mean_absolute_errors",
@@ -70,39 +67,6 @@ __all__ = [
 
 
 # --- What is released ---
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Problem:
-    """A count series, and the settings at which every method releases it."""
-
-    name: str  #: for tables and figures
-    signal: NDArray[np.int64]  #: int64 counts, which a method is given
-    truth: NDArray[np.float64]  #: against which errors are measured: the signal itself, or what it observes
-    participation_cap: int  #: ``I``, assumed of the series (the paper's Assumption 1)
-    sampling_probability: float = 0.1  #: ``p``
-    std: float = 10.0  #: ``σ_g`` of the paper's Gaussian filter, in steps
-    epsilon: float = 0.5  #: ``ε``, of one individual added or removed
-    delta: float = 1e-4  #: ``δ``
-
-    @property
-    def size(self) -> int:
-        """Number of time steps, ``T``."""
-        return len(self.signal)
-
-    @property
-    def kernel(self) -> Kernel:
-        """The paper's filter for this series."""
-        return gaussian_kernel(self.size, self.std)
-
-    def count(self) -> native.Transformation:
-        """Return the count under Assumption 1."""
-        return _assumed(self.size, self.participation_cap)
-
-    def scaled(self, factor: float) -> Problem:
-        """Return the problem of a series ``factor`` times as heavy, in whole counts, at the same settings."""
-        signal = np.rint(self.signal * factor).astype(np.int64)
-        return replace(self, name=f"{factor:g} × {self.name}", signal=signal, truth=signal.astype(np.float64))
 
 
 def pems(path: str | PathLike[str]) -> Problem:
@@ -125,18 +89,6 @@ def foursquare_like() -> Problem:
     return _generated("Foursquare-like", size=2126, individuals=2620, period=4, depth=0.6)
 
 
-def from_synth(series: Synth) -> Problem:
-    """Return the paper's synthetic series as a problem: errors are measured against the noiseless values."""
-    return Problem(
-        name=f"Synth, f = {series.frequency:g}",
-        signal=series.signal,
-        truth=series.noiseless,
-        participation_cap=series.participation_cap,
-        sampling_probability=series.sampling_probability,
-        std=series.std,
-    )
-
-
 def _tenth(name: str, signal: NDArray[np.int64]) -> Problem:
     """Return the problem with the paper's ``I = ⌈T/10⌉`` for real series."""
     cap = math.ceil(len(signal) / 10)
@@ -149,12 +101,6 @@ def _generated(name: str, *, size: int, individuals: int, period: int, depth: fl
     profile = daily_profile(size, period, depth=depth)
     log = simulate_event_log(TimeGrid(size=size), individuals, law, rng=np.random.default_rng(2022), profile=profile)
     return _tenth(name, np.bincount(log["time"], minlength=size))
-
-
-def _assumed(size: int, cap: int) -> native.Transformation:
-    space = count_signal_domain(size), native.symmetric_distance()
-    count: native.Transformation = space >> then_assume_participation(participation_cap=cap)
-    return count
 
 
 # --- The methods ---
@@ -334,7 +280,7 @@ def alpha_of_chain(
 
     :param failure_probabilities: values of ``δ′``, in (0, 1).
     """
-    smooth_count = _assumed(kernel.size, participation_cap) >> then_circulant_filter(kernel)
+    smooth_count = assumed_count(kernel.size, participation_cap) >> then_circulant_filter(kernel)
 
     def alpha(failure_probability: float) -> float:
         chain = smooth_count >> then_subsampled_gaussian(

@@ -206,7 +206,7 @@ class Programme:
         @lru_cache
         def error(size: int, kernels: tuple[Kernel, ...], p: float, scale: float, sampling: str) -> ExpectedError:
             kernel = reduce(Kernel.convolve, kernels) if kernels else identity_kernel(size)
-            return expected_error(described_signal(size, **given).signal, kernel, p, scale, sampling)
+            return expected_error(described_signal(size, **given), kernel, p, scale, sampling)
 
         given = dict.fromkeys(("level", "season_amplitudes", "deviation", "time_scale", "proxy")) | assumed
         return tuple(

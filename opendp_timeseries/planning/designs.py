@@ -89,7 +89,6 @@ class Plan:
     candidates: tuple[Candidate, ...]  #: all caps, gaps and filters, and the best of them with sampling
     design: Design  #: the recommended one, to run
     signal: SignalModel  #: what is assumed of the signal
-    seasons: tuple[float, ...]  #: periods of its patterns, in steps
     individuals: int  #: how many the guarantee is for
     epsilon: float  #: ε of the budget
     delta: float  #: δ of the budget
@@ -125,8 +124,9 @@ class Plan:
 
     def python(self) -> str:
         """Return the Python code of the recommended design, for a ``log`` with the columns ``id`` and ``time``."""
-        seasons = ", ".join(map(_exact, self.seasons))
-        seasons = f", seasons=({seasons})" if len(self.seasons) > 1 else f", seasons={seasons}" if seasons else ""
+        seasons, periods = "", ", ".join(map(_exact, self.signal.periods))
+        if periods:
+            seasons = f", seasons=({periods})" if len(self.signal.periods) > 1 else f", seasons={periods}"
         return f"{self.design.python(delta=self.delta)}\nseries = ts.smooth(release{seasons})"
 
     def command(self) -> str | None:
@@ -137,23 +137,20 @@ class Plan:
         count, best = self.design.count, self.recommended
         if count.grid.step is None or self.individuals > 1 or count.unit.replaced:
             return None
-        public = {
-            "start": count.grid.start,
-            "step": count.grid.step,
-            "size": count.grid.size,
-            "zone": count.grid.zone,
-            "participation-cap": count.participation_cap,
-            "gap": count.gap if count.gap > 1 else None,
-            "step-cap": count.step_cap if count.step_cap > 1 else None,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "sampling-probability": best.sampling_probability if best.sampling_probability < 1 else None,
-            "sampling": self.design.sampling if self.design.sampling != "poisson" else None,
-            "filter-std": _exact(best.std) if best.std else None,
-        }
+        public = {name: (getattr(count.grid, name), None) for name in ("start", "step", "size", "zone")} | {
+            "participation-cap": (count.participation_cap, None),
+            "gap": (count.gap, 1),
+            "step-cap": (count.step_cap, 1),
+            "epsilon": (self.epsilon, None),
+            "delta": (self.delta, None),
+            "sampling-probability": (best.sampling_probability, 1),
+            "sampling": (self.design.sampling, "poisson"),
+            "filter-std": (_exact(best.std), "0"),
+        }  # each with what it is if left out
         words = ["python", "-m", "opendp_timeseries", "LOG.csv", "--identifier", "ID", "--time", "TIME"]
-        words += [word for name, value in public.items() if value is not None for word in (f"--{name}", str(value))]
-        words += ["--season", *map(_exact, self.seasons)] if self.seasons else []
+        for name, (value, usual) in public.items():
+            words += [f"--{name}", str(value)] if value != usual else []
+        words += ["--season", *map(_exact, self.signal.periods)] if self.signal.periods else []
         return shlex.join(words)
 
     def to_dict(self) -> dict[str, Any]:
@@ -375,7 +372,7 @@ def plan(
     by_gap = _by_gap(participation, grid.size)
     if by_gap and level is None and proxy is None and step_cap == 1:
         level = by_gap[1].total / grid.size or None
-    signal, words, periods = described_signal(
+    signal = described_signal(
         grid.size,
         level=level,
         season_amplitudes=season_amplitudes,
@@ -441,11 +438,10 @@ def plan(
     limits = f"at most {caps[0]} of an individual, " if len(caps) == 1 else ""
     limits += f"{gaps[0]} apart, " if len(gaps) == 1 and gaps[0] > 1 else ""
     return Plan(
-        title=f"{grid.size} steps, {limits}(ε = {epsilon:g}, δ = {delta:g}), {words}",
+        title=f"{grid.size} steps, {limits}(ε = {epsilon:g}, δ = {delta:g}), {signal.words}",
         candidates=candidates,
         design=design(run.pair, run.sampling_probability, run.std, run.scale),
         signal=signal,
-        seasons=periods,
         individuals=individuals,
         epsilon=epsilon,
         delta=delta,

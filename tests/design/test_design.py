@@ -193,6 +193,9 @@ def test_what_is_not_known_is_not_stated():
     for source in (None, replace(SOURCE, exact=True)):
         with pytest.raises(ValueError, match=r"event_log_domain\(…\) only"):
             design(replace(ONE, source=source)).python()
+    # Of a unit that no distance between event logs has, the call would be that of another unit.
+    with pytest.raises(ValueError, match="a unit of 2 individuals"):
+        design(replace(ONE, unit=Unit(individuals=2))).python()
 
 
 @pytest.mark.parametrize(

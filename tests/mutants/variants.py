@@ -617,7 +617,7 @@ MUTANTS = [
            ("test_the_computed_tangent_is_above_the_tangent", 0.5, 4.0)),
     mutant("least scale not verified", "calibrate:calibrate", after(lambda factor: factor * (1 - 1e-10)),
            ("test_least_scale_is_the_least_and_is_enough", (0.5, 0.0001))),
-    mutant("Rényi's quotient by its digits", "_order_cost",
+    mutant("Rényi's quotient by its digits", "order_cost",
            lambda sound, alpha: (alpha - 1) * math.log((alpha - 1) / alpha) - math.log(alpha),
            "test_delta_where_the_quotient_lost_its_digits"),
     mutant("a zCDP curve not rounded up", "make_zCDP_to_renyiDP", seeing(up_fraction=float),
