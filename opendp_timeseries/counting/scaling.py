@@ -42,12 +42,13 @@ def full_size(count: Count) -> tuple[int, int]:
 
 
 def weights(sizes: NDArray[Any], count: Count) -> Ints:
-    """Return the weight of each individual in each series: with one, the largest of at most ``WHOLE`` within the caps."""
+    """Return the weight of each individual in each series: in a single one, the largest that the caps allow."""
     if count.scales is not None:
         table = count.scales.table(count.most_steps)
         ends = table.ends.astype(object) * count.step_cap**2
         ends = ends if sizes.dtype == object else np.minimum(ends, _NARROW).astype(np.int64)  # nobody is larger
-        return table.weights[np.searchsorted(ends, sizes)]
+        chosen: Ints = table.weights[np.searchsorted(ends, sizes)]
+        return chosen
     full, power = full_size(count)
     if sizes.dtype != object:
         full = min(full, _NARROW)

@@ -70,7 +70,7 @@ def make_activity_count(
     Influence(l0=8, l2=1, linf=0.901...)
     """
     source, unit = log_of(input_domain, input_metric, by=by, time=time, periods=True)
-    if scales is not None and not check.is_a(scales, Scales):
+    if scales is not None and not isinstance(scales, Scales):
         raise TypeError(f"scales ({check.shown(scales)}) must be given as Scales(ends=(10, 50))")
     count = Count(
         source=source,
