@@ -60,10 +60,10 @@ def release(options: argparse.Namespace) -> str:
         try:
             series = ts.smooth(made, seasons=options.season)
         except Exception:  # whatever it is, the release must not be lost for it
-            series = ts.interpolate(made)
+            series = ts.interpolate(made.parts()[-1])
         for suffix, place in wanted.items():
-            files[place].write(document(suffix, series, what, cycle))
-    said = ["\n\n".join(_summary(series, options)), "", f"Written: {', '.join(map(str, wanted.values()))}"]
+            files[place].write(document(suffix, made, series, what, cycle))
+    said = ["\n\n".join(_summary(made, series, options)), "", f"Written: {', '.join(map(str, wanted.values()))}"]
     if options.file is None:  # of any other log, this is private
         share = f"{check_of(options, grid).events_lost_share:.0%} of its departures"
         by = "caps" if options.gap == 1 else "gap and the caps"
@@ -181,8 +181,8 @@ def _of_scales(count: Count) -> str:
     )
 
 
-def _summary(series: ts.Series, options: argparse.Namespace) -> list[str]:
-    made, count = series.release, series.release.design.count
+def _summary(made: ts.Release, series: ts.Series, options: argparse.Namespace) -> list[str]:
+    count = made.design.count
     (epsilon, delta), once = made.stated.loss[0], count.step_cap == 1
     within = f" within {count.unit.period}" if count.unit.period else ""
     smoothing = f", smoothed by a Gaussian filter of {options.filter_std:g} steps" if options.filter_std else ""
@@ -196,7 +196,7 @@ def _summary(series: ts.Series, options: argparse.Namespace) -> list[str]:
     each = "once in each" if once else f"at most {count.step_cap} times in each"
     each += "" if count.gap == 1 else f", at least {count.gap} steps from one to the next"
     said = [
-        f"A private series of counts: {made.size} steps of {count.grid.step} from {count.grid.start}. The count of a"
+        f"A private series of counts: {count.grid.size} steps of {count.grid.step} from {count.grid.start}. The count of a"
         f" step is the number of {counted} in it{smoothing}. {kept} Gaussian noise of standard deviation"
         f" {made.scale:.4g}{_of_scales(count)}. The series is made from these noisy values by: {series.model}.",
         f"Guarantee: {made.guarantee()}. Whether or not the events of any one individual{within} are in the log, no set"

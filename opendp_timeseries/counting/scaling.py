@@ -5,7 +5,7 @@ They are functions of an individual's own events, and of public caps. Proof: doc
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, cast, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,4 +56,4 @@ def weights(sizes: NDArray[Any], count: Count) -> Ints:
     if power == 2:
         # Half a unit keeps roots so far from whole numbers that no rounding takes them there.
         found = np.sqrt(found + 0.5).astype(np.int64)
-    return found.reshape(-1, 1)
+    return cast(Ints, found.reshape(-1, 1))
