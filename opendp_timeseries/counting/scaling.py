@@ -5,7 +5,7 @@ They are functions of an individual's own events, and of public caps. Proof: doc
 
 from __future__ import annotations
 
-from typing import Any, cast, Final
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
