@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.scales import RESOLUTION_BITS
 
-__all__ = ["WHOLE", "full_size", "sizes_of", "weights"]
+__all__ = ["MOST_EVENTS", "WHOLE", "full_size", "sizes_of", "weights"]
 
 Ints = NDArray[np.int64]
 
 #: The weight of an individual within the caps.
 WHOLE: Final = 2**RESOLUTION_BITS
+#: No log holds so many rows, so that sums of weighed events are below 2**63.
+MOST_EVENTS: Final = 2**47
 #: Below this, weights are worked out in 64 bits.
 _NARROW: Final = 2**30
 
@@ -42,7 +44,7 @@ def full_size(count: Count) -> tuple[int, int]:
 
 
 def weights(sizes: NDArray[Any], count: Count) -> Ints:
-    """Return the weight of each individual in each series: with one, the largest of at most ``WHOLE`` within the caps."""
+    """Return the weight of each individual in each series; in one, the largest within the caps of at most ``WHOLE``."""
     if count.scales is not None:
         table = count.scales.table(count.most_steps)
         ends = table.ends.astype(object) * count.step_cap**2
@@ -55,4 +57,5 @@ def weights(sizes: NDArray[Any], count: Count) -> Ints:
     if power == 2:
         # Half a unit keeps roots so far from whole numbers that no rounding takes them there.
         found = np.sqrt(found + 0.5).astype(np.int64)
-    return found.reshape(-1, 1)
+    column: Ints = found[:, None]
+    return column
