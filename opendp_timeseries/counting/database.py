@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from opendp_timeseries.counting.capped_count import key_of_choice
 from opendp_timeseries.counting.identifiers import key_numbers
+from opendp_timeseries.counting.scaling import MOST_EVENTS, WHOLE, full_size
 from opendp_timeseries.counting.tables import Tally
 from opendp_timeseries.design.count import Count, Key
 from opendp_timeseries.grid import StepRule, TimeGrid
@@ -61,6 +62,8 @@ class _Dialect(NamedTuple):
     quotient: Callable[[Any, int], Any]  # of integers from 0; Ibis's own passes through floating point
     whole_text: Callable[[Any], Any]  # as bytes, as a collation could take two names for one
     hashed: Callable[[int, int, Any, Any], Any]  # of two halves of the key, an identifier and a step
+    wide: Callable[[Any], str]  # whole numbers of 38 digits, as text
+    over: str  # the whole quotient of two of these
     walk: str  # the steps that are kept of the list `steps`: its least, then the least a gap after it, …
     obstacles: Callable[[Any], list[str]]  # what of a connection would change the query, or refuse it
 
@@ -75,13 +78,55 @@ def count(table: Any, count: Count, key: bytes) -> NDArray[np.int64]:
         pairs = pairs.mutate(moment=pairs.step - dialect.quotient(pairs.step, count.grid.size) * count.grid.size)
         pairs = _first(pairs, ["who", "moment"], count.key_cap, key_of_choice(key), dialect).drop("moment")
     pairs = _thinned(pairs, count, dialect)
-    kept = _first(pairs, alone, count.participation_cap, key, dialect)
+    if count.excess == "drop":
+        kept = _first(pairs, alone, count.participation_cap, key, dialect).select("step", "events")
+    else:
+        kept = _weighed(pairs, alone, count, dialect)
+    _, *series = kept.columns
     # Sums are wider in DuckDB than Ibis says, and it leaves out a cast to the type that it takes them for.
-    events = kept.events.sum().cast("decimal(38, 0)").cast("int64")
-    result = _fetch(kept.group_by("step").aggregate(events=events))
-    counts = np.zeros(count.size, dtype=np.int64)
-    counts[result["step"].to_numpy()] = result["events"].to_numpy()
-    return counts
+    sums = {name: kept[name].sum().cast("decimal(38, 0)").cast("int64") for name in series}
+    result = _fetch(kept.group_by("step").aggregate(**sums))
+    counts = np.zeros((len(series), count.positions), dtype=np.int64)
+    for own, name in zip(counts, series, strict=True):
+        own[result["step"].to_numpy()] = result[name].to_numpy()
+    return counts.ravel()
+
+
+def _weighed(pairs: Any, alone: list[str], count: Count, dialect: _Dialect) -> Any:
+    """Return the steps of everybody, and what they add to each series (:mod:`~.counting.scaling`).
+
+    Ibis has no name for whole numbers as wide as the square of a number of rows, so that this is text.
+    """
+    full, power = full_size(count)
+    limit = (full := min(full, MOST_EVENTS**power)) * WHOLE**power  # nobody is larger
+    events = "events" if power == 1 or count.step_cap == 1 else f"{dialect.wide('events')} * events"
+    quotient = f"{dialect.wide(limit)} {dialect.over} greatest(size, {dialect.wide(full)})"
+    found = quotient if power == 1 else f"floor(sqrt(CAST({quotient} AS DOUBLE) + 0.5))"
+    if count.scales is not None:
+        table = count.scales.table(count.most_steps)
+        found = _row_of([min(end * count.step_cap**2, MOST_EVENTS**2) for end in table.ends.tolist()[:-1]])
+    names = ", ".join(alone)
+    query = f"""
+        SELECT {names}, CAST({found} AS BIGINT) AS weight FROM (
+            SELECT {names}, {dialect.wide(f"sum({events})")} AS size FROM opendp_timeseries_pairs GROUP BY {names})"""
+    schema = pairs.select(*alone, weight=_FIRST).schema()
+    named = pairs.alias("opendp_timeseries_pairs")  # within the query
+    weighed = pairs.join(ops.SQLStringView(parent=named.op(), query=query, schema=schema).to_expr(), alone)
+    if count.scales is None:
+        return weighed.select("step", series0=weighed.events * weighed.weight)
+    weights = {f"series{k}": weight.tolist() for k, weight in enumerate(table.weights.T)}
+    rows = ibis.memtable({"row": range(len(table.ends)), **weights}, schema=dict.fromkeys(("row", *weights), "int64"))
+    weighed = weighed.join(rows, weighed.weight == rows.row)
+    return weighed.select("step", **{name: weighed.events * weighed[name] for name in weights})
+
+
+def _row_of(ends: list[int], first: int = 0) -> str:
+    """The number, as text, of the first of ascending ends that is not below a size."""
+    if not ends:
+        return str(first)
+    middle = len(ends) // 2
+    below, above = _row_of(ends[:middle], first), _row_of(ends[middle + 1 :], first + middle + 1)
+    return f"CASE WHEN size <= {ends[middle]} THEN {below} ELSE {above} END"
 
 
 def _first(pairs: Any, groups: list[str], cap: int, key: bytes, dialect: _Dialect) -> Any:
@@ -529,6 +574,8 @@ _DIALECTS: Final = {
         _function("divide", 2),
         _function("encode", 1, "binary"),
         _duckdb_hash,
+        "CAST({} AS HUGEINT)".format,
+        "//",
         _DUCKDB_WALK,
         _duckdb_obstacles,
     ),
@@ -537,6 +584,8 @@ _DIALECTS: Final = {
         _function("div", 2),
         lambda text: text.cast("binary"),
         _function("xxhash64", 4),
+        "CAST({} AS DECIMAL(38, 0))".format,
+        "DIV",
         _SPARK_WALK,
         _spark_obstacles,
     ),

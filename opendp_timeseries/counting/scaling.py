@@ -5,7 +5,7 @@ They are functions of an individual's own events, and of public caps. Proof: doc
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.scales import RESOLUTION_BITS
 
-__all__ = ["WHOLE", "full_size", "sizes_of", "weights"]
+__all__ = ["MOST_EVENTS", "WHOLE", "full_size", "sizes_of", "weights"]
 
 Ints = NDArray[np.int64]
 
 #: The weight of an individual within the caps.
 WHOLE: Final = 2**RESOLUTION_BITS
+#: No log holds so many rows, so that sums of weighed events are below 2**63.
+MOST_EVENTS: Final = 2**47
 #: Below this, weights are worked out in 64 bits.
 _NARROW: Final = 2**30
 
@@ -42,13 +44,12 @@ def full_size(count: Count) -> tuple[int, int]:
 
 
 def weights(sizes: NDArray[Any], count: Count) -> Ints:
-    """Return the weight of each individual in each series: in a single one, the largest that the caps allow."""
+    """Return the weight of each individual in each series; in one, the largest within the caps of at most ``WHOLE``."""
     if count.scales is not None:
         table = count.scales.table(count.most_steps)
         ends = table.ends.astype(object) * count.step_cap**2
         ends = ends if sizes.dtype == object else np.minimum(ends, _NARROW).astype(np.int64)  # nobody is larger
-        chosen: Ints = table.weights[np.searchsorted(ends, sizes)]
-        return chosen
+        return table.weights[np.searchsorted(ends, sizes)]
     full, power = full_size(count)
     if sizes.dtype != object:
         full = min(full, _NARROW)
@@ -56,4 +57,5 @@ def weights(sizes: NDArray[Any], count: Count) -> Ints:
     if power == 2:
         # Half a unit keeps roots so far from whole numbers that no rounding takes them there.
         found = np.sqrt(found + 0.5).astype(np.int64)
-    return cast(Ints, found.reshape(-1, 1))
+    column: Ints = found[:, None]
+    return column

@@ -4,6 +4,7 @@ import itertools
 import math
 import time
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import opendp.prelude as dp
@@ -11,8 +12,9 @@ import pytest
 from scipy.stats import beta
 
 import opendp_timeseries as ts
-from opendp_timeseries.counting import memory
+from opendp_timeseries.counting import memory, scaling
 from opendp_timeseries.counting.engines import engine_of
+from opendp_timeseries.design.scales import Scales
 from opendp_timeseries.grid import TimeGrid
 from tests.counting.tables import DuckDB, count_of
 
@@ -335,3 +337,26 @@ def test_a_column_that_is_missing_in_every_row_counts_nobody(missing, grid):
         expected = [1, 1, 0] if keys is None and missing == "k" else [0] * count.size
         assert counts.tolist() == expected == engine_of(rows).count(rows, count, bytes(16)).tolist()
         assert engine_of(log).tally(log, count) == engine_of(rows).tally(rows, count)
+
+
+# --- Nobody dropped
+
+
+@pytest.mark.parametrize("scales", [None, Scales(ends=(3, 7))])
+@pytest.mark.parametrize("excess", ["scale", "scale_l1"])
+@pytest.mark.parametrize("step_cap", [1, 2, 2**20, 2**46, 2**63, 10**30])
+def test_weights_in_a_database_are_those_in_memory_whatever_the_events(backend, step_cap, excess, scales):
+    random = np.random.default_rng(9)
+    lengths = random.integers(1, 12, 60)
+    who = np.repeat(np.arange(60), lengths)
+    events = 2 ** random.integers(0, 44, who.size) + random.integers(0, 2, who.size)
+    events = np.minimum(events, min(step_cap, 2**63 - 1))
+    most = count_of(grid=TimeGrid(size=11), participation_cap=3, step_cap=step_cap, excess=excess)
+    if scales is not None and excess == "scale":
+        most = replace(most, scales=scales)
+    begins = np.cumsum(lengths) - lengths
+    expected = np.repeat(scaling.weights(scaling.sizes_of(events, begins, most), most), lengths, axis=0)
+    table = backend.table(who=who, step=np.arange(who.size), events=events)
+    weighed = engine._weighed(table, ["who"], most, engine._dialect(table)).to_pyarrow()
+    found = np.column_stack([weighed[name].to_numpy() for name in weighed.column_names[1:]])
+    assert found[np.argsort(weighed["step"].to_numpy())].tolist() == (expected * events[:, None]).tolist()
