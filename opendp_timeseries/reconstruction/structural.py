@@ -50,7 +50,7 @@ _JOINT: Final = 1e7
 _ROUNDS: Final = 8
 #: Matrices of this size are factored at once, and products of so many multiplications made.
 _SMALL: Final = 64
-_UNSHARED: Final = 100_000
+_UNSHARED: Final = 200_000
 #: Where the square link turns into its tangent.
 _TANGENT: Final = 0.1
 #: Most steps of Gauss–Newton.
@@ -458,8 +458,12 @@ def _inverse_root(matrix: Array) -> Array:
 
 def _crossed(left: Array, right: Array) -> Array:
     """Return ``left.T @ right``."""
+    for axis, sides in ((0, _halves(left)), (1, _halves(right))):
+        if len(sides) > 1:
+            parts = [_crossed(side, right) if axis == 0 else _crossed(left, side) for side in sides]
+            return np.concatenate(parts, axis=axis)
     total = np.zeros((left.shape[1], *right.shape[1:]))
-    rows = max(_UNSHARED // max(total.size, 1), 8)
+    rows = _UNSHARED // max(total.size, 1)
     for first in range(0, len(left), rows):
         total += left[first : first + rows].T @ right[first : first + rows]
     return total
@@ -467,8 +471,16 @@ def _crossed(left: Array, right: Array) -> Array:
 
 def _times(left: Array, right: Array) -> Array:
     """Return ``left @ right``."""
-    rows = max(_UNSHARED // max(right.size, 1), 8)
+    if len(sides := _halves(right)) > 1:
+        return np.concatenate([_times(left, side) for side in sides], axis=1)
+    rows = max(_UNSHARED // max(right.size, 1), 1)
     return np.concatenate([left[first : first + rows] @ right for first in range(0, len(left), rows)])
+
+
+def _halves(matrix: Array) -> list[Array]:
+    """Return a matrix, or its left and its right half if it is wide."""
+    width = matrix.shape[-1]
+    return [matrix] if matrix.ndim == 1 or width <= _SMALL else [matrix[:, : width // 2], matrix[:, width // 2 :]]
 
 
 class Posterior(NamedTuple):
