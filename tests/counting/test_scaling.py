@@ -9,7 +9,8 @@ from opendp_timeseries.counting import capped_count as module
 from opendp_timeseries.counting import scaling
 from opendp_timeseries.counting.scaling import WHOLE
 from opendp_timeseries.design.scales import Scales
-from tests.counting.tables import count_of_series
+from opendp_timeseries.grid import Period, TimeGrid
+from tests.counting.tables import count_of, count_of_series
 from tests.oracles import counting as oracle
 
 KEY = bytes(range(16))
@@ -85,3 +86,12 @@ def test_nobody_is_dropped_and_the_size_is_of_all_steps(monkeypatch, excess):
         monkeypatch.setattr(module, "_CHUNK", rows)
         assert module.capped_count(who, steps, count, KEY).tolist() == expected
         assert module.capped_count(who, steps, count, bytes(16)).tolist() == expected  # there is nothing to choose
+
+
+def test_a_size_is_of_all_series_and_of_each_period_by_itself():
+    options = {"by": "by", "keys": ["a", "b"], "period": Period(6), "excess": "scale"}
+    count = count_of(grid=TimeGrid(size=12), participation_cap=1, step_cap=1, **options)
+    steps = np.array([0, 1, 12 + 2, 12 + 3, 12 + 11])  # four in the first period, in both series, and one in the second
+    counts = module.capped_count(np.zeros(5, int), steps, count, KEY)
+    assert counts[steps].tolist() == [WHOLE // 2] * 4 + [WHOLE]
+    assert counts.sum() == 3 * WHOLE

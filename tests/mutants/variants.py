@@ -26,9 +26,10 @@ from opendp_timeseries.accounting.rounding import up_fraction
 from opendp_timeseries.accounting.separated import _combs as combs
 from opendp_timeseries.accounting.separated import envelope
 from opendp_timeseries.accounting.subsampled import Kept, extremal_law
-from opendp_timeseries.counting.capped_count import _apart, _firsts
+from opendp_timeseries.counting.capped_count import Places, _add_scaled, _apart, _firsts
 from opendp_timeseries.counting.database import _walked
 from opendp_timeseries.counting.engines import engine_of
+from opendp_timeseries.counting.scaling import sizes_of
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import parse_zone
 from opendp_timeseries.ledger.chain import _LINE
@@ -49,7 +50,7 @@ def mutant(name, target, broken, *tests):
 
 
 IN_MEMORY = ("test_every_combination::test_in_memory", range(90))
-IN_DATABASE = ("test_every_combination::test_in_a_database", (1, 3, 17, 27, 29, 39, 48, 52, 74))
+IN_DATABASE = ("test_every_combination::test_in_a_database", (158, 46, 3, 97, 58, 184))
 
 # --- Variants that take more than a line ---
 
@@ -59,6 +60,48 @@ def across_periods(sound, rows, *caps):
         return _apart(pairs._replace(people=pairs.people >> rows.places.period_bits), *gap)
 
     return seeing(_apart=apart)(sound, rows, *caps)
+
+
+def scaled_by(size):
+    """Individuals scaled by another size, of what they did before the step cap."""
+
+    def add(counts, pairs, count):
+        def other(events, begins, count):
+            return np.minimum(size(pairs.events, begins, count).astype(object), count.most_steps * count.step_cap**2)
+
+        capped = pairs._replace(events=np.minimum(pairs.events, min(count.step_cap, 2**62)))
+        seeing(sizes_of=other)(_add_scaled, counts, capped, count)
+
+    return seeing(np=but(np, minimum=lambda events, cap: events), _add_scaled=add)
+
+
+def scaled_over_periods(sound, rows, key):
+    def add(counts, pairs, count):
+        _add_scaled(counts, pairs._replace(people=pairs.people >> rows.places.period_bits), count)
+
+    return seeing(_add_scaled=add)(sound, rows, key)
+
+
+def scaled_before_the_gap(sound, rows, key):
+    before, free = {}, rows._replace(places=Places(replace(rows.places.count, gap=1)))
+    for pairs in free._pairs():
+        begins = _firsts(pairs.people)
+        events = np.minimum(pairs.events, min(rows.places.count.step_cap, 2**62))
+        before |= zip(pairs.people[begins].tolist(), sizes_of(events, begins, rows.places.count), strict=True)
+
+    def add(counts, pairs, count):
+        sizes = np.array([before[person] for person in pairs.people[_firsts(pairs.people)].tolist()], dtype=object)
+        seeing(sizes_of=lambda *_: sizes)(_add_scaled, counts, pairs, count)
+
+    return seeing(_add_scaled=add)(sound, rows, key)
+
+
+def scaled_in_each_series(sound, counts, pairs, count):
+    series = pairs.steps // count.grid.size
+    for k in range(count.panel_size):
+        some = type(pairs)(*(column[series == k] for column in pairs))
+        if some.people.size:
+            sound(counts, some, count)
 
 
 def at_edges(edges, instants, **side):
@@ -392,6 +435,40 @@ MUTANTS = [
     mutant("times off the grid count at its ends", "capped_count:pack",
            lambda sound, who, steps, places: sound(who, np.clip(steps, 0, places.size - 1), places),
            "test_rows_off_the_grid_are_dropped"),
+    # ---- weights
+    mutant("a root to the nearest", "scaling:weights",
+           edited(("np.sqrt(found + 0.5).astype(np.int64)", "np.rint(np.sqrt(found)).astype(np.int64)")),
+           ("test_a_weight_is_the_largest_within_the_cap", 1, False), IN_MEMORY),
+    mutant("a root of the quotient and a half", "scaling:weights", edited(("found + 0.5", "found + 1.0")),
+           "test_roots_around_all_squares"),
+    mutant("a weight of one bit more", "scaling:weights", seeing(WHOLE=2**17),
+           ("test_a_weight_is_the_largest_within_the_cap", 1, False), IN_MEMORY),
+    mutant("a size of 64 bits", "scaling:sizes_of", seeing(_NARROW=2**200),
+           ("test_sizes_are_exact_whatever_the_events", 2**31)),
+    mutant("a size from before the step cap", "SortedRows.capped_count", scaled_by(sizes_of), IN_MEMORY),
+    mutant("a size of rows", "SortedRows.capped_count",
+           scaled_by(lambda events, begins, count: np.add.reduceat(events, begins)), IN_MEMORY),
+    mutant("a size from before the gap", "SortedRows.capped_count", scaled_before_the_gap, IN_MEMORY),
+    mutant("a size of all who are worked on together", "scaling:sizes_of",
+           after(lambda sizes: np.full_like(sizes, sizes.sum())), IN_MEMORY),
+    mutant("a size in each series by itself", "capped_count:_add_scaled", scaled_in_each_series,
+           "test_a_size_is_of_all_series_and_of_each_period_by_itself", IN_MEMORY),
+    mutant("a size over all periods", "SortedRows.capped_count", scaled_over_periods,
+           "test_a_size_is_of_all_series_and_of_each_period_by_itself"),
+    mutant("the end of a scale in the next", "scaling:weights",
+           edited(("np.searchsorted(ends, sizes)", "np.searchsorted(ends[:-1], sizes, side='right')")), IN_MEMORY),
+    mutant("the weights of another scale", "scaling:weights",
+           edited(("table.weights[np", "table.weights[:, ::-1][np")), IN_MEMORY),
+    mutant("a root to the nearest, in a database", "database:_weighed", edited(("floor(sqrt", "round(sqrt")),
+           IN_DATABASE),
+    mutant("a size of steps, in a database", "database:_weighed", edited(("sum({events})", "count({events})")),
+           IN_DATABASE),
+    mutant("a size over all periods, in a database", "database:_weighed",
+           given(alone=lambda alone: ["who"]), IN_DATABASE),
+    mutant("the end of a scale in the next, in a database", "database:_row_of", edited(("size <=", "size <")),
+           IN_DATABASE),
+    mutant("the weights of another scale, in a database", "database:_weighed",
+           edited(("enumerate(table.weights.T)", "enumerate(table.weights[:, ::-1].T)")), IN_DATABASE),
     # ---- distances
     mutant("replaced people cost as one removed", "count_influence", given(replaced=False),
            "test_replacing_reaches_twice_as_many_steps",
