@@ -21,7 +21,7 @@ GRID = ts.TimeGrid(size=20)
 
 def counter(cap, *, step_cap=1, grid=GRID, unit=None):
     space = ts.event_log_domain(identifier="id", time="time"), unit or dp.symmetric_distance()
-    return space >> ts.then_participation_count(grid, participation_cap=cap, step_cap=step_cap)
+    return space >> ts.then_participation_count(grid, participation_cap=cap, step_cap=step_cap, excess="drop")
 
 
 def log(rows):
