@@ -119,7 +119,6 @@ def counted(chain):
         step_cap=chain.step_cap,
         gap=chain.gap,
         **panel,
-        excess="drop",
     )
 
 
@@ -573,7 +572,6 @@ class Totals(Chain):
             by="key",
             keys=range(3),
             key_cap=self.key_cap,
-            excess="drop",
         )
 
     @property

@@ -371,7 +371,13 @@ def test_counts_made_elsewhere_are_assumed_within_each_period():
 
 def test_check_says_how_many_are_over_the_cap_within_a_period():
     log = {"id": np.array([1] * 6), "time": np.array([0, 1, 2, 4, 5, 8])}
-    options = {"identifier": "id", "time": "time", "grid": ts.TimeGrid(size=12), "participation_cap": 2}
+    options = {
+        "identifier": "id",
+        "time": "time",
+        "grid": ts.TimeGrid(size=12),
+        "participation_cap": 2,
+        "excess": "drop",
+    }
     found = ts.check_log(log, **options, period=4)
     assert (found.individuals, found.individuals_over_cap, found.events_lost_share) == (3, 1, pytest.approx(1 / 6))
     assert "3 individuals, each within one period of 4 steps, are on the grid" in str(found)

@@ -121,7 +121,8 @@ def test_a_measured_panel_knows_its_keys_and_its_guarantee(agg):
         ),
         (
             {"excess": "scale"},
-            "Counted of each individual: every step, by √(60/n) if in n > 60, once in each; totals are too low by the rest",
+            "Counted of each individual: every step, by √(60/n) if in n > 60, once in each; totals are too low by the"
+            " rest",
             "capped counts",
         ),
         ({"source": None}, "Assumed of each individual: at most 60 steps, once in each", "capped counts"),
