@@ -150,7 +150,12 @@ def test_the_main_job(tmp_path, capsys, monkeypatch):
     assert drawn[-1].get_suptitle() == "Private series of aircraft per 3h"
     assert whole.get_title("left") == "All of it: means of 8 steps, and the range within them"
     assert enlarged.get_title("left") == "112 steps of it, enlarged"
-    for part in ("America/New_York", "ε = 1, δ = 1e-06", "Grey band: 90% intervals", "individual: every step, once in each"):
+    for part in (
+        "America/New_York",
+        "ε = 1, δ = 1e-06",
+        "Grey band: 90% intervals",
+        "individual: every step, once in each",
+    ):
         assert part in enlarged.get_xlabel()
 
 
