@@ -16,10 +16,10 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.design.kernels import Kernel
-from opendp_timeseries.plugin._opendp import then, vector_space
+from opendp_timeseries.plugin._opendp import signal_domain, then, vector_space
 from opendp_timeseries.plugin.circular_convolution import circular_convolve, largest_input
-from opendp_timeseries.plugin.known import to_signal
-from opendp_timeseries.plugin.spaces import InfluenceSpace, as_influence, influence_space
+from opendp_timeseries.plugin.known import StabilityMap
+from opendp_timeseries.plugin.spaces import InfluenceSpace, as_influence, influence_metric, influence_space
 
 __all__ = ["FilterWithoutGapWarning", "make_circulant_filter", "then_circulant_filter"]
 
@@ -88,7 +88,7 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
         output = InfluenceSpace.of(made.after(kernel))
     else:
         output = InfluenceSpace(resolution_bits=signal.resolution_bits + kernel.resolution_bits, panel_size=series)
-    if scaled and made is not None and made.count.gap == 1:
+    if scaled and output.signal is not None and output.signal.count.gap == 1:
         warnings.warn(
             "this filter lowers no noise: behind a count that scales, one individual may be in all steps; give the"
             " count a gap=…, if individuals come at most so often, or excess='drop'",
@@ -104,7 +104,14 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
     def stability_map(d_in: Any) -> Influence:
         return filtered_influence(as_influence(d_in), kernel, series)
 
-    return to_signal(input_domain, input_metric, function, stability_map, output, space.size, floats=True)
+    return dp.t.make_user_transformation(
+        input_domain,
+        input_metric,
+        signal_domain("f64", space.size),
+        influence_metric(output),
+        function,
+        StabilityMap(stability_map),
+    )
 
 
 def _clamp(kernel: Kernel, resolution_bits: int) -> int:

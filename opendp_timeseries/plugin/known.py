@@ -13,26 +13,15 @@ from typing import Any, Final, NamedTuple
 
 import opendp.prelude as dp
 
-from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.subsampled import MIN_SCALE
 from opendp_timeseries.accounting.view import View
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.signal import Signal, UnknownSignal
-from opendp_timeseries.plugin._opendp import how_made, signal_domain
-from opendp_timeseries.plugin.spaces import InfluenceSpace, influence_metric, influence_space
+from opendp_timeseries.plugin._opendp import how_made
+from opendp_timeseries.plugin.spaces import influence_space
 
-__all__ = [
-    "Known",
-    "Part",
-    "PrivacyMap",
-    "StabilityMap",
-    "foreign_stage",
-    "known_loss",
-    "parts_of",
-    "signal_of",
-    "to_signal",
-]
+__all__ = ["Known", "Part", "PrivacyMap", "StabilityMap", "foreign_stage", "known_loss", "parts_of", "signal_of"]
 
 
 class Part(NamedTuple):
@@ -89,21 +78,6 @@ _SAME_MECHANISM: Final = {
     "make_fix_delta": "measurement",
     "make_zCDP_to_approxDP": "measurement",
 }
-
-
-def to_signal(
-    domain: dp.Domain,
-    metric: dp.Metric,
-    function: Callable[[Any], Any],
-    stability_map: Callable[[Any], Influence],
-    space: InfluenceSpace,
-    size: int,
-    *,
-    floats: bool,
-) -> dp.Transformation:
-    """Return a transformation of this package to signals of so many entries, with the influence metric."""
-    signals, distance = signal_domain("f64" if floats else "i64", size), influence_metric(space)
-    return dp.t.make_user_transformation(domain, metric, signals, distance, function, StabilityMap(stability_map))
 
 
 def foreign_stage(chain: Any) -> str | None:

@@ -18,10 +18,10 @@ from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.design.count import Count, Keys, panel_of
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.grid import TimeGrid, check_grid
-from opendp_timeseries.plugin._opendp import then
+from opendp_timeseries.plugin._opendp import signal_domain, then
 from opendp_timeseries.plugin.event_logs import check_readable, log_of
-from opendp_timeseries.plugin.known import to_signal
-from opendp_timeseries.plugin.spaces import InfluenceSpace
+from opendp_timeseries.plugin.known import StabilityMap
+from opendp_timeseries.plugin.spaces import InfluenceSpace, influence_metric
 
 __all__ = ["count_transformation", "counted", "fresh_key", "make_participation_count", "then_participation_count"]
 
@@ -147,8 +147,14 @@ def count_transformation(
 
     The function must let one individual change no more than the caps allow, in steps that are ``gap`` apart.
     """
-    space, floats = InfluenceSpace.of(Signal(count)), count.resolution_bits > 0
-    return to_signal(input_domain, input_metric, function, count.influence, space, count.size, floats=floats)
+    return dp.t.make_user_transformation(
+        input_domain,
+        input_metric,
+        signal_domain("f64" if count.resolution_bits else "i64", count.size),
+        influence_metric(InfluenceSpace.of(Signal(count))),
+        function,
+        StabilityMap(count.influence),
+    )
 
 
 then_participation_count = then(make_participation_count)

@@ -18,10 +18,10 @@ from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.design.count import Count, Keys, panel_of
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.planning.participation import checked_caps
-from opendp_timeseries.plugin._opendp import then
+from opendp_timeseries.plugin._opendp import signal_domain, then
 from opendp_timeseries.plugin.event_logs import check_readable, log_of
-from opendp_timeseries.plugin.known import to_signal
-from opendp_timeseries.plugin.spaces import InfluenceSpace
+from opendp_timeseries.plugin.known import StabilityMap
+from opendp_timeseries.plugin.spaces import influence_distance
 
 __all__ = ["make_participation_histogram", "then_participation_histogram"]
 
@@ -83,8 +83,9 @@ def make_participation_histogram(
         people = d_in * unit.individuals
         return count_influence(people, participation_cap=1, step_cap=1, size=size, replaced=unit.replaced)
 
-    space = InfluenceSpace(resolution_bits=0, panel_size=1)
-    return to_signal(input_domain, input_metric, function, influence, space, size, floats=False)
+    return dp.t.make_user_transformation(
+        input_domain, input_metric, signal_domain("i64", size), influence_distance(), function, StabilityMap(influence)
+    )
 
 
 then_participation_histogram = then(make_participation_histogram)
