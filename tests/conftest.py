@@ -30,6 +30,8 @@ def log_space():
 #: Tests that say alike for many parameters, and take long: of every so many cases one is in the ordinary suite.
 THINNED = {
     "test_any_count_meets_any_noise_that_the_budget_allows": 2,
+    "test_nobody_moves_a_real_count_further_than_the_map_says": 7,
+    "test_a_context_a_chain_and_a_document_agree": 7,
     "test_never_below_the_exact_map": 3,
     "test_one_time_changes_no_other": 3,
     "test_extreme_parameters_give_numbers": 3,

@@ -141,7 +141,7 @@ def subsampled(
     size: int, cap: int, p: float, scale: float, *, std: float | None = None, **accounting: object
 ) -> dp.Measurement:
     count = (ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()) >> ts.then_participation_count(
-        TimeGrid(size=size), participation_cap=cap
+        TimeGrid(size=size), participation_cap=cap, excess="drop"
     )
     signal = count if std is None else count >> ts.then_circulant_filter(ts.gaussian_kernel(size, std=std))
     return signal >> ts.then_subsampled_gaussian(scale, sampling_probability=p, **accounting)
@@ -228,7 +228,9 @@ def test_noise_by_cap() -> None:
 def test_noise_behind_a_gap() -> None:
     for std, cap, gap, l2, linf, sampled, every in table("concepts/filters.md", "filter std |"):
         space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
-        count = space >> ts.then_participation_count(TimeGrid(size=1800), participation_cap=int(cap), gap=int(gap))
+        count = space >> ts.then_participation_count(
+            TimeGrid(size=1800), participation_cap=int(cap), gap=int(gap), excess="drop"
+        )
         smooth = count >> ts.then_circulant_filter(ts.gaussian_kernel(1800, std))
         influence = smooth.map(1)
         assert (influence.l2, influence.linf) == (pytest.approx(l2, rel=4e-4), pytest.approx(linf, abs=6e-5))

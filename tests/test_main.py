@@ -100,9 +100,7 @@ def test_one_day_of_an_individual(tmp_path, log_file, capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert "for one individual within one day (Europe/Paris), not all that they did, added or removed." in said
     assert "It does not hold for everything that somebody did:" in said
-    assert (
-        "in every step, with weight √(3/n) in each of n > 3 steps within one day (Europe/Paris), once in each" in said
-    )
+    assert "in every step, by √(3/n) if in n > 3 within one day (Europe/Paris), once in each" in said
     record = ts.Release.from_json(output.with_suffix(".json").read_text())
     whole = ts.loss_over_periods(record, periods=2).epsilon(1e-6)
     assert "they take part in, the less they are protected as a whole. With the same δ, ε is" in said
@@ -152,7 +150,12 @@ def test_the_main_job(tmp_path, capsys, monkeypatch):
     assert drawn[-1].get_suptitle() == "Private series of aircraft per 3h"
     assert whole.get_title("left") == "All of it: means of 8 steps, and the range within them"
     assert enlarged.get_title("left") == "112 steps of it, enlarged"
-    for part in ("America/New_York", "ε = 1, δ = 1e-06", "Grey band: 90% intervals", "totals are too low by the rest"):
+    for part in (
+        "America/New_York",
+        "ε = 1, δ = 1e-06",
+        "Grey band: 90% intervals",
+        "individual: every step, once in each",
+    ):
         assert part in enlarged.get_xlabel()
 
 
@@ -929,7 +932,7 @@ def test_individuals_are_not_called_events(log_file, tmp_path, capsys):
     assert main(arguments(log_file, tmp_path / "more", step_cap="2")) == 0
     more = " ".join(capsys.readouterr().out.split())
     assert "number of events in it" in more
-    assert "in every step, with weight √(3/n) in each of n > 3 steps, at most 2 times in each" in more
+    assert "in every step, by √(3/n) if in n > 3, at most 2 times in each" in more
     assert main(arguments(log_file, tmp_path / "dropped", step_cap="2", excess="drop")) == 0
     assert "in at most 3 steps, at most 2 times in each. What exceeds the cap is left out" in " ".join(
         capsys.readouterr().out.split()

@@ -284,9 +284,7 @@ class Count:
         if self.excess == "drop":
             return f"at most {cap} step{'' if cap == 1 else 's'}"
         weight = f"√({cap}/n)" if self.excess == "scale" else f"{cap}/n"
-        return (
-            "every step" if self.scales is not None else f"every step, with weight {weight} in each of n > {cap} steps"
-        )
+        return "every step" if self.scales is not None else f"every step, by {weight} if in n > {cap}"
 
     def of_one_series(self) -> Count:
         """Return the count of each series of a panel by itself. The caps stay: they hold over the whole panel."""

@@ -99,6 +99,7 @@ def make_private_series(
     epsilon: float = check.REQUIRED,
     delta: float = check.REQUIRED,
     step_cap: int = 1,
+    gap: int = 1,
     by: str | None = None,
     keys: Keys | None = None,
     key_cap: int | None = None,
@@ -120,6 +121,7 @@ def make_private_series(
     :param epsilon: ε at a distance of 1.
     :param delta: δ at a distance of 1, in (0, 1).
     :param step_cap: as there.
+    :param gap: as there.
     :param by: as there.
     :param keys: as there.
     :param key_cap: as there.
@@ -136,7 +138,7 @@ def make_private_series(
     >>> (space >> ts.then_private_series(grid, epsilon=1.0, delta=1e-6)).map(1)
     (0.99999..., 1e-06)
     """
-    panel: dict[str, Any] = {"step_cap": step_cap, "by": by, "keys": keys, "key_cap": key_cap, "time": time}
+    panel: dict[str, Any] = {"step_cap": step_cap, "gap": gap, "by": by, "keys": keys, "key_cap": key_cap, "time": time}
     count = make_activity_count(input_domain, input_metric, grid, scales=scales, **panel)
     sample: dict[str, Any] = {"sampling_probability": sampling_probability, "sampling": sampling}
     for name, value in (("epsilon", epsilon), ("delta", delta)):

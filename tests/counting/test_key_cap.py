@@ -29,11 +29,15 @@ def test_series_are_chosen_alike_and_many_series_do_not_keep_a_step():
 
 def test_a_key_cap_is_public_and_of_a_panel(log_space):
     with pytest.raises(ValueError, match=r"key_cap \(1\) requires by= and keys="):
-        log_space >> ts.then_participation_count(GRID, participation_cap=1, key_cap=1)
+        log_space >> ts.then_participation_count(GRID, participation_cap=1, key_cap=1, excess="drop")
     with pytest.raises(ValueError, match=r"key_cap \(0\) must be at least 1"):
-        log_space >> ts.then_participation_count(GRID, participation_cap=1, by="v", keys=["a"], key_cap=0)
+        log_space >> ts.then_participation_count(
+            GRID, participation_cap=1, by="v", keys=["a"], key_cap=0, excess="drop"
+        )
     with pytest.raises(TypeError, match="key_cap"):
-        log_space >> ts.then_participation_count(GRID, participation_cap=1, by="v", keys=["a"], key_cap=1.5)
+        log_space >> ts.then_participation_count(
+            GRID, participation_cap=1, by="v", keys=["a"], key_cap=1.5, excess="drop"
+        )
 
 
 def test_the_check_says_what_it_leaves_out():

@@ -151,8 +151,8 @@ def test_a_cap_is_said_as_it_is():
     assert said == {
         "one series": "at most 4 steps",
         "terms": "at most 1 step",
-        "scaled": "every step, with weight √(4/n) in each of n > 4 steps",
-        "scaled in ℓ1": "every step, with weight 4/n in each of n > 4 steps",
+        "scaled": "every step, by √(4/n) if in n > 4",
+        "scaled in ℓ1": "every step, by 4/n if in n > 4",
         "at scales": "every step",
     }
 

@@ -189,7 +189,7 @@ def together(p=1.0, scale=4.0, size=48, districts=True, sampling="poisson", cap=
     """A panel with the totals of its districts and of the city, as one measurement."""
     space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
     panel = space >> ts.then_participation_count(
-        ts.TimeGrid(size=size), participation_cap=cap, by="site", keys=KEYS, key_cap=1
+        ts.TimeGrid(size=size), participation_cap=cap, by="site", keys=KEYS, key_cap=1, excess="drop"
     )
     noise = ts.then_subsampled_gaussian(scale, sampling_probability=p, sampling=sampling)
     tree = {"city": DISTRICTS} if districts else {"city": KEYS}
@@ -301,7 +301,9 @@ def test_smoothed_series_gain_and_their_intervals_still_cover():
         "site": np.repeat(np.repeat(keys, size), counts.ravel()),
     }
     space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
-    panel = space >> ts.then_participation_count(ts.TimeGrid(size=size), participation_cap=3, by="site", keys=keys)
+    panel = space >> ts.then_participation_count(
+        ts.TimeGrid(size=size), participation_cap=3, by="site", keys=keys, excess="drop"
+    )
     noise = ts.then_subsampled_gaussian(15.0, sampling_probability=1 / 3, sampling="stratified")
     totals = ts.then_totals({"city": {"north": keys[:3], "south": keys[3:]}})
     measurement = panel >> ts.then_composition([noise, totals >> noise])
