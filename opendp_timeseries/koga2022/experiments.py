@@ -195,7 +195,7 @@ def algorithm1(problem: Problem, *, filtered: bool) -> Method:
         name=f"paper, {_filter_name(filtered)}",
         scale=choice.scale,
         numbers=problem.size * problem.sampling_probability,
-        measurement=release >> _interpolated,
+        measurement=release >> interpolate,
     )
 
 
@@ -206,7 +206,7 @@ def subsampled(problem: Problem, *, filtered: bool, smoothed: bool = False) -> M
     :param smoothed: reconstruct by :func:`~opendp_timeseries.smooth` instead of linear interpolation.
     """
     name = f"ours, {_filter_name(filtered)}" + (", smoothed" if smoothed else "")
-    reconstruct = _smoothed() if smoothed else _interpolated
+    reconstruct = smooth if smoothed else interpolate
     return _chained(name, problem, problem.sampling_probability, reconstruct, filtered=filtered)
 
 
@@ -217,12 +217,11 @@ def every_step(problem: Problem, *, smoothed: bool = False, seasons: float | Non
     :param seasons: a pattern in steps that repeats, known in public, for the smoother.
     """
     name = f"every step, then {'smoother' if smoothed else 'filter'}" + (f" with season {seasons:g}" if seasons else "")
-    return _chained(name, problem, 1.0, _smoothed(seasons) if smoothed else _filtered(problem.kernel), filtered=False)
+    reconstruct = partial(smooth, seasons=seasons) if smoothed else _filtered(problem.kernel)
+    return _chained(name, problem, 1.0, reconstruct, filtered=False)
 
 
-def _chained(
-    name: str, problem: Problem, p: float, reconstruct: Callable[[Release], NDArray[np.float64]], *, filtered: bool
-) -> Method:
+def _chained(name: str, problem: Problem, p: float, reconstruct: Callable[..., Any], *, filtered: bool) -> Method:
     """Return the subsampled Gaussian with the least noise at the problem's (ε, δ)."""
     signal = problem.count()
     if filtered:
@@ -234,14 +233,6 @@ def _chained(
 
 def _l2_count(problem: Problem) -> native.Transformation:
     return problem.count() >> then_lp_distance(native.l2_distance(T=float))
-
-
-def _interpolated(release: Release) -> NDArray[np.float64]:
-    return interpolate(release).values
-
-
-def _smoothed(seasons: float | None = None) -> Callable[[Release], NDArray[np.float64]]:
-    return lambda release: smooth(release, seasons=seasons).values
 
 
 def _filtered(kernel: Kernel) -> Callable[[Release], NDArray[np.float64]]:

@@ -120,7 +120,7 @@ class Plan:
 
     def advice(self) -> str:
         """Say what to do, what to expect of it, what sampling would cost or gain, and what is unknown."""
-        return "\n".join((*self._recommendation(), *self._on_sampling(), *self._cautions()))
+        return "\n".join((self._recommendation(), self._expectation(), *self._on_sampling(), *self._cautions()))
 
     def python(self) -> str:
         """Return the Python code of the recommended design, for a ``log`` with the columns ``id`` and ``time``."""
@@ -168,19 +168,17 @@ class Plan:
             "command": self.command(),
         }
 
-    def _recommendation(self) -> Iterator[str]:
+    def _recommendation(self) -> str:
         best, level = self.recommended, self.signal.mean
-        gap = f", gap {best.gap}" if best.gap > 1 else ""
+        caps = f"participation cap {best.participation_cap}" + (f", gap {best.gap}" if best.gap > 1 else "")
         share = f" ({best.smoothed / level:.1%} of the level)" if level else ""
-        yield (
-            f"Best: participation cap {best.participation_cap}{gap}, {best}, then a smoother: expected error"
-            f" {best.smoothed:.4g}{share}."
-        )
+        return f"Best: {caps}, {best}, then a smoother: expected error {best.smoothed:.4g}{share}."
+
+    def _expectation(self) -> str:
         flat = f"a flat line would err by {self.deviation:.4g}."
-        if self.is_drowned:
-            yield f"The noise drowns the signal: {flat} Take coarser steps, a smaller cap, or a larger budget."
-        else:
-            yield flat.capitalize()
+        if not self.is_drowned:
+            return flat.capitalize()
+        return f"The noise drowns the signal: {flat} Take coarser steps, a smaller cap, or a larger budget."
 
     def _on_sampling(self) -> Iterator[str]:
         sampled = [each for each in self.candidates if each.sampling_probability < 1]
@@ -260,11 +258,9 @@ class Plan:
         axes.plot([_smoothed(each) for each in drawn], at, "k|", ms=11, mew=2, label="smoothed")
         axes.axvline(self.deviation, color="black", linewidth=0.8, linestyle=":", label="a flat line")
         header, rows, _ = self._rows()
-        names = header[: header.index("design")]  # cap, gap, or both, where they differ
-        labels = [
-            "".join(f"{name} {cell}, " for name, cell in zip(names, row, strict=False) if cell != "–") for row in rows
-        ]
-        axes.set_yticks(at, [f"{label}{each}" for label, each in zip(labels, drawn, strict=True)], fontsize="small")
+        end = header.index("design")  # behind cap, gap, or both, where they differ
+        labels = ["".join(f"{header[k]} {row[k]}, " for k in range(end) if row[k] != "–") + row[end] for row in rows]
+        axes.set_yticks(at, labels, fontsize="small")
         axes.get_yticklabels()[drawn.index(self.recommended)].set_fontweight("bold")
         axes.invert_yaxis()
         axes.set_xlabel("expected root mean squared error, in the signal's unit\n" + self.title, fontsize="small")
@@ -386,31 +382,25 @@ def plan(
         sampling_probability = [p for p in _PROBABILITIES if p == 1 or p * grid.size >= _MIN_KEPT]
     probabilities = _each("sampling_probability", sampling_probability, check.probability)
     for p in probabilities:
-        _check_sampling(p, sampling, grid.size)
+        if p < 1 and p * grid.size < _MIN_KEPT:
+            few = f"keeps fewer than {_MIN_KEPT} of {grid.size} steps on average"
+            raise ValueError(f"sampling_probability ({p:g}) {few}; raise it")
+        if sampling_name(sampling) == "stratified":
+            blocks_of(p, grid.size)  # or refuse it
     widths = _each("std", std, partial(check.real, minimum=0.0))
-    counts = {
-        (one, apart): Count(
-            source=Source(identifier="id", time="time"),
-            grid=grid,
-            participation_cap=one,
-            step_cap=step_cap,
-            gap=apart,
-            unit=Unit(replaced=bool(replaced)),
-        )
-        for one in caps
-        for apart in gaps
-    }
+    source, unit = Source(identifier="id", time="time"), Unit(replaced=bool(replaced))
+    every = Count(source=source, grid=grid, participation_cap=caps[0], step_cap=step_cap, unit=unit)
+    kernels = {width: gaussian_kernel(grid.size, width) if width else identity_kernel(grid.size) for width in widths}
 
     def design(pair: tuple[int, int], p: float, width: float, scale: float = 1.0) -> Design:
-        filters = (gaussian_kernel(grid.size, width),) if width else ()
+        count, filters = replace(every, participation_cap=pair[0], gap=pair[1]), (kernels[width],) if width else ()
         sample = sampling if p < 1 else "poisson"
-        return Design(signal=Signal(counts[pair], filters), sampling_probability=p, sampling=sample, scale=scale)
+        return Design(signal=Signal(count, filters), sampling_probability=p, sampling=sample, scale=scale)
 
     def candidate(pair: tuple[int, int], p: float, width: float) -> Candidate:
         scale = calibrate(design(pair, p, width).law(individuals).at, Budget(epsilon=epsilon, delta=delta))
-        kernel = gaussian_kernel(grid.size, width) if width else identity_kernel(grid.size)
         left, unsure = _left(by_gap, *pair)
-        error = expected_error(signal.scaled(left), kernel, p, scale, sampling)
+        error = expected_error(signal.scaled(left), kernels[width], p, scale, sampling)
         missing = math.hypot(1 - left, unsure) * math.sqrt((signal.mean or 0.0) ** 2 + signal.covariance[0])
         # Of the capped series, which is `left` times the whole, this much is unresolved; of the whole, more.
         unresolved = error.smoothed**2 * (2 - left) / left
@@ -428,7 +418,8 @@ def plan(
         )
 
     most = max(probabilities)
-    compared = {pair: [candidate(pair, most, width) for width in widths] for pair in counts}
+    pairs = itertools.product(caps, gaps)
+    compared = {pair: [candidate(pair, most, width) for width in widths] for pair in pairs}
     best = _recommended(list(itertools.chain(*compared.values()))).pair
     compared[best] = [
         found if p == most else candidate(best, p, found.std) for found in compared[best] for p in probabilities
@@ -478,15 +469,6 @@ def _left(by_gap: Mapping[int, Participation], cap: int, gap: int) -> tuple[floa
         return 1.0, 0.0
     left, unsure = fraction_left(by_gap[1], by_gap.get(gap, by_gap[1]), cap)
     return max(left, 1e-9), unsure
-
-
-def _check_sampling(p: float, sampling: str, size: int) -> None:
-    if p < 1 and p * size < _MIN_KEPT:
-        raise ValueError(
-            f"sampling_probability ({p:g}) keeps fewer than {_MIN_KEPT} of {size} steps on average; raise it"
-        )
-    if sampling_name(sampling) == "stratified":
-        blocks_of(p, size)  # or refuse it
 
 
 def _exact(number: float) -> str:
