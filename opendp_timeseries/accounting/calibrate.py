@@ -20,7 +20,7 @@ from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND
 from opendp_timeseries.accounting.subsampled import MIN_SCALE
 
-__all__ = ["Budget", "LargeDeltaWarning", "calibrate", "large_delta", "warn_of_large_delta"]
+__all__ = ["Budget", "calibrate", "large_delta", "warn_of_large_delta"]
 
 #: Above this, δ is said to be large: it is too much for a thousand individuals or more.
 _LARGE_DELTA: Final = 1e-3

@@ -499,8 +499,8 @@ def _spark_obstacles(connection: Any) -> list[str]:
     if changed:
         return [f"setting {name}" for name in changed]
     own, known = (
-        {name.lower() for (name,) in connection.raw_sql(f"SHOW {kind} FUNCTIONS").collect()}
-        for kind in ("USER", "SYSTEM")
+        {name.lower() for (name,) in connection.raw_sql(f"SHOW `{kind}` FUNCTIONS").collect()}
+        for kind in ("USER", "SYSTEM")  # of which one may be a reserved word
     )
     return [f"function {name}" for name in sorted(own & known)]
 
