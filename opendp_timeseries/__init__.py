@@ -5,6 +5,7 @@ release, its record and its reconstruction. ``plan`` compares designs beforehand
 package makes the constructors available to OpenDP's ``Context.query()``.
 """
 
+from opendp_timeseries.accounting.calibrate import LargeDeltaWarning
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.counting.check import LogCheck, check_log
 from opendp_timeseries.design.kernels import (
@@ -115,6 +116,7 @@ __all__ = [  # in the order of the pipeline
     "then_lp_distance",
     "make_subsampled_gaussian",
     "then_subsampled_gaussian",
+    "LargeDeltaWarning",
     "least_scale",
     "make_composition",
     "then_composition",

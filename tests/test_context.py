@@ -504,19 +504,73 @@ def test_a_stage_of_somebody_else_ends_what_a_release_knows(log_space):
             ask()
 
 
-def test_a_share_is_spent_before_post_processing():
-    ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6), shares=2)
+NOISES = {
+    "subsampled Gaussian": lambda count: count.subsampled_gaussian(sampling_probability=0.5),
+    "OpenDP's Laplace": lambda count: count.laplace(scale=1000.0),
+    "OpenDP's Gaussian": lambda count: count.gaussian(scale=1000.0),
+}
+
+
+@pytest.mark.parametrize("noise", NOISES.values(), ids=NOISES)
+@pytest.mark.parametrize("loss", [{"epsilon": 1.0, "delta": 1e-6}, {"rho": 1.0, "delta": 1e-6}, {"rho": 1.0}])
+def test_a_share_is_spent_before_post_processing(loss, noise):
+    if "delta" not in loss and noise is NOISES["subsampled Gaussian"]:
+        return  # it always has some δ
+    ctx = exact(dp.loss_of(**loss), shares=2)
     seen = []
 
     def careless(release):
         seen.append(release)
         raise KeyError("a slip")
 
-    query = ctx.query().participation_count(GRID, participation_cap=5).subsampled_gaussian(sampling_probability=0.5)
+    query = noise(ctx.query().participation_count(GRID, participation_cap=5))
     with pytest.raises(KeyError, match="a slip"):
         query.new_with(chain=query._chain >> careless).release()
     assert len(seen) == 1
     assert len(ctx.remaining_privacy_loss()) == 1
+
+
+def test_opendps_own_context_spends_nothing_where_post_processing_fails(log_space):
+    # As the page on Contexts says; if it is mended in OpenDP, the page can go.
+    context = dp.Context.compositor(
+        LOG, (dp.symmetric_distance(), 1), dp.loss_of(rho=1.0), split_evenly_over=2, domain=log_space[0]
+    )
+    seen = []
+
+    def careless(release):
+        seen.append(release)
+        raise KeyError("a slip")
+
+    count = context.query().participation_count(GRID, participation_cap=5).lp_distance(dp.l2_distance(T=float))
+    query = count.gaussian(scale=1000.0)
+    with pytest.raises(dp.OpenDPException, match="a slip"):
+        query.new_with(chain=query._chain >> careless).release()
+    assert len(seen) == 1
+    assert len(context.remaining_privacy_loss()) == 2
+
+
+@pytest.mark.parametrize("make", [ts.compositor, dp.Context.compositor])
+def test_opendps_truncation_of_groups_is_as_the_page_says(make):
+    people, cap = 2_000, 3
+    frame = pl.LazyFrame({"id": np.repeat(np.arange(people), 4), "step": np.tile(np.arange(4), people)})
+    context = make(
+        frame,
+        dp.unit_of(contributions=1, identifier="id"),
+        dp.loss_of(epsilon=2.0, delta=1e-6),
+        split_evenly_over=2,
+        margins=[dp.polars.Margin(by=["step"], max_length=10**6, max_groups=4, invariant="keys")],
+    )
+
+    def asked(**keep):
+        query = context.query().truncate_num_groups(cap, by=["step"], **keep).truncate_per_group(1, by=["step"])
+        return query.group_by("step").agg(dp.len(signed=True)).release()
+
+    kept = asked(keep="first").collect()["len"].sum() / people
+    assert abs(kept - (cap - 1)) < 0.1  # a step less than is asked for
+    sampled = asked()
+    assert context.remaining_privacy_loss() == []
+    with pytest.raises(dp.OpenDPException, match="multiple fields with name"):
+        sampled.collect()
 
 
 def test_it_takes_what_opendps_own_compositor_takes(log_space):

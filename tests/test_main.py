@@ -1206,9 +1206,11 @@ def test_a_thousand_arguments_lose_no_file(fuzz_files, tmp_path, capsys, monkeyp
     fuzz(1000, 2, tmp_path, fuzz_files, capsys, monkeypatch)
 
 
-def test_a_large_delta_is_said(log_file, tmp_path, capsys):
+def test_a_large_delta_is_said(log_file, tmp_path, capsys):  # and no warning passes
     for delta, said in (("1e-6", False), ("0.01", True)):
         assert main(arguments(log_file, tmp_path / f"out{delta}", delta=delta)) == 0
         assert ("δ = 0.01 is large" in " ".join(capsys.readouterr().out.split())) == said
     plan = ts.plan(ts.TimeGrid(size=50), participation_cap=5, epsilon=1.0, delta=0.01, time_scale=4, deviation=3)
     assert "δ = 0.01 is large" in plan.advice()
+    assert main(["ledger", str(tmp_path / "people.ledger"), "--new", "--epsilon=1", "--delta=0.01"]) == 0
+    assert "δ = 0.01 is large" in " ".join(capsys.readouterr().out.split())

@@ -14,7 +14,7 @@ from typing import Any, Final
 import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
 from opendp_timeseries._files import files_together
-from opendp_timeseries.accounting.calibrate import LARGE_DELTA, large_delta
+from opendp_timeseries.accounting.calibrate import large_delta
 from opendp_timeseries.accounting.rounding import printed_up, up
 from opendp_timeseries.commandline.inputs import check_of, chosen, grid_of, read_log, wrapped
 from opendp_timeseries.commandline.interrupts import held_back
@@ -153,7 +153,9 @@ def _within_budget(options: argparse.Namespace, signal: Any) -> Any:
     if scale < _MIN_SCALE:  # as where δ exceeds the probability that anything of one individual is kept
         budget = f"epsilon ({options.epsilon:g}) and delta ({options.delta:g}) {design}"
         raise ValueError(f"{budget} allow a release with next to no noise, which protects nobody; choose smaller ones")
-    return signal >> ts.then_subsampled_gaussian(scale, **sample, delta=options.delta)
+    with warnings.catch_warnings():  # the summary says it
+        warnings.simplefilter("ignore", ts.LargeDeltaWarning)
+        return signal >> ts.then_subsampled_gaussian(scale, **sample, delta=options.delta)
 
 
 def _of_programme(options: argparse.Namespace, ledger: ts.Ledger, signal: Any) -> Any:
@@ -201,7 +203,7 @@ def _summary(made: ts.Release, series: ts.Series, options: argparse.Namespace) -
         f" {made.scale:.4g}{_of_scales(count)}. The series is made from these noisy values by: {series.model}.",
         f"Guarantee: {made.guarantee()}. Whether or not the events of any one individual{within} are in the log, no set"
         f" of possible releases is more than e^ε{factor} times as likely, up to an additional probability of δ."
-        f"{'' if delta <= LARGE_DELTA else f' {large_delta(delta)}'}",
+        f" {large_delta(delta)}".rstrip(),
         "It holds for everyone, whatever their events: each individual (one value of"
         f" {options.identifier!r}) is counted in {count.words()}{within}, {each}."
         f" {_TRUTH[_kind(count)]} It assumes that each individual has one identifier; that the grid,"

@@ -543,16 +543,29 @@ def _duckdb_functions(run: Callable[[str], Any]) -> set[tuple[str, ...]]:
 
 
 def _spark_obstacles(connection: Any) -> list[str]:
-    own, known, settings = (
-        {name.lower(): rest for name, *rest in connection.raw_sql(query).collect()}
-        for query in ("SHOW USER FUNCTIONS", "SHOW SYSTEM FUNCTIONS", "SET")
+    asked = connection._session.conf.get  # a session may be set to answer no statement that shows its settings
+    changed = [name for name, value in _SPARK_SETTINGS.items() if asked(name, value).lower() != value]
+    if changed:
+        return [f"setting {name}" for name in changed]
+    own, known = (
+        {name.lower() for (name,) in connection.raw_sql(f"SHOW `{kind}` FUNCTIONS").collect()}
+        for kind in ("USER", "SYSTEM")  # of which one may be a reserved word
     )
-    changed = [name for name, value in _SPARK_SETTINGS.items() if settings.get(name.lower(), [value]) != [value]]
-    return [f"function {name}" for name in sorted(own.keys() & known)] + [f"setting {name}" for name in changed]
+    return [f"function {name}" for name in sorted(own & known)]
 
 
 #: What Ibis's statements, or this one, cannot do without.
-_SPARK_SETTINGS: Final = {"spark.sql.groupByOrdinal": "true", "spark.sql.analyzer.singlePassResolver.enabled": "false"}
+_SPARK_SETTINGS: Final = {
+    "spark.sql.groupByOrdinal": "true",
+    "spark.sql.parser.escapedStringLiterals": "false",  # or regular expressions match nothing
+    **dict.fromkeys(
+        (
+            "spark.sql.analyzer.singlePassResolver." + name
+            for name in ("enabled", "enabledTentatively", "dualRunWithLegacy")
+        ),
+        "false",
+    ),
+}
 
 
 # Before version 2, what DuckDB reduces a list to must be of the type of its elements: lists of one step.

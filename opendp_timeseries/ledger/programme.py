@@ -12,7 +12,7 @@ import numpy as np
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import fields_of, parse_json, read_versioned, written
-from opendp_timeseries.accounting.calibrate import Budget, calibrate
+from opendp_timeseries.accounting.calibrate import Budget, calibrate, warn_of_large_delta
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import printed_up
@@ -116,6 +116,7 @@ class Programme:
         """
         epsilon = check.real("epsilon", epsilon, above=0.0)
         delta = check.real("delta", delta, above=0.0, below=1.0)
+        warn_of_large_delta(delta, stacklevel=2)
         made = [signal_of(chain) for chain in chains]
         kept = _one_each("sampling_probability", sampling_probability, len(made))
         relative = _one_each("relative_scales", 1.0 if relative_scales is None else relative_scales, len(made))

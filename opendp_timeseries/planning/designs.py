@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.accounting.calibrate import LARGE_DELTA, Budget, calibrate, large_delta
+from opendp_timeseries.accounting.calibrate import Budget, calibrate, large_delta
 from opendp_timeseries.accounting.sampling import blocks_of, sampling_name
 from opendp_timeseries.design.count import Count, Source
 from opendp_timeseries.design.design import Design
@@ -206,8 +206,8 @@ class Plan:
             yield f"{what} is not included; participation= tells."
         elif unknown:
             yield f"What a gap of {', '.join(map(str, sorted(unknown)))} loses is not included; participation= tells."
-        if self.delta > LARGE_DELTA:
-            yield large_delta(self.delta)
+        if large := large_delta(self.delta):
+            yield large
         yield from (f"{other}: expected error {other.interpolated:.4g}." for other in self.others)
 
     def _rows(self) -> tuple[list[str], list[list[str]], list[bool]]:

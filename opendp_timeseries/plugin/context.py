@@ -12,6 +12,7 @@ has already seen the noisy values. Here the share is spent first.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -133,12 +134,12 @@ def compositor(
     ...     privacy_unit=(dp.symmetric_distance(), 1),
     ...     privacy_loss=dp.loss_of(rho=0.1, delta=1e-8),
     ...     split_evenly_over=20)
-    >>> query = context.query().participation_count(ts.TimeGrid(size=10), participation_cap=5, excess="drop")
-    >>> query.subsampled_gaussian(sampling_probability=0.5, failure_probability=0.1).param()
+    >>> query = context.query().participation_count(ts.TimeGrid(size=10), participation_cap=10)
+    >>> query.subsampled_gaussian(sampling_probability=0.5, failure_probability=1e-3).param()
     Traceback (most recent call last):
-    ValueError: delta (0.03125... at these settings, ...
+    ValueError: delta (0.000976562... at these settings, ...
     >>> query.subsampled_gaussian(sampling_probability=0.5).release()
-    Release(... of 10 steps kept with probability 0.5, noise scale 22.3607)
+    Release(... of 10 steps kept with probability 0.5, noise scale 31.6228)
     """
     if (split_evenly_over is None) == (split_by_weights is None):
         raise ValueError("give one of split_evenly_over and split_by_weights")
@@ -181,6 +182,8 @@ class Context(dp.Context):
 
     #: What its releases are a part of; None if there is one share, or the budget has no δ.
     whole: Whole | None = None
+    #: Of a nested one behind a count, the name of the invocation of the count that all of its queries share.
+    invocation: str | None = None
 
     def query(self, **kwargs: Any) -> Any:
         """Start a query on the next share; of a Polars LazyFrame, OpenDP's own, which knows no plugins."""
@@ -203,7 +206,10 @@ def _nested(answer: Any) -> Any:
     if type(answer) is not dp.Context:
         return answer
     queryable: Any = answer.queryable
-    return Context(answer.accountant, queryable, answer.d_in, answer.d_mids, answer.d_out, answer.query_space)
+    nested = Context(answer.accountant, queryable, answer.d_in, answer.d_mids, answer.d_out, answer.query_space)
+    if influence_space((answer.query_space or answer.accountant.input_space)[1]) is not None:
+        nested.invocation = secrets.token_hex(16)
+    return nested
 
 
 def _cast(noise: str, domain: dp.Domain, metric: dp.Metric) -> dp.Transformation:
@@ -420,7 +426,10 @@ class Query(dp.Query):
         if known is None or known.foreign is not None:  # nobody can tell what a stage of somebody else's does
             unknown = UnknownSignal(answer.size)
             return replace(answer, design=replace(answer.design, signal=unknown), statement=None)
-        whole = getattr(self._context, "whole", None)
+        context: Any = self._context
+        if (invocation := getattr(context, "invocation", None)) is not None:
+            answer = replace(answer, invocation=invocation)
+        whole = getattr(context, "whole", None)
         asked: Any = self._d_in
         distance = asked if isinstance(asked, int) and asked >= 1 else 1
         whole = replace(whole, number=number) if whole is not None else answer.statement.whole

@@ -111,8 +111,9 @@ def test_units_of_the_calendar_in_every_zone_and_engine(zone):
 
 @pytest.mark.long
 @pytest.mark.parametrize(("zone", "unit"), [(zone, UNITS[1 + k % 4]) for k, zone in enumerate(ZONES)])
-def test_units_of_the_calendar_in_spark(spark, zone, unit):
-    aware, naive = in_database(zone, spark)
+@pytest.mark.parametrize("backend", ["spark"], indirect=True)
+def test_units_of_the_calendar_in_spark(backend, zone, unit):
+    aware, naive = in_database(zone, backend)
     check([aware], zone, ["d"])
     check([naive], zone, [unit])
 

@@ -165,7 +165,8 @@ def test_an_unmixed_hash_is_caught(monkeypatch):
 @pytest.mark.parametrize("hashed", ["all equal", "by step"])
 def test_caps_hold_when_hashes_tie(backend, monkeypatch, hashed):
     order = {"all equal": lambda *_: ibis.literal(0), "by step": lambda first, second, who, step: -step}[hashed]
-    monkeypatch.setitem(engine._DIALECTS, backend.name, engine._DIALECTS[backend.name]._replace(hashed=order))
+    name = backend.connection.name
+    monkeypatch.setitem(engine._DIALECTS, name, engine._DIALECTS[name]._replace(hashed=order))
     table = backend.table(id=pa.array([1] * 4), time=pa.array(range(4)))
     expected = {"all equal": [1, 1, 0, 0], "by step": [0, 0, 1, 1]}[hashed]
     assert count(table, TimeGrid(size=4), participation_cap=2).tolist() == expected

@@ -94,7 +94,7 @@ def test_from_log_to_releases_by_key(log_space):
     measurement = (
         panel(log_space, cap=2, keys=keys)
         >> ts.then_circulant_filter(ts.gaussian_kernel(3, 0.5))
-        >> ts.then_subsampled_gaussian(0.0, sampling_probability=1.0, failure_probability=0.5)
+        >> ts.then_subsampled_gaussian(0.0, sampling_probability=1.0, failure_probability=1e-3)
     )
     releases = measurement(ROWS).by_key()
     assert list(releases) == keys

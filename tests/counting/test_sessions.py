@@ -1,5 +1,6 @@
 """Whatever a session of a database is set to, it counts what the slow count does, or is refused by name."""
 
+import functools
 import itertools
 from dataclasses import replace
 
@@ -8,7 +9,7 @@ import pytest
 
 from opendp_timeseries.counting import database as engine
 from opendp_timeseries.grid import Period, TimeGrid
-from tests.counting.tables import count_of
+from tests.counting.tables import Spark, count_of
 from tests.oracles import counting as oracle
 
 ibis = pytest.importorskip("ibis")
@@ -127,18 +128,24 @@ def session_of(log, values):
     return connection
 
 
+def expected_counts(count, rows, caps, hashed):
+    starts = count.period_starts
+    expected = oracle.capped_counts(
+        rows, size=count.size, cycle=26, key=KEY, hashed=hashed,
+        period_of=lambda step: int(np.searchsorted(starts, step, side="right")), **caps,
+    )  # fmt: skip
+    assert sum(expected) > 0
+    return expected
+
+
 def test_no_setting_changes_a_count():
     hashed, cases = hashes(duckdb.connect()), list(queries())
     for k, values in enumerate(settings()):
         log, count, rows = cases[k % len(cases)]
-        starts, table = count.period_starts, session_of(log, values).table("log")
+        table = session_of(log, values).table("log")
         for caps in CAPS:
-            expected = oracle.capped_counts(
-                rows, size=count.size, cycle=26, key=KEY, hashed=hashed,
-                period_of=lambda step, starts=starts: int(np.searchsorted(starts, step, side="right")), **caps,
-            )  # fmt: skip
-            assert sum(expected) > 0
-            assert engine.count(table, replace(count, **caps), KEY).tolist() == expected, values
+            counts = engine.count(table, replace(count, **caps), KEY).tolist()
+            assert counts == expected_counts(count, rows, caps, hashed), values
 
 
 def test_a_setting_that_refuses_the_query_is_named():
@@ -175,3 +182,92 @@ def test_a_session_whose_built_in_functions_were_given_further_types_is_refused_
     connection.con.create_function(name, meaning, types, returns)
     with pytest.raises(ValueError, match=rf"function {name}.*another connection"):
         engine.count(connection.table("log"), count, KEY)
+
+
+# --- Spark
+
+#: Settings that are no truth values, and may change what a query means, or how it is worked out.
+SPARK_VALUES = {
+    "spark.sql.adaptive.autoBroadcastJoinThreshold": ["-1", "1GB"],
+    "spark.sql.adaptive.optimizer.excludedRules": ["org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"],
+    "spark.sql.autoBroadcastJoinThreshold": ["-1", "1GB"],
+    "spark.sql.binaryOutputStyle": ["BASE64", "HEX", "UTF-8"],
+    "spark.sql.codegen.factoryMode": ["NO_CODEGEN", "CODEGEN_ONLY", "FALLBACK"],
+    "spark.sql.codegen.maxFields": ["0", "1"],
+    "spark.sql.codegen.methodSplitThreshold": ["1"],
+    "spark.sql.execution.arrow.pyspark.enabled": ["false", "true"],
+    "spark.sql.execution.arrow.maxRecordsPerBatch": ["1", "7"],
+    "spark.sql.execution.pandas.structHandlingMode": ["row", "dict"],
+    "spark.sql.functionResolution.sessionOrder": ["first", "last"],
+    "spark.sql.inMemoryColumnarStorage.batchSize": ["1"],
+    "spark.sql.legacy.ctePrecedencePolicy": ["LEGACY", "EXCEPTION"],
+    "spark.sql.legacy.timeParserPolicy": ["LEGACY", "EXCEPTION"],
+    "spark.sql.mapKeyDedupPolicy": ["LAST_WIN", "EXCEPTION"],
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": ["1"],
+    "spark.sql.optimizer.excludedRules": [
+        "org.apache.spark.sql.catalyst.optimizer." + rule
+        for rule in ("ConstantFolding", "PushDownPredicates", "ColumnPruning", "SimplifyCasts", "CollapseProject")
+    ],
+    "spark.sql.optimizer.inSetConversionThreshold": ["0"],
+    "spark.sql.optimizer.windowGroupLimitThreshold": ["-1", "1", "100000"],
+    "spark.sql.parquet.columnarReaderBatchSize": ["1", "7"],
+    "spark.sql.parquet.datetimeRebaseModeInRead": ["LEGACY", "EXCEPTION"],
+    "spark.sql.parquet.int96RebaseModeInRead": ["LEGACY", "EXCEPTION"],
+    "spark.sql.session.timeZone": ["America/Los_Angeles", "Asia/Kathmandu", "Pacific/Apia", "-08:00"],
+    "spark.sql.shuffle.partitions": ["1", "7"],
+    "spark.sql.sources.useV1SourceList": ["", "parquet"],
+    "spark.sql.storeAssignmentPolicy": ["LEGACY", "STRICT"],
+    "spark.sql.timestampType": ["TIMESTAMP_NTZ", "TIMESTAMP_LTZ"],
+    "spark.sql.windowExec.buffer.in.memory.threshold": ["1"],
+    "spark.sql.windowExec.buffer.spill.threshold": ["1", "3"],
+}
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory):
+    return Spark(tmp_path_factory.mktemp("spark"))
+
+
+def flags_of(session):
+    """All truth values that a session can set, turned round, but for those that are refused."""
+    conf = session._jvm.java.lang.Class.forName("org.apache.spark.sql.internal.SQLConf$").getField("MODULE$").get(None)
+    turned = {"true": "false", "false": "true"}
+    names = sorted(entry.key() for entry in conf.getConfigEntries().toArray() if entry.defaultValueString() in turned)
+    names = [name for name in names if session.conf.isModifiable(name) and name not in engine._SPARK_SETTINGS]
+    return {name: turned[session.conf.get(name)] for name in names}
+
+
+@pytest.mark.long
+def test_no_setting_of_spark_changes_a_count(spark):
+    random, flags, cases = np.random.default_rng(2), flags_of(spark.session), list(queries())
+    assert len(flags) > 400
+    others = [(name, value) for name, options in SPARK_VALUES.items() for value in options]
+    known = functools.cache(spark.hashes)
+    for k in range(2 * len(cases)):
+        if k % 2 == 0:  # a half of all, and then the others, for each query
+            half = set(random.permutation(list(flags))[::2].tolist())
+        values = {name: flags[name] for name in flags if (name in half) == (k % 2 == 0)}
+        values |= dict(others[k :: 2 * len(cases)])
+        log, count, rows = cases[k // 2]
+        session = Spark(spark.folder, spark.session.newSession())
+        table = session.table_of(log)
+        for name, value in values.items():
+            session.session.conf.set(name, value)
+        for caps in CAPS:
+            counts = engine.count(table, replace(count, **caps), KEY).tolist()
+            assert counts == expected_counts(count, rows, caps, lambda who, step, key: known(who, key)[step]), values
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", engine._SPARK_SETTINGS)
+def test_a_setting_of_spark_without_which_nothing_counts_is_refused_by_name_before_rows_are_read(spark, name):
+    session = Spark(spark.folder, spark.session.newSession())
+    query = "SELECT CAST(raise_error('read') AS BIGINT) AS who, 1L AS step"
+    session.session.sql(query).createOrReplaceTempView("unreadable")
+    table = session.connection.table("unreadable")
+    count = count_of(identifier="who", time="step", grid=TimeGrid(size=3), participation_cap=1)
+    with pytest.raises(RuntimeError, match="could not count"):
+        engine.count(table, count, KEY)
+    session.session.conf.set(name, {"true": "false", "false": "true"}[engine._SPARK_SETTINGS[name]])
+    with pytest.raises(ValueError, match=rf"setting {name}\b.*another connection"):
+        engine.count(table, count, KEY)

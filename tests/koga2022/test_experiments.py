@@ -185,6 +185,7 @@ def test_lower_bound_is_close_below_the_block_and_our_noise(std, cap, p):
     assert 1.0 <= ours / lower <= 1.005
 
 
+@pytest.mark.filterwarnings("ignore::opendp_timeseries.LargeDeltaWarning")
 @pytest.mark.parametrize("p", [0.1, 0.4])
 def test_alpha_of_the_chain_holds_for_every_sample(p):
     kernel = ts.gaussian_kernel(12, 1.0)

@@ -163,6 +163,7 @@ def test_replacing_reaches_twice_as_many_steps():
     assert counter(3, unit=dp.change_one_distance()).map(1).l0 == 6
 
 
+@pytest.mark.filterwarnings("ignore::opendp_timeseries.LargeDeltaWarning")
 def test_failure_probabilities_are_attained_tails():
     # P(Bin(10, 1/10) > 4) = 0.00163..., P(… > 3) = 0.0128...; K of 4 gives ρ = 4/2, and less than all gives a δ′.
     person = ts.Influence(l0=10, l2=np.sqrt(10), linf=1.0)

@@ -442,7 +442,7 @@ def test_no_release_raises_or_warns(values, scale):
 
 def test_it_stands_behind_a_measurement_as_it_is():
     space = dp.vector_domain(dp.atom_domain(T="i64"), size=60), dp.l2_distance(T=float)
-    measurement = space >> then_release(1.0, sampling_probability=0.9, failure_probability=0.1)
+    measurement = space >> then_release(1.0, sampling_probability=0.9, failure_probability=1e-3)
     signal = (100 * np.sin(2 * np.pi * np.arange(60) / 12)).astype(int)
     for function in (smooth, functools.partial(smooth, seasons=12)):
         series = (measurement >> function)(signal)
