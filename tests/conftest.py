@@ -1,17 +1,16 @@
 """Shared set-up: OpenDP's features, and the spaces that most tests start from."""
 
+import gc
 import os
 
 # Before NumPy is loaded, here or in the workers: each of them has one processor, and BLAS's threads would fight for it.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import opendp.prelude as dp
 import pytest
 from hypothesis import HealthCheck, settings
 
-import opendp_timeseries as ts
-
-dp.enable_features("contrib", "honest-but-curious")
+# Python would look for garbage in all that is imported and collected, again and again, for a sixth of that time.
+gc.set_threshold(100_000, 20, 20)
 
 # However busy the machine is. `--hypothesis-profile=long` draws fifteen times as many examples.
 for profile, examples in (("short", 20), ("long", 300)):
@@ -21,9 +20,20 @@ for profile, examples in (("short", 20), ("long", 300)):
 settings.load_profile("short")
 
 
+def pytest_collection():
+    """Enable OpenDP's features, but not in the process that only deals tests out: workers would wait for the import."""
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib", "honest-but-curious")
+
+
 @pytest.fixture
 def log_space():
     """Event logs with columns ``id`` and ``time``, individuals added or removed."""
+    import opendp.prelude as dp
+
+    import opendp_timeseries as ts
+
     return ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
 
 
