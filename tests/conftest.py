@@ -57,6 +57,16 @@ THINNED = {
     "test_scales_of_the_papers_series_are_those_of_poisson_samples": 2,
     "test_equals_rational_arithmetic": 3,
     "test_every_engine_counts_everybody_once": 2,
+    "test_scale_by_renyi_divergences": 3,
+    "test_scale_in_a_context": 3,
+    "test_stratified_samples_need_the_noise_of_poisson_samples": 3,
+    "test_neighbours_are_as_near_as_the_maps_say": 3,
+    "test_noise_is_told_from_a_tail": 3,
+    "test_sums_over_individuals": 3,
+    "test_a_session_with_functions_of_its_own_is_refused_by_name": 3,
+    "test_a_session_whose_built_in_functions_were_given_further_types_is_refused_by_name": 3,
+    "test_each_day_pays_for_the_releases_that_it_is_in": 3,
+    "test_standard_error_is_the_spread_of_repeated_noise": 2,
 }
 
 
