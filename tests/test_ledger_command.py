@@ -353,11 +353,12 @@ def test_a_second_signal_ends_a_command_that_hangs(in_folder, monkeypatch, place
     new()
     first, second = (getattr(signal, name) for name in signals)
     reading, writing = os.pipe()
-    monkeypatch.setattr(*place, lambda *_, **__: hang(writing))
-    child = in_a_child()
+    with monkeypatch.context() as patch:
+        patch.setattr(*place, lambda *_, **__: hang(writing))
+        child = in_a_child()
     os.read(reading, 1)
     if hang is spinning:
-        time.sleep(0.3)  # it has said so a moment before it spins
+        time.sleep(0.1)  # it has said so a moment before it spins
     os.kill(child, first)
     until = time.monotonic() + (0.3 if hang is spinning else 30)
     ended, status = 0, 0
@@ -371,8 +372,6 @@ def test_a_second_signal_ends_a_command_that_hangs(in_folder, monkeypatch, place
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -second
     assert has_said(in_folder, "Entry 1 of")
     assert has_said(in_folder, "run the same command with --resume")
-    monkeypatch.undo()
-    monkeypatch.chdir(in_folder)
     get_again(in_folder)
     os.close(reading)
     os.close(writing)

@@ -68,23 +68,29 @@ def test_a_collation_does_not_make_two_names_one():
 ZONES = ["UTC", "America/New_York", "Asia/Kathmandu"]
 
 
-@pytest.mark.parametrize("zone", ZONES)
-def test_times_do_not_depend_on_the_session(backend, zone, monkeypatch):
+@pytest.mark.parametrize(
+    ("zone", "stored"),
+    [
+        pytest.param(zone, stored, marks=[pytest.mark.long] * (i != j))
+        for i, zone in enumerate(ZONES)
+        for j, stored in enumerate(("UTC", None, "Asia/Tokyo"))
+    ],
+)
+def test_times_do_not_depend_on_the_session(backend, zone, stored, monkeypatch):
     grid = TimeGrid(size=3000, start="2013-03-09T23:30", step="7min", zone=zone)  # clocks change in New York
     random = np.random.default_rng(3)
     ticks = grid.instants()[0].astype("M8[us]").astype(int) + random.integers(-(10**11), 10**12 * 2, 400)
     edges = (grid.instants().astype("M8[us]").astype(int)[:40, None] + [-1, 0, 1]).ravel()
     ticks = np.concatenate([ticks, edges])
     who = pa.array(np.arange(ticks.size))
-    for stored in (None, "UTC", "Asia/Tokyo"):
-        times = pa.array(ticks, pa.timestamp("us", stored))
-        expected = truth(grid, id=who, time=times).tolist()
-        assert sum(expected) > 100
-        for session, process in itertools.product(("UTC", "America/Los_Angeles"), ("UTC", "Asia/Tokyo")):
-            monkeypatch.setenv("TZ", process)
-            time.tzset()
-            backend.session_zone(session)
-            assert count(backend.table(id=who, time=times), grid).tolist() == expected
+    times = pa.array(ticks, pa.timestamp("us", stored))
+    expected = truth(grid, id=who, time=times).tolist()
+    assert sum(expected) > 100
+    for session, process in itertools.product(("UTC", "America/Los_Angeles"), ("UTC", "Asia/Tokyo")):
+        monkeypatch.setenv("TZ", process)
+        time.tzset()
+        backend.session_zone(session)
+        assert count(backend.table(id=who, time=times), grid).tolist() == expected
     monkeypatch.undo()
     time.tzset()
 
@@ -109,7 +115,8 @@ def test_integer_steps_of_any_width(backend):
         assert count(backend.table(id=who, time=times), grid).tolist() == truth(grid, id=who, time=times).tolist()
 
 
-def test_the_ends_of_time_are_dropped_without_an_error():
+@pytest.mark.parametrize("zone", [ZONES[1], *(pytest.param(zone, marks=pytest.mark.long) for zone in ZONES[::2])])
+def test_the_ends_of_time_are_dropped_without_an_error(zone):
     backend, first = DuckDB(), np.datetime64("2013-01-01", "D")
     ends = {
         pa.timestamp("s"): [2**62, -(2**62), first.astype("M8[s]").astype(int)],
@@ -119,13 +126,12 @@ def test_the_ends_of_time_are_dropped_without_an_error():
         pa.timestamp("ns"): [2**63 - 1, -(2**63) + 1, first.astype("M8[ns]").astype(int)],
         pa.date32(): [2**31 - 1, -(2**31) + 1, int(first.astype(int))],
     }
-    for zone in ZONES:
-        grid = TimeGrid(size=2, start="2013-01-01", step="1d", zone=zone)
-        for kind, ticks in ends.items():
-            storage = pa.int32() if kind == pa.date32() else pa.int64()
-            times = pa.array([*map(int, ticks), None], storage).cast(kind)
-            who = pa.array([1, 2, 3, 4])
-            assert count(backend.table(id=who, time=times), grid).tolist() == truth(grid, id=who, time=times).tolist()
+    grid = TimeGrid(size=2, start="2013-01-01", step="1d", zone=zone)
+    for kind, ticks in ends.items():
+        storage = pa.int32() if kind == pa.date32() else pa.int64()
+        times = pa.array([*map(int, ticks), None], storage).cast(kind)
+        who = pa.array([1, 2, 3, 4])
+        assert count(backend.table(id=who, time=times), grid).tolist() == truth(grid, id=who, time=times).tolist()
     backend.connection.raw_sql(
         "CREATE TABLE ends AS SELECT 1 AS id, unnest(['infinity', '-infinity', '2013-01-01 00:30'])::TIMESTAMP AS time"
     )
@@ -323,8 +329,14 @@ def test_text_that_is_no_step_is_told_and_counts_nowhere(backend):
 
 
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning", "ignore::FutureWarning")
-@pytest.mark.parametrize("grid", [TimeGrid(size=3), TimeGrid(start="2024-07-01", size=3, step="1h", zone="UTC")])
-@pytest.mark.parametrize("missing", ["id", "t", "k"])
+@pytest.mark.parametrize(
+    ("missing", "grid"),
+    [
+        pytest.param(missing, grid, marks=[pytest.mark.long] * ((i + j) % 2))
+        for i, missing in enumerate(("id", "t", "k"))
+        for j, grid in enumerate((TimeGrid(size=3), TimeGrid(start="2024-07-01", size=3, step="1h", zone="UTC")))
+    ],
+)
 def test_a_column_that_is_missing_in_every_row_counts_nobody(missing, grid):
     times = pa.array([0, 1]) if grid.is_integer else pa.array(grid.instants()[:2])
     rows = pa.table({"id": [1, 2], "t": times, "k": ["a", "b"]} | {missing: pa.nulls(2)})

@@ -43,7 +43,7 @@ def check_in_database(backend, cases, *, every=4):
         )
 
 
-@pytest.mark.parametrize("cases", [range(300), pytest.param(range(20_000), marks=LONG)], ids=len)
+@pytest.mark.parametrize("cases", [range(150), pytest.param(range(20_000), marks=LONG)], ids=len)
 def test_in_memory(monkeypatch, cases):
     check_in_memory(monkeypatch, cases)
 
@@ -52,7 +52,7 @@ def test_in_memory(monkeypatch, cases):
 @pytest.mark.parametrize(
     ("backend", "cases"),
     [
-        ("duckdb", range(32)),
+        ("duckdb", range(16)),
         pytest.param("duckdb", range(2_000), marks=LONG),
         pytest.param("spark", range(100), marks=LONG),
     ],

@@ -705,7 +705,7 @@ MUTANTS = [
            given(self=lambda loss: replace(loss, scale=loss.scale / DISCRETE_NOISE)),
            "test_is_made_from_the_view_that_pays_for_discrete_noise"),
     mutant("loss distribution's hull lowered", "_lower_convex_hull", after(lambda hull: hull * (1 - 2.0**-50)),
-           "test_the_hull_is_never_below_the_exact_hull"),
+           ("test_the_hull_is_never_below_the_exact_hull", 5)),
     mutant("influences printed to the nearest digit", "Influence.__repr__", seeing(printed_up="{:.6g}".format),
            "test_what_is_printed_is_not_below"),
     mutant("Fourier rounding halved", "_DyadicBasis.rounding", after(lambda rounding: rounding / 2),

@@ -48,6 +48,10 @@ def test_every_option_makes_another_query(log_space, change):
     plain, other = count(log_space), count(log_space, **change)
     assert signal_of(plain) != signal_of(other)
     assert plain.output_metric != other.output_metric
+
+
+def test_every_log_and_distance_makes_another_query(log_space):
+    plain = count(log_space)
     for space in (
         (ts.event_log_domain(identifier="card", time="time"), log_space[1]),
         (ts.event_log_domain(identifier="id", time="left"), log_space[1]),
