@@ -198,8 +198,8 @@ def _summary(made: ts.Release, series: ts.Series, options: argparse.Namespace) -
     each = "once in each" if once else f"at most {count.step_cap} times in each"
     each += "" if count.gap == 1 else f", at least {count.gap} steps from one to the next"
     said = [
-        f"A private series of counts: {count.grid.size} steps of {count.grid.step} from {count.grid.start}. The count of"
-        f" a step is the number of {counted} in it{smoothing}. {kept} Gaussian noise of standard deviation"
+        f"A private series of counts: {count.grid.size} steps of {count.grid.step} from {count.grid.start}. The count"
+        f" of a step is the number of {counted} in it{smoothing}. {kept} Gaussian noise of standard deviation"
         f" {made.scale:.4g}{_of_scales(count)}. The series is made from these noisy values by: {series.model}.",
         f"Guarantee: {made.guarantee()}. Whether or not the events of any one individual{within} are in the log, no set"
         f" of possible releases is more than e^ε{factor} times as likely, up to an additional probability of δ."
