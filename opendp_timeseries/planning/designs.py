@@ -399,7 +399,10 @@ def plan(
 
     def candidate(pair: tuple[int, int], p: float, width: float) -> Candidate:
         scale = calibrate(design(pair, p, width).law(individuals).at, Budget(epsilon=epsilon, delta=delta))
-        left, unsure = _left(by_gap, *pair)
+        left, unsure = 1.0, 0.0
+        if by_gap:  # as far as it is known
+            left, unsure = fraction_left(by_gap[1], by_gap.get(pair[1], by_gap[1]), pair[0])
+            left = max(left, 1e-9)
         error = expected_error(signal.scaled(left), kernels[width], p, scale, sampling)
         missing = math.hypot(1 - left, unsure) * math.sqrt((signal.mean or 0.0) ** 2 + signal.covariance[0])
         # Of the capped series, which is `left` times the whole, this much is unresolved; of the whole, more.
@@ -461,14 +464,6 @@ def _by_gap(participation: Any, size: int) -> dict[int, Participation]:
         if one.size != size:
             raise ValueError(f"participation (size {one.size}) must be in the steps of the grid, which has {size}")
     return found
-
-
-def _left(by_gap: Mapping[int, Participation], cap: int, gap: int) -> tuple[float, float]:
-    """Return the fraction of counts that a cap and a gap leave, as far as it is known, and its standard error."""
-    if not by_gap:
-        return 1.0, 0.0
-    left, unsure = fraction_left(by_gap[1], by_gap.get(gap, by_gap[1]), cap)
-    return max(left, 1e-9), unsure
 
 
 def _exact(number: float) -> str:
