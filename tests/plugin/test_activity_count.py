@@ -51,9 +51,10 @@ def test_the_last_series_is_the_whole_count(log_space):
     chain = log_space >> ts.then_activity_count(GRID, step_cap=2)
     whole = log_space >> ts.then_participation_count(GRID, participation_cap=SIZE, step_cap=2, excess="drop")
     last, counts = np.array(chain(LOG))[-SIZE:], np.array(whole(LOG))
-    weight = signal_of(chain).count.scales.table(SIZE).weights[0, -1] / 2**16
+    scales = signal_of(chain).count.scales
+    weight = scales.table(SIZE).weights[0, -1] / 2**16
     assert np.array_equal(last, weight * counts)
-    assert weight == pytest.approx(math.sqrt(0.8 * 10 / SIZE), rel=1e-4)
+    assert weight == pytest.approx(math.sqrt(scales.share * 10 / SIZE), rel=1e-4)
 
 
 def test_a_release_of_it_knows_all_of_it(series):

@@ -51,7 +51,7 @@ def metric(unit):
 
 def stage(excess, caps, cap=2):
     if excess == "scales":
-        return ts.then_activity_count(GRID, scales=ts.Scales(ends=(1,)), **CAPS[caps])
+        return ts.then_activity_count(GRID, scales=ts.Scales(ends=(1,), share=0.8), **CAPS[caps])
     return ts.then_participation_count(GRID, participation_cap=cap, excess=excess, **CAPS[caps])
 
 
@@ -150,7 +150,9 @@ def test_a_context_a_chain_and_a_document_agree(excess, unit, caps):
     for sample in ({"p": 1.0}, {"p": 0.5}, {"p": 0.5, "sampling": "stratified"}):
         options = {"sampling_probability": sample["p"], "sampling": sample.get("sampling", "poisson")}
         if excess == "scales":
-            query = context.query().private_series(GRID, scales=ts.Scales(ends=(1,)), **CAPS[caps], **options)
+            query = context.query().private_series(
+                GRID, scales=ts.Scales(ends=(1,), share=0.8), **CAPS[caps], **options
+            )
         else:
             query = context.query().participation_count(GRID, participation_cap=2, excess=excess, **CAPS[caps])
             query = query.subsampled_gaussian(**options)
