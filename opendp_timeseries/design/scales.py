@@ -57,7 +57,7 @@ class Scales:
     """
 
     ends: tuple[int, ...]
-    share: float = 0.8
+    share: float = 0.9
 
     def __post_init__(self) -> None:
         ends = tuple(check.integer("end of a scale", end, minimum=1) for end in self.ends)

@@ -22,9 +22,9 @@ __all__ = ["of_everybody"]
 Array = NDArray[np.float64]
 
 #: How large departures are thought to be, by the common rate, before they are seen.
-_DEPARTURE: Final = 0.1
+_DEPARTURE: Final = 0.15
 #: They are less where the rate is low, down to this share of its mean.
-_LOWEST: Final = 0.05
+_LOWEST: Final = 0.1
 
 
 def of_everybody(
