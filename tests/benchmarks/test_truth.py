@@ -126,7 +126,8 @@ def test_against_the_truth(name):
     measurements = {"private series": space >> ts.then_private_series(grid, **budget)}
     for cap in (*CAPS, size):
         count = space >> ts.then_participation_count(grid, participation_cap=cap, excess="drop")
-        measurements[cap] = count >> ts.then_subsampled_gaussian(sampling_probability=1.0, **budget)
+        scale = ts.least_scale(count, sampling_probability=1.0, **budget)
+        measurements[cap] = count >> ts.then_subsampled_gaussian(scale, sampling_probability=1.0, delta=1e-6)
     found = {key: [] for key in measurements}
     for seed in SEEDS:
         who, step = draw(np.random.default_rng(seed))
