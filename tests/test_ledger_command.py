@@ -24,6 +24,7 @@ from opendp_timeseries.__main__ import main
 from opendp_timeseries.commandline import release
 from opendp_timeseries.ledger import book
 from opendp_timeseries.plugin import participation_count
+from tests.refused import refusal
 
 LIBC = platform.libc_ver()[0]
 posix = pytest.mark.skipif(sys.platform == "win32", reason="forks, and POSIX signals")
@@ -56,14 +57,6 @@ def make(output, *more, start="2024-01-01T00:00", epsilon="0.5"):
 
 def new(*options):
     return main(["ledger", "people.ledger", "--new", *(options or ("--epsilon", "1", "--delta", "1e-6"))])
-
-
-def refusal(capsys):
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("error: ")
-    assert said.err.count("\n") == 1
-    return said.err
 
 
 def test_releases_until_the_budget_is_spent(in_folder, capsys, monkeypatch):

@@ -23,6 +23,7 @@ from opendp_timeseries.__main__ import main
 from opendp_timeseries.commandline import outputs, release
 from opendp_timeseries.counting.files import read_csv_log
 from opendp_timeseries.datasets import load_flights
+from tests.refused import refusal
 
 ARGUMENTS = {
     "--identifier": "who",
@@ -79,15 +80,6 @@ def released(path):
 
 def contents(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def refusal(capsys):
-    """The one line that a refusal prints, and nothing else."""
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("error: ")
-    assert said.err.count("\n") == 1
-    return said.err
 
 
 @pytest.fixture
