@@ -43,7 +43,16 @@ def check_in_database(backend, cases, *, every=4):
         )
 
 
-@pytest.mark.parametrize("cases", [range(150), pytest.param(range(20_000), marks=LONG)], ids=len)
+def ranges(stop, size, *before):
+    """All cases, in ranges that processes can share among each other."""
+    return [pytest.param(*before, range(k, k + size), marks=LONG) for k in range(0, stop, size)]
+
+
+def name_of(value):
+    return f"{value.start}-{value.stop}" if isinstance(value, range) else value
+
+
+@pytest.mark.parametrize("cases", [range(150), *ranges(20_000, 2_500)], ids=name_of)
 def test_in_memory(monkeypatch, cases):
     check_in_memory(monkeypatch, cases)
 
@@ -53,9 +62,10 @@ def test_in_memory(monkeypatch, cases):
     ("backend", "cases"),
     [
         ("duckdb", range(16)),
-        pytest.param("duckdb", range(2_000), marks=LONG),
-        pytest.param("spark", range(100), marks=LONG),
+        *ranges(2_000, 250, "duckdb"),
+        *ranges(100, 25, "spark"),
     ],
+    ids=name_of,
     indirect=["backend"],
 )
 def test_in_a_database(backend, cases):
