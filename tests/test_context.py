@@ -523,7 +523,7 @@ def test_a_share_is_spent_before_post_processing(loss, noise):
         seen.append(release)
         raise KeyError("a slip")
 
-    query = noise(ctx.query().participation_count(GRID, participation_cap=5))
+    query = noise(ctx.query().participation_count(GRID, participation_cap=5, excess="drop"))
     with pytest.raises(KeyError, match="a slip"):
         query.new_with(chain=query._chain >> careless).release()
     assert len(seen) == 1

@@ -257,7 +257,7 @@ def test_counts_that_a_cap_leaves_out() -> None:
     hours = np.bincount(pairs[:, 0])
     assert round(100 * np.mean(hours[hours > 0] <= cap)) == within
     assert round(100 * np.maximum(hours - cap, 0).sum() / hours.sum()) == lost
-    said = r"a cap of (\d+) hours a year leaves out (\d+)% [^|]+? in up to (\d+) hours"
+    said = r"a cap of (\d+) hours a year takes away (\d+)% [^|]+? in up to (\d+) hours"
     cap, lost, most = sentence("README.md", said)
     assert (round(100 * np.maximum(hours - cap, 0).sum() / hours.sum()), hours.max()) == (lost, most)
 

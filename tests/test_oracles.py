@@ -25,6 +25,9 @@ import opendp_timeseries as ts
 from opendp_timeseries.koga2022 import then_fourier_coefficients, then_koga2022
 from tests.oracles import fourier, maps, totals
 
+#: What maps claim is compared at any δ.
+pytestmark = pytest.mark.filterwarnings("ignore::opendp_timeseries.LargeDeltaWarning")
+
 SEED = 20221128
 LISTED = 9  # steps of a signal with a gap of which every difference is listed
 DISCRETE = 2.0**-42 + 1e-13  # profiles are claimed for noise smaller by this share
