@@ -42,7 +42,7 @@ def of_everybody(
     scales, size = values.shape
     steps, unit = np.arange(size), np.eye(scales)
     # How much of which weights would give the levels of all scales: that tells how the counts' own variance shows.
-    share = nnls(table.T, values.mean(axis=1))[0] + 1e-6 / len(table)
+    share = nnls(table.T, values.mean(axis=1))[0] + 1e-3 / len(table)
     level, own = share @ table, dispersion * (table.T * share) @ table
 
     root = np.linalg.cholesky(unit + own)
@@ -62,7 +62,7 @@ def of_everybody(
         means.append(slope * found.mean)
         variances.append(slope**2 * found.variance)
     rates = back @ np.array(means)
-    rates[-1] *= level[-1] / rates[-1].mean()
+    rates[-1] += (level[-1] - rates[-1].mean()) * slope**2 / np.mean(slope**2)
     gain = np.zeros((size, scales))
     if counts:
         # What is seen beyond the rates is of the noise and of the counts, and these show on all scales at once.

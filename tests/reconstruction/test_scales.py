@@ -144,6 +144,33 @@ def test_what_cannot_be_fitted_falls_back_and_says_so(level):
     assert "do not vary" in series.model
 
 
+@pytest.mark.parametrize("size", [9, 120])
+@pytest.mark.parametrize("scale", [0.0, 1e-3, 1e3])
+@pytest.mark.parametrize("kind", ["zeros", "spike", "jump", "vast", "below zero", "only the last"])
+def test_no_release_raises_or_warns(kind, scale, size):
+    rng = np.random.default_rng(size)
+    values = rng.normal(0, scale, (3, size))
+    values += {
+        "zeros": 0.0,
+        "spike": 1e6 * (np.arange(size) == 3),
+        "jump": 1e3 * (np.arange(size) > size / 2),
+        "vast": 1e150 * rng.random((3, size)),
+        "below zero": -1e4,
+        "only the last": np.array([[0.0], [0.0], [1e4]]),
+    }[kind]
+    count = count_of(size, Scales(ends=(2, 5), share=0.9))
+    release = release_of(
+        steps=np.arange(3 * size),
+        values=values.ravel(),
+        signal=Signal(count),
+        scale=scale,
+        sampling_probability=1.0,
+    )
+    series = ts.smooth(release, seasons=4)
+    assert np.all(np.isfinite(series))
+    assert np.all(series.standard_error >= 0)
+
+
 def test_nobody_at_all_is_fitted():
     series = ts.smooth(released({5: np.zeros(SIZE)}, np.random.default_rng(8)), seasons=24)
     assert np.all(np.isfinite(series))
