@@ -22,7 +22,7 @@ __all__ = ["of_everybody"]
 Array = NDArray[np.float64]
 
 #: How large departures are thought to be, by the common rate, before they are seen.
-_DEPARTURE: Final = 0.15
+_DEPARTURE: Final = 0.1
 #: They are less where the rate is low, down to this share of its mean.
 _LOWEST: Final = 0.1
 
