@@ -94,7 +94,7 @@ class Influence:
     :param replaced: whether gap and key cap hold for the two halves only; without either it is False.
     :param key_cap: series that one individual can change at one step, for totals; None means all.
     :param l1: sum of the magnitudes of one individual's change, where the other numbers do not say it: see
-        :meth:`~Influence.l1_norm`.
+        ``l1_norm()``.
     :param squared: square of the Euclidean norm, where ``l2`` had to be rounded up; None if it is that of ``l2``.
     """
 
