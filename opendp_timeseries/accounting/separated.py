@@ -28,17 +28,17 @@ def envelope(magnitudes: NDArray[Any]) -> NDArray[Any]:
     return largest[::-1]
 
 
-def row_sum(autocorrelation: NDArray[Any], gap: int, steps: int) -> int:
-    """Return the most that the magnitudes of an autocorrelation sum to over the differences of one step to all steps.
+def row_sum(magnitudes: NDArray[Any], gap: int, steps: int) -> Any:
+    """Return the most that magnitudes sum to over the differences of one step to all steps: exactly, if of integers.
 
-    :param autocorrelation: ``T`` magnitudes by shift.
+    :param magnitudes: of ``T`` numbers by shift, such as an autocorrelation.
     :param gap: least distance of two steps.
     :param steps: how many there are, at most as many as can lie apart.
     """
     # The k-th step clockwise lies at least k gaps away, and at least n - k gaps the other way round.
     k = np.arange(1, steps)
-    neighbours = envelope(autocorrelation)[gap * np.minimum(k, steps - k)]
-    return int(autocorrelation[0]) + int(sum(neighbours.tolist()))
+    neighbours = envelope(magnitudes)[gap * np.minimum(k, steps - k)]
+    return sum(neighbours.tolist(), *magnitudes[:1].tolist())
 
 
 def comb_sums(magnitudes: NDArray[np.int64], gap: int, steps: int) -> NDArray[Any]:

@@ -2,7 +2,7 @@
 
 The library accounts for its releases with the tighter maps of :mod:`~opendp_timeseries.accounting.subsampled`; this
 module answers what the paper would claim, and what noise it would need. Statements that do not hold as printed are here
-in the form that does, and say so. Every probability, distance and scale is rounded up. Proof: docs/proofs/koga2022.md.
+in the form that does. Every probability, distance and scale is rounded up. Proof: docs/proofs/koga2022.md.
 
 One notation holds for all parameters: ``participation_cap`` is ``I``, ``sampling_probability`` ``p``, ``alpha`` ``α``,
 ``scale`` ``σ``, the standard deviation of the noise, ``epsilon`` ``ε``, positive, ``delta`` ``δ`` in (0, 1),
@@ -17,12 +17,16 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
+from itertools import pairwise
+from operator import attrgetter
 from typing import Final, Literal, NamedTuple, get_args
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.filtering import l1_norm, row_energy, spectral_norm, stable_rank
 from opendp_timeseries.accounting.gaussian import gaussian_delta
 from opendp_timeseries.accounting.laws import binomial_tail
@@ -61,8 +65,6 @@ Form = Literal["printed", "capped", "mixture"]
 Tail = Literal["theorem 4", "sharper", "fixed pair"]
 
 _EPS: Final = 2.0**-52
-#: Stands in for infinity where a search subtracts.
-_FAR: Final = 1e300
 
 
 # --- Without a filter: how many of an individual's steps are kept ---
@@ -107,10 +109,9 @@ class FilterConstants:
     l1_norm: float = 1.0  #: ``‖h‖₁``, the ℓ1 norm of a row; the paper normalises it to 1
 
     def __post_init__(self) -> None:
-        check.real("row_energy", self.row_energy, above=0.0)
         check.real("stable_rank", self.stable_rank, minimum=1.0)
-        check.real("norm", self.norm, above=0.0)
-        check.real("l1_norm", self.l1_norm, above=0.0)
+        for name in ("row_energy", "norm", "l1_norm"):
+            check.real(name, getattr(self, name), above=0.0)
         # One row is at most the whole matrix, and ‖A‖ ≤ ‖h‖₁ for a circulant one.
         if not self.row_energy <= self.norm**2 * (1 + 1e-9) or not self.norm <= self.l1_norm * (1 + 1e-9):
             raise ValueError(
@@ -159,9 +160,8 @@ def theorem4_sharper(alpha: float, sampling_probability: float, filter: FilterCo
 def fixed_pair(alpha: float, participation_cap: int, sampling_probability: float, filter: FilterConstants) -> float:
     """Chernoff's bound for one fixed individual: ``δ′ = (e^{x−1}/x^x)^{p·max(‖A‖²I/‖h‖₁², ‖A‖²/L)}``.
 
-    Privacy compares one pair of adjacent data sets at a time: no maximum over individuals is needed, nor its dimension
-    factor. The sampled energy is ``Σ δ_t w_t`` with ``Σ w_t ≤ ‖A‖²I`` and ``w_t ≤ min(‖h‖₁², LI)``. Never above
-    :func:`theorem4`.
+    Privacy compares one pair of adjacent data sets at a time, so neither a maximum over individuals nor its dimension
+    factor is needed. Never above :func:`theorem4`.
     """
     cap = check.integer("participation_cap", participation_cap, minimum=1)
     ratio = max(filter.norm**2 * cap / filter.l1_norm**2, filter.norm**2 / filter.row_energy)
@@ -204,10 +204,17 @@ def least_alpha(
     It is 1, at which nothing can fail, where no smaller one is proved. The filter must have ℓ1 norm 1.
     """
     wanted = check.real("failure_probability", failure_probability, above=0.0, below=1.0)
-    low, high = 0.0, 1.0
+
+    def proved(alpha: float) -> bool:
+        return with_filter(alpha, participation_cap, sampling_probability, filter, tail).failure <= wanted
+
+    return _least(proved, 0.0, 1.0)
+
+
+def _least(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """Return the least number, to float precision, above ``low`` and up to ``high`` for which a condition holds."""
     while (middle := (low + high) / 2.0) not in (low, high):
-        bound = with_filter(middle, participation_cap, sampling_probability, filter, tail)
-        low, high = (low, middle) if bound.failure <= wanted else (middle, high)
+        low, high = (low, middle) if holds(middle) else (middle, high)
     return high
 
 
@@ -252,8 +259,7 @@ class SensitivityBound:
         """Corollaries 2 and 3: the ``δ`` claimed at ``ε`` with the noise ``√usual · √(2ln(1.25/δ_g))/ε``.
 
         ``δ = δ_g + δ′·F`` with ``F = e^{ε/α} − e^ε``, where ``α = √(usual/worst)``; in the form ``"capped"`` at most 1.
-        Corollary 3 is this with ``usual = I′``. As printed, with the noise of ``α√I`` although ``I′ = ⌈α²I⌉`` was
-        rounded up, it is false: at ``I=1, α=.1, p=1, ε=.9, δ=1e-9`` the true ``δ`` is .298.
+        Corollary 3 is this with ``usual = I′``; as printed, with the noise of ``α√I``, it is false.
 
         :raises ValueError: where the classical Gaussian theorem does not hold at ``ε`` or ``ε/α`` by the exact profile,
             so that nothing is proved; ``"mixture"`` of :meth:`least_scale` has no such condition.
@@ -270,11 +276,7 @@ class SensitivityBound:
         return min(1.0, up(share + self._failure_cost(epsilon, form)))
 
     def mixture_delta(self, epsilon: float, scale: float) -> float:
-        """Return ``(1−δ′)·δ_G(ε; √usual/σ) + δ′·δ_G(ε; √worst/σ)``, valid without any condition.
-
-        Given the sampled steps, the release is a Gaussian mechanism; the profile grows with the sensitivity, and
-        hockey-stick divergences average over what both sides share.
-        """
+        """Return ``(1−δ′)·δ_G(ε; √usual/σ) + δ′·δ_G(ε; √worst/σ)``, valid without any condition."""
         epsilon = check.real("epsilon", epsilon, minimum=0.0)
         ratios = np.array([_squared_ratio(self.usual, scale), _squared_ratio(self.worst, scale)])
         usual, worst = gaussian_delta(epsilon, ratios).tolist()
@@ -289,7 +291,7 @@ class SensitivityBound:
         epsilon = check.real("epsilon", epsilon, above=0.0)
         delta = check.real("delta", delta, above=0.0, below=1.0)
         if form == "mixture":
-            return _bisect_scale(lambda scale: self.mixture_delta(epsilon, scale) <= delta, math.sqrt(self.worst))
+            return _least_scale(lambda scale: self.mixture_delta(epsilon, scale) <= delta, self.worst)
         if form not in get_args(Form):
             raise ValueError(f"form ({form!r}) must be one of {', '.join(get_args(Form))}")
         share = (delta - self._failure_cost(epsilon, form)) * (1.0 - 4 * _EPS)
@@ -300,18 +302,15 @@ class SensitivityBound:
     def least_epsilon(self, scale: float, delta: float) -> float:
         """Return an ``ε`` at which the printed corollary claims (ε, δ) for the noise ``σ``, or infinity if none.
 
-        The inverse of :meth:`least_scale`: the least ``ε`` on a fine grid, refined to six digits. A claim at one ``ε``
-        is a claim at every larger one.
+        The inverse of :meth:`least_scale`: the least ``ε`` on a fine grid, refined. A claim at one ``ε`` is a claim at
+        every larger one.
         """
-        grid = np.geomspace(1e-6, 16.0, 300)
-        above = next((k for k, e in enumerate(grid) if self.least_scale(float(e), delta) <= scale), None)
-        if above is None:
-            return math.inf
-        low, high = (float(grid[above - 1]) if above else 0.0), float(grid[above])
-        while high > low * (1.0 + 1e-6) + 1e-9:
-            middle = (low + high) / 2.0
-            low, high = (low, middle) if self.least_scale(middle, delta) <= scale else (middle, high)
-        return high
+
+        def claimed(epsilon: float) -> bool:
+            return self.least_scale(epsilon, delta) <= scale
+
+        grid = [0.0, *np.geomspace(1e-6, 16.0, 300).tolist()]
+        return next((_least(claimed, low, high) for low, high in pairwise(grid) if claimed(high)), math.inf)
 
     def _failure_cost(self, epsilon: float, form: Form) -> float:
         """``δ′·F`` rounded up."""
@@ -368,14 +367,14 @@ def with_filter(
         raise ValueError(
             f"l1_norm ({filter.l1_norm!r}) must be 1, for the paper's σ_max = 1; divide the taps by their sum"
         )
-    if tail not in get_args(Tail):
-        raise ValueError(f"tail ({tail!r}) must be one of {', '.join(get_args(Tail))}")
-    if alpha == 1.0:
-        failure = 0.0
-    elif tail == "fixed pair":
-        failure = fixed_pair(alpha, cap, sampling_probability, filter)
-    else:
-        failure = (theorem4 if tail == "theorem 4" else theorem4_sharper)(alpha, sampling_probability, filter)
+    tails: dict[str, Callable[..., float]] = {
+        "theorem 4": theorem4,
+        "sharper": theorem4_sharper,
+        "fixed pair": partial(fixed_pair, participation_cap=cap),
+    }
+    if tail not in tails:
+        raise ValueError(f"tail ({tail!r}) must be one of {', '.join(tails)}")
+    failure = tails[tail](alpha, sampling_probability=sampling_probability, filter=filter) if alpha < 1.0 else 0.0
     return SensitivityBound(up_fraction(Fraction(alpha) ** 2 * cap), up_fraction(cap), failure)
 
 
@@ -457,7 +456,7 @@ def analytic_scale(epsilon: float, delta: float, squared_sensitivity: float) -> 
     def private(scale: float) -> bool:
         return bool(gaussian_delta(epsilon, np.array([_squared_ratio(square, scale)]))[0] <= delta)
 
-    return 0.0 if square == 0.0 else _bisect_scale(private, math.sqrt(square))
+    return 0.0 if square == 0.0 else _least_scale(private, square)
 
 
 def _squared_ratio(square: float, scale: float) -> float:
@@ -469,19 +468,12 @@ def _squared_ratio(square: float, scale: float) -> float:
     return up(square / variance) if variance > 0.0 else math.inf
 
 
-def _bisect_scale(private: Callable[[float], bool], start: float) -> float:
-    """Return the least scale, to float precision, at which a predicate that improves with the scale holds."""
-    high = start
-    while not private(high):
-        high *= 2.0
-        if math.isinf(high):  # a δ below what the profile resolves
-            return math.inf
-    low = high / 2.0
-    while private(low):
-        low, high = low / 2.0, low
-    while (middle := (low + high) / 2.0) not in (low, high):
-        low, high = (low, middle) if private(middle) else (middle, high)
-    return high
+def _least_scale(private: Callable[[float], bool], square: float) -> float:
+    """Return the least scale that is private for a squared sensitivity; infinity below what the profile resolves."""
+    try:
+        return calibrate(lambda scale: scale, private, start=math.sqrt(square))
+    except ValueError:
+        return math.inf
 
 
 # --- The best split of δ ---
@@ -511,7 +503,7 @@ def least_scale_without_filter(
         # The noise grows with δ′ and with I′, so that no later I′ can need less than this one without δ′.
         if replace(bound, failure=0.0).least_scale(epsilon, delta, form) >= best.scale:
             break
-        best = min(best, Choice(bound.least_scale(epsilon, delta, form), bound), key=lambda choice: choice.scale)
+        best = min(best, Choice(bound.least_scale(epsilon, delta, form), bound), key=attrgetter("scale"))
     return best
 
 
@@ -532,22 +524,16 @@ def least_scale_with_filter(
     (83.524, 0.7063)
     """
 
-    def bound(alpha: float) -> SensitivityBound:
-        return with_filter(alpha, participation_cap, sampling_probability, filter, tail)
+    def choice(alpha: float) -> Choice:
+        bound = with_filter(alpha, participation_cap, sampling_probability, filter, tail)
+        return Choice(bound.least_scale(epsilon, delta, form), bound)
 
-    def scale(alpha: float) -> float:
-        return bound(alpha).least_scale(epsilon, delta, form)
-
-    grid = np.linspace(0.0, 1.0, 129)[1:].tolist()
-    alpha = min(grid, key=scale)
-    step = grid[0]
-    refined = float(
-        minimize_scalar(
-            lambda alpha: min(scale(alpha), _FAR),  # the search subtracts values: infinities would give NaN
-            bounds=(max(alpha - step, step / 2), min(alpha + step, 1.0)),
-            method="bounded",
-            options={"xatol": 1e-9},
-        ).x
-    )
-    alpha = min(alpha, refined, key=scale)
-    return Choice(scale(alpha), bound(alpha))
+    step = 1.0 / 128
+    alpha = min(np.arange(1, 129) * step, key=lambda alpha: choice(float(alpha)).scale)
+    refined = minimize_scalar(
+        lambda alpha: min(choice(float(alpha)).scale, 1e300),  # the search subtracts values: infinities would give NaN
+        bounds=(max(alpha - step, step / 2), min(alpha + step, 1.0)),
+        method="bounded",
+        options={"xatol": 1e-9},
+    ).x
+    return min(choice(float(alpha)), choice(float(refined)), key=attrgetter("scale"))

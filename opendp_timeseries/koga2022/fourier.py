@@ -7,37 +7,49 @@ stable transformation, the noise is OpenDP's own, and the inverse is post-proces
     count >> then_fourier_coefficients(20) >> dp.m.then_gaussian(scale) >> invert
 
 with Gaussian noise as in Koga et al. (2022), or, with ``output_metric=dp.l1_distance(T=float)`` and
-``dp.m.then_laplace(scale)``, in the original form. Proof: docs/proofs/koga2022.md.
+``dp.m.then_laplace(scale)``, in the original form.
+
+The first ``k`` frequencies of a real signal of ``T`` steps have ``n = 2k − 1`` real coefficients in an orthonormal
+basis ``F``. ``P = FᵀF`` is the circulant projection with Dirichlet's kernel ``P_d = sin(πnd/T)/(T·sin(πd/T))``. A
+change ``v`` with ``s`` non-zero entries moves them by
+
+* ``‖Fv‖₂² = vᵀPv ≤ ‖v‖₂² · min(1, top_s(|P|))``, ``top_s`` being the sum of the ``s`` largest; less where steps lie
+  apart;
+* ``‖Fv‖₂ ≤ √(n/T)·‖v‖₁``, as every column of ``F`` has norm ``√(n/T)``;
+* ``‖Fv‖₁ ≤ √n·‖Fv‖₂``.
+
+Someone who is in few steps moves the low frequencies little, where both papers charge the whole norm of the change.
+Proof: docs/proofs/koga2022.md.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.rounding import up, up_fraction
-from opendp_timeseries.koga2022.fourier_norms import (
-    coefficients_l1,
-    coefficients_l2,
-    influence_l1,
-    influence_l2,
-)
+from opendp_timeseries.accounting.separated import most_apart, row_sum
 from opendp_timeseries.plugin import native
 from opendp_timeseries.plugin._opendp import lp_kind, signal_domain, then, vector_space
-from opendp_timeseries.plugin.spaces import influence_space
+from opendp_timeseries.plugin.spaces import as_influence, influence_space
 
 __all__ = [
     "fourier_series",
+    "influence_l2",
+    "l1_from_l2",
     "make_fourier_coefficients",
     "then_fourier_coefficients",
 ]
 
+_EPS: Final = 2.0**-52
 #: Signals are clamped to ±2^20, and taken apart into digits to base 2^20, so that every sum below is exact.
 _DIGIT_BITS: Final = 20
 _MAX_VALUE: Final = 2**_DIGIT_BITS
@@ -81,31 +93,29 @@ def make_fourier_coefficients(
     0.7354
     """
     space = vector_space(input_domain)
-    k = check.integer(
-        "frequencies",
-        frequencies,
-        minimum=1,
-        maximum=(space.size + 1) // 2,
-        remedy="a public choice; see best_frequencies",
-    )
-    resolution_bits = _resolution_bits(input_domain, input_metric, space.atom)
+    size, most = space.size, (space.size + 1) // 2
+    k = check.integer("frequencies", frequencies, minimum=1, maximum=most, remedy="public; see best_frequencies")
+    bits = _resolution_bits(input_domain, input_metric, space.atom)
     output = native.l2_distance(T="f64") if output_metric is None else output_metric
     if lp_kind(output) not in (("l1", "f64"), ("l2", "f64")):
         raise TypeError(f"output_metric ({output}) must be dp.l2_distance(T=float) or dp.l1_distance(T=float)")
-    basis = _DyadicBasis.of(space.size, k)
+    to_l1, given = lp_kind(output) == ("l1", "f64"), lp_kind(input_metric)
+    basis = _DyadicBasis.of(size, k)
+    rounding = basis.rounding(bits) * (2 * k - 1 if to_l1 else math.sqrt(2 * k - 1))
 
     def function(values: Any) -> NDArray[np.float64]:
         signal = np.clip(np.nan_to_num(np.asarray(values).astype(np.float64)), -_MAX_VALUE, _MAX_VALUE)
-        return basis.coefficients(np.rint(signal * 2.0**resolution_bits).astype(np.int64), resolution_bits)
+        return basis.coefficients(np.rint(signal * 2.0**bits).astype(np.int64), bits)
 
-    return native.make_user_transformation(
-        input_domain,
-        input_metric,
-        signal_domain("f64", 2 * k - 1),
-        output,
-        function,
-        _stability(input_metric, output, basis, resolution_bits),
-    )
+    def stability_map(d_in: Any) -> float:
+        influence = as_influence(d_in) if given is None else _of_norm(d_in, size if given[0] == "l2" else 1)
+        moved = influence_l2(influence, size, k, entry_error=basis.entry_error)
+        moved = l1_from_l2(moved, k) if to_l1 else moved
+        # Equal signals have equal coefficients: rounding can part only signals that differ.
+        return up(moved + rounding) if moved and rounding else moved
+
+    domain = signal_domain("f64", 2 * k - 1)
+    return native.make_user_transformation(input_domain, input_metric, domain, output, function, stability_map)
 
 
 then_fourier_coefficients = then(make_fourier_coefficients)
@@ -114,19 +124,28 @@ then_fourier_coefficients = then(make_fourier_coefficients)
 def _resolution_bits(domain: native.Domain, metric: native.Metric, atom: str) -> int:
     """Binary digits behind the point in the entries of the signal."""
     space = influence_space(metric)
-    resolution_bits = None if space is None else space.resolution_bits
-    if space is not None and space.panel_size != 1:
+    if space is None:
+        if lp_kind(metric) is None:
+            raise TypeError(
+                f"input_metric ({metric}) must be influence_distance(), or dp.l1_distance or dp.l2_distance"
+            )
+        if atom.startswith("f"):
+            raise TypeError(f"a signal of floats ({domain}) needs the influence metric, which knows their grid")
+        return 0
+    if space.panel_size != 1:
         raise TypeError(f"input_metric ({metric}) must be of one series; count each key of a panel by itself")
-    if resolution_bits is None and lp_kind(metric) is None:
-        raise TypeError(f"input_metric ({metric}) must be influence_distance(), or dp.l1_distance or dp.l2_distance")
-    if resolution_bits is None and atom.startswith("f"):
-        raise TypeError(f"a signal of floats ({domain}) needs the influence metric, which knows their grid")
-    if resolution_bits is not None and resolution_bits > 62 - _DIGIT_BITS:
+    if space.resolution_bits > 62 - _DIGIT_BITS:
         raise ValueError(
-            f"a signal of {resolution_bits} bits behind the point leaves no room for its values; build the kernels with"
-            f" fewer resolution_bits=…, {62 - _DIGIT_BITS} in all"
+            f"a signal of {space.resolution_bits} bits behind the point leaves no room for its values; build the"
+            f" kernels with fewer resolution_bits=…, {62 - _DIGIT_BITS} in all"
         )
-    return resolution_bits or 0
+    return space.resolution_bits
+
+
+def _of_norm(distance: Any, steps: int) -> Influence:
+    """Return an ℓ2 distance, in any of the steps, or an ℓ1 distance, as if in one step: there a norm is largest."""
+    norm = up_fraction(distance) if isinstance(distance, int) else float(distance)
+    return Influence(l0=steps, l2=norm, linf=norm)
 
 
 @dataclass(frozen=True)
@@ -150,14 +169,9 @@ class _DyadicBasis:
             raise ValueError(f"a signal of {size} steps is too long for exact Fourier sums")
         angles = 2 * np.pi * np.arange(size) / size
         amplitude = math.sqrt(2 / size) * 2.0**basis_bits
-        return cls(
-            size,
-            frequencies,
-            basis_bits,
-            float(round(2.0**basis_bits / math.sqrt(size))),
-            np.rint(amplitude * np.cos(angles)),
-            np.rint(amplitude * np.sin(angles)),
-        )
+        constant = float(round(2.0**basis_bits / math.sqrt(size)))
+        cosine, sine = np.rint(amplitude * np.cos(angles)), np.rint(amplitude * np.sin(angles))
+        return cls(size, frequencies, basis_bits, constant, cosine, sine)
 
     @property
     def entry_error(self) -> float:
@@ -201,29 +215,61 @@ class _DyadicBasis:
         return 2.0 * largest * 2.0**-53 * (1.0 + 2.0**-20)
 
 
-def _stability(
-    metric: native.Metric, output: native.Metric, basis: _DyadicBasis, resolution_bits: int
-) -> Callable[[Any], float]:
-    size, k, error = basis.size, basis.frequencies, basis.entry_error
-    n = 2 * k - 1
-    to_l1 = lp_kind(output) == ("l1", "f64")
-    rounding = basis.rounding(resolution_bits) * (n if to_l1 else math.sqrt(n))
-    kind = lp_kind(metric)
+def influence_l2(influence: Influence, size: int, frequencies: int, *, entry_error: float = 0.0) -> float:
+    """ℓ2 distance of the coefficients of two signals within ``influence``, rounded up.
 
-    def distance(d_in: Any) -> float:
-        if kind is None:
-            return (influence_l1 if to_l1 else influence_l2)(d_in, size, k, entry_error=error)
-        # Of a plain norm nothing is known but ‖v‖₂ ≤ ‖v‖₁ ≤ √T·‖v‖₂.
-        given = up_fraction(d_in) if isinstance(d_in, int) else float(d_in)
-        l1 = given if kind[0] == "l1" else up(math.sqrt(size) * given, 2)
-        return (coefficients_l1 if to_l1 else coefficients_l2)(size, k, l0=size, l1=l1, l2=given, entry_error=error)
+    One individual's bound, times the individuals: norms obey the triangle inequality.
 
-    def stability(d_in: Any) -> float:
-        moved = distance(d_in)
-        # Equal signals have equal coefficients: rounding can part only signals that differ.
-        return up(moved + rounding) if moved and rounding else moved
+    :param influence: distance of the signals.
+    :param size: ``T``, steps of the signal.
+    :param frequencies: ``k``.
+    :param entry_error: how far any entry of the matrix that is applied may be from the ideal basis.
+    """
+    if 0 in (influence.individuals, influence.l0, influence.l2, influence.linf):
+        return 0.0
+    n = 2 * frequencies - 1
+    l1 = up(min(influence.l0 * influence.linf, math.sqrt(influence.l0) * influence.l2), 2)
+    if math.isinf(l1):
+        return math.inf
+    sums = min(_row_sums(size, n)[min(influence.l0, size) - 1], _row_sum_apart(influence, size, n))
+    ideal = min(math.sqrt(sums) * influence.l2, math.sqrt(n / size) * l1)
+    one = up((ideal + math.sqrt(n) * entry_error * l1) * (1.0 + 8 * _EPS))
+    return up_fraction(influence.individuals * Fraction(one))
 
-    return stability
+
+def l1_from_l2(distance: float, frequencies: int) -> float:
+    """ℓ1 distance of the coefficients of ``k`` frequencies that are within an ℓ2 distance, rounded up."""
+    return up(math.sqrt(2 * frequencies - 1) * distance, 2) if distance else 0.0
+
+
+def _row_sum_apart(influence: Influence, size: int, n: int) -> float:
+    """Upper bound on a row sum of ``|P|`` over steps that lie apart, twice for two halves; 1 without a gap."""
+    if influence.gap == 1:
+        return 1.0
+    steps, halves = min(influence.l0_apart, most_apart(size, influence.gap)), 2 if influence.replaced else 1
+    return float(halves * row_sum(_magnitudes(size, n), influence.gap, steps) * (1.0 + (size + 32) * _EPS))
+
+
+@lru_cache(maxsize=8)
+def _row_sums(size: int, n: int) -> NDArray[np.float64]:
+    """Upper bounds on ``min(1, top_s(|P|))`` for ``s = 1 … size``."""
+    sums = np.cumsum(np.sort(_magnitudes(size, n))[::-1]) * (1.0 + (size + 32) * _EPS)
+    sums = np.minimum(sums, 1.0)
+    sums.flags.writeable = False
+    return sums
+
+
+def _magnitudes(size: int, n: int) -> NDArray[np.float64]:
+    """``|P|`` by shift, within a few units in the last place."""
+    shift = np.arange(size)
+    shift = np.minimum(shift, size - shift)
+    # The numerator's argument is reduced modulo π by exact integers, to at most π/2 in size: then sine and
+    # quotient have a relative error of a few units in the last place, and cumulative sums one a term.
+    numerator = (n * shift) % size
+    numerator = np.minimum(numerator, size - numerator)
+    entries = np.full(size, n / size)
+    entries[1:] = np.sin(np.pi * numerator[1:] / size) / np.sin(np.pi * shift[1:] / size) / size
+    return entries
 
 
 def fourier_series(coefficients: NDArray[np.float64], size: int) -> NDArray[np.float64]:

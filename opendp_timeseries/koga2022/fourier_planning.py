@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries.koga2022.bounds import analytic_scale
-from opendp_timeseries.koga2022.fourier_norms import influence_l2
+from opendp_timeseries.koga2022.fourier import influence_l2
 from opendp_timeseries.planning import Candidate, Plan
 from opendp_timeseries.planning.signal import copies
 

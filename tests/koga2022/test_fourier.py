@@ -23,10 +23,10 @@ from opendp_timeseries.accounting.influence import Influence, count_influence
 from opendp_timeseries.koga2022 import fourier
 from opendp_timeseries.koga2022.fourier import (
     fourier_series,
+    influence_l2,
     make_fourier_coefficients,
     then_fourier_coefficients,
 )
-from opendp_timeseries.koga2022.fourier_norms import influence_l2
 from opendp_timeseries.koga2022.fourier_planning import ADVISED_FREQUENCIES, best_frequencies
 from opendp_timeseries.plugin._opendp import register, signal_domain
 from tests.oracles import fourier as oracle

@@ -25,8 +25,7 @@ from opendp_timeseries.koga2022.bounds import (
     least_scale_without_filter,
 )
 from opendp_timeseries.koga2022.experiments.problems import Problem
-from opendp_timeseries.koga2022.fourier import fourier_series, then_fourier_coefficients
-from opendp_timeseries.koga2022.fourier_norms import influence_l2
+from opendp_timeseries.koga2022.fourier import fourier_series, influence_l2, then_fourier_coefficients
 from opendp_timeseries.koga2022.fourier_planning import best_frequencies
 from opendp_timeseries.plugin import native
 from opendp_timeseries.plugin.circulant_filter import then_circulant_filter
