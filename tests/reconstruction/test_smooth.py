@@ -24,7 +24,7 @@ from opendp_timeseries import (
 )
 from opendp_timeseries import then_subsampled_gaussian as then_release
 from opendp_timeseries.datasets import load_flights
-from opendp_timeseries.koga2022.experiments.problems import gowalla_like
+from opendp_timeseries.koga2022.experiments import gowalla_like
 from opendp_timeseries.reconstruction import haar, structural
 from opendp_timeseries.reconstruction.banded import Banded, Tridiagonal
 from tests.oracles import smoothing as oracle

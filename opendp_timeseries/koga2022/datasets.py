@@ -1,0 +1,361 @@
+"""The paper's datasets: its synthetic series, and loaders of the formats of its public files.
+
+All of it is public benchmark data. Reading it, ranking places and counting participation look at rows and protect
+nobody: never use them in front of a private release of other data.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+import re
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_timeseries._validate import integer, real
+from opendp_timeseries.grid import TimeGrid
+
+__all__ = [
+    "FOURSQUARE_GRID",
+    "GOWALLA_GRID",
+    "PEMS_GRID",
+    "CheckIns",
+    "Synth",
+    "largest_participation",
+    "load_flow",
+    "load_foursquare",
+    "load_gowalla",
+    "load_pems_station",
+    "synth",
+]
+
+GOWALLA_GRID = TimeGrid(size=725, start="2009-02-01T00:00", step="24h", zone="UTC")
+"""The paper's grid for Gowalla: 725 steps of 24 hours from February 2009; the day is our choice."""
+
+FOURSQUARE_GRID = TimeGrid(size=2126, start="2012-04-03T18:00", step="6h", zone="UTC")
+"""The paper's grid for Foursquare: 2,126 steps of 6 hours from April 2012; the hour, that of the file's first
+check-in, is our choice."""
+
+PEMS_GRID = TimeGrid(size=1800, start="2017-01-01T00:00", step="5min", zone="America/Los_Angeles")
+"""The paper's grid for PeMS: 1,800 steps of 5 minutes from January 2017; the day is our choice."""
+
+T = TypeVar("T")
+Name = str | PathLike[str]
+
+
+# --- The synthetic series: section "Setup" and appendix "Instantiation" of the paper ---
+
+_DURATION: Final = 10_000  # T at relative frequency 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Synth:
+    """One synthetic series, with the settings at which the paper releases it."""
+
+    frequency: float  #: relative sampling frequency ``f``; 1 is one step per unit of time
+    signal: NDArray[np.int64]  #: int64 counts, given to a mechanism: the noiseless signal, or the noisy one, rounded
+    noiseless: NDArray[np.float64]  #: float64 values ``a sin(ωt) + b + ct``, against which the paper measures errors
+    sampling_probability: float  #: ``p = 0.1 (1 − log f / 4)``
+    std: float  #: standard deviation of the Gaussian kernel in steps, ``10 / (1 − log f / 4)``
+    participation_cap: int = 100  #: ``I``, the same at every frequency (``docs/concepts/amplification.md``)
+
+    @property
+    def size(self) -> int:
+        """Number of time steps, ``T``."""
+        return len(self.signal)
+
+
+def synth(
+    frequency: float = 1.0,
+    noisy: bool = False,
+    *,
+    rng: np.random.Generator | None = None,
+    angular_frequency: float = 0.01,
+    logarithm_base: float = 2.0,
+) -> Synth:
+    """Return the paper's synthetic series at relative sampling frequency ``frequency``.
+
+    ``x_t = 200 sin(ωt) + 500 + 0.1t`` at ``t = 0, 1/f, 2/f, …`` below 10,000, so ``T = ⌈10000 f⌉``, and with
+    ``noisy`` an independent ``100 · N(0, 1)`` at every step, rounded: people add whole events before that rounding, so
+    no sensitivity changes. A noisy count may be negative, as in the paper.
+
+    The paper states neither ω nor the base of the logarithm in ``p`` and ``σ_g``; ``docs/datasets.md`` says why these.
+
+    :param frequency: ``f``, above 0 and below ``logarithm_base⁴`` (where ``p`` would fall to 0).
+    :param noisy: add the paper's observation noise.
+    :param rng: source of the observation noise. The series is public: this has no part in privacy.
+    :param angular_frequency: ω, in radians per unit of time.
+    :param logarithm_base: base of the logarithm in ``p`` and ``σ_g``.
+    :raises ValueError: if ``p`` would leave (0, 1].
+    :raises TypeError: if ``noisy`` is set and ``rng`` is not given.
+
+    >>> series = synth(1 / 4)
+    >>> series.size, series.participation_cap, series.sampling_probability
+    (2500, 100, 0.15)
+    >>> series.signal[:4]
+    array([500, 508, 517, 525])
+    """
+    frequency = real("frequency", frequency, above=0.0)
+    omega = real("angular_frequency", angular_frequency)
+    base = real("logarithm_base", logarithm_base, above=1.0)
+    factor = 1.0 - math.log(frequency) / math.log(base) / 4.0
+    probability = factor / 10.0
+    if not 0.0 < probability <= 1.0:
+        raise ValueError(
+            f"frequency ({frequency:g}) gives the sampling probability {probability:g}, which must be above "
+            f"0 and at most 1; choose a frequency from {base**-36:g} to less than {base**4:g}"
+        )
+    time = np.arange(math.ceil(_DURATION * frequency)) / frequency
+    observed = noiseless = 200.0 * np.sin(omega * time) + 500.0 + 0.1 * time
+    if noisy:
+        if rng is None:
+            raise TypeError("rng must be given with noisy=True; pass numpy.random.default_rng(seed)")
+        observed = noiseless + 100.0 * rng.standard_normal(len(time))
+    return Synth(
+        frequency=frequency,
+        signal=np.rint(observed).astype(np.int64),
+        noiseless=noiseless,
+        sampling_probability=probability,
+        std=10.0 / factor,
+    )
+
+
+# --- Check-ins of Gowalla and Foursquare ---
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CheckIns:
+    """Check-ins of individuals at places, the places ranked by number of check-ins."""
+
+    identifier: NDArray[np.int64]  #: int64, the published number of the user
+    time: NDArray[np.datetime64]  #: ``datetime64[s]``, in UTC
+    place: NDArray[np.int32]  #: int32, rank of the place: 0 is the most visited, of several the first in the file
+    places: tuple[str, ...]  #: published identifiers of the places, in order of rank
+
+    def at(self, rank: int = 0) -> dict[str, NDArray[Any]]:
+        """Return ``identifier`` and ``time`` of the check-ins at a place, in the order of the file.
+
+        :param rank: 0 for the most visited place, as in the paper.
+        """
+        here = self.place == integer("rank", rank, minimum=0, maximum=len(self.places) - 1)
+        return {"identifier": self.identifier[here], "time": self.time[here]}
+
+
+_CheckIn = tuple[int, int, str]  # user, seconds since 1970 in UTC, place
+_GOWALLA: Final = re.compile(r"(\d{1,18})\t(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)\t[^\t]*\t[^\t]*\t([^\t]+)", re.ASCII)
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_FOURSQUARE: Final = re.compile(
+    rf"(\d{{1,18}})\t([^\t]+)\t\w{{3}} ({'|'.join(_MONTHS)}) (\d\d) (\d\d:\d\d:\d\d) \+0000 (\d{{4}})\t-?\d+", re.ASCII
+)
+
+
+def load_gowalla(path: Name) -> CheckIns:
+    """Read ``loc-gowalla_totalCheckins.txt``, plain or ``.gz``, of Cho, Myers & Leskovec (2011), from SNAP.
+
+    Five fields a line, separated by tabs: user, time as ``2010-10-19T23:55:27Z``, latitude, longitude, place.
+
+    :raises ValueError: at the first line that is not in this format, with its number.
+    """
+
+    def parse(line: str) -> _CheckIn:
+        user, instant, place = _fields(_GOWALLA, line)
+        return int(user), _seconds(instant), place
+
+    return _ranked(_read(path, parse))
+
+
+def load_foursquare(path: Name) -> CheckIns:
+    """Read ``dataset_TIST2015_Checkins.txt``, plain or ``.gz``, of Yang, Zhang & Qu (2016).
+
+    Four fields a line, separated by tabs: user, venue, time as ``Tue Apr 03 18:00:06 +0000 2012`` in UTC, and
+    the offset of local time in minutes, which is not used.
+
+    :raises ValueError: at the first line that is not in this format, with its number.
+    """
+
+    def parse(line: str) -> _CheckIn:
+        user, place, month, day, clock, year = _fields(_FOURSQUARE, line)
+        return int(user), _seconds(f"{year}-{_MONTHS.index(month) + 1:02}-{day}T{clock}Z"), place
+
+    return _ranked(_read(path, parse))
+
+
+def largest_participation(checkins: CheckIns, grid: TimeGrid, *, places: int = 15) -> NDArray[np.int64]:
+    """Return, for each of the most visited places, in how many steps its most frequent visitor is.
+
+    **This reads the rows and is not private.** It computes the paper's Table 1, for public benchmark data alone. Choose
+    the participation cap of a private release beforehand, or from public or simulated data. The paper counts check-ins;
+    with at most one a step, as it assumes, the two are the same.
+
+    :param checkins: as read by :func:`load_gowalla` or :func:`load_foursquare`.
+    :param grid: the steps; check-ins off the grid do not count.
+    :param places: how many places, from the most visited on.
+    :return: int64 array of length ``places``.
+    """
+    places = integer("places", places, minimum=1, maximum=len(checkins.places))
+    steps = grid.steps(checkins.time, aware=True)
+    largest = np.zeros(places, dtype=np.int64)
+    for rank in range(places):
+        here = (steps >= 0) & (checkins.place == rank)
+        visits = np.unique(np.stack([checkins.identifier[here], steps[here]]), axis=1)
+        largest[rank] = np.unique(visits[0], return_counts=True)[1].max(initial=0)
+    return largest
+
+
+def _fields(pattern: re.Pattern[str], line: str) -> tuple[str, ...]:
+    match = pattern.fullmatch(line)
+    if match is None:
+        raise ValueError("its fields are not those of the published format")
+    return match.groups()
+
+
+def _seconds(instant: str) -> int:
+    return int(datetime.fromisoformat(instant).timestamp())
+
+
+def _ranked(rows: Iterable[_CheckIn]) -> CheckIns:
+    """Keep 20 bytes a row and each place's name once."""
+    identifier, instant, place = array("q"), array("q"), array("i")
+    code: dict[str, int] = {}
+    for user, second, name in rows:
+        identifier.append(user)
+        instant.append(second)
+        place.append(code.setdefault(name, len(code)))
+    codes, names = np.array(place, dtype=np.int32), list(code)
+    by_visits = np.argsort(-np.bincount(codes, minlength=len(code)), kind="stable")
+    return CheckIns(
+        identifier=np.array(identifier, dtype=np.int64),
+        time=np.array(instant, dtype=np.int64).view("datetime64[s]"),
+        place=np.argsort(by_visits).astype(np.int32)[codes],
+        places=tuple(names[index] for index in by_visits),
+    )
+
+
+# --- Traffic flow of the California Performance Measurement System (PeMS) ---
+# PeMS publishes counts without identifiers, so these are count signals, for make_assume_participation.
+
+_Reading = tuple[datetime, int]  # local time, vehicles; -1 vehicles: none published
+_NO_FLOW: Final = -1
+
+
+def load_pems_station(
+    paths: Iterable[Name], station: int, grid: TimeGrid, *, fill: int | None = None
+) -> NDArray[np.int64]:
+    """Read the flow at one station from PeMS files such as ``d04_text_station_5min_2017_01_01.txt``.
+
+    Comma-separated, without a header: local time as ``01/31/2017 23:55:00``, station, district, freeway, direction,
+    lane type, length, samples, percentage observed, total flow, and more that is not used. PeMS imputes what a detector
+    misses, and leaves the flow empty where it cannot. The counts have no identifiers: they are a count signal, for
+    :func:`~opendp_timeseries.make_assume_participation`.
+
+    :param paths: the files, one a day, in any order; names that end in ``.gz`` are read through gzip.
+    :param station: number of the station.
+    :param grid: the steps, in the zone ``America/Los_Angeles``; rows off the grid are left out.
+    :param fill: flow at steps without one; by default, such steps are refused.
+    :return: int64 vehicles in each step, as many as the grid has steps.
+    :raises ValueError: at a row that is not in this format, with its number; at a step with more than one row, or, by
+        default, without a flow.
+    """
+    number = str(integer("station", station, minimum=1))
+
+    def parse(line: str) -> _Reading | None:
+        row = _columns(line, 10)
+        return (datetime.strptime(row[0], "%m/%d/%Y %H:%M:%S"), _vehicles(row[9])) if row[1] == number else None
+
+    return _on_grid([reading for path in paths for reading in _read(path, parse) if reading], grid, fill)
+
+
+def load_flow(path: Name, grid: TimeGrid | None = None, *, fill: int | None = None) -> NDArray[np.int64]:
+    """Read a flow from a CSV file with a header and the columns local time (ISO 8601, no offset) and flow.
+
+    Redistributed files often leave out whole days, such as weekends. On a grid those steps have no flow. Without a grid
+    each row is a step, in the order of the file, whatever its time, as in the traffic literature: the steps are those
+    of ``TimeGrid(size=len(flow))``.
+
+    :param path: the file; a name that ends in ``.gz`` is read through gzip.
+    :param grid: the steps, in the zone of the file's clock; rows off the grid are left out.
+    :param fill: flow at steps without one; by default, such steps are refused.
+    :return: int64 vehicles in each step, as many as the grid has steps, or else as the file has rows.
+    :raises ValueError: as :func:`load_pems_station`.
+    """
+
+    def parse(line: str) -> _Reading:
+        row = _columns(line, 2)
+        instant = datetime.fromisoformat(row[0])
+        if instant.tzinfo is not None:
+            raise ValueError(f"{row[0]!r} has an offset, so it is not local time")
+        return instant, _vehicles(row[1])
+
+    readings = list(_read(path, parse, header=True))
+    if grid is not None:
+        return _on_grid(readings, grid, fill)
+    return _filled(np.array([vehicles for _, vehicles in readings], dtype=np.int64), fill)
+
+
+def _columns(line: str, least: int) -> list[str]:
+    row = next(csv.reader([line]))
+    if len(row) < least:
+        raise ValueError(f"it has {len(row)} of {least} columns")
+    return row
+
+
+def _vehicles(text: str) -> int:
+    if not text:
+        return _NO_FLOW
+    flow = float(text)
+    if not flow.is_integer() or not 0 <= flow < 2**53:
+        raise ValueError(f"{text!r} is not a number of vehicles")
+    return int(flow)
+
+
+def _on_grid(readings: list[_Reading], grid: TimeGrid, fill: int | None) -> NDArray[np.int64]:
+    """Lay readings on the grid, each step from one row."""
+    steps = grid.steps(np.array([instant for instant, _ in readings], dtype="datetime64[s]"))
+    flow = np.array([vehicles for _, vehicles in readings], dtype=np.int64)
+    flow, steps = flow[steps >= 0], steps[steps >= 0]
+    repeated = np.bincount(steps, minlength=grid.size) > 1
+    if repeated.any():
+        raise ValueError(f"{_steps(repeated)} have more than one row; remove the others")
+    signal = np.full(grid.size, _NO_FLOW, dtype=np.int64)
+    signal[steps] = flow
+    return _filled(signal, fill)
+
+
+def _filled(signal: NDArray[np.int64], fill: int | None) -> NDArray[np.int64]:
+    empty = signal == _NO_FLOW
+    if fill is not None:
+        signal[empty] = integer("fill", fill, minimum=0)
+    elif empty.any():
+        raise ValueError(f"{_steps(empty)} have no flow; choose another station or other days, or give fill")
+    return signal
+
+
+def _steps(wrong: NDArray[np.bool_]) -> str:
+    return f"{np.count_nonzero(wrong)} of {len(wrong)} steps, the first of them step {np.argmax(wrong)},"
+
+
+# --- The published files ---
+
+
+def _read(path: Name, parse: Callable[[str], T], *, header: bool = False) -> Iterator[T]:
+    """Parse a text file line by line, through gzip if its name ends in ``.gz``; name a line that cannot be parsed."""
+    path = Path(path)
+    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            if header and number == 1:
+                continue
+            try:
+                yield parse(line.removesuffix("\n"))
+            except ValueError as error:
+                raise ValueError(
+                    f"{path.name}, line {number} ({line!r}) is not of this format: {error}; correct or remove the line"
+                ) from None

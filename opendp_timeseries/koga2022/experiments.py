@@ -1,0 +1,380 @@
+"""The experiments of Koga, Meehan & Chaudhuri (2022), for the notebooks: comparison, not part of the pipeline.
+
+A :class:`Problem` is a count series with the settings at which it is released. A :class:`Method` releases it: a real
+OpenDP measurement, with the noise that its accounting asks for; all make the same promise, (ε, δ) for one individual
+added or removed. The series are public or generated, and errors are measured against them: nothing here protects
+anybody. The results are in ``docs/reproduction.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting.gaussian import gaussian_delta
+from opendp_timeseries.datasets import daily_profile, power_law, simulate_event_log
+from opendp_timeseries.design.kernels import Kernel, gaussian_kernel
+from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.koga2022.algorithm1 import then_koga2022
+from opendp_timeseries.koga2022.bounds import (
+    analytic_scale,
+    classical_scale,
+    filter_constants,
+    least_scale_with_filter,
+    least_scale_without_filter,
+)
+from opendp_timeseries.koga2022.datasets import Synth, load_flow
+from opendp_timeseries.koga2022.fourier import fourier_series, influence_l2, then_fourier_coefficients
+from opendp_timeseries.koga2022.fourier_planning import best_frequencies
+from opendp_timeseries.plugin import native
+from opendp_timeseries.plugin.assume_participation import then_assume_participation
+from opendp_timeseries.plugin.circulant_filter import then_circulant_filter
+from opendp_timeseries.plugin.lp_distance import then_lp_distance
+from opendp_timeseries.plugin.spaces import count_signal_domain
+from opendp_timeseries.plugin.subsampled_gaussian import least_scale, then_subsampled_gaussian
+from opendp_timeseries.reconstruction.interpolate import interpolate
+from opendp_timeseries.reconstruction.smooth import smooth
+from opendp_timeseries.release.release import Release
+
+__all__ = [
+    "Method",
+    "Problem",
+    "algorithm1",
+    "alpha_of_chain",
+    "block_scale_lower",
+    "every_step",
+    "foursquare_like",
+    "fourier",
+    "fourier_laplace",
+    "from_synth",
+    "gaussian",
+    "gowalla_like",
+    "mean_absolute_errors",
+    "pems",
+    "releases",
+    "subsampled",
+]
+
+
+# --- What is released ---
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Problem:
+    """A count series, and the settings at which every method releases it."""
+
+    name: str  #: for tables and figures
+    signal: NDArray[np.int64]  #: int64 counts, which a method is given
+    truth: NDArray[np.float64]  #: against which errors are measured: the signal itself, or what it observes
+    participation_cap: int  #: ``I``, assumed of the series (the paper's Assumption 1)
+    sampling_probability: float = 0.1  #: ``p``
+    std: float = 10.0  #: ``σ_g`` of the paper's Gaussian filter, in steps
+    epsilon: float = 0.5  #: ``ε``, of one individual added or removed
+    delta: float = 1e-4  #: ``δ``
+
+    @property
+    def size(self) -> int:
+        """Number of time steps, ``T``."""
+        return len(self.signal)
+
+    @property
+    def kernel(self) -> Kernel:
+        """The paper's filter for this series."""
+        return gaussian_kernel(self.size, self.std)
+
+    def count(self) -> native.Transformation:
+        """Return the count under Assumption 1."""
+        return _assumed(self.size, self.participation_cap)
+
+    def scaled(self, factor: float) -> Problem:
+        """Return the problem of a series ``factor`` times as heavy, in whole counts, at the same settings."""
+        signal = np.rint(self.signal * factor).astype(np.int64)
+        return replace(self, name=f"{factor:g} × {self.name}", signal=signal, truth=signal.astype(np.float64))
+
+
+def pems(path: str | PathLike[str]) -> Problem:
+    """Return the first 1,800 rows of a flow file, each a step, with the paper's PeMS settings.
+
+    :param path: CSV file for :func:`~opendp_timeseries.koga2022.datasets.load_flow`, such as
+        ``tests/data/pems_flow_5min_2016_janfeb.csv`` of the repository, which leaves out weekends and holidays.
+    :raises OSError: if there is no such file.
+    """
+    return _tenth("PeMS", load_flow(path)[:1800])
+
+
+def gowalla_like() -> Problem:
+    """Return a generated series of the paper's Gowalla settings: 725 days, about 7 a day."""
+    return _generated("Gowalla-like", size=725, individuals=740, period=7, depth=0.3)
+
+
+def foursquare_like() -> Problem:
+    """Return a generated series of the paper's Foursquare settings: 2,126 steps of 6 hours, about 14 a step."""
+    return _generated("Foursquare-like", size=2126, individuals=2620, period=4, depth=0.6)
+
+
+def from_synth(series: Synth) -> Problem:
+    """Return the paper's synthetic series as a problem: errors are measured against the noiseless values."""
+    return Problem(
+        name=f"Synth, f = {series.frequency:g}",
+        signal=series.signal,
+        truth=series.noiseless,
+        participation_cap=series.participation_cap,
+        sampling_probability=series.sampling_probability,
+        std=series.std,
+    )
+
+
+def _tenth(name: str, signal: NDArray[np.int64]) -> Problem:
+    """Return the problem with the paper's ``I = ⌈T/10⌉`` for real series."""
+    cap = math.ceil(len(signal) / 10)
+    return Problem(name=name, signal=signal, truth=signal.astype(np.float64), participation_cap=cap)
+
+
+def _generated(name: str, *, size: int, individuals: int, period: int, depth: float) -> Problem:
+    """Draw a public log in which nobody exceeds ``I = ⌈T/10⌉``, the same at every call, and count it."""
+    law = power_law(participation_cap=math.ceil(size / 10), exponent=1.5)
+    profile = daily_profile(size, period, depth=depth)
+    log = simulate_event_log(TimeGrid(size=size), individuals, law, rng=np.random.default_rng(2022), profile=profile)
+    return _tenth(name, np.bincount(log["time"], minlength=size))
+
+
+def _assumed(size: int, cap: int) -> native.Transformation:
+    space = count_signal_domain(size), native.symmetric_distance()
+    count: native.Transformation = space >> then_assume_participation(participation_cap=cap)
+    return count
+
+
+# --- The methods ---
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Method:
+    """One way to release a problem's series at its (ε, δ)."""
+
+    name: str  #: for tables and figures
+    scale: float  #: standard deviation of the noise on each released number: a count, or a coefficient
+    numbers: float  #: how many noisy numbers a release holds, on average
+    measurement: native.Measurement  #: from the count signal to the whole series
+
+
+def releases(method: Method, problem: Problem, runs: int) -> NDArray[np.float64]:
+    """Release the series ``runs`` times, with fresh noise and fresh samples: an array of shape ``(runs, T)``."""
+    runs = check.integer("runs", runs, minimum=1)
+    released: list[Any] = [method.measurement(problem.signal) for _ in range(runs)]
+    return np.array(released, dtype=np.float64)
+
+
+def mean_absolute_errors(released: ArrayLike, truth: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the mean absolute error over the steps of each release, in counts."""
+    errors: NDArray[np.float64] = np.abs(np.asarray(released) - truth).mean(axis=1)
+    return errors
+
+
+def gaussian(problem: Problem, *, exact: bool = False) -> Method:
+    """Return the Gaussian mechanism at every step, by the classical theorem as in the paper, or exactly."""
+    scale = _gaussian_scale(problem, float(problem.participation_cap), exact)
+    measurement = _l2_count(problem) >> native.then_gaussian(scale)
+    return Method(name="Gaussian", scale=scale, numbers=problem.size, measurement=measurement)
+
+
+def fourier(problem: Problem, frequencies: int | None = None, *, exact: bool = False) -> Method:
+    """Return DFT with Gaussian noise on the first coefficients: as in the paper, or with what is known today.
+
+    :param frequencies: ``k``; by default the best for the very series that is released, which no private release could
+        know. It favours this baseline.
+    :param exact: take the exact privacy profile, and count only what one individual's few steps can move in low
+        frequencies; else the classical theorem and the norm of the whole change, as in the paper.
+    """
+    per_unit = _gaussian_scale(problem, 1.0, exact)
+    count = problem.count() if exact else _l2_count(problem)
+    moved = count.map(1)
+
+    def noise(k: int) -> float:
+        return per_unit * (influence_l2(moved, problem.size, k) if exact else moved)
+
+    k, name = _frequencies(problem, frequencies, noise)
+    coefficients = count >> then_fourier_coefficients(k)
+    scale = _gaussian_scale(problem, coefficients.map(1) ** 2, exact)
+    series = coefficients >> native.then_gaussian(scale) >> partial(fourier_series, size=problem.size)
+    return Method(name=name, scale=scale, numbers=2 * k - 1, measurement=series)
+
+
+def fourier_laplace(problem: Problem, frequencies: int | None = None) -> Method:
+    """Return DFT in its original form (Rastogi & Nath 2010): Laplace noise, ε-private with δ = 0."""
+
+    def noise(k: int) -> float:  # ‖Fv‖₁ ≤ √(2k−1)·‖v‖₂, and √2 is the standard deviation of Laplace noise
+        return math.sqrt(2.0 * (2 * k - 1) * problem.participation_cap) / problem.epsilon
+
+    k, name = _frequencies(problem, frequencies, noise)
+    coefficients = _l2_count(problem) >> then_fourier_coefficients(k, output_metric=native.l1_distance(T=float))
+    scale = coefficients.map(1) / problem.epsilon
+    series = coefficients >> native.then_laplace(scale) >> partial(fourier_series, size=problem.size)
+    return Method(name=f"{name}, Laplace", scale=math.sqrt(2.0) * scale, numbers=2 * k - 1, measurement=series)
+
+
+def algorithm1(problem: Problem, *, filtered: bool) -> Method:
+    """Return Algorithm 1 with the noise of the paper's own bounds, at the best α and split of δ.
+
+    :param filtered: with the paper's Gaussian filter (Theorem 4, Corollary 2), or without (Theorem 2, Corollary 3).
+    """
+    target = (problem.epsilon, problem.delta, problem.participation_cap, problem.sampling_probability)
+    if filtered:
+        choice = least_scale_with_filter(*target, filter_constants(problem.kernel))
+        alpha = choice.bound.alpha
+    else:
+        choice = least_scale_without_filter(*target)
+        alpha = math.sqrt((choice.bound.usual - 0.5) / choice.bound.worst)  # an α with ⌈α²I⌉ = I′
+    release = problem.count() >> then_koga2022(
+        choice.scale,
+        alpha=alpha,
+        sampling_probability=problem.sampling_probability,
+        kernel=problem.kernel if filtered else None,
+        output_measure=native.approximate(native.max_divergence()),
+        delta=problem.delta,
+    )
+    return Method(
+        name=f"paper, {_filter_name(filtered)}",
+        scale=choice.scale,
+        numbers=problem.size * problem.sampling_probability,
+        measurement=release >> _interpolated,
+    )
+
+
+def subsampled(problem: Problem, *, filtered: bool, smoothed: bool = False) -> Method:
+    """Return the same algorithm as stages of this library, with the noise of the exact profile.
+
+    :param filtered: with the paper's Gaussian filter, or without.
+    :param smoothed: reconstruct by :func:`~opendp_timeseries.smooth` instead of linear interpolation.
+    """
+    name = f"ours, {_filter_name(filtered)}" + (", smoothed" if smoothed else "")
+    reconstruct = _smoothed() if smoothed else _interpolated
+    return _chained(name, problem, problem.sampling_probability, reconstruct, filtered=filtered)
+
+
+def every_step(problem: Problem, *, smoothed: bool = False, seasons: float | None = None) -> Method:
+    """Return the Gaussian mechanism at every step with exact noise, and the paper's filter as post-processing.
+
+    :param smoothed: put :func:`~opendp_timeseries.smooth` behind it, instead of the filter.
+    :param seasons: a pattern in steps that repeats, known in public, for the smoother.
+    """
+    name = f"every step, then {'smoother' if smoothed else 'filter'}" + (f" with season {seasons:g}" if seasons else "")
+    return _chained(name, problem, 1.0, _smoothed(seasons) if smoothed else _filtered(problem.kernel), filtered=False)
+
+
+def _chained(
+    name: str, problem: Problem, p: float, reconstruct: Callable[[Release], NDArray[np.float64]], *, filtered: bool
+) -> Method:
+    """Return the subsampled Gaussian with the least noise at the problem's (ε, δ)."""
+    signal = problem.count()
+    if filtered:
+        signal = signal >> then_circulant_filter(problem.kernel)
+    scale = least_scale(signal, epsilon=problem.epsilon, delta=problem.delta, sampling_probability=p)
+    release = signal >> then_subsampled_gaussian(scale, sampling_probability=p, delta=problem.delta)
+    return Method(name=name, scale=scale, numbers=problem.size * p, measurement=release >> reconstruct)
+
+
+def _l2_count(problem: Problem) -> native.Transformation:
+    return problem.count() >> then_lp_distance(native.l2_distance(T=float))
+
+
+def _interpolated(release: Release) -> NDArray[np.float64]:
+    return interpolate(release).values
+
+
+def _smoothed(seasons: float | None = None) -> Callable[[Release], NDArray[np.float64]]:
+    return lambda release: smooth(release, seasons=seasons).values
+
+
+def _filtered(kernel: Kernel) -> Callable[[Release], NDArray[np.float64]]:
+    """Apply a filter to a release of every step."""
+    gain = np.fft.rfft(kernel.taps)
+    return lambda release: np.fft.irfft(np.fft.rfft(release.values) * gain, n=kernel.size)
+
+
+def _gaussian_scale(problem: Problem, squared_sensitivity: float, exact: bool) -> float:
+    return (analytic_scale if exact else classical_scale)(problem.epsilon, problem.delta, squared_sensitivity)
+
+
+def _frequencies(problem: Problem, asked: int | None, noise: Callable[[int], float]) -> tuple[int, str]:
+    """Return ``k`` and a name: by default the best for the truth, which the signal observes with its own noise."""
+    if asked:
+        return asked, f"DFT, k = {asked}"
+    observation = math.sqrt(np.mean((problem.signal - problem.truth) ** 2))
+    best = best_frequencies(problem.truth, lambda k: math.hypot(noise(k), observation))
+    return best, f"DFT, k = {best} (best)"
+
+
+def _filter_name(filtered: bool) -> str:
+    return "with filter" if filtered else "without filter"
+
+
+# --- How tight the chain of this library is: its own α, and noise below which no proof could go ---
+
+
+def alpha_of_chain(
+    kernel: Kernel, participation_cap: int, sampling_probability: float, failure_probabilities: ArrayLike
+) -> NDArray[np.float64]:
+    """Return, for each δ′, the ``α`` with which this library's chain bounds the sensitivity by ``α√I``.
+
+    Off an event of probability δ′ the chain is ``ρ``-zero-concentrated private with ``ρ = α²I/(2σ²)``, from which ``α``
+    is read: the same statement as the paper's Theorem 4, for one pair of adjacent logs.
+
+    :param failure_probabilities: values of ``δ′``, in (0, 1).
+    """
+    smooth_count = _assumed(kernel.size, participation_cap) >> then_circulant_filter(kernel)
+
+    def alpha(failure_probability: float) -> float:
+        chain = smooth_count >> then_subsampled_gaussian(
+            1.0, sampling_probability=sampling_probability, failure_probability=failure_probability
+        )
+        return math.sqrt(2.0 * chain.map(1)[0] / participation_cap)
+
+    return np.array([alpha(float(tail)) for tail in np.asarray(failure_probabilities)])
+
+
+def block_scale_lower(
+    kernel: Kernel,
+    participation_cap: int,
+    sampling_probability: float,
+    epsilon: float,
+    delta: float,
+    *,
+    cells: int = 200_000,
+) -> float:
+    """Return noise below which (ε, δ) **fails**, whatever the proof: for somebody in ``I`` adjacent steps.
+
+    That individual's own privacy profile is worked out with squares rounded down to a lattice, so the answer is a
+    lower bound, by at most 0.3% in the settings of the notebooks.
+
+    :param participation_cap: ``I``, at most the kernel's size.
+    :param sampling_probability: ``p``, above 0.
+    :param cells: cells of the lattice, from 0 to the sum of all squares.
+    """
+    block = np.zeros(kernel.size)
+    block[:participation_cap] = 1.0
+    squares = np.fft.irfft(np.fft.rfft(block) * np.fft.rfft(kernel.taps), n=kernel.size) ** 2
+    width = float(squares.sum()) / cells
+    law = np.ones(1)
+    for shift in sorted(int(square // width) for square in squares if square >= width):
+        dropped, kept = (1.0 - sampling_probability) * law, sampling_probability * law
+        law = np.pad(dropped, (0, shift))
+        law[shift:] += kept
+    sums = width * np.arange(len(law), dtype=np.float64)
+
+    def log_excess(scale: float) -> float:
+        return math.log(float(law @ gaussian_delta(epsilon, sums / scale**2)) / delta)
+
+    high = analytic_scale(epsilon, delta, float(squares.sum()))  # as if every step were kept
+    low = high / 2
+    while log_excess(low) < 0.0:
+        low /= 2
+    return float(brentq(log_excess, low, high, rtol=1e-9))
