@@ -10,15 +10,12 @@ import math
 import numbers
 import operator
 from collections.abc import Mapping
-from typing import Any, Final, TypeGuard, TypeVar
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["REQUIRED", "integer", "is_a", "probability", "real", "reals", "required", "shown"]
-
-
-T = TypeVar("T")
+__all__ = ["REQUIRED", "integer", "probability", "real", "reals", "required", "shown"]
 
 #: A message shows texts of so many characters, and lists of so many entries.
 _LONG: Final = 120
@@ -40,15 +37,6 @@ def required(name: str, value: Any, remedy: str) -> Any:
     if value is REQUIRED:
         raise TypeError(f"{name} must be given: it is public and is never read from the data; {remedy}")
     return value
-
-
-def is_a(value: Any, kind: type[T]) -> TypeGuard[T]:
-    """Return whether a value is of a class, or was made by that class before its module was loaded again.
-
-    A notebook that reloads the package must not refuse the grids and kernels that it made before.
-    """
-    made = type(value)
-    return isinstance(value, kind) or (made.__module__, made.__qualname__) == (kind.__module__, kind.__qualname__)
 
 
 def shown(value: Any) -> str:

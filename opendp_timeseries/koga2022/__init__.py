@@ -6,11 +6,12 @@ imports this package. Importing it makes its constructors available to OpenDP's 
 
 from opendp_timeseries.koga2022.algorithm1 import make_koga2022, then_koga2022
 from opendp_timeseries.koga2022.fourier import (
+    best_frequencies,
+    fourier_design,
     fourier_series,
     make_fourier_coefficients,
     then_fourier_coefficients,
 )
-from opendp_timeseries.koga2022.fourier_planning import best_frequencies, fourier_design
 from opendp_timeseries.plugin._opendp import register as _register
 
 __all__ = [

@@ -7,7 +7,6 @@ Proof: docs/proofs/koga2022.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from opendp_timeseries import _validate as check
@@ -82,31 +81,44 @@ def make_koga2022(
     if space is None or (space.resolution_bits, space.panel_size) != (0, 1):
         raise TypeError(f"input_metric ({input_metric}) must be influence_distance(), as counts of one series have it")
     size = vector_space(input_domain).size
-    measure = output_measure or native.approximate(native.zero_concentrated_divergence())
-    loss = _loss(measure, delta)
-
-    signal = input_domain, input_metric
+    concentrated = native.approximate(native.zero_concentrated_divergence())
+    measure = concentrated if output_measure is None else output_measure
+    if measure != (concentrated if delta is None else native.approximate(native.max_divergence())):
+        raise ValueError(
+            f"output_measure ({measure}) with delta ({delta}) must be approximate(zero_concentrated_divergence())"
+            " without delta, or approximate(max_divergence()) with it"
+        )
+    if delta is not None:
+        delta = check.real("delta", delta, above=0.0, below=1.0)
     _, probability = sampling_threshold(sampling_probability)
+    constants = None if kernel is None else filter_constants(kernel)
+
+    def bound(steps: int) -> SensitivityBound:
+        if constants is None:
+            return without_filter(kept_steps(alpha, steps), steps, probability)
+        return with_filter(alpha, steps, probability, constants, tail)
+
+    bound(1)  # or refuse what the paper does not cover
+    signal = input_domain, input_metric
     noise = then_subsampled_gaussian(
         scale, sampling_probability=sampling_probability, output_measure=native.renyi_divergence()
     )
     mechanism = signal >> noise if kernel is None else signal >> then_circulant_filter(kernel) >> noise
-    if kernel is not None:
-        constants = filter_constants(kernel)
-        with_filter(alpha, 1, probability, constants, tail)  # refuses what the paper does not cover
 
     def privacy_map(d_in: Any) -> tuple[float, float]:
         influence = as_influence(d_in)
         if influence.individuals == 0:
             return 0.0, 0.0
         steps, factor = _steps_and_factor(influence, size, joined=kernel is None)
-        if kernel is None:
-            bound = without_filter(kept_steps(alpha, steps), steps, probability)
-        else:
-            bound = with_filter(alpha, steps, probability, constants, tail)
-        return loss(bound.times(factor), float(scale))
+        claimed = bound(steps).times(factor)
+        if delta is None:
+            return claimed.zero_concentrated(float(scale))
+        return claimed.least_epsilon(scale * DISCRETE_NOISE, delta), delta
 
     return native.make_user_measurement(*signal, measure, mechanism.invoke, privacy_map)
+
+
+then_koga2022 = then(make_koga2022)
 
 
 def _steps_and_factor(influence: Influence, size: int, *, joined: bool) -> tuple[int, int]:
@@ -117,19 +129,3 @@ def _steps_and_factor(influence: Influence, size: int, *, joined: bool) -> tuple
     """
     steps = min(influence.l0 * (influence.individuals if joined else 1), size)
     return steps, math.ceil(influence.linf) * influence.individuals
-
-
-def _loss(measure: native.Measure, delta: float | None) -> Callable[[SensitivityBound, float], tuple[float, float]]:
-    name = str(measure.type) if isinstance(measure, native.Measure) else ""
-    if name == "Approximate<ZeroConcentratedDivergence>" and delta is None:
-        return lambda bound, scale: bound.zero_concentrated(scale)
-    if name == "Approximate<MaxDivergence>" and delta is not None:
-        target = check.real("delta", delta, above=0.0, below=1.0)
-        return lambda bound, scale: (bound.least_epsilon(scale * DISCRETE_NOISE, target), target)
-    raise ValueError(
-        f"output_measure ({measure}) with delta ({delta}) must be approximate(zero_concentrated_divergence()) without"
-        " delta, or approximate(max_divergence()) with it"
-    )
-
-
-then_koga2022 = then(make_koga2022)

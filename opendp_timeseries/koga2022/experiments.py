@@ -33,8 +33,12 @@ from opendp_timeseries.koga2022.bounds import (
     least_scale_without_filter,
 )
 from opendp_timeseries.koga2022.datasets import Synth, load_flow
-from opendp_timeseries.koga2022.fourier import fourier_series, influence_l2, then_fourier_coefficients
-from opendp_timeseries.koga2022.fourier_planning import best_frequencies
+from opendp_timeseries.koga2022.fourier import (
+    best_frequencies,
+    fourier_series,
+    influence_l2,
+    then_fourier_coefficients,
+)
 from opendp_timeseries.plugin import native
 from opendp_timeseries.plugin.assume_participation import then_assume_participation
 from opendp_timeseries.plugin.circulant_filter import then_circulant_filter

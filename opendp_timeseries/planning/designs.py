@@ -100,7 +100,7 @@ class Plan:
         """Return the plan with further mechanisms beside it, to print and draw; the advice ignores them.
 
         :param others: for the same setting, such as that of
-            :func:`~opendp_timeseries.koga2022.fourier_planning.fourier_design`.
+            :func:`~opendp_timeseries.koga2022.fourier.fourier_design`.
         """
         return replace(self, others=self.others + others)
 

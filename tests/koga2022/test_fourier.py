@@ -22,12 +22,13 @@ from opendp_timeseries import (
 from opendp_timeseries.accounting.influence import Influence, count_influence
 from opendp_timeseries.koga2022 import fourier
 from opendp_timeseries.koga2022.fourier import (
+    ADVISED_FREQUENCIES,
+    best_frequencies,
     fourier_series,
     influence_l2,
     make_fourier_coefficients,
     then_fourier_coefficients,
 )
-from opendp_timeseries.koga2022.fourier_planning import ADVISED_FREQUENCIES, best_frequencies
 from opendp_timeseries.plugin._opendp import register, signal_domain
 from tests.oracles import fourier as oracle
 
