@@ -32,7 +32,7 @@ __all__ = ["check_schema", "count", "participation", "tally"]
 
 Ints = NDArray[np.int64]
 
-_BATCH: Final = 2**18  # rows that are read at a time
+_BATCH: Final = 2**20  # rows that are read at a time, so that few names are met anew
 _PADDED: Final = re.compile(r"0+\d+")
 
 
@@ -128,8 +128,9 @@ def _batches(table: Any, count: Count) -> Iterator[Any]:
         for _, declared in files:
             yield declared.get("schema", table.schema).empty_table()
         for log, declared in files:
-            for batch in log.scanner(**options, **declared).to_batches():
-                yield pyarrow.Table.from_batches([batch])
+            scanned = log.scanner(**options, **declared).to_batches()
+            while batches := _some(scanned):
+                yield pyarrow.Table.from_batches(batches)
         return
     except _RefusedError as error:  # by the schemas alone
         refused = error
@@ -138,6 +139,17 @@ def _batches(table: Any, count: Count) -> Iterator[Any]:
     if refused is not None:
         raise TypeError(str(refused))
     raise RuntimeError("the log could not be read to its end; check that its files are whole, and that memory suffices")
+
+
+def _some(scanned: Iterator[Any]) -> list[Any]:
+    """Take batches until there are many rows, as some files hold many small ones."""
+    batches, rows = [], 0
+    for batch in scanned:
+        batches.append(batch)
+        rows += batch.num_rows
+        if rows >= _BATCH:
+            break
+    return batches
 
 
 class _RefusedError(Exception):

@@ -478,7 +478,7 @@ def test_a_table_that_fails_as_it_is_read_quotes_nothing(kind):
 
 @pytest.mark.parametrize("odd", [[], [None, 17.0, "17"], ["\ud800"]], ids=["text", "mixed", "lone surrogate"])
 def test_cells_that_share_an_object_are_read_as_those_that_do_not(monkeypatch, odd):
-    monkeypatch.setattr(tables, "_SAMPLE", 8)
+    monkeypatch.setattr(tables, "_PIECE", 8)
     people, times = crowd()
     shared = np.array([f"José Müller {k:02}" for k in range(15)] + ["".join(["José Müller ", "03"])], dtype=object)
     ids = [*shared[np.where(people == 3, 3 + 12 * (np.arange(400) % 2), people)], *odd]  # one name by two objects

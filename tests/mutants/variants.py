@@ -416,7 +416,7 @@ MUTANTS = [
            "test_what_is_no_name_is_nobody_and_is_not_asked"),
     mutant("another word for an identifier in another type", "identifiers:_word", seeing(len=lambda text: 21),
            ("test_an_identifier_keeps_the_same_steps_in_every_type", "integers")),
-    mutant("numbers among text are nobody", "_Names.number", seeing(identifier_text=lambda value: None),
+    mutant("numbers among text are nobody", "tables:_texts", seeing(identifier_text=lambda value: None),
            ("test_one_text_among_a_thousand_integers", False, "x")),
     mutant("whole floating-point numbers are other people", "identifiers:_float", lambda sound, value: float(value),
            "test_a_whole_number_is_one_individual_however_it_is_written"),
