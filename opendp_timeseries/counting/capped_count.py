@@ -52,6 +52,9 @@ def capped_count(identifiers: NDArray[Any] | Labels, positions: Ints, count: Cou
     else. The hash is quick rather than cryptographic: a poor hash or a key used twice could favour some steps, which
     costs accuracy, but could break neither the caps nor the independence of other people.
 
+    Where the count scales, all steps of an individual beyond the cap count instead, with the weights of
+    :mod:`~opendp_timeseries.counting.scaling`, and the result is in units of ``2**-count.resolution_bits``.
+
     Nothing about the rows raises, warns or is printed.
 
     :param identifiers: who, for every row: integers of any type, or :class:`~.identifiers.Labels`.

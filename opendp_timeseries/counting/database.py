@@ -59,7 +59,7 @@ class _Dialect(NamedTuple):
     """What a backend does in its own way."""
 
     ticks: Callable[[Any, str], _Ticks]  # of a table and the name of its column
-    quotient: Callable[[Any, int], Any]  # of integers from 0; Ibis's own passes through floating point
+    quotient: Callable[[Any, int], Any]  # exact from 0 on; Ibis's own passes through floating point
     whole_text: Callable[[Any], Any]  # as bytes, as a collation could take two names for one
     hashed: Callable[[int, int, Any, Any], Any]  # of two halves of the key, an identifier and a step
     wide: Callable[[Any], str]  # whole numbers of 38 digits, as text
@@ -71,7 +71,10 @@ class _Dialect(NamedTuple):
 def count(table: Any, count: Count, key: bytes) -> NDArray[np.int64]:
     """Count as :class:`~.engines.Engine` says."""
     rows, dialect = _rows(table, count)
-    pairs = rows.group_by("who", "step").aggregate(events=ibis.least(rows.count(), min(count.step_cap, _INT64_MAX)))
+    if count.step_cap == 1:
+        pairs = rows.select("who", "step").distinct().mutate(events=ibis.literal(1, "int64"))
+    else:
+        pairs = rows.group_by("who", "step").aggregate(events=ibis.least(rows.count(), min(count.step_cap, _INT64_MAX)))
     pairs, alone = _in_periods(pairs, count, dialect)
     if count.key_cap is not None:
         # The steps of the grid, which all series have.
@@ -428,14 +431,18 @@ def _steps(table: Any, time: str, grid: TimeGrid, dialect: _Dialect) -> tuple[An
     grid.check_times(np.dtype(f"datetime64[{ticks.unit}]"), aware=ticks.aware)
     rule, scale = grid.step_rule(), {"us": 1000, "ns": 1}[ticks.unit]
     low, high = (rule.start - _FAR) // scale, (rule.stop + _FAR) // scale
-    instants = _clamp(ticks.values, low, high) * scale  # far times, and null, stay off the grid
+    instants = _clamp(ticks.values, low, high)  # far times, and null, stay off the grid
+    changes, offsets, start, stop, width, uneven = rule
+    if uneven is None and not any(np.any(number % scale) for number in (changes, offsets, start, stop, width)):
+        # All is said in the unit of the column.
+        rule = StepRule(changes // scale, offsets // scale, start // scale, stop // scale, width // scale, None)
+    else:
+        instants *= scale
     if not ticks.aware:
         instants = _to_utc(instants, rule)
     on_grid = instants.between(rule.start, rule.stop - 1)
-    if rule.table is not None:
-        return ibis.ifelse(on_grid, instants, None), rule
-    ahead = _clamp(instants, rule.start, rule.stop - 1) - rule.start
-    return ibis.ifelse(on_grid, dialect.quotient(ahead, rule.width), None), None
+    step = instants if uneven is not None else dialect.quotient(instants - rule.start, rule.width)
+    return ibis.ifelse(on_grid, step, None), None if uneven is None else rule
 
 
 def _to_utc(local: Any, rule: StepRule) -> Any:

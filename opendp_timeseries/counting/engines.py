@@ -35,7 +35,7 @@ class Engine(Protocol):
         Where steps are dropped, which ones may differ between engines.
 
         :param key: at least 16 secret random bytes, fresh for every release.
-        :return: ``count.size`` counts.
+        :return: ``count.size`` counts, in units of ``2**-count.resolution_bits``.
         """
 
     def participation(self, table: Any, count: Count) -> NDArray[np.int64]:

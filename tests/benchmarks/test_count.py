@@ -40,6 +40,10 @@ def with_a_gap(people, steps):
     return capped_count(people, steps, replace(COUNT, gap=10), secrets.token_bytes(16))
 
 
+def everybody(people, steps):
+    return capped_count(people, steps, replace(COUNT, excess="scale"), secrets.token_bytes(16))
+
+
 def packed_sort(people, steps):
     return np.sort(people << 14 | steps)
 
@@ -123,6 +127,7 @@ def textbook(people, steps):
 ROUTES = [
     packed_sort,
     count,
+    everybody,
     with_a_gap,
     wide_identifiers,
     instants,
@@ -154,6 +159,19 @@ def test_a_gap_takes_at_most_half_as_long_again(log, size, gap):
     wall, processor = (np.median(taken[gap][1:], axis=0) / np.median(taken[1][1:], axis=0)).tolist()
     print(f"\ngap {gap}: {wall:.2f} times as long, {processor:.2f} of the processor")
     assert max(wall, processor) < 1.5
+
+
+def test_scaling_takes_at_most_seven_tenths_of_dropping(log):
+    """Side by side, by the processor."""
+    taken = {count: [], everybody: []}
+    for _ in range(4):  # the first warms up
+        for route, times in taken.items():
+            start = time.process_time()
+            route(*log)
+            times.append(time.process_time() - start)
+    share = min(taken[everybody][1:]) / min(taken[count][1:])
+    print(f"\nscaling takes {share:.2f} of dropping")
+    assert share < 0.7
 
 
 def test_memory(log):

@@ -370,6 +370,6 @@ def test_weights_in_a_database_are_those_in_memory_whatever_the_events(backend, 
     begins = np.cumsum(lengths) - lengths
     expected = np.repeat(scaling.weights(scaling.sizes_of(events, begins, most), most), lengths, axis=0)
     table = backend.table(who=who, step=np.arange(who.size), events=events)
-    weighed = engine._weighed(table, ["who"], most, engine._dialect(table)).to_pyarrow()
+    weighed = engine._fetch(engine._weighed(table, ["who"], most, engine._dialect(table)))
     found = np.column_stack([weighed[name].to_numpy() for name in weighed.column_names[1:]])
     assert found[np.argsort(weighed["step"].to_numpy())].tolist() == (expected * events[:, None]).tolist()
