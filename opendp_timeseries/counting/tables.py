@@ -18,13 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_timeseries.counting.identifiers import (
-    Labels,
-    canonical_text,
-    identifier_text,
-    instant_text,
-    whole_number,
-)
+from opendp_timeseries.counting.identifiers import Labels, canonical_text, identifier_text, instant_text, whole_number
 from opendp_timeseries.counting.layout import Layout
 from opendp_timeseries.counting.times import steps_of_floats, steps_of_objects
 from opendp_timeseries.grid import TimeGrid
@@ -38,6 +32,10 @@ _TIME: Final = (
 )
 _COLUMN: Final = (
     "column {name!r} of type {dtype} is neither an identifier nor a time; convert it to integers, text or datetimes"
+)
+_TABLE: Final = (
+    "a table of type {} is not known; give a mapping of NumPy arrays, a data frame of pandas, Polars or PyArrow, a"
+    " pyarrow.dataset.Dataset, or an Ibis table"
 )
 _POLARS_TYPES: Final = frozenset(
     {f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64, 128)}
@@ -95,7 +93,7 @@ def read_positions(table: Any, layout: Layout) -> tuple[Who, Ints]:
     >>> who.codes, who.names, positions
     (array([0, 1, 0]), ['ann', 'bob'], array([ 0,  1, -1]))
     """
-    rows = _read(_columns_of(table, layout), layout)
+    rows = _read(table, layout)
     positions = rows.steps
     if rows.series is not None:
         positions = np.where((positions >= 0) & (rows.series >= 0), rows.series * layout.cycle + positions, -1)
@@ -109,19 +107,17 @@ def tally(table: Any, layout: Layout) -> Tally:
 
     :raises TypeError: as :func:`read_positions`, and the other errors.
     """
-    columns = _columns_of(table, layout)
-    rows = _read(columns, layout)
-    missing, _, unknown = _causes(columns[layout.identifier], rows.nobody)
-    masks = [missing, unknown]
-    if layout.time is not None:
-        masks += _causes(columns[layout.time], rows.timeless, getattr(table, "not_times", None))
-    else:
-        masks += [None] * 3
-    masks += [rows.steps < 0, None if rows.series is None else rows.series < 0]
-    left, lost = np.ones(rows.steps.shape, dtype=np.bool_), []
-    for mask in masks:
-        lost.append(0 if mask is None else int(np.count_nonzero(left & mask)))
-        left = left if mask is None else left & ~mask
+    rows = _read(table, layout)
+    nowhere = np.zeros(rows.steps.shape, dtype=np.bool_)
+    nobody, timeless = (nowhere if mask is None else mask for mask in (rows.nobody, rows.timeless))
+    missing, _, unknown = _causes(rows.columns[0], nobody)
+    times = (
+        [nowhere] * 3 if layout.time is None else _causes(rows.columns[1], timeless, getattr(table, "not_times", None))
+    )
+    lost = []
+    for mask in (missing, unknown, *times, rows.steps < 0, nowhere if rows.series is None else rows.series < 0):
+        lost.append(int(np.count_nonzero(mask & ~nowhere)))
+        nowhere = nowhere | mask
     return Tally(rows.steps.size, *lost)
 
 
@@ -137,24 +133,25 @@ def check_schema(table: Any, *, identifier: str, time: str) -> None:
 
 
 class _Column(NamedTuple):
-    """A column in NumPy's terms: a value or a label for every row, and which rows are missing."""
+    """A column in NumPy's terms: an array of numbers or times, or cells of which each is read by itself."""
 
     dtype: Any  # as its owner calls it, for messages
-    values: NDArray[Any] | Labels | None  # None for a type that nothing here reads
-    missing: Mask | None = None  # of labels, those of code -1 are
+    values: NDArray[Any] | None = None
+    cells: list[Any] | None = None
+    codes: Ints | None = None  # of the cells that rows have, -1 for none; None where each has its own
+    missing: Mask | None = None
     aware: bool = False  # whether times are instants in UTC, rather than on a clock that the table does not name
 
     @property
     def kind(self) -> str:
-        """NumPy's letter for the type of the values; ``L`` for labels, ``?`` for what nothing here reads."""
-        if isinstance(self.values, np.ndarray):
-            return self.values.dtype.kind
-        return "?" if self.values is None else "L"
+        """NumPy's letter for the type; ``?`` for one that nothing here reads."""
+        return "O" if self.cells is not None else "?" if self.values is None else self.values.dtype.kind
 
 
 class _Rows(NamedTuple):
     """The columns of a log, as long as each other."""
 
+    columns: list[_Column]
     who: Who
     nobody: Mask | None  # rows without an identifier
     steps: Ints  # -1 off the grid or without a time
@@ -162,41 +159,34 @@ class _Rows(NamedTuple):
     series: Ints | None  # the number of the key, -1 for one that is not listed
 
 
-def _columns_of(table: Any, layout: Layout) -> dict[str, _Column]:
-    return dict(zip(layout.columns, _columns(table, layout.columns), strict=True))
-
-
-def _read(columns: Mapping[str, _Column], layout: Layout) -> _Rows:
-    identifiers, nobody = _identifiers(columns[layout.identifier], layout.identifier, exact=layout.exact)
-    if layout.time is None:
-        steps, timeless = np.zeros(len(identifiers), dtype=np.int64), None
-    else:
-        _check_time(columns[layout.time], layout.time)
-        steps, timeless = _steps(columns[layout.time], layout.grid)
+def _read(table: Any, layout: Layout) -> _Rows:
+    columns = _columns(table, layout.columns)
+    who, nobody = _identifiers(columns[0], layout.identifier, exact=layout.exact)
+    steps, timeless = np.zeros(len(who), dtype=np.int64), None
+    if layout.time is not None:
+        steps, timeless = _steps(columns[1], layout.time, layout.grid)
     if layout.whole:
         steps = np.minimum(steps, 0)
-    series = None if layout.by is None else _series(*_identifiers(columns[layout.by], layout.by), layout.places)
-    return _Rows(identifiers, nobody, steps, timeless, series)
+    series = None if layout.by is None else _series(*_identifiers(columns[-1], layout.by), layout.places)
+    return _Rows(columns, who, nobody, steps, timeless, series)
 
 
 # --- Why a row is not counted ---
 
 
-def _causes(column: _Column, without: Mask | None, unread: Mask | None = None) -> list[Mask | None]:
+def _causes(column: _Column, without: Mask, unread: Mask | None = None) -> list[Mask]:
     """Tell of rows without a value why: it is missing, cannot be read, or is of a type that is not known. Private.
 
     :param unread: rows whose text could not be read, if they were read before.
     """
-    if without is None:
-        return [None, None, None]
-    values: Any = column.values
     rows, found = np.flatnonzero(without), np.zeros(without.size, dtype=np.int8)
     if unread is not None:
         found[rows] = np.where(unread[rows], _UNREADABLE, _MISSING)
-    elif isinstance(values, Labels):
-        found[rows] = np.array([*map(_cause, values.names), _MISSING])[values.codes[rows]]
+    elif column.cells is None:
+        found[rows] = list(map(_cause, column.values[rows].tolist()))  # type: ignore[index]
     else:
-        found[rows] = list(map(_cause, values[rows].tolist()))
+        causes = np.array([*map(_cause, column.cells), _MISSING], dtype=np.int8)
+        found[rows] = causes[rows if column.codes is None else column.codes[rows]]
     if column.missing is not None:
         found[column.missing] = _MISSING
     return [found == cause for cause in (_MISSING, _UNREADABLE, _UNKNOWN)]
@@ -228,58 +218,54 @@ def _identifiers(column: _Column, name: str, *, exact: bool = False) -> tuple[Wh
     values: Any = column.values
     if column.kind in "iu":
         return values, column.missing
-    if column.kind == "f":
-        return _of_floats(column)
-    if column.kind not in "bcmMOL":
+    if column.kind == "f":  # whole numbers are integers, so that a missing one does not change how others are read
+        missing = np.isnan(values) if column.missing is None else np.isnan(values) | column.missing
+        with np.errstate(invalid="ignore"):
+            whole = (np.trunc(values) == values) & (np.abs(values) < 2**63)
+        if (whole | missing).all():
+            return np.where(missing, 0, values).astype(np.int64), missing
+    if column.kind not in "bcfmMO":
         raise TypeError(_IDENTIFIER.format(name=name, dtype=column.dtype))
-    labels = values if exact and column.kind == "L" else _canonical(_labels(column))
+    cells, codes = column.cells, column.codes
+    if cells is None:
+        known, codes = np.unique(values, return_inverse=True)
+        cells = [instant_text(value, aware=column.aware) for value in known] if column.kind == "M" else list(known)
+    labels = _labels(cells, codes, column.missing, exact=exact)
     return labels, labels.codes < 0
 
 
-def _of_floats(column: _Column) -> tuple[Who, Mask]:
-    """Read whole numbers as integers, so that a missing identifier does not change how others are read."""
-    values: Any = column.values
-    missing = np.isnan(values) if column.missing is None else np.isnan(values) | column.missing
-    with np.errstate(invalid="ignore"):
-        whole = (np.trunc(values) == values) & (np.abs(values) < 2**63)
-    if (whole | missing).all():
-        return np.where(missing, 0, values).astype(np.int64), missing
-    return _canonical(_labels(column)), missing
-
-
-def _labels(column: _Column) -> Labels:
-    """Label the cells of a column by their texts."""
-    values: Any = column.values
-    if isinstance(values, Labels):
-        return values
-    if column.kind == "O":
-        return _labels_of(values.tolist(), column.missing)
-    known, inverse = np.unique(values, return_inverse=True)
-    if column.kind == "M":
-        texts = [instant_text(value, aware=column.aware) for value in known]
-    else:  # of durations, the list would hold integers
-        texts = list(map(identifier_text, known if column.kind == "m" else known.tolist()))
-    labels = _labels_of(texts)
-    codes = labels.codes[inverse]
-    return Labels(codes=codes if column.missing is None else np.where(column.missing, -1, codes), names=labels.names)
-
-
-def _canonical(labels: Labels) -> Labels:
-    """Make names one that say the same, such as ``17`` and ``17.0``."""
-    lines = "\n".join(labels.names) + "\n"
-    if ".0\n" not in lines and "e+" not in lines:  # no name is how Python writes a floating-point number
-        return labels
-    return _merged(labels.codes, list(map(canonical_text, labels.names)))
-
-
-def _merged(codes: Ints, texts: list[str | None]) -> Labels:
-    """Label rows by the texts of their codes, of which some may be the same, and some missing; -1 is missing, too."""
+def _labels(cells: list[Any], codes: Ints | None, missing: Mask | None, *, exact: bool) -> Labels:
+    """Label rows by the texts of their cells; what is done with a text is done once for each that is there."""
+    pieces, pyarrow = [_texts(cells[k : k + _PIECE]) for k in range(0, len(cells), _PIECE)], sys.modules.get("pyarrow")
+    texts = None
+    if codes is None and pyarrow is not None:  # it finds the distinct texts of many rows three times as fast
+        with contextlib.suppress(UnicodeError):  # lone surrogates
+            kind = pyarrow.large_string()
+            texts, codes = _distinct(pyarrow.chunked_array([pyarrow.array(piece, kind) for piece in pieces], kind))
+    if texts is None:
+        texts = list(itertools.chain.from_iterable(pieces))
+    if not exact:
+        texts = _canonical(texts)
     names = dict.fromkeys(texts)
     names.pop(None, None)
-    if len(names) < len(texts):
+    if codes is None or len(names) < len(texts):  # some are missing, or say the same, such as ``17`` and ``17.0``
         numbers = {text: number for number, text in enumerate(names)} | {None: -1}
-        codes = np.fromiter(map(numbers.__getitem__, (*texts, None)), np.int64, len(texts) + 1)[codes]
-    return Labels(codes=codes, names=list(names))  # type: ignore[arg-type]
+        own = np.fromiter(map(numbers.__getitem__, (*texts, None)), np.int64, len(texts) + 1)
+        codes = own[:-1] if codes is None else own[codes]
+    return Labels(codes=codes if missing is None else np.where(missing, -1, codes), names=list(names))
+
+
+def _texts(cells: list[Any]) -> list[str | None]:
+    if set(map(type, cells)) <= {str, type(None)}:
+        return cells
+    return [cell if type(cell) is str else identifier_text(cell) for cell in cells]
+
+
+def _canonical(texts: list[str | None]) -> list[str | None]:
+    lines = "\n".join(filter(None, texts)) + "\n"
+    if ".0\n" not in lines and "e+" not in lines:  # none is how Python writes a whole floating-point number
+        return texts
+    return [text and canonical_text(text) for text in texts]
 
 
 def _series(who: Who, nobody: Mask | None, places: Mapping[str, int]) -> Ints:
@@ -301,19 +287,19 @@ def _series(who: Who, nobody: Mask | None, places: Mapping[str, int]) -> Ints:
 
 
 def _check_time(column: _Column, name: str) -> None:
-    if column.kind not in "iufcMOL" or str(column.dtype).startswith(("period", "interval")):
+    if column.kind not in "iufcMO" or str(column.dtype).startswith(("period", "interval")):
         raise TypeError(_TIME.format(name=name, dtype=column.dtype))
 
 
-def _steps(column: _Column, grid: TimeGrid) -> tuple[Ints, Mask | None]:
+def _steps(column: _Column, name: str, grid: TimeGrid) -> tuple[Ints, Mask | None]:
     """Place the times of a column on the grid; and say which rows have none."""
+    _check_time(column, name)
     values: Any = column.values
     timeless: Mask | None
-    if isinstance(values, Labels):
-        by_name, without = steps_of_objects([*values.names, None], grid)
-        steps, timeless = by_name[values.codes], without[values.codes]
-    elif column.kind == "O" or (column.kind == "c" and grid.is_integer):
-        steps, timeless = steps_of_objects(values.tolist(), grid)
+    if column.cells is not None or (column.kind == "c" and grid.is_integer):
+        steps, timeless = steps_of_objects([*(values.tolist() if column.cells is None else column.cells), None], grid)
+        rows = slice(-1) if column.codes is None else column.codes
+        steps, timeless = steps[rows], timeless[rows]
     elif column.kind == "f" and grid.is_integer:
         steps, timeless = steps_of_floats(values, grid)
     else:
@@ -324,57 +310,29 @@ def _steps(column: _Column, grid: TimeGrid) -> tuple[Ints, Mask | None]:
     return np.where(column.missing, -1, steps), column.missing if timeless is None else column.missing | timeless
 
 
-# --- Text, by codes: what is done with a text is done once for each that is there ---
+def _in_use(codes: Ints, size: int) -> tuple[Ints, Ints]:
+    """The categories that are in use, and the codes of rows among these; -1 stays."""
+    used = np.zeros(size + 1, dtype=np.bool_)
+    used[codes] = True
+    used[size] = False
+    return np.flatnonzero(used), np.where(used, np.cumsum(used) - 1, -1)[codes]
 
 
-def _labels_of(cells: list[Any], missing: Mask | None = None) -> Labels:
-    """Label cells by their texts, as they are written: see :func:`_canonical`."""
-    labels, pyarrow = None, sys.modules.get("pyarrow")
-    pieces = [_texts(cells[start : start + _PIECE]) for start in range(0, len(cells), _PIECE)]
-    if pyarrow is not None and len(cells) > _PIECE:  # it finds the distinct texts of many rows three times as fast
-        with contextlib.suppress(UnicodeError):  # lone surrogates
-            kind = pyarrow.large_string()
-            labels = _arrow_labels(pyarrow.chunked_array([pyarrow.array(piece, kind) for piece in pieces], kind))
-    if labels is None:
-        labels = _merged(np.arange(len(cells)), list(itertools.chain.from_iterable(pieces)))
-    return labels if missing is None else Labels(codes=np.where(missing, -1, labels.codes), names=labels.names)
-
-
-def _texts(cells: list[Any]) -> list[str | None]:
-    if set(map(type, cells)) <= {str, type(None)}:
-        return cells
-    return [cell if type(cell) is str else identifier_text(cell) for cell in cells]
-
-
-def _labels_of_categories(codes: Ints, size: int, cells_of: Callable[[Ints], list[Any]]) -> Labels:
-    """Label rows by the texts of their categories, of which only those in use are asked for; code -1 is missing."""
-    seen = np.zeros(size + 1, dtype=np.bool_)
-    seen[codes] = True
-    used = np.flatnonzero(seen[:size])
-    numbers = np.full(size + 1, -1)
-    numbers[used] = np.arange(used.size)
-    return _merged(numbers[codes], _texts(cells_of(used)))
-
-
-def _arrow_labels(column: Any) -> Labels:
-    """Label a column of text or bytes, or of a dictionary of them, which may hold repeats and nulls."""
+def _distinct(column: Any) -> tuple[list[Any], Ints]:
+    """The texts of an Arrow column of text or bytes, or of a dictionary of them, and the codes of its rows."""
     pyarrow = sys.modules["pyarrow"]
     try:
         if not pyarrow.types.is_dictionary(column.type):
             column = column.cast("binary" if column.nbytes < 2**31 else "large_binary").dictionary_encode()
         whole = column.combine_chunks()
     except pyarrow.ArrowInvalid:  # chunks have dictionaries that cannot be made one
-        return _arrow_labels(column.cast(column.type.value_type))
-    categories = whole.dictionary.cast("large_binary")
-
-    def texts(used: Ints) -> list[str | None]:
-        some = categories.take(used)
-        with contextlib.suppress(ValueError):
-            return list(some.cast("large_string").to_numpy(zero_copy_only=False))
-        # It is not UTF-8, which Arrow does not check of text.
-        return [None if cell is None else cell.decode("utf-8", "surrogateescape") for cell in some.to_pylist()]
-
-    return _labels_of_categories(whole.indices.cast("int64").fill_null(-1).to_numpy(), len(categories), texts)
+        return _distinct(column.cast(column.type.value_type))
+    used, codes = _in_use(whole.indices.cast("int64").fill_null(-1).to_numpy(), len(whole.dictionary))
+    cells = whole.dictionary.cast("large_binary").take(used)
+    with contextlib.suppress(ValueError):
+        return list(cells.cast("large_string").to_numpy(zero_copy_only=False)), codes
+    # It is not UTF-8, which Arrow does not check of text.
+    return [None if cell is None else cell.decode("utf-8", "surrogateescape") for cell in cells.to_pylist()], codes
 
 
 # --- Tables of every kind ---
@@ -395,15 +353,8 @@ def _columns(table: Any, names: Sequence[str], *, schema_only: bool = False) -> 
     elif hasattr(table, "__arrow_c_stream__"):
         table = _stream_to_arrow(table, names, schema_only)
     else:
-        raise _not_known(table)
+        raise TypeError(_TABLE.format(type(table).__name__))
     return [_from_arrow(table.column(name)) for name in names]
-
-
-def _not_known(table: Any) -> TypeError:
-    return TypeError(
-        f"a table of type {type(table).__name__} is not known; give a mapping of NumPy arrays, a data frame of"
-        " pandas, Polars or PyArrow, a pyarrow.dataset.Dataset, or an Ibis table"
-    )
 
 
 def _find(names: Sequence[str], columns: Sequence[Any], index: Sequence[Any] = ()) -> None:
@@ -450,7 +401,7 @@ def _stream_to_arrow(table: Any, names: Sequence[str], schema_only: bool) -> Any
     try:
         reader = pyarrow.RecordBatchReader.from_stream(table)
     except pyarrow.ArrowInvalid:  # it is one column
-        raise _not_known(table) from None
+        raise TypeError(_TABLE.format(type(table).__name__)) from None
     _find(names, reader.schema.names)
     if schema_only:
         return reader.schema.empty_table()
@@ -482,18 +433,18 @@ def _from_numpy(array: NDArray[Any]) -> _Column:
     if isinstance(array, np.ma.MaskedArray):
         array, missing = array.data, np.ma.getmaskarray(array)
     dtype, kind = array.dtype, array.dtype.kind
-    if kind in "fc" and dtype.itemsize > np.dtype(f"{kind}16" if kind == "c" else "f8").itemsize:
-        return _Column(dtype, None)  # of numbers that no other type holds; never the work of one row
-    if kind in "UST":
+    if kind in "fc" and dtype.itemsize > (8 if kind == "f" else 16):
+        return _Column(dtype)  # of numbers that no other type holds; never the work of one row
+    if kind in "OUST":
         cells = _known_text(array) if kind == "U" else array.tolist()
         if kind == "S":
             cells = [cell.decode("utf-8", "surrogateescape") for cell in cells]
-        return _Column(dtype, _labels_of(cells, missing))
+        return _Column(dtype, cells=cells, missing=missing)
     if kind == "f":
         array = array.astype(np.float64, copy=False)
     elif kind in "iucM":
         array = array.astype(dtype.newbyteorder("="), copy=False)
-    return _Column(dtype, array, missing)
+    return _Column(dtype, array, missing=missing)
 
 
 def _known_text(array: NDArray[Any]) -> list[Any]:
@@ -514,18 +465,19 @@ def _from_pandas(pandas: Any, series: Any) -> _Column:
     if isinstance(dtype, pandas.DatetimeTZDtype):
         return _Column(dtype, series.dt.tz_convert(None).to_numpy(), aware=True)
     if isinstance(dtype, pandas.CategoricalDtype):
-        codes, categories = array.codes.astype(np.int64), array.categories
+        categories = array.categories
+        used, codes = _in_use(array.codes.astype(np.int64), len(categories))
         if isinstance(categories.dtype, np.dtype) and categories.dtype.kind in "iu":
-            return _Column(dtype, np.append(categories.to_numpy(), categories.dtype.type(0))[codes], codes < 0)
-        cells_of = lambda used: categories.take(used).tolist()  # noqa: E731
-        return _Column(dtype, _labels_of_categories(codes, len(categories), cells_of))
+            values = np.append(categories.to_numpy()[used], categories.dtype.type(0))
+            return _Column(dtype, values[codes], missing=codes < 0)
+        return _Column(dtype, cells=categories.take(used).tolist(), codes=codes)
     if isinstance(array, (arrays.IntegerArray, arrays.FloatingArray, arrays.BooleanArray)):
-        return _Column(dtype, series.to_numpy(dtype=dtype.numpy_dtype, na_value=0), np.asarray(array.isna()))
+        return _Column(dtype, series.to_numpy(dtype=dtype.numpy_dtype, na_value=0), missing=np.asarray(array.isna()))
     if isinstance(dtype, pandas.ArrowDtype) or "pyarrow" in getattr(dtype, "storage", ""):
         return _from_arrow(_import_pyarrow().chunked_array(array.__arrow_array__()))._replace(dtype=dtype)
     if isinstance(dtype, (pandas.StringDtype, pandas.PeriodDtype, pandas.IntervalDtype)):
-        return _Column(dtype, _labels_of(array.astype(object).tolist()))
-    return _Column(dtype, None)
+        return _Column(dtype, cells=array.astype(object).tolist())
+    return _Column(dtype)
 
 
 def _from_arrow(column: Any) -> _Column:
@@ -533,21 +485,20 @@ def _from_arrow(column: Any) -> _Column:
     dtype, types = column.type, pyarrow.types
     own = dtype.value_type if types.is_dictionary(dtype) else dtype
     if _is_arrow_text(pyarrow, own):
-        return _Column(dtype, _arrow_labels(column))
+        cells, codes = _distinct(column)
+        return _Column(dtype, cells=cells, codes=codes)
     if own is not dtype and types.is_primitive(own):
         return _from_arrow(column.cast(own))._replace(dtype=dtype)
     if types.is_integer(dtype) or types.is_boolean(dtype):
         missing = column.is_null().to_numpy() if column.null_count else None
-        return _Column(dtype, column.fill_null(pyarrow.scalar(0).cast(dtype)).to_numpy(), missing)
+        return _Column(dtype, column.fill_null(pyarrow.scalar(0).cast(dtype)).to_numpy(), missing=missing)
     if types.is_floating(dtype):
         return _Column(dtype, column.cast(pyarrow.float64()).to_numpy())
     if types.is_timestamp(dtype) or types.is_date(dtype) or types.is_duration(dtype):
         return _Column(dtype, column.to_numpy(), aware=getattr(dtype, "tz", None) is not None)
     if types.is_decimal(dtype) or types.is_null(dtype) or getattr(dtype, "extension_name", "") == "arrow.uuid":
-        objects = np.empty(len(column), dtype=object)
-        objects[:] = column.to_pylist()
-        return _Column(dtype, objects)
-    return _Column(dtype, None)
+        return _Column(dtype, cells=column.to_pylist())
+    return _Column(dtype)
 
 
 def _is_arrow_text(pyarrow: Any, dtype: Any) -> bool:
