@@ -25,7 +25,7 @@ from opendp_timeseries.counting import tables
 from opendp_timeseries.counting.capped_count import Places, SortedRows, fits, integer_words, label_words, pack
 from opendp_timeseries.counting.identifiers import Labels
 from opendp_timeseries.counting.layout import Caps, Layout
-from opendp_timeseries.counting.tables import Tally, Who, read_positions
+from opendp_timeseries.counting.tables import Tally, read_positions
 from opendp_timeseries.grid import TimeGrid
 
 __all__ = ["check_schema", "count", "participation", "tally"]
@@ -57,60 +57,31 @@ def check_schema(table: Any, *, identifier: str, time: str) -> None:
     tables.check_schema(table.schema.empty_table(), identifier=identifier, time=time)
 
 
-class _PackedRows:
-    """Rows as integers, as they come, in one array that grows."""
-
-    def __init__(self, places: Places) -> None:
-        self._places = places
-        self._packed = np.empty(0, dtype=np.int64)
-        self._used = 0
-        self._numbers: defaultdict[str, int] | None = None  # of names; None while identifiers are integers
-
-    def add(self, identifiers: Who, positions: Ints) -> bool:
-        """Add rows, but for those that are nowhere; False if identifiers cannot be numbered one batch at a time."""
-        numbers = self._number(identifiers)
-        if numbers is None:
-            return False
-        rows = pack(numbers, positions, self._places)
-        end = self._used + rows.size
-        if end > self._packed.size:
-            self._packed.resize(end + end // 4, refcheck=False)  # large ones move no data
-        self._packed[self._used : end] = rows
-        self._used = end
-        return True
-
-    def _number(self, identifiers: Who) -> Ints | None:
-        if isinstance(identifiers, Labels):
-            if self._numbers is None:
-                if self._used:
-                    return None  # floating-point numbers, whole until now
-                self._numbers = defaultdict(itertools.count().__next__)
-            # A name has the same number in every batch.
-            numbers = map(self._numbers.__getitem__, identifiers.names)
-            return np.append(np.fromiter(numbers, np.int64, len(identifiers.names)), -1)[identifiers.codes]
-        if self._numbers is not None or not fits(identifiers, self._places.bits):
-            return None
-        return identifiers.astype(np.int64, copy=False)
-
-    def sorted(self) -> SortedRows:
-        """Return all rows, in order."""
-        rows = self._packed[: self._used]
-        rows.sort()
-        words = integer_words if self._numbers is None else label_words(list(self._numbers))
-        return SortedRows(rows, self._places, words)
-
-
 def _sorted_rows(table: Any, layout: Layout) -> SortedRows:
     """Read the log, at once where its identifiers are so wide, or so mixed, that they are numbered by who is there."""
-    places = Places.of_layout(layout)
-    rows = _PackedRows(places)
-    if all(rows.add(*read_positions(batch, layout)) for batch in _batches(table, layout)):
-        return rows.sorted()
+    places, packed = Places.of_layout(layout), np.empty(0, dtype=np.int64)
+    numbers: defaultdict[str, int] = defaultdict(itertools.count().__next__)  # a name has one number in every batch
+    for who, positions in (read_positions(batch, layout) for batch in _batches(table, layout)):
+        if isinstance(who, Labels):
+            if packed.size and not numbers:
+                break  # floating-point numbers, whole until now
+            own = np.fromiter(map(numbers.__getitem__, who.names), np.int64, len(who.names))
+            people = np.append(own, -1)[who.codes]
+        elif numbers or not fits(who, places.bits):
+            break
+        else:
+            people = who.astype(np.int64, copy=False)
+        rows = pack(people, positions, places)
+        packed.resize(packed.size + rows.size, refcheck=False)  # large ones move no data
+        packed[packed.size - rows.size :] = rows
+    else:
+        packed.sort()
+        return SortedRows(packed, places, label_words(list(numbers)) if numbers else integer_words)
     _, *batches = _batches(table, layout)
-    positions = [read_positions(batch, layout)[1] for batch in batches]
+    steps = [read_positions(batch, layout)[1] for batch in batches]
     who = pyarrow.concat_tables([batch.select([layout.identifier]) for batch in batches])
     when = "when" if layout.identifier != "when" else "then"
-    placed = who.append_column(when, pyarrow.array(np.concatenate(positions)))  # those that are nowhere are at -1
+    placed = who.append_column(when, pyarrow.array(np.concatenate(steps)))  # those that are nowhere are at -1
     once = layout._replace(time=when, grid=TimeGrid(size=layout.size), by=None, keys=("",), whole=False, period=None)
     return SortedRows.of(*read_positions(placed, once), places)
 
@@ -121,9 +92,11 @@ def _batches(table: Any, layout: Layout) -> Iterator[Any]:
     What is wrong with the columns is thus said before any row is read.
     """
     yield table.schema.empty_table()
-    refused = None
+    options: dict[str, Any] = {"columns": layout.columns, "batch_size": _BATCH}
+    if isinstance(getattr(table, "format", None), dataset.ParquetFileFormat):
+        # By default PyArrow reads ahead a whole file, to save round trips.
+        options["fragment_scan_options"] = dataset.ParquetFragmentScanOptions(pre_buffer=False)
     try:
-        options = {"columns": layout.columns, "batch_size": _BATCH, "fragment_scan_options": _options(table)}
         files = _files(table, layout)
         for _, declared in files:
             yield declared.get("schema", table.schema).empty_table()
@@ -132,12 +105,10 @@ def _batches(table: Any, layout: Layout) -> Iterator[Any]:
             while batches := _some(scanned):
                 yield pyarrow.Table.from_batches(batches)
         return
-    except _RefusedError as error:  # by the schemas alone
-        refused = error
+    except _RefusedError:
+        raise
     except Exception:  # the words of a reader may quote a row: they are not passed on
         pass
-    if refused is not None:
-        raise TypeError(str(refused))
     raise RuntimeError("the log could not be read to its end; check that its files are whole, and that memory suffices")
 
 
@@ -152,8 +123,8 @@ def _some(scanned: Iterator[Any]) -> list[Any]:
     return batches
 
 
-class _RefusedError(Exception):
-    """What the schemas of files say, which are public."""
+class _RefusedError(TypeError):
+    """A log that is refused by the schemas of its files alone, which are public."""
 
 
 def _files(table: Any, layout: Layout) -> list[tuple[Any, dict[str, Any]]]:
@@ -166,8 +137,8 @@ def _files(table: Any, layout: Layout) -> list[tuple[Any, dict[str, Any]]]:
     if padded and pyarrow.types.is_integer(table.schema.field(layout.by).type):
         raise _RefusedError(
             f"key {padded[0]!r} matches nothing, as column {layout.by!r} is of type"
-            f" {table.schema.field(layout.by).type}; declare it as text (partitioning= of pyarrow.dataset), or drop the"
-            " zeros"
+            f" {table.schema.field(layout.by).type}; declare it as text (partitioning= of pyarrow.dataset), or drop"
+            " the zeros"
         )
     if not isinstance(getattr(table, "format", None), (dataset.ParquetFileFormat, dataset.IpcFileFormat)):
         return [(table, {})]  # of a text file a schema is a matter of its rows
@@ -215,30 +186,20 @@ def _check_alike(table: Any, layout: Layout) -> None:
 
 def _declared(table: Any, fragments: list[Any], name: str) -> bool:
     """Whether the type of a column is not that of any file: it was declared, or the column is not in every file."""
-    if not all(name in fragment.physical_schema.names for fragment in fragments):
-        return True
-    kind = table.schema.field(name).type
-    return all(fragment.physical_schema.field(name).type != kind for fragment in fragments)
+    kinds = [file.physical_schema.field(name).type for file in fragments if name in file.physical_schema.names]
+    return len(kinds) < len(fragments) or table.schema.field(name).type not in kinds
 
 
 def _wider(one: Any, other: Any) -> Any:
     """Return a type that holds the values of both, whatever they are; None if there is none."""
     if one == other or pyarrow.types.is_null(other):
         return one
+    schemas = [pyarrow.schema([("", kind)]) for kind in (one, other)]
     try:
-        field = pyarrow.unify_schemas(
-            [pyarrow.schema([("", one)]), pyarrow.schema([("", other)])], promote_options="permissive"
-        ).field(0)
+        both = pyarrow.unify_schemas(schemas, promote_options="permissive").field(0).type
     except pyarrow.ArrowTypeError:
         return None
-    kinds = [one, other, field.type]
+    kinds = [one, other, both]
     whole = all(map(pyarrow.types.is_integer, kinds)) and pyarrow.uint64() not in kinds
     text = all(pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind) for kind in kinds)
-    return field.type if whole or text or pyarrow.types.is_null(one) else None
-
-
-def _options(table: Any) -> Any:
-    """Keep PyArrow from reading ahead a whole Parquet file, which it does by default, to save round trips."""
-    if isinstance(getattr(table, "format", None), dataset.ParquetFileFormat):
-        return dataset.ParquetFragmentScanOptions(pre_buffer=False)
-    return None
+    return both if whole or text or pyarrow.types.is_null(one) else None

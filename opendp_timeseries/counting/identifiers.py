@@ -27,6 +27,7 @@ from opendp_timeseries.grid import whole_ticks
 __all__ = ["Labels", "canonical_text", "identifier_text", "instant_text", "text_words", "utc_of", "whole_number"]
 
 _WHOLE: Final = re.compile(r"\s*([+-]?[0-9]{1,300})(?:\.0*)?\s*", re.ASCII)
+_EXACT: Final = decimal.Context(decimal.MAX_PREC, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)
 _MAX_BITS: Final = 2048  # of integers that are written in decimal, which Python limits; wider ones are in hexadecimal
 
 
@@ -55,9 +56,9 @@ def identifier_text(value: Any) -> str | None:
     """
     kind = type(value)
     with contextlib.suppress(Exception):
-        for base in kind.__mro__:
-            if base in _TEXTS:
-                return _TEXTS[base](value)
+        text: Callable[[Any], str | None] | None = _first_of(_TEXTS, kind)
+        if text is not None:
+            return text(value)
         owner = kind.__module__.partition(".")[0]
         if (owner, kind.__name__) == ("pandas", "Period"):
             return str(value)
@@ -76,16 +77,12 @@ def whole_number(value: Any) -> int | None:
         if isinstance(value, str):
             said = _WHOLE.fullmatch(str.__str__(value))
             return None if said is None else int(said[1])
-        for base in type(value).__mro__:
-            if base in (bool, np.bool_):
-                return None
-            if base in _NUMBERS:
-                number = _NUMBERS[base](value)
-                return number if isinstance(number, int) else None
+        number = _number(value)
+        return number if isinstance(number, int) else None
     return None
 
 
-def instant_text(value: np.datetime64, *, aware: bool) -> str | None:
+def instant_text(value: np.datetime64, aware: bool = False) -> str | None:
     """Write an instant in the coarsest unit that holds it, so that its text does not depend on its own unit."""
     if np.isnat(value):
         return None
@@ -125,41 +122,37 @@ def _whole(number: int) -> str:
 
 
 def _number_text(value: Any) -> str | None:
-    number = next(_NUMBERS[base](value) for base in type(value).__mro__ if base in _NUMBERS)
-    if isinstance(number, int):
-        return _whole(number)
-    return None if number != number else str(number)
+    number = _number(value)
+    return _whole(number) if isinstance(number, int) else None if number != number else str(number)
 
 
-def _float(value: Any) -> int | float:
-    number = float(value)
-    return int(number) if number.is_integer() else number
+def _first_of(readers: dict[type, Any], kind: type) -> Any:
+    """The reader of a type, or of the first type that it is made of. An instance could say that it is of another."""
+    return next((readers[base] for base in kind.__mro__ if base in readers), None)
 
 
-def _complex(value: Any) -> int | float | complex:
-    number = complex(value)
-    return _float(number.real) if number.imag == 0 else number
+def _number(value: Any) -> Any:
+    """The number that a cell holds, an integer if it is whole."""
+    read = _first_of(_NUMBERS, type(value))
+    number = None if read is None else read(value)
+    if isinstance(number, complex) and number.imag == 0:
+        number = number.real
+    return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
 def _decimal(value: decimal.Decimal) -> Any:
-    """Without trailing zeros, which say nothing about the value; exact, as contexts of Decimal are not."""
-    sign, digits, exponent = decimal.Decimal.as_tuple(value)
+    """Without trailing zeros, which say nothing about the value."""
+    number = _EXACT.normalize(decimal.Decimal(value))
+    _, digits, exponent = number.as_tuple()
     if not isinstance(exponent, int):
-        return float("inf" if exponent == "F" else "nan") * (-1 if sign else 1)
-    written = "".join(map(str, digits)).rstrip("0")
-    exponent += len(digits) - len(written)
-    if not written:
-        return 0
-    if exponent >= 0 and exponent + len(written) < _MAX_BITS // 4:
-        return int(written) * 10**exponent * (-1 if sign else 1)
-    return decimal.Decimal(f"{'-' if sign else ''}{written}e{exponent}")
+        return float(number)
+    return int(number) if 0 <= exponent < _MAX_BITS // 4 - len(digits) else number
 
 
 def utc_of(value: Any) -> tuple[np.datetime64, bool]:
     """Return a date or datetime, also of pandas, as ``datetime64``, and whether it is an instant in UTC."""
     if not isinstance(value, dt.datetime):
         return np.datetime64(value, "D"), False
-    offset: dt.timedelta | None
     in_utc = getattr(type(value), "to_datetime64", None)
     if in_utc is not None:  # a Timestamp of pandas, with its nanoseconds
         return in_utc(value), value.tzinfo is not None
@@ -168,41 +161,33 @@ def utc_of(value: Any) -> tuple[np.datetime64, bool]:
     return (clock, False) if offset is None else (clock - np.timedelta64(offset), True)
 
 
-def _datetime_text(value: Any) -> str | None:
-    when, aware = utc_of(value)
-    return instant_text(when, aware=aware)
-
-
 def _duration_text(value: Any) -> str | None:
     in_ticks = getattr(type(value), "to_timedelta64", None)
-    if in_ticks is not None:  # of pandas, with its nanoseconds
-        value = in_ticks(value)
+    value = value if in_ticks is None else in_ticks(value)  # of pandas, with its nanoseconds
     if isinstance(value, dt.timedelta):
-        ticks: int | None = (value // dt.timedelta(microseconds=1)) * 10**12
-    else:
-        ticks = whole_ticks(value, "as")
+        return f"{value // dt.timedelta(microseconds=1) * 10**12} as"
+    ticks = whole_ticks(value, "as")
     return None if ticks is None else f"{ticks} as"
 
 
 _NUMBERS: Final[dict[type, Callable[[Any], Any]]] = {
+    bool: lambda value: None,
+    np.bool_: lambda value: None,
     int: int.__index__,
     np.integer: int,
-    float: _float,
-    np.floating: _float,
-    complex: _complex,
-    np.complexfloating: _complex,
+    float: float,
+    np.floating: float,
+    complex: complex,
+    np.complexfloating: complex,
     decimal.Decimal: _decimal,
 }
 _TEXTS: Final[dict[type, Callable[[Any], str | None]]] = {
-    bool: lambda value: str(bool(value)),
-    np.bool_: lambda value: str(bool(value)),
     **dict.fromkeys(_NUMBERS, _number_text),
+    **dict.fromkeys((bool, np.bool_), lambda value: str(bool(value))),
     str: canonical_text,
     bytes: lambda value: canonical_text(bytes(value).decode("utf-8", "surrogateescape")),
     uuid.UUID: uuid.UUID.__str__,
-    dt.datetime: _datetime_text,
-    dt.date: _datetime_text,
-    np.datetime64: lambda value: instant_text(value, aware=False),
-    dt.timedelta: _duration_text,
-    np.timedelta64: _duration_text,
+    **dict.fromkeys((dt.datetime, dt.date), lambda value: instant_text(*utc_of(value))),
+    np.datetime64: instant_text,
+    **dict.fromkeys((dt.timedelta, np.timedelta64), _duration_text),
 }
