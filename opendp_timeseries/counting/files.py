@@ -14,6 +14,7 @@ import itertools
 import re
 import warnings
 from collections.abc import Callable
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -38,8 +39,6 @@ _DOWN: Final = decimal.Context(prec=40, rounding=decimal.ROUND_FLOOR)
 _LAST: Final = 2**63 - 1
 #: Parts of a format that say that the clock is that of UTC.
 _UTC: Final = re.compile(r"(?<![A-Za-z])(?:Z|UTC|GMT)(?![A-Za-z])")
-
-ReadTimes = Callable[[list[str]], TextTimes]
 
 
 def read_csv_log(
@@ -73,7 +72,8 @@ def read_csv_log(
     :raises ValueError: if a column is not in the header, or is there more than once; if a parameter does not serve.
     """
     read_times, clock = _times_reader(time_format, time_unit), parse_zone(zone) or dt.UTC
-    _check_delimiter(delimiter)
+    if len(delimiter) != 1 or delimiter.isalnum() or delimiter in '"\r\n\0':
+        raise ValueError(f"delimiter ({delimiter!r}) must be one character that separates fields, such as ',' or ';'")
     csv.field_size_limit(2**31 - 1)  # one long field must not stop the reading of all others
     with path.open(newline="\n", encoding="utf-8-sig", errors="surrogateescape") as file:
         header = _fields(next(file, ""), delimiter)
@@ -156,34 +156,31 @@ def _position(header: list[str], name: str, place: str) -> int:
     return header.index(name)
 
 
-def _check_delimiter(delimiter: str) -> None:
-    if len(delimiter) != 1 or delimiter.isalnum() or delimiter in '"\r\n\0':
-        raise ValueError(f"delimiter ({delimiter!r}) must be one character that separates fields, such as ',' or ';'")
-
-
-def _times_reader(time_format: str | None, time_unit: str | None) -> ReadTimes:
+def _times_reader(time_format: str | None, time_unit: str | None) -> Callable[[list[str]], TextTimes]:
     """Return a function that reads the texts of times."""
     if time_format is not None and time_unit is not None:
         raise ValueError(
             f"time_format ({time_format!r}) and time_unit ({time_unit!r}) must not both be given: leave out the"
             " format if times are numbers, and the unit if they are not"
         )
+    read: Callable[[str], int | None]
     if time_unit is not None:
         if time_unit not in TIME_UNITS:
             raise ValueError(f"time_unit ({time_unit!r}) must be one of {', '.join(TIME_UNITS)}")
-        scale = 10**9 // TIME_UNITS[time_unit]
-        return lambda texts: _in_nanoseconds([_from_number(text, scale) for text in texts], aware=True)
-    if time_format is None:
+        read, aware = partial(_from_number, scale=10**9 // TIME_UNITS[time_unit]), True
+    elif time_format is not None:
+        _check_format(time_format)
+        read = partial(_from_format, time_format=time_format)
+        literal = re.sub("%.", "0", time_format)
+        aware = "%z" in time_format.replace("%%", "") or _UTC.search(literal) is not None
+    else:
         return read_text_times
-    _check_format(time_format)
-    literal = re.sub("%.", "0", time_format)
-    aware = "%z" in time_format.replace("%%", "") or _UTC.search(literal) is not None
-    return lambda texts: _in_nanoseconds([_from_format(text, time_format) for text in texts], aware=aware)
 
+    def read_times(texts: list[str]) -> TextTimes:
+        ticks = [-_LAST - 1 if time is None else max(-_LAST, min(time, _LAST)) for time in map(read, texts)]
+        return TextTimes(np.array(ticks, dtype=np.int64).view("datetime64[ns]"), np.full(len(texts), aware))
 
-def _in_nanoseconds(times: list[int | None], *, aware: bool) -> TextTimes:
-    ticks = [-_LAST - 1 if time is None else max(-_LAST, min(time, _LAST)) for time in times]
-    return TextTimes(np.array(ticks, dtype=np.int64).view("datetime64[ns]"), np.full(len(times), aware))
+    return read_times
 
 
 def _from_number(text: str, scale: int) -> int | None:
@@ -211,14 +208,12 @@ def _check_format(time_format: str) -> None:
             f"time_format ({time_format!r}) must not have %Z, as the names of zones are ambiguous: write %z for offsets"
             " such as Z or +0200, or UTC itself; times with the name of another zone are on the clock of --zone"
         )
-    probe = dt.datetime(2003, 11, 27, 17, 46, 53, 123456)
-    exact = [probe]
-    for part in ("microsecond", "second", "minute", "hour"):
-        exact.append(exact[-1].replace(**{part: 0}))  # type: ignore[arg-type]
+    parts = 2003, 11, 27, 17, 46, 53, 123456
+    exact = [dt.datetime(*parts[:k]) for k in range(3, 8)]  # type: ignore[arg-type]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            read = dt.datetime.strptime(probe.replace(tzinfo=dt.UTC).strftime(time_format), time_format)
+            read = dt.datetime.strptime(exact[-1].replace(tzinfo=dt.UTC).strftime(time_format), time_format)
     except (ValueError, re.error, KeyError, IndexError):
         raise ValueError(f"time_format ({time_format!r}) must be a format that Python can read, {remedy}") from None
     if read.replace(tzinfo=None) not in exact:

@@ -18,7 +18,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_timeseries.counting.identifiers import Labels, canonical_text, identifier_text, instant_text, whole_number
+from opendp_timeseries.counting.identifiers import (
+    Labels,
+    canonical_text,
+    identifier_text,
+    instant_text,
+    whole_number,
+)
 from opendp_timeseries.counting.layout import Layout
 from opendp_timeseries.counting.times import steps_of_floats, steps_of_objects
 from opendp_timeseries.grid import TimeGrid
@@ -42,6 +48,7 @@ _POLARS_TYPES: Final = frozenset(
     | {"Float32", "Float64", "Decimal", "Boolean", "Null", "String", "Categorical", "Enum", "Binary"}
     | {"Date", "Datetime", "Duration"}
 )
+_ARROW_TEXT: Final = frozenset({"string", "large_string", "string_view", "binary", "large_binary"})
 _PIECE: Final = 2**14  # cells of objects that are read at a time: they fit in a processor's cache
 _MISSING, _UNREADABLE, _UNKNOWN = 1, 2, 3
 
@@ -111,9 +118,9 @@ def tally(table: Any, layout: Layout) -> Tally:
     nowhere = np.zeros(rows.steps.shape, dtype=np.bool_)
     nobody, timeless = (nowhere if mask is None else mask for mask in (rows.nobody, rows.timeless))
     missing, _, unknown = _causes(rows.columns[0], nobody)
-    times = (
-        [nowhere] * 3 if layout.time is None else _causes(rows.columns[1], timeless, getattr(table, "not_times", None))
-    )
+    times = [nowhere] * 3
+    if layout.time is not None:
+        times = _causes(rows.columns[1], timeless, getattr(table, "not_times", None))
     lost = []
     for mask in (missing, unknown, *times, rows.steps < 0, nowhere if rows.series is None else rows.series < 0):
         lost.append(int(np.count_nonzero(mask & ~nowhere)))
@@ -484,9 +491,10 @@ def _from_arrow(column: Any) -> _Column:
     pyarrow = _import_pyarrow()
     dtype, types = column.type, pyarrow.types
     own = dtype.value_type if types.is_dictionary(dtype) else dtype
-    if _is_arrow_text(pyarrow, own):
-        cells, codes = _distinct(column)
-        return _Column(dtype, cells=cells, codes=codes)
+    if str(own) in _ARROW_TEXT:
+        with contextlib.suppress(NotImplementedError):  # older versions of PyArrow do not convert views
+            cells, codes = _distinct(column)
+            return _Column(dtype, cells=cells, codes=codes)
     if own is not dtype and types.is_primitive(own):
         return _from_arrow(column.cast(own))._replace(dtype=dtype)
     if types.is_integer(dtype) or types.is_boolean(dtype):
@@ -499,14 +507,3 @@ def _from_arrow(column: Any) -> _Column:
     if types.is_decimal(dtype) or types.is_null(dtype) or getattr(dtype, "extension_name", "") == "arrow.uuid":
         return _Column(dtype, cells=column.to_pylist())
     return _Column(dtype)
-
-
-def _is_arrow_text(pyarrow: Any, dtype: Any) -> bool:
-    """Whether this is text or bytes, of a type that this version of PyArrow converts (old ones leave out views)."""
-    if str(dtype) not in ("string", "large_string", "string_view", "binary", "large_binary"):
-        return False
-    try:
-        pyarrow.nulls(0, dtype).cast("large_binary")
-    except NotImplementedError:
-        return False
-    return True
