@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,13 @@ __all__ = ["TextTimes", "read_text_times"]
 
 Mask = NDArray[np.bool_]
 
+#: The forms of times, zeros for digits.
+_FORM: Final = re.compile(
+    rb"(?P<year>0000)(?P<dash>-?)(?P<month>00)(?P=dash)(?P<day>00)"
+    rb"(?:[Tt ](?P<hour>00)(?:(?P<colon>:?)(?P<minute>00)(?:(?P=colon)(?P<second>00)(?:[.,](?P<fraction>0{1,9}))?)?)?)?"
+    rb"(?: ?(?:(?P<named>[Zz]|UTC|GMT)|(?P<sign>[+-])(?P<hours>00)(?::?(?P<minutes>00))?))?"
+)
+_PARTS: Final = ("year", "month", "day", "hour", "minute", "second", "hours", "minutes")
 _LONGEST: Final = len("2024-07-01T05:30:00.123456789 +00:00")
 _PIECE: Final = 2**14  # texts that are read at a time, so that they fit in a processor's cache
 _NAT: Final = np.iinfo(np.int64).min
@@ -58,92 +66,58 @@ def read_text_times(texts: Sequence[str]) -> TextTimes:
            '2024-07-01T03:30:00.500000000',                           'NaT'],
           dtype='datetime64[ns]'), aware=array([False,  True,  True, False]))
     """
-    times, aware = np.empty(len(texts), dtype=np.int64), np.empty(len(texts), dtype=np.bool_)
+    times, aware = np.full(len(texts), _NAT), np.zeros(len(texts), dtype=np.bool_)
     for start in range(0, len(texts), _PIECE):
         piece = slice(start, start + _PIECE)
-        times[piece], aware[piece] = _read(list(map(str.strip, texts[piece])))
+        _read(list(map(str.strip, texts[piece])), times[piece], aware[piece])
     return TextTimes(times.view("datetime64[ns]"), aware)
 
 
-def _read(texts: list[str]) -> tuple[Ints, Mask]:
-    text = _Places(texts)
-    year = text.number(4)
-    dashed = text.skip("-")
-    month = text.number(2)
-    text.good &= text.skip("-", dashed) == dashed
-    day = text.number(2)
+def _read(texts: list[str], times: Ints, aware: Mask) -> None:
+    """Read times into arrays, all that are of one form together: that is a text with zeros for its digits."""
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+    width = int(min(lengths.max(), _LONGEST))
+    if (lengths != width).any():
+        texts = [(text if len(text) <= width else "").ljust(width, "\0") for text in texts]
+    characters = np.frombuffer("".join(texts).encode("latin-1", "replace"), np.uint8).reshape(len(texts), width).T
+    whole = np.count_nonzero(characters, axis=0) == lengths  # neither too long nor with a NUL of its own
+    digits = characters - np.uint8(48)
+    forms = np.where(digits < 10, np.uint8(48), characters)
+    if (forms == forms[:, :1]).all():
+        return _read_form(forms[:, 0].tobytes(), digits, whole, times, aware)
+    each = np.ascontiguousarray(forms.T).view(f"S{width}").ravel().tolist()
+    numbers = {form: number for number, form in enumerate(dict.fromkeys(each))}
+    codes = np.fromiter(map(numbers.__getitem__, each), np.int64, len(each))
+    for form, number in numbers.items():
+        if _FORM.fullmatch(form):
+            rows = np.flatnonzero(codes == number)
+            found = np.full(rows.size, _NAT), np.zeros(rows.size, dtype=np.bool_)
+            _read_form(form, digits[:, rows], whole[rows], *found)
+            times[rows], aware[rows] = found
+    return None
 
-    timed = text.skip("Tt ", text.digit_follows(1))  # there may be a space before a zone, too
-    hour = text.number(2, timed)
-    colon = text.skip(":", timed)
-    minute = text.number(2, minutes := colon | (timed & text.digit_follows()))
-    second = text.number(2, seconds := text.skip(":", colon) | (minutes & ~colon & text.digit_follows()))
-    fraction = text.skip(".,", seconds)
-    nanosecond = text.number(1, fraction)
-    for _ in range(8 if fraction.any() else 0):
-        nanosecond = 10 * nanosecond + text.number(1, fraction & text.digit_follows())
 
-    text.skip(" ")
-    named = text.skip("Zz")
-    for name in ("UTC", "GMT"):
-        begun = text.skip(name[0], ~named)
-        text.good &= ~begun | (text.skip(name[1], begun) & text.skip(name[2], begun))
-        named |= begun
-    behind = text.skip("-", ~named)
-    offset = behind | text.skip("+", ~named & ~behind)
-    hours = text.number(2, offset)
-    minutes_of_offset = text.number(2, text.skip(":", offset) | (offset & text.digit_follows()))
+def _read_form(form: bytes, digits: NDArray[np.uint8], good: Mask, times: Ints, aware: Mask) -> None:
+    """Read times of one form, whose digits stand in the same rows of an array."""
+    found = _FORM.fullmatch(form)
+    if found is None:
+        return
 
-    for number, most in ((hour, 23), (minute, 59), (second, 59), (hours, 23), (minutes_of_offset, 59)):
-        text.good &= number <= most
-    good = text.good & text.at_end() & (year > 0) & (month > 0) & (month <= 12)
-    months = np.where(good, 12 * (year - 1970) + month - 1, 0)
+    def number(part: str) -> NDArray[np.int32]:
+        value = np.zeros(good.size, dtype=np.int32)
+        for row in digits[slice(*found.span(part))]:
+            value = 10 * value + row
+        return value
+
+    year, month, day, hour, minute, second, hours, minutes = map(number, _PARTS)
+    good = good & (year > 0) & (month > 0) & (month <= 12)
+    for value, most in ((hour, 23), (minute, 59), (second, 59), (hours, 23), (minutes, 59)):
+        good &= value <= most
+    months = np.where(good, 12 * (year.astype(np.int64) - 1970) + month - 1, 0)
     first, after = ((months + k).view("datetime64[M]").astype("datetime64[D]").astype(np.int64) for k in (0, 1))
     good &= (day > 0) & (day <= after - first)
-    shift = (3600 * hours + 60 * minutes_of_offset) * np.where(behind, -1, 1)
-    whole = 86400 * (first + day - 1) + 3600 * hour + 60 * minute + second - shift
-    times = np.clip(whole, -_FAR // SECOND, _FAR // SECOND) * SECOND + nanosecond
-    return np.where(good, times, _NAT), good & (named | offset)
-
-
-class _Places:
-    """A place in each of many texts, which moves on over what is read there."""
-
-    def __init__(self, texts: list[str]) -> None:
-        lengths = np.fromiter(map(len, texts), np.int64, len(texts))
-        characters = np.array(texts, dtype=f"U{_LONGEST + 1}").view(np.uint32).reshape(len(texts), _LONGEST + 1)
-        characters[:, -1] = 0  # nothing is read over the end of a text
-        self._characters = np.minimum(characters, 255).astype(np.uint8).ravel()
-        self._at = np.arange(len(texts)) * (_LONGEST + 1)
-        self._ends = self._at + lengths
-        self.good = lengths <= _LONGEST
-
-    def at_end(self) -> Mask:
-        """Whether all of a text was read."""
-        ended: Mask = self._at == self._ends
-        return ended
-
-    def digit_follows(self, further: int = 0) -> Mask:
-        """Whether a digit stands at the place, or so much further."""
-        digit: Mask = self._characters[self._at + further] - np.uint8(48) < 10
-        return digit
-
-    def skip(self, characters: str, where: Any = True) -> Mask:
-        """Move over one of some characters, and say where one stood."""
-        here = self._characters[self._at]
-        found: Mask = np.zeros(here.shape, dtype=np.bool_)
-        for character in characters:
-            found |= where & (here == ord(character))
-        self._at += found
-        return found
-
-    def number(self, digits: int, where: Any = True) -> Ints:
-        """Move over a number of so many digits, which must be there, and return it; elsewhere 0."""
-        number = np.zeros(self._at.size, dtype=np.int64)
-        for _ in range(digits):
-            digit = self._characters[self._at] - np.uint8(48)
-            found = where & (digit < 10)
-            self.good &= found | ~np.asarray(where)
-            number = 10 * number + np.where(found, digit, 0)
-            self._at += found
-        return number
+    shift = (3600 * hours + 60 * minutes) * (-1 if found["sign"] == b"-" else 1)
+    seconds = 86400 * (first + day - 1) + (3600 * hour + 60 * minute + second - shift)
+    fraction = number("fraction").astype(np.int64) * 10 ** (9 - len(found["fraction"] or b""))
+    times[good] = (np.clip(seconds, -_FAR // SECOND, _FAR // SECOND) * SECOND + fraction)[good]
+    aware[:] = good & (found["named"] is not None or found["sign"] is not None)

@@ -1,9 +1,9 @@
-"""Logs as they come: CSV files beside other readers, and identifiers that are text beside those that are integers. Run with
+"""Logs as they come: CSV files beside other readers, and identifiers that are text beside those that are integers. Run
 
     python -m pytest tests/benchmarks/test_reading.py -s --override-ini addopts=
 
-``READ_ROWS=10000000`` sets the number of rows. One individual for every 50 rows, 10⁴ hourly steps. Routes take turns, and
-their processor times are compared: the least of each.
+``READ_ROWS=10000000`` sets the number of rows. One individual for every 50 rows, 10⁴ hourly steps. Routes take turns,
+and their processor times are compared: the least of each.
 """
 
 import csv
