@@ -86,7 +86,7 @@ def read_csv_log(
             times = read_times(when).in_utc(clock)
             unread = np.isnat(times)
             unread[unread] = [when[k].strip() != "" for k in np.flatnonzero(unread).tolist()]
-            pieces.append((np.array([*map(known.setdefault, who, who)], dtype=object), times, unread))
+            pieces.append((np.fromiter(map(known.setdefault, who, who), object, len(who)), times, unread))
     none = np.empty(0, object), np.empty(0, "datetime64[ns]"), np.empty(0, np.bool_)
     columns = list(map(np.concatenate, zip(none, *pieces, strict=True)))
     log = UtcLog({identifier: columns[0], time: columns[1]})
@@ -129,11 +129,12 @@ def read_parquet_log(path: Path, *, identifier: str, time: str, zone: str | None
 def _cells(file: TextIO, where: list[int], delimiter: str) -> list[str]:
     """Two fields of each of the next lines, one after the other; empty where a line has fewer, or is no CSV."""
     cells: list[str] = []
-    while len(cells) < 2 * _PIECE and (lines := [line.rstrip("\r\n") for line in file.readlines(_BLOCK)]):
+    while len(cells) < 2 * _PIECE and (lines := file.readlines(_BLOCK)):
+        lines[-1] = lines[-1].rstrip("\r\n")  # where a quote is left open, it is no part of the field
         read: list[str] = []
         with contextlib.suppress(csv.Error, IndexError):
             read += itertools.chain.from_iterable(map(itemgetter(*where), csv.reader(lines, delimiter=delimiter)))
-        if len(read) != 2 * len(lines):  # or where a quote is left open, and what is read extends over lines
+        if len(read) != 2 * len(lines):  # or where a row with an open quote extends over lines
             rows = [_fields(line, delimiter) for line in lines]
             read = [row[k] if k < len(row) else "" for row in rows for k in where]
         cells += read
