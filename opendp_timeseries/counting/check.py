@@ -69,14 +69,13 @@ class LogCheck:
         return f" ({sum(causes.values()) / self.rows:.1%} of all rows): {', '.join(told)}" if told else ""
 
     def __str__(self) -> str:
-        if self.gap == 1:
-            apart, left_out_by = [], "the caps on steps and on events in a step"
-        else:
+        caps, apart = "the caps on steps and on events in a step", []
+        if self.gap > 1:
+            caps = f"the gap and {caps}"
             apart = [
                 f"{self.steps_within_gap} steps of individuals are less than {self.gap} from one that is counted, with"
                 f" {self.events_within_gap_share:.1%} of the events on the grid"
             ]
-            left_out_by = "the gap and the caps on steps and on events in a step"
         identifiers = {"missing": self.missing_identifier, "of a type that is not known": self.unknown_identifier}
         times = {
             "missing": self.missing_time,
@@ -94,7 +93,7 @@ class LogCheck:
             f"{self.individuals} individuals{within} are on the grid",
             *apart,
             f"{self.individuals_over_cap} of them are in more steps than the participation cap",
-            f"{self.events_lost_share:.1%} of the events on the grid are left out by {left_out_by}",
+            f"{self.events_lost_share:.1%} of the events on the grid are left out by {caps}",
         ]
         return "\n".join(lines)
 

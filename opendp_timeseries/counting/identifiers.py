@@ -128,7 +128,7 @@ def _number_text(value: Any) -> str | None:
 
 def _first_of(readers: dict[type, Any], kind: type) -> Any:
     """The reader of a type, or of the first type that it is made of. An instance could say that it is of another."""
-    return next((readers[base] for base in kind.__mro__ if base in readers), None)
+    return readers.get(kind) or next((readers[base] for base in kind.__mro__ if base in readers), None)
 
 
 def _number(value: Any) -> Any:
