@@ -248,7 +248,7 @@ def _labels(cells: list[Any], codes: Ints | None, missing: Mask | None, *, exact
     if codes is None and pyarrow is not None:  # it finds the distinct texts of many rows three times as fast
         with contextlib.suppress(UnicodeError):  # lone surrogates
             kind = pyarrow.large_string()
-            texts, codes = _distinct(pyarrow.chunked_array([pyarrow.array(piece, kind) for piece in pieces], kind))
+            texts, codes = _by_dictionary(pyarrow.chunked_array([pyarrow.array(piece, kind) for piece in pieces], kind))
     if texts is None:
         texts = list(itertools.chain.from_iterable(pieces))
     if not exact:
@@ -325,7 +325,7 @@ def _in_use(codes: Ints, size: int) -> tuple[Ints, Ints]:
     return np.flatnonzero(used), np.where(used, np.cumsum(used) - 1, -1)[codes]
 
 
-def _distinct(column: Any) -> tuple[list[Any], Ints]:
+def _by_dictionary(column: Any) -> tuple[list[Any], Ints]:
     """The texts of an Arrow column of text or bytes, or of a dictionary of them, and the codes of its rows."""
     pyarrow = sys.modules["pyarrow"]
     try:
@@ -333,7 +333,7 @@ def _distinct(column: Any) -> tuple[list[Any], Ints]:
             column = column.cast("binary" if column.nbytes < 2**31 else "large_binary").dictionary_encode()
         whole = column.combine_chunks()
     except pyarrow.ArrowInvalid:  # chunks have dictionaries that cannot be made one
-        return _distinct(column.cast(column.type.value_type))
+        return _by_dictionary(column.cast(column.type.value_type))
     used, codes = _in_use(whole.indices.cast("int64").fill_null(-1).to_numpy(), len(whole.dictionary))
     cells = whole.dictionary.cast("large_binary").take(used)
     with contextlib.suppress(ValueError):
@@ -493,7 +493,7 @@ def _from_arrow(column: Any) -> _Column:
     own = dtype.value_type if types.is_dictionary(dtype) else dtype
     if str(own) in _ARROW_TEXT:
         with contextlib.suppress(NotImplementedError):  # older versions of PyArrow do not convert views
-            cells, codes = _distinct(column)
+            cells, codes = _by_dictionary(column)
             return _Column(dtype, cells=cells, codes=codes)
     if own is not dtype and types.is_primitive(own):
         return _from_arrow(column.cast(own))._replace(dtype=dtype)
