@@ -5,6 +5,7 @@ release, its record and its reconstruction. ``plan`` compares designs beforehand
 package makes the constructors available to OpenDP's ``Context.query()``.
 """
 
+from opendp_timeseries.accounting.calibrate import LargeDeltaWarning
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.counting.check import LogCheck, check_log
 from opendp_timeseries.design.kernels import (
@@ -15,16 +16,24 @@ from opendp_timeseries.design.kernels import (
     identity_kernel,
     kernel_from_taps,
 )
+from opendp_timeseries.design.scales import Scales
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.ledger import Ledger
 from opendp_timeseries.ledger.programme import Programme
 from opendp_timeseries.planning import Participation, plan
 from opendp_timeseries.plugin._opendp import register as _register
+from opendp_timeseries.plugin.activity_count import (
+    make_activity_count,
+    make_private_series,
+    then_activity_count,
+    then_private_series,
+)
 from opendp_timeseries.plugin.assume_participation import (
     make_assume_participation,
     then_assume_participation,
 )
 from opendp_timeseries.plugin.circulant_filter import (
+    FilterWithoutGapWarning,
     make_circulant_filter,
     then_circulant_filter,
 )
@@ -81,6 +90,11 @@ __all__ = [  # in the order of the pipeline
     "Influence",
     "make_participation_count",
     "then_participation_count",
+    "make_activity_count",
+    "then_activity_count",
+    "Scales",
+    "make_private_series",
+    "then_private_series",
     "make_individual_count",
     "then_individual_count",
     "make_participation_histogram",
@@ -97,10 +111,12 @@ __all__ = [  # in the order of the pipeline
     "identity_kernel",
     "make_circulant_filter",
     "then_circulant_filter",
+    "FilterWithoutGapWarning",
     "make_lp_distance",
     "then_lp_distance",
     "make_subsampled_gaussian",
     "then_subsampled_gaussian",
+    "LargeDeltaWarning",
     "least_scale",
     "make_composition",
     "then_composition",
@@ -128,6 +144,8 @@ __all__ = [  # in the order of the pipeline
 
 _register(
     make_participation_count,
+    make_activity_count,
+    make_private_series,
     make_participation_histogram,
     make_individual_count,
     make_assume_participation,

@@ -9,9 +9,12 @@ from collections.abc import Callable, Mapping
 from types import UnionType
 from typing import Any, Final, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-__all__ = ["decode", "encode", "fields_of", "parse_json", "read_versioned", "written"]
+__all__ = ["LATER", "decode", "encode", "fields_of", "parse_json", "read_versioned", "written"]
 
 T = TypeVar("T")
+
+#: Metadata of a field that came after documents had been written. Its default is what they mean, and is left out.
+LATER: Final = {"later": True}
 
 
 def written(document: Any) -> str:
@@ -51,7 +54,12 @@ def encode(value: Any) -> Any:
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if dataclasses.is_dataclass(value):
-        return {field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        shown = {field: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return {
+            field.name: encode(each)
+            for field, each in shown.items()
+            if "later" not in field.metadata or each != field.default
+        }
     return [encode(part) for part in value] if isinstance(value, tuple) else value
 
 
@@ -81,7 +89,10 @@ def decode(kind: Any, document: Any, name: str) -> Any:
             return kind.from_dict(document)
         if dataclasses.is_dataclass(kind):
             made = cast(Callable[..., Any], kind)
-            return made(**fields_of(document, name, get_type_hints(kind)))
+            types = get_type_hints(kind)
+            later = {field.name for field in dataclasses.fields(kind) if "later" in field.metadata}
+            missing = later - document.keys()
+            return made(**fields_of(document, name, {field: types[field] for field in types.keys() - missing}))
         try:
             return float(document) if kind is float else document
         except OverflowError:

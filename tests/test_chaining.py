@@ -13,7 +13,7 @@ LOG = {"id": np.repeat(np.arange(100), 3), "time": np.arange(300) % SIZE}
 
 
 def count(space, metric=None, cap=5):
-    made = space >> ts.then_participation_count(GRID, participation_cap=cap)
+    made = space >> ts.then_participation_count(GRID, participation_cap=cap, excess="drop")
     return made if metric is None else made >> ts.then_lp_distance(metric)
 
 

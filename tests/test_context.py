@@ -13,6 +13,7 @@ import pytest
 from opendp.context import constructors
 
 import opendp_timeseries as ts
+from opendp_timeseries.design.scales import default_scales
 
 SIZE = 200
 GRID = ts.TimeGrid(size=SIZE)
@@ -66,7 +67,7 @@ def test_every_stage_by_name(log_space):
     ctx = context(log_space, loss_of_zcdp(0.1, 1e-6), split_evenly_over=1)
     release = (
         ctx.query()
-        .participation_count(GRID, participation_cap=20)
+        .participation_count(GRID, participation_cap=20, gap=5)
         .circulant_filter(ts.gaussian_kernel(SIZE, 2.0))
         .subsampled_gaussian(sampling_probability=0.1, failure_probability=5e-7)
         .release()
@@ -283,7 +284,7 @@ def test_a_share_of_zcdp_gives_its_delta_to_the_sample():
 
 def test_a_share_of_zcdp_pays_for_rounding_to_the_noise_grid():
     ctx = exact(loss_of_zcdp(0.1, 1e-6))
-    count = ctx.query().participation_count(GRID, participation_cap=20)
+    count = ctx.query().participation_count(GRID, participation_cap=20, excess="drop")
     query = count.circulant_filter(ts.gaussian_kernel(SIZE, 3)).subsampled_gaussian(sampling_probability=0.1)
     rho, _ = query.resolve().map(1)
     assert 0.1 * (1 - 1e-12) < rho <= 0.1
@@ -382,7 +383,8 @@ BUDGETS = {
 }
 FIRST = {  # and what one individual changes: ℓ1, ℓ2 squared
     "people in places": (lambda query: query.individual_count(**KEYS), 2, 2),
-    "series": (lambda query: query.participation_count(GRID, participation_cap=5), 5, 5),
+    "series": (lambda query: query.participation_count(GRID, participation_cap=5, excess="drop"), 5, 5),
+    "scaled": (lambda query: query.participation_count(GRID, participation_cap=5, excess="scale_l1"), 5, 5),
 }
 
 
@@ -420,17 +422,54 @@ def test_any_count_meets_any_noise_that_the_budget_allows(loss, first):
         assert ctx.remaining_privacy_loss() == []
 
 
+def test_what_scales_in_l2_takes_gaussian_noise_and_no_laplace():
+    ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6))
+    for scaled in (
+        ctx.query().participation_count(GRID, participation_cap=5),
+        ctx.query().participation_count(GRID, participation_cap=5, gap=3).circulant_filter(ts.gaussian_kernel(SIZE, 1)),
+    ):
+        with pytest.raises(ValueError, match=r"\(excess='scale'\); make the count with excess='scale_l1' or 'drop'"):
+            scaled.laplace()
+    values = np.array(ctx.query().participation_count(GRID, participation_cap=5).gaussian().release())
+    assert np.array_equal(values, np.rint(values * 2.0**52) / 2.0**52)
+    assert len(values) == SIZE
+
+
+def test_a_private_series_takes_the_share_of_its_query():
+    ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6), shares=4)
+    query = ctx.query().private_series(GRID)
+    release = query.release()
+    scales = release.design.count.scales
+    assert scales == default_scales(SIZE)
+    assert len(release) == release.size == SIZE * scales.series
+    assert release.stated.loss[0] == pytest.approx((0.25, 2.5e-7), rel=1e-8)
+    assert "release 1 of 4 in a Context" in release.guarantee()
+    options = {"by": "time", "keys": [3, 4], "key_cap": 1, "step_cap": 2, "scales": ts.Scales(ends=(5,))}
+    with pytest.raises(ValueError, match="by"):
+        ctx.query().private_series(GRID, **options)
+    assert query.param() == release.scale
+    half = ctx.query().private_series(GRID, sampling_probability=0.5, scales=ts.Scales(ends=(5, 40)))
+    assert half.release().design.sampling_probability == 0.5
+    blocks = ctx.query().private_series(GRID, sampling_probability=0.25, sampling="stratified", step_cap=3).release()
+    assert (blocks.sampling, blocks.design.count.step_cap) == ("stratified", 3)
+    rho = exact(loss_of_zcdp(0.1, 1e-6)).query().private_series(GRID)
+    assert rho.resolve().map(1)[0] == pytest.approx(0.1, rel=1e-9)
+    assert rho.release().stated.loss[0][0] == pytest.approx(0.1, rel=1e-9)
+
+
 def test_noise_behind_a_filter_gets_the_metric_that_it_needs():
     kernel = ts.gaussian_kernel(SIZE, 3)
     ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6), shares=3)
-    filtered = ctx.query().participation_count(GRID, participation_cap=5).circulant_filter(kernel)
+    count = ctx.query().participation_count(GRID, participation_cap=5, excess="drop")
+    filtered = count.circulant_filter(kernel)
     assert filtered.laplace().param() == pytest.approx(15.0, rel=1e-6)
     assert len(filtered.gaussian().release()) == SIZE
     assert len(filtered.subsampled_gaussian(sampling_probability=0.5).release().design.signal.kernels) == 1
 
 
 def test_noise_of_opendps_goes_behind_a_nested_count_and_totals():
-    nested = exact(dp.loss_of(epsilon=1.0, delta=1e-6)).query().participation_count(GRID, participation_cap=5)
+    query = exact(dp.loss_of(epsilon=1.0, delta=1e-6)).query()
+    nested = query.participation_count(GRID, participation_cap=5, excess="drop")
     shared = nested.compositor(split_evenly_over=3).release()
     for noise in ("laplace", "gaussian"):
         assert len(getattr(shared.query(), noise)().release()) == SIZE
@@ -465,19 +504,73 @@ def test_a_stage_of_somebody_else_ends_what_a_release_knows(log_space):
             ask()
 
 
-def test_a_share_is_spent_before_post_processing():
-    ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6), shares=2)
+NOISES = {
+    "subsampled Gaussian": lambda count: count.subsampled_gaussian(sampling_probability=0.5),
+    "OpenDP's Laplace": lambda count: count.laplace(scale=1000.0),
+    "OpenDP's Gaussian": lambda count: count.gaussian(scale=1000.0),
+}
+
+
+@pytest.mark.parametrize("noise", NOISES.values(), ids=NOISES)
+@pytest.mark.parametrize("loss", [{"epsilon": 1.0, "delta": 1e-6}, {"rho": 1.0, "delta": 1e-6}, {"rho": 1.0}])
+def test_a_share_is_spent_before_post_processing(loss, noise):
+    if "delta" not in loss and noise is NOISES["subsampled Gaussian"]:
+        return  # it always has some δ
+    ctx = exact(dp.loss_of(**loss), shares=2)
     seen = []
 
     def careless(release):
         seen.append(release)
         raise KeyError("a slip")
 
-    query = ctx.query().participation_count(GRID, participation_cap=5).subsampled_gaussian(sampling_probability=0.5)
+    query = noise(ctx.query().participation_count(GRID, participation_cap=5, excess="drop"))
     with pytest.raises(KeyError, match="a slip"):
         query.new_with(chain=query._chain >> careless).release()
     assert len(seen) == 1
     assert len(ctx.remaining_privacy_loss()) == 1
+
+
+def test_opendps_own_context_spends_nothing_where_post_processing_fails(log_space):
+    # As the page on Contexts says; if it is mended in OpenDP, the page can go.
+    context = dp.Context.compositor(
+        LOG, (dp.symmetric_distance(), 1), dp.loss_of(rho=1.0), split_evenly_over=2, domain=log_space[0]
+    )
+    seen = []
+
+    def careless(release):
+        seen.append(release)
+        raise KeyError("a slip")
+
+    count = context.query().participation_count(GRID, participation_cap=5).lp_distance(dp.l2_distance(T=float))
+    query = count.gaussian(scale=1000.0)
+    with pytest.raises(dp.OpenDPException, match="a slip"):
+        query.new_with(chain=query._chain >> careless).release()
+    assert len(seen) == 1
+    assert len(context.remaining_privacy_loss()) == 2
+
+
+@pytest.mark.parametrize("make", [ts.compositor, dp.Context.compositor])
+def test_opendps_truncation_of_groups_is_as_the_page_says(make):
+    people, cap = 2_000, 3
+    frame = pl.LazyFrame({"id": np.repeat(np.arange(people), 4), "step": np.tile(np.arange(4), people)})
+    context = make(
+        frame,
+        dp.unit_of(contributions=1, identifier="id"),
+        dp.loss_of(epsilon=2.0, delta=1e-6),
+        split_evenly_over=2,
+        margins=[dp.polars.Margin(by=["step"], max_length=10**6, max_groups=4, invariant="keys")],
+    )
+
+    def asked(**keep):
+        query = context.query().truncate_num_groups(cap, by=["step"], **keep).truncate_per_group(1, by=["step"])
+        return query.group_by("step").agg(dp.len(signed=True)).release()
+
+    kept = asked(keep="first").collect()["len"].sum() / people
+    assert abs(kept - (cap - 1)) < 0.1  # a step less than is asked for
+    sampled = asked()
+    assert context.remaining_privacy_loss() == []
+    with pytest.raises(dp.OpenDPException, match="multiple fields with name"):
+        sampled.collect()
 
 
 def test_it_takes_what_opendps_own_compositor_takes(log_space):
@@ -571,15 +664,15 @@ def test_a_log_query_on_a_frame_points_to_opendps_queries():
 @pytest.mark.parametrize(
     "loss",
     [
-        *(dp.loss_of(epsilon=1.0), dp.loss_of(epsilon=1.0, delta=1e-6), loss_of_zcdp(0.5, 1e-6)),
-        pytest.param(dp.loss_of(rho=0.5), marks=pytest.mark.long),
+        *(dp.loss_of(epsilon=1.0), dp.loss_of(epsilon=1.0, delta=1e-6)),
+        *(pytest.param(loss, marks=pytest.mark.long) for loss in (loss_of_zcdp(0.5, 1e-6), dp.loss_of(rho=0.5))),
     ],
     ids=str,
 )
 def test_noise_that_is_too_little_for_the_share_is_refused_in_words(loss):
     context = exact(loss, shares=2)
     asked = [context.query().individual_count().laplace(0.5)]
-    asked += [context.query().participation_count(GRID, participation_cap=3).laplace(1.0)]
+    asked += [context.query().participation_count(GRID, participation_cap=3, excess="drop").laplace(1.0)]
     if "Approximate" in str(loss[0]):
         count = context.query().participation_count(GRID, participation_cap=3)
         asked += [count.subsampled_gaussian(0.5, sampling_probability=1)]
@@ -599,7 +692,9 @@ def test_half_of_a_budget_is_a_little_less_than_half():
 
 
 def test_a_query_of_nothing_says_how_to_go_on():
-    with pytest.raises(ValueError, match=r"asks nothing yet; go on with individual_count\(\)"):
+    with pytest.raises(
+        ValueError, match=r"asks nothing yet; go on with private_series\(grid\), or with individual_count\(\)"
+    ):
         exact(dp.loss_of(epsilon=1.0)).query().release()
 
 

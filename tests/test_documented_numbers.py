@@ -132,8 +132,8 @@ def test_interpolation_error_of_each_angular_frequency() -> None:
             drawn = []
             for _ in range(60):
                 kept = np.flatnonzero(rng.random(series.size) < series.sampling_probability)
-                line = np.interp(steps, kept, series.noiseless[kept])
-                drawn.append(np.abs(line - series.noiseless).mean())
+                line = np.interp(steps, kept, series.truth[kept])
+                drawn.append(np.abs(line - series.truth).mean())
             assert np.mean(drawn) == pytest.approx(error, rel=0.1, abs=0.1)
 
 
@@ -141,7 +141,7 @@ def subsampled(
     size: int, cap: int, p: float, scale: float, *, std: float | None = None, **accounting: object
 ) -> dp.Measurement:
     count = (ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()) >> ts.then_participation_count(
-        TimeGrid(size=size), participation_cap=cap
+        TimeGrid(size=size), participation_cap=cap, excess="drop"
     )
     signal = count if std is None else count >> ts.then_circulant_filter(ts.gaussian_kernel(size, std=std))
     return signal >> ts.then_subsampled_gaussian(scale, sampling_probability=p, **accounting)
@@ -228,7 +228,9 @@ def test_noise_by_cap() -> None:
 def test_noise_behind_a_gap() -> None:
     for std, cap, gap, l2, linf, sampled, every in table("concepts/filters.md", "filter std |"):
         space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
-        count = space >> ts.then_participation_count(TimeGrid(size=1800), participation_cap=int(cap), gap=int(gap))
+        count = space >> ts.then_participation_count(
+            TimeGrid(size=1800), participation_cap=int(cap), gap=int(gap), excess="drop"
+        )
         smooth = count >> ts.then_circulant_filter(ts.gaussian_kernel(1800, std))
         influence = smooth.map(1)
         assert (influence.l2, influence.linf) == (pytest.approx(l2, rel=4e-4), pytest.approx(linf, abs=6e-5))
@@ -255,7 +257,7 @@ def test_counts_that_a_cap_leaves_out() -> None:
     hours = np.bincount(pairs[:, 0])
     assert round(100 * np.mean(hours[hours > 0] <= cap)) == within
     assert round(100 * np.maximum(hours - cap, 0).sum() / hours.sum()) == lost
-    said = r"a cap of (\d+) hours a year leaves out (\d+)% [^|]+? in up to (\d+) hours"
+    said = r"a cap of (\d+) hours a year takes away (\d+)% [^|]+? in up to (\d+) hours"
     cap, lost, most = sentence("README.md", said)
     assert (round(100 * np.maximum(hours - cap, 0).sum() / hours.sum()), hours.max()) == (lost, most)
 

@@ -98,7 +98,7 @@ def smooth(kernel):
 
 def without_noise(kernel):
     """The whole chain, but for the noise: what the noise is added to."""
-    return smooth(kernel) >> ts.then_subsampled_gaussian(0.0, sampling_probability=1.0, failure_probability=0.5)
+    return smooth(kernel) >> ts.then_subsampled_gaussian(0.0, sampling_probability=1.0, failure_probability=1e-3)
 
 
 KERNELS = [

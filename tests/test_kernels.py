@@ -70,6 +70,27 @@ def test_extreme_widths(size, std):
         assert gaussian_kernel(size, std).taps.tolist() == identity_kernel(size).taps.tolist()
 
 
+@given(named_kernels(), st.integers(0, 40))
+def test_a_rounded_kernel_is_the_one_that_is_made_so(case, bits):
+    weight, size, parameter, fine = case
+    rounded = MAKERS[weight](size, parameter, resolution_bits=fine).rounded(bits)
+    assert rounded == MAKERS[weight](size, parameter, resolution_bits=min(bits, fine))
+    assert rounded.l1 == 1
+
+
+def test_other_kernels_are_rounded_and_keep_their_norm_or_are_what_is_stored():
+    twice = gaussian_kernel(20, 2.0).convolve(boxcar_kernel(20, 5))
+    coarse = twice.rounded(12)
+    assert (coarse.l1, coarse.is_symmetric_decreasing, coarse.resolution_bits) == (1, True, 12)
+    np.testing.assert_allclose(coarse.taps, twice.taps, atol=2 * 2.0**-12)
+    signed = kernel_from_taps([1.0, -0.3, 0.0, 0.1])
+    assert signed.rounded(8).numerators.tolist() == [256, -77, 0, 26]
+    assert signed.rounded(30) is signed
+    assert identity_kernel(4).rounded(16) == identity_kernel(4)
+    with pytest.raises(ValueError, match="a tap that is not zero"):
+        kernel_from_taps([0.01, -0.01, 0.0]).rounded(4)
+
+
 def test_boxcar_is_a_moving_average():
     assert boxcar_kernel(8, 1).taps.tolist() == [1, 0, 0, 0, 0, 0, 0, 0]
     np.testing.assert_allclose(boxcar_kernel(5, 5).taps, 0.2, atol=2**-25)

@@ -33,7 +33,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="forks, and POSIX sig
 
 def count(month=1, cap=10, size=48):
     grid = ts.TimeGrid(start=f"2024-{month:02}-01", step="1h", size=size, zone="UTC")
-    return SPACE >> ts.then_participation_count(grid, participation_cap=cap)
+    return SPACE >> ts.then_participation_count(grid, participation_cap=cap, excess="drop")
 
 
 def measurement(scale=20.0, month=1, p=0.5):
@@ -166,7 +166,7 @@ def test_a_composition_is_one_entry(tmp_path):
 
 def test_noise_that_is_chosen_by_what_was_kept_does_not_exceed_the_budget(tmp_path):
     def one_step(p, square):
-        chain = SPACE >> ts.then_participation_count(ts.TimeGrid(size=1), participation_cap=1)
+        chain = SPACE >> ts.then_participation_count(ts.TimeGrid(size=1), participation_cap=1, excess="drop")
         return chain >> ts.then_subsampled_gaussian(square**-0.5, sampling_probability=p, delta=1e-3)
 
     nobody = {"id": np.array([], dtype=int), "time": np.array([], dtype=int)}
@@ -252,7 +252,7 @@ def test_an_open_entry_is_resumed_before_one_that_is_complete(tmp_path):
         (lambda: count() >> ts.then_subsampled_gaussian(0.0, sampling_probability=0.5, delta=1e-6), "adds no noise"),
         (
             lambda: (ts.event_log_domain(identifier="id", time="time"), dp.change_one_distance())
-            >> ts.then_participation_count(ts.TimeGrid(size=9), participation_cap=1)
+            >> ts.then_participation_count(ts.TimeGrid(size=9), participation_cap=1, excess="drop")
             >> ts.then_subsampled_gaussian(50.0, sampling_probability=0.5, delta=1e-6),
             "the unit of privacy of the ledger is one individual added or removed; that of the release is",
         ),
@@ -316,7 +316,7 @@ def test_a_release_that_states_less_than_it_loses_is_not_added(tmp_path):
 def of_columns(identifier="id", time="time", month=1, metric=None, scale=60.0):
     grid = ts.TimeGrid(start=f"2024-{month:02}-01", step="1h", size=48, zone="UTC")
     space = ts.event_log_domain(identifier=identifier, time=time), metric or dp.symmetric_distance()
-    count = space >> ts.then_participation_count(grid, participation_cap=10)
+    count = space >> ts.then_participation_count(grid, participation_cap=10, excess="drop")
     return count, count >> ts.then_subsampled_gaussian(scale, sampling_probability=0.5, delta=1e-6)
 
 

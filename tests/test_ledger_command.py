@@ -24,6 +24,7 @@ from opendp_timeseries.__main__ import main
 from opendp_timeseries.commandline import release
 from opendp_timeseries.ledger import book
 from opendp_timeseries.plugin import participation_count
+from tests.refused import refusal
 
 LIBC = platform.libc_ver()[0]
 posix = pytest.mark.skipif(sys.platform == "win32", reason="forks, and POSIX signals")
@@ -56,14 +57,6 @@ def make(output, *more, start="2024-01-01T00:00", epsilon="0.5"):
 
 def new(*options):
     return main(["ledger", "people.ledger", "--new", *(options or ("--epsilon", "1", "--delta", "1e-6"))])
-
-
-def refusal(capsys):
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("error: ")
-    assert said.err.count("\n") == 1
-    return said.err
 
 
 def test_releases_until_the_budget_is_spent(in_folder, capsys, monkeypatch):
@@ -353,11 +346,12 @@ def test_a_second_signal_ends_a_command_that_hangs(in_folder, monkeypatch, place
     new()
     first, second = (getattr(signal, name) for name in signals)
     reading, writing = os.pipe()
-    monkeypatch.setattr(*place, lambda *_, **__: hang(writing))
-    child = in_a_child()
+    with monkeypatch.context() as patch:
+        patch.setattr(*place, lambda *_, **__: hang(writing))
+        child = in_a_child()
     os.read(reading, 1)
     if hang is spinning:
-        time.sleep(0.3)  # it has said so a moment before it spins
+        time.sleep(0.1)  # it has said so a moment before it spins
     os.kill(child, first)
     until = time.monotonic() + (0.3 if hang is spinning else 30)
     ended, status = 0, 0
@@ -371,8 +365,6 @@ def test_a_second_signal_ends_a_command_that_hangs(in_folder, monkeypatch, place
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -second
     assert has_said(in_folder, "Entry 1 of")
     assert has_said(in_folder, "run the same command with --resume")
-    monkeypatch.undo()
-    monkeypatch.chdir(in_folder)
     get_again(in_folder)
     os.close(reading)
     os.close(writing)

@@ -35,7 +35,7 @@ def steps(number, **options):
 
 
 def count(metric, grid=HOURS, **options):
-    return (LOG, metric) >> ts.then_participation_count(grid, **({"participation_cap": 3} | options))
+    return (LOG, metric) >> ts.then_participation_count(grid, **({"participation_cap": 3} | options), excess="drop")
 
 
 def measurement(metric=None, *, scale=6.0, p=1.0, delta=1e-6, **options):
@@ -318,7 +318,9 @@ def test_measurements_of_two_units_do_not_compose():
 def test_a_context_spends_its_share_on_the_unit():
     context = context_of_days(2)
     query = (
-        context.query().participation_count(HOURS, participation_cap=3).subsampled_gaussian(sampling_probability=0.5)
+        context.query()
+        .participation_count(HOURS, participation_cap=3, excess="drop")
+        .subsampled_gaussian(sampling_probability=0.5)
     )
     release = query.release()
     assert release.scale == ts.least_scale(
@@ -353,7 +355,9 @@ def test_a_lazy_frame_has_no_periods():
     polars = pytest.importorskip("polars")
     frame = dp.domain_of(polars.LazyFrame({"id": [1], "time": [1]}), infer=True)
     with pytest.raises(TypeError, match="of a LazyFrame it must be"):
-        ts.make_participation_count(frame, steps(4), ts.TimeGrid(size=8), participation_cap=1, time="time")
+        ts.make_participation_count(
+            frame, steps(4), ts.TimeGrid(size=8), participation_cap=1, time="time", excess="drop"
+        )
 
 
 def test_counts_made_elsewhere_are_assumed_within_each_period():
@@ -367,7 +371,13 @@ def test_counts_made_elsewhere_are_assumed_within_each_period():
 
 def test_check_says_how_many_are_over_the_cap_within_a_period():
     log = {"id": np.array([1] * 6), "time": np.array([0, 1, 2, 4, 5, 8])}
-    options = {"identifier": "id", "time": "time", "grid": ts.TimeGrid(size=12), "participation_cap": 2}
+    options = {
+        "identifier": "id",
+        "time": "time",
+        "grid": ts.TimeGrid(size=12),
+        "participation_cap": 2,
+        "excess": "drop",
+    }
     found = ts.check_log(log, **options, period=4)
     assert (found.individuals, found.individuals_over_cap, found.events_lost_share) == (3, 1, pytest.approx(1 / 6))
     assert "3 individuals, each within one period of 4 steps, are on the grid" in str(found)
@@ -467,7 +477,7 @@ def test_a_count_made_elsewhere_is_in_every_period(tmp_path):
 def test_integer_steps_may_be_of_any_time_and_assumed_counts_of_any_grid(tmp_path):
     ledger = ts.Ledger.create(tmp_path / "steps.ledger", epsilon=1.0, delta=1e-6, period=4)
     for made in (
-        (LOG, steps(4)) >> ts.then_participation_count(ts.TimeGrid(size=4), participation_cap=3),
+        (LOG, steps(4)) >> ts.then_participation_count(ts.TimeGrid(size=4), participation_cap=3, excess="drop"),
         (ts.count_signal_domain(8), steps(4)) >> ts.then_assume_participation(participation_cap=3),
     ):
         noise = ts.then_subsampled_gaussian(24.0, sampling_probability=1.0, delta=1e-6)

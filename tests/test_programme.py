@@ -18,7 +18,7 @@ SPACE = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance
 
 def month(start="2024-01-01", cap=30, std=0.0, size=720):
     grid = ts.TimeGrid(start=start, step="1h", size=size, zone="UTC")
-    signal = SPACE >> ts.then_participation_count(grid, participation_cap=cap)
+    signal = SPACE >> ts.then_participation_count(grid, participation_cap=cap, excess="drop")
     return signal >> ts.then_circulant_filter(ts.gaussian_kernel(size, std)) if std else signal
 
 
@@ -164,7 +164,7 @@ def test_what_is_no_programme_is_refused():
     with pytest.raises(TypeError, match="must be a count"):
         plan(["month"])
     replaced = (SPACE[0], dp.change_one_distance()) >> ts.then_participation_count(
-        ts.TimeGrid(size=9), participation_cap=1
+        ts.TimeGrid(size=9), participation_cap=1, excess="drop"
     )
     with pytest.raises(ValueError, match="all for the same unit of privacy"):
         plan([month(), replaced])

@@ -31,7 +31,7 @@ NAT = INT64.min
 
 def count(grid=INTEGER, cap=3):
     space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
-    return space >> ts.then_participation_count(grid, participation_cap=cap, step_cap=2)
+    return space >> ts.then_participation_count(grid, participation_cap=cap, step_cap=2, excess="drop")
 
 
 def pipeline(grid=INTEGER, scale=1.0, p=0.5):
@@ -261,8 +261,8 @@ SLIPS = {
     "step": lambda it: ts.TimeGrid(start="2024-03-04", step=it, size=2, zone="UTC"),
     "size": lambda it: ts.TimeGrid(size=it),
     "zone": lambda it: ts.TimeGrid(start="2024-03-04", step="1h", size=2, zone=it),
-    "grid": lambda it: PANDAS >> ts.then_participation_count(it, participation_cap=1),
-    "participation_cap": lambda it: PANDAS >> ts.then_participation_count(HOURS, participation_cap=it),
+    "grid": lambda it: PANDAS >> ts.then_participation_count(it, participation_cap=1, excess="drop"),
+    "participation_cap": lambda it: PANDAS >> ts.then_participation_count(HOURS, participation_cap=it, excess="drop"),
     "by": lambda it: PANDAS >> ts.then_individual_count(by=it, keys=["a"], cap=1),
     "keys": lambda it: PANDAS >> ts.then_individual_count(by="site", keys=it, cap=1),
     "cap": lambda it: PANDAS >> ts.then_individual_count(by="site", keys=["a"], cap=it),
@@ -324,7 +324,7 @@ def test_what_is_made_on_the_way_shows_no_rows():
         privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
         split_evenly_over=1,
     )
-    query = context.query().participation_count(INTEGER, participation_cap=3)
+    query = context.query().participation_count(INTEGER, participation_cap=3, excess="drop")
     shown = [repr(thing) + str(thing) for thing in (context, query, pipeline(), pipeline()(log), count())]
     assert not any("123456789" in text for text in shown)
 
@@ -380,7 +380,7 @@ measure = {
     "Renyi": {"output_measure": dp.renyi_divergence()},
 }[accounting]
 space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
-mechanism = (space >> ts.then_participation_count(ts.TimeGrid(size=12), participation_cap=3)
+mechanism = (space >> ts.then_participation_count(ts.TimeGrid(size=12), participation_cap=3, excess="drop")
              >> ts.then_subsampled_gaussian(1.0, sampling_probability=0.5, **measure))
 log = {"id": np.arange(300) % 50, "time": np.arange(300) * 7 % 12}
 
@@ -437,7 +437,11 @@ def test_objects_outlive_the_scope_that_built_them():
     def build():
         grid, kernel = ts.TimeGrid(size=12), ts.gaussian_kernel(12, 1.0)
         space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
-        signal = space >> ts.then_participation_count(grid, participation_cap=3) >> ts.then_circulant_filter(kernel)
+        signal = (
+            space
+            >> ts.then_participation_count(grid, participation_cap=3, excess="drop")
+            >> ts.then_circulant_filter(kernel)
+        )
         one = signal >> ts.then_subsampled_gaussian(1.0, sampling_probability=1.0, failure_probability=1e-6)
         curve = (
             signal
@@ -463,7 +467,7 @@ import numpy as np, opendp.prelude as dp
 import opendp_timeseries as ts
 dp.enable_features("contrib", "honest-but-curious")
 space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
-chain = (space >> ts.then_participation_count(ts.TimeGrid(size=12), participation_cap=3)
+chain = (space >> ts.then_participation_count(ts.TimeGrid(size=12), participation_cap=3, excess="drop")
          >> ts.then_subsampled_gaussian(1.0, sampling_probability=0.5, failure_probability=1e-6))
 log = {"id": np.arange(300) % 50, "time": np.arange(300) * 7 % 12}
 chain(log)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from opendp_timeseries.counting import tables
 from opendp_timeseries.counting.engines import check_schema, engine_of
 from opendp_timeseries.counting.files import read_csv_log
-from opendp_timeseries.counting.layout import Caps, Layout
 from opendp_timeseries.grid import TextTimes, TimeGrid, read_text_times
+from tests.counting.tables import count_of
 from tests.oracles import text_times as oracle
 
 NAT = np.iinfo(np.int64).min
@@ -166,8 +166,7 @@ class TestEveryTable:
         return counts
 
     def counted(self, log):
-        caps = Caps(1, 1)
-        return engine_of(log).count(log, Layout("id", "time", self.GRID), caps, bytes(16)).tolist()
+        return engine_of(log).count(log, count_of(grid=self.GRID), bytes(16)).tolist()
 
     def test_in_memory(self):
         pa, pd, pl = map(pytest.importorskip, ("pyarrow", "pandas", "polars"))
@@ -202,11 +201,11 @@ class TestEveryTable:
         ibis = pytest.importorskip("ibis")
         pytest.importorskip("duckdb")
         table = ibis.duckdb.connect().create_table("log", schema=ibis.schema({"id": "int64", "time": "string"}))
-        layout = Layout("id", "time", self.GRID)
+        count = count_of(grid=self.GRID)
         with pytest.raises(
             TypeError, match=r"column 'time' of type string does not hold times; cast it to a timestamp"
         ):
-            engine_of(table).count(table, layout, Caps(1, 1), bytes(16))
+            engine_of(table).count(table, count, bytes(16))
 
 
 class TestFormats:
@@ -241,6 +240,6 @@ class TestFormats:
             log = read_csv_log(
                 tmp_path / "log.csv", identifier="id", time="time", zone="Asia/Tokyo", time_format=format_
             )
-            tally = tables.tally(log, Layout("id", "time", grid))
+            tally = tables.tally(log, count_of(grid=grid))
             assert (tally.rows, tally.off_grid, tally.counted) == (2, 2, 0)
             check_schema(log, identifier="id", time="time")

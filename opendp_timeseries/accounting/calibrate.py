@@ -7,6 +7,7 @@ need not be trusted, and one that does not converge is refused.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -19,10 +20,10 @@ from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND
 from opendp_timeseries.accounting.subsampled import MIN_SCALE
 
-__all__ = ["LARGE_DELTA", "Budget", "calibrate", "large_delta"]
+__all__ = ["Budget", "calibrate", "large_delta", "warn_of_large_delta"]
 
-#: Above this, δ is said to be large.
-LARGE_DELTA: Final = 1e-3
+#: Above this, δ is said to be large: it is too much for a thousand individuals or more.
+_LARGE_DELTA: Final = 1e-3
 
 # ε is read off the profile to 12 digits, so the search asks for so much less.
 _SPARE: Final = 1 - 2.0**-40
@@ -76,8 +77,21 @@ class Budget:
         return loss.zero_concentrated(self.delta)[0] <= self._first
 
 
+class LargeDeltaWarning(UserWarning):
+    """δ, or δ′, is above 1e-3: publishing all that is known of each individual with probability δ would be allowed."""
+
+
+def warn_of_large_delta(delta: float | None, *, stacklevel: int) -> None:
+    """Warn if δ is large, by LargeDeltaWarning."""
+    if delta is not None and (said := large_delta(delta)):
+        warnings.warn(said, LargeDeltaWarning, stacklevel=stacklevel + 1)
+
+
 def large_delta(delta: float) -> str:
-    """Say what a large δ means."""
+    """Say what a large δ means; nothing of one that is not."""
+    if delta <= _LARGE_DELTA:
+        return ""
+    # Dwork & Roth (2014), The Algorithmic Foundations of Differential Privacy, section 2.3.
     return (
         f"δ = {delta:g} is large: it allows each individual to be exposed outright with that probability; choose far"
         " less than one over the number of individuals."

@@ -129,14 +129,16 @@ def _of_one(influence: Influence, kernel: Taps, panel_size: int) -> Influence:
         _times(influence.linf, sum(largest) * unit),
         _times_root(influence.l2, sum(q * q for q in largest) * unit**2),
     )
+    l1 = influence.l1_norm()
+    l1 = math.inf if l1 == math.inf else up_fraction(Fraction(l1) * _gain(kernel))
     carried = _carried(influence, kernel, panel_size)
     l0 = min(panel_size * size, influence.l0 * len(_magnitudes(kernel)))
     if carried is None:
-        return Influence(l0=l0, l2=l2, linf=linf)
+        return Influence(l0=l0, l2=l2, linf=linf, l1=l1)
     values, values_l2 = carried
     largest_value = float(values.max(initial=0.0))
     majorant = Majorant(values) if math.isfinite(largest_value) else None
-    return Influence(l0=l0, l2=min(l2, values_l2), linf=min(linf, largest_value), majorant=majorant)
+    return Influence(l0=l0, l2=min(l2, values_l2), linf=min(linf, largest_value), majorant=majorant, l1=l1)
 
 
 def _halves(influence: Influence, kernel: Taps) -> int:
@@ -159,22 +161,21 @@ def _carried(influence: Influence, kernel: Taps, panel_size: int) -> tuple[NDArr
     apart = influence.gap > 1 and 0 < influence.linf < math.inf
     if not (block or apart):
         return None
-    if given is None:
-        given = Majorant(np.full(min(influence.l0, panel_size * len(kernel.numerators)), influence.linf))
-    if not len(given.values):
+    if given is not None and not len(given.values):
         return given.values, 0.0
     # Round `a` up to a grid on which the convolution is exact: integers up to 2**(room's bits - 1) <= room.
     # Counts lie on it already, as does the output of one filter at the usual resolution.
     room = (EXACT - 1) // (_total(kernel) * _halves(influence, kernel))
-    places = min(room.bit_length() - 1 - math.frexp(given.values[0])[1], 900)
-    units = _in_units(given.values, places)
+    largest = influence.linf if given is None else given.values[0]
+    places = min(room.bit_length() - 1 - math.frexp(largest)[1], 900)
     bounds = []
-    if block:
-        bounds.append(_rearranged(units[: len(kernel.numerators)], kernel))
+    if given is not None and block:
+        bounds.append(_rearranged(_in_units(given.values[: len(kernel.numerators)], places), kernel))
     if apart:
-        step = int(_in_units(min(influence.linf, given.values[0]), places))
-        bounds.append([step * tap for tap in _separated(influence, kernel, panel_size)])
-        bounds.append([sum(int(unit) for unit in units.tolist()) * _total(kernel)])
+        step = int(_in_units(min(influence.linf, largest), places))
+        every = math.ceil(influence.l1_norm() * Fraction(2) ** places)
+        bounds.append([step * tap for tap in _separated(influence, kernel, panel_size, every / step)])
+        bounds.append([every * _total(kernel)])
     integers = _least(bounds)
     scale = places + kernel.resolution_bits
     with np.errstate(over="ignore"):  # beyond the largest float is infinity, which is an upper bound
@@ -198,10 +199,13 @@ def _rearranged(units: NDArray[np.float64], kernel: Taps) -> list[int]:
     return list(map(int, product[product > 0].tolist()))
 
 
-def _separated(influence: Influence, kernel: Taps, panel_size: int) -> list[int]:
+def _separated(influence: Influence, kernel: Taps, panel_size: int, every: float) -> list[int]:
     """Return magnitudes after the filter of steps that lie apart, descending, in units of a tap and the largest change.
 
     Entry by entry they are at most these: two for each step and distance to it, one for the step itself.
+
+    :param every: sum of the magnitudes before the filter, in units of the largest: no more than this, times all taps,
+        is looked at.
     """
     size, halves = len(kernel.numerators), _halves(influence, kernel)
     apart = most_apart(size, influence.gap)
@@ -214,7 +218,7 @@ def _separated(influence: Influence, kernel: Taps, panel_size: int) -> list[int]
     copies = np.diff(ends, prepend=0)
     # Beyond the sum of all magnitudes the list adds nothing, and may be long.
     sum_so_far = np.cumsum(sums[order].astype(np.float64) * copies)
-    enough = 1 + int(np.searchsorted(sum_so_far, 1.001 * influence.l0 * _total(kernel)))
+    enough = 1 + int(np.searchsorted(sum_so_far, 1.001 * every * _total(kernel)))
     values = np.repeat(sums[order][:enough], copies[:enough])
     return list(values[values > 0].tolist())
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from scipy.optimize import minimize_scalar
 
 from opendp_timeseries.accounting.loss import PrivacyLoss
-from opendp_timeseries.accounting.renyi import renyi_to_delta
+from opendp_timeseries.accounting.renyi import order_cost, renyi_to_delta
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up
 
 __all__ = ["RenyiFilter"]
@@ -54,9 +54,7 @@ class RenyiFilter(NamedTuple):
     @property
     def overhead(self) -> float:
         """About how much ε exceeds the divergence."""
-        # δ = exp((α−1)(D−ε)) (1−1/α)^(α−1) / α, see `renyi_to_delta`.
-        a = self.order
-        return (-math.log(self.delta) + (a - 1) * math.log1p(-1 / a) - math.log(a)) / (a - 1)
+        return (order_cost(self.order) - math.log(self.delta)) / (self.order - 1)
 
     def divergence(self, losses: Iterable[tuple[PrivacyLoss, int]]) -> float:
         """Return an upper bound on the sum of divergences of losses, each given with how often it occurs."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.rounding import printed_up, up, up_fraction, up_sqrt
 
-__all__ = ["Influence", "Majorant", "count_influence"]
+__all__ = ["Influence", "Majorant", "count_influence", "scales_influence"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -75,7 +76,8 @@ class Influence:
     """How far two signals of ``T`` steps are apart: a distance, partially ordered.
 
     They differ by a sum of ``individuals`` vectors. Each has at most ``l0`` non-zero entries, Euclidean norm at most
-    ``l2``, magnitudes of at most ``linf``, and is weakly majorised by ``majorant``, if that is given. Its non-zero
+    ``l2``, magnitudes of at most ``linf`` and a sum of magnitudes of at most ``l1``, and is weakly majorised by
+    ``majorant``, if that is given. Its non-zero
     entries lie at least ``gap`` steps apart, around the cycle of each series, and at each step are in at most
     ``key_cap`` series. An individual who is ``replaced`` leaves some steps and enters others: the vector is then a
     difference of two non-negative ones, each with gap, key cap and at most half of ``l0`` non-zero entries.
@@ -91,6 +93,9 @@ class Influence:
     :param gap: least distance of two steps of one individual, for filters; 1 means none.
     :param replaced: whether gap and key cap hold for the two halves only; without either it is False.
     :param key_cap: series that one individual can change at one step, for totals; None means all.
+    :param l1: sum of the magnitudes of one individual's change, where the other numbers do not say it: see
+        :meth:`l1_norm`.
+    :param squared: square of the Euclidean norm, where ``l2`` had to be rounded up; None if it is that of ``l2``.
     """
 
     l0: int
@@ -101,6 +106,8 @@ class Influence:
     gap: int = 1
     replaced: bool = False
     key_cap: int | None = None
+    l1: float = math.inf
+    squared: Fraction | None = None
 
     def __post_init__(self) -> None:
         for name, minimum in (("l0", 0), ("individuals", 0), ("gap", 1)):
@@ -108,7 +115,7 @@ class Influence:
         if self.key_cap is not None:
             object.__setattr__(self, "key_cap", check.integer("key_cap", self.key_cap, minimum=1))
         object.__setattr__(self, "replaced", bool(self.replaced) and self._has_halves)
-        for name in ("l2", "linf"):
+        for name in ("l1", "l2", "linf"):
             value = getattr(self, name)
             if value != math.inf:  # a bound that says nothing
                 number = check.real(name, value, minimum=0.0)
@@ -116,6 +123,11 @@ class Influence:
                 object.__setattr__(self, name, up(number) if number < value else number)
         if self.majorant is not None and not isinstance(self.majorant, Majorant):
             raise TypeError(f"majorant ({type(self.majorant).__name__}) must be a Majorant, or None")
+        if self.squared is not None:
+            check.real("squared", self.squared, minimum=0.0)
+            squared = Fraction(self.squared)
+            says_more = self.l2 == math.inf or squared < Fraction(self.l2) ** 2
+            object.__setattr__(self, "squared", squared if says_more else None)
 
     @property
     def _has_halves(self) -> bool:
@@ -127,6 +139,28 @@ class Influence:
         """Most non-zero entries of a vector to which gap and key cap apply: ``l0``, or half of it if replaced."""
         return self.l0 // 2 if self.replaced else self.l0
 
+    @property
+    def l2_squared(self) -> Fraction | float:
+        """Square of the Euclidean norm, exactly."""
+        if self.squared is not None:
+            return self.squared
+        return math.inf if self.l2 == math.inf else Fraction(self.l2) ** 2
+
+    def l1_norm(self) -> Fraction | float:
+        """Return the least bound on the sum of the magnitudes of one individual's change; infinity if there is none."""
+        if self.l0 == 0:
+            return Fraction(0)
+        bounds = [Fraction(self.l1)] if self.l1 < math.inf else []
+        if self.linf < math.inf:
+            bounds.append(self.l0 * Fraction(self.linf))
+        if self.majorant is not None:
+            values, counts = np.unique(self.majorant.values, return_counts=True)
+            equal = zip(map(Fraction, values.tolist()), counts.tolist(), strict=True)
+            bounds.append(sum((value * n for value, n in equal), Fraction(0)))
+        if self.l2 < math.inf and (root := up_sqrt(self.l0 * Fraction(self.l2) ** 2)) < math.inf:
+            bounds.append(Fraction(root))
+        return min(bounds, default=math.inf)
+
     # Not a dataclass's own `order=True`: tuples compare otherwise, and (5, 100, 100) is less than (10, 3, 1).
     def __le__(self, other: Any) -> bool:
         if not isinstance(other, Influence):
@@ -135,7 +169,9 @@ class Influence:
             self.individuals <= other.individuals
             and self.l0 <= other.l0
             and self.l2 <= other.l2
+            and self.l2_squared <= other.l2_squared
             and self.linf <= other.linf
+            and self.l1 <= other.l1
             and (other.majorant is None or (self.majorant is not None and self.majorant <= other.majorant))
             and (not other._has_halves or self._lies_apart_as(other))
         )
@@ -174,8 +210,9 @@ def count_influence(
     series: int = 1,
     key_cap: int | None = None,
     periods: Sequence[int] | None = None,
+    excess: str = "drop",
 ) -> Influence:
-    """Return the influence of individuals on a count with caps (docs/proofs/counts.md).
+    """Return the influence of individuals on a count with caps (docs/proofs/counts.md and scaling.md).
 
     :param individuals: how many are added or removed, or replaced.
     :param participation_cap: ``I``, steps per individual.
@@ -187,6 +224,8 @@ def count_influence(
     :param key_cap: series per individual and step; None means all.
     :param periods: if individuals count in each period by itself: how many steps the periods have, at most, in which
         one individual differs. Steps of two periods may lie close together.
+    :param excess: what becomes of an individual in more than ``I`` steps: ``"drop"`` keeps ``I`` of them, ``"scale"``
+        all of them with an ℓ2 norm of at most ``M√I``, ``"scale_l1"`` all of them with an ℓ1 norm of at most ``MI``.
     """
     # Somebody replaced leaves up to I steps and enters up to I others, and entries of the difference stay within ±M.
     # On a cycle of T steps at most ⌊T/gap⌋ lie a gap apart; on L consecutive steps of it at most ⌈L/gap⌉.
@@ -194,17 +233,47 @@ def count_influence(
     around = length // check.integer("gap", gap, minimum=1, maximum=length)
     few = series if key_cap is None else key_cap
     within = [length] if periods is None else periods
-    cap = sum(min(participation_cap, series * min(-(-steps // gap), around), few * steps) for steps in within)
-    l0 = min(2 * cap, size) if replaced else cap
+    most = [min(series * min(-(-steps // gap), around), few * steps) for steps in within]
+    # Whoever is scaled keeps all steps, and weighs no more than I of them.
+    whole = sum(min(participation_cap, steps) for steps in most)
+    cap = whole if excess == "drop" else sum(most)
+    halves = 2 if replaced else 1
+    l0, whole = min(halves * cap, size), min(halves * whole, size)
     halves_fit = not replaced or 2 * cap <= size  # or else half of l0 is less than somebody replaced can have left
     linf = up_fraction(step_cap)
+    # Of who is scaled in ℓ2, the norm and the largest entry say all that a majorant could.
+    known = math.isfinite(linf) and (excess != "scale" or l0 == whole)
+    squared = Fraction(step_cap**2 * whole)
     return Influence(
         l0=l0,
-        l2=up_sqrt(step_cap**2 * l0),
+        l2=up_sqrt(squared),
+        squared=None if l0 == whole else squared,
         linf=linf,
         individuals=individuals,
-        majorant=Majorant(np.full(l0, linf)) if math.isfinite(linf) else None,
+        majorant=Majorant(np.full(whole, linf)) if known else None,
         gap=gap if periods is None or len(periods) <= 1 else 1,
         replaced=replaced,
         key_cap=key_cap if key_cap is not None and key_cap < series and halves_fit else None,
+    )
+
+
+def scales_influence(influence: Influence, largest: float, series: int) -> Influence:
+    """Return the influence on several scales of activity, given that on one scaled series (docs/proofs/scaling.md).
+
+    An individual's vector ``x`` of the one series becomes ``w_k·x`` in series ``k``, and all of these together are
+    no longer than ``x`` scaled.
+
+    :param influence: of the same individuals on the one series; the norm of those replaced too is that of one series.
+    :param largest: weight that anybody has in any series, at most 1.
+    :param series: number of scales.
+    """
+    linf, squared = influence.linf, influence.l2_squared
+    if linf < math.inf:
+        squared = min(squared, influence.l0 * Fraction(linf) ** 2)
+    return Influence(
+        l0=series * influence.l0,
+        l2=influence.l2,
+        squared=None if squared == math.inf else Fraction(squared),
+        linf=min(linf, up(linf * largest)),
+        individuals=influence.individuals,
     )

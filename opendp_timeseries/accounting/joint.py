@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries.accounting.laws import Lattice, Law, multiples, trim
-from opendp_timeseries.accounting.loss import DISCRETE_NOISE, PrivacyLoss, SquaredDistance
-from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up_array, up_fraction
+from opendp_timeseries.accounting.loss import DISCRETE_NOISE, PrivacyLoss, SquaredDistance, over_variance
+from opendp_timeseries.accounting.rounding import up_array, up_fraction
 from opendp_timeseries.accounting.subsampled import ExtremalLaw, Kept, hinge, law_of_reach
 
 __all__ = ["JointLaw", "joint_loss"]
@@ -107,7 +107,8 @@ class JointLaw:
     @cached_property
     def most(self) -> float:
         """The largest value that ``U`` can take."""
-        return math.fsum(_in_units(np.array([loss.law.most]), loss.scale)[0] for loss, _ in self.parts) * _TINY_MARGIN
+        squares = (over_variance(np.array([loss.law.most]), loss.scale)[0] for loss, _ in self.parts)
+        return math.fsum(squares) * _TINY_MARGIN
 
     @cached_property
     def increasing(self) -> Law:
@@ -197,15 +198,8 @@ def _law_of_count(unit: Fraction, steps: int, p: float) -> Law:
     return law_of_reach(multiples(unit, np.arange(steps + 1)), Kept(steps, p))
 
 
-def _in_units(squares: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
-    """Return ``squares/σ²``, rounded up, positive where squares are."""
-    with np.errstate(over="ignore"):
-        u = squares / scale / scale * _TINY_MARGIN
-    return np.where(squares > 0, np.maximum(u, LOWEST_BOUND), 0.0)
-
-
 def _scaled_law(law: Law, scale: float) -> Law:
-    return Law(_in_units(law.values, scale), law.weights)
+    return Law(over_variance(law.values, scale), law.weights)
 
 
 class _Term(NamedTuple):

@@ -34,7 +34,7 @@ from opendp_timeseries.accounting.pld import privacy_loss_distribution
 from opendp_timeseries.accounting.renyi import delta_from_renyi
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up_fraction
 
-__all__ = ["DISCRETE_NOISE", "PrivacyLoss", "SquaredDistance"]
+__all__ = ["DISCRETE_NOISE", "PrivacyLoss", "SquaredDistance", "over_variance"]
 
 Floats = NDArray[np.float64]
 
@@ -227,11 +227,15 @@ class PrivacyLoss:
         return privacy_loss_distribution(self.delta, discretization, tail)
 
     def _over_variance(self, squares: Floats) -> Floats:
-        """Return ``squares/σ²`` for the profile: rounded up, paying for discrete noise, positive where squares are."""
-        scale = self.scale * DISCRETE_NOISE
-        with np.errstate(all="ignore"):
-            u = squares / scale / scale * _TINY_MARGIN
-        return np.where(squares > 0, np.maximum(u, LOWEST_BOUND), 0.0)
+        """Return ``squares/σ²`` for the profile, paying for discrete noise."""
+        return over_variance(squares, self.scale * DISCRETE_NOISE)
+
+
+def over_variance(squares: Floats, scale: float) -> Floats:
+    """Return ``squares/scale²``, rounded up, positive where squares are."""
+    with np.errstate(all="ignore"):
+        u = squares / scale / scale * _TINY_MARGIN
+    return np.where(squares > 0, np.maximum(u, LOWEST_BOUND), 0.0)
 
 
 def _mean(weights: Floats, values: Floats) -> float:

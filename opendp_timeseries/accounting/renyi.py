@@ -13,7 +13,7 @@ from scipy.optimize import minimize_scalar
 
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND
 
-__all__ = ["delta_from_renyi", "renyi_to_delta"]
+__all__ = ["delta_from_renyi", "order_cost", "renyi_to_delta"]
 
 
 def renyi_to_delta(alpha: float, renyi_epsilon: float, epsilon: float) -> float:
@@ -30,7 +30,7 @@ def renyi_to_delta(alpha: float, renyi_epsilon: float, epsilon: float) -> float:
         raise ValueError(f"alpha ({alpha}) must be greater than 1")
     if renyi_epsilon == 0:
         return 0.0
-    exponent = (alpha - 1) * (renyi_epsilon - epsilon) + _order_cost(alpha)
+    exponent = (alpha - 1) * (renyi_epsilon - epsilon) + order_cost(alpha)
     # Where the answer is neither 1 nor the least, no term exceeds 1500, and 1e-11 is more than rounding costs.
     return min(1.0, max(math.exp(exponent) * (1 + 1e-11), LOWEST_BOUND)) if exponent < 0 else 1.0
 
@@ -51,6 +51,7 @@ def delta_from_renyi(curve: Callable[[float], float], epsilon: float) -> float:
     return min(coarse[best], float(fine.fun))
 
 
-def _order_cost(alpha: float) -> float:
-    # log((1−1/α)^α/(α−1)), as two terms of one sign.
+def order_cost(alpha: float) -> float:
+    """Return ``c = log((1−1/α)^α/(α−1))``: a divergence ``D`` of order α has ``δ = exp((α−1)(D−ε) + c)``."""
+    # As two terms of one sign.
     return (alpha - 1) * math.log1p(-1 / alpha) - math.log(alpha)

@@ -244,10 +244,12 @@ def _worst_of_one(influence: Influence, p: float, size: int, blocks: Blocks | No
 
     # Exact rationals: n and r of W = n·m + r must not suffer from rounding.
     m = Fraction(linf) ** 2
-    most = steps * m if influence.l2 == math.inf else min(Fraction(influence.l2) ** 2, steps * m)
+    most = Fraction(min(influence.l2_squared, steps * m))
     n, rest = divmod(most, m)
     largest = up_fraction(m)
-    reach = np.minimum(multiples(m, np.arange(steps + 1)), up_fraction(most))
+    # Beyond n steps, and one for the rest, the reach does not grow but by a majorant.
+    growing = steps if influence.majorant is not None else min(steps, int(n) + 1)
+    reach = np.minimum(multiples(m, np.arange(growing + 1)), up_fraction(most))
     tight = most == steps * m
     counts = np.array([n, int(rest > 0)])
     vertex = _Squares(np.array([largest, up_fraction(rest)])[counts > 0], counts[counts > 0], p)

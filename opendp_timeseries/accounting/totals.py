@@ -59,8 +59,8 @@ def _of_level(influence: Influence, level: Level, steps: int) -> _OfLevel:
     together = max(min(together, influence.l0_apart), 1)
     if influence.l2 == math.inf:
         return _OfLevel(l0, Fraction(0), math.inf, None)
-    l2, linf = Fraction(influence.l2), Fraction(min(influence.linf, influence.l2))  # no entry is above the norm
-    squared = together * l2**2
+    linf = Fraction(min(influence.linf, influence.l2))  # no entry is above the norm
+    squared = together * Fraction(influence.l2_squared)
     largest = min(up_fraction(together * linf), up_sqrt(squared))  # Cauchy-Schwarz
     if influence.majorant is None:
         return _OfLevel(l0, squared, largest, None)

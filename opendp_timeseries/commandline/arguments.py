@@ -18,11 +18,11 @@ _PROGRAM: Final = "python -m opendp_timeseries"
 #: For the log that comes with the package, of aircraft departing from New York in 2013; a day and a week of 3 hours.
 _FLIGHTS: Final = (
     "--identifier tailnum --time time --zone America/New_York --start 2013-01-01T00:00 --step 3h --size 2920"
-    " --participation-cap 100 --epsilon 1 --delta 1e-6 --season 8 56"
+    " --epsilon 1 --delta 1e-6 --season 8 56"
 )
 _DEFAULTS: Final = {"sampling_probability": 1.0, "sampling": "poisson"}
 #: What must be given with a file, by command.
-_COUNT: Final = ("identifier", "time", "start", "step", "size", "participation_cap")
+_COUNT: Final = ("identifier", "time", "start", "step", "size")
 _REQUIRED: Final = {"release": (*_COUNT, "epsilon", "delta"), "check": _COUNT}
 #: What the programme of a ledger determines.
 _PLANNED: Final = ("epsilon", "delta", "sampling_probability", "sampling")
@@ -98,6 +98,9 @@ def _complete(options: argparse.Namespace, parser: argparse.ArgumentParser) -> N
         text = [name for name in _OF_CSV if name in given]
         if suffix in PARQUET_SUFFIXES and text:
             parser.error(f"file ({file}) has typed columns: leave out {_flags(text)}, which are for CSV files")
+    capless = [name for name in ("filter_std", "excess") if name in given and "participation_cap" not in given]
+    if capless:
+        parser.error(f"{_flags(capless)} is for a count with a cap: give --participation-cap, or leave it out")
     for name in defaults.keys() - given - determined:
         setattr(options, name, defaults[name])
     options.zone = options.zone or "UTC"
@@ -144,7 +147,12 @@ _LOG: Final = {
 }
 _CAPS: Final = {
     **_GRID,
-    "--participation-cap": _of(int, "most steps in which one individual counts"),
+    "--participation-cap": _of(
+        int,
+        "steps up to which an individual counts in full, if you know a cap that next to nobody exceeds; without it,"
+        " everybody counts in full",
+    ),
+    "--excess": _of(str, "with a cap: scale down who exceeds it, or drop what does (scale)", choices=("scale", "drop")),
     **_STEP_CAP,
     "--gap": _of(int, "least distance, in steps, of two in which one individual counts (1)", default=1),
     "--period": _PERIOD,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import warnings
 from pathlib import Path
 from typing import Final
 
@@ -64,7 +65,9 @@ def ledger(options: argparse.Namespace) -> str:
         except ValueError as error:
             raise ValueError(f"programme ({options.programme}) is refused: {error}") from None
     if options.new:
-        ts.Ledger.create(options.ledger, **chosen(options, *_NEW))
+        with warnings.catch_warnings():  # what is printed says it
+            warnings.simplefilter("ignore", ts.LargeDeltaWarning)
+            ts.Ledger.create(options.ledger, **chosen(options, *_NEW))
     found = ts.Ledger(options.ledger)
     for release in [release for path in options.add for release in _read(path).releases]:
         found.add(release)

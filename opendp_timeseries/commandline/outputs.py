@@ -89,13 +89,13 @@ def _can_draw() -> bool:
     return True
 
 
-def document(suffix: str, series: ts.Series, what: str, cycle: int) -> bytes:
+def document(suffix: str, made: ts.Release, series: ts.Series, what: str, cycle: int) -> bytes:
     """Return the content of a file; a figure says what is counted, and draws a long series by the means of cycles."""
     grid = series.release.design.count.grid
     if suffix == ".csv":
         return _table(series, grid)
     if suffix == ".json":
-        return (series.release.to_json() + "\n").encode()
+        return (made.to_json() + "\n").encode()
     return _figure(suffix[1:], series, grid, f"{what} per {_WORD.get(str(grid.step), grid.step)}", cycle)
 
 

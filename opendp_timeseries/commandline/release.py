@@ -14,11 +14,12 @@ from typing import Any, Final
 import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
 from opendp_timeseries._files import files_together
-from opendp_timeseries.accounting.calibrate import LARGE_DELTA, large_delta
+from opendp_timeseries.accounting.calibrate import large_delta
 from opendp_timeseries.accounting.rounding import printed_up, up
 from opendp_timeseries.commandline.inputs import check_of, chosen, grid_of, read_log, wrapped
 from opendp_timeseries.commandline.interrupts import held_back
 from opendp_timeseries.commandline.outputs import document, places
+from opendp_timeseries.design.count import Count
 from opendp_timeseries.plugin._opendp import symmetric_distance
 from opendp_timeseries.plugin.known import parts_of
 
@@ -28,6 +29,12 @@ __all__ = ["release"]
 _MEANS: Final = 200
 #: Counts are whole numbers, and nobody would call this noise.
 _MIN_SCALE: Final = 1e-6
+#: How near the counts are to the truth, but for noise.
+_TRUTH: Final = {
+    "drop": "What exceeds the cap is left out, so totals are too low, and the intervals are of what is left.",
+    "scale": "What exceeds the cap weighs less, so totals are too low, and the intervals are of what is left.",
+    "scales": "Nobody is left out: the series is of the true counts, and so are its intervals.",
+}
 
 
 def release(options: argparse.Namespace) -> str:
@@ -53,14 +60,14 @@ def release(options: argparse.Namespace) -> str:
         try:
             series = ts.smooth(made, seasons=options.season)
         except Exception:  # whatever it is, the release must not be lost for it
-            series = ts.interpolate(made)
+            series = ts.interpolate(made.parts()[-1])
         for suffix, place in wanted.items():
-            files[place].write(document(suffix, series, what, cycle))
-    said = ["\n\n".join(_summary(series, options)), "", f"Written: {', '.join(map(str, wanted.values()))}"]
+            files[place].write(document(suffix, made, series, what, cycle))
+    said = ["\n\n".join(_summary(made, series, options)), "", f"Written: {', '.join(map(str, wanted.values()))}"]
     if options.file is None:  # of any other log, this is private
         share = f"{check_of(options, grid).events_lost_share:.0%} of its departures"
         by = "caps" if options.gap == 1 else "gap and the caps"
-        said.append(f"This log is public, so it can be said: the {by} leave out {share}.")
+        said.append(f"This log is public, so it can be said: the {by} take away {share}.")
     else:  # whatever the log holds: the release itself cannot say
         said.append("A wrong column or time format gives noise alone: run 'check', in private, to rule that out.")
     if len(wanted) < 3 and options.figure != "none":
@@ -121,7 +128,14 @@ def _measurement(options: argparse.Namespace, grid: ts.TimeGrid, ledger: ts.Ledg
             warnings.simplefilter("ignore", ts.PeriodUnitWarning)
             unit = ts.period_distance(options.period, zone=options.zone)
     space = ts.event_log_domain(**chosen(options, "identifier", "time")), unit
-    signal = space >> ts.then_participation_count(grid, **chosen(options, "participation_cap", "step_cap", "gap"))
+    caps = chosen(options, "step_cap", "gap")
+    if options.participation_cap is None:
+        signal = space >> ts.then_activity_count(grid, **caps)
+    else:
+        # A filter lowers the noise only if steps lie apart, or are few.
+        excess = options.excess or ("drop" if options.filter_std is not None and options.gap == 1 else "scale")
+        caps |= {"participation_cap": options.participation_cap, "excess": excess}
+        signal = space >> ts.then_participation_count(grid, **caps)
     if options.filter_std is not None:
         signal = signal >> ts.then_circulant_filter(ts.gaussian_kernel(grid.size, options.filter_std))
     if ledger is not None and (options.epsilon, options.delta) == (None, None):
@@ -139,7 +153,9 @@ def _within_budget(options: argparse.Namespace, signal: Any) -> Any:
     if scale < _MIN_SCALE:  # as where δ exceeds the probability that anything of one individual is kept
         budget = f"epsilon ({options.epsilon:g}) and delta ({options.delta:g}) {design}"
         raise ValueError(f"{budget} allow a release with next to no noise, which protects nobody; choose smaller ones")
-    return signal >> ts.then_subsampled_gaussian(scale, **sample, delta=options.delta)
+    with warnings.catch_warnings():  # the summary says it
+        warnings.simplefilter("ignore", ts.LargeDeltaWarning)
+        return signal >> ts.then_subsampled_gaussian(scale, **sample, delta=options.delta)
 
 
 def _of_programme(options: argparse.Namespace, ledger: ts.Ledger, signal: Any) -> Any:
@@ -153,8 +169,22 @@ def _of_programme(options: argparse.Namespace, ledger: ts.Ledger, signal: Any) -
     return measurement
 
 
-def _summary(series: ts.Series, options: argparse.Namespace) -> list[str]:
-    made, count = series.release, series.release.design.count
+def _kind(count: Count) -> str:
+    return count.excess if count.scales is None else "scales"
+
+
+def _of_scales(count: Count) -> str:
+    """Say of which series the noise is."""
+    if count.scales is None:
+        return ""
+    return (
+        f", in each of {count.scales.series} series of the whole grid: everybody counts in the last with one weight,"
+        " and in those before it the less, the more often they come"
+    )
+
+
+def _summary(made: ts.Release, series: ts.Series, options: argparse.Namespace) -> list[str]:
+    count = made.design.count
     (epsilon, delta), once = made.stated.loss[0], count.step_cap == 1
     within = f" within {count.unit.period}" if count.unit.period else ""
     smoothing = f", smoothed by a Gaussian filter of {options.filter_std:g} steps" if options.filter_std else ""
@@ -168,15 +198,15 @@ def _summary(series: ts.Series, options: argparse.Namespace) -> list[str]:
     each = "once in each" if once else f"at most {count.step_cap} times in each"
     each += "" if count.gap == 1 else f", at least {count.gap} steps from one to the next"
     said = [
-        f"A private series of counts: {made.size} steps of {count.grid.step} from {count.grid.start}. The count of a"
-        f" step is the number of {counted} in it{smoothing}. {kept} Gaussian noise of standard deviation"
-        f" {made.scale:.4g}. The series is made from these noisy values by: {series.model}.",
+        f"A private series of counts: {count.grid.size} steps of {count.grid.step} from {count.grid.start}. The count"
+        f" of a step is the number of {counted} in it{smoothing}. {kept} Gaussian noise of standard deviation"
+        f" {made.scale:.4g}{_of_scales(count)}. The series is made from these noisy values by: {series.model}.",
         f"Guarantee: {made.guarantee()}. Whether or not the events of any one individual{within} are in the log, no set"
         f" of possible releases is more than e^ε{factor} times as likely, up to an additional probability of δ."
-        f"{'' if delta <= LARGE_DELTA else f' {large_delta(delta)}'}",
+        f" {large_delta(delta)}".rstrip(),
         "It holds for everyone, whatever their events: each individual (one value of"
-        f" {options.identifier!r}) is counted in at most {count.participation_cap} steps{within}, {each}; what exceeds"
-        " that is left out, so totals are too low. It assumes that each individual has one identifier; that the grid,"
+        f" {options.identifier!r}) is counted in {count.words()}{within}, {each}."
+        f" {_TRUTH[_kind(count)]} It assumes that each individual has one identifier; that the grid,"
         " the caps and all other parameters were chosen without looking at this log; and that whoever runs this, who"
         " is trusted with the log, publishes nothing from it but this release and what is computed from the release.",
     ]

@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from opendp_timeseries.counting.gap import kept_apart
 from opendp_timeseries.counting.identifiers import Labels, text_words
-from opendp_timeseries.counting.layout import Caps, Layout, key_of_choice
+from opendp_timeseries.counting.scaling import sizes_of, weights
+from opendp_timeseries.design.count import Count
 
-__all__ = ["Places", "SortedRows", "capped_count", "fits", "integer_words", "label_words", "pack"]
+__all__ = ["Places", "SortedRows", "capped_count", "fits", "integer_words", "key_of_choice", "label_words", "pack"]
 
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
@@ -34,25 +35,17 @@ Order = Callable[[Ints, Ints, Ints], Words]  # hashes of individuals, how many o
 _CHUNK: Final = 2**17
 _GROUP_BITS: Final = 16
 _HASH_BITS: Final = 64 - _GROUP_BITS
+_INT64_MAX: Final = 2**63 - 1
 _PACKED_BITS: Final = 63  # of an individual's number and a step
 # Odd words without a pattern: the golden ratio's, and those of the finaliser.
 _MULTIPLIERS: Final = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], dtype=np.uint64)
 
 
-def capped_count(
-    identifiers: NDArray[Any] | Labels,
-    steps: Ints,
-    *,
-    size: int,
-    caps: Caps,
-    key: bytes,
-    cycle: int | None = None,
-    periods: Ints | None = None,
-) -> Ints:
-    """Count events per step: at most ``caps.participation_cap`` steps of one individual, ``caps.step_cap`` in each.
+def capped_count(identifiers: NDArray[Any] | Labels, positions: Ints, count: Count, key: bytes) -> Ints:
+    """Count events per step: at most ``participation_cap`` steps of one individual, ``step_cap`` in each.
 
-    Of an individual in more than ``caps.key_cap`` series at one step of the grid, those with the smallest keyed hashes
-    are kept. Within a series, their steps are then thinned until they are ``caps.gap`` apart
+    Of an individual in more than ``key_cap`` series at one step of the grid, those with the smallest keyed hashes
+    are kept. Within a series, their steps are then thinned until they are ``gap`` apart
     (:mod:`~opendp_timeseries.counting.gap`). Of an individual in more steps than the cap, those with the smallest
     keyed hashes of (identifier, step) are kept, so that each of their steps is equally likely, whatever the number
     of events in it. Removing an individual, or reordering the rows, changes nothing of what is kept of anybody
@@ -62,62 +55,43 @@ def capped_count(
     Nothing about the rows raises, warns or is printed.
 
     :param identifiers: who, for every row: integers of any type, or :class:`~.identifiers.Labels`.
-    :param steps: the step of every row; rows whose step is not in ``0 … size - 1`` are dropped.
-    :param size: ``T``, number of steps, at most 2^31.
-    :param caps: as from :meth:`~.layout.Caps.of`.
+    :param positions: where, for every row; rows that are not in ``0 … count.positions - 1`` are dropped.
     :param key: at least 16 secret random bytes, fresh for every release.
-    :param cycle: number of steps of one series, in each of which the gap holds by itself; by default, of all.
-    :param periods: the first step of each period, from 0, if an individual within each of them counts by itself.
-    :return: ``size`` counts.
+    :return: ``count.size`` counts.
 
     >>> import numpy as np
+    >>> from opendp_timeseries.grid import TimeGrid
     >>> who, step = np.array([7, 7, 8]), np.array([0, 0, 2])
-    >>> capped_count(who, step, size=4, caps=Caps(participation_cap=2, step_cap=1), key=bytes(16))
+    >>> capped_count(who, step, Count(source=None, grid=TimeGrid(size=4), participation_cap=2), key=bytes(16))
     array([1, 0, 1, 0])
     """
-    return SortedRows.of(identifiers, steps, Places(size, cycle, periods)).capped_count(caps, key)
+    return SortedRows.of(identifiers, positions, count).capped_count(key)
 
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """The positions that rows may have, and how they are laid out in the low bits of an integer.
+    """The positions that rows of a count may have, and how they are laid out in the low bits of an integer.
 
     Without periods a place is a position. With them, it is the number of the period above the position among those of
     this period, which are again one series after the other, each of as many steps as the longest period has.
-
-    :param size: number of positions: steps of one series after those of the other.
-    :param cycle: number of steps of one series; by default, of all.
-    :param periods: the first step of each period, ascending from 0; None if there are none.
     """
 
-    size: int
-    cycle: int | None = None
-    periods: Ints | None = None
-
-    @classmethod
-    def of_layout(cls, layout: Layout) -> Places:
-        """Return the places of a layout."""
-        return cls(layout.size, layout.cycle, layout.period_starts)
+    count: Count
 
     @property
-    def steps(self) -> int:
-        """Number of steps of one series."""
-        return self.size if self.cycle is None else self.cycle
-
-    @cached_property
-    def longest(self) -> int:
-        """Number of steps of one series that belong together: of the longest period, or all."""
-        return self.steps if self.periods is None else int(np.diff(self.periods, append=self.steps).max())
+    def size(self) -> int:
+        """Number of positions."""
+        return self.count.positions
 
     @cached_property
     def own_bits(self) -> int:
         """Bits of a place within a period."""
-        return (self.size // self.steps * self.longest - 1).bit_length()
+        return (self.count.most_steps - 1).bit_length()
 
     @cached_property
     def period_bits(self) -> int:
         """Bits of the number of a period."""
-        return 0 if self.periods is None else (self.periods.size - 1).bit_length()
+        return 0 if self._starts is None else (self._starts.size - 1).bit_length()
 
     @property
     def bits(self) -> int:
@@ -126,31 +100,35 @@ class Places:
 
     def of(self, positions: Ints) -> Ints:
         """Return the places of positions."""
-        if self.periods is None:
+        if self._starts is None:
             return positions.astype(np.int64, copy=False)
-        if self.size == self.steps:
+        if self.count.panel_size == 1:
             return self._places[positions]
-        series, steps = np.divmod(positions, self.steps)
-        places: Ints = self._places[steps] + series * self.longest
+        series, steps = np.divmod(positions, self.count.grid.size)
+        places: Ints = self._places[steps] + series * self.count.period_length
         return places
 
     def positions(self, pairs: _Pairs) -> _Pairs:
         """Return pairs by their positions, which so far are by what of their places is within a period."""
-        if self.periods is None:
+        if self._starts is None:
             return pairs
-        starts = self.periods[pairs.people & np.int64(2**self.period_bits - 1)]
-        if self.size == self.steps:
+        starts = self._starts[pairs.people & np.int64(2**self.period_bits - 1)]
+        if self.count.panel_size == 1:
             return pairs._replace(steps=starts + pairs.steps)
-        series, steps = np.divmod(pairs.steps, self.longest)
-        return pairs._replace(steps=series * self.steps + starts + steps)
+        series, steps = np.divmod(pairs.steps, self.count.period_length)
+        return pairs._replace(steps=series * self.count.grid.size + starts + steps)
+
+    @cached_property
+    def _starts(self) -> Ints | None:
+        return self.count.period_starts
 
     @cached_property
     def _places(self) -> Ints:
         """The places of the steps of the first series."""
-        assert self.periods is not None
-        lengths = np.diff(self.periods, append=self.steps)
-        number = np.repeat(np.arange(self.periods.size, dtype=np.int64), lengths)
-        places: Ints = (number << np.int64(self.own_bits)) | (np.arange(self.steps) - self.periods[number])
+        starts, size = self._starts, self.count.grid.size
+        assert starts is not None
+        number = np.repeat(np.arange(starts.size, dtype=np.int64), np.diff(starts, append=size))
+        places: Ints = (number << np.int64(self.own_bits)) | (np.arange(size) - starts[number])
         return places
 
 
@@ -165,33 +143,39 @@ class SortedRows(NamedTuple):
     words: WordsOf
 
     @classmethod
-    def of(cls, identifiers: NDArray[Any] | Labels, steps: Ints, places: Places) -> SortedRows:
-        """Pack and sort rows; those whose step is not in ``0 … size - 1`` are dropped."""
+    def of(cls, identifiers: NDArray[Any] | Labels, positions: Ints, count: Count) -> SortedRows:
+        """Pack and sort rows; those that are not in ``0 … count.positions - 1`` are dropped."""
+        places = Places(count)
         numbers, words = _people(identifiers, places.bits)
-        packed = pack(numbers, steps, places)
+        packed = pack(numbers, positions, places)
         packed.sort()
         return cls(packed, places, words)
 
-    def capped_count(self, caps: Caps, key: bytes) -> Ints:
+    def capped_count(self, key: bytes) -> Ints:
         """Count as :func:`capped_count` does."""
-        counts = np.zeros(self.places.size, dtype=np.int64)
-        for pairs in self._pairs(caps.gap, caps.key_cap, partial(_order, words=self._words, key=key_of_choice(key))):
-            _add_pairs(counts, pairs, caps, partial(_order, words=self._words, key=key))
+        count = self.places.count
+        counts = np.zeros(count.size, dtype=np.int64)
+        for pairs in self._pairs(count.key_cap, partial(_order, words=self._words, key=key_of_choice(key))):
+            pairs = pairs._replace(events=np.minimum(pairs.events, min(count.step_cap, _INT64_MAX)))
+            if count.excess == "drop":
+                _add_pairs(counts, pairs, count, partial(_order, words=self._words, key=key))
+            else:
+                _add_scaled(counts, pairs, count)
         return counts
 
-    def participation(self, gap: int = 1) -> Ints:
-        """Return in how many steps each individual takes part, those in none left out. Private."""
-        lengths = (_lengths(_firsts(pairs.people), pairs.people.size) for pairs in self._pairs(gap))
+    def participation(self) -> Ints:
+        """Return in how many steps, a gap apart, each individual takes part, those in none left out. Private."""
+        lengths = (_lengths(_firsts(pairs.people), pairs.people.size) for pairs in self._pairs())
         return np.concatenate([np.empty(0, dtype=np.int64), *lengths])
 
-    def _pairs(self, gap: int, key_cap: int | None = None, order: Order | None = None) -> Iterator[_Pairs]:
+    def _pairs(self, key_cap: int | None = None, order: Order | None = None) -> Iterator[_Pairs]:
         """Everybody's distinct steps, in few series at a time, a gap apart within each, some individuals at a time."""
-        bits = self.places.own_bits
+        bits, gap, cycle = self.places.own_bits, self.places.count.gap, self.places.count.grid.size
         for rows in _chunks(self.packed, bits):
             pairs = self.places.positions(_distinct(rows, bits))
             if key_cap is not None and order is not None:
-                pairs = _in_few_series(pairs, key_cap, self.places.steps, order)
-            yield pairs if gap == 1 else _apart(pairs, gap, self.places.steps)
+                pairs = _in_few_series(pairs, key_cap, cycle, order)
+            yield pairs if gap == 1 else _apart(pairs, gap, cycle)
 
     def _words(self, people: Ints, key: bytes) -> Words:
         """The words of individuals, which are those of their identifiers."""
@@ -209,7 +193,7 @@ class _Pairs(NamedTuple):
 def pack(numbers: Ints, steps: Ints, places: Places) -> Ints:
     """Make one integer of every row on the grid: the individual's number above the lowest bits, the place in them."""
     on_grid = (steps >= 0) & (steps < places.size)
-    if places.periods is None:
+    if places.count.unit.period is None:
         return ((numbers << np.int64(places.bits)) | places.of(steps))[on_grid]
     return (numbers[on_grid] << np.int64(places.bits)) | places.of(steps[on_grid])
 
@@ -313,20 +297,36 @@ def _in_few_series(pairs: _Pairs, key_cap: int, cycle: int, order: Order) -> _Pa
     return _Pairs(*(column[kept] for column in pairs))
 
 
-def _add_pairs(counts: Ints, pairs: _Pairs, caps: Caps, order: Order) -> None:
-    """Add the capped events of some individuals to the counts."""
+def _add_pairs(counts: Ints, pairs: _Pairs, count: Count, order: Order) -> None:
+    """Add the events of some individuals to the counts, of at most so many steps."""
     people, steps, events = pairs
-    events = np.minimum(events, caps.step_cap)
     begins = _firsts(people)
     lengths = _lengths(begins, people.size)
-    over = lengths > caps.participation_cap
+    over = lengths > count.participation_cap
     if over.any():
         kept = np.ones(steps.size, dtype=np.bool_)
         capped = np.repeat(over, lengths)
         hashes = order(people[begins[over]], lengths[over], steps[capped])
-        kept[capped] = _smallest(hashes, lengths[over], caps.participation_cap)
+        kept[capped] = _smallest(hashes, lengths[over], count.participation_cap)
         steps, events = steps[kept], events[kept]
     np.add.at(counts, steps, events)
+
+
+def _add_scaled(counts: Ints, pairs: _Pairs, count: Count) -> None:
+    """Add the events of some individuals to the counts, of all steps, by the weight of each individual."""
+    people, steps, events = pairs
+    begins = _firsts(people)
+    lengths = _lengths(begins, people.size)
+    for series, weight in enumerate(weights(sizes_of(events, begins, count), count).T):
+        np.add.at(counts, steps + series * count.positions, events * np.repeat(weight, lengths))
+
+
+def key_of_choice(key: bytes) -> bytes:
+    """Return the secret key by which series are chosen at one step, made of the one by which steps are chosen.
+
+    By the same hash, the best of several series would be kept, and steps with several then be kept more often.
+    """
+    return hashlib.blake2b(key[:64], digest_size=16, person=b"key_cap").digest()
 
 
 def _smallest(hashes: Words, lengths: Ints, cap: int) -> NDArray[np.bool_]:

@@ -9,7 +9,6 @@ import numpy as np
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.counting.layout import Caps, Layout
 from opendp_timeseries.design.count import Count, Keys, Source, panel_of
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid, check_grid
@@ -42,9 +41,13 @@ class LogCheck:
     individuals: int
     """Individuals with a row on the grid."""
     individuals_over_cap: int
-    """Individuals in more steps than the participation cap, of those that the gap leaves, who lose some."""
+    """Individuals in more steps than the participation cap, of those that the gap leaves: they lose some, or weigh
+    less."""
     events_lost_share: float
-    """The share of the events on the grid that the gap and the two caps leave out together, from 0 to 1."""
+    """By how much the counts are too low in all, from 0 to 1: what the gap and the two caps leave out, or what smaller
+    weights take away."""
+    excess: str = "drop"
+    """What was to become of individuals in more steps than the participation cap."""
     gap: int = 1
     """The gap that was asked for."""
     steps_within_gap: int = 0
@@ -83,6 +86,7 @@ class LogCheck:
             "of a type that is not known": self.unknown_time,
         }
         within = "" if self.period is None else f", each within {self.period},"
+        taken = "left out" if self.excess == "drop" else "left out, or scaled away,"
         lines = [
             "PRIVATE: do not publish",
             f"{self.rows} rows were read",
@@ -93,7 +97,7 @@ class LogCheck:
             f"{self.individuals} individuals{within} are on the grid",
             *apart,
             f"{self.individuals_over_cap} of them are in more steps than the participation cap",
-            f"{self.events_lost_share:.1%} of the events on the grid are left out by {caps}",
+            f"{self.events_lost_share:.1%} of the events on the grid are {taken} by {caps}",
         ]
         return "\n".join(lines)
 
@@ -104,12 +108,13 @@ def check_log(
     identifier: str,
     time: str,
     grid: TimeGrid,
-    participation_cap: int = check.REQUIRED,
+    participation_cap: int | None = check.REQUIRED,
     step_cap: int = 1,
     gap: int = 1,
     by: str | None = None,
     keys: Keys | None = None,
     key_cap: int | None = None,
+    excess: str = "scale",
     period: str | int | None = None,
 ) -> LogCheck:
     """Look at a log before it is counted: are its rows read, and what would the gap and the caps leave out? Private.
@@ -123,12 +128,13 @@ def check_log(
     :param identifier: name of the column that tells individuals apart.
     :param time: name of the column of event times.
     :param grid: the grid of the count that is planned.
-    :param participation_cap: ``I``, steps per individual.
+    :param participation_cap: ``I``, steps per individual; None if there is none, as before a private series.
     :param step_cap: ``M``, events per individual and step.
     :param gap: least distance of two counted steps of an individual; 1 is none.
     :param by: the column that tells the series of a panel apart.
     :param keys: the series of the panel.
     :param key_cap: series of one individual at one step. Of what it leaves out only the share of events says something.
+    :param excess: as of :func:`~opendp_timeseries.make_participation_count`.
     :param period: as of :func:`~opendp_timeseries.period_distance`, in the zone of the grid: an individual within each
         period is then one of the individuals here.
     :raises TypeError: for a table of an unknown kind, or a column of a type that does not serve.
@@ -137,7 +143,7 @@ def check_log(
     >>> import numpy as np, opendp_timeseries as ts
     >>> log = {"id": np.array(["ann", "ann", "bob", ""]), "step": np.array([0, 2, 1, 9])}
     >>> grid = ts.TimeGrid(size=3)
-    >>> print(ts.check_log(log, identifier="id", time="step", grid=grid, participation_cap=1))
+    >>> print(ts.check_log(log, identifier="id", time="step", grid=grid, participation_cap=1, excess="drop"))
     PRIVATE: do not publish
     4 rows were read
     0 of them have no identifier
@@ -149,23 +155,25 @@ def check_log(
     """
     grid = check_grid(grid)
     within = None if period is None else Period(period, grid.zone)
+    panel = panel_of(by, keys)
     count = Count(
         source=Source(identifier=identifier, time=time, by=by),
         grid=grid,
-        participation_cap=participation_cap,
+        participation_cap=grid.size * len(panel or ("",)) if participation_cap is None else participation_cap,
         step_cap=step_cap,
         gap=gap,
         key_cap=key_cap,
-        panel=panel_of(by, keys),
+        panel=panel,
         unit=Unit(period=within),
+        excess=excess,
     )
-    layout, engine = Layout.of(count), engine_of(table)
-    tally, steps = engine.tally(table, layout), engine.participation(table, layout, count.gap)
+    engine = engine_of(table)
+    tally, steps = engine.tally(table, count), engine.participation(table, count)
 
     def lost(capped: Count) -> float:
         # The key decides which steps are lost, not how many.
-        counts = engine.count(table, layout, Caps.of(capped), bytes(16))
-        return 1 - int(counts.sum()) / tally.counted if tally.counted else 0.0
+        counts = engine.count(table, capped, bytes(16))
+        return 1 - int(counts.sum()) / 2**capped.resolution_bits / tally.counted if tally.counted else 0.0
 
     found = LogCheck(
         **tally._asdict() | ({} if by is not None else {"unknown_key": None}),
@@ -173,12 +181,13 @@ def check_log(
         individuals=steps.size,
         individuals_over_cap=int(np.count_nonzero(steps > count.participation_cap)),
         events_lost_share=lost(count),
+        excess=excess,
     )
     if count.gap == 1:
         return found
     return replace(
         found,
         gap=count.gap,
-        steps_within_gap=int(engine.participation(table, layout).sum() - steps.sum()),
-        events_within_gap_share=lost(replace(count, participation_cap=layout.size, step_cap=tally.rows + 1)),
+        steps_within_gap=int(engine.participation(table, replace(count, gap=1)).sum() - steps.sum()),
+        events_within_gap_share=lost(replace(count, participation_cap=count.size, step_cap=tally.rows + 1)),
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -22,8 +22,11 @@ import ibis.expr.operations as ops
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_timeseries.counting.layout import Caps, Layout, key_of_choice
+from opendp_timeseries.counting.capped_count import key_of_choice
+from opendp_timeseries.counting.identifiers import key_numbers
+from opendp_timeseries.counting.scaling import MOST_EVENTS, WHOLE, full_size
 from opendp_timeseries.counting.tables import Tally
+from opendp_timeseries.design.count import Count, Key
 from opendp_timeseries.grid import StepRule, TimeGrid
 
 __all__ = ["check_schema", "count", "participation", "tally"]
@@ -33,6 +36,7 @@ _TIMES: Final = (
     "column {name!r} of type {kind} does not hold times; cast it to a timestamp or, for a grid of integer steps, to"
     " integers"
 )
+_INT64_MAX: Final = 2**63 - 1
 _FIRST: Final = ibis.literal(0, "int64")
 #: Nanoseconds that are more than any clock is away from UTC.
 _FAR: Final = 2 * 86400 * 10**9
@@ -58,28 +62,71 @@ class _Dialect(NamedTuple):
     quotient: Callable[[Any, int], Any]  # of integers from 0; Ibis's own passes through floating point
     whole_text: Callable[[Any], Any]  # as bytes, as a collation could take two names for one
     hashed: Callable[[int, int, Any, Any], Any]  # of two halves of the key, an identifier and a step
+    wide: Callable[[Any], str]  # whole numbers of 38 digits, as text
+    over: str  # the whole quotient of two of these
     walk: str  # the steps that are kept of the list `steps`: its least, then the least a gap after it, …
     obstacles: Callable[[Any], list[str]]  # what of a connection would change the query, or refuse it
 
 
-def count(table: Any, layout: Layout, caps: Caps, key: bytes) -> NDArray[np.int64]:
-    """Count events per step, each individual within the caps: see :class:`~.engines.Engine`."""
-    rows, dialect = _rows(table, layout)
-    pairs = rows.group_by("who", "step").aggregate(events=ibis.least(rows.count(), caps.step_cap))
-    pairs, alone = _in_periods(pairs, layout, dialect)
-    if caps.key_cap is not None:
+def count(table: Any, count: Count, key: bytes) -> NDArray[np.int64]:
+    """Count as :class:`~.engines.Engine` says."""
+    rows, dialect = _rows(table, count)
+    pairs = rows.group_by("who", "step").aggregate(events=ibis.least(rows.count(), min(count.step_cap, _INT64_MAX)))
+    pairs, alone = _in_periods(pairs, count, dialect)
+    if count.key_cap is not None:
         # The steps of the grid, which all series have.
-        pairs = pairs.mutate(moment=pairs.step - dialect.quotient(pairs.step, layout.cycle) * layout.cycle)
-        pairs = _first(pairs, ["who", "moment"], caps.key_cap, key_of_choice(key), dialect).drop("moment")
-    if caps.gap > 1:
-        pairs = _thinned(pairs, caps.gap, layout, dialect)
-    kept = _first(pairs, alone, caps.participation_cap, key, dialect)
+        pairs = pairs.mutate(moment=pairs.step - dialect.quotient(pairs.step, count.grid.size) * count.grid.size)
+        pairs = _first(pairs, ["who", "moment"], count.key_cap, key_of_choice(key), dialect).drop("moment")
+    pairs = _thinned(pairs, count, dialect)
+    if count.excess == "drop":
+        kept = _first(pairs, alone, count.participation_cap, key, dialect).select("step", "events")
+    else:
+        kept = _weighed(pairs, alone, count, dialect)
+    _, *series = kept.columns
     # Sums are wider in DuckDB than Ibis says, and it leaves out a cast to the type that it takes them for.
-    events = kept.events.sum().cast("decimal(38, 0)").cast("int64")
-    result = _fetch(kept.group_by("step").aggregate(events=events))
-    counts = np.zeros(layout.size, dtype=np.int64)
-    counts[result["step"].to_numpy()] = result["events"].to_numpy()
-    return counts
+    sums = {name: kept[name].sum().cast("decimal(38, 0)").cast("int64") for name in series}
+    result = _fetch(kept.group_by("step").aggregate(**sums))
+    counts = np.zeros((len(series), count.positions), dtype=np.int64)
+    for own, name in zip(counts, series, strict=True):
+        own[result["step"].to_numpy()] = result[name].to_numpy()
+    return counts.ravel()
+
+
+def _weighed(pairs: Any, alone: list[str], count: Count, dialect: _Dialect) -> Any:
+    """Return the steps of everybody, and what they add to each series (:mod:`~.counting.scaling`).
+
+    Ibis has no name for whole numbers as wide as the square of a number of rows, so that this is text.
+    """
+    full, power = full_size(count)
+    limit = (full := min(full, MOST_EVENTS**power)) * WHOLE**power  # nobody is larger
+    events = "events" if power == 1 or count.step_cap == 1 else f"{dialect.wide('events')} * events"
+    quotient = f"{dialect.wide(limit)} {dialect.over} greatest(size, {dialect.wide(full)})"
+    found = quotient if power == 1 else f"floor(sqrt(CAST({quotient} AS DOUBLE) + 0.5))"
+    if count.scales is not None:
+        table = count.scales.table(count.most_steps)
+        found = _row_of([min(end * count.step_cap**2, MOST_EVENTS**2) for end in table.ends.tolist()[:-1]])
+    names = ", ".join(alone)
+    query = f"""
+        SELECT {names}, CAST({found} AS BIGINT) AS weight FROM (
+            SELECT {names}, {dialect.wide(f"sum({events})")} AS size FROM opendp_timeseries_pairs GROUP BY {names})"""
+    schema = pairs.select(*alone, weight=_FIRST).schema()
+    named = pairs.alias("opendp_timeseries_pairs")  # within the query
+    weighed = pairs.join(ops.SQLStringView(parent=named.op(), query=query, schema=schema).to_expr(), alone)
+    if count.scales is None:
+        return weighed.select("step", series0=weighed.events * weighed.weight)
+    weights = {f"series{k}": weight.tolist() for k, weight in enumerate(table.weights.T)}
+    rows = ibis.memtable({"row": range(len(table.ends)), **weights}, schema=dict.fromkeys(("row", *weights), "int64"))
+    weighed = weighed.join(rows, weighed.weight == rows.row)
+    return weighed.select("step", **{name: weighed.events * weighed[name] for name in weights})
+
+
+def _row_of(ends: list[int], first: int = 0) -> str:
+    """The number, as text, of the first of ascending ends that is not below a size."""
+    if not ends:
+        return str(first)
+    middle = len(ends) // 2
+    below, above = _row_of(ends[:middle], first), _row_of(ends[middle + 1 :], first + middle + 1)
+    return f"CASE WHEN size <= {ends[middle]} THEN {below} ELSE {above} END"
 
 
 def _first(pairs: Any, groups: list[str], cap: int, key: bytes, dialect: _Dialect) -> Any:
@@ -89,24 +136,23 @@ def _first(pairs: Any, groups: list[str], cap: int, key: bytes, dialect: _Dialec
     # earlier step.
     order = [dialect.hashed(first, second, _text(pairs.who), pairs.step), pairs.step]
     ranked = pairs.mutate(rank=ibis.row_number().over(group_by=groups, order_by=order))  # from 0
-    return ranked.filter(ranked.rank < cap).drop("rank")
+    return ranked.filter(ranked.rank < min(cap, _INT64_MAX)).drop("rank")
 
 
-def participation(table: Any, layout: Layout, gap: int = 1) -> NDArray[np.int64]:
-    """Return in how many steps, a gap apart, each individual takes part, those in none left out. Private."""
-    rows, dialect = _rows(table, layout)
-    pairs, alone = _in_periods(rows.select("who", "step").distinct(), layout, dialect)
-    if gap > 1:
-        pairs = _thinned(pairs, gap, layout, dialect)
+def participation(table: Any, count: Count) -> NDArray[np.int64]:
+    """Return in how many steps each individual takes part. Private."""
+    rows, dialect = _rows(table, count)
+    pairs, alone = _in_periods(rows.select("who", "step").distinct(), count, dialect)
+    pairs = _thinned(pairs, count, dialect)
     people = pairs.group_by(alone).aggregate(steps=pairs.count())
     result = _fetch(people.group_by("steps").aggregate(individuals=people.count()))
     return np.repeat(result["steps"].to_numpy(), result["individuals"].to_numpy()).astype(np.int64)
 
 
-def tally(table: Any, layout: Layout) -> Tally:
+def tally(table: Any, count: Count) -> Tally:
     """Say where the rows go. Private."""
-    rows, _ = _placed(table, layout)
-    counted, _ = _rows(table, layout)
+    rows, _ = _placed(table, count)
+    counted, _ = _rows(table, count)
     somebody = rows.filter(rows.who.notnull())
     timely = somebody.filter(somebody.when.notnull())
     read = timely.filter(timely.readable)
@@ -191,25 +237,25 @@ def _check_session(table: Any, dialect: _Dialect) -> None:
         )
 
 
-def _placed(table: Any, layout: Layout) -> tuple[Any, _Dialect]:
+def _placed(table: Any, count: Count) -> tuple[Any, _Dialect]:
     """Who, when and in which step and series, for every row; null for what is missing or off the grid."""
-    check_schema(table, identifier=layout.identifier, time=layout.time)
-    if layout.by is not None:
-        _check_distinct(table, layout.by)
+    check_schema(table, identifier=count.log.identifier, time=count.log.time)
+    if count.log.by is not None:
+        _check_distinct(table, count.log.by)
     dialect = _dialect(table)
     _check_session(table, dialect)
-    table = _with_types(table, layout)
-    columns = {"who": layout.identifier} | ({} if layout.by is None else {"series": layout.by})
+    table = _with_types(table, count)
+    columns = {"who": count.log.identifier} | ({} if count.log.by is None else {"series": count.log.by})
     apart = {name: _apart(table[column], dialect) for name, column in columns.items()}
-    if layout.time is None:
+    if count.log.time is None:
         return table.select(**apart, when=_FIRST, readable=True, step=_FIRST), dialect
-    at = table[layout.time]
-    holds_steps = layout.grid.is_integer and _may_hold_steps(at.type())
+    at = table[count.log.time]
+    holds_steps = count.row_grid.is_integer and _may_hold_steps(at.type())
     readable = _whole_numbers(at).notnull() if holds_steps else ibis.literal(True)
     table = table.mutate(opendp_timeseries_when=_present(at), opendp_timeseries_readable=readable)
     if holds_steps:
-        table = table.mutate(**{layout.time: _whole_numbers(table[layout.time])})
-    step, uneven = _steps(table, layout.time, layout.grid, dialect)
+        table = table.mutate(**{count.log.time: _whole_numbers(table[count.log.time])})
+    step, uneven = _steps(table, count.log.time, count.row_grid, dialect)
     rows = table.select(
         **apart, when=table.opendp_timeseries_when, readable=table.opendp_timeseries_readable, step=step
     )
@@ -226,27 +272,27 @@ def _looked_up(rows: Any, rule: StepRule, dialect: _Dialect) -> Any:
     return rows.mutate(step=rows.number).drop("at", *_STEPS)
 
 
-def _rows(table: Any, layout: Layout) -> tuple[Any, _Dialect]:
+def _rows(table: Any, count: Count) -> tuple[Any, _Dialect]:
     """Who and where in the counts, for every row that is somewhere."""
-    rows, dialect = _placed(table, layout)
-    table = _with_types(table, layout)
+    rows, dialect = _placed(table, count)
+    table = _with_types(table, count)
     rows = rows.filter(rows.who.notnull(), rows.step.notnull()).drop("when", "readable")
-    if layout.whole:
+    if count.pooled is not None:
         rows = rows.mutate(step=_FIRST)
-    if layout.by is not None:
-        keys = _keys(layout, table[layout.by].type(), dialect)
+    if count.log.by is not None:
+        keys = _keys(count.panel or (), table[count.log.by].type(), dialect)
         rows = rows.join(keys, rows.series == keys.key)
-        rows = rows.select("who", step=rows.number * layout.cycle + rows.step)
+        rows = rows.select("who", step=rows.number * count.grid.size + rows.step)
     return rows, dialect
 
 
-def _with_types(table: Any, layout: Layout) -> Any:
+def _with_types(table: Any, count: Count) -> Any:
     """Give a type to columns that are missing in every row, and so may have none: one row would give them one."""
-    time = "int64" if layout.grid.is_integer else "timestamp"
+    time = "int64" if count.row_grid.is_integer else "timestamp"
     return table.mutate(
         **{
-            name: ibis.literal(None, time if name == layout.time else "int64")
-            for name in layout.columns
+            name: ibis.literal(None, time if name == count.log.time else "int64")
+            for name in count.log.columns
             if _is_untyped(table[name].type())
         }
     )
@@ -285,13 +331,13 @@ def _present(column: Any) -> Any:
     return ibis.ifelse(column.strip() == "", None, column) if column.type().is_string() else column
 
 
-def _in_periods(pairs: Any, layout: Layout, dialect: _Dialect) -> tuple[Any, list[str]]:
+def _in_periods(pairs: Any, count: Count, dialect: _Dialect) -> tuple[Any, list[str]]:
     """Say the period of each pair, where there are periods, and the columns that tell individuals apart."""
-    starts = layout.period_starts
+    starts = count.period_starts
     if starts is None:
         return pairs, ["who"]
-    cycle = layout.cycle
-    at = pairs.step if layout.by is None else pairs.step - dialect.quotient(pairs.step, cycle) * cycle
+    cycle = count.grid.size
+    at = pairs.step if count.log.by is None else pairs.step - dialect.quotient(pairs.step, cycle) * cycle
     lengths = np.diff(starts, append=cycle)
     if np.all(lengths[:-1] == lengths[0]) and lengths[-1] <= lengths[0]:
         return pairs.mutate(period=dialect.quotient(at, int(lengths[0]))), ["who", "period"]
@@ -301,11 +347,14 @@ def _in_periods(pairs: Any, layout: Layout, dialect: _Dialect) -> tuple[Any, lis
     return pairs.join(periods, pairs["at"] == periods.of).drop("at", "of"), ["who", "period"]
 
 
-def _thinned(pairs: Any, gap: int, layout: Layout, dialect: _Dialect) -> Any:
+def _thinned(pairs: Any, count: Count, dialect: _Dialect) -> Any:
     """Keep of everybody's distinct steps those a gap apart, in each series and period (:mod:`~.counting.gap`)."""
-    groups = ["who"] if layout.period is None else ["who", "period"]
-    if layout.by is not None:
-        pairs, groups = pairs.mutate(series=dialect.quotient(pairs.step, layout.cycle)), [*groups, "series"]
+    gap = count.gap
+    if gap == 1:
+        return pairs
+    groups = ["who"] if count.unit.period is None else ["who", "period"]
+    if count.log.by is not None:
+        pairs, groups = pairs.mutate(series=dialect.quotient(pairs.step, count.grid.size)), [*groups, "series"]
     ordered = ibis.window(group_by=groups, order_by=pairs.step.asc())
     two_ago, one_ago, next_one, next_but_one = (
         pairs.step.lag(2).over(ordered), pairs.step.lag(1).over(ordered),
@@ -323,9 +372,9 @@ def _thinned(pairs: Any, gap: int, layout: Layout, dialect: _Dialect) -> Any:
         walked=ibis.ifelse(starts, near(pairs.step, next_one) & near(next_one, next_but_one), near(two_ago, one_ago)),
         behind=pairs.step - pairs.step.first().over(ordered),
     )
-    if layout.longest_period > layout.cycle - gap:
+    if count.period_length > count.grid.size - gap:
         # At most one kept step is so far behind the first that it is near to it around the cycle: the last.
-        pairs = pairs.filter(pairs.behind <= layout.cycle - gap)
+        pairs = pairs.filter(pairs.behind <= count.grid.size - gap)
     walked = pairs.filter(pairs.walked)
     kept = _walked(walked.group_by(groups).aggregate(steps=walked.step.collect()), gap, dialect)
     found = walked.filter(~walked.starts).semi_join(kept, ["who", "step"])  # a step is in one series and one period
@@ -344,9 +393,9 @@ def _text(who: Any) -> Any:
     return who.cast("string") if who.type().is_integer() else who
 
 
-def _keys(layout: Layout, kind: Any, dialect: _Dialect) -> Any:
+def _keys(keys: Sequence[Key], kind: Any, dialect: _Dialect) -> Any:
     """The keys of a panel and their numbers, as a table; without those that a column of integers cannot hold."""
-    places: dict[Any, int] = layout.places
+    places: dict[Any, int] = dict(key_numbers(keys))
     if kind.is_integer():
         low, high = kind.bounds.lower, kind.bounds.upper
         places = {int(text): k for text, k in places.items() if _is_integer(text) and low <= int(text) <= high}
@@ -494,16 +543,29 @@ def _duckdb_functions(run: Callable[[str], Any]) -> set[tuple[str, ...]]:
 
 
 def _spark_obstacles(connection: Any) -> list[str]:
-    own, known, settings = (
-        {name.lower(): rest for name, *rest in connection.raw_sql(query).collect()}
-        for query in ("SHOW USER FUNCTIONS", "SHOW SYSTEM FUNCTIONS", "SET")
+    asked = connection._session.conf.get  # a session may be set to answer no statement that shows its settings
+    changed = [name for name, value in _SPARK_SETTINGS.items() if asked(name, value).lower() != value]
+    if changed:
+        return [f"setting {name}" for name in changed]
+    own, known = (
+        {name.lower() for (name,) in connection.raw_sql(f"SHOW `{kind}` FUNCTIONS").collect()}
+        for kind in ("USER", "SYSTEM")  # of which one may be a reserved word
     )
-    changed = [name for name, value in _SPARK_SETTINGS.items() if settings.get(name.lower(), [value]) != [value]]
-    return [f"function {name}" for name in sorted(own.keys() & known)] + [f"setting {name}" for name in changed]
+    return [f"function {name}" for name in sorted(own & known)]
 
 
 #: What Ibis's statements, or this one, cannot do without.
-_SPARK_SETTINGS: Final = {"spark.sql.groupByOrdinal": "true", "spark.sql.analyzer.singlePassResolver.enabled": "false"}
+_SPARK_SETTINGS: Final = {
+    "spark.sql.groupByOrdinal": "true",
+    "spark.sql.parser.escapedStringLiterals": "false",  # or regular expressions match nothing
+    **dict.fromkeys(
+        (
+            "spark.sql.analyzer.singlePassResolver." + name
+            for name in ("enabled", "enabledTentatively", "dualRunWithLegacy")
+        ),
+        "false",
+    ),
+}
 
 
 # Before version 2, what DuckDB reduces a list to must be of the type of its elements: lists of one step.
@@ -525,6 +587,8 @@ _DIALECTS: Final = {
         _function("divide", 2),
         _function("encode", 1, "binary"),
         _duckdb_hash,
+        "CAST({} AS HUGEINT)".format,
+        "//",
         _DUCKDB_WALK,
         _duckdb_obstacles,
     ),
@@ -533,6 +597,8 @@ _DIALECTS: Final = {
         _function("div", 2),
         lambda text: text.cast("binary"),
         _function("xxhash64", 4),
+        "CAST({} AS DECIMAL(38, 0))".format,
+        "DIV",
         _SPARK_WALK,
         _spark_obstacles,
     ),

@@ -24,8 +24,8 @@ from pyarrow import dataset
 from opendp_timeseries.counting import tables
 from opendp_timeseries.counting.capped_count import Places, SortedRows, fits, integer_words, label_words, pack
 from opendp_timeseries.counting.identifiers import Labels
-from opendp_timeseries.counting.layout import Caps, Layout
 from opendp_timeseries.counting.tables import Tally, read_positions
+from opendp_timeseries.design.count import Count, Source
 from opendp_timeseries.grid import TimeGrid
 
 __all__ = ["check_schema", "count", "participation", "tally"]
@@ -36,19 +36,19 @@ _BATCH: Final = 2**20  # rows that are read at a time, so that few names are met
 _PADDED: Final = re.compile(r"0+\d+")
 
 
-def count(table: Any, layout: Layout, caps: Caps, key: bytes) -> Ints:
-    """Count events per step, each individual within the caps: see :class:`~.engines.Engine`."""
-    return _sorted_rows(table, layout).capped_count(caps, key)
+def count(table: Any, count: Count, key: bytes) -> Ints:
+    """Count as :class:`~.engines.Engine` says."""
+    return _sorted_rows(table, count).capped_count(key)
 
 
-def participation(table: Any, layout: Layout, gap: int = 1) -> Ints:
-    """Return in how many steps, a gap apart, each individual takes part, those in none left out. Private."""
-    return _sorted_rows(table, layout).participation(gap)
+def participation(table: Any, count: Count) -> Ints:
+    """Return in how many steps each individual takes part. Private."""
+    return _sorted_rows(table, count).participation()
 
 
-def tally(table: Any, layout: Layout) -> Tally:
+def tally(table: Any, count: Count) -> Tally:
     """Say where the rows go. Private."""
-    batches = (tables.tally(batch, layout) for batch in _batches(table, layout))
+    batches = (tables.tally(batch, count) for batch in _batches(table, count))
     return Tally(*map(sum, zip(*batches, strict=True)))
 
 
@@ -57,11 +57,11 @@ def check_schema(table: Any, *, identifier: str, time: str) -> None:
     tables.check_schema(table.schema.empty_table(), identifier=identifier, time=time)
 
 
-def _sorted_rows(table: Any, layout: Layout) -> SortedRows:
+def _sorted_rows(table: Any, count: Count) -> SortedRows:
     """Read the log, at once where its identifiers are so wide, or so mixed, that they are numbered by who is there."""
-    places, packed = Places.of_layout(layout), np.empty(0, dtype=np.int64)
+    places, packed = Places(count), np.empty(0, dtype=np.int64)
     numbers: defaultdict[str, int] = defaultdict(itertools.count().__next__)  # a name has one number in every batch
-    for who, positions in (read_positions(batch, layout) for batch in _batches(table, layout)):
+    for who, positions in (read_positions(batch, count) for batch in _batches(table, count)):
         if isinstance(who, Labels):
             if packed.size and not numbers:
                 break  # floating-point numbers, whole until now
@@ -77,27 +77,28 @@ def _sorted_rows(table: Any, layout: Layout) -> SortedRows:
     else:
         packed.sort()
         return SortedRows(packed, places, label_words(list(numbers)) if numbers else integer_words)
-    _, *batches = _batches(table, layout)
-    steps = [read_positions(batch, layout)[1] for batch in batches]
-    who = pyarrow.concat_tables([batch.select([layout.identifier]) for batch in batches])
-    when = "when" if layout.identifier != "when" else "then"
+    _, *batches = _batches(table, count)
+    steps = [read_positions(batch, count)[1] for batch in batches]
+    who = pyarrow.concat_tables([batch.select([count.log.identifier]) for batch in batches])
+    when = "when" if count.log.identifier != "when" else "then"
     placed = who.append_column(when, pyarrow.array(np.concatenate(steps)))  # those that are nowhere are at -1
-    once = layout._replace(time=when, grid=TimeGrid(size=layout.size), by=None, keys=("",), whole=False, period=None)
-    return SortedRows.of(*read_positions(placed, once), places)
+    source = Source(identifier=count.log.identifier, time=when, exact=count.log.exact)
+    once = Count(source=source, grid=TimeGrid(size=count.positions), participation_cap=1)
+    return SortedRows.of(*read_positions(placed, once), count)
 
 
-def _batches(table: Any, layout: Layout) -> Iterator[Any]:
+def _batches(table: Any, count: Count) -> Iterator[Any]:
     """Read the columns of the log, a small table at a time; the first has no rows.
 
     What is wrong with the columns is thus said before any row is read.
     """
     yield table.schema.empty_table()
-    options: dict[str, Any] = {"columns": layout.columns, "batch_size": _BATCH}
+    options: dict[str, Any] = {"columns": count.log.columns, "batch_size": _BATCH}
     if isinstance(getattr(table, "format", None), dataset.ParquetFileFormat):
         # By default PyArrow reads ahead a whole file, to save round trips.
         options["fragment_scan_options"] = dataset.ParquetFragmentScanOptions(pre_buffer=False)
     try:
-        files = _files(table, layout)
+        files = _files(table, count)
         for _, declared in files:
             yield declared.get("schema", table.schema).empty_table()
         for log, declared in files:
@@ -127,17 +128,17 @@ class _RefusedError(TypeError):
     """A log that is refused by the schemas of its files alone, which are public."""
 
 
-def _files(table: Any, layout: Layout) -> list[tuple[Any, dict[str, Any]]]:
+def _files(table: Any, count: Count) -> list[tuple[Any, dict[str, Any]]]:
     """Return what is scanned, and by which schema: each file of a type that has one, or all at once.
 
     :raises _RefusedError: for a file whose identifiers or keys no one type holds, naming it; and for keys such as
         ``"007"`` where the schema says integers, as folders ``station=007`` are read unless their type is declared.
     """
-    padded = [key for key in layout.keys if isinstance(key, str) and _PADDED.fullmatch(key)]
-    if padded and pyarrow.types.is_integer(table.schema.field(layout.by).type):
+    padded = [key for key in count.panel or () if isinstance(key, str) and _PADDED.fullmatch(key)]
+    if padded and pyarrow.types.is_integer(table.schema.field(count.log.by).type):
         raise _RefusedError(
-            f"key {padded[0]!r} matches nothing, as column {layout.by!r} is of type"
-            f" {table.schema.field(layout.by).type}; declare it as text (partitioning= of pyarrow.dataset), or drop"
+            f"key {padded[0]!r} matches nothing, as column {count.log.by!r} is of type"
+            f" {table.schema.field(count.log.by).type}; declare it as text (partitioning= of pyarrow.dataset), or drop"
             " the zeros"
         )
     if not isinstance(getattr(table, "format", None), (dataset.ParquetFileFormat, dataset.IpcFileFormat)):
@@ -145,12 +146,12 @@ def _files(table: Any, layout: Layout) -> list[tuple[Any, dict[str, Any]]]:
     try:
         fragments = list(table.get_fragments())
     except ValueError:  # it is filtered, and can only be scanned at once
-        _check_alike(table, layout)
+        _check_alike(table, count)
         return [(table, {})]
     whole = table.schema
     for fragment in fragments:
         own = fragment.physical_schema
-        for name in filter(None, (layout.identifier, layout.by)):
+        for name in filter(None, (count.log.identifier, count.log.by)):
             if name in own.names:
                 place = whole.get_field_index(name)
                 kind = _wider(whole.field(place).type, own.field(name).type)
@@ -160,14 +161,14 @@ def _files(table: Any, layout: Layout) -> list[tuple[Any, dict[str, Any]]]:
                         f" {whole.field(place).type} in other files of the log; write all of them with one type"
                     )
                 whole = whole.set(place, whole.field(place).with_type(kind))
-    if layout.time is None or _declared(table, fragments, layout.time):
+    if count.log.time is None or _declared(table, fragments, count.log.time):
         return [(fragment, {"schema": whole}) for fragment in fragments]
-    place = whole.get_field_index(layout.time)
-    times = [fragment.physical_schema.field(layout.time) for fragment in fragments]
+    place = whole.get_field_index(count.log.time)
+    times = [fragment.physical_schema.field(count.log.time) for fragment in fragments]
     return [(f, {"schema": whole.set(place, time)}) for f, time in zip(fragments, times, strict=True)]
 
 
-def _check_alike(table: Any, layout: Layout) -> None:
+def _check_alike(table: Any, count: Count) -> None:
     """Refuse files that differ in the type of a column that is read, naming one.
 
     :raises _RefusedError: for these.
@@ -175,7 +176,7 @@ def _check_alike(table: Any, layout: Layout) -> None:
     files = dataset.dataset(table.files, filesystem=table.filesystem, format=table.format).get_fragments()
     kinds: dict[str, Any] = {}
     for file in files:
-        for name in set(layout.columns) & set(file.physical_schema.names):
+        for name in set(count.log.columns) & set(file.physical_schema.names):
             kind = file.physical_schema.field(name).type
             if kinds.setdefault(name, kind) != kind:
                 raise _RefusedError(

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries.counting import memory
-from opendp_timeseries.counting.layout import Caps, Layout
 from opendp_timeseries.counting.tables import Tally
+from opendp_timeseries.design.count import Count
 
 __all__ = ["Engine", "check_schema", "engine_of"]
 
@@ -29,20 +29,19 @@ class Engine(Protocol):
     def check_schema(self, table: Any, *, identifier: str, time: str) -> None:
         """Refuse a log that cannot be counted on any grid, without reading rows."""
 
-    def count(self, table: Any, layout: Layout, caps: Caps, key: bytes) -> NDArray[np.int64]:
+    def count(self, table: Any, count: Count, key: bytes) -> NDArray[np.int64]:
         """Count with the guarantees of :func:`~opendp_timeseries.counting.capped_count.capped_count`.
 
-        Which steps are kept of an individual beyond the cap may differ between engines.
+        Where steps are dropped, which ones may differ between engines.
 
-        :param caps: as from :meth:`~opendp_timeseries.counting.layout.Caps.of`.
         :param key: at least 16 secret random bytes, fresh for every release.
-        :return: ``layout.size`` counts.
+        :return: ``count.size`` counts.
         """
 
-    def participation(self, table: Any, layout: Layout, gap: int = 1) -> NDArray[np.int64]:
+    def participation(self, table: Any, count: Count) -> NDArray[np.int64]:
         """Return in how many steps, a gap apart, each individual takes part, those in none left out. Private."""
 
-    def tally(self, table: Any, layout: Layout) -> Tally:
+    def tally(self, table: Any, count: Count) -> Tally:
         """Say where the rows go. Private."""
 
 

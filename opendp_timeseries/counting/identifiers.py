@@ -22,9 +22,19 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import whole_ticks
 
-__all__ = ["Labels", "canonical_text", "identifier_text", "instant_text", "text_words", "utc_of", "whole_number"]
+__all__ = [
+    "Labels",
+    "canonical_text",
+    "identifier_text",
+    "instant_text",
+    "key_numbers",
+    "text_words",
+    "utc_of",
+    "whole_number",
+]
 
 _WHOLE: Final = re.compile(r"\s*([+-]?[0-9]{1,300})(?:\.0*)?\s*", re.ASCII)
 _EXACT: Final = decimal.Context(decimal.MAX_PREC, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)
@@ -65,6 +75,23 @@ def identifier_text(value: Any) -> str | None:
         if (owner, kind.__name__) == ("pandas", "Interval"):
             return f"{value.closed} {identifier_text(value.left)} {identifier_text(value.right)}"
     return None
+
+
+def key_numbers(keys: Sequence[str | int]) -> dict[str, int]:
+    """Number the keys of a panel by their texts: keys are compared as identifiers are.
+
+    :raises ValueError: for keys that are not distinct as text.
+
+    >>> key_numbers(["a", "7"])
+    {'a': 0, '7': 1}
+    """
+    numbers = {str(identifier_text(key)): k for k, key in enumerate(keys)}
+    if len(numbers) < len(keys):
+        raise ValueError(
+            f"keys ({check.shown(list(keys))}) must be distinct: name each series once, from a public list and not"
+            " from the log"
+        )
+    return numbers
 
 
 def whole_number(value: Any) -> int | None:

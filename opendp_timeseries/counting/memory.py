@@ -7,20 +7,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_timeseries.counting.capped_count import Places, SortedRows, capped_count
-from opendp_timeseries.counting.layout import Caps, Layout
+from opendp_timeseries.counting.capped_count import SortedRows, capped_count
 from opendp_timeseries.counting.tables import check_schema, read_positions, tally
+from opendp_timeseries.design.count import Count
 
 __all__ = ["check_schema", "count", "participation", "tally"]
 
 
-def count(table: Any, layout: Layout, caps: Caps, key: bytes) -> NDArray[np.int64]:
-    """Count events per step, each individual within the caps: see :class:`~.engines.Engine`."""
-    identifiers, positions = read_positions(table, layout)
-    size, cycle, periods = layout.size, layout.cycle, layout.period_starts
-    return capped_count(identifiers, positions, size=size, caps=caps, key=key, cycle=cycle, periods=periods)
+def count(table: Any, count: Count, key: bytes) -> NDArray[np.int64]:
+    """Count as :class:`~.engines.Engine` says."""
+    return capped_count(*read_positions(table, count), count, key)
 
 
-def participation(table: Any, layout: Layout, gap: int = 1) -> NDArray[np.int64]:
-    """Return in how many steps, a gap apart, each individual takes part, those in none left out. Private."""
-    return SortedRows.of(*read_positions(table, layout), Places.of_layout(layout)).participation(gap)
+def participation(table: Any, count: Count) -> NDArray[np.int64]:
+    """Return in how many steps each individual takes part. Private."""
+    return SortedRows.of(*read_positions(table, count), count).participation()

@@ -23,10 +23,11 @@ from opendp_timeseries.counting.identifiers import (
     canonical_text,
     identifier_text,
     instant_text,
+    key_numbers,
     whole_number,
 )
-from opendp_timeseries.counting.layout import Layout
 from opendp_timeseries.counting.times import steps_of_floats, steps_of_objects
+from opendp_timeseries.design.count import Count
 from opendp_timeseries.grid import TimeGrid
 
 __all__ = ["Tally", "UtcLog", "Who", "check_schema", "read_positions", "tally"]
@@ -82,7 +83,7 @@ class Tally(NamedTuple):
         return self.rows - sum(self[1:])
 
 
-def read_positions(table: Any, layout: Layout) -> tuple[Who, Ints]:
+def read_positions(table: Any, count: Count) -> tuple[Who, Ints]:
     """Read who and where in the (panel of) series, for every row; -1 for rows that are nowhere.
 
     Tables are mappings of equally long one-dimensional NumPy arrays, pandas data frames, Polars data and
@@ -95,31 +96,33 @@ def read_positions(table: Any, layout: Layout) -> tuple[Who, Ints]:
     :raises TypeError: for a table of an unknown kind, or a column of a type that does not serve.
     :raises ValueError: for columns that are missing, ambiguous or of unequal length.
 
+    >>> from opendp_timeseries.design.count import Source
     >>> log = {"who": np.array(["ann", "bob", "ann"]), "when": np.array([0, 1, 9])}
-    >>> who, positions = read_positions(log, Layout("who", "when", TimeGrid(size=3)))
+    >>> count = Count(source=Source(identifier="who", time="when"), grid=TimeGrid(size=3), participation_cap=1)
+    >>> who, positions = read_positions(log, count)
     >>> who.codes, who.names, positions
     (array([0, 1, 0]), ['ann', 'bob'], array([ 0,  1, -1]))
     """
-    rows = _read(table, layout)
+    rows = _read(table, count)
     positions = rows.steps
     if rows.series is not None:
-        positions = np.where((positions >= 0) & (rows.series >= 0), rows.series * layout.cycle + positions, -1)
+        positions = np.where((positions >= 0) & (rows.series >= 0), rows.series * count.grid.size + positions, -1)
     if rows.nobody is not None and rows.nobody.any():
         positions = np.where(rows.nobody, -1, positions)
     return rows.who, positions
 
 
-def tally(table: Any, layout: Layout) -> Tally:
+def tally(table: Any, count: Count) -> Tally:
     """Say where the rows of a table go. Private.
 
     :raises TypeError: as :func:`read_positions`, and the other errors.
     """
-    rows = _read(table, layout)
+    rows = _read(table, count)
     nowhere = np.zeros(rows.steps.shape, dtype=np.bool_)
     nobody, timeless = (nowhere if mask is None else mask for mask in (rows.nobody, rows.timeless))
     missing, _, unknown = _causes(rows.columns[0], nobody)
     times = [nowhere] * 3
-    if layout.time is not None:
+    if count.log.time is not None:
         times = _causes(rows.columns[1], timeless, getattr(table, "not_times", None))
     lost = []
     for mask in (missing, unknown, *times, rows.steps < 0, nowhere if rows.series is None else rows.series < 0):
@@ -166,15 +169,17 @@ class _Rows(NamedTuple):
     series: Ints | None  # the number of the key, -1 for one that is not listed
 
 
-def _read(table: Any, layout: Layout) -> _Rows:
-    columns = _columns(table, layout.columns)
-    who, nobody = _identifiers(columns[0], layout.identifier, exact=layout.exact)
+def _read(table: Any, count: Count) -> _Rows:
+    log, series = count.log, None
+    columns = _columns(table, log.columns)
+    who, nobody = _identifiers(columns[0], log.identifier, exact=log.exact)
     steps, timeless = np.zeros(len(who), dtype=np.int64), None
-    if layout.time is not None:
-        steps, timeless = _steps(columns[1], layout.time, layout.grid)
-    if layout.whole:
+    if log.time is not None:
+        steps, timeless = _steps(columns[1], log.time, count.row_grid)
+    if count.pooled is not None:
         steps = np.minimum(steps, 0)
-    series = None if layout.by is None else _series(*_identifiers(columns[-1], layout.by), layout.places)
+    if log.by is not None:
+        series = _series(*_identifiers(columns[-1], log.by), key_numbers(count.panel or ()))
     return _Rows(columns, who, nobody, steps, timeless, series)
 
 

@@ -6,21 +6,27 @@ counts are equal exactly if they are the same query.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.accounting.influence import Influence, count_influence
+from opendp_timeseries._json import LATER
+from opendp_timeseries.accounting.influence import Influence, count_influence, scales_influence
+from opendp_timeseries.design.scales import RESOLUTION_BITS, Scales
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import TimeGrid, check_grid
 
-__all__ = ["Count", "Key", "Keys", "Source", "panel_of"]
+__all__ = ["EXCESS", "Count", "Key", "Keys", "Source", "excess_name", "panel_of"]
+
+#: What becomes of somebody in more steps than the cap: see :class:`Count`.
+EXCESS: Final = ("scale", "scale_l1", "drop")
 
 Key = str | int
 Keys = Sequence[str] | Sequence[int]
@@ -42,6 +48,11 @@ class Source:
     by: str | None = None
     exact: bool = False
 
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns that are read."""
+        return [column for column in (self.identifier, self.time, self.by) if column is not None]
+
     def __post_init__(self) -> None:
         for name in ("identifier", "time", "by"):
             column = getattr(self, name)
@@ -59,7 +70,7 @@ class Count:
 
     :param source: the columns that are read; None for counts made elsewhere, whose caps are assumed.
     :param grid: the grid of the counts.
-    :param participation_cap: ``I``, most steps in which one individual is counted, over all series of a panel.
+    :param participation_cap: ``I``, most steps in which one individual is counted in full, over all series of a panel.
     :param step_cap: ``M``, most events of one individual in one step.
     :param gap: least distance of two steps in which one individual is counted, around the cycle of the grid, in each
         series of a panel; 1 is none.
@@ -68,6 +79,12 @@ class Count:
     :param pooled: where individuals are counted once on the whole of a grid, that grid, of which ``grid`` is the one
         step; None where each step counts.
     :param unit: what a distance of 1 between two logs is.
+    :param excess: what becomes of an individual in more steps than ``I``. ``"drop"``: ``I`` of their steps count.
+        ``"scale"``: all of them count, with a weight that brings the ℓ2 norm of their counts down to ``M√I``;
+        ``"scale_l1"``: the ℓ1 norm down to ``MI``, for the Laplace mechanism. Weights are rounded down to multiples of
+        ``2**-16``, and so are the counts.
+    :param scales: scales of activity, each with a series of its own, which make ``"scale"`` unbiased; the first is
+        ``I``. None for one series.
     :raises TypeError, ValueError: naming the parameter, its value and the remedy.
     """
 
@@ -80,6 +97,8 @@ class Count:
     panel: tuple[Key, ...] | None = None
     pooled: TimeGrid | None = None
     unit: Unit = field(default_factory=Unit)
+    excess: str = field(default="drop", metadata=LATER)
+    scales: Scales | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         check_grid(self.grid)
@@ -112,6 +131,13 @@ class Count:
             )
         for name, value in caps.items():
             object.__setattr__(self, name, value)
+        excess_name(self.excess)
+        if self.excess != "drop" and self.pooled is not None:
+            raise ValueError(
+                f"excess ({self.excess!r}) must be 'drop' where individuals are counted once on the whole of a grid"
+            )
+        if self.scales is not None:
+            self._check_scales(self.scales)
         check.integer("size of the panel", self.size, maximum=2**31, remedy="use fewer steps or keys")
         if self.unit.period is not None:
             if self.pooled is not None:
@@ -121,9 +147,37 @@ class Count:
                 )
             lengths = self.period_lengths()  # or it does not fit the grid, and is refused
             # As whole bits, which engines keep free beside those of an individual's number.
-            bits = (len(lengths) - 1).bit_length() + (int(lengths[0]) * self.series - 1).bit_length()
+            bits = (len(lengths) - 1).bit_length() + (int(lengths[0]) * self.panel_size - 1).bit_length()
             remedy = "use fewer steps or keys, or about as many steps in each period"
             check.integer("bits of a period and a step within it", bits, maximum=33, remedy=remedy)
+
+    def _check_scales(self, scales: Scales) -> None:
+        most = self.most_steps
+        if self.excess != "scale" or self.participation_cap != scales.first(most):
+            raise ValueError(
+                f"scales ({scales}) require excess='scale' and the first of them as participation_cap"
+                f" ({self.participation_cap})"
+            )
+        if scales.ends and scales.ends[-1] >= most:
+            raise ValueError(
+                f"ends of scales ({list(scales.ends)}) must be below the most steps in which one individual can be"
+                f" ({most}), which is the last scale"
+            )
+
+    @property
+    def log(self) -> Source:
+        """The columns of the log that is counted.
+
+        :raises ValueError: for counts made elsewhere.
+        """
+        if self.source is None:
+            raise ValueError("counts that were made elsewhere are not counted again")
+        return self.source
+
+    @property
+    def row_grid(self) -> TimeGrid:
+        """The grid on which rows are placed: that of the counts, or the one of which they are the whole."""
+        return self.grid if self.pooled is None else self.pooled
 
     @property
     def is_assumed(self) -> bool:
@@ -131,14 +185,45 @@ class Count:
         return self.source is None
 
     @property
+    def keys(self) -> tuple[Key, ...] | None:
+        """One key for each series, in order: of the panel, or, with scales, the names of these; None for one series.
+
+        With both, the series of all keys of the panel are together for each scale.
+        """
+        if self.scales is None:
+            return self.panel
+        names = self.scales.names()
+        return names if self.panel is None else tuple(f"{key} ({name})" for name in names for key in self.panel)
+
+    @property
     def series(self) -> int:
-        """Number of series."""
+        """Number of series: of the panel, or of its scales of activity."""
+        return self.panel_size * (1 if self.scales is None else self.scales.series)
+
+    @property
+    def panel_size(self) -> int:
+        """Number of series of the panel, whatever the scales."""
         return 1 if self.panel is None else len(self.panel)
 
     @property
     def size(self) -> int:
-        """Number of entries: steps of the grid times series of the panel."""
+        """Number of entries: steps of the grid times series."""
         return self.grid.size * self.series
+
+    @property
+    def positions(self) -> int:
+        """Number of places where rows may be: steps of the grid times series of the panel, whatever the scales."""
+        return self.grid.size * self.panel_size
+
+    @property
+    def resolution_bits(self) -> int:
+        """Counts are multiples of ``2**-resolution_bits``."""
+        return 0 if self.excess == "drop" else RESOLUTION_BITS
+
+    @property
+    def most_steps(self) -> int:
+        """In how many steps one individual can be, over all series of a panel, before the participation cap."""
+        return self.period_length * self.panel_size
 
     @cached_property
     def period_span(self) -> tuple[int, int] | None:
@@ -148,6 +233,17 @@ class Count:
         """
         period = self.unit.period
         return None if period is None or self.is_assumed else period.span(self.grid)
+
+    @property
+    def period_starts(self) -> NDArray[np.int64] | None:
+        """The first step of each period in which an individual counts anew; None if there are no periods."""
+        period = self.unit.period
+        return None if period is None else period.starts(self.grid)
+
+    @property
+    def period_length(self) -> int:
+        """In how many steps of one series an individual can be: of the longest period, if there are periods."""
+        return int(self.period_lengths()[0])
 
     def period_lengths(self) -> NDArray[np.int64]:
         """Return in how many steps each period is in which an individual counts anew, the longest first."""
@@ -165,21 +261,43 @@ class Count:
         periods = check.integer("periods", periods, minimum=1)
         if periods > 1 and self.unit.period is None:
             raise ValueError(f"periods ({periods}) must be 1, as this is for {self.unit}, whatever they did")
-        return count_influence(
+        influence = count_influence(
             distance * self.unit.individuals,
             participation_cap=self.participation_cap,
             step_cap=self.step_cap,
-            size=self.size,
+            size=self.positions,
             replaced=self.unit.replaced,
             gap=self.gap,
-            series=self.series,
+            series=self.panel_size,
             key_cap=self.key_cap,
             periods=self.period_lengths()[:periods].tolist(),
+            excess=self.excess,
         )
+        if self.scales is None:
+            return influence
+        largest = math.ldexp(int(self.scales.table(self.most_steps).weights.max()), -RESOLUTION_BITS)
+        return scales_influence(influence, largest, self.scales.series)
+
+    def words(self) -> str:
+        """Say in which steps an individual counts, and how much."""
+        cap = self.participation_cap
+        if self.excess == "drop":
+            return f"at most {cap} step{'' if cap == 1 else 's'}"
+        weight = f"√({cap}/n)" if self.excess == "scale" else f"{cap}/n"
+        return "every step" if self.scales is not None else f"every step, by {weight} if in n > {cap}"
 
     def of_one_series(self) -> Count:
         """Return the count of each series of a panel by itself. The caps stay: they hold over the whole panel."""
-        return replace(self, panel=None, key_cap=None, source=self.source and replace(self.source, by=None))
+        return replace(
+            self, panel=None, key_cap=None, scales=None, source=self.source and replace(self.source, by=None)
+        )
+
+
+def excess_name(excess: Any) -> str:
+    """Return what becomes of an excess of steps; raise ValueError for anything else."""
+    if not isinstance(excess, str) or excess not in EXCESS:
+        raise ValueError(f"excess ({check.shown(excess)}) must be 'scale', 'scale_l1' or 'drop'")
+    return excess
 
 
 def panel_of(by: str | None, keys: Keys | None) -> tuple[Key, ...] | None:

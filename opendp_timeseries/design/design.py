@@ -183,25 +183,23 @@ def _python(design: Design, log: str, delta: float | None) -> str:
     else:
         grid = count.grid if count.pooled is None else count.pooled
         lines.append(f"grid = {_call_of_grid(grid)}")
-    unit = count.unit
-    if unit.period is not None:
-        metric = f"ts.period_distance({unit.period.length!r}" + _also("zone", unit.period.zone)
-        metric += ", replaced=True)" if unit.replaced else ")"
-    else:
-        metric = "dp.change_one_distance()" if unit.replaced else "dp.symmetric_distance()"
     time = source.time or ("time" if source.identifier != "time" else "step")  # of no use, where none is read
-    lines.append(f"space = ts.event_log_domain(identifier={source.identifier!r}, time={time!r}), {metric}")
+    lines.append(f"space = ts.event_log_domain(identifier={source.identifier!r}, time={time!r}), {count.unit.python()}")
     panel = "" if count.panel is None else f", by={source.by!r}, keys={list(count.panel)!r}"
     if grid is None or count.pooled is not None:
         cap = "" if count.panel is None else f", cap={count.participation_cap}"
         given = "" if grid is None else ", grid=grid"
         lines.append(f"count = space >> ts.then_individual_count({(panel + cap + given)[2:]})")
     else:
-        caps = f"participation_cap={count.participation_cap}"
-        caps += f", step_cap={count.step_cap}" if count.step_cap > 1 else ""
+        caps = f", step_cap={count.step_cap}" if count.step_cap > 1 else ""
         caps += f", gap={count.gap}" if count.gap > 1 else ""
-        caps += _also("key_cap", count.key_cap)
-        lines.append(f"count = space >> ts.then_participation_count(grid, {caps}{panel})")
+        caps += _also("key_cap", count.key_cap) + panel
+        if count.scales is None:
+            caps += "" if count.excess == "scale" else f", excess={count.excess!r}"
+            call = f"participation_count(grid, participation_cap={count.participation_cap}{caps})"
+        else:
+            call = f"activity_count(grid, scales=ts.{count.scales}{caps})"
+        lines.append(f"count = space >> ts.then_{call}")
     if signal.groups is not None:
         lines.append(f"count = count >> ts.then_totals({dict(signal.groups.to_dict())!r})")
     lines += [f"count = count >> ts.then_circulant_filter(ts.{kernel.python()})" for kernel in signal.kernels]

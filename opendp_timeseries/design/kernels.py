@@ -146,9 +146,36 @@ class Kernel:
     def python(self) -> str:
         """Return the call that makes this kernel, after ``ts.``."""
         kind, _, parameter = self.name.partition(" ")
-        if kind in _NAMED and _NAMED[kind](self.size, **_read(parameter)) == self:
-            return f"{kind}_kernel({', '.join([str(self.size), *parameter.split()])})"
-        return f"Kernel.from_dict({self.to_dict()!r}, {self.size})"
+        if self._named(self.resolution_bits) != self:
+            return f"Kernel.from_dict({self.to_dict()!r}, {self.size})"
+        usual = kind == "identity" or self.resolution_bits == _RESOLUTION_BITS
+        bits = [] if usual else [f"resolution_bits={self.resolution_bits}"]
+        return f"{kind}_kernel({', '.join([str(self.size), *parameter.split(), *bits])})"
+
+    def _named(self, resolution_bits: int) -> Kernel | None:
+        """Return what a constructor makes by this kernel's name; None if there is no such name."""
+        kind, _, parameter = self.name.partition(" ")
+        bits = {} if kind == "identity" else {"resolution_bits": resolution_bits}
+        return _NAMED[kind](self.size, **_read(parameter), **bits) if kind in _NAMED else None
+
+    def rounded(self, resolution_bits: int) -> Kernel:
+        """Return this kernel with at most so many binary places; of a named kernel, as its constructor makes it.
+
+        A kernel that is symmetric and decreasing stays so, and its ``l1`` is rounded down to the grid: 1 stays 1.
+
+        :param resolution_bits: binary places of the result, unless there are fewer already.
+
+        >>> gaussian_kernel(8, 1.0).rounded(16) == gaussian_kernel(8, 1.0, resolution_bits=16)
+        True
+        """
+        if self.resolution_bits <= resolution_bits:
+            return self
+        if self._named(self.resolution_bits) == self:
+            return self._named(resolution_bits) or self
+        if self.is_symmetric_decreasing:
+            half = self.taps[: self.size // 2 + 1]
+            return _decreasing(self.name, self.size, half, resolution_bits, gain=self.l1)
+        return kernel_from_taps(self.taps, resolution_bits=resolution_bits)
 
     def convolve(self, other: Kernel, *, resolution_bits: int = _RESOLUTION_BITS) -> Kernel:
         """Return one kernel for two filters in a row.
@@ -343,4 +370,4 @@ _NAMED: Final[dict[str, Callable[..., Kernel]]] = {
 def _read(parameter: str) -> dict[str, Any]:
     """Read the parameter that the name of a kernel holds, such as ``std=3``."""
     name, _, value = parameter.partition("=")
-    return {name: int(value) if name == "width" else float(value)} if value else {}
+    return {name: int(value) if value.isdecimal() else float(value)} if value else {}

@@ -62,6 +62,8 @@ class Signal:
     def __post_init__(self) -> None:
         if any(isinstance(stage, Groups) for stage in self.stages[1:]):
             raise ValueError("totals must come right after the count: filter them afterwards")
+        if self.stages and self.count.scales is not None:
+            raise ValueError("nothing comes between scales of activity and the noise: smooth the release instead")
         if self.groups is not None:
             if self.count.panel is None:
                 raise ValueError("totals are of a panel, and this is one series")
@@ -89,7 +91,7 @@ class Signal:
     @property
     def keys(self) -> tuple[Key, ...] | None:
         """One key for each series, in order: of the panel, or the names of its totals; None for one series."""
-        return self.count.panel if self.groups is None else self.groups.names
+        return self.count.keys if self.groups is None else self.groups.names
 
     @property
     def series(self) -> int:
@@ -104,7 +106,7 @@ class Signal:
     @property
     def resolution_bits(self) -> int:
         """Entries are multiples of ``2**-resolution_bits``."""
-        return sum(kernel.resolution_bits for kernel in self.kernels)
+        return self.count.resolution_bits + sum(kernel.resolution_bits for kernel in self.kernels)
 
     @property
     def each(self) -> Signal:

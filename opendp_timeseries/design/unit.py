@@ -38,3 +38,15 @@ class Unit:
         if self.period is not None:
             who += f"{'' if people == 1 else ', each'} within {self.period}, not all that they did,"
         return f"{who} {'replaced' if self.replaced else 'added or removed'}"
+
+    def python(self) -> str:
+        """Return the call that makes this distance between event logs.
+
+        :raises ValueError: for a unit that event logs have no distance for.
+        """
+        if self.individuals != 1:
+            raise ValueError(f"the call is not written for a unit of {self}")
+        if self.period is None:
+            return "dp.change_one_distance()" if self.replaced else "dp.symmetric_distance()"
+        zone = "" if self.period.zone is None else f", zone={self.period.zone!r}"
+        return f"ts.period_distance({self.period.length!r}{zone}{', replaced=True' if self.replaced else ''})"

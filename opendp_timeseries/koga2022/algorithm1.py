@@ -66,7 +66,8 @@ def make_koga2022(
     >>> from opendp_timeseries.koga2022.algorithm1 import then_koga2022
     >>> dp.enable_features("contrib", "honest-but-curious")
     >>> space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
-    >>> count = space >> ts.then_participation_count(ts.TimeGrid(size=1800), participation_cap=180)
+    >>> grid = ts.TimeGrid(size=1800)
+    >>> count = space >> ts.then_participation_count(grid, participation_cap=180, excess="drop")
     >>> theirs = count >> then_koga2022(
     ...     52.944, alpha=(36 / 180) ** 0.5, sampling_probability=0.1,
     ...     output_measure=dp.approximate(dp.max_divergence()), delta=1e-4)

@@ -30,6 +30,7 @@ from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.filtering import l1_norm, row_energy, spectral_norm, stable_rank
 from opendp_timeseries.accounting.gaussian import gaussian_delta
 from opendp_timeseries.accounting.laws import binomial_tail
+from opendp_timeseries.accounting.loss import over_variance
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up, up_fraction, up_sqrt
 from opendp_timeseries.design.kernels import Kernel
 
@@ -253,7 +254,8 @@ class SensitivityBound:
 
         Off the event it is a Gaussian mechanism with ``ρ = usual/(2σ²)`` (Bun & Steinke 2016, Def. 8.1).
         """
-        return up(_squared_ratio(self.usual, scale) / 2.0), self.failure
+        (ratio,) = over_variance(np.array([self.usual]), check.real("scale", scale, minimum=0.0)).tolist()
+        return up(ratio / 2.0), self.failure
 
     def delta(self, epsilon: float, share: float, form: Form = "printed") -> float:
         """Corollaries 2 and 3: the ``δ`` claimed at ``ε`` with the noise ``√usual · √(2ln(1.25/δ_g))/ε``.
@@ -278,7 +280,7 @@ class SensitivityBound:
     def mixture_delta(self, epsilon: float, scale: float) -> float:
         """Return ``(1−δ′)·δ_G(ε; √usual/σ) + δ′·δ_G(ε; √worst/σ)``, valid without any condition."""
         epsilon = check.real("epsilon", epsilon, minimum=0.0)
-        ratios = np.array([_squared_ratio(self.usual, scale), _squared_ratio(self.worst, scale)])
+        ratios = over_variance(np.array([self.usual, self.worst]), check.real("scale", scale, minimum=0.0))
         usual, worst = gaussian_delta(epsilon, ratios).tolist()
         # Written as an increase, so that an upper bound on δ′ gives an upper bound on δ.
         return min(1.0, up(usual + self.failure * up(max(0.0, worst - usual)), 2))
@@ -291,7 +293,7 @@ class SensitivityBound:
         epsilon = check.real("epsilon", epsilon, above=0.0)
         delta = check.real("delta", delta, above=0.0, below=1.0)
         if form == "mixture":
-            return _least_scale(lambda scale: self.mixture_delta(epsilon, scale) <= delta, self.worst)
+            return self._mixture_scale(epsilon, delta)
         if form not in get_args(Form):
             raise ValueError(f"form ({form!r}) must be one of {', '.join(get_args(Form))}")
         share = (delta - self._failure_cost(epsilon, form)) * (1.0 - 4 * _EPS)
@@ -311,6 +313,13 @@ class SensitivityBound:
 
         grid = [0.0, *np.geomspace(1e-6, 16.0, 300).tolist()]
         return next((_least(claimed, low, high) for low, high in pairwise(grid) if claimed(high)), math.inf)
+
+    def _mixture_scale(self, epsilon: float, delta: float) -> float:
+        profile, start = partial(self.mixture_delta, epsilon), math.sqrt(self.worst)
+        try:
+            return calibrate(profile, lambda found: found <= delta, start=start)
+        except ValueError:  # δ is below what the profile resolves
+            return math.inf
 
     def _failure_cost(self, epsilon: float, form: Form) -> float:
         """``δ′·F`` rounded up."""
@@ -452,28 +461,7 @@ def analytic_scale(epsilon: float, delta: float, squared_sensitivity: float) -> 
     epsilon = check.real("epsilon", epsilon, minimum=0.0)
     delta = check.real("delta", delta, above=0.0, below=1.0)
     square = check.real("squared_sensitivity", squared_sensitivity, minimum=0.0)
-
-    def private(scale: float) -> bool:
-        return bool(gaussian_delta(epsilon, np.array([_squared_ratio(square, scale)]))[0] <= delta)
-
-    return 0.0 if square == 0.0 else _least_scale(private, square)
-
-
-def _squared_ratio(square: float, scale: float) -> float:
-    """``square/σ²`` rounded up; infinity at ``σ = 0``."""
-    scale = check.real("scale", scale, minimum=0.0)
-    if square == 0.0:
-        return 0.0
-    variance = scale * scale * (1.0 - 2 * _EPS)
-    return up(square / variance) if variance > 0.0 else math.inf
-
-
-def _least_scale(private: Callable[[float], bool], square: float) -> float:
-    """Return the least scale that is private for a squared sensitivity; infinity below what the profile resolves."""
-    try:
-        return calibrate(lambda scale: scale, private, start=math.sqrt(square))
-    except ValueError:
-        return math.inf
+    return SensitivityBound(square, square, 0.0)._mixture_scale(epsilon, delta) if square > 0.0 else 0.0
 
 
 # --- The best split of δ ---

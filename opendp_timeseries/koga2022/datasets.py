@@ -12,7 +12,7 @@ import math
 import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
@@ -22,14 +22,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries._validate import integer, real
+from opendp_timeseries.design.kernels import Kernel, gaussian_kernel
 from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.plugin import native
+from opendp_timeseries.plugin.assume_participation import then_assume_participation
+from opendp_timeseries.plugin.spaces import count_signal_domain
 
 __all__ = [
     "FOURSQUARE_GRID",
     "GOWALLA_GRID",
     "PEMS_GRID",
     "CheckIns",
-    "Synth",
+    "Problem",
+    "assumed_count",
     "largest_participation",
     "load_flow",
     "load_foursquare",
@@ -52,26 +57,50 @@ T = TypeVar("T")
 Name = str | PathLike[str]
 
 
-# --- The synthetic series: section "Setup" and appendix "Instantiation" of the paper ---
-
-_DURATION: Final = 10_000  # T at relative frequency 1
+# --- A series to release ---
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Synth:
-    """One synthetic series, with the settings at which the paper releases it."""
+class Problem:
+    """A count series, and the settings at which the paper, and every method, releases it."""
 
-    frequency: float  #: relative sampling frequency ``f``; 1 is one step per unit of time
-    signal: NDArray[np.int64]  #: int64 counts, given to a mechanism: the noiseless signal, or the noisy one, rounded
-    noiseless: NDArray[np.float64]  #: float64 values ``a sin(ωt) + b + ct``, against which the paper measures errors
-    sampling_probability: float  #: ``p = 0.1 (1 − log f / 4)``
-    std: float  #: standard deviation of the Gaussian kernel in steps, ``10 / (1 − log f / 4)``
-    participation_cap: int = 100  #: ``I``, the same at every frequency (``docs/concepts/amplification.md``)
+    name: str  #: for tables and figures
+    signal: NDArray[np.int64]  #: int64 counts, which a method is given
+    truth: NDArray[np.float64]  #: against which errors are measured: the signal itself, or what it observes
+    participation_cap: int  #: ``I``, assumed of the series (the paper's Assumption 1)
+    sampling_probability: float = 0.1  #: ``p``
+    std: float = 10.0  #: ``σ_g`` of the paper's Gaussian filter, in steps
+    epsilon: float = 0.5  #: ``ε``, of one individual added or removed
+    delta: float = 1e-4  #: ``δ``
 
     @property
     def size(self) -> int:
         """Number of time steps, ``T``."""
         return len(self.signal)
+
+    @property
+    def kernel(self) -> Kernel:
+        """The paper's filter for this series."""
+        return gaussian_kernel(self.size, self.std)
+
+    def count(self) -> native.Transformation:
+        """Return the count under Assumption 1."""
+        return assumed_count(self.size, self.participation_cap)
+
+    def scaled(self, factor: float) -> Problem:
+        """Return the problem of a series ``factor`` times as heavy, in whole counts, at the same settings."""
+        signal = np.rint(self.signal * factor).astype(np.int64)
+        return replace(self, name=f"{factor:g} × {self.name}", signal=signal, truth=signal.astype(np.float64))
+
+
+def assumed_count(size: int, cap: int) -> native.Transformation:
+    """Return the count of a series made elsewhere, under the paper's Assumption 1."""
+    space = count_signal_domain(size), native.symmetric_distance()
+    count: native.Transformation = space >> then_assume_participation(participation_cap=cap)
+    return count
+
+
+# --- The synthetic series: section "Setup" and appendix "Instantiation" of the paper ---
 
 
 def synth(
@@ -81,12 +110,15 @@ def synth(
     rng: np.random.Generator | None = None,
     angular_frequency: float = 0.01,
     logarithm_base: float = 2.0,
-) -> Synth:
-    """Return the paper's synthetic series at relative sampling frequency ``frequency``.
+) -> Problem:
+    """Return the paper's synthetic series at relative sampling frequency ``f``, with ``I = 100`` at every frequency.
 
     ``x_t = 200 sin(ωt) + 500 + 0.1t`` at ``t = 0, 1/f, 2/f, …`` below 10,000, so ``T = ⌈10000 f⌉``, and with
     ``noisy`` an independent ``100 · N(0, 1)`` at every step, rounded: people add whole events before that rounding, so
     no sensitivity changes. A noisy count may be negative, as in the paper.
+
+    The counts are the noiseless values or the noisy ones, rounded; the ``truth``, against which the paper measures
+    errors, is the noiseless values. ``p = 0.1 (1 − log f / 4)`` and ``σ_g = 10 / (1 − log f / 4)``.
 
     The paper states neither ω nor the base of the logarithm in ``p`` and ``σ_g``; ``docs/datasets.md`` says why these.
 
@@ -114,16 +146,17 @@ def synth(
             f"frequency ({frequency:g}) gives the sampling probability {probability:g}, which must be above "
             f"0 and at most 1; choose a frequency from {base**-36:g} to less than {base**4:g}"
         )
-    time = np.arange(math.ceil(_DURATION * frequency)) / frequency
+    time = np.arange(math.ceil(10_000 * frequency)) / frequency
     observed = noiseless = 200.0 * np.sin(omega * time) + 500.0 + 0.1 * time
     if noisy:
         if rng is None:
             raise TypeError("rng must be given with noisy=True; pass numpy.random.default_rng(seed)")
         observed = noiseless + 100.0 * rng.standard_normal(len(time))
-    return Synth(
-        frequency=frequency,
+    return Problem(
+        name=f"Synth, f = {frequency:g}",
         signal=np.rint(observed).astype(np.int64),
-        noiseless=noiseless,
+        truth=noiseless,
+        participation_cap=100,
         sampling_probability=probability,
         std=10.0 / factor,
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from os import PathLike
 from typing import Any
@@ -22,7 +22,7 @@ from scipy.optimize import brentq
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.gaussian import gaussian_delta
 from opendp_timeseries.datasets import daily_profile, power_law, simulate_event_log
-from opendp_timeseries.design.kernels import Kernel, gaussian_kernel
+from opendp_timeseries.design.kernels import Kernel
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.koga2022.algorithm1 import then_koga2022
 from opendp_timeseries.koga2022.bounds import (
@@ -32,7 +32,7 @@ from opendp_timeseries.koga2022.bounds import (
     least_scale_with_filter,
     least_scale_without_filter,
 )
-from opendp_timeseries.koga2022.datasets import Synth, load_flow
+from opendp_timeseries.koga2022.datasets import Problem, assumed_count, load_flow
 from opendp_timeseries.koga2022.fourier import (
     best_frequencies,
     fourier_series,
@@ -40,10 +40,8 @@ from opendp_timeseries.koga2022.fourier import (
     then_fourier_coefficients,
 )
 from opendp_timeseries.plugin import native
-from opendp_timeseries.plugin.assume_participation import then_assume_participation
 from opendp_timeseries.plugin.circulant_filter import then_circulant_filter
 from opendp_timeseries.plugin.lp_distance import then_lp_distance
-from opendp_timeseries.plugin.spaces import count_signal_domain
 from opendp_timeseries.plugin.subsampled_gaussian import least_scale, then_subsampled_gaussian
 from opendp_timeseries.reconstruction.interpolate import interpolate
 from opendp_timeseries.reconstruction.smooth import smooth
@@ -59,7 +57,6 @@ __all__ = [
     "foursquare_like",
     "fourier",
     "fourier_laplace",
-    "from_synth",
     "gaussian",
     "gowalla_like",
     "mean_absolute_errors",
@@ -70,39 +67,6 @@ __all__ = [
 
 
 # --- What is released ---
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Problem:
-    """A count series, and the settings at which every method releases it."""
-
-    name: str  #: for tables and figures
-    signal: NDArray[np.int64]  #: int64 counts, which a method is given
-    truth: NDArray[np.float64]  #: against which errors are measured: the signal itself, or what it observes
-    participation_cap: int  #: ``I``, assumed of the series (the paper's Assumption 1)
-    sampling_probability: float = 0.1  #: ``p``
-    std: float = 10.0  #: ``σ_g`` of the paper's Gaussian filter, in steps
-    epsilon: float = 0.5  #: ``ε``, of one individual added or removed
-    delta: float = 1e-4  #: ``δ``
-
-    @property
-    def size(self) -> int:
-        """Number of time steps, ``T``."""
-        return len(self.signal)
-
-    @property
-    def kernel(self) -> Kernel:
-        """The paper's filter for this series."""
-        return gaussian_kernel(self.size, self.std)
-
-    def count(self) -> native.Transformation:
-        """Return the count under Assumption 1."""
-        return _assumed(self.size, self.participation_cap)
-
-    def scaled(self, factor: float) -> Problem:
-        """Return the problem of a series ``factor`` times as heavy, in whole counts, at the same settings."""
-        signal = np.rint(self.signal * factor).astype(np.int64)
-        return replace(self, name=f"{factor:g} × {self.name}", signal=signal, truth=signal.astype(np.float64))
 
 
 def pems(path: str | PathLike[str]) -> Problem:
@@ -125,18 +89,6 @@ def foursquare_like() -> Problem:
     return _generated("Foursquare-like", size=2126, individuals=2620, period=4, depth=0.6)
 
 
-def from_synth(series: Synth) -> Problem:
-    """Return the paper's synthetic series as a problem: errors are measured against the noiseless values."""
-    return Problem(
-        name=f"Synth, f = {series.frequency:g}",
-        signal=series.signal,
-        truth=series.noiseless,
-        participation_cap=series.participation_cap,
-        sampling_probability=series.sampling_probability,
-        std=series.std,
-    )
-
-
 def _tenth(name: str, signal: NDArray[np.int64]) -> Problem:
     """Return the problem with the paper's ``I = ⌈T/10⌉`` for real series."""
     cap = math.ceil(len(signal) / 10)
@@ -149,12 +101,6 @@ def _generated(name: str, *, size: int, individuals: int, period: int, depth: fl
     profile = daily_profile(size, period, depth=depth)
     log = simulate_event_log(TimeGrid(size=size), individuals, law, rng=np.random.default_rng(2022), profile=profile)
     return _tenth(name, np.bincount(log["time"], minlength=size))
-
-
-def _assumed(size: int, cap: int) -> native.Transformation:
-    space = count_signal_domain(size), native.symmetric_distance()
-    count: native.Transformation = space >> then_assume_participation(participation_cap=cap)
-    return count
 
 
 # --- The methods ---
@@ -249,7 +195,7 @@ def algorithm1(problem: Problem, *, filtered: bool) -> Method:
         name=f"paper, {_filter_name(filtered)}",
         scale=choice.scale,
         numbers=problem.size * problem.sampling_probability,
-        measurement=release >> _interpolated,
+        measurement=release >> interpolate,
     )
 
 
@@ -260,7 +206,7 @@ def subsampled(problem: Problem, *, filtered: bool, smoothed: bool = False) -> M
     :param smoothed: reconstruct by :func:`~opendp_timeseries.smooth` instead of linear interpolation.
     """
     name = f"ours, {_filter_name(filtered)}" + (", smoothed" if smoothed else "")
-    reconstruct = _smoothed() if smoothed else _interpolated
+    reconstruct = smooth if smoothed else interpolate
     return _chained(name, problem, problem.sampling_probability, reconstruct, filtered=filtered)
 
 
@@ -271,12 +217,11 @@ def every_step(problem: Problem, *, smoothed: bool = False, seasons: float | Non
     :param seasons: a pattern in steps that repeats, known in public, for the smoother.
     """
     name = f"every step, then {'smoother' if smoothed else 'filter'}" + (f" with season {seasons:g}" if seasons else "")
-    return _chained(name, problem, 1.0, _smoothed(seasons) if smoothed else _filtered(problem.kernel), filtered=False)
+    reconstruct = partial(smooth, seasons=seasons) if smoothed else _filtered(problem.kernel)
+    return _chained(name, problem, 1.0, reconstruct, filtered=False)
 
 
-def _chained(
-    name: str, problem: Problem, p: float, reconstruct: Callable[[Release], NDArray[np.float64]], *, filtered: bool
-) -> Method:
+def _chained(name: str, problem: Problem, p: float, reconstruct: Callable[..., Any], *, filtered: bool) -> Method:
     """Return the subsampled Gaussian with the least noise at the problem's (ε, δ)."""
     signal = problem.count()
     if filtered:
@@ -288,14 +233,6 @@ def _chained(
 
 def _l2_count(problem: Problem) -> native.Transformation:
     return problem.count() >> then_lp_distance(native.l2_distance(T=float))
-
-
-def _interpolated(release: Release) -> NDArray[np.float64]:
-    return interpolate(release).values
-
-
-def _smoothed(seasons: float | None = None) -> Callable[[Release], NDArray[np.float64]]:
-    return lambda release: smooth(release, seasons=seasons).values
 
 
 def _filtered(kernel: Kernel) -> Callable[[Release], NDArray[np.float64]]:
@@ -334,7 +271,7 @@ def alpha_of_chain(
 
     :param failure_probabilities: values of ``δ′``, in (0, 1).
     """
-    smooth_count = _assumed(kernel.size, participation_cap) >> then_circulant_filter(kernel)
+    smooth_count = assumed_count(kernel.size, participation_cap) >> then_circulant_filter(kernel)
 
     def alpha(failure_probability: float) -> float:
         chain = smooth_count >> then_subsampled_gaussian(

@@ -92,7 +92,7 @@ def make_fourier_coefficients(
     >>> import opendp.prelude as dp, opendp_timeseries as ts
     >>> dp.enable_features("contrib", "honest-but-curious")
     >>> space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
-    >>> count = space >> ts.then_participation_count(ts.TimeGrid(size=1800), participation_cap=5)
+    >>> count = space >> ts.then_participation_count(ts.TimeGrid(size=1800), participation_cap=5, excess="drop")
     >>> coefficients = count >> then_fourier_coefficients(20)
     >>> round(coefficients.map(1), 4)  # the count itself moves by the square root of 5, 2.2361
     0.7354

@@ -12,7 +12,7 @@ from typing import Any, Final
 from opendp_timeseries import _validate as check
 from opendp_timeseries._files import check_place, files_together
 from opendp_timeseries._lock import locked
-from opendp_timeseries.accounting.calibrate import calibrate
+from opendp_timeseries.accounting.calibrate import calibrate, large_delta, warn_of_large_delta
 from opendp_timeseries.accounting.fully_adaptive import RenyiFilter
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.design.design import Design
@@ -118,6 +118,7 @@ class Ledger:
             raise ValueError("epsilon and delta must be given: the budget of all releases together")
         epsilon = check.real("epsilon", epsilon, above=0.0)
         delta = check.real("delta", delta, above=0.0, below=1.0)
+        warn_of_large_delta(delta, stacklevel=2)
         order = None if parameters_fixed else RenyiFilter.within(epsilon, delta).order
         if programme is not None:
             unit = programme.unit
@@ -355,6 +356,8 @@ class Ledger:
         if rows:
             lines.append(text_table(("entry", "state", *DESCRIBED), rows))
         lines.append(f"So far: {_guarantee(book, standing)}{_HOLDS[standing.adaptivity] if book.entries else ''}.")
+        if large := large_delta(terms.delta):
+            lines.append(large)
         if not standing.within:
             lines.append("That exceeds the budget: nothing can be released any more.")
         return "\n".join(lines)

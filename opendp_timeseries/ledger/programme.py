@@ -12,7 +12,7 @@ import numpy as np
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import fields_of, parse_json, read_versioned, written
-from opendp_timeseries.accounting.calibrate import Budget, calibrate
+from opendp_timeseries.accounting.calibrate import Budget, calibrate, warn_of_large_delta
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import printed_up
@@ -108,14 +108,15 @@ class Programme:
         >>> quarter
         3 releases within (ε = 1, δ = 1e-06) for one individual added or removed
         release  from               steps      cap  kept  scale  alone
-        1        2024-01-01T00:00Z  720 of 1h  30   0.2   19.28  ε = 0.60...
-        2        2024-02-01T00:00Z  720 of 1h  30   0.2   19.28  ε = 0.60...
-        3        2024-03-01T00:00Z  720 of 1h  30   0.2   19.28  ε = 0.60...
+        1        2024-01-01T00:00Z  720 of 1h  30   0.2   21.04  ε = 0.55...
+        2        2024-02-01T00:00Z  720 of 1h  30   0.2   21.04  ε = 0.55...
+        3        2024-03-01T00:00Z  720 of 1h  30   0.2   21.04  ε = 0.55...
         >>> quarter.measurement(month("2024-02-01")).map(1)
-        (0.60..., 1e-06)
+        (0.55..., 1e-06)
         """
         epsilon = check.real("epsilon", epsilon, above=0.0)
         delta = check.real("delta", delta, above=0.0, below=1.0)
+        warn_of_large_delta(delta, stacklevel=2)
         made = [signal_of(chain) for chain in chains]
         kept = _one_each("sampling_probability", sampling_probability, len(made))
         relative = _one_each("relative_scales", 1.0 if relative_scales is None else relative_scales, len(made))
@@ -206,7 +207,7 @@ class Programme:
         @lru_cache
         def error(size: int, kernels: tuple[Kernel, ...], p: float, scale: float, sampling: str) -> ExpectedError:
             kernel = reduce(Kernel.convolve, kernels) if kernels else identity_kernel(size)
-            return expected_error(described_signal(size, **given).signal, kernel, p, scale, sampling)
+            return expected_error(described_signal(size, **given), kernel, p, scale, sampling)
 
         given = dict.fromkeys(("level", "season_amplitudes", "deviation", "time_scale", "proxy")) | assumed
         return tuple(
@@ -295,7 +296,7 @@ def described(design: Design) -> tuple[str, ...]:
         (str(count.grid.size) if count.grid.step is None else f"{count.grid.size} of {count.grid.step}")
         + totals
         + filters,
-        f"{count.participation_cap}{times}{apart}",
+        f"{'none' if count.scales is not None else count.participation_cap}{times}{apart}",
         f"{design.sampling_probability:.4g}" + (" in blocks" if design.sampling == "stratified" else ""),
         f"{design.scale:.4g}",
     )

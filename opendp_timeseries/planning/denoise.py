@@ -7,7 +7,7 @@ The noise is known. How smooth the curve is and where it ends is not: all are tr
 from __future__ import annotations
 
 import math
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,38 +33,27 @@ def denoised(
     :param widths: of the entries; a curve that is even has entries in proportion to them.
     :param places: of the entries, ascending, in octaves.
     """
-    fits = [
-        _fit(counts, noise, widths[:end], places[:end], bend) for end in range(2, len(counts) + 1) for bend in _BENDS
-    ]
-    evidence = np.array([fit.evidence for fit in fits])
+    ends = range(2, len(counts) + 1)
+    fits = [_fit(counts, noise, widths[:end], places[:end], bend) for end in ends for bend in _BENDS]
+    found, covariance, evidence = (np.array(part) for part in zip(*fits, strict=True))
     evidence[-len(_BENDS) :] += math.log(_OPEN)
     chance = np.exp(evidence - evidence.max())
     chance /= chance.sum()
-    mean = np.tensordot(chance, [fit.found for fit in fits], axes=1)
-    around = [fit.covariance + np.outer(fit.found - mean, fit.found - mean) for fit in fits]
-    return mean, np.tensordot(chance, around, axes=1)
-
-
-class _Fit(NamedTuple):
-    """Individuals in each entry by one curve.
-
-    :param found: expected individuals, given the noisy entries.
-    :param covariance: of the individuals around them.
-    :param evidence: logarithm of the probability of what was seen, up to a constant.
-    """
-
-    found: NDArray[np.float64]
-    covariance: NDArray[np.float64]
-    evidence: float
+    mean = chance @ found
+    off = found - mean
+    return mean, np.tensordot(chance, covariance + off[:, :, None] * off[:, None, :], axes=1)
 
 
 def _fit(
     counts: NDArray[np.float64], noise: float, widths: NDArray[np.float64], places: NDArray[np.float64], bend: float
-) -> _Fit:
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
     """Fit ``counts ~ N(m, noise² + m)``, ``m = widths·exp(θ)``, to a curve θ whose slope changes by ``bend`` an octave.
 
     Entries beyond those that have a place are of nobody. The mode by Fisher's scoring, the evidence by Laplace's
     approximation.
+
+    :return: expected individuals in each entry, given the noisy ones; the covariance of the individuals around them;
+        and the logarithm of the probability of what was seen, up to a constant.
     """
     counts, beyond = counts[: len(places)], counts[len(places) :]
     n = len(counts)
@@ -105,7 +94,7 @@ def _fit(
     found, covariance = np.zeros(n + len(beyond)), np.zeros((n + len(beyond),) * 2)
     found[:n] = np.maximum(curve + share * (counts - curve), 0.0)
     covariance[:n, :n] = moved[:, None] * np.linalg.inv(curvature) * moved + np.diag(share * noise**2)
-    return _Fit(found, covariance, float(evidence))
+    return found, covariance, float(evidence)
 
 
 def _prior_covariance(places: NDArray[np.float64], bend: float) -> NDArray[np.float64]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.accounting.calibrate import LARGE_DELTA, Budget, calibrate, large_delta
+from opendp_timeseries.accounting.calibrate import Budget, calibrate, large_delta
 from opendp_timeseries.accounting.sampling import blocks_of, sampling_name
 from opendp_timeseries.design.count import Count, Source
 from opendp_timeseries.design.design import Design
@@ -89,7 +89,6 @@ class Plan:
     candidates: tuple[Candidate, ...]  #: all caps, gaps and filters, and the best of them with sampling
     design: Design  #: the recommended one, to run
     signal: SignalModel  #: what is assumed of the signal
-    seasons: tuple[float, ...]  #: periods of its patterns, in steps
     individuals: int  #: how many the guarantee is for
     epsilon: float  #: ε of the budget
     delta: float  #: δ of the budget
@@ -121,12 +120,13 @@ class Plan:
 
     def advice(self) -> str:
         """Say what to do, what to expect of it, what sampling would cost or gain, and what is unknown."""
-        return "\n".join((*self._recommendation(), *self._on_sampling(), *self._cautions()))
+        return "\n".join((self._recommendation(), self._expectation(), *self._on_sampling(), *self._cautions()))
 
     def python(self) -> str:
         """Return the Python code of the recommended design, for a ``log`` with the columns ``id`` and ``time``."""
-        seasons = ", ".join(map(_exact, self.seasons))
-        seasons = f", seasons=({seasons})" if len(self.seasons) > 1 else f", seasons={seasons}" if seasons else ""
+        seasons, periods = "", ", ".join(map(_exact, self.signal.periods))
+        if periods:
+            seasons = f", seasons=({periods})" if len(self.signal.periods) > 1 else f", seasons={periods}"
         return f"{self.design.python(delta=self.delta)}\nseries = ts.smooth(release{seasons})"
 
     def command(self) -> str | None:
@@ -137,23 +137,20 @@ class Plan:
         count, best = self.design.count, self.recommended
         if count.grid.step is None or self.individuals > 1 or count.unit.replaced:
             return None
-        public = {
-            "start": count.grid.start,
-            "step": count.grid.step,
-            "size": count.grid.size,
-            "zone": count.grid.zone,
-            "participation-cap": count.participation_cap,
-            "gap": count.gap if count.gap > 1 else None,
-            "step-cap": count.step_cap if count.step_cap > 1 else None,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "sampling-probability": best.sampling_probability if best.sampling_probability < 1 else None,
-            "sampling": self.design.sampling if self.design.sampling != "poisson" else None,
-            "filter-std": _exact(best.std) if best.std else None,
-        }
+        public = {name: (getattr(count.grid, name), None) for name in ("start", "step", "size", "zone")} | {
+            "participation-cap": (count.participation_cap, None),
+            "gap": (count.gap, 1),
+            "step-cap": (count.step_cap, 1),
+            "epsilon": (self.epsilon, None),
+            "delta": (self.delta, None),
+            "sampling-probability": (best.sampling_probability, 1),
+            "sampling": (self.design.sampling, "poisson"),
+            "filter-std": (_exact(best.std), "0"),
+        }  # each with what it is if left out
         words = ["python", "-m", "opendp_timeseries", "LOG.csv", "--identifier", "ID", "--time", "TIME"]
-        words += [word for name, value in public.items() if value is not None for word in (f"--{name}", str(value))]
-        words += ["--season", *map(_exact, self.seasons)] if self.seasons else []
+        for name, (value, usual) in public.items():
+            words += [f"--{name}", str(value)] if value != usual else []
+        words += ["--season", *map(_exact, self.signal.periods)] if self.signal.periods else []
         return shlex.join(words)
 
     def to_dict(self) -> dict[str, Any]:
@@ -171,19 +168,17 @@ class Plan:
             "command": self.command(),
         }
 
-    def _recommendation(self) -> Iterator[str]:
+    def _recommendation(self) -> str:
         best, level = self.recommended, self.signal.mean
-        gap = f", gap {best.gap}" if best.gap > 1 else ""
+        caps = f"participation cap {best.participation_cap}" + (f", gap {best.gap}" if best.gap > 1 else "")
         share = f" ({best.smoothed / level:.1%} of the level)" if level else ""
-        yield (
-            f"Best: participation cap {best.participation_cap}{gap}, {best}, then a smoother: expected error"
-            f" {best.smoothed:.4g}{share}."
-        )
+        return f"Best: {caps}, {best}, then a smoother: expected error {best.smoothed:.4g}{share}."
+
+    def _expectation(self) -> str:
         flat = f"a flat line would err by {self.deviation:.4g}."
-        if self.is_drowned:
-            yield f"The noise drowns the signal: {flat} Take coarser steps, a smaller cap, or a larger budget."
-        else:
-            yield flat.capitalize()
+        if not self.is_drowned:
+            return flat.capitalize()
+        return f"The noise drowns the signal: {flat} Take coarser steps, a smaller cap, or a larger budget."
 
     def _on_sampling(self) -> Iterator[str]:
         sampled = [each for each in self.candidates if each.sampling_probability < 1]
@@ -211,8 +206,8 @@ class Plan:
             yield f"{what} is not included; participation= tells."
         elif unknown:
             yield f"What a gap of {', '.join(map(str, sorted(unknown)))} loses is not included; participation= tells."
-        if self.delta > LARGE_DELTA:
-            yield large_delta(self.delta)
+        if large := large_delta(self.delta):
+            yield large
         yield from (f"{other}: expected error {other.interpolated:.4g}." for other in self.others)
 
     def _rows(self) -> tuple[list[str], list[list[str]], list[bool]]:
@@ -263,11 +258,9 @@ class Plan:
         axes.plot([_smoothed(each) for each in drawn], at, "k|", ms=11, mew=2, label="smoothed")
         axes.axvline(self.deviation, color="black", linewidth=0.8, linestyle=":", label="a flat line")
         header, rows, _ = self._rows()
-        names = header[: header.index("design")]  # cap, gap, or both, where they differ
-        labels = [
-            "".join(f"{name} {cell}, " for name, cell in zip(names, row, strict=False) if cell != "–") for row in rows
-        ]
-        axes.set_yticks(at, [f"{label}{each}" for label, each in zip(labels, drawn, strict=True)], fontsize="small")
+        end = header.index("design")  # behind cap, gap, or both, where they differ
+        labels = ["".join(f"{header[k]} {row[k]}, " for k in range(end) if row[k] != "–") + row[end] for row in rows]
+        axes.set_yticks(at, labels, fontsize="small")
         axes.get_yticklabels()[drawn.index(self.recommended)].set_fontweight("bold")
         axes.invert_yaxis()
         axes.set_xlabel("expected root mean squared error, in the signal's unit\n" + self.title, fontsize="small")
@@ -375,7 +368,7 @@ def plan(
     by_gap = _by_gap(participation, grid.size)
     if by_gap and level is None and proxy is None and step_cap == 1:
         level = by_gap[1].total / grid.size or None
-    signal, words, periods = described_signal(
+    signal = described_signal(
         grid.size,
         level=level,
         season_amplitudes=season_amplitudes,
@@ -389,31 +382,28 @@ def plan(
         sampling_probability = [p for p in _PROBABILITIES if p == 1 or p * grid.size >= _MIN_KEPT]
     probabilities = _each("sampling_probability", sampling_probability, check.probability)
     for p in probabilities:
-        _check_sampling(p, sampling, grid.size)
+        if p < 1 and p * grid.size < _MIN_KEPT:
+            few = f"keeps fewer than {_MIN_KEPT} of {grid.size} steps on average"
+            raise ValueError(f"sampling_probability ({p:g}) {few}; raise it")
+        if sampling_name(sampling) == "stratified":
+            blocks_of(p, grid.size)  # or refuse it
     widths = _each("std", std, partial(check.real, minimum=0.0))
-    counts = {
-        (one, apart): Count(
-            source=Source(identifier="id", time="time"),
-            grid=grid,
-            participation_cap=one,
-            step_cap=step_cap,
-            gap=apart,
-            unit=Unit(replaced=bool(replaced)),
-        )
-        for one in caps
-        for apart in gaps
-    }
+    source, unit = Source(identifier="id", time="time"), Unit(replaced=bool(replaced))
+    every = Count(source=source, grid=grid, participation_cap=caps[0], step_cap=step_cap, unit=unit)
+    kernels = {width: gaussian_kernel(grid.size, width) if width else identity_kernel(grid.size) for width in widths}
 
     def design(pair: tuple[int, int], p: float, width: float, scale: float = 1.0) -> Design:
-        filters = (gaussian_kernel(grid.size, width),) if width else ()
+        count, filters = replace(every, participation_cap=pair[0], gap=pair[1]), (kernels[width],) if width else ()
         sample = sampling if p < 1 else "poisson"
-        return Design(signal=Signal(counts[pair], filters), sampling_probability=p, sampling=sample, scale=scale)
+        return Design(signal=Signal(count, filters), sampling_probability=p, sampling=sample, scale=scale)
 
     def candidate(pair: tuple[int, int], p: float, width: float) -> Candidate:
         scale = calibrate(design(pair, p, width).law(individuals).at, Budget(epsilon=epsilon, delta=delta))
-        kernel = gaussian_kernel(grid.size, width) if width else identity_kernel(grid.size)
-        left, unsure = _left(by_gap, *pair)
-        error = expected_error(signal.scaled(left), kernel, p, scale, sampling)
+        left, unsure = 1.0, 0.0
+        if by_gap:  # as far as it is known
+            left, unsure = fraction_left(by_gap[1], by_gap.get(pair[1], by_gap[1]), pair[0])
+            left = max(left, 1e-9)
+        error = expected_error(signal.scaled(left), kernels[width], p, scale, sampling)
         missing = math.hypot(1 - left, unsure) * math.sqrt((signal.mean or 0.0) ** 2 + signal.covariance[0])
         # Of the capped series, which is `left` times the whole, this much is unresolved; of the whole, more.
         unresolved = error.smoothed**2 * (2 - left) / left
@@ -431,7 +421,8 @@ def plan(
         )
 
     most = max(probabilities)
-    compared = {pair: [candidate(pair, most, width) for width in widths] for pair in counts}
+    pairs = itertools.product(caps, gaps)
+    compared = {pair: [candidate(pair, most, width) for width in widths] for pair in pairs}
     best = _recommended(list(itertools.chain(*compared.values()))).pair
     compared[best] = [
         found if p == most else candidate(best, p, found.std) for found in compared[best] for p in probabilities
@@ -441,11 +432,10 @@ def plan(
     limits = f"at most {caps[0]} of an individual, " if len(caps) == 1 else ""
     limits += f"{gaps[0]} apart, " if len(gaps) == 1 and gaps[0] > 1 else ""
     return Plan(
-        title=f"{grid.size} steps, {limits}(ε = {epsilon:g}, δ = {delta:g}), {words}",
+        title=f"{grid.size} steps, {limits}(ε = {epsilon:g}, δ = {delta:g}), {signal.words}",
         candidates=candidates,
         design=design(run.pair, run.sampling_probability, run.std, run.scale),
         signal=signal,
-        seasons=periods,
         individuals=individuals,
         epsilon=epsilon,
         delta=delta,
@@ -474,23 +464,6 @@ def _by_gap(participation: Any, size: int) -> dict[int, Participation]:
         if one.size != size:
             raise ValueError(f"participation (size {one.size}) must be in the steps of the grid, which has {size}")
     return found
-
-
-def _left(by_gap: Mapping[int, Participation], cap: int, gap: int) -> tuple[float, float]:
-    """Return the fraction of counts that a cap and a gap leave, as far as it is known, and its standard error."""
-    if not by_gap:
-        return 1.0, 0.0
-    left, unsure = fraction_left(by_gap[1], by_gap.get(gap, by_gap[1]), cap)
-    return max(left, 1e-9), unsure
-
-
-def _check_sampling(p: float, sampling: str, size: int) -> None:
-    if p < 1 and p * size < _MIN_KEPT:
-        raise ValueError(
-            f"sampling_probability ({p:g}) keeps fewer than {_MIN_KEPT} of {size} steps on average; raise it"
-        )
-    if sampling_name(sampling) == "stratified":
-        blocks_of(p, size)  # or refuse it
 
 
 def _exact(number: float) -> str:

@@ -45,10 +45,7 @@ class ExpectedError(NamedTuple):
 
 
 class Covariances(NamedTuple):
-    """Covariances of the signal and of the filtered signal, of which the kept steps are samples.
-
-    The filter has gain 1, and the weights of interpolation sum to 1: so the level matters to smoothing alone.
-    """
+    """Covariances of the signal and of the filtered signal, of which the kept steps are samples."""
 
     signal: float  # variance of the signal
     cross: NDArray[np.float64]  # of signal and filtered signal, at the lags 0 … T−1
@@ -66,18 +63,6 @@ class Covariances(NamedTuple):
             level=signal.level,
         )
 
-    def missed(self, before: NDArray[np.int64], after: NDArray[np.int64], weight: NDArray[np.float64]) -> float:
-        """Return the mean square of signal − ((1−w)·filtered[before] + w·filtered[after]) over all steps."""
-        every, near, far = np.arange(len(before)), 1 - weight, weight
-        square = (
-            self.signal
-            - 2 * near * self.cross[every - before]
-            - 2 * far * self.cross[after - every]
-            + (near**2 + far**2) * self.filtered[0]
-            + 2 * near * far * self.filtered[after - before]
-        )
-        return float(np.mean(square))
-
 
 def expected_error(
     signal: SignalModel, kernel: Kernel, probability: float, scale: float, sampling: str = "poisson"
@@ -90,19 +75,16 @@ def expected_error(
     :param scale: standard deviation σ of the noise.
     :param sampling: design of the sample, see :mod:`~opendp_timeseries.accounting.sampling`.
     """
-    behind = Covariances.of(signal, kernel)
+    behind, rng = Covariances.of(signal, kernel), np.random.default_rng(_SEED)
     if probability == 1:
-        every = np.arange(signal.size)
-        bias, noise = behind.missed(every, every, np.zeros(signal.size)), 1.0
+        draws = [np.arange(signal.size)]
         smoothed = smoothing_square_of_every_step(signal, kernel, scale)
     else:
-        rng = np.random.default_rng(_SEED)
         draws = [_kept(rng, signal.size, probability, sampling) for _ in range(_DRAWS)]
-        squares = [interpolation_squares(behind, kept) for kept in draws]
-        bias, noise = (float(np.mean(part)) for part in zip(*squares, strict=True))
         fewer = max(2, round(1500 / (probability * signal.size)))  # large samples vary little, and cost much
         errors = [smoothing_square(signal, kernel, kept, probability, scale) for kept in draws[:fewer]]
         smoothed = float(np.mean(errors))
+    bias, noise = np.mean([interpolation_squares(behind, kept) for kept in draws], axis=0).tolist()
     return ExpectedError(
         noise=scale * math.sqrt(noise),
         bias=math.sqrt(bias if bias > 1e-12 * behind.signal else 0.0),  # what is left then is rounding
@@ -122,14 +104,24 @@ def _kept(rng: np.random.Generator, size: int, p: float, sampling: str) -> NDArr
 
 
 def interpolation_squares(behind: Covariances, kept: NDArray[np.int64]) -> tuple[float, float]:
-    """Return mean squares of linear interpolation: of what it misses, and of noise of variance 1."""
+    """Return mean squares of linear interpolation: of what it misses, and of noise of variance 1.
+
+    The filter has gain 1, and the weights of interpolation sum to 1: so the level does not matter.
+    """
     every = np.arange(len(behind.cross))
     after = kept[np.minimum(np.searchsorted(kept, every), len(kept) - 1)]
     before = kept[np.maximum(np.searchsorted(kept, every, side="right") - 1, 0)]
     gap = after - before
-    weight = np.where(gap > 0, (every - before) / np.maximum(gap, 1), 0.0)
-    noise = np.where(gap > 0, (1 - weight) ** 2 + weight**2, 1.0)
-    return behind.missed(before, after, weight), float(np.mean(noise))
+    far = np.where(gap > 0, (every - before) / np.maximum(gap, 1), 0.0)
+    near = 1 - far
+    missed = (
+        behind.signal
+        - 2 * near * behind.cross[every - before]
+        - 2 * far * behind.cross[after - every]
+        + (near**2 + far**2) * behind.filtered[0]
+        + 2 * near * far * behind.filtered[gap]
+    )
+    return float(np.mean(missed)), float(np.mean(near**2 + far**2))
 
 
 def smoothing_square_of_every_step(signal: SignalModel, kernel: Kernel, scale: float) -> float:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries import _validate as check
 
-__all__ = ["Described", "SignalModel", "copies", "described_signal"]
+__all__ = ["SignalModel", "copies", "described_signal"]
 
 #: Where no level is given, it is unknown: this many times the signal's deviation.
 _UNKNOWN_LEVEL: Final = 10.0
@@ -35,6 +35,8 @@ class SignalModel:
     lines: NDArray[np.float64]  # the part of the spectrum that belongs to patterns, which repeat exactly
     level: float  # mean square of the level
     mean: float | None = None  # the level; None if unknown
+    words: str = ""  # how it was described
+    periods: tuple[float, ...] = ()  # of its patterns, in steps
 
     @property
     def size(self) -> int:
@@ -59,8 +61,13 @@ class SignalModel:
     def scaled(self, factor: float) -> SignalModel:
         """Return the signal times a factor."""
         square = factor**2
-        mean = None if self.mean is None else self.mean * factor
-        return SignalModel(self.covariance * square, self.lines * square, self.level * square, mean)
+        return replace(
+            self,
+            covariance=self.covariance * square,
+            lines=self.lines * square,
+            level=self.level * square,
+            mean=None if self.mean is None else self.mean * factor,
+        )
 
 
 def copies(size: int) -> NDArray[np.float64]:
@@ -72,14 +79,6 @@ def copies(size: int) -> NDArray[np.float64]:
     return counts
 
 
-class Described(NamedTuple):
-    """A signal that was described, in numbers and in words, and the periods of its patterns in steps."""
-
-    signal: SignalModel
-    words: str
-    periods: tuple[float, ...]
-
-
 def described_signal(
     size: int,
     *,
@@ -88,12 +87,12 @@ def described_signal(
     deviation: float | None = None,
     time_scale: float | None = None,
     proxy: ArrayLike | None = None,
-) -> Described:
+) -> SignalModel:
     """Return the signal with this description, whose parameters are those of :func:`~opendp_timeseries.plan`."""
     if proxy is not None:
         if any(given is not None for given in (level, season_amplitudes, deviation, time_scale)):
             raise ValueError("describe the signal by a public proxy alone, or by level, seasons and departures")
-        return Described(_like(proxy, size), "as a public series", ())
+        return _like(proxy, size)
     if (deviation is None) != (time_scale is None) or (season_amplitudes is None and deviation is None):
         raise ValueError(
             "describe the signal by season_amplitudes={period: amplitude}, by deviation and time_scale, by all three,"
@@ -118,8 +117,8 @@ def described_signal(
         square = level**2
         rest[0] += level  # independent individuals: each count varies like Poisson's around its rate
         words.insert(0, f"level {level:g}")
-    signal = SignalModel(pattern + rest, np.fft.rfft(pattern).real, square, level)
-    return Described(signal, ", ".join(words), tuple(amplitudes))
+    lines = np.fft.rfft(pattern).real
+    return SignalModel(pattern + rest, lines, square, level, ", ".join(words), tuple(amplitudes))
 
 
 def _amplitudes(given: Mapping[float, float] | None, size: int) -> dict[float, float]:
@@ -162,7 +161,7 @@ def _like(proxy: ArrayLike, size: int) -> SignalModel:
     # No power is lost, so that the deviation is that of the series.
     kept = np.sum(power * copies(size)) / max(np.sum((smooth + lines) * copies(size)), np.finfo(float).tiny)
     covariance = np.fft.irfft((smooth + lines) * kept, n=size)
-    return SignalModel(covariance, lines * kept, level**2, level)
+    return SignalModel(covariance, lines * kept, level**2, level, "as a public series")
 
 
 def _smoothed_power(power: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

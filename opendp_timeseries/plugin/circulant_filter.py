@@ -5,7 +5,8 @@ Proof: docs/proofs/filters.md.
 
 from __future__ import annotations
 
-from typing import Any
+import warnings
+from typing import Any, Final
 
 import numpy as np
 import opendp.prelude as dp
@@ -20,10 +21,16 @@ from opendp_timeseries.plugin.circular_convolution import circular_convolve, lar
 from opendp_timeseries.plugin.known import StabilityMap
 from opendp_timeseries.plugin.spaces import InfluenceSpace, as_influence, influence_metric, influence_space
 
-__all__ = ["make_circulant_filter", "then_circulant_filter"]
+__all__ = ["FilterWithoutGapWarning", "make_circulant_filter", "then_circulant_filter"]
 
 #: Counts up to this size must pass through every filter unclamped: kernels so fine that they would not are refused.
-_MIN_CLAMP = 2**20
+_MIN_CLAMP: Final = 2**20
+#: Kernels are rounded to so many binary places behind a signal that leaves no room for more, as a scaled count does.
+_COARSE_BITS: Final = 16
+
+
+class FilterWithoutGapWarning(UserWarning):
+    """Of a filter that cannot lower the noise: one individual may count in all steps, side by side."""
 
 
 def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kernel: Kernel) -> dp.Transformation:
@@ -32,9 +39,12 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
     The output is the domain ``vector_domain(atom_domain(T="f64", nan=False), size=T)``. Its values are exact:
     taps are multiples of ``2**-kernel.resolution_bits``, and inputs are clamped to ±``largest_input(kernel)``
     (more than 100 million for a smoothing kernel of default resolution), within which every sum is exact in float64.
+    Behind a count that scales, whose own binary places leave less room, the kernel is rounded to 16 of them first, and
+    the release says so; inputs up to 2 million pass.
 
     Of a panel, every series is filtered by itself. A filter that is wide compared with an individual's
-    participation *lowers* the influence.
+    participation *lowers* the influence: behind a count with ``excess="drop"``, or with a ``gap``. Behind one that
+    scales without a gap it does not, and this warns (:class:`~opendp_timeseries.FilterWithoutGapWarning`).
 
     :param input_domain: counts, or the output of another filter.
     :param input_metric: the influence metric of these.
@@ -45,7 +55,7 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
     >>> import opendp.prelude as dp, opendp_timeseries as ts
     >>> dp.enable_features("contrib", "honest-but-curious")
     >>> space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
-    >>> count = space >> ts.then_participation_count(ts.TimeGrid(size=1800), participation_cap=20)
+    >>> count = space >> ts.then_participation_count(ts.TimeGrid(size=1800), participation_cap=20, excess="drop")
     >>> smooth = count >> ts.then_circulant_filter(ts.gaussian_kernel(1800, std=10))
     >>> count.map(1), smooth.map(1)
     (Influence(l0=20, l2=4.47214, linf=1), Influence(l0=..., l2=3.1..., linf=0.68...))
@@ -63,6 +73,10 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
     if kernel.size * series != space.size:
         each = f"{space.size}" if series == 1 else f"{space.size} / {series} series"
         raise ValueError(f"kernel size ({kernel.size}) must equal the signal's ({each}); see gaussian_kernel(size=…)")
+    made = signal.signal
+    scaled = made is not None and not made.kernels and made.count.excess != "drop"
+    if scaled and _clamp(kernel, signal.resolution_bits) < _MIN_CLAMP:
+        kernel = kernel.rounded(_COARSE_BITS)
     clamp = _clamp(kernel, signal.resolution_bits)
     if clamp < _MIN_CLAMP:
         raise ValueError(
@@ -70,16 +84,22 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
             f" room for values up to {clamp} only; build both kernels with resolution_bits=16 or fewer, or join them:"
             " first.convolve(second)"
         )
+    if made is not None:
+        output = InfluenceSpace.of(made.after(kernel))
+    else:
+        output = InfluenceSpace(resolution_bits=signal.resolution_bits + kernel.resolution_bits, panel_size=series)
+    if scaled and output.signal is not None and output.signal.count.gap == 1:
+        warnings.warn(
+            "this filter lowers no noise: behind a count that scales, one individual may be in all steps; give the"
+            " count a gap=…, if individuals come at most so often, or excess='drop'",
+            FilterWithoutGapWarning,
+            stacklevel=2,
+        )
 
     def function(values: Any) -> NDArray[np.float64]:
         parts = np.split(np.asarray(values), series)
         bits = signal.resolution_bits
         return np.concatenate([circular_convolve(part, kernel, resolution_bits=bits) for part in parts])
-
-    if signal.signal is not None:
-        output = InfluenceSpace.of(signal.signal.after(kernel))
-    else:
-        output = InfluenceSpace(resolution_bits=signal.resolution_bits + kernel.resolution_bits, panel_size=series)
 
     def stability_map(d_in: Any) -> Influence:
         return filtered_influence(as_influence(d_in), kernel, series)

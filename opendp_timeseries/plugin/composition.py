@@ -8,6 +8,7 @@ docs/proofs/several_releases.md.
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -23,7 +24,9 @@ from opendp_timeseries.accounting.view import View
 from opendp_timeseries.design.signal import UnknownSignal
 from opendp_timeseries.plugin._opendp import Partial, array_of, partial_of
 from opendp_timeseries.plugin.known import Known, Part, PrivacyMap, known_loss
+from opendp_timeseries.plugin.spaces import influence_space
 from opendp_timeseries.plugin.subsampled_gaussian import stated, view_of
+from opendp_timeseries.release.release import Release
 from opendp_timeseries.release.statement import Statement, Whole
 
 __all__ = ["completed", "least_factor", "least_factor_at", "make_composition", "then_composition"]
@@ -84,6 +87,7 @@ def make_composition(
 
     as_array = array_of(members[0].input_domain)
     parts = None if any(one.parts is None for one in known) else tuple(p for one in known for p in one.parts or ())
+    behind_count = influence_space(members[0].input_metric) is not None
     wholes: list[Whole] = []
     if parts is not None and view.is_pair:  # its releases state their loss at the δ of the composition
         parts = tuple(Part(part.design, view) for part in parts)
@@ -92,7 +96,12 @@ def make_composition(
     def function(data: Any) -> list[Any]:
         given = as_array(data)
         made = [member(given) for member in members]
-        return _as_parts(made, view, iter(wholes)) if wholes else made
+        if wholes:
+            made = _as_parts(made, view, iter(wholes))
+        # Behind a count, all of it is of one invocation; on a log, each member has counted for itself.
+        if behind_count:
+            made = _named(made, secrets.token_hex(16))
+        return made
 
     def times(more: float) -> dp.Measurement:
         return make_composition(
@@ -124,6 +133,12 @@ def _as_parts(made: Any, view: View, wholes: Iterator[Whole]) -> Any:
     if isinstance(made, list):
         return [_as_parts(one, view, wholes) for one in made]
     return replace(made, statement=Statement(view=view, whole=next(wholes)))
+
+
+def _named(made: Any, invocation: str) -> Any:
+    if isinstance(made, list):
+        return [_named(one, invocation) for one in made]
+    return replace(made, invocation=invocation) if isinstance(made, Release) else made
 
 
 def then_composition(measurements: Sequence[dp.Measurement | Partial], **options: Any) -> Partial:

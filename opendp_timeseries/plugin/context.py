@@ -12,6 +12,7 @@ has already seen the noisy values. Here the share is spent first.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -29,6 +30,7 @@ from opendp_timeseries.accounting.calibrate import Budget
 from opendp_timeseries.accounting.rounding import down_fraction
 from opendp_timeseries.accounting.view import APPROXIMATE, CONCENTRATED
 from opendp_timeseries.design.signal import UnknownSignal
+from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.plugin._opendp import how_made, is_opendps, is_registered, partial_of, vector_space
 from opendp_timeseries.plugin.composition import (
     completed,
@@ -46,6 +48,10 @@ __all__ = ["Context", "Query", "compositor", "split_budget"]
 
 #: What is left unspent so that sums of up to a million rounded shares stay within the whole.
 _KEPT_BACK = 1 - Fraction(1, 2**30)
+
+#: OpenDP draws Gaussian noise for floats on the grid ``2**k``: four times as fast on this one as on its default, the
+#: finest there is. Signals of ours lie on it.
+_NATIVE_EXPONENT: Final = -52
 
 Loss = float | tuple[float, float]
 _MEASURE_OPTIONS: Final = frozenset({"output_measure", "failure_probability", "delta"})
@@ -128,12 +134,12 @@ def compositor(
     ...     privacy_unit=(dp.symmetric_distance(), 1),
     ...     privacy_loss=dp.loss_of(rho=0.1, delta=1e-8),
     ...     split_evenly_over=20)
-    >>> query = context.query().participation_count(ts.TimeGrid(size=10), participation_cap=5)
-    >>> query.subsampled_gaussian(sampling_probability=0.5, failure_probability=0.1).param()
+    >>> query = context.query().participation_count(ts.TimeGrid(size=10), participation_cap=10)
+    >>> query.subsampled_gaussian(sampling_probability=0.5, failure_probability=1e-3).param()
     Traceback (most recent call last):
-    ValueError: delta (0.03125... at these settings, ...
+    ValueError: delta (0.000976562... at these settings, ...
     >>> query.subsampled_gaussian(sampling_probability=0.5).release()
-    Release(... of 10 steps kept with probability 0.5, noise scale 22.3607)
+    Release(... of 10 steps kept with probability 0.5, noise scale 31.6228)
     """
     if (split_evenly_over is None) == (split_by_weights is None):
         raise ValueError("give one of split_evenly_over and split_by_weights")
@@ -176,6 +182,8 @@ class Context(dp.Context):
 
     #: What its releases are a part of; None if there is one share, or the budget has no δ.
     whole: Whole | None = None
+    #: Of a nested one behind a count, the name of the invocation of the count that all of its queries share.
+    invocation: str | None = None
 
     def query(self, **kwargs: Any) -> Any:
         """Start a query on the next share; of a Polars LazyFrame, OpenDP's own, which knows no plugins."""
@@ -198,7 +206,10 @@ def _nested(answer: Any) -> Any:
     if type(answer) is not dp.Context:
         return answer
     queryable: Any = answer.queryable
-    return Context(answer.accountant, queryable, answer.d_in, answer.d_mids, answer.d_out, answer.query_space)
+    nested = Context(answer.accountant, queryable, answer.d_in, answer.d_mids, answer.d_out, answer.query_space)
+    if influence_space((answer.query_space or answer.accountant.input_space)[1]) is not None:
+        nested.invocation = secrets.token_hex(16)
+    return nested
 
 
 def _cast(noise: str, domain: dp.Domain, metric: dp.Metric) -> dp.Transformation:
@@ -223,8 +234,8 @@ def _not_of_logs(what: str, name: str, frame: bool) -> str:
         else "for OpenDP's own queries make the log a Polars LazyFrame (howto/contexts in the documentation)"
     )
     return (
-        f"{what} does not take an event log: individual_count() counts people, participation_count(grid,"
-        f" participation_cap=…) counts in each step of time; {remedy}"
+        f"{what} does not take an event log: individual_count() counts people, private_series(grid) releases a count"
+        f" in each step of time, and participation_count(grid, participation_cap=…) counts with a cap; {remedy}"
     )
 
 
@@ -291,6 +302,8 @@ class Query(dp.Query):
             query = self.new_with(chain=chain >> partial_of(partial(_cast, noise)))
         elif space is not None and influence_space(space[1]) is not None:
             cast_to = _cast(noise, *space)
+            if noise == "gaussian" and vector_space(space[0]).atom == "f64":
+                options = {"k": _NATIVE_EXPONENT} | options
             query = self.new_with(chain=cast_to if isinstance(chain, tuple) else chain >> cast_to)
         made: Query = query.__getattr__(noise)(*args, **options)
         return made
@@ -329,6 +342,19 @@ class Query(dp.Query):
         query: Any = make(scale, **options)
         query._chain.param = scale
         return query
+
+    def private_series(
+        self, grid: TimeGrid, *, sampling_probability: float = 1.0, sampling: str = "poisson", **options: Any
+    ) -> Any:
+        """Release a series of counts within this query's share, with no cap to choose: :func:`.make_private_series`.
+
+        :param grid: the public grid of time steps.
+        :param sampling_probability: as there, with the next.
+        :param sampling: as there.
+        :param options: as of :func:`.make_activity_count`, such as ``by`` and ``keys``.
+        """
+        count: Query = self.__getattr__("activity_count")(grid, **options)
+        return count.subsampled_gaussian(sampling_probability=sampling_probability, sampling=sampling)
 
     def composition(self, measurements: Sequence[Any], *, factor: float | None = None, **options: Any) -> Query:
         """Make several releases as one query, within its share of the budget: see :func:`.make_composition`.
@@ -400,7 +426,10 @@ class Query(dp.Query):
         if known is None or known.foreign is not None:  # nobody can tell what a stage of somebody else's does
             unknown = UnknownSignal(answer.size)
             return replace(answer, design=replace(answer.design, signal=unknown), statement=None)
-        whole = getattr(self._context, "whole", None)
+        context: Any = self._context
+        if (invocation := getattr(context, "invocation", None)) is not None:
+            answer = replace(answer, invocation=invocation)
+        whole = getattr(context, "whole", None)
         asked: Any = self._d_in
         distance = asked if isinstance(asked, int) and asked >= 1 else 1
         whole = replace(whole, number=number) if whole is not None else answer.statement.whole
@@ -411,8 +440,8 @@ class Query(dp.Query):
         chain: Any = self._chain
         if isinstance(chain, tuple):
             raise ValueError(
-                "this query asks nothing yet; go on with individual_count(), or participation_count(grid,"
-                " participation_cap=…), and with noise"
+                "this query asks nothing yet; go on with private_series(grid), or with individual_count(), or"
+                " participation_count(grid, participation_cap=…), and noise"
             )
         if isinstance(chain, dp.Transformation):
             if allow_transformations:

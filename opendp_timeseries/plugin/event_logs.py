@@ -16,14 +16,14 @@ import opendp.prelude as dp
 from opendp.mod import LazyFrameDomain
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.counting.layout import Layout
+from opendp_timeseries.counting.identifiers import key_numbers
 from opendp_timeseries.counting.tables import read_positions
 from opendp_timeseries.design.count import Count, Source
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.plugin._opendp import empty_frame
 from opendp_timeseries.plugin.spaces import EventLog, descriptor_of, unit_of
 
-__all__ = ["layout_of", "log_of"]
+__all__ = ["check_readable", "log_of"]
 
 _UNITS: Final = {"SymmetricIdDistance": Unit(), "ChangeOneIdDistance": Unit(individuals=2)}
 
@@ -73,16 +73,15 @@ def log_of(
     return Source(identifier=log.identifier, time=log.time if timed else None, by=by), unit
 
 
-def layout_of(count: Count, input_domain: dp.Domain) -> Layout:
-    """Return where the rows of a log belong.
+def check_readable(count: Count, input_domain: dp.Domain) -> None:
+    """Refuse a count that no engine could make of a log.
 
     :raises TypeError, ValueError: for keys that are not distinct, or a column of a LazyFrame that is missing or of a
         type that does not serve.
     """
-    layout = Layout.of(count)
+    key_numbers(count.panel or ())
     if isinstance(input_domain, LazyFrameDomain):
-        read_positions(empty_frame(input_domain), layout)
-    return layout
+        read_positions(empty_frame(input_domain), count)
 
 
 def _of_frame(input_metric: dp.Metric) -> tuple[str, Unit]:

@@ -31,13 +31,14 @@ def make_lp_distance(input_domain: dp.Domain, input_metric: dp.Metric, output_me
     :param input_domain: the output of a count, a total, a filter or a histogram.
     :param input_metric: its influence metric.
     :param output_metric: ``dp.l1_distance(T=…)``, ``dp.l2_distance(T=…)`` or, of a signal of size 1, which becomes a
-        plain number, ``dp.absolute_distance(T=…)``; with ``T`` float or, for counts, int.
+        plain number, ``dp.absolute_distance(T=…)``; with ``T`` float or, for whole numbers, int.
     :raises TypeError: for any other metric, naming it and the remedy.
+    :raises ValueError: for an ℓ1 distance behind a count that scales in ℓ2, naming the remedy.
 
     >>> import opendp.prelude as dp, opendp_timeseries as ts
     >>> dp.enable_features("contrib", "honest-but-curious")
     >>> space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
-    >>> count = space >> ts.then_participation_count(ts.TimeGrid(size=4), participation_cap=2)
+    >>> count = space >> ts.then_participation_count(ts.TimeGrid(size=4), participation_cap=2, excess="drop")
     >>> (count >> ts.then_lp_distance(dp.l1_distance(T=int)) >> dp.m.then_laplace(4.0)).map(1)
     0.5
     >>> people = space >> ts.then_individual_count() >> ts.then_lp_distance(dp.absolute_distance(T=int))
@@ -45,7 +46,8 @@ def make_lp_distance(input_domain: dp.Domain, input_metric: dp.Metric, output_me
     0.5
     """
     space = vector_space(input_domain)
-    if influence_space(input_metric) is None:
+    signal = influence_space(input_metric)
+    if signal is None:
         raise TypeError(f"input_metric ({input_metric}) must be an influence metric, as of a count")
     kind = lp_kind(output_metric)
     if kind is None or kind[1] not in ("f64", "i32", "i64", "u32", "u64"):
@@ -55,11 +57,20 @@ def make_lp_distance(input_domain: dp.Domain, input_metric: dp.Metric, output_me
         )
     name, number = kind
     if number != "f64" and space.atom.startswith("f"):
-        raise TypeError(f"output_metric ({output_metric}) must have T=float, as the signal holds floats")
+        raise TypeError(
+            f"output_metric ({output_metric}) must have T=float, as the signal holds floats; a count with excess='drop'"
+            " holds whole numbers"
+        )
     if name == "absolute" and space.size != 1:
         raise TypeError(
             f"output_metric ({output_metric}) is for one number, and this signal has {space.size}; use"
             " dp.l1_distance(T=…) or dp.l2_distance(T=…)"
+        )
+    if name == "l1" and signal.signal is not None and signal.signal.count.excess == "scale":
+        raise ValueError(
+            f"output_metric ({output_metric}) does not fit a count that scales people in many steps down in ℓ2"
+            " (excess='scale'); make the count with excess='scale_l1' or 'drop', or use Gaussian noise and"
+            " dp.l2_distance(T=float)"
         )
 
     def stability_map(d_in: Any) -> Any:
@@ -83,16 +94,10 @@ def make_lp_distance(input_domain: dp.Domain, input_metric: dp.Metric, output_me
 
 def l1_of(influence: Influence) -> float:
     """Return the ℓ1 distance of two signals within an influence, rounded up."""
-    if influence.individuals == 0 or influence.l0 == 0:
+    if influence.individuals == 0:
         return 0.0
-    bounds = []
-    if influence.linf < math.inf:
-        bounds.append(influence.l0 * Fraction(influence.linf))
-    if influence.majorant is not None:
-        bounds.append(sum((Fraction(value) for value in influence.majorant.values.tolist()), Fraction(0)))
-    if influence.l2 < math.inf:
-        bounds.append(Fraction(up_sqrt(influence.l0 * Fraction(influence.l2) ** 2)))
-    return up_fraction(influence.individuals * min(bounds)) if bounds else math.inf
+    norm = influence.l1_norm()
+    return math.inf if norm == math.inf else up_fraction(influence.individuals * Fraction(norm))
 
 
 def l2_of(influence: Influence) -> float:

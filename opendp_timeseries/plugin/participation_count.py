@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.counting.layout import Caps
 from opendp_timeseries.design.count import Count, Keys, panel_of
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.grid import TimeGrid, check_grid
 from opendp_timeseries.plugin._opendp import signal_domain, then
-from opendp_timeseries.plugin.event_logs import layout_of, log_of
+from opendp_timeseries.plugin.event_logs import check_readable, log_of
 from opendp_timeseries.plugin.known import StabilityMap
 from opendp_timeseries.plugin.spaces import InfluenceSpace, influence_metric
 
@@ -38,15 +37,22 @@ def make_participation_count(
     by: str | None = None,
     keys: Keys | None = None,
     key_cap: int | None = None,
+    excess: str = "scale",
     time: str | None = None,
 ) -> dp.Transformation:
-    """Count events per time step, with every individual in at most ``participation_cap`` steps.
+    """Count events per time step, with every individual in full in at most ``participation_cap`` steps.
 
-    An individual's events in one step count at most ``step_cap`` times. Of an individual in more than
-    ``participation_cap`` steps, that many are kept, each equally likely, whatever the number of events in
-    them. Which ones is decided by a keyed hash of identifier and step with a fresh key for every release, so
-    it depends on nothing but that individual's own records: removing one individual changes nothing of what is
-    kept of the others. Rows without an identifier or time, or off the grid, are dropped.
+    An individual's events in one step count at most ``step_cap`` times. Rows without an identifier or time, or off the
+    grid, are dropped. What becomes of somebody in ``n`` steps, more than the cap of ``I``, is decided by their own
+    records and a public rule, so removing one individual changes nothing of what counts of the others:
+
+    * ``excess="scale"``: all of their steps count, each with the weight ``√(I/n)``. That is as sensitive as dropping
+      where noise is Gaussian, and loses less. With a step cap, weights bring the ℓ2 norm down to ``M√I``. Weights are
+      rounded down to multiples of 2**-16, so the counts are floats on that grid.
+    * ``excess="scale_l1"``: the same in ℓ1, with the weight ``I/n``, for Laplace noise.
+    * ``excess="drop"``: ``I`` of the steps count in full, each equally likely, whatever the number of events in them,
+      by a keyed hash of identifier and step with a fresh key for every release. So counts are whole numbers, as in the
+      paper; a filter behind them lowers the noise with no gap.
 
     With a ``gap``, the steps of an individual are taken in order: the first counts, those less than ``gap`` steps after
     a counted one do not, and so on; the last is left out again if it is less than ``gap`` steps before the first around
@@ -60,9 +66,9 @@ def make_participation_count(
     series, of several each equally likely, before gap and participation cap are applied. With ``key_cap=1`` totals over
     series are as little sensitive as a single one: see :func:`~opendp_timeseries.make_totals`.
 
-    The output is the domain ``vector_domain(atom_domain(T="i64"), size=grid.size)``, or ``len(keys)`` times that, with
-    the influence metric, which is what amplification by subsampling needs. For noise of OpenDP's own, chain
-    :func:`~opendp_timeseries.then_lp_distance` after it.
+    The output is the domain ``vector_domain(atom_domain(T="f64", nan=False), size=grid.size)``, with whole numbers
+    ``T="i64"``, or ``len(keys)`` times that size, with the influence metric, which is what amplification by subsampling
+    needs. For noise of OpenDP's own, chain :func:`~opendp_timeseries.then_lp_distance` after it.
 
     :param input_domain: :func:`~opendp_timeseries.event_log_domain`, or the domain of a Polars LazyFrame in
         OpenDP's own Contexts.
@@ -72,7 +78,8 @@ def make_participation_count(
         ``dp.symmetric_id_distance(…)``, which names the identifier column, or ``dp.change_one_id_distance(…)``, which
         is half of it and costs as much as two individuals.
     :param grid: the public grid of time steps.
-    :param participation_cap: ``I``, steps per individual; more than ``grid.size`` means ``grid.size``.
+    :param participation_cap: ``I``, steps in which one individual counts in full; more than ``grid.size`` means
+        ``grid.size``.
     :param step_cap: ``M``, events per individual and step.
     :param gap: least distance, in steps, of two steps in which one individual counts; 1 (default) is none. From what is
         plausible, as the cap.
@@ -80,20 +87,23 @@ def make_participation_count(
     :param keys: the series of the panel: distinct strings, or distinct integers. They are compared with the column as
         text, so that ``[1, 2]`` and ``["1", "2"]`` mean the same.
     :param key_cap: most series of a panel in which one individual counts at one step; by default, all of them.
+    :param excess: what becomes of an individual in more steps than the cap: ``"scale"``, ``"scale_l1"`` or ``"drop"``.
     :param time: the column of event times, of a LazyFrame only: an event-log domain names its own.
     :raises TypeError: for a wrong domain, metric or grid, or a public parameter that was left out.
-    :raises ValueError: for a cap below 1, a gap below 1 or above the number of steps, or a step of the grid that lies
-        in two periods of the metric.
+    :raises ValueError: for a cap below 1, a gap below 1 or above the number of steps, another ``excess``, or a step of
+        the grid that lies in two periods of the metric.
 
     >>> import opendp.prelude as dp, opendp_timeseries as ts
     >>> dp.enable_features("contrib", "honest-but-curious")
     >>> space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
     >>> count = space >> ts.then_participation_count(ts.TimeGrid(size=4), participation_cap=2)
     >>> count.map(1)
-    Influence(l0=2, l2=1.41422, linf=1)
+    Influence(l0=4, l2=1.41422, linf=1)
     >>> import numpy as np
     >>> count({"id": np.array([7, 7, 8]), "step": np.array([0, 0, 2])})
-    [1, 0, 1, 0]
+    [1.0, 0.0, 1.0, 0.0]
+    >>> np.round(count({"id": np.full(4, 7), "step": np.arange(4)}), 4)  # √(2/4) in each
+    array([0.7071, 0.7071, 0.7071, 0.7071])
     """
     source, unit = log_of(input_domain, input_metric, by=by, time=time, periods=True)
     count = Count(
@@ -105,16 +115,22 @@ def make_participation_count(
         key_cap=key_cap,
         panel=panel_of(by, keys),
         unit=unit,
+        excess=excess,
     )
     return counted(input_domain, input_metric, count)
 
 
 def counted(input_domain: dp.Domain, input_metric: dp.Metric, count: Count) -> dp.Transformation:
     """Return the transformation from a log to a count of it."""
-    layout, caps = layout_of(count, input_domain), Caps.of(count)
+    check_readable(count, input_domain)
+    bits = count.resolution_bits
 
-    def function(table: Any) -> NDArray[np.int64]:
-        return engine_of(table).count(table, layout, caps, fresh_key())
+    def function(table: Any) -> NDArray[Any]:
+        counts = engine_of(table).count(table, count, fresh_key())  # in units of 2**-bits
+        if bits == 0:
+            return counts
+        # They are far below; clamped to where floats are exact, whatever the log.
+        return np.ldexp(np.clip(counts, -(2**53), 2**53).astype(np.float64), -bits)
 
     return count_transformation(input_domain, input_metric, function, count)
 
@@ -125,17 +141,16 @@ def fresh_key() -> bytes:
 
 
 def count_transformation(
-    input_domain: dp.Domain, input_metric: dp.Metric, function: Callable[[Any], NDArray[np.int64]], count: Count
+    input_domain: dp.Domain, input_metric: dp.Metric, function: Callable[[Any], NDArray[Any]], count: Count
 ) -> dp.Transformation:
     """Wrap a function that returns counts, with the stability map of its caps (docs/proofs/counts.md).
 
-    The function must let one individual change at most ``participation_cap`` steps, each by ``step_cap``, and in one
-    series of a panel steps that are ``gap`` apart.
+    The function must let one individual change no more than the caps allow, in steps that are ``gap`` apart.
     """
     return dp.t.make_user_transformation(
         input_domain,
         input_metric,
-        signal_domain("i64", count.size),
+        signal_domain("f64" if count.resolution_bits else "i64", count.size),
         influence_metric(InfluenceSpace.of(Signal(count))),
         function,
         StabilityMap(count.influence),

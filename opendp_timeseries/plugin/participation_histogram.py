@@ -19,7 +19,7 @@ from opendp_timeseries.design.count import Count, Keys, panel_of
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.planning.participation import checked_caps
 from opendp_timeseries.plugin._opendp import signal_domain, then
-from opendp_timeseries.plugin.event_logs import layout_of, log_of
+from opendp_timeseries.plugin.event_logs import check_readable, log_of
 from opendp_timeseries.plugin.known import StabilityMap
 from opendp_timeseries.plugin.spaces import influence_distance
 
@@ -70,12 +70,12 @@ def make_participation_histogram(
     source, unit = log_of(input_domain, input_metric, by=by, time=time, periods=True)
     # The caps of this count are not used: everybody's steps are counted, and none left out but by the gap.
     count = Count(source=source, grid=grid, participation_cap=1, gap=gap, panel=panel_of(by, keys), unit=unit)
-    layout = layout_of(count, input_domain)
-    edges = np.array(checked_caps(caps, layout.size), dtype=np.int64)
+    check_readable(count, input_domain)
+    edges = np.array(checked_caps(caps, count.size), dtype=np.int64)
     size = len(edges) + 1
 
     def function(table: Any) -> NDArray[np.int64]:
-        steps = engine_of(table).participation(table, layout, count.gap)
+        steps = engine_of(table).participation(table, count)
         return np.bincount(np.searchsorted(edges, steps), minlength=size).astype(np.int64)
 
     def influence(d_in: int) -> Influence:

@@ -37,7 +37,6 @@ __all__ = [
     "influence_metric",
     "influence_space",
     "is_event_log",
-    "panel_size_of",
     "period_distance",
     "unit_of",
 ]
@@ -224,12 +223,6 @@ def influence_space(metric: dp.Metric) -> InfluenceSpace | None:
     """Return the descriptor of an influence metric, None for any other metric."""
     descriptor = metric.descriptor if isinstance(metric, ExtrinsicDistance) else None
     return descriptor if isinstance(descriptor, InfluenceSpace) else None
-
-
-def panel_size_of(metric: dp.Metric) -> int:
-    """Return the number of series that a signal consists of, which only an influence metric says: else 1."""
-    space = influence_space(metric)
-    return 1 if space is None else space.panel_size
 
 
 def as_influence(d_in: Any) -> Influence:

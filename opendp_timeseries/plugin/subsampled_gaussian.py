@@ -19,7 +19,7 @@ import opendp.prelude as dp
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.accounting.calibrate import Budget, calibrate
+from opendp_timeseries.accounting.calibrate import Budget, calibrate, warn_of_large_delta
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import up, up_fraction
@@ -236,7 +236,7 @@ def make_subsampled_gaussian(
     :param output_measure: see the table.
     :param failure_probability: δ′ in (0, 1): how often the sample may catch more of one individual than is
         accounted for by ρ.
-    :param delta: δ in (0, 1).
+    :param delta: δ in (0, 1). Above 1e-3, as of δ′, it warns: :class:`~opendp_timeseries.LargeDeltaWarning`.
     :raises TypeError: for a wrong domain, metric or type of number.
     :raises ValueError: for a number out of range, or a parameter that the output measure does not use.
 
@@ -334,7 +334,9 @@ def view_of(
             f"output_measure ({measure}) is not one of smoothed_max_divergence(), approximate(max_divergence()),"
             " approximate(zero_concentrated_divergence()), renyi_divergence()"
         )
-    return _MEASURES[name](), View(name, failure_probability=failure_probability, delta=delta)
+    view = View(name, failure_probability=failure_probability, delta=delta)
+    warn_of_large_delta(failure_probability if delta is None else delta, stacklevel=3)
+    return _MEASURES[name](), view
 
 
 def stated(view: View, loss: PrivacyLoss) -> Any:

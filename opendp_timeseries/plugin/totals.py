@@ -48,7 +48,7 @@ def make_totals(input_domain: dp.Domain, input_metric: dp.Metric, groups: Mappin
     >>> totals = panel >> ts.then_totals({"city": {"north": ["a", "b"], "south": ["c"]}})
     >>> import numpy as np
     >>> totals({"id": np.array([1, 2, 3]), "step": np.array([0, 0, 1]), "site": np.array(["a", "b", "c"])})
-    [2, 1, 2, 0, 0, 1]
+    [2.0, 1.0, 2.0, 0.0, 0.0, 1.0]
     >>> panel.map(1)
     Influence(l0=2, l2=1.41422, linf=1, key_cap=1)
     >>> totals.map(1)
@@ -57,7 +57,8 @@ def make_totals(input_domain: dp.Domain, input_metric: dp.Metric, groups: Mappin
     space = vector_space(input_domain)
     signal = influence_space(input_metric)
     made = None if signal is None else signal.signal
-    if made is None or made.count.panel is None or made.stages or space.atom.startswith("f"):
+    bits = 0 if made is None else made.count.resolution_bits
+    if made is None or made.count.panel is None or made.stages or space.atom.startswith("f") != (bits > 0):
         raise TypeError(
             f"input_metric ({input_metric}) must be that of a panel right after its count, by= and keys=: filter totals"
             " afterwards"
@@ -66,12 +67,13 @@ def make_totals(input_domain: dp.Domain, input_metric: dp.Metric, groups: Mappin
     tree = Groups.of(groups, panel)
     matrix = _membership(tree, panel)
     steps = made.grid.size
-    # Counts are far below; so that no sum overflows, whatever the input.
-    limit = 2**53 // max(len(keys) for _, keys in tree.members)
+    # Counts are far below; so that every sum is exact, whatever the input.
+    limit = 2 ** (53 - bits) // max(len(keys) for _, keys in tree.members)
 
-    def function(values: Any) -> NDArray[np.int64]:
-        counts = np.clip(np.asarray(values, dtype=np.int64), -limit, limit)
-        return np.asarray(matrix @ counts.reshape(len(panel), steps)).ravel()
+    def function(values: Any) -> NDArray[Any]:
+        counts = np.clip(np.nan_to_num(np.asarray(values, dtype=np.float64)), -limit, limit)
+        sums = np.asarray(matrix @ counts.reshape(len(panel), steps)).ravel()
+        return sums if bits else sums.astype(np.int64)
 
     def stability_map(d_in: Any) -> Influence:
         return tree_influence(as_influence(d_in), tree, steps)
@@ -79,7 +81,7 @@ def make_totals(input_domain: dp.Domain, input_metric: dp.Metric, groups: Mappin
     return dp.t.make_user_transformation(
         input_domain,
         input_metric,
-        signal_domain("i64", steps * len(tree.names)),
+        signal_domain("f64" if bits else "i64", steps * len(tree.names)),
         influence_metric(InfluenceSpace.of(made.after(tree))),
         function,
         StabilityMap(stability_map),
@@ -91,7 +93,7 @@ def _membership(tree: Groups, panel: tuple[str | int, ...]) -> Any:
     places = {key: k for k, key in enumerate(panel)}
     columns = [places[key] for _, keys in tree.members for key in keys]
     rows = np.repeat(np.arange(len(tree.members)), [len(keys) for _, keys in tree.members])
-    ones = np.ones(len(columns), dtype=np.int64)
+    ones = np.ones(len(columns))
     return sparse.csr_array((ones, (rows, columns)), shape=(len(tree.members), len(panel)))
 
 

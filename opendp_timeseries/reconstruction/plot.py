@@ -206,7 +206,8 @@ def _draw(axes: Axes, series: _Series, grid: TimeGrid | None, confidence_level: 
     few = len(kept) <= _FEW
     look: dict[str, Any] = {"s": 12.0, "alpha": 0.9} if few else {"s": 6.0, "alpha": 0.6}
     look["rasterized"] = not few  # or a vector drawing would hold every one of them
-    axes.scatter(kept, release.values, color=ORANGE, linewidth=0, zorder=2.5, label="noisy values", **look)
+    if not _at_scales(series):
+        axes.scatter(kept, release.values, color=ORANGE, linewidth=0, zorder=2.5, label="noisy values", **look)
     alone = release.size == 1 and not wide  # no line, and no width from which Matplotlib could choose dates
     style: dict[str, Any] = {"drawstyle": "steps-post" if wide else "default", "marker": "_" if alone else ""}
     axes.plot(instants, values, color=BLUE, linewidth=1.2, zorder=3, label="series", **style)
@@ -261,7 +262,7 @@ def _name_marks(axes: Axes, series: _Series, level: float) -> None:
         at.append((series.interval(level)[1][-1], f"{level:.0%} band", "0.45"))
     elif series.error_covers == "noise":
         at.append((-math.inf, f"{level:.0%} error bars", "0.45"))
-    if len(series.release):
+    if len(series.release) and not _at_scales(series):
         at.append((series.release.values[-1], "noisy values", ORANGE))
     low, high = axes.get_ylim()
     line = _LINE_OF_WORDS * (high - low) / axes.get_window_extent().height * axes.figure.dpi
@@ -307,7 +308,9 @@ def _caption(
         f"Blue line: {' or '.join(models)}",
         f"Grey band: {band}, if the model is right" if band else "",
         f"Bars, at kept steps only: {bars}" if bars else "",
-        f"Orange dots: noisy values at {kept}, with noise of standard deviation {release.scale:.4g}",
+        f"Orange dots: noisy values at {kept}, with noise of standard deviation {release.scale:.4g}"
+        if not (scales := _at_scales(parts[0]))
+        else f"Made from {scales} noisy series, in which those who come often weigh more or less; they are not drawn",
         "" if count is None else _caps(count, " over all series" if release.keys else ""),
     ]
     return "\n".join(textwrap.fill(line, 120) for line in lines if line)
@@ -316,8 +319,11 @@ def _caption(
 def _measured(release: Release, part: _Series) -> str:
     """What intervals are for, in words."""
     rate = "the rate of " if part.error_covers == "rate" else ""
-    if release.design.signal.count is None:
+    count = release.design.signal.count
+    if count is None:
         return f"{rate}the counts after caps and filters"
+    if _is_whole(count):
+        return f"{rate}the counts of everybody"
     if not release.design.is_filtered:
         return f"{rate}the capped counts"
     return f"{rate}the capped counts before the filter" if part.unfiltered else f"{rate}the capped, filtered counts"
@@ -336,7 +342,7 @@ def _in_words(release: Release, sources: Sequence[Release], guarantee: tuple[flo
             if len(sources) > 1:
                 together = joint_guarantee(sources)
                 return f"Guarantee of all {len(sources)} releases behind it, if asked for at once: {together}"
-            return f"Guarantee: {release.guarantee()}"
+            return f"Guarantee: {(sources or [release])[0].guarantee()}"
         return ""
     epsilon, delta = (printed_up(value, 4) for value in guarantee)
     count = release.design.signal.count
@@ -344,10 +350,25 @@ def _in_words(release: Release, sources: Sequence[Release], guarantee: tuple[flo
     return f"Differentially private for {who} with ε = {epsilon}, δ = {delta}"
 
 
+def _at_scales(series: _Series) -> int:
+    """At how many scales of activity the release behind a series counts; 0 for one that counts once."""
+    counts = [release.design.signal.count for release in series.sources]
+    return max((count.scales.series for count in counts if count is not None and count.scales is not None), default=0)
+
+
+def _is_whole(count: Count) -> bool:
+    """Whether nothing is left out of a count of people."""
+    return (count.participation_cap, count.step_cap, count.gap, count.key_cap) == (count.most_steps, 1, 1, None)
+
+
 def _caps(count: Count, where: str) -> str:
     often = "once" if count.step_cap == 1 else f"at most {count.step_cap} times"
     apart = "" if count.gap == 1 else f", at least {count.gap} steps apart"
     few = "" if count.key_cap is None else f", in at most {count.key_cap} at a time"
     each = "each individual" if count.unit.period is None else f"each individual within {count.unit.period}"
-    caps = f"{each}: at most {count.participation_cap} steps{where}{few}, {often} in each{apart}"
-    return f"Assumed of {caps}" if count.is_assumed else f"Counted of {caps}; totals are too low by the rest"
+    if _is_whole(count):
+        return f"Counted of {each}: every step{where}, once in each"
+    caps = f"{each}: {count.words()}{where}{few}, {often} in each{apart}"
+    if count.is_assumed:
+        return f"Assumed of {caps}"
+    return f"Counted of {caps}" + ("" if count.scales is not None else "; totals are too low by the rest")

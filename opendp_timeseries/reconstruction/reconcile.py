@@ -24,8 +24,13 @@ __all__ = ["reconcile"]
 
 Floats = NDArray[np.float64]
 
-#: Two invocations of a count keep other steps of those over the cap, so that their truths do not add up. They are
-#: refused where it shows; by chance, once in a billion.
+_ANEW: Final = (
+    "each draws anew which events over a cap it keeps, so release the panel and its totals behind one count, by"
+    " panel >> then_composition([…])"
+)
+
+#: Counts made elsewhere, of which nobody knows whether they are the same, are refused where it shows; by chance, once
+#: in a billion.
 _UNLIKELY: Final = 1e-9
 
 #: Values that are worked on at a time.
@@ -53,8 +58,8 @@ def reconcile(*series: Series) -> tuple[Series, ...]:
         Several releases of totals, say of districts and of the city, make one tree together.
     :return: one series for each, in the same order.
     :raises TypeError: for anything but series.
-    :raises ValueError: if they are not one panel and its totals, reconstructed alike, with standard errors; groups
-        overlap; or, where only noise is between them, they are farther apart than it explains.
+    :raises ValueError: if they are not one panel and its totals, of one invocation, reconstructed alike, with standard
+        errors; groups overlap; or, where only noise is between them, they are farther apart than it explains.
 
     >>> import numpy as np, opendp.prelude as dp, opendp_timeseries as ts
     >>> dp.enable_features("contrib", "honest-but-curious")
@@ -106,8 +111,7 @@ def _check_apart(squares: float, freedom: int) -> None:
     if gammaincc(freedom / 2, squares / 2) < _UNLIKELY:  # χ²
         raise ValueError(
             f"series are farther apart than their noise explains (χ² = {squares:.0f}, where {freedom} is usual), so"
-            " what was counted does not add up: each count draws anew which events over a cap it keeps, so release the"
-            " panel and its totals behind one count, by panel >> then_composition([…])"
+            f" what was counted does not add up: {_ANEW}"
         )
 
 
@@ -142,6 +146,9 @@ def _panel_first(series: Sequence[Series]) -> list[Series]:
             raise ValueError("series must all be of filtered counts, or all of unfiltered ones: reconstruct them alike")
         if not one.release.scale > 0:
             raise ValueError(f"series must be of noisy releases; scale ({one.release.scale}) means no noise")
+    named = {one.release.invocation for one in ordered}
+    if made.count.source is not None and (None in named or len(named) > 1):
+        raise ValueError(f"series must be of one invocation of a count: {_ANEW}")
     return ordered
 
 

@@ -105,6 +105,28 @@ class Series:
             for (key, release), part, value, error in zip(releases.items(), self.parts, values, errors, strict=True)
         }
 
+    def with_total(self, total: float, standard_error: float = 0.0) -> Series:
+        """Return the series multiplied so that it adds up to a total, as one that was released by itself.
+
+        The shape stays, and its errors; those of the total are common to all steps.
+
+        :param total: of all steps, and of all series of a panel.
+        :param standard_error: of the total.
+        :raises ValueError: if the total or the sum of the series is not positive, or a number is not finite.
+        """
+        total = check.real("total", total, above=0.0)
+        error = check.real("standard_error", standard_error, minimum=0.0)
+        found = float(self.values.sum())
+        if not found > 0:
+            raise ValueError(f"a series with the sum {found:g} cannot be multiplied to a total")
+
+        def scaled(one: Series) -> Series:
+            values = one.values * (total / found)
+            errors = np.hypot(one.standard_error * (total / found), values * (error / total))
+            return replace(one, values=values, standard_error=errors, parts=tuple(scaled(part) for part in one.parts))
+
+        return scaled(self)
+
     def to_frame(
         self,
         *,

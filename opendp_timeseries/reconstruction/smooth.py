@@ -16,8 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries.design.count import Count
+from opendp_timeseries.design.scales import RESOLUTION_BITS, Scales
+from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.reconstruction import haar
 from opendp_timeseries.reconstruction.interpolate import interpolate
+from opendp_timeseries.reconstruction.scales import of_everybody
 from opendp_timeseries.reconstruction.series import Series, reconstruct_parts
 from opendp_timeseries.reconstruction.structural import FitError, Observations, Posterior, fit
 from opendp_timeseries.release.release import Release, check_release
@@ -61,6 +65,11 @@ def smooth(
     step, and keeps the differences of neighbouring averages that exceed the noise (translation-invariant Haar wavelets,
     Coifman & Donoho 1995). It has no standard errors: nobody knows the spikes that noise hides.
 
+    Of a private series, which counts at several scales of activity, all scales give one series: that of everybody,
+    with no cap. Its shape is mostly that of the finer scales, its level that of the last, and it departs from the
+    former as far as the others show that heavy users come at other times. Its ``release`` is the last scale, in
+    counts, and its ``sources`` are the whole.
+
     If counts were filtered before noise was added, the series is nevertheless of the counts before the filter, which
     the release knows. What the filter hides shows in the errors. With ``filtered=True`` the series is of the filtered
     counts; so it is where a filter cannot be undone, because its weights sum to zero or less, or it is too long.
@@ -103,13 +112,19 @@ def smooth(
         if value not in known:
             raise ValueError(f"{name} ({check.shown(value)}) must be one of {', '.join(known)}")
     periods, trend = _periods(seasons), bool(trend)
+    count = check_release(release).design.signal.count
+    scales = None if count is None else count.scales
     if kind == "structural":
         shown = sys.stderr.isatty() if progress is None else progress
+        if count is not None and scales is not None:
+            return _private_series(release, count, scales, periods, trend, band, shown)
         made = partial(_structural, periods=periods, trend=trend, band=band, filtered=filtered)
         return reconstruct_parts(release, made, progress=shown)
     if periods or trend or band != "counts":
         raise ValueError("kind='haar' has neither seasons, trend nor band; leave them out, or take kind='structural'")
-    if check_release(release).sampling_probability < 1:
+    if scales is not None:
+        raise ValueError("kind='haar' reads one scale of activity, and this release has several; leave it out")
+    if release.sampling_probability < 1:
         raise ValueError(
             f"kind='haar' needs every step, and this release kept each with probability"
             f" {release.sampling_probability:g}; take kind='structural'"
@@ -162,6 +177,58 @@ def _structural(release: Release, periods: tuple[float, ...], trend: bool, band:
         unfiltered=unfiltered,
         model=_describe(periods, trend, unfiltered, kept_filter=bool(made.kernels) and not unfiltered),
     )
+
+
+def _private_series(
+    release: Release, count: Count, scales: Scales, periods: tuple[float, ...], trend: bool, band: Band, progress: bool
+) -> Series:
+    """Return the series of everybody, from a count at several scales of activity."""
+    if release.sampling_probability < 1:
+        raise ValueError(
+            f"scales of activity are smoothed together where every step is kept, and this release kept each with"
+            f" probability {release.sampling_probability:g}; release them with sampling_probability=1"
+        )
+    weights = scales.table(count.most_steps).weights / 2**RESOLUTION_BITS
+    of_all = float(weights[0, -1])
+    whole = replace(count, scales=None, excess="drop", participation_cap=count.most_steps)
+    by_scale = release.values.reshape(scales.series, whole.series, count.grid.size)
+    last = Release(
+        steps=np.arange(whole.size),
+        values=by_scale[-1].ravel() / of_all,
+        design=replace(release.design, signal=Signal(whole), scale=release.scale / of_all),
+    )
+    rows = iter(np.moveaxis(by_scale, 1, 0))
+
+    def made(one: Release) -> Series:
+        values = next(rows)
+        if len(one) < MIN_KEPT:
+            return _fallback(one, f"fewer than {MIN_KEPT} steps were kept")
+        with np.errstate(all="ignore"):
+            noise = max(release.scale, 1e-4 * float(np.std(values)))
+            if not 1e-100 < noise < 1e100:
+                return _fallback(one, "the kept values do not vary, or beyond all measure")
+            try:
+                mean, variance = of_everybody(
+                    values / noise,
+                    weights / noise,
+                    count.step_cap**0.5,
+                    periods,
+                    trend=trend,
+                    counts=band == "counts",
+                )
+            except FitError as error:
+                return _fallback(one, str(error))
+        model = f"{_describe(periods, trend, unfiltered=False, kept_filter=False)} at all scales of activity"
+        return Series(
+            release=one,
+            values=mean,
+            standard_error=np.sqrt(variance),
+            error_covers=band,
+            model=model,
+            sources=(release,),
+        )
+
+    return replace(reconstruct_parts(last, made, progress=progress), sources=(release,))
 
 
 def _observations(release: Release, filtered: bool) -> Observations:

@@ -31,8 +31,8 @@ __all__ = ["FitError", "Observations", "Posterior", "fit"]
 
 Array = NDArray[np.float64]
 
-#: Most harmonics of a season.
-_HARMONICS: Final = 24
+#: Most harmonics of a season, in a long series and in a short one: a week of hours has a sharp peak every morning.
+_HARMONICS: Final = (24, 84)
 #: Of these, the lowest may drift: those of a smooth pattern above them are too small for it to be seen.
 _DRIFTING: Final = 4
 #: A pattern drifts over no fewer cycles than this, and by so many half-waves at most.
@@ -50,7 +50,7 @@ _JOINT: Final = 1e7
 _ROUNDS: Final = 8
 #: Matrices of this size are factored at once, and products of so many multiplications made.
 _SMALL: Final = 64
-_UNSHARED: Final = 100_000
+_UNSHARED: Final = 200_000
 #: Where the square link turns into its tangent.
 _TANGENT: Final = 0.1
 #: Most steps of Gauss–Newton.
@@ -78,15 +78,17 @@ class Basis:
     size: int  # steps of the series
     periods: tuple[float, ...]  # lengths of the seasons, in steps
     trend: bool
-    most: int  # most columns, if leaving out those of drifts can do it
+    most: int  # most columns, if leaving out high harmonics and those of drifts can do it
 
     @cached_property
     def _columns(self) -> NDArray[np.void]:
         """One row for each column: season (-1 is the level, -2 the trend), harmonic, frequency, sine, half-waves."""
         waves: list[tuple[int, int, float, bool, int]] = []
         seen: set[float] = set()
+        fewest, most = _HARMONICS
+        highest = min(max(self.most // max(2 * len(self.periods), 1), fewest), most)
         for season, period in enumerate(self.periods):
-            for harmonic in range(1, min(_HARMONICS, math.floor(period / 2)) + 1):
+            for harmonic in range(1, min(highest, math.floor(period / 2)) + 1):
                 frequency = harmonic / period
                 if round(frequency, 12) not in seen:
                     seen.add(round(frequency, 12))
@@ -154,7 +156,7 @@ class Observations:
     size: int  # steps of the series, or of a stretch of it
     steps: NDArray[np.int64]  # kept ones
     values: Array  # there
-    variance: float  # of the privacy noise
+    variance: float | Array  # of the privacy noise, everywhere or at each of them
     taps: Array | None = None  # of the filter that the rate went through, whose weights wrap around the ends
     dispersion: float = 1.0  # prior variance of a count by its rate, 1 for Poisson's: mode of a log-normal
     doubt: float = 0.5  # standard deviation of its logarithm
@@ -171,7 +173,8 @@ class Observations:
                 return self
             starts = np.linspace(0, len(self.steps) - _ENOUGH // _STRETCHES, _STRETCHES).astype(int)
             chosen = (starts[:, None] + np.arange(_ENOUGH // _STRETCHES)).ravel()
-            return replace(self, steps=self.steps[chosen], values=self.values[chosen])
+            variance = np.broadcast_to(self.variance, len(self.steps))[chosen]
+            return replace(self, steps=self.steps[chosen], values=self.values[chosen], variance=variance)
         size = min(self.size, _ENOUGH)
         first = (self.size - size) // 2
         inside = (self.steps >= first + self.radius) & (self.steps < first + size - self.radius)
@@ -222,11 +225,12 @@ class _Link:
     def of(cls, seen: Observations, *, square: bool = True) -> _Link:
         """Return the link that fits a release: the square, if it may be that and the release is not too noisy."""
         average = float(seen.values.mean()) / seen.gain
-        variance = seen.variance + seen.dispersion * seen.energy * max(average, 0.0)
+        noise = float(np.mean(seen.variance))
+        variance = noise + seen.dispersion * seen.energy * max(average, 0.0)
         error = math.sqrt(variance / len(seen.values)) / seen.gain
         if square and average > 4 * error:
             return cls(True, average, 1.0)
-        moves = max(float(seen.values.var()) - seen.variance, 0.0) / seen.gain**2  # of the rate, not of the noise
+        moves = max(float(seen.values.var()) - noise, 0.0) / seen.gain**2  # of the rate, not of the noise
         unit = math.sqrt(max(moves, average**2, error**2))
         return cls(False, unit, average / unit)
 
@@ -454,8 +458,12 @@ def _inverse_root(matrix: Array) -> Array:
 
 def _crossed(left: Array, right: Array) -> Array:
     """Return ``left.T @ right``."""
+    for axis, sides in ((0, _halves(left)), (1, _halves(right))):
+        if len(sides) > 1:
+            parts = [_crossed(side, right) if axis == 0 else _crossed(left, side) for side in sides]
+            return np.concatenate(parts, axis=axis)
     total = np.zeros((left.shape[1], *right.shape[1:]))
-    rows = max(_UNSHARED // max(total.size, 1), 8)
+    rows = _UNSHARED // max(total.size, 1)
     for first in range(0, len(left), rows):
         total += left[first : first + rows].T @ right[first : first + rows]
     return total
@@ -463,8 +471,16 @@ def _crossed(left: Array, right: Array) -> Array:
 
 def _times(left: Array, right: Array) -> Array:
     """Return ``left @ right``."""
-    rows = max(_UNSHARED // max(right.size, 1), 8)
+    if len(sides := _halves(right)) > 1:
+        return np.concatenate([_times(left, side) for side in sides], axis=1)
+    rows = max(_UNSHARED // max(right.size, 1), 1)
     return np.concatenate([left[first : first + rows] @ right for first in range(0, len(left), rows)])
+
+
+def _halves(matrix: Array) -> list[Array]:
+    """Return a matrix, or its left and its right half if it is wide."""
+    width = matrix.shape[-1]
+    return [matrix] if matrix.ndim == 1 or width <= _SMALL else [matrix[:, : width // 2], matrix[:, width // 2 :]]
 
 
 class Posterior(NamedTuple):
@@ -475,16 +491,17 @@ class Posterior(NamedTuple):
     dispersion: float
 
 
-def fit(seen: Observations, periods: tuple[float, ...], *, trend: bool) -> Posterior:
+def fit(seen: Observations, periods: tuple[float, ...], *, trend: bool, unit: float | None = None) -> Posterior:
     """Fit the model to a release, and return the posterior of the rate.
 
     Where the rate comes near zero, the square is nearly flat, and some fits of it run away, one in hundreds: those are
     fitted without it.
 
+    :param unit: of values around zero, how large they may be.
     :raises FitError: if that does not work, saying why.
     """
     basis = Basis(seen.size, periods, trend, most=int(math.sqrt(_WORK / max(len(seen.steps), seen.size / 3))))
-    link = _Link.of(seen)
+    link = _Link.of(seen) if unit is None else _Link(False, unit, 0.0)
     try:
         return _fit(_Model(seen, basis, link))
     except FitError:

@@ -46,6 +46,9 @@ class Release:
     :param values: noisy values at the kept steps, float64, in the signal's unit; may be negative.
     :param design: what ran.
     :param statement: what is stated of its loss; None if nothing is, as of one series of a panel.
+    :param invocation: a random name of the invocation of the count from which this was released, shared by all that
+        one composition, or nested Context, behind the count released from it; None of any other release. It says
+        nothing of the data.
     :raises ValueError: if the parts do not fit together (when a release is read back).
 
     >>> import numpy as np, opendp.prelude as dp, opendp_timeseries as ts
@@ -64,6 +67,7 @@ class Release:
     values: NDArray[np.float64]
     design: Design
     statement: Statement | None = None
+    invocation: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", _frozen_row("steps", self.steps, np.int64))
@@ -71,7 +75,7 @@ class Release:
         _check_kept(self.steps, self.values, self.size)
 
     def __reduce__(self) -> Any:
-        return _again, (self.steps, self.values, self.design, self.statement)
+        return _again, (self.steps, self.values, self.design, self.statement, self.invocation)
 
     @property
     def size(self) -> int:
@@ -109,7 +113,7 @@ class Release:
 
     def _key(self) -> tuple[Any, ...]:
         statement = self.statement and replace(self.statement, loss=())
-        return self.design, statement, self.steps.tobytes(), self.values.tobytes()
+        return self.design, statement, self.invocation, self.steps.tobytes(), self.values.tobytes()
 
     def __eq__(self, other: object) -> bool:
         # A loss may not have been computed yet.
@@ -245,7 +249,9 @@ class Release:
         # A part states nothing by itself: what one individual loses is a matter of the whole panel.
         one = replace(self.design, signal=self.design.signal.each)
         return [
-            Release(steps=self.steps[low:high] - k * size, values=self.values[low:high], design=one)
+            replace(
+                self, steps=self.steps[low:high] - k * size, values=self.values[low:high], design=one, statement=None
+            )
             for k, (low, high) in enumerate(pairwise(bounds))
         ]
 
@@ -263,7 +269,7 @@ class Release:
             "steps": "all" if len(self) == self.size else self.steps.tolist(),
             "values": self.values.tolist(),
             "software": _software(),
-        }
+        } | ({} if self.invocation is None else {"invocation": self.invocation})
 
     def to_json(self) -> str:
         """Return the release as one JSON document, its record; floats are written so that they read back exactly.
@@ -290,13 +296,17 @@ class Release:
 
 
 def _again(
-    steps: NDArray[np.int64], values: NDArray[np.float64], design: Design, statement: Statement | None
+    steps: NDArray[np.int64],
+    values: NDArray[np.float64],
+    design: Design,
+    statement: Statement | None,
+    invocation: str | None,
 ) -> Release:
-    return Release(steps=steps, values=values, design=design, statement=statement)
+    return Release(steps=steps, values=values, design=design, statement=statement, invocation=invocation)
 
 
 def _read_1(document: Mapping[str, Any]) -> Release:
-    fields = fields_of(document, "the release", _FIELDS)
+    fields = fields_of({"invocation": None, **document}, "the release", _FIELDS)
     if not fields["statement"].loss:
         raise ValueError("loss of the statement must list at least one point")
     steps, design = fields["steps"], fields["design"]
@@ -308,6 +318,7 @@ def _read_1(document: Mapping[str, Any]) -> Release:
         values=values,
         design=design,
         statement=fields["statement"],
+        invocation=fields["invocation"],
     )
 
 
@@ -327,6 +338,7 @@ _FIELDS: Final[dict[str, Any]] = {
     "design": Design,
     "steps": str | list,
     "values": list,
+    "invocation": str | None,
     "software": dict,  # any
 }
 

@@ -71,9 +71,10 @@ def test_is_made_from_the_view_that_pays_for_discrete_noise(monkeypatch):
         assert made[0](epsilon) == law.at(scale).delta(epsilon)
 
 
-def test_the_hull_is_never_below_the_exact_hull():
+@pytest.mark.parametrize("times", [5, pytest.param(20, marks=pytest.mark.long)])
+def test_the_hull_is_never_below_the_exact_hull(times):
     rng = np.random.default_rng(0)
-    for _ in range(20):
+    for _ in range(times):
         x = np.exp(np.linspace(-2, 0, 30))
         y = (1 - x) ** 2 + 0.05 * rng.random(30)
         points = [(Fraction(a), Fraction(b)) for a, b in zip(x, y, strict=True)]

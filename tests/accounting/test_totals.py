@@ -152,7 +152,7 @@ def test_a_smaller_key_cap_is_a_smaller_influence():
 
 def test_a_filter_behind_totals_knows_all_of_it(log_space):
     panel = log_space >> ts.then_participation_count(
-        ts.TimeGrid(size=12), participation_cap=4, by="site", keys=["a", "b", "c", "d"], key_cap=1
+        ts.TimeGrid(size=12), participation_cap=4, excess="drop", by="site", keys=["a", "b", "c", "d"], key_cap=1
     )
     totals = panel >> ts.then_totals({"x": ["a", "b"], "y": ["c", "d"]})
     smooth = totals >> ts.then_circulant_filter(ts.gaussian_kernel(12, std=1.0))

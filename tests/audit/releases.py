@@ -147,12 +147,12 @@ def measurements(case: Case) -> dict[str, tuple[dp.Measurement, dp.Measurement]]
     space = ts.event_log_domain(identifier="id", time="time"), unit
     caps = {"participation_cap": case.cap, "step_cap": case.step_cap, "gap": case.gap}
     grid = ts.TimeGrid(size=case.size)
-    signal = space >> ts.then_participation_count(grid, **caps)
+    signal = space >> ts.then_participation_count(grid, **caps, excess="drop")
     if case.places:
         signal = space >> ts.then_individual_count(by="place", keys=list(range(case.size)), cap=case.cap)
     if case.series > 1:
         keys = list(range(case.series))
-        panel = space >> ts.then_participation_count(grid, by="place", keys=keys, **caps)
+        panel = space >> ts.then_participation_count(grid, by="place", keys=keys, **caps, excess="drop")
         signal = panel >> ts.then_totals({"all": keys})
     if case.taps is not None:
         signal = signal >> ts.then_circulant_filter(ts.kernel_from_taps(case.taps))

@@ -31,6 +31,9 @@ def demand(found, *, of_epsilon, of_delta):
         assert low > of_delta * claim, found
 
 
+pytestmark = pytest.mark.filterwarnings("ignore::opendp_timeseries.LargeDeltaWarning")
+
+
 # The others have the long form alone.
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["p = 1", "filter", "one step of each block"])

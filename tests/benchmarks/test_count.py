@@ -9,17 +9,19 @@ import functools
 import os
 import secrets
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from opendp_timeseries.counting.capped_count import capped_count
-from opendp_timeseries.counting.layout import Caps, Layout
 from opendp_timeseries.counting.tables import read_positions
 from opendp_timeseries.grid import TimeGrid
+from tests.counting.tables import count_of
 
 ROWS = int(os.environ.get("COUNT_ROWS", 10**6))
 SIZE, CAP = 10**4, 20
+COUNT = count_of(grid=TimeGrid(size=SIZE), participation_cap=CAP, step_cap=1)
 
 
 @pytest.fixture(scope="module")
@@ -31,11 +33,11 @@ def log():
 
 
 def count(people, steps):
-    return capped_count(people, steps, size=SIZE, caps=Caps(CAP, 1), key=secrets.token_bytes(16))
+    return capped_count(people, steps, COUNT, secrets.token_bytes(16))
 
 
 def with_a_gap(people, steps):
-    return capped_count(people, steps, size=SIZE, caps=Caps(CAP, 1, gap=10), key=secrets.token_bytes(16))
+    return capped_count(people, steps, replace(COUNT, gap=10), secrets.token_bytes(16))
 
 
 def packed_sort(people, steps):
@@ -53,7 +55,7 @@ def text_of(size):
 
 def names(people, steps):
     table = {"id": text_of(max(ROWS // 50, 1))[people], "time": steps}
-    return count(*read_positions(table, Layout("id", "time", TimeGrid(size=SIZE))))
+    return count(*read_positions(table, COUNT))
 
 
 @functools.cache
@@ -67,7 +69,7 @@ def arrow_text(rows):
 def real_names_of_arrow(people, steps):
     pa = pytest.importorskip("pyarrow")
     table = pa.table({"id": arrow_text(people.size), "time": steps})
-    return count(*read_positions(table, Layout("id", "time", TimeGrid(size=SIZE))))
+    return count(*read_positions(table, COUNT))
 
 
 @functools.cache
@@ -83,12 +85,12 @@ def shared_objects(rows):
 
 def real_names_as_objects(people, steps):
     table = {"id": fresh_objects(people.size), "time": steps}
-    return count(*read_positions(table, Layout("id", "time", TimeGrid(size=SIZE))))
+    return count(*read_positions(table, COUNT))
 
 
 def real_names_as_shared_objects(people, steps):
     table = {"id": shared_objects(people.size), "time": steps}
-    return count(*read_positions(table, Layout("id", "time", TimeGrid(size=SIZE))))
+    return count(*read_positions(table, COUNT))
 
 
 def instants(people, steps):
@@ -146,8 +148,8 @@ def test_a_gap_takes_at_most_half_as_long_again(log, size, gap):
     taken = {1: [], gap: []}
     for _ in range(4):  # the first warms up
         for apart, times in taken.items():
-            caps, start = Caps(CAP, 1, apart), (time.perf_counter(), time.process_time())
-            capped_count(people, steps, size=size, caps=caps, key=secrets.token_bytes(16))
+            start = time.perf_counter(), time.process_time()
+            capped_count(people, steps, replace(COUNT, grid=TimeGrid(size=size), gap=apart), secrets.token_bytes(16))
             times.append((time.perf_counter() - start[0], time.process_time() - start[1]))
     wall, processor = (np.median(taken[gap][1:], axis=0) / np.median(taken[1][1:], axis=0)).tolist()
     print(f"\ngap {gap}: {wall:.2f} times as long, {processor:.2f} of the processor")

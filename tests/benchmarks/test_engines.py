@@ -17,8 +17,8 @@ import pytest
 
 from opendp_timeseries.counting import dataset as batch_count
 from opendp_timeseries.counting import memory
-from opendp_timeseries.counting.layout import Caps, Layout
 from opendp_timeseries.grid import TimeGrid
+from tests.counting.tables import count_of
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -33,7 +33,6 @@ from opendp_timeseries.counting import database as ibis_count  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
 SIZE, CAP = 10**4, 20
 GRID = TimeGrid(size=SIZE, start="2020-01-01", step="1h", zone="UTC")
-LAYOUT = Layout("id", "time", GRID)
 START, HOUR = np.datetime64("2020-01-01", "us").astype(int), 3600 * 10**6
 
 
@@ -59,20 +58,20 @@ def log_of(tmp_path_factory):
     return write
 
 
-def caps(cap=CAP, gap=1):
-    return Caps(min(cap, SIZE), 1, gap), secrets.token_bytes(16)
+def asked(cap=CAP, gap=1, grid=GRID):
+    return count_of(grid=grid, participation_cap=cap, step_cap=1, gap=gap), secrets.token_bytes(16)
 
 
 def in_memory(path, cap=CAP):
-    return memory.count(pq.read_table(path), LAYOUT, *caps(cap))
+    return memory.count(pq.read_table(path), *asked(cap))
 
 
 def batches(path, cap=CAP):
-    return batch_count.count(ds.dataset(path), LAYOUT, *caps(cap))
+    return batch_count.count(ds.dataset(path), *asked(cap))
 
 
 def ibis_on_duckdb(path, cap=CAP, gap=1):
-    return ibis_count.count(ibis.duckdb.connect().read_parquet(path), LAYOUT, *caps(cap, gap))
+    return ibis_count.count(ibis.duckdb.connect().read_parquet(path), *asked(cap, gap))
 
 
 def duckdb_by_hand(path):
@@ -175,7 +174,7 @@ def test_cost_does_not_grow_with_declared_categories():
         table, times = pa.table({"id": who, "time": steps}), []
         for _ in range(5):
             start = time.perf_counter()
-            memory.count(table, Layout("id", "time", TimeGrid(size=SIZE)), *caps())
+            memory.count(table, *asked(grid=TimeGrid(size=SIZE)))
             times.append(time.perf_counter() - start)
         taken[len(names)] = min(times)
     print(f"\ndeclared categories: {taken}")
@@ -186,9 +185,9 @@ MEASURE = """
 import pathlib, re, sys, time
 import pyarrow.dataset as ds
 from opendp_timeseries.counting import dataset as batch_count
-from tests.benchmarks.test_engines import LAYOUT, caps
+from tests.benchmarks.test_engines import asked
 start = time.perf_counter()
-batch_count.count(ds.dataset(sys.argv[1]), LAYOUT, *caps())
+batch_count.count(ds.dataset(sys.argv[1]), *asked())
 seconds = time.perf_counter() - start
 kilobytes = re.search(r"VmHWM:\\s+(\\d+) kB", pathlib.Path("/proc/self/status").read_text())[1]
 print(seconds, int(kilobytes) / 1024)

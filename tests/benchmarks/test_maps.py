@@ -92,7 +92,7 @@ def test_least_scale_of_a_law(benchmark):
 @pytest.fixture
 def chain():
     events = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
-    count = events >> ts.then_participation_count(ts.TimeGrid(size=1800), participation_cap=180)
+    count = events >> ts.then_participation_count(ts.TimeGrid(size=1800), participation_cap=180, excess="drop")
     return count >> ts.then_circulant_filter(ts.gaussian_kernel(1800, std=10))
 
 

@@ -17,9 +17,8 @@ import pytest
 
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.files import read_csv_log
-from opendp_timeseries.counting.layout import Layout
 from opendp_timeseries.grid import TimeGrid
-from tests.counting.tables import caps_of
+from tests.counting.tables import count_of
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")
@@ -121,10 +120,10 @@ def tables(folder):
 
 
 def test_names_take_at_most_four_times_as_long_as_integers(tmp_path):
-    layout, caps = Layout("id", "time", TimeGrid(size=SIZE)), caps_of(SIZE, participation_cap=20, step_cap=1)
+    asked = count_of(grid=TimeGrid(size=SIZE), participation_cap=20, step_cap=1)
 
     def counted(table):
-        return engine_of(table).count(table, layout, caps, secrets.token_bytes(16))
+        return engine_of(table).count(table, asked, secrets.token_bytes(16))
 
     routes = {name: (lambda table=table: counted(table)) for name, table in tables(tmp_path)}
     assert len({int(route().sum()) for route in routes.values()}) == 1

@@ -1,7 +1,7 @@
 """Logs and counts drawn at random over every option, with the slow truth of each.
 
 A case is drawn as people, times and keys; columns of every type say them, and every engine has tables of the columns.
-The truth knows none of the package's grids, layouts or readers: only what was drawn, the clock and the slow count.
+The truth knows none of the package's grids, places or readers: only what was drawn, the clock and the slow count.
 """
 
 import datetime as dt
@@ -10,8 +10,9 @@ import functools
 import itertools
 import math
 import uuid
-from collections import defaultdict
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -23,8 +24,8 @@ import pytest
 from pyarrow import dataset
 
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.counting.layout import Caps, Layout
 from opendp_timeseries.design.count import Count, Source
+from opendp_timeseries.design.scales import Scales
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid
 from tests.oracles import calendars
@@ -183,6 +184,8 @@ class Case:
     whole: bool
     exact: bool
     caps: dict
+    excess: str
+    scales: Scales | None
     rows: tuple  # of (the number of a person, a time, the number of a key), each of them None where it is missing
 
     def count(self, *, replaced=False):
@@ -192,6 +195,8 @@ class Case:
             pooled=self.grid.made if self.whole else None,
             panel=self.keys,
             unit=Unit(period=self.period, replaced=replaced),
+            excess=self.excess,
+            scales=self.scales,
             **self.caps,
         )
 
@@ -200,8 +205,17 @@ class Case:
         return 1 if self.whole else self.grid.size
 
     @property
-    def size(self):
+    def positions(self):
         return self.cycle * len(self.keys or (0,))
+
+    @property
+    def size(self):
+        return self.positions * (1 if self.scales is None else self.scales.series)
+
+    @property
+    def most(self):
+        """In how many steps anybody can be."""
+        return max(Counter(map(self.period_of, range(self.cycle))).values()) * len(self.keys or (0,))
 
     def period_of(self, step):
         if self.period is None:
@@ -281,10 +295,17 @@ def draw(seed, engine):
         rows.append((person, drawn_time(random, grid, TIMES[when], step), key))
     when = None if whole and random.random() < 0.5 else when
     exact = engine == "polars" and random.random() < 0.3
-    return Case(
+    excess = one(random, ["drop", "scale", "scale", "scale_l1"]) if not whole or random.random() < 0.1 else "drop"
+    case = Case(
         seed=seed, grid=grid, period=period, who=who, when=when, where=where, keys=keys, whole=whole, exact=exact,
-        caps=caps, rows=tuple(rows),
+        caps=caps, excess=excess, scales=None, rows=tuple(rows),
     )  # fmt: skip
+    if excess == "drop" or random.random() < 0.5 or refusal(case, engine) is not None:
+        return case
+    ends = itertools.accumulate(random.integers(1, 6, random.integers(4)).tolist())
+    scales = Scales(ends=tuple(end for end in ends if end < case.most), share=one(random, [0.3, 0.8]))
+    caps = case.caps | {"participation_cap": scales.first(case.most)}
+    return replace(case, excess="scale", caps=caps, scales=scales)
 
 
 def drawn_time(random, grid, kind, step):
@@ -353,16 +374,22 @@ def truth(case, rows, hashed):
             at = 0 if case.whole else step
             who = text_of(case.who, person, exact=case.exact)
             own[who, case.period_of(step)].append(number * case.cycle + at)
-    limits = {"key": KEY, "cycle": case.cycle, "hashed": hashed}
-    kept = {(who, period): oracle.kept(who, at, **case.caps, **limits) for (who, period), at in own.items()}
+    limits, scales = {"key": KEY, "cycle": case.cycle, "hashed": hashed}, None
+    if case.scales is not None:
+        scales = {"ends": case.scales.ends, "share": case.scales.share}
+        scales |= {"most": case.most, "size": case.positions}
+    more = limits | {"excess": case.excess, "scales": scales}
+    kept = {(who, period): oracle.kept(who, at, **case.caps, **more) for (who, period), at in own.items()}
     free = {"participation_cap": HUGE, "step_cap": 1, "gap": case.caps["gap"]}
     steps = sorted(len(oracle.kept(who, at, **free, **limits)) for (who, _), at in own.items())
     return Truth(kept, steps, tuple(lost))
 
 
 def refusal(case, engine):
-    """What an engine, or the layout, says of a combination that cannot be; None where it can."""
+    """What an engine, or the count, says of a combination that cannot be; None where it can."""
     said = []
+    if case.whole and case.excess != "drop":
+        said.append("must be 'drop' where")
     if case.period is not None:
         integer, grid = isinstance(case.period.length, int), case.grid
         if case.whole:
@@ -386,17 +413,20 @@ def refusal(case, engine):
 
 def within(change, influence, case):
     """Whether a vector {position: difference} is within an influence on a count."""
+    unit = 1 if case.excess == "drop" else 2**16
+    change = {position: Fraction(value, unit) for position, value in change.items()}
     sizes = sorted(map(abs, change.values()), reverse=True)
     halves = [change]
     if influence.replaced:
         halves = [{p: v for p, v in change.items() if v * sign > 0} for sign in (1, -1)]
     bound = influence.l0 // len(halves)
-    sums = itertools.accumulate(sizes), itertools.accumulate(influence.majorant.values.tolist())
+    values = [] if influence.majorant is None else influence.majorant.values.tolist()
+    sums = itertools.accumulate(sizes), itertools.accumulate(values)
     return (
         len(sizes) <= influence.l0
         and max(sizes, default=0) <= influence.linf
-        and sum(v * v for v in sizes) <= influence.l2**2
-        and all(a <= b for a, b in zip(*sums, strict=False))
+        and sum(v * v for v in sizes) <= Fraction(influence.l2) ** 2
+        and all(a <= b * (1 + 2**-40) for a, b in zip(*sums, strict=False))  # sums of floats
         and all(len(half) <= bound and lies_apart(half, influence, case) for half in halves)
     )
 
@@ -553,7 +583,7 @@ IN_MEMORY = {
 
 
 def check(case, engine, make, hashed=oracle.hash_of, *, all_of_it=True):
-    """Whether an engine counts what the slow count does, and one individual is within the influence that is stated."""
+    """Whether an engine counts what the slow count does, and one individual is within the influence stated."""
     expected_refusal = refusal(case, engine)
     if expected_refusal is not None:
         with pytest.raises((TypeError, ValueError), match=expected_refusal):
@@ -569,9 +599,8 @@ def check(case, engine, make, hashed=oracle.hash_of, *, all_of_it=True):
         assert period != other or within({p: v for p, v in difference.items() if v}, replaced, case), (case, engine)
     if not all_of_it:
         return
-    layout = Layout.of(case.count())
-    assert sorted(engine_of(table).participation(table, layout, case.caps["gap"]).tolist()) == expected.steps, case
-    went = engine_of(table).tally(table, layout)
+    assert sorted(engine_of(table).participation(table, case.count()).tolist()) == expected.steps, case
+    went = engine_of(table).tally(table, case.count())
     nobodys = went.missing_identifier + went.unknown_identifier
     untimed = went.missing_time + went.unreadable_time + went.unknown_time
     assert (went.rows, nobodys, untimed, went.off_grid, went.unknown_key) == expected.tally, (case, engine)
@@ -584,7 +613,7 @@ def check(case, engine, make, hashed=oracle.hash_of, *, all_of_it=True):
 
 
 def counted(case, table):
-    return engine_of(table).count(table, Layout.of(case.count()), Caps.of(case.count()), KEY).tolist()
+    return engine_of(table).count(table, case.count(), KEY).tolist()
 
 
 def is_of(case, row, who, period):

@@ -7,14 +7,25 @@ import sys
 import numpy as np
 import pytest
 
-from opendp_timeseries.counting.layout import Caps
-from opendp_timeseries.design.count import Count
+from opendp_timeseries.design.count import Count, Source
+from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import TimeGrid
 
 
-def caps_of(size, **caps):
-    """Return the caps of a count of so many entries."""
-    return Caps.of(Count(source=None, grid=TimeGrid(size=size), panel=("",) if caps.get("key_cap") else None, **caps))
+def count_of(identifier="id", time="time", grid=None, by=None, keys=None, *, exact=False, period=None, **caps):
+    """Return a count of a log; what is left out binds nobody."""
+    return Count(
+        source=Source(identifier=identifier, time=time, by=by, exact=exact),
+        grid=grid,
+        panel=None if keys is None else tuple(keys),
+        unit=Unit(period=period),
+        **{"participation_cap": 2**31, "step_cap": 10**9} | caps,
+    )
+
+
+def count_of_series(size, series=1, **caps):
+    """Return a count of so many entries, in so many series, for rows whose positions are known."""
+    return count_of(grid=TimeGrid(size=size // series), by="by", keys=map(str, range(series)), **caps)
 
 
 class DuckDB:

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.counting.layout import Layout
 from opendp_timeseries.grid import TimeGrid
-from tests.counting.tables import caps_of
+from tests.counting.tables import count_of
 from tests.oracles import calendars as oracle
 
 pa = pytest.importorskip("pyarrow")
@@ -75,8 +74,7 @@ MEMORY = {
 
 
 def counted(table, grid):
-    caps = caps_of(grid.size, participation_cap=grid.size, step_cap=10**9)
-    return engine_of(table).count(table, Layout("id", "time", grid), caps, bytes(16)).tolist()
+    return engine_of(table).count(table, count_of(grid=grid), bytes(16)).tolist()
 
 
 def check(tables, zone, units=UNITS, start=START, stop=STOP):
@@ -113,8 +111,9 @@ def test_units_of_the_calendar_in_every_zone_and_engine(zone):
 
 @pytest.mark.long
 @pytest.mark.parametrize(("zone", "unit"), [(zone, UNITS[1 + k % 4]) for k, zone in enumerate(ZONES)])
-def test_units_of_the_calendar_in_spark(spark, zone, unit):
-    aware, naive = in_database(zone, spark)
+@pytest.mark.parametrize("backend", ["spark"], indirect=True)
+def test_units_of_the_calendar_in_spark(backend, zone, unit):
+    aware, naive = in_database(zone, backend)
     check([aware], zone, ["d"])
     check([naive], zone, [unit])
 

@@ -12,19 +12,18 @@ from scipy.stats import beta
 from opendp_timeseries.accounting.influence import count_influence
 from opendp_timeseries.counting import capped_count as module
 from opendp_timeseries.counting.identifiers import Labels
-from opendp_timeseries.counting.layout import Layout
 from opendp_timeseries.counting.tables import read_positions
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.plugin.lp_distance import l1_of, l2_of
-from tests.counting.tables import caps_of
+from tests.counting.tables import count_of, count_of_series
 from tests.oracles import counting as oracle
 
 KEY = bytes(range(16))
 
 
 def capped_count(who, steps, *, size, participation_cap, step_cap, key):
-    caps = caps_of(size, participation_cap=participation_cap, step_cap=step_cap)
-    return module.capped_count(who, steps, size=size, caps=caps, key=key)
+    count = count_of_series(size, participation_cap=participation_cap, step_cap=step_cap)
+    return module.capped_count(who, steps, count, key)
 
 
 def count(rows, size, *, participation_cap, step_cap=1, key=KEY, dtype=np.int64):
@@ -32,7 +31,7 @@ def count(rows, size, *, participation_cap, step_cap=1, key=KEY, dtype=np.int64)
     people, steps = [row[0] for row in rows], np.array([row[1] for row in rows], dtype=np.int64)
     text = bool(people) and isinstance(people[0], str)
     who = np.array(people, dtype=object if text else dtype)
-    who, steps = read_positions({"id": who, "step": steps}, Layout("id", "step", TimeGrid(size=size)))
+    who, steps = read_positions({"id": who, "step": steps}, count_of("id", "step", TimeGrid(size=size)))
     caps = {"participation_cap": participation_cap, "step_cap": step_cap}
     return capped_count(who, steps, size=size, key=key, **caps).tolist()
 

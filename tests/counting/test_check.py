@@ -1,5 +1,6 @@
 """The private look at a log: the same numbers from every engine, and from a slow count of our own."""
 
+import math
 from collections import defaultdict
 from decimal import Decimal
 
@@ -15,7 +16,7 @@ pa = pytest.importorskip("pyarrow")
 ds = pytest.importorskip("pyarrow.dataset")
 
 GRID = ts.TimeGrid(size=20)
-CAPS = {"participation_cap": 4, "step_cap": 2}
+CAPS = {"participation_cap": 4, "step_cap": 2, "excess": "drop"}
 
 
 def rows(seed, count=600):
@@ -179,14 +180,21 @@ def test_each_cause_where_values_are_masked():
 def test_what_the_caps_lose():
     log = {"id": np.repeat([1, 2], [10, 3]), "t": np.array([*range(10), 5, 5, 5])}
     arguments = {"identifier": "id", "time": "t", "grid": GRID}
-    assert ts.check_log(log, **arguments, participation_cap=4, step_cap=1).events_lost_share == 1 - 5 / 13
+    assert (
+        ts.check_log(log, **arguments, participation_cap=4, step_cap=1, excess="drop").events_lost_share == 1 - 5 / 13
+    )
+    # The ten steps of one of them weigh √(4/10) each, which is rounded down to a multiple of 2^-16.
+    scaled = ts.check_log(log, **arguments, participation_cap=4, step_cap=1)
+    assert scaled.events_lost_share == 1 - (10 * math.isqrt(4 * 4**16 // 10) / 2**16 + 1) / 13
+    assert "left out, or scaled away, by the caps" in str(scaled)
+    assert ts.check_log(log, **arguments, participation_cap=None, step_cap=3).events_lost_share == 0.0
     assert ts.check_log(log, **arguments, participation_cap=10**30, step_cap=10**30).events_lost_share == 0.0
     nobody = {name: column[:0] for name, column in log.items()}
     found = ts.check_log(nobody, **arguments, participation_cap=1)
     assert found == ts.LogCheck(
         rows=0, missing_identifier=0, unknown_identifier=0, missing_time=0, unreadable_time=0, unknown_time=0,
         off_grid=0, unknown_key=None,
-        individuals=0, individuals_over_cap=0, events_lost_share=0.0,
+        individuals=0, individuals_over_cap=0, events_lost_share=0.0, excess="scale",
     )  # fmt: skip
 
 

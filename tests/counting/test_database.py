@@ -4,6 +4,7 @@ import itertools
 import math
 import time
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import opendp.prelude as dp
@@ -11,11 +12,11 @@ import pytest
 from scipy.stats import beta
 
 import opendp_timeseries as ts
-from opendp_timeseries.counting import memory
+from opendp_timeseries.counting import memory, scaling
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.counting.layout import Layout
+from opendp_timeseries.design.scales import Scales
 from opendp_timeseries.grid import TimeGrid
-from tests.counting.tables import DuckDB, caps_of
+from tests.counting.tables import DuckDB, count_of
 
 ibis = pytest.importorskip("ibis")
 pa = pytest.importorskip("pyarrow")
@@ -32,15 +33,13 @@ GRID = TimeGrid(size=40, start="2013-01-01", step="1h", zone="UTC")
 SPACE = {"identifier": "id", "time": "time"}
 
 
-def count(table, grid=GRID, *, participation_cap=40, step_cap=10**9, gap=1, key=KEY, by=None, keys=("",)):
-    layout = Layout("id", "time", grid, by, keys)
-    caps = caps_of(layout.size, participation_cap=participation_cap, step_cap=step_cap, gap=gap)
-    return engine.count(table, layout, caps, key)
+def count(table, grid=GRID, *, key=KEY, **options):
+    return engine.count(table, count_of(grid=grid, **options), key)
 
 
 def truth(grid=GRID, *, participation_cap=40, step_cap=10**9, gap=1, **columns):
-    caps = caps_of(grid.size, participation_cap=participation_cap, step_cap=step_cap, gap=gap)
-    return memory.count(pa.table(columns), Layout("id", "time", grid), caps, KEY)
+    caps = {"participation_cap": participation_cap, "step_cap": step_cap, "gap": gap}
+    return memory.count(pa.table(columns), count_of(grid=grid, **caps), KEY)
 
 
 def crowd(rows=600, people=15, seed=5):
@@ -69,23 +68,29 @@ def test_a_collation_does_not_make_two_names_one():
 ZONES = ["UTC", "America/New_York", "Asia/Kathmandu"]
 
 
-@pytest.mark.parametrize("zone", ZONES)
-def test_times_do_not_depend_on_the_session(backend, zone, monkeypatch):
+@pytest.mark.parametrize(
+    ("zone", "stored"),
+    [
+        pytest.param(zone, stored, marks=[pytest.mark.long] * (i != j))
+        for i, zone in enumerate(ZONES)
+        for j, stored in enumerate(("UTC", None, "Asia/Tokyo"))
+    ],
+)
+def test_times_do_not_depend_on_the_session(backend, zone, stored, monkeypatch):
     grid = TimeGrid(size=3000, start="2013-03-09T23:30", step="7min", zone=zone)  # clocks change in New York
     random = np.random.default_rng(3)
     ticks = grid.instants()[0].astype("M8[us]").astype(int) + random.integers(-(10**11), 10**12 * 2, 400)
     edges = (grid.instants().astype("M8[us]").astype(int)[:40, None] + [-1, 0, 1]).ravel()
     ticks = np.concatenate([ticks, edges])
     who = pa.array(np.arange(ticks.size))
-    for stored in (None, "UTC", "Asia/Tokyo"):
-        times = pa.array(ticks, pa.timestamp("us", stored))
-        expected = truth(grid, id=who, time=times).tolist()
-        assert sum(expected) > 100
-        for session, process in itertools.product(("UTC", "America/Los_Angeles"), ("UTC", "Asia/Tokyo")):
-            monkeypatch.setenv("TZ", process)
-            time.tzset()
-            backend.session_zone(session)
-            assert count(backend.table(id=who, time=times), grid).tolist() == expected
+    times = pa.array(ticks, pa.timestamp("us", stored))
+    expected = truth(grid, id=who, time=times).tolist()
+    assert sum(expected) > 100
+    for session, process in itertools.product(("UTC", "America/Los_Angeles"), ("UTC", "Asia/Tokyo")):
+        monkeypatch.setenv("TZ", process)
+        time.tzset()
+        backend.session_zone(session)
+        assert count(backend.table(id=who, time=times), grid).tolist() == expected
     monkeypatch.undo()
     time.tzset()
 
@@ -110,7 +115,8 @@ def test_integer_steps_of_any_width(backend):
         assert count(backend.table(id=who, time=times), grid).tolist() == truth(grid, id=who, time=times).tolist()
 
 
-def test_the_ends_of_time_are_dropped_without_an_error():
+@pytest.mark.parametrize("zone", [ZONES[1], *(pytest.param(zone, marks=pytest.mark.long) for zone in ZONES[::2])])
+def test_the_ends_of_time_are_dropped_without_an_error(zone):
     backend, first = DuckDB(), np.datetime64("2013-01-01", "D")
     ends = {
         pa.timestamp("s"): [2**62, -(2**62), first.astype("M8[s]").astype(int)],
@@ -120,13 +126,12 @@ def test_the_ends_of_time_are_dropped_without_an_error():
         pa.timestamp("ns"): [2**63 - 1, -(2**63) + 1, first.astype("M8[ns]").astype(int)],
         pa.date32(): [2**31 - 1, -(2**31) + 1, int(first.astype(int))],
     }
-    for zone in ZONES:
-        grid = TimeGrid(size=2, start="2013-01-01", step="1d", zone=zone)
-        for kind, ticks in ends.items():
-            storage = pa.int32() if kind == pa.date32() else pa.int64()
-            times = pa.array([*map(int, ticks), None], storage).cast(kind)
-            who = pa.array([1, 2, 3, 4])
-            assert count(backend.table(id=who, time=times), grid).tolist() == truth(grid, id=who, time=times).tolist()
+    grid = TimeGrid(size=2, start="2013-01-01", step="1d", zone=zone)
+    for kind, ticks in ends.items():
+        storage = pa.int32() if kind == pa.date32() else pa.int64()
+        times = pa.array([*map(int, ticks), None], storage).cast(kind)
+        who = pa.array([1, 2, 3, 4])
+        assert count(backend.table(id=who, time=times), grid).tolist() == truth(grid, id=who, time=times).tolist()
     backend.connection.raw_sql(
         "CREATE TABLE ends AS SELECT 1 AS id, unnest(['infinity', '-infinity', '2013-01-01 00:30'])::TIMESTAMP AS time"
     )
@@ -166,7 +171,8 @@ def test_an_unmixed_hash_is_caught(monkeypatch):
 @pytest.mark.parametrize("hashed", ["all equal", "by step"])
 def test_caps_hold_when_hashes_tie(backend, monkeypatch, hashed):
     order = {"all equal": lambda *_: ibis.literal(0), "by step": lambda first, second, who, step: -step}[hashed]
-    monkeypatch.setitem(engine._DIALECTS, backend.name, engine._DIALECTS[backend.name]._replace(hashed=order))
+    name = backend.connection.name
+    monkeypatch.setitem(engine._DIALECTS, name, engine._DIALECTS[name]._replace(hashed=order))
     table = backend.table(id=pa.array([1] * 4), time=pa.array(range(4)))
     expected = {"all equal": [1, 1, 0, 0], "by step": [0, 0, 1, 1]}[hashed]
     assert count(table, TimeGrid(size=4), participation_cap=2).tolist() == expected
@@ -311,20 +317,26 @@ def test_a_file_larger_than_the_memory_given(tmp_path, rows, limit):
 
 def test_text_that_is_no_step_is_told_and_counts_nowhere(backend):
     texts = [None, "", " ", "x", "0.5", "1e1", "0x3", "3f", "4d", "1_0", "NaN", "3", "+4.0", " 5 ", "99", "-1"]
-    layout = Layout("id", "time", TimeGrid(size=20))
+    every = count_of(grid=TimeGrid(size=20))
     for kind, values in ("text", texts), ("number", [None, math.nan, 0.5, 3.0, 99.0, math.inf]):
         columns = {"id": pa.array(range(len(values))), "time": pa.array(values)}
         table = backend.table(**columns)
         expected = {"text": (16, 0, 0, 3, 8, 0, 2, 0), "number": (6, 0, 0, 2, 1, 0, 2, 0)}[kind]
-        assert engine.tally(table, layout) == memory.tally(pa.table(columns), layout) == expected
-        counts = count(table, layout.grid)
-        np.testing.assert_array_equal(counts, truth(layout.grid, **columns))
+        assert engine.tally(table, every) == memory.tally(pa.table(columns), every) == expected
+        counts = count(table, every.grid)
+        np.testing.assert_array_equal(counts, truth(every.grid, **columns))
         assert np.flatnonzero(counts).tolist() == {"text": [3, 4, 5], "number": [3]}[kind]
 
 
 @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning", "ignore::FutureWarning")
-@pytest.mark.parametrize("grid", [TimeGrid(size=3), TimeGrid(start="2024-07-01", size=3, step="1h", zone="UTC")])
-@pytest.mark.parametrize("missing", ["id", "t", "k"])
+@pytest.mark.parametrize(
+    ("missing", "grid"),
+    [
+        pytest.param(missing, grid, marks=[pytest.mark.long] * ((i + j) % 2))
+        for i, missing in enumerate(("id", "t", "k"))
+        for j, grid in enumerate((TimeGrid(size=3), TimeGrid(start="2024-07-01", size=3, step="1h", zone="UTC")))
+    ],
+)
 def test_a_column_that_is_missing_in_every_row_counts_nobody(missing, grid):
     times = pa.array([0, 1]) if grid.is_integer else pa.array(grid.instants()[:2])
     rows = pa.table({"id": [1, 2], "t": times, "k": ["a", "b"]} | {missing: pa.nulls(2)})
@@ -333,12 +345,31 @@ def test_a_column_that_is_missing_in_every_row_counts_nobody(missing, grid):
     log = connection.table("log")
     assert engine._is_untyped(log.schema()[missing])
     for keys in (None, ["a", "b"]):
-        layout = Layout("id", "t", grid, None if keys is None else "k", keys or ("",))
-        counts = engine_of(log).count(log, layout, caps_of(layout.size, participation_cap=3), bytes(16))
-        expected = [1, 1, 0] if keys is None and missing == "k" else [0] * layout.size
-        assert (
-            counts.tolist()
-            == expected
-            == engine_of(rows).count(rows, layout, caps_of(layout.size, participation_cap=3), bytes(16)).tolist()
-        )
-        assert engine_of(log).tally(log, layout) == engine_of(rows).tally(rows, layout)
+        count = count_of("id", "t", grid, None if keys is None else "k", keys)
+        counts = engine_of(log).count(log, count, bytes(16))
+        expected = [1, 1, 0] if keys is None and missing == "k" else [0] * count.size
+        assert counts.tolist() == expected == engine_of(rows).count(rows, count, bytes(16)).tolist()
+        assert engine_of(log).tally(log, count) == engine_of(rows).tally(rows, count)
+
+
+# --- Nobody dropped
+
+
+@pytest.mark.parametrize("scales", [None, Scales(ends=(3, 7))])
+@pytest.mark.parametrize("excess", ["scale", "scale_l1"])
+@pytest.mark.parametrize("step_cap", [1, 2, 2**20, 2**46, 2**63, 10**30])
+def test_weights_in_a_database_are_those_in_memory_whatever_the_events(backend, step_cap, excess, scales):
+    random = np.random.default_rng(9)
+    lengths = random.integers(1, 12, 60)
+    who = np.repeat(np.arange(60), lengths)
+    events = 2 ** random.integers(0, 44, who.size) + random.integers(0, 2, who.size)
+    events = np.minimum(events, min(step_cap, 2**63 - 1))
+    most = count_of(grid=TimeGrid(size=11), participation_cap=3, step_cap=step_cap, excess=excess)
+    if scales is not None and excess == "scale":
+        most = replace(most, scales=scales)
+    begins = np.cumsum(lengths) - lengths
+    expected = np.repeat(scaling.weights(scaling.sizes_of(events, begins, most), most), lengths, axis=0)
+    table = backend.table(who=who, step=np.arange(who.size), events=events)
+    weighed = engine._weighed(table, ["who"], most, engine._dialect(table)).to_pyarrow()
+    found = np.column_stack([weighed[name].to_numpy() for name in weighed.column_names[1:]])
+    assert found[np.argsort(weighed["step"].to_numpy())].tolist() == (expected * events[:, None]).tolist()

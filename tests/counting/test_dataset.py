@@ -2,6 +2,7 @@
 
 import datetime as dt
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import opendp.prelude as dp
@@ -9,10 +10,9 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.counting.layout import Caps, Layout
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.plugin import participation_count as constructor
-from tests.counting.tables import caps_of
+from tests.counting.tables import count_of
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -114,7 +114,7 @@ def test_columns_are_refused_by_type_before_any_row_is_read(tmp_path, monkeypatc
     log = file_of(tmp_path, **{name: column for name, column in columns.items() if column is not None})
     (tmp_path / "log.parquet").unlink()
     with pytest.raises(error, match=words):
-        engine.count(log, Layout("id", "time", GRID), Caps(1, 1), KEY)
+        engine.count(log, count_of(grid=GRID), KEY)
 
 
 def test_a_failure_quotes_no_row(tmp_path):
@@ -123,10 +123,10 @@ def test_a_failure_quotes_no_row(tmp_path):
     log = ds.dataset(tmp_path / "log.csv", format="csv", schema=schema)
     for act in (
         engine.participation,
-        lambda *args: engine.count(*args, Caps(1, 1), KEY),
+        lambda *args: engine.count(*args, KEY),
     ):
         with pytest.raises(RuntimeError, match="could not be read to its end") as failure:
-            act(log, Layout("id", "time", GRID))
+            act(log, count_of(grid=GRID))
         assert failure.value.__context__ is None
 
 
@@ -150,9 +150,8 @@ def test_memory_is_that_of_packed_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "_BATCH", 2**16)
     rows = 3_000_000
     log = file_of(tmp_path, id=pa.array(np.arange(rows) % 50_000), time=pa.array(np.arange(rows) // 50_000))
-    layout = Layout("id", "time", TimeGrid(size=100))
     tracemalloc.start()
-    counts = engine.count(log, layout, Caps(20, 1), KEY)
+    counts = engine.count(log, count_of(grid=TimeGrid(size=100), participation_cap=20, step_cap=1), KEY)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert counts.sum() == 50_000 * 20
@@ -193,13 +192,13 @@ def folder_of(path, *files):
 
 @pytest.mark.parametrize("pair", list(itertools.permutations(OF_ONE_LOG, 2)), ids=" then ".join)
 def test_every_file_is_read_by_its_own_types(tmp_path, pair):
-    layout, caps = Layout("id", "t", HOURS), caps_of(24, participation_cap=24, step_cap=9)
+    count = count_of("id", "t", HOURS)
     log = folder_of(tmp_path, *(OF_ONE_LOG[name] for name in pair))
     expected = np.zeros(24, dtype=int)
     for name in pair:
         expected[0 if name == "dates" else 5] += 0 if name in ("nobody", "never") else 3
-    assert engine_of(log).count(log, layout, caps, bytes(16)).tolist() == expected.tolist()
-    tally = engine_of(log).tally(log, layout)
+    assert engine_of(log).count(log, count, bytes(16)).tolist() == expected.tolist()
+    tally = engine_of(log).tally(log, count)
     assert (tally.rows, tally.counted) == (6, expected.sum())
 
 
@@ -228,27 +227,27 @@ def test_identifiers_that_no_one_type_holds_are_refused_by_file_and_column(tmp_p
     other = pa.table({"id": identifiers, "t": OF_ONE_LOG["naive"]["t"][:1]})
     log = folder_of(tmp_path, OF_ONE_LOG["naive"], other)
     with pytest.raises(TypeError, match=r"column 'id' is of type .* in .*1\.parquet .*write all of them with one type"):
-        engine_of(log).count(log, Layout("id", "t", HOURS), caps_of(24, participation_cap=1), bytes(16))
+        engine_of(log).count(log, count_of("id", "t", HOURS), bytes(16))
 
 
 def test_keys_of_folders_that_were_read_as_numbers_are_refused_by_name(tmp_path):
     rows = pa.table({"id": [1, 2, 3], "t": [0, 0, 1], "station": ["007", "007", "8"]})
     pq.write_to_dataset(rows, tmp_path, partition_cols=["station"])
-    layout, caps = Layout("id", "t", TimeGrid(size=2), "station", ["007", "8"]), caps_of(4, participation_cap=9)
+    count = count_of("id", "t", TimeGrid(size=2), "station", ["007", "8"])
     declared = ds.partitioning(pa.schema([("station", pa.string())]), flavor="hive")
     log = ds.dataset(tmp_path, format="parquet", partitioning=declared)
-    assert engine_of(log).count(log, layout, caps, bytes(16)).tolist() == [2, 0, 0, 1]
+    assert engine_of(log).count(log, count, bytes(16)).tolist() == [2, 0, 0, 1]
     log = ds.dataset(tmp_path, format="parquet", partitioning="hive")
     with pytest.raises(TypeError, match=r"key '007' matches nothing, as column 'station' is of type int32; declare"):
-        engine_of(log).count(log, layout, caps, bytes(16))
-    numbers = layout._replace(keys=[7, 8])
-    assert engine_of(log).count(log, numbers, caps, bytes(16)).tolist() == [2, 0, 0, 1]
+        engine_of(log).count(log, count, bytes(16))
+    numbers = replace(count, panel=(7, 8))
+    assert engine_of(log).count(log, numbers, bytes(16)).tolist() == [2, 0, 0, 1]
 
 
 def test_files_of_a_filtered_log_must_be_alike(tmp_path):
     log = folder_of(tmp_path, OF_ONE_LOG["naive"], OF_ONE_LOG["UTC"]).filter(ds.field("id") == 7)
-    layout, caps = Layout("id", "t", HOURS), caps_of(24, participation_cap=24, step_cap=9)
+    count = count_of("id", "t", HOURS)
     with pytest.raises(TypeError, match=r"column 't' is of type .* in .*1\.parquet .*which is filtered"):
-        engine_of(log).count(log, layout, caps, bytes(16))
+        engine_of(log).count(log, count, bytes(16))
     log = ds.dataset(tmp_path / "1.parquet").filter(ds.field("id") == 7)
-    assert engine_of(log).count(log, layout, caps, bytes(16)).sum() == 2
+    assert engine_of(log).count(log, count, bytes(16)).sum() == 2

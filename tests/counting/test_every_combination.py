@@ -11,7 +11,7 @@ pytest.importorskip("pandas")
 pytest.importorskip("polars")
 pytest.importorskip("pyarrow")
 
-from opendp_timeseries.counting import capped_count, dataset
+from opendp_timeseries.counting import capped_count, dataset, scaling
 from tests.counting import drawn
 from tests.oracles import counting as oracle
 
@@ -21,6 +21,7 @@ LONG = pytest.mark.long
 def check_in_memory(monkeypatch, cases):
     monkeypatch.setattr(dataset, "_BATCH", 7)
     monkeypatch.setattr(capped_count, "_CHUNK", 9)
+    monkeypatch.setattr(scaling, "_NARROW", 40)
     hashed = functools.cache(oracle.hash_of)
     engines = list(drawn.IN_MEMORY)
     for seed in cases:
@@ -42,7 +43,16 @@ def check_in_database(backend, cases, *, every=4):
         )
 
 
-@pytest.mark.parametrize("cases", [range(300), pytest.param(range(20_000), marks=LONG)], ids=len)
+def ranges(stop, size, *before):
+    """All cases, in ranges that processes can share among each other."""
+    return [pytest.param(*before, range(k, k + size), marks=LONG) for k in range(0, stop, size)]
+
+
+def name_of(value):
+    return f"{value.start}-{value.stop}" if isinstance(value, range) else value
+
+
+@pytest.mark.parametrize("cases", [range(150), *ranges(20_000, 2_500)], ids=name_of)
 def test_in_memory(monkeypatch, cases):
     check_in_memory(monkeypatch, cases)
 
@@ -51,10 +61,11 @@ def test_in_memory(monkeypatch, cases):
 @pytest.mark.parametrize(
     ("backend", "cases"),
     [
-        ("duckdb", range(32)),
-        pytest.param("duckdb", range(2_000), marks=LONG),
-        pytest.param("spark", range(100), marks=LONG),
+        ("duckdb", range(16)),
+        *ranges(2_000, 250, "duckdb"),
+        *ranges(100, 25, "spark"),
     ],
+    ids=name_of,
     indirect=["backend"],
 )
 def test_in_a_database(backend, cases):

@@ -1,14 +1,14 @@
 """The gap between an individual's counted steps: first come, then rest, around the cycle, in every series by itself."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from opendp_timeseries.counting.capped_count import capped_count
 from opendp_timeseries.counting.gap import kept_apart
-from opendp_timeseries.counting.layout import Caps
-from tests.counting.tables import caps_of
+from tests.counting.tables import count_of_series
 from tests.oracles import counting as oracle
 
 # Of Ibis's own calls into DuckDB, and of PySpark's into pandas, when tables are made.
@@ -20,8 +20,8 @@ KEY = bytes(range(16))
 def count(rows, size, *, gap, participation_cap=10**9, step_cap=1, cycle=None):
     """Counts of ``(identifier, step)`` rows."""
     who, steps = np.array(rows, dtype=np.int64).reshape(-1, 2).T
-    caps = caps_of(size, participation_cap=participation_cap, step_cap=step_cap, gap=gap)
-    return capped_count(who, steps, size=size, caps=caps, key=KEY, cycle=cycle).tolist()
+    caps = {"participation_cap": participation_cap, "step_cap": step_cap, "gap": gap}
+    return capped_count(who, steps, count_of_series(size, size // (cycle or size), **caps), KEY).tolist()
 
 
 def left(steps, *, gap, cycle):
@@ -103,17 +103,17 @@ def crowd(people=80, size=60, seed=3):
     return who * 2**40 + 5, (random.integers(0, 6, who.size) * 10 + random.geometric(0.3, who.size)) % size
 
 
-CAPS = Caps(participation_cap=3, step_cap=2, gap=4)
+COUNT = count_of_series(60, 2, participation_cap=3, step_cap=2, gap=4)
 
 
-def engine(who, steps, size=60):
-    return capped_count(who, steps, size=size, caps=CAPS, key=KEY, cycle=30)
+def engine(who, steps):
+    return capped_count(who, steps, COUNT, KEY)
 
 
-def forgetful(who, steps, size=60):
+def forgetful(who, steps):
     """Broken on purpose: counts the gap from the last row that was read, whoever it is of."""
-    kept = np.append(True, np.abs(np.diff(steps)) >= CAPS.gap)
-    return capped_count(who[kept], steps[kept], size=size, caps=CAPS._replace(gap=1), key=KEY)
+    kept = np.append(True, np.abs(np.diff(steps)) >= COUNT.gap)
+    return capped_count(who[kept], steps[kept], replace(COUNT, gap=1), KEY)
 
 
 def sound(counter):
@@ -128,7 +128,7 @@ def sound(counter):
         change = whole - counter(who[~mine], steps[~mine])
         if (change != counter(who[mine], steps[mine])).any() or np.count_nonzero(change) > 3 or change.max() > 2:
             return False
-        if not all(oracle.apart(np.flatnonzero(series), CAPS.gap, 30) for series in change.reshape(2, 30)):
+        if not all(oracle.apart(np.flatnonzero(series), COUNT.gap, 30) for series in change.reshape(2, 30)):
             return False
     return True
 

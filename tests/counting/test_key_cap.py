@@ -5,8 +5,8 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.counting import capped_count as module
-from opendp_timeseries.counting.layout import Caps
 from opendp_timeseries.grid import TimeGrid
+from tests.counting.tables import count_of_series
 
 pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning", "ignore::FutureWarning")
 
@@ -19,9 +19,9 @@ def test_series_are_chosen_alike_and_many_series_do_not_keep_a_step():
     # kept more often because the best of four hashes stands for it. 1,500 keys: 5 standard errors fail once in 10^5.
     rows = [(0, 0), (0, 6), (0, 12), (0, 18), (0, 1), (0, 2), (0, 3), (0, 4), (0, 5)]
     who, steps = (np.array(column) for column in zip(*rows, strict=True))
-    caps, kept = Caps(3, 1, key_cap=1), np.zeros(24)
+    count, kept = count_of_series(24, 4, participation_cap=3, step_cap=1, key_cap=1), np.zeros(24)
     for k in range(1500):
-        kept += module.capped_count(who, steps, size=24, caps=caps, key=k.to_bytes(16, "little"), cycle=6)
+        kept += module.capped_count(who, steps, count, k.to_bytes(16, "little"))
     by_moment = kept.reshape(4, 6).sum(axis=0)
     assert np.all(np.abs(by_moment / 1500 - 0.5) < 5 * 0.5 / 1500**0.5)
     assert np.all(np.abs(kept[::6] / by_moment[0] - 0.25) < 5 * 0.433 / by_moment[0] ** 0.5)
@@ -29,11 +29,15 @@ def test_series_are_chosen_alike_and_many_series_do_not_keep_a_step():
 
 def test_a_key_cap_is_public_and_of_a_panel(log_space):
     with pytest.raises(ValueError, match=r"key_cap \(1\) requires by= and keys="):
-        log_space >> ts.then_participation_count(GRID, participation_cap=1, key_cap=1)
+        log_space >> ts.then_participation_count(GRID, participation_cap=1, key_cap=1, excess="drop")
     with pytest.raises(ValueError, match=r"key_cap \(0\) must be at least 1"):
-        log_space >> ts.then_participation_count(GRID, participation_cap=1, by="v", keys=["a"], key_cap=0)
+        log_space >> ts.then_participation_count(
+            GRID, participation_cap=1, by="v", keys=["a"], key_cap=0, excess="drop"
+        )
     with pytest.raises(TypeError, match="key_cap"):
-        log_space >> ts.then_participation_count(GRID, participation_cap=1, by="v", keys=["a"], key_cap=1.5)
+        log_space >> ts.then_participation_count(
+            GRID, participation_cap=1, by="v", keys=["a"], key_cap=1.5, excess="drop"
+        )
 
 
 def test_the_check_says_what_it_leaves_out():

@@ -1,15 +1,14 @@
-"""What an engine counts by: the caps and the places of a count, clamped to what can bind."""
+"""What an engine counts by: the gap and the places of a count."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from opendp_timeseries.counting.layout import Caps, Layout
+from opendp_timeseries.counting.identifiers import key_numbers
 from opendp_timeseries.design.count import Count, Source
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid
-from tests.counting.tables import caps_of
 
 COUNT = Count(source=Source(identifier="id", time="time"), grid=TimeGrid(size=4), participation_cap=2)
 
@@ -39,28 +38,22 @@ def test_any_other_gap_is_refused(gap, size, error, says):
         replace(COUNT, grid=TimeGrid(size=size), gap=gap)
 
 
-def test_caps_are_those_that_can_bind():
-    assert Caps(2, 3) == caps_of(4, participation_cap=2, step_cap=3) == (2, 3, 1, None)
-    assert caps_of(4, participation_cap=9, step_cap=3, gap=2) == (4, 3, 2, None)
-    assert caps_of(4, participation_cap=9, step_cap=2**70, key_cap=9) == (4, 2**63 - 1, 1, 4)
-
-
-def test_a_layout_is_that_of_the_count():
-    day = replace(COUNT, unit=Unit(period=Period(2)))
+def test_a_count_says_where_rows_are():
+    day = replace(COUNT, unit=Unit(period=Period(3)))
     panel = replace(COUNT, source=Source(identifier="id", time="time", by="at"), panel=("a", "b"))
     pooled = replace(COUNT, grid=TimeGrid(size=1), pooled=TimeGrid(size=4))
-    exact = replace(COUNT, source=Source(identifier="id", time=None, exact=True))
-    for count in (COUNT, day, panel, pooled, exact):
-        layout = Layout.of(count)
-        assert layout.size == count.size
-        assert layout.period == count.unit.period
-        assert layout.longest_period == max(count.period_lengths())
-        assert list(layout.keys) == list(count.panel or [""])
-        assert layout.exact == (count is exact)
-    assert Layout.of(panel).columns == ["id", "time", "at"]
-    assert Layout.of(exact).columns == ["id"]
-    assert (Layout.of(pooled).grid, Layout.of(pooled).whole) == (TimeGrid(size=4), True)
+    assert [count.positions for count in (COUNT, day, panel, pooled)] == [4, 4, 8, 1]
+    assert [count.period_length for count in (COUNT, day, panel, pooled)] == [4, 3, 4, 1]
+    assert [count.row_grid for count in (COUNT, day, panel, pooled)] == [TimeGrid(size=4)] * 4
+    assert COUNT.period_starts is None
+    assert day.period_starts.tolist() == [0, 3]
+    assert panel.log.columns == ["id", "time", "at"]
+    assert Source(identifier="id").columns == ["id"]
     with pytest.raises(ValueError, match="counts that were made elsewhere"):
-        Layout.of(replace(COUNT, source=None))
+        _ = replace(COUNT, source=None).log
+
+
+def test_keys_are_numbered_by_their_texts():
+    assert key_numbers(["b", "1.0", "a"]) == {"b": 0, "1": 1, "a": 2}
     with pytest.raises(ValueError, match=r"keys \(\['1', '1.0'\]\) must be distinct"):
-        Layout.of(replace(panel, panel=("1", "1.0")))
+        key_numbers(["1", "1.0"])

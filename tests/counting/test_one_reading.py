@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.identifiers import identifier_text, text_words
-from opendp_timeseries.counting.layout import Caps, Layout
 from opendp_timeseries.grid import TimeGrid
-from tests.counting.tables import caps_of
+from tests.counting.tables import count_of
 
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")
@@ -31,12 +30,11 @@ KEY = bytes(range(16))
 SIZE = 12
 INTEGERS = TimeGrid(size=SIZE)
 HOURS = TimeGrid(size=SIZE, start="2024-03-31T00:00", step="1h", zone="Europe/Paris")
-CAPS = Caps(participation_cap=2, step_cap=2)
+CAPS = {"participation_cap": 2, "step_cap": 2}
 
 
-def counts(table, grid=INTEGERS, by=None, keys=("",)):
-    layout = Layout("id", "t", grid, by, keys)
-    return engine_of(table).count(table, layout, caps_of(layout.size, participation_cap=2, step_cap=2), KEY)
+def counts(table, grid=INTEGERS, by=None, keys=None):
+    return engine_of(table).count(table, count_of("id", "t", grid, by, keys, **CAPS), KEY)
 
 
 def numpy_inferred(columns):
@@ -266,9 +264,8 @@ def test_integers_too_wide_for_64_bits_change_nobody_in_polars():
 def test_identifiers_of_an_opendp_frame_are_told_apart_as_opendp_does():
     # There "17" and "17.0" are two individuals: were they read as one, adding the second would change the first.
     frame = pl.LazyFrame({"id": ["17", "17.0"], "t": [1, 0]})
-    layout = Layout("id", "t", INTEGERS, exact=True)
-    caps = caps_of(SIZE, participation_cap=1, step_cap=1)
-    both = engine_of(frame).count(frame, layout, caps, KEY)
+    exact = count_of("id", "t", INTEGERS, exact=True, participation_cap=1, step_cap=1)
+    both = engine_of(frame).count(frame, exact, KEY)
     assert both.tolist() == [1, 1] + [0] * (SIZE - 2)
     assert counts(frame).sum() == 2  # in an event log they are one, within its two steps
 
@@ -281,8 +278,7 @@ def test_one_row_of_a_csv_file_changes_no_other_in_duckdb(tmp_path, extra):
     path = tmp_path / "log.csv"
     path.write_text("id,t,by\n" + "".join(f"{k}.0,{k % 3},{1 + k % 2}.0\n" for k in range(10)) + extra)
     table = ibis.duckdb.connect().read_csv(path)
-    layout = Layout("id", "t", TimeGrid(size=3), "by", [1, 2])
-    found = engine_of(table).count(table, layout, caps_of(6, participation_cap=6, step_cap=9), KEY)
+    found = engine_of(table).count(table, count_of("id", "t", TimeGrid(size=3), "by", [1, 2]), KEY)
     assert found.tolist() == [2, 1, 2, 2, 2, 1]
 
 

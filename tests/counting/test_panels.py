@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.plugin.spaces import panel_size_of
+from opendp_timeseries.plugin.spaces import influence_space
 
 GRID = ts.TimeGrid(size=3)
 ROWS = {
@@ -18,7 +18,9 @@ ROWS = {
 
 
 def panel(space, cap=6, keys=("a", "b", "c", "nobody"), **kwargs):
-    return space >> ts.then_participation_count(GRID, participation_cap=cap, by="venue", keys=keys, **kwargs)
+    return space >> ts.then_participation_count(
+        GRID, participation_cap=cap, by="venue", keys=keys, **kwargs, excess="drop"
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_the_cap_is_over_the_whole_panel(log_space):
 
 def test_maps_know_the_panel(log_space):
     count = panel(log_space, cap=7)
-    assert panel_size_of(count.output_metric) == 4
+    assert influence_space(count.output_metric).panel_size == 4
     assert count.map(1).l0 == 7
     assert panel(log_space, cap=100).map(1).l0 == 12
     assert (panel(log_space) >> ts.then_lp_distance(dp.l1_distance(T=int))).map(1) == 6
@@ -92,7 +94,7 @@ def test_from_log_to_releases_by_key(log_space):
     measurement = (
         panel(log_space, cap=2, keys=keys)
         >> ts.then_circulant_filter(ts.gaussian_kernel(3, 0.5))
-        >> ts.then_subsampled_gaussian(0.0, sampling_probability=1.0, failure_probability=0.5)
+        >> ts.then_subsampled_gaussian(0.0, sampling_probability=1.0, failure_probability=1e-3)
     )
     releases = measurement(ROWS).by_key()
     assert list(releases) == keys
@@ -122,7 +124,7 @@ def test_from_log_to_releases_by_key(log_space):
 def test_keys_are_checked_at_construction(log_space, change, message):
     good = {"by": "venue", "keys": ["a", "b"], "participation_cap": 2}
     with pytest.raises((TypeError, ValueError), match=message):
-        ts.make_participation_count(*log_space, GRID, **(good | change))
+        ts.make_participation_count(*log_space, GRID, **(good | change), excess="drop")
 
 
 def test_a_column_that_cannot_tell_series_apart_is_refused_by_type(log_space):
@@ -135,4 +137,6 @@ def test_a_column_that_cannot_tell_series_apart_is_refused_by_type(log_space):
 def test_a_panel_that_is_too_large_is_refused_at_construction(log_space):
     huge = ts.TimeGrid(size=2**30)
     with pytest.raises(ValueError, match="size of the panel"):
-        ts.make_participation_count(*log_space, huge, participation_cap=1, by="venue", keys=["a", "b", "c"])
+        ts.make_participation_count(
+            *log_space, huge, participation_cap=1, by="venue", keys=["a", "b", "c"], excess="drop"
+        )

@@ -11,11 +11,10 @@ import pytest
 
 from opendp_timeseries.accounting.influence import count_influence
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.counting.layout import Layout
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid
-from tests.counting.tables import caps_of
+from tests.counting.tables import count_of
 from tests.counting.test_calendars import ZONES
 from tests.counting.test_database import DuckDB
 from tests.oracles import calendars
@@ -154,19 +153,16 @@ def test_what_is_no_period_is_refused(arguments, error, match):
     ],
 )
 def test_a_database_thins_each_series_by_itself(size, series, length, gap, steps):
-    steps, layout = (
-        np.array(steps),
-        Layout("id", "time", TimeGrid(size=size), "at", range(series), period=Period(length)),
-    )
+    steps, caps = np.array(steps), {"participation_cap": 10**6, "step_cap": 1, "gap": gap}
+    count = count_of("id", "time", TimeGrid(size=size), "at", range(series), period=Period(length), **caps)
     table = DuckDB().table(id=pa.array(steps * 0), time=pa.array(steps % size), at=pa.array(steps // size))
-    caps = caps_of(layout.size, participation_cap=10**6, step_cap=1, gap=gap)
-    counts = engine_of(table).count(table, layout, caps, KEY)
+    counts = engine_of(table).count(table, count, KEY)
     assert counts.tolist() == oracle.capped_counts(
         [(0, step) for step in steps.tolist()],
-        size=layout.size, cycle=size, period_of=lambda step: step // length, key=KEY, **caps._asdict(),
+        size=count.size, cycle=size, period_of=lambda step: step // length, key=KEY, **caps,
     )  # fmt: skip
     stated = count_influence(
-        1, participation_cap=10**6, step_cap=1, size=layout.size, series=series, gap=gap, replaced=False,
+        1, participation_cap=10**6, step_cap=1, size=count.size, series=series, gap=gap, replaced=False,
         periods=[length],
     )  # fmt: skip
     by_step = np.count_nonzero(counts.reshape(series, size), axis=0)

@@ -1,14 +1,15 @@
 """Whatever a session of a database is set to, it counts what the slow count does, or is refused by name."""
 
+import functools
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from opendp_timeseries.counting import database as engine
-from opendp_timeseries.counting.layout import Layout
 from opendp_timeseries.grid import Period, TimeGrid
-from tests.counting.tables import caps_of
+from tests.counting.tables import Spark, count_of
 from tests.oracles import counting as oracle
 
 ibis = pytest.importorskip("ibis")
@@ -79,7 +80,7 @@ def crowd(rows=300, people=4):
 
 
 def queries():
-    """Layouts, and the rows of each as the slow count takes them."""
+    """Counts, and the rows of each as the slow count takes them."""
     grid, edges, log = crowd()
     days, plain = Period("1w", "America/New_York"), TimeGrid(size=26)
     keys = ["A", "b"]
@@ -87,7 +88,8 @@ def queries():
         ["text", "number", "half", "decimal", "day"], ["instant", "step", "floating", "written"], fillvalue="instant"
     ):
         instants = time == "instant"
-        layout = Layout(name, time, grid if instants else plain, "venue", keys, period=days if instants else Period(13))
+        period = days if instants else Period(13)
+        count = count_of(name, time, grid if instants else plain, "venue", keys, period=period)
         steps = log["instant"].cast("int64").to_numpy() if instants else log["step"].to_numpy()
         steps = np.searchsorted(edges, steps, side="right") - 1 if instants else steps
         names = [str(value) for value in log[name].to_pylist()]
@@ -97,7 +99,7 @@ def queries():
             for who, step, venue in zip(names, steps, log["venue"].to_pylist(), strict=True)
             if 0 <= step < 26 and venue in keys
         ]
-        yield log, layout, rows
+        yield log, count, rows
 
 
 def hashes(connection):
@@ -126,37 +128,43 @@ def session_of(log, values):
     return connection
 
 
-def test_no_setting_changes_a_count():
+def expected_counts(count, rows, caps, hashed):
+    starts = count.period_starts
+    expected = oracle.capped_counts(
+        rows, size=count.size, cycle=26, key=KEY, hashed=hashed,
+        period_of=lambda step: int(np.searchsorted(starts, step, side="right")), **caps,
+    )  # fmt: skip
+    assert sum(expected) > 0
+    return expected
+
+
+@pytest.mark.parametrize("turn", [0, pytest.param(1, marks=pytest.mark.long)])
+def test_no_setting_changes_a_count(turn):
+    """Each session counts with one of the caps, and in the long form with the other."""
     hashed, cases = hashes(duckdb.connect()), list(queries())
     for k, values in enumerate(settings()):
-        log, layout, rows = cases[k % len(cases)]
-        starts, table = layout.period_starts, session_of(log, values).table("log")
-        for caps in CAPS:
-            expected = oracle.capped_counts(
-                rows, size=layout.size, cycle=26, key=KEY, hashed=hashed,
-                period_of=lambda step, starts=starts: int(np.searchsorted(starts, step, side="right")), **caps,
-            )  # fmt: skip
-            assert sum(expected) > 0
-            assert engine.count(table, layout, caps_of(layout.size, **caps), KEY).tolist() == expected, values
+        log, count, rows = cases[k % len(cases)]
+        table, caps = session_of(log, values).table("log"), CAPS[(k + turn) % 2]
+        counts = engine.count(table, replace(count, **caps), KEY).tolist()
+        assert counts == expected_counts(count, rows, caps, hashed), values
 
 
 def test_a_setting_that_refuses_the_query_is_named():
-    log, layout, _ = next(queries())
+    log, count, _ = next(queries())
     table = session_of(log, {"max_expression_depth": 20}).table("log")
     with pytest.raises(ValueError, match="setting max_expression_depth"):
-        engine.participation(table, layout)
+        engine.participation(table, count)
 
 
 @pytest.mark.parametrize("macro", ["hash(a)", "list_sort(a, b, c)", "Encode(a)"])
 def test_a_session_with_functions_of_its_own_is_refused_by_name(macro):
-    log, layout, _ = next(queries())
+    log, count, _ = next(queries())
     connection = session_of(log, {})
     connection.raw_sql("CREATE MACRO mine(a) AS a")
-    caps = caps_of(layout.size, **CAPS[0])
-    engine.count(connection.table("log"), layout, caps, KEY)
+    engine.count(connection.table("log"), count, KEY)
     connection.raw_sql(f"CREATE TEMP MACRO {macro} AS a")
     with pytest.raises(ValueError, match=rf"function {macro.partition('(')[0].lower()}.*another connection"):
-        engine.count(connection.table("log"), layout, caps, KEY)
+        engine.count(connection.table("log"), count, KEY)
 
 
 @pytest.mark.parametrize(
@@ -168,11 +176,99 @@ def test_a_session_with_functions_of_its_own_is_refused_by_name(macro):
     ],
 )
 def test_a_session_whose_built_in_functions_were_given_further_types_is_refused_by_name(name, types, returns, meaning):
-    log, layout, _ = next(queries())
+    log, count, _ = next(queries())
     connection = session_of(log, {})
     connection.con.create_function("mine", lambda step: step, ["BIGINT"], "BIGINT")
-    caps = caps_of(layout.size, **CAPS[0])
-    engine.count(connection.table("log"), layout, caps, KEY)
+    engine.count(connection.table("log"), count, KEY)
     connection.con.create_function(name, meaning, types, returns)
     with pytest.raises(ValueError, match=rf"function {name}.*another connection"):
-        engine.count(connection.table("log"), layout, caps, KEY)
+        engine.count(connection.table("log"), count, KEY)
+
+
+# --- Spark
+
+#: Settings that are no truth values, and may change what a query means, or how it is worked out.
+SPARK_VALUES = {
+    "spark.sql.adaptive.autoBroadcastJoinThreshold": ["-1", "1GB"],
+    "spark.sql.adaptive.optimizer.excludedRules": ["org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"],
+    "spark.sql.autoBroadcastJoinThreshold": ["-1", "1GB"],
+    "spark.sql.binaryOutputStyle": ["BASE64", "HEX", "UTF-8"],
+    "spark.sql.codegen.factoryMode": ["NO_CODEGEN", "CODEGEN_ONLY", "FALLBACK"],
+    "spark.sql.codegen.maxFields": ["0", "1"],
+    "spark.sql.codegen.methodSplitThreshold": ["1"],
+    "spark.sql.execution.arrow.pyspark.enabled": ["false", "true"],
+    "spark.sql.execution.arrow.maxRecordsPerBatch": ["1", "7"],
+    "spark.sql.execution.pandas.structHandlingMode": ["row", "dict"],
+    "spark.sql.functionResolution.sessionOrder": ["first", "last"],
+    "spark.sql.inMemoryColumnarStorage.batchSize": ["1"],
+    "spark.sql.legacy.ctePrecedencePolicy": ["LEGACY", "EXCEPTION"],
+    "spark.sql.legacy.timeParserPolicy": ["LEGACY", "EXCEPTION"],
+    "spark.sql.mapKeyDedupPolicy": ["LAST_WIN", "EXCEPTION"],
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": ["1"],
+    "spark.sql.optimizer.excludedRules": [
+        "org.apache.spark.sql.catalyst.optimizer." + rule
+        for rule in ("ConstantFolding", "PushDownPredicates", "ColumnPruning", "SimplifyCasts", "CollapseProject")
+    ],
+    "spark.sql.optimizer.inSetConversionThreshold": ["0"],
+    "spark.sql.optimizer.windowGroupLimitThreshold": ["-1", "1", "100000"],
+    "spark.sql.parquet.columnarReaderBatchSize": ["1", "7"],
+    "spark.sql.parquet.datetimeRebaseModeInRead": ["LEGACY", "EXCEPTION"],
+    "spark.sql.parquet.int96RebaseModeInRead": ["LEGACY", "EXCEPTION"],
+    "spark.sql.session.timeZone": ["America/Los_Angeles", "Asia/Kathmandu", "Pacific/Apia", "-08:00"],
+    "spark.sql.shuffle.partitions": ["1", "7"],
+    "spark.sql.sources.useV1SourceList": ["", "parquet"],
+    "spark.sql.storeAssignmentPolicy": ["LEGACY", "STRICT"],
+    "spark.sql.timestampType": ["TIMESTAMP_NTZ", "TIMESTAMP_LTZ"],
+    "spark.sql.windowExec.buffer.in.memory.threshold": ["1"],
+    "spark.sql.windowExec.buffer.spill.threshold": ["1", "3"],
+}
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory):
+    return Spark(tmp_path_factory.mktemp("spark"))
+
+
+def flags_of(session):
+    """All truth values that a session can set, turned round, but for those that are refused."""
+    conf = session._jvm.java.lang.Class.forName("org.apache.spark.sql.internal.SQLConf$").getField("MODULE$").get(None)
+    turned = {"true": "false", "false": "true"}
+    names = sorted(entry.key() for entry in conf.getConfigEntries().toArray() if entry.defaultValueString() in turned)
+    names = [name for name in names if session.conf.isModifiable(name) and name not in engine._SPARK_SETTINGS]
+    return {name: turned[session.conf.get(name)] for name in names}
+
+
+@pytest.mark.long
+def test_no_setting_of_spark_changes_a_count(spark):
+    random, flags, cases = np.random.default_rng(2), flags_of(spark.session), list(queries())
+    assert len(flags) > 400
+    others = [(name, value) for name, options in SPARK_VALUES.items() for value in options]
+    known = functools.cache(spark.hashes)
+    for k in range(2 * len(cases)):
+        if k % 2 == 0:  # a half of all, and then the others, for each query
+            half = set(random.permutation(list(flags))[::2].tolist())
+        values = {name: flags[name] for name in flags if (name in half) == (k % 2 == 0)}
+        values |= dict(others[k :: 2 * len(cases)])
+        log, count, rows = cases[k // 2]
+        session = Spark(spark.folder, spark.session.newSession())
+        table = session.table_of(log)
+        for name, value in values.items():
+            session.session.conf.set(name, value)
+        for caps in CAPS:
+            counts = engine.count(table, replace(count, **caps), KEY).tolist()
+            assert counts == expected_counts(count, rows, caps, lambda who, step, key: known(who, key)[step]), values
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", engine._SPARK_SETTINGS)
+def test_a_setting_of_spark_without_which_nothing_counts_is_refused_by_name_before_rows_are_read(spark, name):
+    session = Spark(spark.folder, spark.session.newSession())
+    query = "SELECT CAST(raise_error('read') AS BIGINT) AS who, 1L AS step"
+    session.session.sql(query).createOrReplaceTempView("unreadable")
+    table = session.connection.table("unreadable")
+    count = count_of(identifier="who", time="step", grid=TimeGrid(size=3), participation_cap=1)
+    with pytest.raises(RuntimeError, match="could not count"):
+        engine.count(table, count, KEY)
+    session.session.conf.set(name, {"true": "false", "false": "true"}[engine._SPARK_SETTINGS[name]])
+    with pytest.raises(ValueError, match=rf"setting {name}\b.*another connection"):
+        engine.count(table, count, KEY)

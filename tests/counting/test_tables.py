@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from opendp_timeseries.counting import tables
 from opendp_timeseries.counting.capped_count import capped_count
 from opendp_timeseries.counting.identifiers import identifier_text
-from opendp_timeseries.counting.layout import Layout
 from opendp_timeseries.counting.tables import check_schema, read_positions
 from opendp_timeseries.grid import TimeGrid
-from tests.counting.tables import caps_of
+from tests.counting.tables import count_of
 
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")
@@ -31,12 +30,12 @@ CAPS = {"participation_cap": 3, "step_cap": 2}
 
 def count(table, grid=GRID, **caps):
     check_schema(table, **COLUMNS)
-    who, steps = read_positions(table, Layout("id", "time", grid))
-    return capped_count(who, steps, size=grid.size, caps=caps_of(grid.size, **CAPS | caps), key=KEY).tolist()
+    count = count_of(grid=grid, **CAPS | caps)
+    return capped_count(*read_positions(table, count), count, KEY).tolist()
 
 
 def read(table, *, identifier="id", time="time", grid=GRID):
-    return read_positions(table, Layout(identifier, time, grid))
+    return read_positions(table, count_of(identifier, time, grid))
 
 
 def names_of(table, grid=GRID):
@@ -435,12 +434,13 @@ def test_optional_libraries_are_not_imported():
     code = (
         "import sys, numpy as np\n"
         "for name in ('pandas', 'polars', 'pyarrow'): sys.modules[name] = None\n"
-        "from opendp_timeseries.counting.layout import Layout\n"
+        "from opendp_timeseries.design.count import Count, Source\n"
         "from opendp_timeseries.counting.tables import read_positions, check_schema\n"
         "from opendp_timeseries.grid import TimeGrid\n"
         "table = {'id': np.array(['a']), 'time': np.array([0])}\n"
         "check_schema(table, identifier='id', time='time')\n"
-        "read_positions(table, Layout('id', 'time', TimeGrid(size=3)))\n"
+        "source = Source(identifier='id', time='time')\n"
+        "read_positions(table, Count(source=source, grid=TimeGrid(size=3), participation_cap=1))\n"
         "class Stream:\n"
         "    def __arrow_c_stream__(self, requested_schema=None): raise AssertionError\n"
         "try: check_schema(Stream(), identifier='id', time='time')\n"

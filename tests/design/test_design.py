@@ -15,6 +15,7 @@ from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.design.count import Count, Source
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.groups import Groups
+from opendp_timeseries.design.scales import Scales
 from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid
@@ -72,6 +73,13 @@ DESIGNS = {
         Count(source=Source(identifier="id", by="site"), grid=TimeGrid(size=1), participation_cap=2, panel=("a", "b")),
         p=1.0,
     ),
+    "scaled": design(replace(ONE, excess="scale")),
+    "scaled in ℓ1": design(replace(ONE, excess="scale_l1", step_cap=2)),
+    "scaled, apart, filtered": design(Signal(replace(ONE, excess="scale", gap=6), (KERNELS[0],))),
+    "scaled totals": design(Signal(replace(PANEL, excess="scale"), (TREE,))),
+    "at scales": design(replace(ONE, excess="scale", scales=Scales(ends=(4, 9)), step_cap=2), p=1.0),
+    "at one scale": design(replace(ONE, excess="scale", participation_cap=48, scales=Scales(ends=()))),
+    "panel at scales": design(replace(PANEL, excess="scale", scales=Scales(ends=(4,), share=0.5)), p=1.0),
 } | {f"filter {k}": design(Signal(ONE, (kernel,))) for k, kernel in enumerate(KERNELS)}
 
 
@@ -109,6 +117,7 @@ def test_designs_are_equal_exactly_if_they_are_the_same_query():
         "step_cap": (2,),
         "gap": (2,),
         "pooled": (TERMS,),
+        "excess": ("scale", "scale_l1"),
         "unit": (Unit(replaced=True), Unit(individuals=2), Unit(period=Period("1d", "Europe/Berlin"))),
     }
     for name, values in changes.items():
@@ -116,7 +125,9 @@ def test_designs_are_equal_exactly_if_they_are_the_same_query():
             other = replace(ONE, **{name: value})
             assert design(other) != design(ONE), name
             assert Signal(other).identifier != Signal(ONE).identifier, name
-    assert set(changes) | {"panel", "key_cap"} == {field.name for field in fields(Count)}
+    by_scale = [replace(ONE, excess="scale", scales=Scales(ends=(4, 9), share=part)) for part in (0.3, 0.5)]
+    assert len({design(count) for count in by_scale} | {design(ONE), design(replace(ONE, excess="scale"))}) == 4
+    assert set(changes) | {"panel", "key_cap", "scales"} == {field.name for field in fields(Count)}
     assert {design(ONE, p=0.5), design(ONE, scale=3.0), design(ONE, sampling="stratified")}.isdisjoint({design(ONE)})
 
 
@@ -131,6 +142,29 @@ def test_the_loss_is_of_the_caps_and_the_stages_alone():
     later = TimeGrid(start="2025-03-01", step="1h", size=48, zone="UTC")
     assert design(ONE).law() is design(replace(ONE, source=replace(SOURCE, time="left"), grid=later)).law()
     assert design(ONE).law() is not design(replace(ONE, gap=2)).law()
+
+
+def test_a_cap_is_said_as_it_is():
+    said = {
+        name: DESIGNS[name].count.words() for name in ("one series", "terms", "scaled", "scaled in ℓ1", "at scales")
+    }
+    assert said == {
+        "one series": "at most 4 steps",
+        "terms": "at most 1 step",
+        "scaled": "every step, by √(4/n) if in n > 4",
+        "scaled in ℓ1": "every step, by 4/n if in n > 4",
+        "at scales": "every step",
+    }
+
+
+def test_series_at_scales_are_those_of_each_key_at_each_scale():
+    count = DESIGNS["panel at scales"].count
+    assert count.keys == (
+        *("a (up to 4 steps)", "b' (up to 4 steps)", "c (up to 4 steps)"),
+        *("a (any number of steps)", "b' (any number of steps)", "c (any number of steps)"),
+    )
+    assert (count.series, count.size) == (6, 6 * 48)
+    assert DESIGNS["at scales"].count.keys == ("up to 4 steps", "up to 9 steps", "any number of steps")
 
 
 def test_periods_are_as_long_as_they_are():
@@ -159,6 +193,9 @@ def test_what_is_not_known_is_not_stated():
     for source in (None, replace(SOURCE, exact=True)):
         with pytest.raises(ValueError, match=r"event_log_domain\(…\) only"):
             design(replace(ONE, source=source)).python()
+    # Of a unit that no distance between event logs has, the call would be that of another unit.
+    with pytest.raises(ValueError, match="a unit of 2 individuals"):
+        design(replace(ONE, unit=Unit(individuals=2))).python()
 
 
 @pytest.mark.parametrize(
@@ -172,6 +209,12 @@ def test_what_is_not_known_is_not_stated():
         (lambda: replace(ONE, panel=("a", 1), source=BY), "all of them text or all whole numbers"),
         (lambda: replace(ONE, panel=("a", "a"), source=BY), "must be distinct"),
         (lambda: replace(ONE, unit=Unit(period=Period("1d", "Asia/Tokyo"))), "zone|period"),
+        (lambda: replace(ONE, excess="scaled"), r"excess \('scaled'\) must be 'scale', 'scale_l1' or 'drop'"),
+        (lambda: replace(ONE, scales=Scales(ends=(4,))), r"require excess='scale' and the first of them"),
+        (lambda: replace(ONE, excess="scale", scales=Scales(ends=(5,))), r"as participation_cap \(4\)"),
+        (lambda: replace(ONE, excess="scale", scales=Scales(ends=(4, 48))), r"must be below the most steps .* \(48\)"),
+        (lambda: replace(DESIGNS["people on a grid"].count, excess="scale"), "must be 'drop' where individuals are"),
+        (lambda: Signal(DESIGNS["panel at scales"].count, (TREE,)), "nothing comes between scales of activity and"),
         (lambda: Signal(ONE, (TREE,)), "totals are of a panel"),
         (lambda: Signal(PANEL, (KERNELS[0], TREE)), "right after the count"),
         (lambda: Signal(ONE, (ts.identity_kernel(9),)), r"size of the filter \(9\) must be the grid's \(48\)"),

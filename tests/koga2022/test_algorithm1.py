@@ -67,11 +67,11 @@ def test_never_below_the_exact_map(kernel, individuals, step_cap):
     for scale in (2.0, 10.0, 50.0):
         for alpha in (0.5, 0.8, 1.0):
             theirs = space(60) >> then_koga2022(
-                scale, alpha=alpha, sampling_probability=0.2, kernel=kernel, output_measure=APPROX_DP, delta=1e-2
+                scale, alpha=alpha, sampling_probability=0.2, kernel=kernel, output_measure=APPROX_DP, delta=1e-3
             )
             stage = space(60) if kernel is None else space(60) >> ts.then_circulant_filter(kernel)
             ours = stage >> ts.then_subsampled_gaussian(
-                scale, sampling_probability=0.2, output_measure=APPROX_DP, delta=1e-2
+                scale, sampling_probability=0.2, output_measure=APPROX_DP, delta=1e-3
             )
             assert ours.map(influence)[0] <= theirs.map(influence)[0]
 
@@ -124,20 +124,20 @@ def test_bad_parameters_are_refused(change, message):
         ),
     ],
 )
-def test_our_noise_is_within_half_a_percent_of_the_lower_bound(std, p):
+@pytest.mark.parametrize("cap", [1, 180, *(pytest.param(cap, marks=pytest.mark.long) for cap in (5, 20))])
+def test_our_noise_is_within_half_a_percent_of_the_lower_bound(std, p, cap):
     kernel = ts.gaussian_kernel(1800, std)
-    for cap in (1, 5, 20, 180):
 
-        def chain(scale):
-            return (
-                space(1800)
-                >> ts.then_circulant_filter(kernel)
-                >> ts.then_subsampled_gaussian(scale, sampling_probability=p, **BUDGET)
-            )
+    def chain(scale):
+        return (
+            space(1800)
+            >> ts.then_circulant_filter(kernel)
+            >> ts.then_subsampled_gaussian(scale, sampling_probability=p, **BUDGET)
+        )
 
-        ours = dp.binary_search_param(chain, d_in=one(1800, cap), d_out=(0.5, 1e-4), T=float)
-        least = block_scale(block_squares(gaussian_taps(1800, std), cap), p, 0.5, 1e-4)
-        assert 1 - 2e-4 <= ours / least <= 1.005
+    ours = dp.binary_search_param(chain, d_in=one(1800, cap), d_out=(0.5, 1e-4), T=float)
+    least = block_scale(block_squares(gaussian_taps(1800, std), cap), p, 0.5, 1e-4)
+    assert 1 - 2e-4 <= ours / least <= 1.005
 
 
 def test_a_difference_that_is_no_whole_number_counts_as_the_next():

@@ -23,13 +23,13 @@ def query():
 
 
 def test_algorithm1_in_a_context():
-    count = query().participation_count(ts.TimeGrid(size=20), participation_cap=1)
+    count = query().participation_count(ts.TimeGrid(size=20), participation_cap=1, excess="drop")
     release = count.koga2022(alpha=1.0, sampling_probability=0.5).release()
     assert (release.size, release.scale) == (20, pytest.approx(1.0, rel=1e-6))  # ρ = 1/(2σ²)
 
 
 def test_fourier_coefficients_in_a_context():
-    count = query().participation_count(ts.TimeGrid(size=20), participation_cap=1)
+    count = query().participation_count(ts.TimeGrid(size=20), participation_cap=1, excess="drop")
     assert len(count.fourier_coefficients(3).gaussian().release()) == 5
 
 

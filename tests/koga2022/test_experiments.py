@@ -125,7 +125,7 @@ def test_generated_series_have_the_papers_settings():
 
 
 def test_synthetic_series_keep_their_settings():
-    series = ex.from_synth(synth(1 / 16, noisy=True, rng=np.random.default_rng(0)))
+    series = synth(1 / 16, noisy=True, rng=np.random.default_rng(0))
     assert (series.size, series.participation_cap, series.std) == (625, 100, 5.0)
     assert series.sampling_probability == pytest.approx(0.2)
     assert np.abs(series.signal - series.truth).mean() == pytest.approx(100 * math.sqrt(2 / math.pi), rel=0.2)
@@ -185,6 +185,7 @@ def test_lower_bound_is_close_below_the_block_and_our_noise(std, cap, p):
     assert 1.0 <= ours / lower <= 1.005
 
 
+@pytest.mark.filterwarnings("ignore::opendp_timeseries.LargeDeltaWarning")
 @pytest.mark.parametrize("p", [0.1, 0.4])
 def test_alpha_of_the_chain_holds_for_every_sample(p):
     kernel = ts.gaussian_kernel(12, 1.0)

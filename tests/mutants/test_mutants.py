@@ -32,6 +32,7 @@ pytestmark = [
         "ignore:fetch_arrow_table:DeprecationWarning",
         "ignore:The .future.infer_string. option",  # of its calls into pandas
         "ignore::opendp_timeseries.PeriodUnitWarning",
+        "ignore::opendp_timeseries.LargeDeltaWarning",
     ),
 ]
 

@@ -112,11 +112,15 @@ def key_of_choice(key):
 
 
 def kept(
-    identifier, steps, *, participation_cap, step_cap, key, gap=1, cycle=2**31, key_cap=None, hashed=hash_of
+    identifier, steps, *, participation_cap, step_cap, key, gap=1, cycle=2**31, key_cap=None, hashed=hash_of,
+    excess="drop", scales=None,
 ):  # fmt: skip
-    """What is kept of one individual: ``{step: events}``. Every ``cycle`` steps are a series.
+    """What is kept of one individual: ``{step: events}``, or, if nothing is dropped, in units of ``2**-16``.
+
+    Every ``cycle`` steps are a series.
 
     :param hashed: the hash of the engine.
+    :param scales: as :func:`in_scales` takes them.
     """
     events = Counter(steps)
     few = events if key_cap is None else in_few_series(identifier, events, key_cap, key, cycle, hashed)
@@ -125,8 +129,51 @@ def kept(
         for series in {step // cycle for step in few}
         for step in rested([step % cycle for step in few if step // cycle == series], gap, cycle)
     ]
-    order = sorted(left, key=lambda step: (hashed(identifier, step, key), step))
-    return {step: min(events[step], step_cap) for step in order[:participation_cap]}
+    if excess == "drop":
+        order = sorted(left, key=lambda step: (hashed(identifier, step, key), step))
+        return {step: min(events[step], step_cap) for step in order[:participation_cap]}
+    own = {step: min(events[step], step_cap) for step in left}
+    if scales is not None:
+        return in_scales(own, step_cap, **scales)
+    power = 2 if excess == "scale" else 1
+    norm = Fraction(sum(x**power for x in own.values()))
+    weight = largest(lambda w: w**power * norm <= participation_cap * step_cap**power)
+    return {step: weight * x for step, x in own.items()}
+
+
+def largest(holds):
+    """The largest of the weights 0, 2⁻¹⁶, …, 1 for which something holds that holds below it, in units of 2⁻¹⁶."""
+    low, high = 0, 2**16
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if holds(Fraction(middle, 2**16)) else (low, middle - 1)
+    return low
+
+
+def in_scales(own, step_cap, ends, share, most, size):
+    """What one individual counts as in the series of each scale, of ``size`` entries.
+
+    :param ends: the scales but the last.
+    :param share: what each series but the first takes of what those after it left.
+    :param most: in how many steps anybody can be: the last scale.
+    """
+    norm = Fraction(sum(x * x for x in own.values()), step_cap**2)
+    scales = [*ends, most]
+    row = scales[0]
+    while row < norm:
+        row = min(row + max(1, row // 24), most)
+
+    def left(series, n):
+        if series == len(scales) - 1:
+            return Fraction(1, n)
+        return left(series + 1, n) - Fraction(share) * left(series + 1, max(n, scales[series + 1]))
+
+    counted = {}
+    for series, scale in enumerate(scales):
+        square = scales[0] * left(series, max(row, scale)) * (Fraction(share) if series else 1)
+        weight = largest(lambda w, square=square: w * w <= square)
+        counted |= {series * size + step: weight * x for step, x in own.items()}
+    return counted
 
 
 def capped_counts(rows, *, size, cycle=None, period_of=lambda step: 0, **caps):

@@ -29,7 +29,7 @@ KINDS = {
 
 def drawn(size, description, seed):
     """Counts of the kind that is described: Poisson's, around a Gaussian rate."""
-    rng, signal = np.random.default_rng(seed), described_signal(size, **description).signal
+    rng, signal = np.random.default_rng(seed), described_signal(size, **description)
     power = np.maximum(signal.spectrum() - signal.mean, 0)
     return rng.poisson(np.maximum(signal.mean + np.fft.irfft(np.fft.rfft(rng.normal(size=size)) * power**0.5, size), 0))
 

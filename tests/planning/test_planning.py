@@ -25,7 +25,7 @@ def candidates(found):
 
 @pytest.mark.parametrize("std", [0.0, 2.0])
 def test_errors_are_those_of_dense_matrices(std):
-    signal = described_signal(60, level=9.0, season_amplitudes={12: 5.0}, deviation=3.0, time_scale=7.0).signal
+    signal = described_signal(60, level=9.0, season_amplitudes={12: 5.0}, deviation=3.0, time_scale=7.0)
     kernel = ts.gaussian_kernel(60, std) if std else ts.identity_kernel(60)
     behind = errors.Covariances.of(signal, kernel)
     whole = signal.covariance + signal.level
@@ -51,7 +51,7 @@ def test_errors_are_those_of_dense_matrices(std):
 def test_a_stretch_knows_of_patterns_what_the_rest_tells(monkeypatch):
     # The whole cycle, by dense matrices, against a stretch of a fifth of it.
     size, p = 1200, 0.25
-    signal = described_signal(size, level=50.0, season_amplitudes={24: 20.0}, deviation=4.0, time_scale=10.0).signal
+    signal = described_signal(size, level=50.0, season_amplitudes={24: 20.0}, deviation=4.0, time_scale=10.0)
     kernel = ts.identity_kernel(size)
     kept = np.flatnonzero(np.random.default_rng(0).random(size) < p)
     exact = errors.smoothing_square(signal, kernel, kept, p, 20.0)
@@ -65,7 +65,7 @@ def test_a_stretch_knows_of_patterns_what_the_rest_tells(monkeypatch):
 def test_expected_errors_of_one_step_of_each_block_are_met_by_releases():
     # As below: 60 real releases; their mean squared errors vary by about 11%, so that 12% is beyond 8 deviations.
     size, rng = 1200, np.random.default_rng(5)
-    signal = described_signal(size, deviation=50.0, time_scale=40.0).signal
+    signal = described_signal(size, deviation=50.0, time_scale=40.0)
     found = errors.expected_error(signal, ts.identity_kernel(size), 0.1, 10.0, "stratified")
     space = dp.vector_domain(dp.atom_domain(T="i64"), size=size), ts.influence_distance()
     chain = ts.make_subsampled_gaussian(*space, 10.0, sampling_probability=0.1, sampling="stratified")
@@ -81,7 +81,7 @@ def test_expected_errors_are_met_by_releases():
     # 60 real releases of a simulated signal of 1,200 steps. The mean squared error of each varies by about
     # 13%, so their mean by 1.7%: 12% is beyond 7 of these, false alarm below 1e-10.
     size, rng = 1200, np.random.default_rng(4)
-    signal = described_signal(size, deviation=50.0, time_scale=40.0).signal
+    signal = described_signal(size, deviation=50.0, time_scale=40.0)
     found = plan(
         ts.TimeGrid(size=size),
         participation_cap=20,

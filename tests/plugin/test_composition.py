@@ -18,7 +18,7 @@ FLOATS = dp.l2_distance(T=float)
 
 
 def count(space, cap=10, **options):
-    return space >> ts.then_participation_count(GRID, participation_cap=cap, **options)
+    return space >> ts.then_participation_count(GRID, participation_cap=cap, **{"excess": "drop"} | options)
 
 
 def noise(scale=4.0, p=0.1, **options):

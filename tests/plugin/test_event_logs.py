@@ -128,7 +128,7 @@ def test_the_column_of_a_panel_is_checked_at_construction():
     def make(by):
         return space(data) >> ts.then_participation_count(GRID, participation_cap=1, time="when", by=by, keys=[1])
 
-    assert make("venue").map(1).l0 == 1
+    assert make("venue").map(1).l2 == 1
     with pytest.raises(ValueError, match="column 'zzz' is missing"):
         make("zzz")
     with pytest.raises(TypeError, match="'half' of type"):

@@ -257,7 +257,7 @@ def test_a_ledger_takes_people_like_any_other_release(log_space, tmp_path):
 
 
 def test_beside_a_series_in_one_budget(log_space):
-    series = log_space >> ts.then_participation_count(GRID, participation_cap=4)
+    series = log_space >> ts.then_participation_count(GRID, participation_cap=4, excess="drop")
     people = log_space >> ts.then_individual_count(grid=GRID)
     programme = ts.Programme.plan([series, people], epsilon=1.0, delta=1e-6, sampling_probability=[0.5, 1.0])
     both = ts.make_composition([programme.measurement(series), programme.measurement(people)], delta=1e-6)

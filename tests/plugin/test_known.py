@@ -17,7 +17,7 @@ NOISE = ts.then_subsampled_gaussian(3.0, sampling_probability=0.5, delta=1e-6)
 
 
 def count(space, **options):
-    return space >> ts.then_participation_count(GRID, **{"participation_cap": 3} | options)
+    return space >> ts.then_participation_count(GRID, **{"participation_cap": 3, "excess": "drop"} | options)
 
 
 def user_stage(domain, metric, function=lambda data: data, stability=lambda d_in: d_in):
@@ -41,13 +41,17 @@ def test_a_chain_knows_the_whole_query(log_space):
     "change",
     [
         {"participation_cap": 4}, {"step_cap": 2}, {"gap": 2}, {"by": "site", "keys": [1]},
-        {"by": "site", "keys": [1], "key_cap": 1},
+        {"by": "site", "keys": [1], "key_cap": 1}, {"excess": "scale"}, {"excess": "scale_l1"},
     ],
 )  # fmt: skip
 def test_every_option_makes_another_query(log_space, change):
     plain, other = count(log_space), count(log_space, **change)
     assert signal_of(plain) != signal_of(other)
     assert plain.output_metric != other.output_metric
+
+
+def test_every_log_and_distance_makes_another_query(log_space):
+    plain = count(log_space)
     for space in (
         (ts.event_log_domain(identifier="card", time="time"), log_space[1]),
         (ts.event_log_domain(identifier="id", time="left"), log_space[1]),

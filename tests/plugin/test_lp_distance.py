@@ -48,7 +48,7 @@ def count(unit="added", *, keys=None, **caps):
     panel = {} if keys is None else {"by": "site", "keys": list(keys)}
     log = ts.event_log_domain(identifier="id", time="step")
     return (log, metric) >> ts.then_participation_count(
-        ts.TimeGrid(size=STEPS), **{"participation_cap": 2} | caps, **panel
+        ts.TimeGrid(size=STEPS), **{"participation_cap": 2, "excess": "drop"} | caps, **panel
     )
 
 
@@ -169,7 +169,7 @@ def test_one_count_becomes_a_plain_number(log_space):
     noisy = number >> dp.m.then_gaussian(1e-6)
     assert round(noisy(LOG)) == 9
     assert noisy.map(1) == pytest.approx(1 / (2 * 1e-12))
-    one = log_space >> ts.then_participation_count(ts.TimeGrid(size=1), participation_cap=1)
+    one = log_space >> ts.then_participation_count(ts.TimeGrid(size=1), participation_cap=1, excess="drop")
     smooth = one >> ts.then_circulant_filter(ts.kernel_from_taps([0.5]))
     half = smooth >> ts.then_lp_distance(dp.absolute_distance(T=float))
     assert (half({"id": np.arange(3), "time": np.zeros(3, int)}), half.map(1)) == (1.5, 0.5)

@@ -52,7 +52,8 @@ def test_aware_times_are_converted_and_naive_ones_need_a_zone(log_space):
 
 def test_the_map_states_the_stability_of_the_caps(log_space):
     def count(space=log_space):
-        return space >> ts.then_participation_count(ts.TimeGrid(size=9), participation_cap=4, step_cap=3)
+        caps = {"participation_cap": 4, "step_cap": 3, "excess": "drop"}
+        return space >> ts.then_participation_count(ts.TimeGrid(size=9), **caps)
 
     assert count().map(2) == ts.Influence(l0=4, l2=6.0, linf=3.0, individuals=2, majorant=Majorant(np.full(4, 3.0)))
     assert count((log_space[0], dp.change_one_distance())).map(1).l0 == 8
@@ -61,7 +62,8 @@ def test_the_map_states_the_stability_of_the_caps(log_space):
 
 def test_a_gap_is_in_the_influence_and_bounds_the_steps(log_space):
     def count(gap, space=log_space, **more):
-        return space >> ts.then_participation_count(ts.TimeGrid(size=9), participation_cap=4, gap=gap, **more)
+        caps = {"participation_cap": 4, "gap": gap, "excess": "drop"}
+        return space >> ts.then_participation_count(ts.TimeGrid(size=9), **caps, **more)
 
     replaced = log_space[0], dp.change_one_distance()
     assert count(2).map(1) == ts.Influence(l0=4, l2=2.0, linf=1.0, gap=2, majorant=Majorant(np.ones(4)))
@@ -82,14 +84,15 @@ def test_a_gap_is_enforced_around_the_cycle(log_space):
 
 @pytest.mark.parametrize("cap", [np.int32(65536), np.int64(2), np.uint8(3), 2**80])
 def test_numpy_integers_are_integers(log_space, cap):
-    count = log_space >> ts.then_participation_count(ts.TimeGrid(size=5), participation_cap=cap, step_cap=cap)
+    caps = {"participation_cap": cap, "step_cap": cap}
+    count = log_space >> ts.then_participation_count(ts.TimeGrid(size=5), **caps, excess="drop")
     assert count.map(1).linf == float(cap)
     assert count.map(1).l0 == min(int(cap), 5)
 
 
 def test_the_key_is_fresh_for_every_release(log_space):
     log = {"id": np.zeros(1000, dtype=np.int64), "time": np.arange(1000)}
-    count = log_space >> ts.then_participation_count(ts.TimeGrid(size=1000), participation_cap=1)
+    count = log_space >> ts.then_participation_count(ts.TimeGrid(size=1000), participation_cap=1, excess="drop")
     kept = [int(np.flatnonzero(count(log))[0]) for _ in range(20)]
     assert len(set(kept)) > 10  # equal with probability below 1e-20
 
@@ -98,7 +101,8 @@ def test_leaving_one_person_out_changes_only_their_steps(log_space, monkeypatch)
     monkeypatch.setattr(participation_count, "fresh_key", lambda: b"0123456789abcdef")
     rng = np.random.default_rng(3)
     log = {"id": rng.integers(0, 200, 3000), "time": rng.integers(0, 40, 3000)}
-    count = log_space >> ts.then_participation_count(ts.TimeGrid(size=40), participation_cap=3, step_cap=2)
+    caps = {"participation_cap": 3, "step_cap": 2, "excess": "drop"}
+    count = log_space >> ts.then_participation_count(ts.TimeGrid(size=40), **caps)
     whole = np.array(count(log))
     for person in range(200):
         others = log["id"] != person

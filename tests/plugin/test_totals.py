@@ -26,7 +26,7 @@ def log_of(seed=0, rows=500):
 
 
 def counted(**options):
-    options = {"participation_cap": 3, "key_cap": 1} | options
+    options = {"participation_cap": 3, "key_cap": 1, "excess": "drop"} | options
     return space() >> ts.then_participation_count(GRID, by="site", keys=KEYS, **options)
 
 

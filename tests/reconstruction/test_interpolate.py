@@ -72,7 +72,7 @@ def test_clipping_is_off_unless_asked():
 
 def test_it_stands_behind_a_measurement_as_it_is():
     space = dp.vector_domain(dp.atom_domain(T="i64"), size=5), dp.l2_distance(T=float)
-    everything = space >> ts.then_subsampled_gaussian(0.0, sampling_probability=1.0, failure_probability=0.1)
+    everything = space >> ts.then_subsampled_gaussian(0.0, sampling_probability=1.0, failure_probability=1e-3)
     for function in (interpolate, functools.partial(interpolate, kind="nearest")):
         series = (everything >> function)([1, 2, 3, 4, 5])
         assert isinstance(series, Series)

@@ -74,7 +74,7 @@ def measured(keys=None, *, scale=8.0):
     by = {} if keys is None else {"by": "site", "keys": keys}
     chain = (
         (ts.event_log_domain(identifier="id", time="when"), dp.symmetric_distance())
-        >> ts.then_participation_count(GRID, participation_cap=3, **by)
+        >> ts.then_participation_count(GRID, participation_cap=3, excess="drop", **by)
         >> ts.then_circulant_filter(ts.gaussian_kernel(48, 1.0))
         >> ts.then_subsampled_gaussian(scale, sampling_probability=0.5, delta=1e-6)
     )
@@ -118,6 +118,12 @@ def test_a_measured_panel_knows_its_keys_and_its_guarantee(agg):
             {"step_cap": 3, "stages": (identity_kernel(48),)},
             "Counted of each individual: at most 60 steps, at most 3 times in each; totals are too low by the rest",
             "capped, filtered counts",
+        ),
+        (
+            {"excess": "scale"},
+            "Counted of each individual: every step, by √(60/n) if in n > 60, once in each; totals are too low by the"
+            " rest",
+            "capped counts",
         ),
         ({"source": None}, "Assumed of each individual: at most 60 steps, once in each", "capped counts"),
         (

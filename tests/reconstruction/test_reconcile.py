@@ -31,6 +31,7 @@ def series_of(signal, values, errors, *, kept=None, **options):
     """A series as if it had been reconstructed, with given values and standard errors."""
     steps = np.arange(signal.size) if kept is None else np.flatnonzero(np.repeat(kept, signal.grid.size))
     release = release_of(steps=steps, values=np.ravel(values)[steps], signal=signal, sampling_probability=1.0)
+    release = replace(release, invocation="one")
     made = {"error_covers": "noise", "model": "made up"} | options
     rows = zip(
         release.parts(), np.reshape(values, (signal.series, -1)), np.reshape(errors, (signal.series, -1)), strict=True
@@ -189,7 +190,7 @@ def together(p=1.0, scale=4.0, size=48, districts=True, sampling="poisson", cap=
     """A panel with the totals of its districts and of the city, as one measurement."""
     space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
     panel = space >> ts.then_participation_count(
-        ts.TimeGrid(size=size), participation_cap=cap, by="site", keys=KEYS, key_cap=1
+        ts.TimeGrid(size=size), participation_cap=cap, by="site", keys=KEYS, key_cap=1, excess="drop"
     )
     noise = ts.then_subsampled_gaussian(scale, sampling_probability=p, sampling=sampling)
     tree = {"city": DISTRICTS} if districts else {"city": KEYS}
@@ -301,7 +302,9 @@ def test_smoothed_series_gain_and_their_intervals_still_cover():
         "site": np.repeat(np.repeat(keys, size), counts.ravel()),
     }
     space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
-    panel = space >> ts.then_participation_count(ts.TimeGrid(size=size), participation_cap=3, by="site", keys=keys)
+    panel = space >> ts.then_participation_count(
+        ts.TimeGrid(size=size), participation_cap=3, by="site", keys=keys, excess="drop"
+    )
     noise = ts.then_subsampled_gaussian(15.0, sampling_probability=1 / 3, sampling="stratified")
     totals = ts.then_totals({"city": {"north": keys[:3], "south": keys[3:]}})
     measurement = panel >> ts.then_composition([noise, totals >> noise])
@@ -354,11 +357,69 @@ def test_a_figure_states_the_guarantee_of_all_that_it_is_made_from():
     pyplot.close("all")
 
 
-def test_two_invocations_of_a_count_are_refused_where_the_noise_does_not_hide_it():
-    # Of 400 people in more steps than the cap, each count keeps others, and their truths do not add up.
-    scale, log = 0.5, log_of(people=400, size=24)
-    panel, totals = (together(scale=scale, size=24, cap=2)(log)[k] for k in (0, 1))
-    with pytest.raises(ValueError, match=r"farther apart than their noise explains.*behind one count"):
+def refused(panel, totals, message):
+    with pytest.raises(ValueError, match=rf"{message}.*behind one count"):
         ts.reconcile(ts.interpolate(panel), ts.interpolate(totals))
-    for _ in range(5):  # of one invocation: each is refused once in a billion
-        add_up(*ts.reconcile(*map(ts.interpolate, together(scale=scale, size=24, cap=2)(log))))
+
+
+@pytest.mark.parametrize("scale", [0.5, 1e4])
+def test_two_invocations_of_a_count_are_refused_whatever_the_noise(scale):
+    # Of 400 people in more steps than the cap, each count keeps others, and their truths do not add up.
+    log, measurement = log_of(people=400, size=24), together(scale=scale, size=24, cap=2)
+    once, again = measurement(log), measurement(log)
+    add_up(*ts.reconcile(*map(ts.interpolate, once)))
+    refused(once[0], again[1], "one invocation")
+    refused(once[0], replace(once[1], invocation=None), "one invocation")
+    refused(*(replace(release, invocation=None) for release in once), "one invocation")
+
+
+def test_what_is_composed_on_the_log_is_of_several_invocations():
+    space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+    panel = space >> ts.then_participation_count(
+        ts.TimeGrid(size=24), participation_cap=2, by="site", keys=KEYS, key_cap=1
+    )
+    noise = ts.then_subsampled_gaussian(9.0, sampling_probability=1.0)
+    both = [noise, ts.then_totals({"city": KEYS}) >> noise]
+    refused(*ts.make_composition([panel >> one for one in both], delta=1e-6)(log_of(size=24)), "one invocation")
+    # A composition behind the count keeps its name within any other, and in its document.
+    inner = panel >> ts.then_composition(both, delta=1e-6)
+    [released, *_] = ts.make_composition([inner, panel >> noise], delta=2e-6)(log_of(size=24))
+    again = ts.read_releases(ts.write_releases(released, in_advance=True))
+    add_up(*ts.reconcile(*map(ts.interpolate, again)))
+    outer = panel >> ts.then_composition([ts.then_composition(both), ts.then_totals({"all": KEYS}) >> noise])
+    (panel_released, city), total = outer(log_of(size=24))
+    add_up(*ts.reconcile(*map(ts.interpolate, (panel_released, city, total))))
+
+
+def test_queries_of_a_context_nested_behind_a_count_are_of_one_invocation():
+    context = ts.compositor(
+        log_of(size=24),
+        (dp.symmetric_distance(), 1),
+        dp.loss_of(epsilon=1.0, delta=1e-6),
+        split_evenly_over=2,
+        domain=ts.event_log_domain(identifier="id", time="step"),
+    )
+
+    def panel():
+        return context.query().participation_count(
+            ts.TimeGrid(size=24), participation_cap=2, by="site", keys=KEYS, key_cap=1
+        )
+
+    nested = panel().compositor(split_evenly_over=2).release()
+    every = nested.query().subsampled_gaussian(sampling_probability=1.0).release()
+    city = nested.query().totals({"city": KEYS}).subsampled_gaussian(sampling_probability=1.0).release()
+    add_up(*ts.reconcile(ts.interpolate(every), ts.interpolate(city)))
+    refused(panel().subsampled_gaussian(sampling_probability=1.0).release(), city, "one invocation")
+
+
+def test_counts_made_elsewhere_are_refused_where_the_noise_does_not_hide_that_they_differ():
+    released = together(scale=0.5, size=24)(log_of(size=24)), together(scale=0.5, size=24)(log_of(size=24, seed=2))
+
+    def elsewhere(release):
+        signal = release.design.signal
+        signal = replace(signal, count=replace(signal.count, source=None))
+        return replace(release, invocation=None, design=replace(release.design, signal=signal))
+
+    (panel, totals), (_, others) = ([elsewhere(release) for release in each] for each in released)
+    add_up(*ts.reconcile(ts.interpolate(panel), ts.interpolate(totals)))  # refused once in a billion
+    refused(panel, others, "farther apart than their noise explains")

@@ -45,16 +45,9 @@ def test_standard_error_is_the_spread_of_repeated_noise(kind):
     kept = np.flatnonzero(rng.random(60) < 0.2)
     signal = kept**1.5
     errors = np.zeros((4000, 60))
+    exact = release_of(steps=kept, values=signal, signal=60, scale=1e-3, sampling_probability=0.2)
     for i in range(4000):
-        noisy = release_of(
-            steps=kept,
-            values=signal + rng.normal(0, 1e-3, len(kept)),
-            signal=60,
-            scale=1e-3,
-            sampling_probability=0.2,
-        )
-        errors[i] = _through(noisy, noisy.values, kind)
-    exact = dataclasses.replace(noisy, values=signal)
+        errors[i] = _through(exact, signal + rng.normal(0, 1e-3, len(kept)), kind)
     claimed = interpolate(exact, kind).standard_error
     assert np.allclose(errors.std(axis=0), claimed, rtol=0.08)
 
@@ -143,3 +136,32 @@ def test_a_panel_has_a_series_for_each_key():
         series(release=whole, values=np.arange(6.0), standard_error=np.ones(6))
     with pytest.raises(ValueError, match="does not know its keys"):
         series().by_key()
+
+
+def test_a_total_sets_the_level_and_its_error_is_in_every_band():
+    one = series(values=np.arange(10.0), standard_error=np.full(10, 0.3))
+    found = one.with_total(90.0, standard_error=9.0)
+    assert np.allclose(found, 2 * np.arange(10.0))
+    assert np.allclose(found.standard_error, np.hypot(0.6, 0.1 * found.values))
+    assert np.allclose(one.with_total(45.0).standard_error, one.standard_error)
+    for total, error, message in (
+        (0.0, 1.0, r"total \(0\.0\) must"),
+        (9.0, -1.0, r"standard_error \(-1\.0\) must"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            one.with_total(total, error)
+    with pytest.raises(ValueError, match=r"sum 0 cannot be multiplied"):
+        series(values=np.zeros(10)).with_total(5.0)
+
+
+def test_a_total_of_a_panel_is_of_all_its_series():
+    whole = panel("xy", steps=[1, 4], values=[3.0, 8.0], size=6)
+    parts = [
+        series(release=part, values=np.full(3, level), standard_error=np.ones(3))
+        for part, level in zip(whole.parts(), (3.0, 8.0), strict=True)
+    ]
+    both = series(release=whole, values=np.repeat([3.0, 8.0], 3), standard_error=np.ones(6), parts=parts)
+    found = both.with_total(66.0, standard_error=6.6)
+    assert np.allclose(found, np.repeat([6.0, 16.0], 3))
+    assert np.allclose(found.parts[1].values, 16.0)
+    assert np.allclose(found.parts[1].standard_error, np.hypot(2, 1.6))

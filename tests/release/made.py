@@ -16,7 +16,9 @@ LOG = {
 
 def count(metric=None, grid=GRID, **more):
     space = ts.event_log_domain(identifier="id", time="time"), metric or dp.symmetric_distance()
-    return space >> ts.then_participation_count(grid, **{"participation_cap": 5, "step_cap": 2} | more)
+    return space >> ts.then_participation_count(
+        grid, **{"participation_cap": 5, "step_cap": 2, "excess": "drop"} | more
+    )
 
 
 def behind(signal, scale=3.0, p=0.3, sampling="poisson", **view):

@@ -19,9 +19,9 @@ def test_every_step_is_the_printed_formula(frequency: float) -> None:
     times = range(0, 10_000, stride)
     expected = [200 * math.sin(0.01 * t) + 500 + 0.1 * t for t in times]
     assert series.size == len(expected)
-    assert series.noiseless == pytest.approx(expected, abs=1e-9)
+    assert series.truth == pytest.approx(expected, abs=1e-9)
     assert series.signal.dtype == np.int64
-    assert np.abs(series.signal - series.noiseless).max() <= 0.5
+    assert np.abs(series.signal - series.truth).max() <= 0.5
     assert series.participation_cap == 100
 
 
@@ -43,10 +43,10 @@ def test_settings_of_each_frequency(base: float, quarter: float) -> None:
 def test_observation_noise() -> None:
     """False alarms: the mean and the standard deviation of 10,000 normal draws, 6 standard errors each."""
     series = synth(1, True, rng=np.random.default_rng(20220104))
-    noise = (series.signal - series.noiseless) / 100
+    noise = (series.signal - series.truth) / 100
     assert abs(noise.mean()) < 6 / math.sqrt(10_000)
     assert abs(noise.std() - 1) < 6 / math.sqrt(20_000)
-    assert np.array_equal(series.noiseless, synth(1).noiseless)
+    assert np.array_equal(series.truth, synth(1).truth)
     again = synth(1, True, rng=np.random.default_rng(20220104))
     assert np.array_equal(series.signal, again.signal)
 

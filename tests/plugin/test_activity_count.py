@@ -1,0 +1,147 @@
+"""A private series without a cap: one measurement that composes like any other, in chains, Contexts and books."""
+
+import math
+import warnings
+
+import numpy as np
+import opendp.prelude as dp
+import polars as pl
+import pytest
+
+import opendp_timeseries as ts
+from opendp_timeseries.design.scales import default_scales
+from opendp_timeseries.plugin.known import parts_of, signal_of
+
+SIZE = 60
+GRID = ts.TimeGrid(size=SIZE)
+LOG = {"id": np.repeat(np.arange(50), 6), "time": np.arange(300) * 7 % SIZE, "site": np.arange(300) % 3}
+BUDGET = {"epsilon": 1.0, "delta": 1e-6}
+
+
+@pytest.fixture
+def series(log_space):
+    return log_space >> ts.then_private_series(GRID, **BUDGET)
+
+
+def test_it_is_the_count_at_its_scales_with_the_least_noise(log_space, series):
+    chain = log_space >> ts.then_activity_count(GRID)
+    ((design, view),) = parts_of(series)
+    assert design.signal == signal_of(chain)
+    assert design.count.scales == default_scales(SIZE)
+    assert design.scale == ts.least_scale(chain, sampling_probability=1, **BUDGET)
+    assert (design.sampling_probability, view.delta) == (1.0, 1e-6)
+    epsilon, delta = series.map(1)
+    assert 1 - 1e-9 < epsilon <= 1.0
+    assert delta == 1e-6
+    # As much as for a count with a cap: nothing is paid for not knowing it.
+    capped = log_space >> ts.then_participation_count(GRID, participation_cap=design.count.participation_cap)
+    assert design.scale == pytest.approx(ts.least_scale(capped, sampling_probability=1, **BUDGET), rel=1e-12)
+
+
+def test_noise_does_not_depend_on_the_first_scale_but_for_its_unit(log_space):
+    by_first = []
+    for first in (1, 5, 20):
+        chain = log_space >> ts.then_activity_count(GRID, scales=ts.Scales(ends=(first, 30)))
+        weight = chain(LOG)[-SIZE:][0] / sum(LOG["time"] == 0)  # of everybody, in the last series
+        by_first.append(ts.least_scale(chain, sampling_probability=1, **BUDGET) / weight)
+    assert by_first == pytest.approx([by_first[0]] * 3, rel=1e-3)
+
+
+def test_the_last_series_is_the_whole_count(log_space):
+    chain = log_space >> ts.then_activity_count(GRID, step_cap=2)
+    whole = log_space >> ts.then_participation_count(GRID, participation_cap=SIZE, step_cap=2, excess="drop")
+    last, counts = np.array(chain(LOG))[-SIZE:], np.array(whole(LOG))
+    scales = signal_of(chain).count.scales
+    weight = scales.table(SIZE).weights[0, -1] / 2**16
+    assert np.array_equal(last, weight * counts)
+    assert weight == pytest.approx(math.sqrt(scales.share * 10 / SIZE), rel=1e-4)
+
+
+def test_a_release_of_it_knows_all_of_it(series):
+    release = series(LOG)
+    names = tuple(release.by_key())
+    assert names == release.keys == ("up to 10 steps", "any number of steps")
+    assert all(part.size == SIZE for part in release.parts())
+    assert release.verify() == release.stated.loss == (series.map(1),)
+    assert ts.Release.from_json(release.to_json()) == release
+    assert release.guarantee().startswith("(ε = 1, δ = 1e-06)-differential privacy for one individual")
+    names = {"log": LOG}
+    exec(release.design.python(delta=1e-6), names)
+    assert names["release"].design == release.design
+
+
+def test_it_composes_with_releases_of_every_kind(log_space, series, tmp_path):
+    chain = log_space >> ts.then_activity_count(GRID)
+    panel = log_space >> ts.then_activity_count(GRID, by="site", keys=[0, 1, 2], key_cap=2)
+    capped = log_space >> ts.then_participation_count(GRID, participation_cap=5, gap=2)
+    people = log_space >> ts.then_individual_count(grid=GRID)
+    chains = [chain, panel, capped, people]
+    programme = ts.Programme.plan(chains, **BUDGET, sampling_probability=1.0)
+    assert "none" in programme.table()
+    together = ts.make_composition([programme.measurement(one) for one in chains], delta=1e-6)
+    assert 1 - 1e-6 < together.map(1)[0] <= 1.0
+    assert [len(release) for release in together(LOG)] == [2 * SIZE, 2 * 3 * SIZE + 3 * SIZE, SIZE, 1]
+    ledger = ts.Ledger.create(tmp_path / "book", programme=programme)
+    for one in chains:
+        assert ledger.release(programme.measurement(one), LOG).stated.whole.kind == "ledger"
+    free = ts.Ledger.create(tmp_path / "free", epsilon=2.0, delta=1e-5)
+    assert free.release(series, LOG).design == parts_of(series)[0].design
+    scale = free.least_scale(chain, sampling_probability=1.0)
+    free.release(chain >> ts.then_subsampled_gaussian(scale, sampling_probability=1, delta=1e-6), LOG)
+    native = dp.c.make_composition([series, log_space >> ts.then_private_series(GRID, epsilon=0.5, delta=1e-7)])
+    assert native.map(1) == pytest.approx((1.5, 1.1e-6), rel=1e-8)
+
+
+def test_an_individual_within_a_day_is_weighed_in_each(log_space):
+    hours = ts.TimeGrid(start="2024-01-01", step="1h", size=96, zone="UTC")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ts.PeriodUnitWarning)
+        space = log_space[0], ts.period_distance("1d", zone="UTC")
+    chain = space >> ts.then_activity_count(hours, scales=ts.Scales(ends=(4,)))
+    at = np.array(["2024-01-01T00", "2024-01-01T05", "2024-01-03T07"], dtype="datetime64[h]")
+    counts = np.reshape(chain({"id": np.ones(3, int), "time": at}), (2, 96))
+    assert counts[0, [0, 5, 55]].tolist() == [counts[0, 0]] * 3  # up to 4 steps in each
+    assert chain.map(1).l2 == 2.0
+    measurement = space >> ts.then_private_series(hours, **BUDGET)
+    whole, day = (ts.loss_over_periods(measurement, periods=k).epsilon(1e-6) for k in (4, 1))
+    assert day == pytest.approx(1.0, rel=1e-9)
+    assert 1.9 < whole < 2.2
+
+
+def test_in_opendps_own_context_it_says_its_share(log_space):
+    loss = dp.loss_of(**BUDGET)
+    own = dp.Context.compositor(
+        data=LOG, domain=log_space[0], privacy_unit=(log_space[1], 1), privacy_loss=loss, split_evenly_over=1
+    )
+    release = own.query().private_series(GRID, **BUDGET).release()
+    assert release.stated.loss[0] == pytest.approx((1.0, 1e-6), rel=1e-9)
+
+
+def test_of_a_lazy_frame(log_space):
+    frame = pl.LazyFrame({name: LOG[name] for name in ("id", "time")})
+    context = ts.compositor(
+        frame,
+        privacy_unit=dp.unit_of(contributions=1, identifier=pl.col("id")),
+        privacy_loss=dp.loss_of(**BUDGET),
+        split_evenly_over=1,
+    )
+    release = context.log_query().private_series(GRID, time="time").release()
+    assert release.design.count.source.exact
+    assert release.scale == (log_space >> ts.then_private_series(GRID, **BUDGET))(LOG).scale
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({}, TypeError, "epsilon must be given"),
+        ({"epsilon": 1.0}, TypeError, "delta must be given"),
+        ({"epsilon": -1.0, "delta": 1e-6}, ValueError, "epsilon"),
+        ({**BUDGET, "scales": (10, 50)}, TypeError, r"scales .* must be given as Scales\(ends=\(10, 50\)\)"),
+        ({**BUDGET, "scales": ts.Scales(ends=(60,))}, ValueError, r"must be below the most steps .* \(60\)"),
+        ({**BUDGET, "keys": [1]}, TypeError, "must be given together"),
+        ({**BUDGET, "sampling_probability": 0.0}, ValueError, "nothing would be released"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(log_space, given, error, message):
+    with pytest.raises(error, match=message):
+        ts.make_private_series(*log_space, GRID, **given)

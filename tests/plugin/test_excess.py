@@ -1,0 +1,257 @@
+"""Every way with an excess of steps, whole: real counts of everybody there can be against the map, and every chain."""
+
+import functools
+import itertools
+import math
+import warnings
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+
+import opendp_timeseries as ts
+from opendp_timeseries.plugin.known import parts_of, signal_of
+from tests.oracles import counting as oracle
+
+GRID, KEYS = ts.TimeGrid(size=4), ["a", "b"]
+LOG = ts.event_log_domain(identifier="id", time="step")
+L1, L2 = dp.l1_distance(T=float), dp.l2_distance(T=float)
+TREE = {"all": KEYS}
+EXCESS = ["scale", "scale_l1", "drop", "scales"]
+UNITS = ["added", "replaced", "within two steps", "within two steps, replaced"]
+CAPS = {
+    "one": {},
+    "twice in a step": {"step_cap": 2},
+    "gap": {"gap": 2},
+    "panel": {"by": "site", "keys": KEYS},
+    "panel, gap, key cap": {"by": "site", "keys": KEYS, "gap": 2, "key_cap": 1},
+}
+TAPS = {"smooth": [0.5, 0.25, 0.0, 0.25], "signed": [1.0, -0.5, 0.25, 0.0]}
+STAGES = {
+    "nothing": lambda chain: chain,
+    "smooth": lambda chain: chain >> ts.then_circulant_filter(ts.kernel_from_taps(TAPS["smooth"])),
+    "signed": lambda chain: chain >> ts.then_circulant_filter(ts.kernel_from_taps(TAPS["signed"])),
+    "totals": lambda chain: chain >> ts.then_totals(TREE),
+}
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ts.FilterWithoutGapWarning)
+        warnings.simplefilter("ignore", ts.PeriodUnitWarning)
+        yield
+
+
+def metric(unit):
+    if "within" in unit:
+        return ts.period_distance(2, replaced="replaced" in unit)
+    return dp.change_one_distance() if unit == "replaced" else dp.symmetric_distance()
+
+
+def stage(excess, caps, cap=2):
+    if excess == "scales":
+        return ts.then_activity_count(GRID, scales=ts.Scales(ends=(1,), share=0.8), **CAPS[caps])
+    return ts.then_participation_count(GRID, participation_cap=cap, excess=excess, **CAPS[caps])
+
+
+def everybody(most, series):
+    """A log of one person for every way to have up to so many events in every step of every series."""
+    for events in itertools.product(range(most + 1), repeat=4 * series):
+        places = np.repeat(np.arange(4 * series), events)
+        yield {"id": np.ones(places.size, int), "step": places % 4, "site": np.array(KEYS)[places // 4]}
+
+
+@functools.cache
+def counts_of_everybody(excess, unit, caps):
+    chain, series = (LOG, metric(unit)) >> stage(excess, caps), 2 if "panel" in caps else 1
+    logs = everybody(1 if series == 2 else CAPS[caps].get("step_cap", 1) + 1, series)
+    within = [log for log in logs if "within" not in unit or len(set((log["step"] // 2).tolist())) <= 1]
+    return np.unique([chain(log) for log in within], axis=0)
+
+
+def matrix(after, series):
+    """What a stage does to the counts."""
+    if after == "totals":
+        return np.kron(np.ones((1, series)), np.eye(4))
+    taps = TAPS.get(after, [1, 0, 0, 0])
+    return np.kron(np.eye(series), np.stack([np.roll(taps, k) for k in range(4)], axis=1))
+
+
+COMBINATIONS = [
+    (excess, unit, caps, after)
+    for excess, unit, caps, after in itertools.product(EXCESS, UNITS, CAPS, STAGES)
+    if not (after == "totals" and "panel" not in caps) and not (excess == "scales" and after != "nothing")
+]
+
+
+@pytest.mark.parametrize(("excess", "unit", "caps", "after"), COMBINATIONS)
+def test_nobody_moves_a_real_count_further_than_the_map_says(excess, unit, caps, after):
+    chain = STAGES[after]((LOG, metric(unit)) >> stage(excess, caps))
+    vectors = counts_of_everybody(excess, unit, caps)
+    vectors = vectors @ matrix(after, vectors.shape[1] // 4).T
+    if "replaced" in unit:
+        vectors = (vectors[:, None] - vectors).reshape(-1, vectors.shape[1])
+    moved, influence = np.abs(vectors), chain.map(1)
+    assert np.count_nonzero(moved, axis=1).max() <= influence.l0
+    assert moved.max() <= influence.linf
+    longest = math.sqrt((moved**2).sum(axis=1).max())
+    assert longest <= influence.l2 * (1 + 1e-12)
+    assert longest <= (chain >> ts.then_lp_distance(L2)).map(1) * (1 + 1e-12)
+    if influence.majorant is not None:
+        tops = np.cumsum(-np.sort(-moved, axis=1), axis=1).max(axis=0)
+        claimed = np.cumsum(np.pad(influence.majorant.values, (0, tops.size)))[: tops.size]
+        assert np.all(tops <= claimed * (1 + 1e-12))
+    if after == "nothing":  # and somebody does
+        assert longest > influence.l2 * (1 - 2.0**-14) * (0.9 if excess == "scales" else 1)
+    if excess in ("scale", "scales"):
+        with pytest.raises(ValueError, match="excess='scale_l1' or 'drop'"):
+            chain >> ts.then_lp_distance(L1)
+    else:
+        assert moved.sum(axis=1).max() <= (chain >> ts.then_lp_distance(L1)).map(1) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("excess", EXCESS)
+@pytest.mark.parametrize("caps", CAPS)
+def test_counts_are_those_of_the_slow_truth(excess, caps, monkeypatch):
+    monkeypatch.setattr("opendp_timeseries.plugin.participation_count.fresh_key", lambda: bytes(16))
+    random, series = np.random.default_rng(7), 2 if "panel" in caps else 1
+    who, step, site = random.integers(0, 9, 40), random.integers(0, 4, 40), random.integers(0, series, 40)
+    chain = (LOG, dp.symmetric_distance()) >> stage(excess, caps)
+    given = {name: value for name, value in CAPS[caps].items() if name not in ("by", "keys")}
+    limits = {"participation_cap": 2, "step_cap": 1} | given
+    if excess == "scales":
+        scales = {"ends": (1,), "share": 0.8, "most": 4 * series, "size": 4 * series}
+        limits |= {"participation_cap": 1, "excess": "scale", "scales": scales}
+    else:
+        limits["excess"] = excess
+    counts = {}
+    for person in range(9):
+        own = (site * 4 + step)[who == person].tolist()
+        for place, events in oracle.kept(person, own, cycle=4, key=bytes(16), **limits).items():
+            counts[place] = counts.get(place, 0) + events
+    unit = 1 if excess == "drop" else 2.0**-16
+    truth = [counts.get(place, 0) * unit for place in range(4 * series * (2 if excess == "scales" else 1))]
+    assert chain({"id": who, "step": step, "site": np.array(KEYS)[site]}) == truth
+    whole = dp.vector_domain(dp.atom_domain(T="i64"), size=len(truth))
+    floats = dp.vector_domain(dp.atom_domain(T="f64", nan=False), size=len(truth))
+    assert chain.output_domain == (whole if excess == "drop" else floats)
+
+
+@pytest.mark.parametrize(("excess", "unit", "caps"), list(itertools.product(EXCESS, UNITS, CAPS)))
+def test_a_context_a_chain_and_a_document_agree(excess, unit, caps):
+    data = {"id": np.arange(60) % 9, "step": np.arange(60) % 4, "site": np.array(KEYS)[np.arange(60) % 2]}
+    space = LOG, metric(unit)
+    context = ts.compositor(
+        data, domain=LOG, privacy_unit=(space[1], 1), privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
+        split_evenly_over=3,
+    )  # fmt: skip
+    (epsilon, delta), chain = context.remaining_privacy_loss()[0], space >> stage(excess, caps)
+    for sample in ({"p": 1.0}, {"p": 0.5}, {"p": 0.5, "sampling": "stratified"}):
+        options = {"sampling_probability": sample["p"], "sampling": sample.get("sampling", "poisson")}
+        if excess == "scales":
+            query = context.query().private_series(
+                GRID, scales=ts.Scales(ends=(1,), share=0.8), **CAPS[caps], **options
+            )
+        else:
+            query = context.query().participation_count(GRID, participation_cap=2, excess=excess, **CAPS[caps])
+            query = query.subsampled_gaussian(**options)
+        release = query.release()
+        scale = ts.least_scale(chain, epsilon=epsilon, delta=delta, **options)
+        assert release.scale == scale
+        measurement = chain >> ts.then_subsampled_gaussian(scale, delta=delta, **options)
+        ((design, _),) = parts_of(measurement)
+        assert release.design == design
+        assert design.signal == signal_of(chain)
+        assert release.verify() == (measurement.map(1),)
+        assert ts.Release.from_json(release.to_json()) == release
+        assert np.array_equal(np.ldexp(release.values, 24), np.rint(np.ldexp(release.values, 24)))
+
+
+def test_more_than_one_individual_and_several_releases():
+    chain = (LOG, dp.symmetric_distance()) >> stage("scale", "one")
+    many = (LOG, dp.symmetric_distance()) >> stage("scales", "panel")
+    for one in (chain, many):
+        assert one.map(3).l2 == one.map(1).l2
+        assert one.map(3).individuals == 3
+        assert (one >> ts.then_lp_distance(L2)).map(3) == pytest.approx(3 * one.map(1).l2, rel=1e-12)
+    noise = ts.then_subsampled_gaussian(4.0, sampling_probability=1)
+    both = ts.make_composition([chain >> noise, many >> noise], delta=1e-6)
+    data = {"id": np.arange(9), "step": np.arange(9) % 4, "site": np.array(KEYS)[np.arange(9) % 2]}
+    assert [release.design.count.resolution_bits for release in both(data)] == [16, 16]
+    alone = ts.make_composition([chain >> ts.then_subsampled_gaussian(4.0, sampling_probability=1)] * 2, delta=1e-6)
+    assert both.map(1)[0] < alone.map(1)[0]  # √2 of the one, and 1 of the other
+
+
+def test_integer_metrics_take_whole_numbers_alone():
+    for excess in ("scale", "scale_l1"):
+        chain = (LOG, dp.symmetric_distance()) >> stage(excess, "one")
+        with pytest.raises(TypeError, match=r"must have T=float, .* excess='drop' holds whole numbers"):
+            chain >> ts.then_lp_distance(dp.l2_distance(T=int))
+    dropped = (LOG, dp.symmetric_distance()) >> stage("drop", "one")
+    assert (dropped >> ts.then_lp_distance(dp.l1_distance(T=int))).map(1) == 2
+
+
+def test_a_wrong_word_is_refused():
+    for wrong in ("scaled", None, 3, ["drop"]):
+        with pytest.raises(ValueError, match=r"excess .* must be 'scale', 'scale_l1' or 'drop'"):
+            (LOG, dp.symmetric_distance()) >> ts.then_participation_count(GRID, participation_cap=2, excess=wrong)
+
+
+# --- filters and totals behind what scales ---
+
+
+def test_a_filter_without_a_gap_warns_and_names_the_remedy():
+    chain = (LOG, dp.symmetric_distance()) >> stage("scale", "one")
+    kernel = ts.gaussian_kernel(4, 1.0)
+    with pytest.warns(ts.FilterWithoutGapWarning, match=r"give the count a gap=….* or excess='drop'") as caught:
+        smooth = chain >> ts.then_circulant_filter(kernel)
+    assert len(caught) == 1
+    assert smooth.map(1).l2 == pytest.approx(chain.map(1).l2, rel=1e-3)  # as it says
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        apart = (LOG, dp.symmetric_distance()) >> stage("scale", "gap") >> ts.then_circulant_filter(kernel)
+        (LOG, dp.symmetric_distance()) >> stage("drop", "one") >> ts.then_circulant_filter(kernel)
+    assert apart.map(1).l2 < 0.9 * smooth.map(1).l2
+
+
+def test_a_kernel_is_rounded_to_fit_behind_what_scales_and_the_release_says_so():
+    chain = (LOG, dp.symmetric_distance()) >> stage("scale", "gap", cap=1)
+    fine, coarse = ts.gaussian_kernel(4, 1.0), ts.gaussian_kernel(4, 1.0, resolution_bits=16)
+    by_itself, given = (chain >> ts.then_circulant_filter(kernel) for kernel in (fine, coarse))
+    assert signal_of(by_itself) == signal_of(given)
+    assert signal_of(by_itself).kernels == (coarse,)
+    assert signal_of(by_itself).resolution_bits == 32
+    assert by_itself.map(1) == given.map(1)
+    log = {"id": np.array([1, 1, 2]), "step": np.array([0, 2, 2])}
+    counts = np.array(chain(log))
+    wanted = [sum(coarse.taps[(t - k) % 4] * counts[k] for k in range(4)) for t in range(4)]
+    assert by_itself(log) == wanted
+    release = (by_itself >> ts.then_subsampled_gaussian(3.0, sampling_probability=1, delta=1e-6))(log)
+    assert release.design.signal.kernels == (coarse,)
+    assert release.verify()
+    small = ts.gaussian_kernel(4, 1.0, resolution_bits=10)  # stays as it is
+    assert signal_of(chain >> ts.then_circulant_filter(small)).kernels == (small,)
+    with pytest.raises(ValueError, match=r"room for values up to .* first.convolve\(second\)"):
+        by_itself >> ts.then_circulant_filter(fine)
+
+
+def test_totals_are_sums_of_the_very_weights():
+    chain = (LOG, dp.symmetric_distance()) >> stage("scale", "panel")
+    data = {"id": np.arange(60) % 9, "step": np.arange(60) % 4, "site": np.array(KEYS)[np.arange(60) % 2]}
+    panel = np.array(chain(data)).reshape(2, 4)
+    totals = chain >> ts.then_totals(TREE)
+    assert totals(data) == panel.sum(axis=0).tolist()
+    assert panel.sum() % 1 != 0
+    beyond = ts.make_totals(*chain.output_space, TREE)(np.full(8, 1e300))
+    assert beyond == [2.0**37] * 4
+    release = (totals >> ts.then_subsampled_gaussian(3.0, sampling_probability=1, delta=1e-6))(data)
+    assert release.keys == ("all",)
+    assert release.verify()
+
+
+@pytest.mark.parametrize("after", ["smooth", "totals"])
+def test_nothing_goes_behind_scales_of_activity_but_noise(after):
+    chain = (LOG, dp.symmetric_distance()) >> stage("scales", "panel")
+    with pytest.raises(ValueError, match="nothing comes between scales of activity and the noise"):
+        STAGES[after](chain)

@@ -1,0 +1,201 @@
+"""Series of everybody from several scales of activity: near the truth, and with bands that cover it."""
+
+import dataclasses
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+
+import opendp_timeseries as ts
+from opendp_timeseries.design.count import Count, Source
+from opendp_timeseries.design.scales import RESOLUTION_BITS, Scales, default_scales
+from opendp_timeseries.design.signal import Signal
+from opendp_timeseries.reconstruction.scales import of_everybody
+from tests.releases import release_of
+
+SIZE = 1344  # eight weeks of hours
+NOISE = 4.2247  # by sensitivity, of (1, 1e-6)-differential privacy
+HOURS = np.arange(SIZE)
+DAY = 1 + 0.8 * np.sin(2 * np.pi * HOURS / 24)
+#: Rates of those who come in so many steps each; the heavy ones come at night.
+NIGHTS = {5: 100 * DAY, 40: 80 * DAY, 300: 60 * (2 - DAY)}
+
+
+def count_of(size=SIZE, scales=None, **change):
+    scales = scales or default_scales(size)
+    source = Source(identifier="id", time="time", by="site" if "panel" in change else None)
+    made = {"participation_cap": scales.first(size), "excess": "scale", "scales": scales}
+    return Count(source=source, grid=ts.TimeGrid(size=size), **made | change)
+
+
+def released(by_steps, rng, *, scale=None, count=None):
+    """A model of a release, for public counts of those in so many steps each: NumPy's noise, to be reproducible."""
+    count = count or count_of(len(next(iter(by_steps.values()))))
+    table = count.scales.table(count.most_steps)
+    rows = table.weights[np.searchsorted(table.ends, list(by_steps))] / 2**RESOLUTION_BITS
+    scale = NOISE * np.sqrt(count.participation_cap) if scale is None else scale
+    values = (rows.T @ np.array(list(by_steps.values()))).ravel()
+    values = values + rng.normal(0, scale, len(values))
+    return release_of(
+        steps=np.arange(len(values)), values=values, signal=Signal(count), scale=scale, sampling_probability=1.0
+    )
+
+
+def drawn(rates, rng):
+    return {often: rng.poisson(rate) for often, rate in rates.items()}
+
+
+def test_heavy_people_at_other_hours_are_seen_and_covered():
+    errors, alone, covered, total = [], [], [], []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        groups = drawn(NIGHTS, rng)
+        counts = sum(groups.values())
+        series = ts.smooth(released(groups, rng), seasons=24)
+        low, high = series.interval(0.9)
+        errors.append(np.abs(series - counts).mean())
+        alone.append(np.abs(ts.smooth(series.release, seasons=24) - counts).mean())
+        covered.append(np.mean((low <= counts) & (counts <= high)))
+        total.append(np.sum(series) / counts.sum() - 1)
+    # The counts scatter around their rate by 12 on average; a rate of the shape of those who come seldom misses by 60.
+    assert np.mean(errors) < 15
+    assert np.mean(errors) < 0.85 * np.mean(alone)
+    assert 0.87 < np.mean(covered) < 0.97
+    assert np.all(np.abs(total) < 4 * NOISE / 0.9 / counts.mean())
+
+
+def test_one_shape_is_known_better_than_by_any_one_scale():
+    rng = np.random.default_rng(1)
+    groups = drawn({often: rate * DAY for often, rate in {5: 300, 40: 200, 300: 100}.items()}, rng)
+    counts = sum(groups.values())
+    series = ts.smooth(released(groups, rng), seasons=24)
+    # It knows more than the rate, around which counts scatter: the finer scales tell of the counts of everybody.
+    assert np.abs(series - counts).mean() < 0.85 * np.sqrt(2 / np.pi * counts.mean())
+    assert np.abs(series - counts).mean() < 0.7 * np.abs(ts.smooth(series.release, seasons=24) - counts).mean()
+
+
+def test_next_to_no_noise_gives_the_counts():
+    rng = np.random.default_rng(2)
+    groups = drawn(NIGHTS, rng)
+    series = ts.smooth(released(groups, rng, scale=1e-3), seasons=24)
+    assert np.allclose(series, sum(groups.values()), rtol=0, atol=0.1)
+    assert np.all(series.standard_error < 0.1)
+
+
+def test_a_rate_is_known_better_than_the_counts():
+    rng = np.random.default_rng(3)
+    release = released(drawn(NIGHTS, rng), rng)
+    counts, rate = (ts.smooth(release, seasons=24, band=band) for band in ("counts", "rate"))
+    assert np.all(rate.standard_error < counts.standard_error)
+    assert np.abs(rate - sum(NIGHTS.values())).mean() < 9
+    assert rate.error_covers == "rate"
+
+
+def test_its_release_is_everybody_in_full_and_its_source_the_whole():
+    rng = np.random.default_rng(4)
+    groups = drawn(NIGHTS, rng)
+    release = released(groups, rng)
+    series = ts.smooth(release, seasons=24)
+    assert series.sources == (release,)
+    assert (series.release.size, series.release.design.count.participation_cap) == (SIZE, SIZE)
+    misfit = series.release.values - sum(groups.values())
+    assert np.std(misfit) == pytest.approx(series.release.scale, rel=0.1)
+    assert series.release.scale == pytest.approx(NOISE * np.sqrt(SIZE / release.design.count.scales.share), rel=1e-3)
+    assert "at all scales of activity" in repr(series)
+
+
+def test_of_a_panel_each_key_is_smoothed_by_itself():
+    rng = np.random.default_rng(5)
+    count = count_of(240, Scales(ends=(10, 60), share=0.9), panel=("a", "b"))
+    both = {often: np.concatenate([3 * rate[:240], rate[240:480]]) for often, rate in drawn(NIGHTS, rng).items()}
+    release = released(both, rng, count=count)
+    series = ts.smooth(release, seasons=24)
+    assert series.release.keys == ("a", "b")
+    assert [part.sources for part in series.parts] == [(release,)] * 2
+    rows = release.values.reshape(3, 2, 240)
+    weights = count.scales.table(480).weights / 2**RESOLUTION_BITS
+    for k, one in enumerate(series.by_key().values()):
+        mean, variance = of_everybody(
+            rows[:, k] / release.scale, weights / release.scale, 1.0, (24.0,), trend=False, counts=True
+        )
+        assert np.array_equal(one.values, mean)
+        assert np.array_equal(one.standard_error, np.sqrt(variance))
+    assert np.mean(series.values[:240]) > 2 * np.mean(series.values[240:])
+
+
+def test_one_scale_alone_is_an_ordinary_series():
+    rng = np.random.default_rng(6)
+    groups = drawn({3: 200 * DAY[:240]}, rng)
+    count = count_of(240, Scales(ends=(), share=0.9))
+    series = ts.smooth(released(groups, rng, count=count), seasons=24)
+    plain = ts.smooth(series.release, seasons=24)
+    assert np.allclose(series, plain, rtol=0, atol=0.3 * np.mean(plain.standard_error))
+    assert np.allclose(series.standard_error, plain.standard_error, rtol=0.2)
+
+
+@pytest.mark.parametrize("level", [0.0, 50.0])
+def test_what_cannot_be_fitted_falls_back_and_says_so(level):
+    release = dataclasses.replace(released({5: np.full(48, level)}, np.random.default_rng(7)))
+    flat = dataclasses.replace(
+        release, values=np.full(len(release), level), design=dataclasses.replace(release.design, scale=0.0)
+    )
+    series = ts.smooth(flat)
+    assert not series.converged
+    assert "do not vary" in series.model
+
+
+@pytest.mark.parametrize("size", [9, 120])
+@pytest.mark.parametrize("scale", [0.0, 1e-3, 1e3])
+@pytest.mark.parametrize("kind", ["zeros", "spike", "jump", "vast", "below zero", "only the last"])
+def test_no_release_raises_or_warns(kind, scale, size):
+    rng = np.random.default_rng(size)
+    values = rng.normal(0, scale, (3, size))
+    values += {
+        "zeros": 0.0,
+        "spike": 1e6 * (np.arange(size) == 3),
+        "jump": 1e3 * (np.arange(size) > size / 2),
+        "vast": 1e150 * rng.random((3, size)),
+        "below zero": -1e4,
+        "only the last": np.array([[0.0], [0.0], [1e4]]),
+    }[kind]
+    count = count_of(size, Scales(ends=(2, 5), share=0.9))
+    release = release_of(
+        steps=np.arange(3 * size),
+        values=values.ravel(),
+        signal=Signal(count),
+        scale=scale,
+        sampling_probability=1.0,
+    )
+    series = ts.smooth(release, seasons=4)
+    assert np.all(np.isfinite(series))
+    assert np.all(series.standard_error >= 0)
+
+
+def test_nobody_at_all_is_fitted():
+    series = ts.smooth(released({5: np.zeros(SIZE)}, np.random.default_rng(8)), seasons=24)
+    assert np.all(np.isfinite(series))
+    assert abs(np.mean(series)) < 3 * NOISE / 0.9
+
+
+def test_what_does_not_fit_is_refused():
+    release = released(drawn(NIGHTS, np.random.default_rng(9)), np.random.default_rng(9))
+    with pytest.raises(ValueError, match=r"kind='haar' reads one scale of activity"):
+        ts.smooth(release, "haar")
+    some = dataclasses.replace(release, design=dataclasses.replace(release.design, sampling_probability=0.5))
+    with pytest.raises(ValueError, match=r"kept each with probability 0\.5; .*sampling_probability=1"):
+        ts.smooth(some)
+
+
+def test_a_private_series_is_smoothed_from_end_to_end():
+    rng = np.random.default_rng(10)
+    log = {"id": rng.integers(0, 5000, 60_000), "time": rng.choice(SIZE, 60_000, p=DAY / DAY.sum())}
+    counts = np.bincount(np.unique(log["id"] * SIZE + log["time"]) % SIZE, minlength=SIZE)
+    space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+    release = (space >> ts.then_private_series(ts.TimeGrid(size=SIZE), epsilon=1.0, delta=1e-6))(log)
+    series = ts.smooth(release, seasons=24)
+    # A mean of 45 scatters by 5 around its rate, and the level is known to 4.5.
+    assert np.abs(series - counts).mean() < 14
+    caption = " ".join(series.plot().get_xlabel().split())
+    assert release.guarantee() in caption
+    assert "intervals for the counts of everybody" in caption
+    assert "too low" not in caption
