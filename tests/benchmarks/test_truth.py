@@ -3,8 +3,8 @@
 python -m pytest tests/benchmarks/test_truth.py -s --override-ini addopts=
 
 Every error is that of the smoothed series against the true counts of distinct people in each step, at (1, 1e-6), with
-every step kept. Nobody can know the best cap: an oracle that is shown the truth chooses it. Takes half an hour on one core;
-``TRUTH_SEEDS=2`` does less.
+every step kept. Nobody can know the best cap: an oracle that is shown the truth chooses it. Takes half an hour on one
+core; ``TRUTH_SEEDS=2`` does less.
 """
 
 import os
