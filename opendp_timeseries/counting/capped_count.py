@@ -195,10 +195,14 @@ class _Pairs(NamedTuple):
 
 def pack(numbers: Ints, steps: Ints, places: Places) -> Ints:
     """Make one integer of every row on the grid: the individual's number above the lowest bits, the place in them."""
-    on_grid = (steps >= 0) & (steps < places.size)
-    if places.count.unit.period is None:
-        return ((numbers << np.int64(places.bits)) | places.of(steps))[on_grid]
-    return (numbers[on_grid] << np.int64(places.bits)) | places.of(steps[on_grid])
+    packed, used = np.empty(steps.size, dtype=np.int64), 0
+    for start in range(0, steps.size, _CHUNK):
+        some = steps[start : start + _CHUNK]
+        on_grid = (some >= 0) & (some < places.size)
+        rows = (numbers[start : start + _CHUNK][on_grid] << np.int64(places.bits)) | places.of(some[on_grid])
+        packed[used : used + rows.size] = rows
+        used += rows.size
+    return packed[:used]
 
 
 def fits(identifiers: NDArray[Any], bits: int) -> bool:
