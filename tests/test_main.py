@@ -650,6 +650,7 @@ def test_a_parquet_file_takes_no_options_for_text(tmp_path, capsys):
         ({"excess": "keep"}, "argument --excess: invalid choice: 'keep'"),
         ({"excess": "drop", "participation_cap": None}, "--excess is for a count with a cap"),
         ({"filter_std": "3", "participation_cap": None}, "--filter-std is for a count with a cap"),
+        ({"sampling_probability": "0.5", "participation_cap": None}, "--sampling-probability (0.5) is for"),
         ({"sampling": "systematic"}, "argument --sampling: invalid choice: 'systematic'"),
         (
             {"delta": "0.9", "sampling_probability": "0.05", "participation_cap": "1", "excess": "drop"},

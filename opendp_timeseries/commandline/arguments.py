@@ -103,6 +103,9 @@ def _complete(options: argparse.Namespace, parser: argparse.ArgumentParser) -> N
         parser.error(f"{_flags(capless)} is for a count with a cap: give --participation-cap, or leave it out")
     for name in defaults.keys() - given - determined:
         setattr(options, name, defaults[name])
+    if options.participation_cap is None and (options.sampling_probability or 1) < 1:
+        sampled = f"--sampling-probability ({options.sampling_probability:g})"
+        parser.error(f"{sampled} is for a count with a cap: give --participation-cap, or leave it out")
     options.zone = options.zone or "UTC"
 
 

@@ -26,7 +26,7 @@ from opendp_timeseries.reconstruction.series import Series, reconstruct_parts
 from opendp_timeseries.reconstruction.structural import FitError, Observations, Posterior, fit
 from opendp_timeseries.release.release import Release, check_release
 
-__all__ = ["Band", "SmoothKind", "smooth"]
+__all__ = ["Band", "SmoothKind", "smooth", "unscaled"]
 
 #: With fewer kept steps there is nothing to learn variances from.
 MIN_KEPT: Final = 8
@@ -179,6 +179,22 @@ def _structural(release: Release, periods: tuple[float, ...], trend: bool, band:
     )
 
 
+def unscaled(release: Release) -> Release:
+    """Return the last scale of a private series, in counts; any other release as it is."""
+    count = release.design.signal.count
+    if count is None or count.scales is None:
+        return release
+    of_all = float(count.scales.table(count.most_steps).weights[0, -1] / 2**RESOLUTION_BITS)
+    whole = replace(count, scales=None, excess="drop", participation_cap=count.most_steps)
+    first = release.size - whole.size
+    kept = release.steps >= first
+    return Release(
+        steps=release.steps[kept] - first,
+        values=release.values[kept] / of_all,
+        design=replace(release.design, signal=Signal(whole), scale=release.scale / of_all),
+    )
+
+
 def _private_series(
     release: Release, count: Count, scales: Scales, periods: tuple[float, ...], trend: bool, band: Band, progress: bool
 ) -> Series:
@@ -189,14 +205,8 @@ def _private_series(
             f" probability {release.sampling_probability:g}; release them with sampling_probability=1"
         )
     weights = scales.table(count.most_steps).weights / 2**RESOLUTION_BITS
-    of_all = float(weights[0, -1])
-    whole = replace(count, scales=None, excess="drop", participation_cap=count.most_steps)
-    by_scale = release.values.reshape(scales.series, whole.series, count.grid.size)
-    last = Release(
-        steps=np.arange(whole.size),
-        values=by_scale[-1].ravel() / of_all,
-        design=replace(release.design, signal=Signal(whole), scale=release.scale / of_all),
-    )
+    by_scale = release.values.reshape(scales.series, count.panel_size, count.grid.size)
+    last = unscaled(release)
     rows = iter(np.moveaxis(by_scale, 1, 0))
 
     def made(one: Release) -> Series:
