@@ -448,10 +448,8 @@ def test_a_private_series_takes_the_share_of_its_query():
     with pytest.raises(ValueError, match="by"):
         ctx.query().private_series(GRID, **options)
     assert query.param() == release.scale
-    half = ctx.query().private_series(GRID, sampling_probability=0.5, scales=ts.Scales(ends=(5, 40)))
-    assert half.release().design.sampling_probability == 0.5
-    blocks = ctx.query().private_series(GRID, sampling_probability=0.25, sampling="stratified", step_cap=3).release()
-    assert (blocks.sampling, blocks.design.count.step_cap) == ("stratified", 3)
+    own = ctx.query().private_series(GRID, scales=ts.Scales(ends=(5, 40)), step_cap=3).release().design
+    assert (own.sampling_probability, own.count.scales.ends, own.count.step_cap) == (1.0, (5, 40), 3)
     rho = exact(loss_of_zcdp(0.1, 1e-6)).query().private_series(GRID)
     assert rho.resolve().map(1)[0] == pytest.approx(0.1, rel=1e-9)
     assert rho.release().stated.loss[0][0] == pytest.approx(0.1, rel=1e-9)

@@ -22,7 +22,6 @@ from opendp_timeseries.commandline.outputs import document, places
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.plugin._opendp import symmetric_distance
 from opendp_timeseries.plugin.known import parts_of
-from opendp_timeseries.reconstruction.smooth import unscaled
 
 __all__ = ["release"]
 
@@ -61,7 +60,7 @@ def release(options: argparse.Namespace) -> str:
         try:
             series = ts.smooth(made, seasons=options.season)
         except Exception:  # whatever it is, the release must not be lost for it
-            series = ts.interpolate(unscaled(made))
+            series = ts.interpolate(made)
         for suffix, place in wanted.items():
             files[place].write(document(suffix, made, series, what, cycle))
     said = ["\n\n".join(_summary(made, series, options)), "", f"Written: {', '.join(map(str, wanted.values()))}"]

@@ -40,7 +40,7 @@ class Design:
     :param sampling: ``"poisson"``, each step by itself, or ``"stratified"``, one step of each block
         (:mod:`~opendp_timeseries.accounting.sampling`).
     :param scale: standard deviation σ of the noise, not negative; without noise there is no finite loss.
-    :raises TypeError, ValueError: for a number out of range.
+    :raises TypeError, ValueError: for a number out of range, or samples of a count at several scales of activity.
 
     >>> from opendp_timeseries.design.count import Source
     >>> from opendp_timeseries import TimeGrid
@@ -60,6 +60,11 @@ class Design:
         set_field(self, "sampling_probability", check.probability("sampling_probability", self.sampling_probability))
         set_field(self, "sampling", sampling_name(self.sampling))
         set_field(self, "scale", check.real("scale", self.scale, minimum=0.0))
+        if self.signal.count is not None and self.signal.count.scales is not None and self.sampling_probability < 1:
+            raise ValueError(
+                f"sampling_probability ({self.sampling_probability:g}) must be 1 for a count at several scales of"
+                " activity: with fewer steps the noise falls by less than they do; or count with a participation_cap"
+            )
 
     @property
     def known(self) -> Signal:

@@ -104,8 +104,6 @@ def make_private_series(
     keys: Keys | None = None,
     key_cap: int | None = None,
     scales: Scales | None = None,
-    sampling_probability: float = 1.0,
-    sampling: str = "poisson",
     time: str | None = None,
 ) -> dp.Measurement:
     """Release a series of counts per time step: nobody is dropped, and there is no cap and no scale to choose.
@@ -126,9 +124,7 @@ def make_private_series(
     :param keys: as there.
     :param key_cap: as there.
     :param scales: as there.
-    :param sampling_probability: as in :func:`~opendp_timeseries.make_subsampled_gaussian`; 1 keeps every step.
-    :param sampling: as there.
-    :param time: as in :func:`~opendp_timeseries.make_activity_count`.
+    :param time: as there.
     :raises TypeError, ValueError: as these two.
 
     >>> import opendp.prelude as dp, opendp_timeseries as ts
@@ -140,13 +136,10 @@ def make_private_series(
     """
     panel: dict[str, Any] = {"step_cap": step_cap, "gap": gap, "by": by, "keys": keys, "key_cap": key_cap, "time": time}
     count = make_activity_count(input_domain, input_metric, grid, scales=scales, **panel)
-    sample: dict[str, Any] = {"sampling_probability": sampling_probability, "sampling": sampling}
     for name, value in (("epsilon", epsilon), ("delta", delta)):
         check.required(name, value, "of the release, such as epsilon=1.0 and delta=1e-6")
-    scale = least_scale(count, epsilon=epsilon, delta=delta, **sample)
-    if scale == 0:
-        raise ValueError(f"sampling_probability ({sampling_probability}) keeps no step: nothing would be released")
-    measurement: dp.Measurement = count >> then_subsampled_gaussian(scale, delta=delta, **sample)
+    scale = least_scale(count, epsilon=epsilon, delta=delta, sampling_probability=1.0)
+    measurement: dp.Measurement = count >> then_subsampled_gaussian(scale, delta=delta, sampling_probability=1.0)
     return measurement
 
 

@@ -343,18 +343,14 @@ class Query(dp.Query):
         query._chain.param = scale
         return query
 
-    def private_series(
-        self, grid: TimeGrid, *, sampling_probability: float = 1.0, sampling: str = "poisson", **options: Any
-    ) -> Any:
+    def private_series(self, grid: TimeGrid, **options: Any) -> Any:
         """Release a series of counts within this query's share, with no cap to choose: :func:`.make_private_series`.
 
         :param grid: the public grid of time steps.
-        :param sampling_probability: as there, with the next.
-        :param sampling: as there.
         :param options: as of :func:`.make_activity_count`, such as ``by`` and ``keys``.
         """
         count: Query = self.__getattr__("activity_count")(grid, **options)
-        return count.subsampled_gaussian(sampling_probability=sampling_probability, sampling=sampling)
+        return count.subsampled_gaussian(sampling_probability=1.0)
 
     def composition(self, measurements: Sequence[Any], *, factor: float | None = None, **options: Any) -> Query:
         """Make several releases as one query, within its share of the budget: see :func:`.make_composition`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -9,8 +10,9 @@ from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries.reconstruction.scales import unscaled
 from opendp_timeseries.reconstruction.series import Series, reconstruct_parts
-from opendp_timeseries.release.release import Release
+from opendp_timeseries.release.release import Release, check_release
 
 __all__ = ["Kind", "interpolate"]
 
@@ -30,7 +32,8 @@ def interpolate(release: Release, kind: Kind = "linear", *, clip_at_zero: bool =
     scale σ at kept steps and outside them, and ``σ/√2`` halfway between two of them, where linear interpolation
     averages their noise. For ``"pchip"``, which is not linear in the values, it is correct to first order in the
     noise. It does **not** cover how the signal moves between kept steps, which only a model can tell: see
-    :func:`~opendp_timeseries.smooth`. With no kept step it is 0: the zeros carry no noise, and no information.
+    :func:`~opendp_timeseries.smooth`. Of a private series, it takes the last scale alone, that of everybody, in counts;
+    ``smooth`` makes far more of it. With no kept step it is 0: the zeros carry no noise, and no information.
 
     :param release: a release of the subsampled Gaussian, of one series or of a panel.
     :param kind: ``"linear"`` (the paper's), ``"nearest"`` (the earlier step wins a tie), or ``"pchip"``
@@ -64,7 +67,9 @@ def interpolate(release: Release, kind: Kind = "linear", *, clip_at_zero: bool =
             model=f"{kind} interpolation" + (", clipped at zero" if clip_at_zero else ""),
         )
 
-    return reconstruct_parts(release, one_series)
+    scaled = unscaled(check_release(release))
+    found = reconstruct_parts(scaled, one_series)
+    return found if scaled is release else replace(found, sources=(release,))
 
 
 def _through(release: Release, values: NDArray[np.float64], kind: Kind) -> NDArray[np.float64]:

@@ -5,19 +5,28 @@ noise, of people who come less and less often. What a scale and those after it h
 departure. As all noises are independent, the scales may be rotated: until the first channel shows the common shape, as
 well as all scales together can, and each of the others only departures from it, of fewer and fewer scales. Every
 channel is then smoothed by itself, and a departure of which it shows nothing comes out as nothing.
+
+The level is that of all scales together. Each has a sum of weights over the counts of those who come so often, and
+these counts are thought to be a smooth function of how often: so few come more often than the finer scales see that
+these tell the level far better than the last by itself.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import math
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
+from scipy.optimize import least_squares
 
-from opendp_timeseries.reconstruction.structural import Observations, fit
+from opendp_timeseries.design.scales import RESOLUTION_BITS
+from opendp_timeseries.design.signal import Signal
+from opendp_timeseries.reconstruction.structural import FitError, Observations, fit
+from opendp_timeseries.release.release import Release
 
-__all__ = ["of_everybody"]
+__all__ = ["of_everybody", "unscaled"]
 
 Array = NDArray[np.float64]
 
@@ -25,25 +34,112 @@ Array = NDArray[np.float64]
 _DEPARTURE: Final = 0.1
 #: They are less where the rate is low, down to this share of its mean.
 _LOWEST: Final = 0.1
+#: The levels of those who come so often are given where this grows by such a factor.
+_RATIO: Final = 1.2
+#: How much the slope of their logarithms, by that of how often, may change as this grows e-fold: one of these, by the
+#: evidence; how much it falls on average; and at the end, mean and standard deviation of the slope.
+_BENDS: Final = (4.0, 16.0, 64.0)
+_FALL: Final = 1.0
+_END: Final = (-2.0, 8.0)
+#: Standard deviation of the mean of these logarithms.
+_ANY: Final = 3.0
+
+
+def unscaled(release: Release) -> Release:
+    """Return the last scale of a private series, in counts; any other release as it is."""
+    count = release.design.signal.count
+    if count is None or count.scales is None:
+        return release
+    of_all = float(count.scales.table(count.most_steps).weights[0, -1] / 2**RESOLUTION_BITS)
+    whole = replace(count, scales=None, excess="drop", participation_cap=count.most_steps)
+    first = release.size - whole.size
+    kept = release.steps >= first
+    return Release(
+        steps=release.steps[kept] - first,
+        values=release.values[kept] / of_all,
+        design=replace(release.design, signal=Signal(whole), scale=release.scale / of_all),
+    )
+
+
+class _ByOften(NamedTuple):
+    """How much of the level is of those who come so often, by rows of a table, and the variance of its total."""
+
+    weights: Array
+    levels: Array
+    variance: float
+
+
+def _by_often(values: Array, ends: NDArray[np.int64], weights: Array, noise: float) -> _ByOften:
+    """Return levels by how often people come, given the level of each scale.
+
+    Mean and variance are those of the largest posterior density, to second order, over a few priors by their evidence.
+
+    :param noise: standard deviation of each of the values.
+    :raises FitError: if a fit does not work.
+    """
+    geometric = ends[0] * _RATIO ** np.arange(math.log(ends[-1] / ends[0], _RATIO))
+    rows = np.unique([*np.searchsorted(ends, geometric), len(ends) - 1])
+    weights, often = weights[rows], np.log(ends[rows])
+    apart = np.diff(often)[:, None]
+    slopes = np.diff(np.eye(len(rows)), axis=0) / apart
+    root = np.sqrt((apart[1:] + apart[:-1]) / 2)
+    bends = np.diff(slopes, axis=0) / root
+    centre = math.log(max(values[-1], noise / 2) / weights[0, -1] / len(rows))
+    last, mean = slopes[-1:], np.full((1, len(rows)), 1 / len(rows))
+
+    def fitted(bend: float) -> tuple[float, Array, float]:
+        prior = np.concatenate([bends / bend, last / _END[1], mean / _ANY])
+        expected = np.concatenate(
+            [-_FALL * root.ravel() / bend, np.full(len(last), _END[0] / _END[1]), [centre / _ANY]]
+        )
+
+        def misfit(logs: Array) -> Array:
+            return np.append((np.exp(logs) @ weights - values) / noise, prior @ logs - expected)
+
+        def slope(logs: Array) -> Array:
+            return np.concatenate([(np.exp(logs)[:, None] * weights).T / noise, prior])
+
+        found = least_squares(misfit, np.full(len(rows), centre), jac=slope, method="lm")
+        jacobian: Array = np.asarray(found.jac)
+        precision, levels = jacobian.T @ jacobian, np.exp(found.x)
+        volumes = np.linalg.slogdet(prior.T @ prior)[1] - np.linalg.slogdet(precision)[1]
+        return volumes / 2 - found.cost, levels, float(levels @ np.linalg.solve(precision, levels))
+
+    try:
+        evidence, levels, variances = zip(*map(fitted, _BENDS), strict=True)
+    except ValueError as error:  # of values that are beyond all measure
+        raise FitError("the level was not found") from error
+    likely = np.exp(np.array(evidence) - max(evidence))
+    likely /= likely.sum()
+    totals = np.sum(levels, axis=1)
+    average = likely @ totals
+    return _ByOften(weights, likely @ levels, float(likely @ (variances + (totals - average) ** 2)))
 
 
 def of_everybody(
-    values: Array, table: Array, dispersion: float, periods: tuple[float, ...], *, trend: bool, counts: bool
+    values: Array,
+    ends: NDArray[np.int64],
+    weights: Array,
+    dispersion: float,
+    periods: tuple[float, ...],
+    *,
+    trend: bool,
+    counts: bool,
 ) -> tuple[Array, Array]:
     """Return mean and variance of the counts of everybody at every step, or of their rate.
 
     :param values: a row for each scale, in units of their noise.
-    :param table: a column for each scale: the weights of individuals, by how often they come, in the same units. In the
-        last column they are equal.
+    :param ends: how often people come who have a row of weights.
+    :param weights: a column for each scale, in the same units. In the last they are equal.
     :param dispersion: prior variance of a count by its rate, 1 for Poisson's.
     :param counts: whether to return those of the counts; else of the rate.
     :raises FitError: if a fit does not work.
     """
     scales, size = values.shape
     steps, unit = np.arange(size), np.eye(scales)
-    # How much of which weights would give the levels of all scales: that tells how the counts' own variance shows.
-    share = nnls(table.T, values.mean(axis=1))[0] + 1e-3 / len(table)
-    level, own = share @ table, dispersion * (table.T * share) @ table
+    by_often = _by_often(values.mean(axis=1), ends, weights, size**-0.5)
+    weights, everybody = by_often.weights, weights[0, -1]
+    level, own = by_often.levels @ weights, dispersion * (weights.T * by_often.levels) @ weights
 
     root = np.linalg.cholesky(unit + own)
     shapes = np.tril(np.ones((scales, scales))) * level[:, None]  # of all scales, of those from the second on, …
@@ -60,9 +156,12 @@ def of_everybody(
         departure = Observations(size, steps, row / slope, slope**-2, dispersion=1e-6, doubt=0.01)
         found = fit(departure, periods, trend=trend, unit=_DEPARTURE * largest)
         means.append(slope * found.mean)
-        variances.append(slope**2 * found.variance)
+        # Less what it knows of its level, which all scales tell together.
+        alone = 1 / (np.sum(slope**2) + (_DEPARTURE * largest) ** -2)
+        variances.append(slope**2 * np.maximum(found.variance - alone, 0.0))
     rates = back @ np.array(means)
-    rates[-1] += (level[-1] - rates[-1].mean()) * slope**2 / np.mean(slope**2)
+    by_level = slope**2 / np.mean(slope**2)
+    rates[-1] += (level[-1] - rates[-1].mean()) * by_level
     gain = np.zeros((size, scales))
     if counts:
         # What is seen beyond the rates is of the noise and of the counts, and these show on all scales at once.
@@ -72,7 +171,7 @@ def of_everybody(
     passed = (unit[-1] - gain) @ back
     mean = rates[-1] + ((values - rates).T * gain).sum(axis=1)
     variance = (passed.T**2 * np.array(variances)).sum(axis=0)
+    variance += by_often.variance * (everybody * by_level * (1 - gain[:, -1])) ** 2
     if counts:
         variance += own[:, -1, -1] - (gain * own[:, :, -1]).sum(axis=1)
-    everybody = table[0, -1]
     return mean / everybody, variance / everybody**2

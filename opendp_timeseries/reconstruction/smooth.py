@@ -18,15 +18,14 @@ from numpy.typing import NDArray
 from opendp_timeseries import _validate as check
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.scales import RESOLUTION_BITS, Scales
-from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.reconstruction import haar
 from opendp_timeseries.reconstruction.interpolate import interpolate
-from opendp_timeseries.reconstruction.scales import of_everybody
+from opendp_timeseries.reconstruction.scales import of_everybody, unscaled
 from opendp_timeseries.reconstruction.series import Series, reconstruct_parts
 from opendp_timeseries.reconstruction.structural import FitError, Observations, Posterior, fit
 from opendp_timeseries.release.release import Release, check_release
 
-__all__ = ["Band", "SmoothKind", "smooth", "unscaled"]
+__all__ = ["Band", "SmoothKind", "smooth"]
 
 #: With fewer kept steps there is nothing to learn variances from.
 MIN_KEPT: Final = 8
@@ -179,32 +178,11 @@ def _structural(release: Release, periods: tuple[float, ...], trend: bool, band:
     )
 
 
-def unscaled(release: Release) -> Release:
-    """Return the last scale of a private series, in counts; any other release as it is."""
-    count = release.design.signal.count
-    if count is None or count.scales is None:
-        return release
-    of_all = float(count.scales.table(count.most_steps).weights[0, -1] / 2**RESOLUTION_BITS)
-    whole = replace(count, scales=None, excess="drop", participation_cap=count.most_steps)
-    first = release.size - whole.size
-    kept = release.steps >= first
-    return Release(
-        steps=release.steps[kept] - first,
-        values=release.values[kept] / of_all,
-        design=replace(release.design, signal=Signal(whole), scale=release.scale / of_all),
-    )
-
-
 def _private_series(
     release: Release, count: Count, scales: Scales, periods: tuple[float, ...], trend: bool, band: Band, progress: bool
 ) -> Series:
     """Return the series of everybody, from a count at several scales of activity."""
-    if release.sampling_probability < 1:
-        raise ValueError(
-            f"scales of activity are smoothed together where every step is kept, and this release kept each with"
-            f" probability {release.sampling_probability:g}; release them with sampling_probability=1"
-        )
-    weights = scales.table(count.most_steps).weights / 2**RESOLUTION_BITS
+    ends, weights = scales.table(count.most_steps)
     by_scale = release.values.reshape(scales.series, count.panel_size, count.grid.size)
     last = unscaled(release)
     rows = iter(np.moveaxis(by_scale, 1, 0))
@@ -220,7 +198,8 @@ def _private_series(
             try:
                 mean, variance = of_everybody(
                     values / noise,
-                    weights / noise,
+                    ends,
+                    weights / (noise * 2**RESOLUTION_BITS),
                     count.step_cap**0.5,
                     periods,
                     trend=trend,

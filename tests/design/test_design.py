@@ -78,7 +78,7 @@ DESIGNS = {
     "scaled, apart, filtered": design(Signal(replace(ONE, excess="scale", gap=6), (KERNELS[0],))),
     "scaled totals": design(Signal(replace(PANEL, excess="scale"), (TREE,))),
     "at scales": design(replace(ONE, excess="scale", scales=Scales(ends=(4, 9)), step_cap=2), p=1.0),
-    "at one scale": design(replace(ONE, excess="scale", participation_cap=48, scales=Scales(ends=()))),
+    "at one scale": design(replace(ONE, excess="scale", participation_cap=48, scales=Scales(ends=())), p=1.0),
     "panel at scales": design(replace(PANEL, excess="scale", scales=Scales(ends=(4,), share=0.5)), p=1.0),
 } | {f"filter {k}": design(Signal(ONE, (kernel,))) for k, kernel in enumerate(KERNELS)}
 

@@ -9,6 +9,8 @@ import polars as pl
 import pytest
 
 import opendp_timeseries as ts
+from opendp_timeseries.accounting.calibrate import Budget, calibrate
+from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.design.scales import default_scales
 from opendp_timeseries.plugin.known import parts_of, signal_of
 
@@ -139,9 +141,23 @@ def test_of_a_lazy_frame(log_space):
         ({**BUDGET, "scales": (10, 50)}, TypeError, r"scales .* must be given as Scales\(ends=\(10, 50\)\)"),
         ({**BUDGET, "scales": ts.Scales(ends=(60,))}, ValueError, r"must be below the most steps .* \(60\)"),
         ({**BUDGET, "keys": [1]}, TypeError, "must be given together"),
-        ({**BUDGET, "sampling_probability": 0.0}, ValueError, "nothing would be released"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(log_space, given, error, message):
     with pytest.raises(error, match=message):
         ts.make_private_series(*log_space, GRID, **given)
+
+
+def test_sampled_scales_are_refused_as_no_noise_is_saved(log_space):
+    chain = log_space >> ts.then_activity_count(GRID)
+    influence = signal_of(chain).influence(1)
+    loss = [extremal_law(influence, p, 2 * SIZE, "poisson") for p in (1.0, 0.5)]
+    whole, half = (calibrate(law.at, Budget(epsilon=1.0, delta=1e-6)) for law in loss)
+    # Half of the steps, with as much noise as this, tell of the mean what all of them do.
+    assert half > whole * 0.5**0.5
+    for make in (
+        lambda: ts.least_scale(chain, **BUDGET, sampling_probability=0.5),
+        lambda: chain >> ts.then_subsampled_gaussian(40.0, sampling_probability=0.5),
+    ):
+        with pytest.raises(ValueError, match=r"sampling_probability \(0\.5\) must be 1 for .* scales of activity"):
+            make()

@@ -10,7 +10,7 @@ import opendp_timeseries as ts
 from opendp_timeseries.design.count import Count, Source
 from opendp_timeseries.design.scales import RESOLUTION_BITS, Scales, default_scales
 from opendp_timeseries.design.signal import Signal
-from opendp_timeseries.reconstruction.scales import of_everybody
+from opendp_timeseries.reconstruction.scales import _by_often, of_everybody, unscaled
 from tests.releases import release_of
 
 SIZE = 1344  # eight weeks of hours
@@ -113,11 +113,10 @@ def test_of_a_panel_each_key_is_smoothed_by_itself():
     assert series.release.keys == ("a", "b")
     assert [part.sources for part in series.parts] == [(release,)] * 2
     rows = release.values.reshape(3, 2, 240)
-    weights = count.scales.table(480).weights / 2**RESOLUTION_BITS
+    ends, weights = count.scales.table(480)
+    weights = weights / 2**RESOLUTION_BITS / release.scale
     for k, one in enumerate(series.by_key().values()):
-        mean, variance = of_everybody(
-            rows[:, k] / release.scale, weights / release.scale, 1.0, (24.0,), trend=False, counts=True
-        )
+        mean, variance = of_everybody(rows[:, k] / release.scale, ends, weights, 1.0, (24.0,), trend=False, counts=True)
         assert np.array_equal(one.values, mean)
         assert np.array_equal(one.standard_error, np.sqrt(variance))
     assert np.mean(series.values[:240]) > 2 * np.mean(series.values[240:])
@@ -181,9 +180,25 @@ def test_what_does_not_fit_is_refused():
     release = released(drawn(NIGHTS, np.random.default_rng(9)), np.random.default_rng(9))
     with pytest.raises(ValueError, match=r"kind='haar' reads one scale of activity"):
         ts.smooth(release, "haar")
-    some = dataclasses.replace(release, design=dataclasses.replace(release.design, sampling_probability=0.5))
-    with pytest.raises(ValueError, match=r"kept each with probability 0\.5; .*sampling_probability=1"):
-        ts.smooth(some)
+
+
+@pytest.mark.parametrize("panel", [{}, {"panel": ("a", "b")}], ids=["one series", "panel"])
+def test_interpolation_takes_the_last_scale_in_counts(panel):
+    rng = np.random.default_rng(11)
+    count = count_of(240, Scales(ends=(10, 60), share=0.9), **panel)
+    groups = {often: np.tile(rate[:240], count.panel_size) for often, rate in drawn(NIGHTS, rng).items()}
+    release = released(groups, rng, scale=1e-3, count=count)
+    last = unscaled(release)
+    assert unscaled(last) is last
+    assert (last.size, last.keys) == (240 * count.panel_size, count.panel)
+    of_all = count.scales.table(count.most_steps).weights[0, -1] / 2**RESOLUTION_BITS
+    assert last.scale == 1e-3 / of_all
+    assert np.array_equal(last.values, release.values[-last.size :] / of_all)
+    assert np.allclose(last.values, sum(groups.values()), rtol=0, atol=0.1)
+    series = ts.interpolate(release)
+    assert np.array_equal(series, last.values)
+    assert np.array_equal(series.standard_error, np.full(last.size, last.scale))
+    assert series.sources == (release,)
 
 
 def test_a_private_series_is_smoothed_from_end_to_end():
@@ -199,3 +214,45 @@ def test_a_private_series_is_smoothed_from_end_to_end():
     assert release.guarantee() in caption
     assert "intervals for the counts of everybody" in caption
     assert "too low" not in caption
+
+
+def level_of(often, size, scales):
+    """True level per step, ends, weights by noise, and the scales' levels of people in so many steps each."""
+    ends, weights = scales.table(size)
+    weights = weights / 2**RESOLUTION_BITS / (NOISE * np.sqrt(ends[0]))
+    return sum(often) / size, ends, weights, weights[np.searchsorted(ends, often)].T @ often / size
+
+
+@pytest.mark.parametrize(
+    ("drawn", "size", "of_alone"),
+    [
+        (lambda rng: np.minimum(rng.geometric(1 / 100, 4000), 550), 8760, 0.5),  # aircraft in a year of hours
+        (lambda rng: np.minimum(8 * (rng.pareto(2.0, 3000) + 1), 400).astype(int), SIZE, 0.9),
+        (lambda rng: np.full(300, 300), SIZE, 1.1),  # all alike, which is not smooth
+        (lambda rng: np.append(np.full(20, SIZE), rng.integers(1, 60, 3600)), SIZE, 1.5),  # a few are always there
+        (lambda rng: np.full(60, SIZE), SIZE, 1.5),
+    ],
+    ids=["aircraft", "heavy tail", "alike", "two kinds", "always there"],
+)
+def test_the_level_is_known_as_well_as_stated_and_mostly_better_than_by_the_last_scale(drawn, size, of_alone):
+    often = drawn(np.random.default_rng(0))
+    truth, ends, weights, levels = level_of(often, size, default_scales(size))
+    alone, errors, stated = NOISE / 0.9**0.5, [], []
+    for seed in range(30):
+        noise = size**-0.5
+        values = levels + np.random.default_rng(seed).normal(0, noise, len(levels))
+        found = _by_often(values, ends, weights, noise)
+        assert np.all(found.levels >= 0)
+        errors.append(found.levels.sum() - truth)
+        stated.append(found.variance**0.5)
+    assert np.mean(np.square(errors)) ** 0.5 < of_alone * alone
+    assert np.mean(np.abs(errors) < 1.645 * np.array(stated)) > 0.75
+    assert max(stated) < 1.1 * alone
+
+
+def test_a_level_without_noise_is_found():
+    often = np.random.default_rng(1).geometric(1 / 30, 3000)
+    truth, ends, weights, levels = level_of(often, SIZE, default_scales(SIZE))
+    found = _by_often(levels, ends, weights, 1e-6)
+    assert found.levels.sum() == pytest.approx(truth, rel=1e-3)
+    assert found.variance**0.5 < 0.02 * truth
