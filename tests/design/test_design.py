@@ -126,7 +126,8 @@ def test_designs_are_equal_exactly_if_they_are_the_same_query():
             assert design(other) != design(ONE), name
             assert Signal(other).identifier != Signal(ONE).identifier, name
     by_scale = [replace(ONE, excess="scale", scales=Scales(ends=(4, 9), share=part)) for part in (0.3, 0.5)]
-    assert len({design(count) for count in by_scale} | {design(ONE), design(replace(ONE, excess="scale"))}) == 4
+    whole = {design(count, p=1.0) for count in (*by_scale, ONE, replace(ONE, excess="scale"))}
+    assert len(whole) == 4
     assert set(changes) | {"panel", "key_cap", "scales"} == {field.name for field in fields(Count)}
     assert {design(ONE, p=0.5), design(ONE, scale=3.0), design(ONE, sampling="stratified")}.isdisjoint({design(ONE)})
 

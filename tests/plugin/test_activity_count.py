@@ -9,8 +9,6 @@ import polars as pl
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.accounting.calibrate import Budget, calibrate
-from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.design.scales import default_scales
 from opendp_timeseries.plugin.known import parts_of, signal_of
 
@@ -150,14 +148,8 @@ def test_what_does_not_fit_is_refused_by_name(log_space, given, error, message):
 
 def test_sampled_scales_are_refused_as_no_noise_is_saved(log_space):
     chain = log_space >> ts.then_activity_count(GRID)
-    influence = signal_of(chain).influence(1)
-    loss = [extremal_law(influence, p, 2 * SIZE, "poisson") for p in (1.0, 0.5)]
-    whole, half = (calibrate(law.at, Budget(epsilon=1.0, delta=1e-6)) for law in loss)
-    # Half of the steps, with as much noise as this, tell of the mean what all of them do.
-    assert half > whole * 0.5**0.5
-    for make in (
-        lambda: ts.least_scale(chain, **BUDGET, sampling_probability=0.5),
-        lambda: chain >> ts.then_subsampled_gaussian(40.0, sampling_probability=0.5),
-    ):
-        with pytest.raises(ValueError, match=r"sampling_probability \(0\.5\) must be 1 for .* scales of activity"):
-            make()
+    # Half of the steps, with as much noise as this, tell less of the mean than all of them do.
+    whole, half = (ts.least_scale(chain, **BUDGET, sampling_probability=p) for p in (1.0, 0.5))
+    assert half > 1.08 * whole * 0.5**0.5
+    with pytest.raises(ValueError, match=r"sampling_probability \(0\.5\) must be 1 for .* scales of activity"):
+        chain >> ts.then_subsampled_gaussian(half, sampling_probability=0.5)
