@@ -31,6 +31,8 @@ import opendp_timeseries as ts
 
 ALPHA = 1e-9
 BATCH = 25
+#: What each scale but the first takes of what is left.
+SHARE = 0.75
 APPROX_DP = dp.approximate(dp.max_divergence())
 ZCDP = dp.approximate(dp.zero_concentrated_divergence())
 
@@ -42,6 +44,8 @@ class Case:
     :param people: the individuals who are in ``x`` and not in ``x'``; with ``others``, who are in their place in
         ``x'``, the neighbours differ by replacement.
     :param series: of a panel whose total is released: series ``k`` has its steps from ``k·size`` on.
+    :param excess: what becomes of those in more than ``cap`` steps.
+    :param ends: with ``"scale"``, scales of activity but the last, the first of which is ``cap``.
     :param places: whether steps are places instead, and everybody counts once in each, in at most ``cap`` of them.
     :param period: steps of a period, if an individual within one is the unit of privacy; ``people`` are then what
         differs within one period.
@@ -63,6 +67,8 @@ class Case:
     step_cap: int = 1
     gap: int = 1
     series: int = 1
+    excess: str = "drop"
+    ends: tuple[int, ...] = ()
     places: bool = False
     period: int | None = None
     stays: tuple[int, ...] = ()
@@ -77,6 +83,11 @@ class Case:
     @property
     def distance(self) -> int:
         return len(self.people)
+
+    @property
+    def width(self) -> int:
+        """Number of values of each release: of all steps, at each scale."""
+        return self.size * (len(self.ends) + 1)
 
 
 #: In both logs, so that nothing is empty. Their identifiers are above those of the people who differ.
@@ -102,6 +113,13 @@ CASES = [
          others=((2, 3),)),
     Case(name="total of a panel", size=1, cap=3, p=0.8, scale=1.8, series=3, people=((0, 1, 2),)),
     Case(name="one period of two", size=4, cap=2, period=2, stays=(2, 3), p=0.5, scale=0.6, people=((0, 1),)),
+    Case(name="scaled, in every step", size=6, cap=2, excess="scale", p=1.0, scale=1.2, people=((0, 1, 2, 3, 4, 5),)),
+    Case(name="scaled, in every step, sampled", size=6, cap=2, excess="scale", p=0.5, scale=0.8,
+         people=((0, 1, 2, 3, 4, 5),), exact=False),
+    Case(name="private series, in every step", size=6, cap=2, excess="scale", ends=(2, 4), p=1.0, scale=1.2,
+         people=((0, 1, 2, 3, 4, 5),)),
+    Case(name="private series, in few steps, replaced", size=6, cap=2, excess="scale", ends=(2, 4), p=1.0, scale=1.7,
+         people=((0, 1),), others=((2, 3),)),
     Case(name="two releases", size=2, cap=2, p=0.5, scale=0.9, joint=((0.9, 1.6),), people=((0, 1),)),
 ]  # fmt: skip
 
@@ -147,7 +165,9 @@ def measurements(case: Case) -> dict[str, tuple[dp.Measurement, dp.Measurement]]
     space = ts.event_log_domain(identifier="id", time="time"), unit
     caps = {"participation_cap": case.cap, "step_cap": case.step_cap, "gap": case.gap}
     grid = ts.TimeGrid(size=case.size)
-    signal = space >> ts.then_participation_count(grid, **caps, excess="drop")
+    signal = space >> ts.then_participation_count(grid, **caps, excess=case.excess)
+    if case.ends:
+        signal = space >> ts.then_activity_count(grid, scales=ts.Scales(ends=case.ends, share=SHARE))
     if case.places:
         signal = space >> ts.then_individual_count(by="place", keys=list(range(case.size)), cap=case.cap)
     if case.series > 1:
@@ -173,7 +193,7 @@ def measurements(case: Case) -> dict[str, tuple[dp.Measurement, dp.Measurement]]
         native = signal >> ts.then_lp_distance(dp.l2_distance(T=float)) >> dp.m.then_gaussian(case.native_scale)
         both = dp.c.make_composition([approximate, dp.c.make_approximate(native)])
         return {"zCDP": (both, both)}
-    over = any(len(apart(steps, case)) > case.cap for steps in case.people + BYSTANDERS)
+    over = case.excess == "drop" and any(len(apart(steps, case)) > case.cap for steps in case.people + BYSTANDERS)
     batch = 1 if over else BATCH
     return {
         "exact": ours(batch, output_measure=APPROX_DP, delta=case.delta),
@@ -241,16 +261,34 @@ def truths(case: Case, log) -> np.ndarray:
     for who, step, position in zip(log["id"].tolist(), log["time"].tolist(), positions.tolist(), strict=True):
         people.setdefault((who, step // (case.period or case.size)), Counter())[position] += 1
     left = [apart(steps, case) for steps in people.values()]
-    choices = [itertools.combinations(steps, min(case.cap, len(steps))) for steps in left]
+    cap = case.cap if case.excess == "drop" else case.size
+    choices = [itertools.combinations(steps, min(cap, len(steps))) for steps in left]
     found = []
     for kept in itertools.product(*choices):
-        signal = np.zeros(case.size)
+        signal = np.zeros(case.width)
         for steps, own in zip(kept, people.values(), strict=True):
             for step in steps:
-                signal[step % case.size] += min(own[step], case.step_cap)
+                events = min(own[step], case.step_cap)
+                signal[step % case.size :: case.size] += events * np.array(weights(case, len(steps)))
         smooth = sum(h * np.roll(signal, k) for k, h in enumerate(case.taps or (1.0,)))
         found.append(np.concatenate([smooth, *[smooth] * len(case.joint), *([signal] if case.native_scale else [])]))
     return np.array(found)
+
+
+def weights(case: Case, number: int) -> list[float]:
+    """Weights of an individual in so many steps, one event in each, at each scale. Not the package's."""
+    if case.excess == "drop":
+        return [1.0]
+    if not case.ends:
+        return [min(1.0, math.sqrt(case.cap / number))]
+    # left[k] is what scale k and finer ones have of somebody's square, at each number of steps.
+    scales, left, found = [*case.ends, case.size], {n: 1 / n for n in range(case.cap, case.size + 1)}, []
+    number = max(number, case.cap)
+    for end in reversed(scales[1:]):
+        taken = {n: SHARE * left[max(n, end)] for n in left}
+        found.insert(0, taken[number])
+        left = {n: left[n] - taken[n] for n in left}
+    return [math.sqrt(case.cap * square) for square in [left[number], *found]]
 
 
 def log_density(rows: np.ndarray, centres: np.ndarray, sd: np.ndarray) -> np.ndarray:
@@ -307,10 +345,10 @@ def audit(case: Case, runs: int) -> Finding:
     scales = [case.scale, *(scale for _, scale in case.joint), *filter(None, [case.native_scale])]
     each = runs // len(by_measure)
     samples = [
-        np.concatenate([rows(many, log, each, case.size, len(scales)) for _, many in by_measure.values()])
+        np.concatenate([rows(many, log, each, case.width, len(scales)) for _, many in by_measure.values()])
         for log in logs(case)
     ]
-    sd = np.repeat(scales, case.size)
+    sd = np.repeat(scales, case.width)
     limits = [0.0, least / 2, 0.75 * least, least]
     alpha = ALPHA / (len(CASES) * 2 * (len(limits) + 2) * 2)  # cases, directions, events, bounds
     pairs = bounds(samples, centres, sd, limits, alpha)

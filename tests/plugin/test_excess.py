@@ -149,10 +149,12 @@ def test_a_context_a_chain_and_a_document_agree(excess, unit, caps):
     (epsilon, delta), chain = context.remaining_privacy_loss()[0], space >> stage(excess, caps)
     for sample in ({"p": 1.0}, {"p": 0.5}, {"p": 0.5, "sampling": "stratified"}):
         options = {"sampling_probability": sample["p"], "sampling": sample.get("sampling", "poisson")}
+        if excess == "scales" and sample["p"] < 1:
+            with pytest.raises(ValueError, match=r"sampling_probability \(0\.5\) must be 1 for a count at several"):
+                chain >> ts.then_subsampled_gaussian(4.0, delta=delta, **options)
+            continue
         if excess == "scales":
-            query = context.query().private_series(
-                GRID, scales=ts.Scales(ends=(1,), share=0.8), **CAPS[caps], **options
-            )
+            query = context.query().private_series(GRID, scales=ts.Scales(ends=(1,), share=0.8), **CAPS[caps])
         else:
             query = context.query().participation_count(GRID, participation_cap=2, excess=excess, **CAPS[caps])
             query = query.subsampled_gaussian(**options)
