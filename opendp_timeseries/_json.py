@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from types import UnionType
 from typing import Any, Final, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -89,7 +90,7 @@ def decode(kind: Any, document: Any, name: str) -> Any:
             return kind.from_dict(document)
         if dataclasses.is_dataclass(kind):
             made = cast(Callable[..., Any], kind)
-            types = get_type_hints(kind)
+            types = _types(cast(type, kind))
             later = {field.name for field in dataclasses.fields(kind) if "later" in field.metadata}
             missing = later - document.keys()
             return made(**fields_of(document, name, {field: types[field] for field in types.keys() - missing}))
@@ -99,6 +100,9 @@ def decode(kind: Any, document: Any, name: str) -> Any:
             raise ValueError(f"{name} must be {_NAMES[float]}, found an integer beyond it") from None
     wanted = " or ".join(_NAMES.get(_form(choice), "object") for choice in get_args(kind) or (kind,))
     raise ValueError(f"{name} must be {wanted}, found {_NAMES.get(type(document), type(document).__name__)}")
+
+
+_types: Final = lru_cache(get_type_hints)
 
 
 def fields_of(document: Any, name: str, types: Mapping[str, Any]) -> dict[str, Any]:

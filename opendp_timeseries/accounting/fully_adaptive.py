@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 from scipy.optimize import minimize_scalar
@@ -18,6 +19,11 @@ from opendp_timeseries.accounting.renyi import order_cost, renyi_to_delta
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up
 
 __all__ = ["RenyiFilter"]
+
+
+@lru_cache(maxsize=2**14)
+def _renyi(loss: PrivacyLoss, order: float) -> float:
+    return loss.renyi(order)
 
 
 class RenyiFilter(NamedTuple):
@@ -60,7 +66,7 @@ class RenyiFilter(NamedTuple):
         """Return an upper bound on the sum of divergences of losses, each given with how often it occurs."""
         total = 0.0
         for loss, count in losses:
-            total = up(total + up(count * loss.renyi(self.order)))
+            total = up(total + up(count * _renyi(loss, self.order)))
         return total
 
     def admits(self, divergence: float) -> bool:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, get_type_hints
 
 from opendp_timeseries import _validate as check
@@ -16,7 +19,7 @@ from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.unit import Unit
-from opendp_timeseries.ledger.chain import chained, unchained
+from opendp_timeseries.ledger.chain import Chain, unchained
 from opendp_timeseries.ledger.programme import Programme
 from opendp_timeseries.release.documents import population_of
 from opendp_timeseries.release.release import Release
@@ -95,15 +98,15 @@ class Terms(NamedTuple):
         planned = Counter(() if self.programme is None else self.programme.designs)
         if self.programme is not None and ran <= planned:
             # All of it is within the budget, and of what is fixed in advance a part costs no more than the whole.
-            parts = [_joint(part, adaptive=not self.programme.data_fixed) for part in self._at_once(ran)]
+            parts = [_joint(part, adaptive=not self.programme.data_fixed) for part in self._losses(ran)]
             return Standing("non-adaptive", max(loss.epsilon(self.delta) for loss in parts), True)
         if self.order is None:
-            parts = [_joint(part, adaptive=True) for part in self._at_once(ran)]
+            parts = [_joint(part, adaptive=True) for part in self._losses(ran)]
             within = all(loss.delta(self.epsilon) <= self.delta * slack for loss in parts)
             return Standing("adaptive", max(loss.epsilon(self.delta) for loss in parts), within)
         privacy_filter = RenyiFilter(self.epsilon, self.delta * slack, self.order)
         # What is planned is spent, as it will run.
-        divergence = max(privacy_filter.divergence(_losses(part).items()) for part in self._at_once(ran | planned))
+        divergence = max(privacy_filter.divergence(part) for part in self._losses(ran | planned))
         return Standing("fully adaptive", privacy_filter.epsilon_of(divergence), privacy_filter.admits(divergence))
 
     def _at_once(self, ran: Counter[Design]) -> list[Counter[Design]]:
@@ -112,14 +115,26 @@ class Terms(NamedTuple):
         An individual within a period is in those alone that look at this period (docs/proofs/period_unit.md). One who
         is replaced may be in two periods, and is taken to be in all releases.
         """
-        spans = {design: design.count.period_span for design in ran}
-        firsts = {span[0] for span in spans.values() if span is not None}
-        if self.unit.period is None or self.unit.replaced or not firsts:
+        if self.unit.period is None or self.unit.replaced:
             return [ran]
-        return [
-            Counter({made: n for made, n in ran.items() if (span := spans[made]) is None or span[0] <= at <= span[1]})
-            for at in sorted(firsts)
-        ]
+        spans = {design: design.count.period_span for design in ran}
+        firsts = sorted({span[0] for span in spans.values() if span is not None})
+        parts: list[Counter[Design]] = [Counter() for _ in firsts]
+        for design, span in spans.items():
+            first, last = span or (-math.inf, math.inf)
+            for part in parts[bisect_left(firsts, first) : bisect_right(firsts, last)]:
+                part[design] = ran[design]
+        return parts or [ran]
+
+    def _losses(self, ran: Counter[Design]) -> list[_Losses]:
+        """Return what is lost in each of these sets, once where several lose the same."""
+        found = {}
+        for part in self._at_once(ran):
+            losses: Counter[PrivacyLoss] = Counter()
+            for design, n in part.items():
+                losses[_loss(design)] += n
+            found[tuple(losses.items())] = True
+        return list(found)
 
     @property
     def adaptivity(self) -> str:
@@ -138,12 +153,13 @@ def _read_1(document: dict[str, Any]) -> Terms:
     return terms
 
 
-def _losses(designs: Counter[Design]) -> Counter[PrivacyLoss]:
-    return Counter(design.loss() for design in designs.elements())
+#: Losses, each with how often it occurs.
+_Losses = tuple[tuple[PrivacyLoss, int], ...]
+_loss: Final = lru_cache(maxsize=2**14)(Design.loss)
 
 
-def _joint(designs: Counter[Design], *, adaptive: bool) -> PrivacyLoss:
-    return joint_loss(list(_losses(designs).elements()), adaptive=adaptive)
+def _joint(losses: _Losses, *, adaptive: bool) -> PrivacyLoss:
+    return joint_loss([loss for loss, n in losses for _ in range(n)], adaptive=adaptive)
 
 
 @dataclass(frozen=True)
@@ -151,34 +167,40 @@ class Book:
     """The content of a ledger. It changes only by entries that are added."""
 
     terms: Terms
-    lines: tuple[str, ...]
+    chain: Chain
     entries: tuple[Entry, ...] = ()
-    digest: str = ""
 
     @classmethod
     def new(cls, terms: Terms) -> Book:
         """Return the content of a new ledger."""
-        return cls(terms, (written(terms.to_dict()),))
+        return cls(terms, Chain().then(written(terms.to_dict())))
 
     @classmethod
-    def read(cls, file: bytes) -> Book:
+    def read(cls, file: bytes, known: Book | None = None) -> Book:
         """Read back what :meth:`write` wrote, and nothing else. Releases are not read: :meth:`releases` does it.
 
+        :param known: what was read before: only what follows its very bytes is read, if the file begins with them.
         :raises ValueError: if it is no ledger, or not as it was written, naming what is wrong.
         """
-        lines, digest = unchained(file)
+        lines, chain = unchained(file) if known is None else unchained(file, known.chain)
         try:
-            book = cls.new(Terms.from_dict(parse_json(lines[0])))
-            entries: list[Entry] = []
-            for line in lines[1:]:
-                _append(entries, line, book.terms)
+            if known is None or len(lines) == chain.length:
+                known = cls.new(Terms.from_dict(parse_json(lines.pop(0))))
+            entries = list(known.entries)
+            for line in lines:
+                _append(entries, line, known.terms)
         except TypeError as error:
             raise ValueError(str(error)) from None
-        return replace(book, lines=tuple(lines), entries=tuple(entries), digest=digest)
+        return cls(known.terms, chain, tuple(entries))
 
     def write(self) -> bytes:
         """Return the file."""
-        return chained(self.lines)
+        return self.chain.file()
+
+    @property
+    def digest(self) -> str:
+        """A digest of all entries, whether or not they are in a file."""
+        return self.chain.digest
 
     def with_spent(self, designs: Sequence[Design]) -> Book:
         """Return the book after one more entry: the number of entries is its number."""
@@ -196,11 +218,7 @@ class Book:
     def _with(self, document: dict[str, Any]) -> Book:
         entries, line = list(self.entries), written(document)
         _append(entries, line, self.terms)
-        return replace(self, lines=(*self.lines, line), entries=tuple(entries))
-
-    def current_digest(self) -> str:
-        """Return the digest of all entries, whether or not they are in a file."""
-        return unchained(self.write())[1]
+        return Book(self.terms, self.chain.then(line), tuple(entries))
 
     def ran(self) -> Counter[Design]:
         """Return what was entered, whether or not it was completed."""
@@ -222,7 +240,9 @@ class Book:
 
     def allows(self, *more: Design) -> Standing:
         """Return what the releases so far cost together with more of them."""
-        return self.terms.standing(self.ran() + Counter(more))
+        ran = self.ran()
+        ran.update(more)
+        return self.terms.standing(ran)
 
     def releases(self) -> dict[int, tuple[Release, ...]]:
         """Return the releases by the numbers of their entries, in the order in which they were written.
@@ -230,7 +250,7 @@ class Book:
         :raises ValueError: if one is no release.
         """
         found = {}
-        for line in self.lines[1:]:
+        for line in self.chain.entries():
             if line.startswith(_RELEASED_BEGINS):
                 types = {"released": int, "at": str, "releases": tuple[Release, ...]}
                 document = fields_of(parse_json(line), "an entry", types)

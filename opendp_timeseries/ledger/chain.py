@@ -9,16 +9,49 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterable
+from functools import reduce
+from typing import Final, NamedTuple
 
-__all__ = ["chained", "unchained"]
+__all__ = ["Chain", "chained", "unchained"]
 
 _LINE: Final = re.compile(rb'\{"digest": "([0-9a-f]{64})", "entry": (.*)\}')
 _LAST: Final = re.compile(rb'\{"digest": "([0-9a-f]{64})", "entries": (\d{1,12})\}')
 
 
-def chained(entries: Sequence[str]) -> bytes:
+class Chain(NamedTuple):
+    """Entries as they stand in a file.
+
+    :param lines: of the file, but the last.
+    :param length: how many they are.
+    :param digest: of all of them.
+    """
+
+    lines: bytes = b""
+    length: int = 0
+    digest: str = ""
+
+    def then(self, entry: str) -> Chain:
+        """Return the chain with one more entry."""
+        written = entry.encode()
+        digest = _digest(self.digest, written)
+        line = b'{"digest": "%s", "entry": %s}\n' % (digest.encode(), written)
+        return Chain(self.lines + line, self.length + 1, digest)
+
+    def file(self) -> bytes:
+        """Return the file."""
+        return self.lines + b'{"digest": "%s", "entries": %d}\n' % (self.digest.encode(), self.length)
+
+    def entries(self) -> list[str]:
+        """Return the entries."""
+        return [line[len(_BEFORE) : -1].decode() for line in self.lines.split(b"\n")[:-1]]
+
+
+_NONE: Final = Chain()
+_BEFORE: Final = b'{"digest": "%s", "entry": ' % (b"0" * 64)
+
+
+def chained(entries: Iterable[str]) -> bytes:
     r"""Return a file of entries.
 
     :param entries: JSON documents without line breaks.
@@ -28,35 +61,33 @@ def chained(entries: Sequence[str]) -> bytes:
     {"digest": "f9d86028c6e0d64e225186f96acb6933...", "entries": 1}
     <BLANKLINE>
     """
-    lines, digest = [], ""
-    for entry in entries:
-        written = entry.encode()
-        digest = _digest(digest, written)
-        lines.append(b'{"digest": "%s", "entry": %s}\n' % (digest.encode(), written))
-    return b"".join(lines) + b'{"digest": "%s", "entries": %d}\n' % (digest.encode(), len(lines))
+    return reduce(Chain.then, entries, _NONE).file()
 
 
-def unchained(file: bytes) -> tuple[list[str], str]:
-    """Return the entries of a file, and the digest of all of them.
+def unchained(file: bytes, known: Chain = _NONE) -> tuple[list[str], Chain]:
+    """Return the entries of a file, or those after a chain that it begins with, and all of it as a chain.
 
+    :param known: what was verified before: it counts only where the file begins with its very bytes.
     :raises ValueError: if it is no such file, or not as it was written, saying from which line on.
     """
-    lines = file.split(b"\n")
-    if _LINE.fullmatch(lines[0]) is None:
+    lines, length, digest = known if file.startswith(known.lines) else _NONE
+    more = file[len(lines) :].split(b"\n")
+    if not lines and _LINE.fullmatch(more[0]) is None:
         raise ValueError("it is in another format")
-    last = _LAST.fullmatch(lines[-2]) if len(lines) > 2 and lines[-1] == b"" else None
+    last = _LAST.fullmatch(more[-2]) if len(more) > 1 and more[-1] == b"" else None
     if last is None:
-        raise ValueError(f"it breaks off after {len(lines) - 1} lines")
-    entries, digest = [], ""
-    for number, line in enumerate(lines[:-2], 1):
+        raise ValueError(f"it breaks off after {length + len(more) - 1} lines")
+    entries = []
+    for number, line in enumerate(more[:-2], length + 1):
         found = _LINE.fullmatch(line)
         digest = _digest(digest, found[2]) if found else ""
         if found is None or digest != found[1].decode():
             raise ValueError(f"line {number} was changed after it was written, or one before it")
         entries.append(found[2].decode())
-    if (digest, len(entries)) != (last[1].decode(), int(last[2])):
-        raise ValueError(f"it holds {len(entries)} entries, and its last line speaks of {int(last[2])} or of others")
-    return entries, digest
+    length += len(entries)
+    if (digest, length) != (last[1].decode(), int(last[2])):
+        raise ValueError(f"it holds {length} entries, and its last line speaks of {int(last[2])} or of others")
+    return entries, Chain(file[: len(file) - len(more[-2]) - 1], length, digest)
 
 
 def _digest(before: str, entry: bytes) -> str:

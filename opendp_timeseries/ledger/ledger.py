@@ -63,6 +63,7 @@ class Ledger:
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path).absolute()  # a ledger is a file, whatever the current folder is later
         self._known: tuple[int, int, int] | None = None
+        self._book: Book | None = None
         self._read()
 
     @classmethod
@@ -370,8 +371,9 @@ class Ledger:
                 raise ValueError(
                     "it has several names (hard links), of which a release would change one alone; remove the others"
                 )
-            if (known := (status.st_ino, status.st_size, status.st_mtime_ns)) != self._known or again:
-                self._book = Book.read(self._path.read_bytes())
+            known = status.st_ino, status.st_size, status.st_mtime_ns
+            if self._book is None or known != self._known or again:
+                self._book = Book.read(self._path.read_bytes(), self._book)
                 self._known = known
         except FileNotFoundError:
             raise FileNotFoundError(
@@ -426,7 +428,7 @@ def _whole(book: Book, number: int) -> Whole:
         loss=(book.terms.epsilon, book.terms.delta),
         number=number,
         identifier=book.terms.identifier,
-        digest=book.current_digest(),
+        digest=book.digest,
     )
 
 

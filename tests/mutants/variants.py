@@ -227,10 +227,10 @@ def one_noise_for_all(sound, values, scale, exponent):
     return values + np.resize(sound(np.zeros(len(chunks(values)[0])), scale, exponent), len(values))
 
 
-def whatever_the_last_line_says(sound, file):
+def whatever_the_last_line_says(sound, file, *known):
     *lines, _, _ = file.split(b"\n")
     digest = _LINE.fullmatch(lines[-1])[1]
-    return sound(b"\n".join([*lines, b'{"digest": "%s", "entries": %d}' % (digest, len(lines)), b""]))
+    return sound(b"\n".join([*lines, b'{"digest": "%s", "entries": %d}' % (digest, len(lines)), b""]), *known)
 
 
 def without_its_lower_tail(sound, x):
