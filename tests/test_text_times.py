@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opendp_timeseries.__main__ import main
 from opendp_timeseries.counting import tables
 from opendp_timeseries.counting.engines import check_schema, engine_of
-from opendp_timeseries.counting.files import read_csv_log
+from opendp_timeseries.counting.files import read_csv_log, read_parquet_log
 from opendp_timeseries.grid import TextTimes, TimeGrid, read_text_times
 from tests.counting.tables import count_of
 from tests.oracles import text_times as oracle
@@ -216,7 +217,9 @@ class TestFormats:
         path.write_text("id,time\n" + "".join(f"ann,{text}\n" for text in texts))
         return read_csv_log(path, identifier="id", time="time", zone=zone, time_format=format_)["time"].tolist()
 
-    @pytest.mark.parametrize("said", ["Z", " UTC", "GMT", " (UTC)"])
+    @pytest.mark.parametrize(
+        "said", ["Z", "z", " UTC", "GMT", " utc", " Zulu", " (UTC)", "Z[UTC]", "+00:00", " +0000", "-00", ".000Z"]
+    )
     def test_a_literal_z_is_utc(self, tmp_path, said):
         read = self.read(tmp_path, f"%Y-%m-%dT%H:%M:%S{said}", f"2024-07-01T05:30:00{said}", "2024-07-01T05:30:00")
         assert read == np.array(["2024-07-01T05:30", "NaT"], "M8[ns]").tolist()
@@ -225,12 +228,25 @@ class TestFormats:
         read = self.read(tmp_path, "%d.%m.%Y %H:%M %z", "01.07.2024 05:30 +0200", "01.07.2024 05:30 Z")
         assert read == np.array(["2024-07-01T03:30", "2024-07-01T05:30"], "M8[ns]").tolist()
 
+    @pytest.mark.parametrize("said", ["+02:00", " -0500", "+01", "-5", " UTC+2", "GMT-05:00", "\N{MINUS SIGN}05:00"])
+    def test_another_offset_is_read_and_never_taken_for_mere_letters(self, tmp_path, said):
+        with pytest.raises(ValueError, match=r"must not hold an offset as it stands: write %z in its place"):
+            self.read(tmp_path, f"%Y-%m-%dT%H:%M:%S{said}", f"2024-07-01T05:30:00{said}")
+
     @pytest.mark.parametrize(
-        "format_", ["%d.%m.%Y %H:%M", "%d.%m.%Y %H:%M EST", "Zeit %d.%m.%Y %H:%M", "%d.%m.%Y %H:%M %%z"]
+        "format_",
+        ["%d.%m.%Y %H:%M", "%d.%m.%Y %H:%M EST", "Zeit %d.%m.%Y %H:%M", "%d.%m.%Y-%H:%M", "%d.%m.%Y %H:%M %%z"],
     )
     def test_other_letters_leave_the_clock_of_the_zone(self, tmp_path, format_):
-        text = format_.replace("%d.%m.%Y %H:%M", "01.07.2024 05:30").replace("%%", "%")
+        text = dt.datetime(2024, 7, 1, 5, 30).strftime(format_)
         assert self.read(tmp_path, format_, text) == np.array(["2024-07-01T09:30"], "M8[ns]").tolist()
+
+    def test_numbers_since_1970_are_on_no_clock(self, tmp_path, capsys):
+        path = tmp_path / "log.csv"
+        path.write_text("id,time\nann,0\n")
+        given = "--identifier id --time time --start 1970-01-01 --step 1h --size 2 --time-unit s --times-zone UTC"
+        assert main(["check", str(path), *given.split()]) == 2
+        assert "--times-zone (UTC) is for no numbers, which are in UTC" in capsys.readouterr().err
 
     def test_far_times_are_off_the_grid_and_not_missing(self, tmp_path):
         texts = ("0001-01-01", "9999-12-31")
@@ -243,3 +259,46 @@ class TestFormats:
             tally = tables.tally(log, count_of(grid=grid))
             assert (tally.rows, tally.off_grid, tally.counted) == (2, 2, 0)
             check_schema(log, identifier="id", time="time")
+
+
+class TestParquet:
+    """Times in files of Parquet that are on the clock of UTC, where the grid is on another one."""
+
+    GRID = TimeGrid(start="2024-07-01", size=24, step="1h", zone="America/New_York")
+    NOON = dt.datetime(2024, 7, 1, 16)  # in New York
+
+    def log(self, folder, *kinds):
+        pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        cells = {
+            "naive": pa.array([self.NOON], pa.timestamp("us")),
+            "in ms": pa.array([self.NOON], pa.timestamp("ms")),
+            "aware": pa.array([self.NOON], pa.timestamp("us", "UTC")),
+            "tokyo": pa.array([self.NOON], pa.timestamp("ms", "Asia/Tokyo")),
+            "date": pa.array([self.NOON.date()]),
+            "text": pa.array([self.NOON.isoformat()]),
+            "number": pa.array([1]),
+            "null": pa.nulls(1),
+        }
+        for number, kind in enumerate(kinds):
+            parquet.write_table(pa.table({"id": [number], "time": cells[kind]}), folder / f"{number}.parquet")
+        return read_parquet_log(folder, identifier="id", time="time", zone="UTC")
+
+    @pytest.mark.parametrize("kinds", [["naive"], ["naive", "naive"], ["aware", "tokyo"], ["tokyo", "aware"]])
+    def test_are_read_as_such(self, tmp_path, kinds):
+        log = self.log(tmp_path, *kinds)
+        counts = engine_of(log).count(log, count_of(grid=self.GRID), bytes(16))
+        assert counts.tolist() == [0] * 12 + [len(kinds)] + [0] * 11
+
+    @pytest.mark.parametrize("first", ["naive", "in ms", "aware", "date", "null"])
+    @pytest.mark.parametrize("second", ["naive", "in ms", "aware", "date", "number", "null"])
+    def test_or_refused_by_the_types_of_all_files(self, tmp_path, first, second):
+        if first == second and first in ("naive", "in ms", "aware"):
+            self.test_are_read_as_such(tmp_path, [first, second])
+            return
+        with pytest.raises(ValueError, match=r"UTC for timestamps of one type alone, which column 'time' \("):
+            self.log(tmp_path, first, second)
+
+    @pytest.mark.parametrize("kinds", [["text"], ["naive", "text"], ["text", "aware"], ["aware", "text"]])
+    def test_text_is_refused_in_any_file(self, tmp_path, kinds):
+        with pytest.raises(TypeError, match="column 'time' of type string does not hold times"):
+            self.log(tmp_path, *kinds)

@@ -98,6 +98,8 @@ def _complete(options: argparse.Namespace, parser: argparse.ArgumentParser) -> N
         text = [name for name in _OF_CSV if name in given]
         if suffix in PARQUET_SUFFIXES and text:
             parser.error(f"file ({file}) has typed columns: leave out {_flags(text)}, which are for CSV files")
+        if {"times_zone", "time_unit"} <= given:
+            parser.error(f"--times-zone ({options.times_zone}) is for no numbers, which are in UTC: leave it out")
     capless = [name for name in ("filter_std", "excess") if name in given and "participation_cap" not in given]
     if capless:
         parser.error(f"{_flags(capless)} is for a count with a cap: give --participation-cap, or leave it out")

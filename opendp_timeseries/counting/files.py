@@ -37,8 +37,9 @@ _BLOCK: Final = 2**16
 _DOWN: Final = decimal.Context(prec=40, rounding=decimal.ROUND_FLOOR)
 #: The last nanosecond that 64 bits hold. Times that are further from 1970 are off every grid.
 _LAST: Final = 2**63 - 1
-#: Parts of a format that say that the clock is that of UTC.
-_UTC: Final = re.compile(r"(?<![A-Za-z])(?:Z|UTC|GMT)(?![A-Za-z])")
+#: Parts of a format that say that the clock is that of UTC, and what else says that it is not the one of a zone.
+_UTC: Final = re.compile(r"(?<![A-Za-z%])(?:Z|UTC|GMT|Zulu)(?![A-Za-z])|[+-]00(?::?00)?(?!\d)", re.IGNORECASE)
+_OFFSET: Final = re.compile(r"[+\N{MINUS SIGN}-] ?\d")
 
 
 def read_csv_log(
@@ -67,7 +68,7 @@ def read_csv_log(
     :param zone: IANA name of the zone of times without an offset.
     :param delimiter: the character between fields.
     :param time_format: how times are written, in the terms of ``datetime.strptime``. They are in UTC if it holds ``Z``,
-        ``UTC`` or ``GMT`` as it stands.
+        ``UTC``, ``GMT`` or an offset of zero as it stands; any other offset is ``%z``.
     :param time_unit: ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``, if times are numbers of these since 1970-01-01 in UTC.
     :raises ValueError: if a column is not in the header, or is there more than once; if a parameter does not serve.
     """
@@ -113,16 +114,22 @@ def read_parquet_log(path: Path, *, identifier: str, time: str, zone: str | None
         raise ValueError(f"file ({path}) must be a Parquet file; convert it, or correct its suffix") from None
     for name in (identifier, time):
         _position(log.schema.names, name, f"the schema of {path.name}")
-    kind = str(log.schema.field(time).type)
-    if "string" in kind:  # declared by the file, and so not the work of one row
-        raise TypeError(f"column {time!r} of type {kind} does not hold times; convert it to datetime64 in the file")
-    if zone is None or not kind.startswith("timestamp") or log.schema.field(time).type.tz is not None:
+    # Of every file, if it is a folder of them.
+    schemas = [log.schema, *(file.physical_schema for file in log.get_fragments())]
+    kinds = {schema.field(time).type for schema in schemas if time in schema.names}
+    for kind in map(str, kinds):
+        if "string" in kind:  # declared by the file, and so not the work of one row
+            raise TypeError(f"column {time!r} of type {kind} does not hold times; convert it to datetime64 in the file")
+    if zone is None or all(getattr(kind, "tz", None) is not None for kind in kinds):
         return log
-    if zone != "UTC":
-        raise ValueError(f"times_zone ({zone!r}) must be UTC, or the grid's, for Parquet; give the times a zone there")
+    naive, *others = kinds
+    if zone != "UTC" or others or not pyarrow.types.is_timestamp(naive):
+        raise ValueError(
+            f"times_zone ({zone!r}) must be UTC, or the grid's, for Parquet, and UTC for timestamps of one type alone,"
+            f" which column {time!r} ({', '.join(sorted(map(str, kinds)))}) must hold then; give the times a zone there"
+        )
     # PyArrow casts times without a zone to those of a schema in UTC as they are.
-    column = log.schema.field(time)
-    in_utc = column.with_type(pyarrow.timestamp(column.type.unit, "UTC"))
+    in_utc = log.schema.field(time).with_type(pyarrow.timestamp(naive.unit, "UTC"))
     return dataset.dataset(path, format="parquet", schema=log.schema.set(log.schema.get_field_index(time), in_utc))
 
 
@@ -172,8 +179,7 @@ def _times_reader(time_format: str | None, time_unit: str | None) -> Callable[[l
     elif time_format is not None:
         _check_format(time_format)
         read = partial(_from_format, time_format=time_format)
-        literal = re.sub("%.", "0", time_format)
-        aware = "%z" in time_format.replace("%%", "") or _UTC.search(literal) is not None
+        aware = "%z" in time_format.replace("%%", "") or _UTC.search(_literal(time_format)) is not None
     else:
         return read_text_times
 
@@ -201,6 +207,11 @@ def _from_format(text: str, time_format: str) -> int | None:
     return elapsed // dt.timedelta(microseconds=1) * 1000
 
 
+def _literal(time_format: str) -> str:
+    """What times hold as it stands."""
+    return re.sub("%(.)", lambda found: "%" if found[1] == "%" else "\0", time_format)
+
+
 def _check_format(time_format: str) -> None:
     """Refuse a format that ``strptime`` does not know, or that does not tell an instant: the day, and its hours."""
     remedy = "such as '%d.%m.%Y %H:%M' or '%m/%d/%Y %I:%M %p'; see Python's datetime.strptime"
@@ -209,6 +220,8 @@ def _check_format(time_format: str) -> None:
             f"time_format ({time_format!r}) must not have %Z, as the names of zones are ambiguous: write %z for offsets"
             " such as Z or +0200, or UTC itself; times with the name of another zone are on the clock of --zone"
         )
+    if _OFFSET.search(_UTC.sub("", _literal(time_format))):
+        raise ValueError(f"time_format ({time_format!r}) must not hold an offset as it stands: write %z in its place")
     parts = 2003, 11, 27, 17, 46, 53, 123456
     exact = [dt.datetime(*parts[:k]) for k in range(3, 8)]  # type: ignore[arg-type]
     try:

@@ -22,7 +22,7 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries._json import encode, fields_of, parse_json, read_versioned, written
 from opendp_timeseries.accounting.laws import binomial_tail
 from opendp_timeseries.accounting.sampling import blocks_of
-from opendp_timeseries.accounting.view import Points
+from opendp_timeseries.accounting.view import RENYI, Points
 from opendp_timeseries.design.design import LARGEST_ENTRY, Design
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.release.statement import Statement
@@ -309,6 +309,9 @@ def _read_1(document: Mapping[str, Any]) -> Release:
     fields = fields_of({"invocation": None, **document}, "the release", _FIELDS)
     if not fields["statement"].loss:
         raise ValueError("loss of the statement must list at least one point")
+    most = math.inf if fields["statement"].view.measure == RENYI else 1 + _TOLERANCE  # which a δ may be
+    if not all(first >= 0 and 0 <= second <= most for first, second in fields["statement"].loss):
+        raise ValueError("loss of the statement must list points of at least 0, of which no δ is above 1")
     steps, design = fields["steps"], fields["design"]
     values = _row("values", fields["values"], (int, float), np.float64)
     if steps == "all" and len(values) != design.signal.size:
