@@ -14,15 +14,14 @@ the largest marginal likelihood of the linearised problem (Breslow & Clayton 199
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dtrtri
-from scipy.optimize import minimize
 from scipy.signal import fftconvolve
 
 from opendp_timeseries.reconstruction.banded import Banded, FitError, Tridiagonal
@@ -31,6 +30,8 @@ __all__ = ["FitError", "Observations", "Posterior", "fit"]
 
 Array = NDArray[np.float64]
 
+#: Steps whose columns are worked out at once.
+_BLOCK: Final = 4096
 #: Most harmonics of a season, in a long series and in a short one: a week of hours has a sharp peak every morning.
 _HARMONICS: Final = (24, 84)
 #: Of these, the lowest may drift: those of a smooth pattern above them are too small for it to be seen.
@@ -45,12 +46,21 @@ _SPREAD: Final = 2.0
 #: Kept steps times the square of the number of columns: above this, there are fewer drifting columns.
 _WORK: Final = 6e8
 #: Up to this work, the departure's variance is sought with the patterns integrated out; above, at their mean.
-_JOINT: Final = 1e7
+_JOINT: Final = 3e7
+#: A search ends that gains no more than this in the logarithm of the posterior density, or after so many steps.
+_GAIN: Final = 2e-3
+_TRIES: Final = 30
 #: Most rounds between patterns, departure and linearisation.
 _ROUNDS: Final = 8
 #: Matrices of this size are factored at once, and products of so many multiplications made.
 _SMALL: Final = 64
-_UNSHARED: Final = 200_000
+_WIDTH: Final = 32
+_UNSHARED: Final = 64**3
+_STACK: Final = 8
+#: Most nodes at which the posterior variance is worked out for the dispersion.
+_SAMPLE: Final = 2_000
+#: Columns are left out that together change the variance of the posterior by no more than this share.
+_NEXT_TO_NOTHING: Final = 0.003
 #: Where the square link turns into its tangent.
 _TANGENT: Final = 0.1
 #: Most steps of Gauss–Newton.
@@ -79,6 +89,7 @@ class Basis:
     periods: tuple[float, ...]  # lengths of the seasons, in steps
     trend: bool
     most: int  # most columns, if leaving out high harmonics and those of drifts can do it
+    kept: tuple[bool, ...] | None = None  # which of them are not too small to matter; None for all
 
     @cached_property
     def _columns(self) -> NDArray[np.void]:
@@ -109,16 +120,38 @@ class Basis:
 
     def at(self, steps: NDArray[np.int64]) -> Array:
         """Return the columns at these steps, one row for each."""
-        columns = self._columns
-        waves, place = np.unique(columns[["frequency", "sine"]], return_inverse=True)
-        turns = np.mod(np.multiply.outer(steps, waves["frequency"]), 1.0) - waves["sine"] / 4
-        half_waves, bend = np.unique(columns["half_waves"], return_inverse=True)
-        slow = np.cos(np.pi * np.multiply.outer((steps + 0.5) / self.size, half_waves))
-        found: Array = np.cos(2 * np.pi * turns)[:, place]
-        moving = columns["half_waves"] > 0
-        found[:, moving] *= slow[:, bend[moving]]
-        found[:, (columns["season"] == -2) & ~moving] = ((2 * steps + 1) / self.size - 1)[:, None]
-        return found
+        columns = self._columns[self._kept].tolist()
+        found = np.ones((len(columns), len(steps)))  # column by column
+        for first in range(0, len(steps), _BLOCK):
+            some = steps[first : first + _BLOCK]
+            waves = [np.exp(2j * np.pi * np.mod(some / period, 1.0)) for period in self.periods]
+            slow = np.exp(1j * np.pi * (some + 0.5) / self.size)
+            rows = found[:, first : first + _BLOCK]
+            season, harmonic, wave = -1, 0, slow
+            half_waves, bend = 0, np.ones_like(slow)
+            # Powers of one wave are its harmonics: faster than as many cosines.
+            for row, (its, height, _, sine, bends) in zip(rows, columns, strict=True):
+                if its >= 0:
+                    if (its, height) < (season, harmonic) or its > season:
+                        season, harmonic, wave = its, 1, waves[its].copy()
+                    for _ in range(height - harmonic):
+                        wave *= waves[its]
+                    harmonic = height
+                    row[:] = wave.imag if sine else wave.real
+                elif its == -2 and bends == 0:
+                    row[:] = (2 * some + 1) / self.size - 1
+                if bends:
+                    if bends < half_waves:
+                        half_waves, bend = 0, np.ones_like(slow)
+                    for _ in range(bends - half_waves):
+                        bend *= slow
+                    row *= bend.real
+                    half_waves = bends
+        return found.T
+
+    @cached_property
+    def _kept(self) -> NDArray[np.bool_]:
+        return np.ones(len(self._columns), dtype=bool) if self.kept is None else np.array(self.kept)
 
     def start(self) -> Array:
         """Logarithms of the parameters before the fit: the modes of their priors."""
@@ -146,7 +179,7 @@ class Basis:
         if np.any(trend):
             log_variance[trend] = parameters[-1] - 4 * np.log(columns["half_waves"][trend])
             slope[trend, -1] = 1.0
-        return log_variance, slope
+        return log_variance[self._kept], slope[self._kept]
 
 
 @dataclass(frozen=True)
@@ -213,6 +246,20 @@ class Observations:
         return min(int(np.count_nonzero(beyond > 1e-4 * beyond[0])) - 1, (self.size - 1) // 2)
 
 
+@dataclass(frozen=True, eq=False)
+class Departs:
+    """How departures from the patterns come and go."""
+
+    amplitudes: Array | None = None  # by how much they count, at every step of the series; None for 1
+    clocks: Array | None = None  # the time by which they fade; None for the number of the step
+
+    def amplitude(self, steps: NDArray[np.int64]) -> Array | float:
+        return 1.0 if self.amplitudes is None else self.amplitudes[steps]
+
+    def clock(self, steps: NDArray[np.int64]) -> Array:
+        return steps.astype(np.float64) if self.clocks is None else self.clocks[steps]
+
+
 @dataclass(frozen=True)
 class _Link:
     """Rate by f: ``unit * f²``, or ``unit * f``; f has prior mean ``mean``."""
@@ -254,12 +301,13 @@ class _State(NamedTuple):
 
 
 class _Normal(NamedTuple):
-    """Normal equations of the linearised problem ``z = A(Φβ + d) + e`` at nodes: W is the precision of e."""
+    """Normal equations of the linearised problem ``z = A(Φβ + Md) + e`` at nodes: W is the precision of e."""
 
-    band: Array  # diagonals of A'WA, the main one first
-    cross: Array  # A'WAΦ
-    gram: Array  # Φ'A'WAΦ
-    pull: Array  # A'Wz
+    band: Array  # diagonals of MA'WAM, the main one first
+    square: Array  # the diagonal of A'WA, which is all of it without a filter
+    cross: Array | None  # MA'WAΦ; None without a filter, where it is worked out as it is needed
+    gram: Array | None  # Φ'A'WAΦ; None likewise
+    pull: Array  # MA'Wz
     push: Array  # Φ'A'Wz
     constant: float  # log density of e at z with neither β nor d
     weight: Array  # diagonal of W
@@ -270,6 +318,7 @@ class _Model:
     seen: Observations
     basis: Basis
     link: _Link
+    departs: Departs = field(default_factory=Departs)
 
     @cached_property
     def nodes(self) -> NDArray[np.int64]:
@@ -282,42 +331,69 @@ class _Model:
 
     @cached_property
     def gaps(self) -> Array:
-        return np.diff(self.nodes).astype(np.float64)
+        return np.diff(self.departs.clock(self.nodes + self.seen.first))
+
+    @cached_property
+    def amplitude(self) -> Array | float:
+        """The diagonal of M: by how much a departure counts at the nodes."""
+        return self.departs.amplitude(self.nodes + self.seen.first)
 
     def start(self) -> _State:
         """Return the prior mean."""
         size, columns = self.columns.shape
         return _State(np.full(size, self.link.mean), np.zeros(columns), np.zeros(size))
 
-    def mean(self, reduced: _Reduced, coefficients: Array) -> Array:
-        """Return f at the nodes, given the mean of the coefficients."""
-        patterns = _times(self.columns, coefficients)
-        return self.link.mean + patterns + _times(reduced.solved, np.append(-coefficients, 1.0))
-
     def linearise(self, f: Array, dispersion: float) -> _Normal:
         """Return the normal equations around ``f`` at the nodes, where counts vary by so much more than Poisson's."""
-        seen, slope = self.seen, self.link.slope(f)
+        seen, slope, amplitude = self.seen, self.link.slope(f), self.amplitude
         shown = self.shown(f)
         around = slope * (f - self.link.mean)
         weight = 1 / (seen.variance + dispersion * seen.energy * np.maximum(shown, 0.0))
+        cross = gram = None
         if seen.taps is None:
             response = seen.values - shown + around
             square, pull = weight * slope**2, weight * slope * response
-            band, cross, design, weighed = square[None, :], square[:, None] * self.columns, self.columns, pull
-            gram = _crossed(design, cross)
+            band, push = (square * amplitude**2)[None, :], _crossed(self.columns, pull[:, None])[:, 0]
         else:
             # Around the ends, where the filter reaches to the other end, its weights there are held at the last
             # estimate.
             response = seen.values - shown + self._filtered(around[:, None])[:, 0]
             design, weighed = self._filtered(slope[:, None] * self.columns), weight * response
-            gram = _crossed(design, weight[:, None] * design)
+            gram, push = _crossed(design, design, weight), _crossed(design, weighed[:, None])[:, 0]
             sides, every = np.zeros((seen.size, design.shape[1] + 1)), np.zeros(seen.size)
             sides[seen.steps] = weight[:, None] * np.column_stack([design, response])
             every[seen.steps] = weight
             back = slope[:, None] * fftconvolve(sides, seen.centred[::-1, None], mode="same", axes=0)
-            band, cross, pull = self._band(every, slope), np.ascontiguousarray(back[:, :-1]), back[:, -1]
-        constant = 0.5 * float(np.log(weight / (2 * np.pi)).sum() - weight @ response**2)
-        return _Normal(band, cross, gram, pull, _crossed(design, weighed), constant, weight)
+            cross, pull = (back[:, :-1].T * amplitude).T, back[:, -1]
+            band = self._band(every, slope * amplitude)
+            square = band[0] / amplitude**2
+        constant = 0.5 * float((np.log(weight / (2 * np.pi)) - weight * response**2).sum())
+        return _Normal(band, square, cross, gram, pull * amplitude, push, constant, weight)
+
+    def of_the_worthwhile(self, learnt: _Learnt, state: _State, kept_steps: int) -> tuple[_Model, _State]:
+        """Leave columns out that together would change the posterior by next to nothing, with so many kept steps."""
+        rate, slope = np.maximum(self.link.rate(state.f), 0.0), self.link.slope(state.f)
+        weight = slope**2 / np.mean(self.seen.variance + learnt.dispersion * self.seen.energy * rate)
+        energy = (self.columns.T**2 * (weight * (kept_steps / len(weight)))).sum(axis=1)
+        told = energy * np.exp(self.basis.variances(learnt.patterns)[0])
+        order, kept = np.argsort(told), self.basis._kept.copy()
+        left = order[np.cumsum(told[order]) >= _NEXT_TO_NOTHING * (told / (1 + told)).sum()]
+        kept[np.delete(np.flatnonzero(kept), left)] = False
+        left.sort()
+        found = replace(self, basis=replace(self.basis, kept=tuple(kept.tolist())))
+        found.__dict__["columns"] = np.asfortranarray(self.columns[:, left])
+        return found, state._replace(coefficients=state.coefficients[left])
+
+    def given(self, normal: _Normal, coefficients: Array) -> _Normal:
+        """Return the normal equations of the departure alone, where the coefficients are these."""
+        patterns = _times(self.columns, coefficients)
+        if normal.cross is None or normal.gram is None:
+            taken = normal.square * self.amplitude * patterns
+            energy = float((normal.square * patterns**2).sum())
+        else:
+            taken, energy = _times(normal.cross, coefficients), float(coefficients @ normal.gram @ coefficients)
+        constant = normal.constant + float(coefficients @ normal.push) - 0.5 * energy
+        return normal._replace(pull=normal.pull - taken, constant=constant)
 
     def shown(self, f: Array) -> Array:
         """What a release without noise would show at the kept steps."""
@@ -334,13 +410,14 @@ class _Model:
         Return also the whole way of f.
         """
         coefficients = reduced.evidence(log_variance)[1]
-        f = self.mean(reduced, coefficients)
-        whole = _State(f, coefficients, f - self.link.mean - _times(self.columns, coefficients))
+        f = self.link.mean + reduced.mean(coefficients)
+        departed = (f - self.link.mean - _times(self.columns, coefficients)) / self.amplitude
+        whole = _State(f, coefficients, departed)
         main, off, _ = _precision(self.gaps, *np.exp(departure))
 
         def loss(at: _State) -> float:
-            misfit = normal.weight @ (self.seen.values - self.shown(at.f)) ** 2
-            moves = main @ at.departed**2 + 2 * off @ (at.departed[:-1] * at.departed[1:])
+            misfit = (normal.weight * (self.seen.values - self.shown(at.f)) ** 2).sum()
+            moves = (main * at.departed**2).sum() + 2 * (off * at.departed[:-1] * at.departed[1:]).sum()
             return 0.5 * float(misfit + moves + at.coefficients**2 @ np.exp(-log_variance))
 
         here, share = loss(state), most
@@ -367,46 +444,79 @@ class _Model:
             band[m, : size - m] = found * slope[: size - m] * slope[m:]
         return band
 
-    def reduce(self, normal: _Normal, gaps: Array, departure: Array) -> _Reduced:
+    def by_departure(self, reduced: _Reduced, mean: Array, root: Array, departure: Array) -> Array:
+        """Return the slope of the evidence by the departure's parameters, by Fisher's identity."""
+        taken = ((self.columns.T - reduced.free.T) / self.amplitude).T
+        departed = reduced.departed / self.amplitude - _times(taken, mean)
+        spread = _times(taken, root)
+        own = reduced.factor.inverse_diagonal()
+        square = departed**2 + own + (spread**2).sum(axis=1)
+        product = departed[:-1] * departed[1:] - reduced.factor.lower * own[1:] + (spread[:-1] * spread[1:]).sum(axis=1)
+        found = []
+        for unit in np.eye(2):
+            (main, off, log), (less, under, below) = (
+                _precision(self.gaps, *np.exp(departure + small * unit)) for small in (1e-4, -1e-4)
+            )
+            moves = ((main - less) * square).sum() + 2 * ((off - under) * product).sum()
+            found.append((log - below - moves) / 4e-4)
+        return np.array(found)
+
+    def alone(self, normal: _Normal, departure: Array) -> float:
+        """Return the log density of the data if every coefficient is zero."""
+        main, off, log_determinant = _precision(self.gaps, *np.exp(departure))
+        factor = _factor(normal.band, main, off)
+        fitted = float((normal.pull * factor.solve(normal.pull[:, None].copy())[:, 0]).sum())
+        return normal.constant + 0.5 * (fitted + log_determinant - factor.log_determinant)
+
+    def reduce(self, normal: _Normal, departure: Array) -> _Reduced:
         """Integrate the departure out.
 
         :param departure: logarithms of its variance and its duration.
         """
-        main, off, log_determinant = _precision(gaps, *np.exp(departure))
-        sides = np.empty((len(normal.pull), normal.cross.shape[1] + 1), order="F")  # as LAPACK has it
-        sides[:, :-1], sides[:, -1] = normal.cross, normal.pull
-        factor: Tridiagonal | Banded
-        if len(normal.band) == 1:
-            factor = Tridiagonal.of(main + normal.band[0], off)
+        main, off, log_determinant = _precision(self.gaps, *np.exp(departure))
+        factor = _factor(normal.band, main, off)
+        columns, sides = self.columns.T, np.empty((self.columns.shape[1] + 1, len(normal.pull)))
+        if normal.cross is None:
+            np.multiply(columns, normal.square * self.amplitude, out=sides[:-1])
         else:
-            band = normal.band.copy()
-            band[0] += main
-            band[1, :-1] += off
-            factor = Banded.of(band)
-        solved = factor.solve(sides)
-        gram = normal.gram - _crossed(normal.cross, solved[:, :-1])
-        return _Reduced(
-            gram=(gram + gram.T) / 2,
-            push=normal.push - _crossed(normal.cross, solved[:, -1]),
-            value=normal.constant + 0.5 * float(normal.pull @ solved[:, -1] + log_determinant - factor.log_determinant),
-            solved=solved,
-            factor=factor,
-        )
+            sides[:-1] = normal.cross.T
+        sides[-1] = normal.pull
+        solved = factor.solve(sides.T)
+        fitted = float((normal.pull * solved[:, -1]).sum())
+        value = normal.constant + 0.5 * (fitted + log_determinant - factor.log_determinant)
+        if normal.cross is not None:  # behind a filter
+            assert normal.gram is not None
+            gram = normal.gram - _crossed(normal.cross, solved[:, :-1])
+            push = normal.push - _crossed(normal.cross, solved[:, -1:])[:, 0]
+        free, departed = _free(self.columns, solved, self.amplitude)
+        if normal.cross is None:  # Φ'A'WA(Φ - MS), in one product instead of two
+            gram = _crossed(self.columns, free, normal.square)
+            push = normal.push - _crossed(self.columns, (normal.square * departed)[:, None])[:, 0]
+        return _Reduced(value, (gram + gram.T) / 2, push, free, departed, factor, self.amplitude)
 
 
 class _Reduced(NamedTuple):
     """The problem with the departure integrated out: normal equations for the coefficients alone."""
 
+    value: float  # log density of the data if every coefficient is zero
     gram: Array
     push: Array
-    value: float  # log density of the data if every coefficient is zero
-    solved: Array  # of the departure: what each column takes from it, and its mean if every coefficient is zero
-    factor: Tridiagonal | Banded
+    free: Array  # each column at the nodes, less what the departure takes of it
+    departed: Array  # what the departure adds to f if every coefficient is zero
+    factor: Tridiagonal | Banded  # of the departure's precision
+    amplitude: Array | float
 
-    def variance(self, columns: Array, root: Array) -> Array:
-        """Return the posterior variance at the nodes."""
-        across = _times(columns - self.solved[:, :-1], root)
-        found: Array = self.factor.inverse_diagonal() + np.einsum("ij,ij->i", across, across)
+    def mean(self, coefficients: Array) -> Array:
+        """Return how far f is from its prior mean at the nodes, given the mean of the coefficients."""
+        return _times(self.free, coefficients) + self.departed
+
+    def variance(self, root: Array, every: int = 1) -> Array:
+        """Return the posterior variance at the nodes, or at one in so many."""
+        found: Array = (self.factor.inverse_diagonal() * self.amplitude**2)[::every]
+        free = self.free[::every]
+        for first in range(0, len(free), _BLOCK):
+            some = slice(first, first + _BLOCK)
+            found[some] += (_times(free[some], root) ** 2).sum(axis=1)
         return found
 
     def evidence(self, log_variance: Array) -> tuple[float, Array, Array]:
@@ -420,6 +530,25 @@ class _Reduced(NamedTuple):
         half = inverse @ self.push
         value = self.value + 0.5 * (float(half @ half) - log_determinant)
         return value, inverse.T @ half, inverse.T
+
+
+def _factor(band: Array, main: Array, off: Array) -> Tridiagonal | Banded:
+    """Factor the sum of a matrix, given its diagonals, and of a tridiagonal one."""
+    if len(band) == 1:
+        return Tridiagonal.of(main + band[0], off)
+    band = band.copy()
+    band[0] += main
+    band[1, :-1] += off
+    return Banded.of(band)
+
+
+def _free(columns: Array, solved: Array, amplitude: Array | float) -> tuple[Array, Array]:
+    """Return the columns less what the departure takes of them, in the place of that, and what it adds to f."""
+    rows = solved.T
+    if isinstance(amplitude, np.ndarray):
+        rows *= amplitude
+    np.subtract(columns.T, rows[:-1], out=rows[:-1])
+    return rows[:-1].T, rows[-1]
 
 
 def _precision(gaps: Array, variance: float, duration: float) -> tuple[Array, Array, float]:
@@ -456,31 +585,47 @@ def _inverse_root(matrix: Array) -> Array:
     return inverse
 
 
-def _crossed(left: Array, right: Array) -> Array:
-    """Return ``left.T @ right``."""
-    for axis, sides in ((0, _halves(left)), (1, _halves(right))):
-        if len(sides) > 1:
-            parts = [_crossed(side, right) if axis == 0 else _crossed(left, side) for side in sides]
-            return np.concatenate(parts, axis=axis)
-    total = np.zeros((left.shape[1], *right.shape[1:]))
-    rows = _UNSHARED // max(total.size, 1)
-    for first in range(0, len(left), rows):
-        total += left[first : first + rows].T @ right[first : first + rows]
-    return total
+def _crossed(left: Array, right: Array, weight: Array | None = None) -> Array:
+    """Return ``left.T @ right``, or ``left.T @ (weight * right)``, of which only the lower triangle is worked out."""
+    total = np.zeros((left.shape[1], right.shape[1]))
+    for piece, rows in _pieces(len(left), _UNSHARED // _WIDTH**2):
+        sides, turned = _stack(left, piece, rows), _stack(right, piece, rows)
+        if weight is not None:
+            turned = turned * weight[piece].reshape(-1, 1, rows)
+        turned = turned.swapaxes(1, 2)
+        for top in range(0, len(total), _WIDTH):
+            for first in range(0, total.shape[1] if weight is None else top + 1, _WIDTH):
+                products = sides[:, top : top + _WIDTH] @ turned[:, :, first : first + _WIDTH]
+                total[top : top + _WIDTH, first : first + _WIDTH] += products.sum(axis=0)
+    return total if weight is None else np.tril(total) + np.tril(total, -1).T
 
 
 def _times(left: Array, right: Array) -> Array:
-    """Return ``left @ right``."""
-    if len(sides := _halves(right)) > 1:
-        return np.concatenate([_times(left, side) for side in sides], axis=1)
-    rows = max(_UNSHARED // max(right.size, 1), 1)
-    return np.concatenate([left[first : first + rows] @ right for first in range(0, len(left), rows)])
+    """Return ``left @ right``, column by column."""
+    if right.ndim == 1:
+        return _times(left, right[:, None])[:, 0]
+    found, turned = np.empty((right.shape[1], len(left))), np.ascontiguousarray(right.T)
+    width = min(_WIDTH, max(len(turned), 1))
+    for piece, rows in _pieces(len(left), max(_UNSHARED // (width * max(len(right), 1)), 1)):
+        stack = _stack(left, piece, rows)
+        for first in range(0, len(turned), width):
+            products = turned[first : first + width] @ stack
+            found[first : first + width, piece] = products.swapaxes(0, 1).reshape(products.shape[1], -1)
+    return found.T
 
 
-def _halves(matrix: Array) -> list[Array]:
-    """Return a matrix, or its left and its right half if it is wide."""
-    width = matrix.shape[-1]
-    return [matrix] if matrix.ndim == 1 or width <= _SMALL else [matrix[:, : width // 2], matrix[:, width // 2 :]]
+def _pieces(size: int, rows: int) -> Iterator[tuple[slice, int]]:
+    """Go through rows in stacks of pieces of so many rows, and what is left."""
+    whole = size // rows * rows
+    for first in range(0, whole, rows * _STACK):
+        yield slice(first, min(first + rows * _STACK, whole)), rows
+    if whole < size:
+        yield slice(whole, size), size - whole
+
+
+def _stack(matrix: Array, piece: slice, rows: int) -> Array:
+    """Pieces of a matrix, turned: of one that is stored column by column they are no copy."""
+    return matrix.T[:, piece].reshape(matrix.shape[1], -1, rows).swapaxes(0, 1)
 
 
 class Posterior(NamedTuple):
@@ -511,16 +656,17 @@ def fit(seen: Observations, periods: tuple[float, ...], *, trend: bool, unit: fl
 
 
 def _fit(model: _Model) -> Posterior:
-    seen, basis = model.seen, model.basis
-    part = seen.part()
-    learnt, state = _learn(model if part is seen else _Model(part, basis, model.link))
-    log_variance = basis.variances(learnt.patterns)[0]
+    part = model.seen.part()
+    of_part = model if part is model.seen else _Model(part, model.basis, model.link)
+    learnt, state, basis = _learn(of_part, len(model.seen.steps))
+    model = replace(model, basis=basis)
+    log_variance = model.basis.variances(learnt.patterns)[0]
     if len(state.f) != len(model.nodes):
         state = model.start()
     most, before = 1.0, np.zeros_like(state.f)
     for _ in range(_STEPS):
         normal = model.linearise(state.f, learnt.dispersion)
-        reduced = model.reduce(normal, model.gaps, learnt.departure)
+        reduced = model.reduce(normal, learnt.departure)
         state, way = model.advance(state, normal, reduced, log_variance, learnt.departure, most)
         if np.abs(way).max() < _NEAR:
             break
@@ -544,26 +690,43 @@ class _Learnt(NamedTuple):
     dispersion: float
 
 
-def _learn(model: _Model) -> tuple[_Learnt, _State]:
-    """Return what the evidence chose, and where the fit was by then."""
-    basis = model.basis
-    centre = np.array([math.log(0.03), math.log(basis.size / 100 + 1)])
-    departure, patterns, state = centre, basis.start(), model.start()
+def _learn(model: _Model, kept_steps: int) -> tuple[_Learnt, _State, Basis]:
+    """Return what the evidence chose, where the fit was by then, and the columns that matter with so many steps."""
+    departure, patterns, state = _centre(model.basis), model.basis.start(), model.start()
     dispersion = model.seen.dispersion
-    for _ in range(_ROUNDS):
+    few = len(model.nodes) * model.columns.shape[1] ** 2 <= _JOINT
+    searches = [_Search(), _Search()]
+    for turn in range(_ROUNDS):
         before = np.concatenate([departure, patterns, [math.log(dispersion)]])
         normal = model.linearise(state.f, dispersion)
-        reduced = model.reduce(normal, model.gaps, departure)
-        patterns = _fit_patterns(reduced, basis, patterns)
-        log_variance = basis.variances(patterns)[0]
+        if few:
+            if turn == 0:  # at first nothing is known of the rate
+                reduced, variances = model.reduce(normal, departure), model.basis.variances(patterns)[0]
+                state, _ = model.advance(state, normal, reduced, variances, departure, 1.0)
+                normal = model.linearise(state.f, dispersion)
+            departure, patterns = _fit_together(model, normal, departure, patterns, searches[0])
+        reduced = model.reduce(normal, departure)
+        if not few:
+            patterns = _fit_patterns(reduced, model.basis, patterns, searches[1])
+        log_variance = model.basis.variances(patterns)[0]
         _, mean, root = reduced.evidence(log_variance)
         dispersion = _fit_dispersion(model, state.f, reduced, mean, root, dispersion)
         state, _ = model.advance(state, normal, reduced, log_variance, departure, 1.0)
-        departure = _fit_departure(model, normal, log_variance, mean, departure, centre)
+        if not few:
+            departure = _fit_departure(model, model.given(normal, mean), departure, searches[0])
         after = np.concatenate([departure, patterns, [math.log(dispersion)]])
         if np.abs(after - before).max() < 0.05:
             break
-    return _Learnt(departure, patterns, dispersion), state
+        if turn == 0:
+            model, state = model.of_the_worthwhile(_Learnt(departure, patterns, dispersion), state, kept_steps)
+    learnt = _Learnt(departure, patterns, dispersion)
+    model, state = model.of_the_worthwhile(learnt, state, kept_steps)
+    return learnt, state, model.basis
+
+
+def _centre(basis: Basis) -> Array:
+    """Logarithms of the departure's variance and duration before the fit."""
+    return np.array([math.log(0.03), math.log(basis.size / 100 + 1)])
 
 
 def _fit_dispersion(model: _Model, f: Array, reduced: _Reduced, mean: Array, root: Array, start: float) -> float:
@@ -571,8 +734,10 @@ def _fit_dispersion(model: _Model, f: Array, reduced: _Reduced, mean: Array, roo
     seen, slope = model.seen, model.link.slope(f)
     if seen.taps is not None:
         return start  # a filter averages the counts' own variance away
-    shown = model.link.rate(f) + slope * (model.mean(reduced, mean) - f)
-    spread = slope**2 * reduced.variance(model.columns, root)
+    shown = model.link.rate(f) + slope * (model.link.mean + reduced.mean(mean) - f)
+    every = -(-len(f) // _SAMPLE)
+    known = np.repeat(reduced.variance(root, every), every)[: len(f)]
+    spread = slope**2 * known
     own = start * np.maximum(shown, 0.0)
     variance = seen.variance + own
     log, mode = math.log(start), math.log(seen.dispersion)
@@ -582,19 +747,81 @@ def _fit_dispersion(model: _Model, f: Array, reduced: _Reduced, mean: Array, roo
     return math.exp(min(max(log + min(max(rise / bend, -1.0), 1.0), mode - 5.0), mode + 5.0))
 
 
-def _minimum(function: Callable[[Array], tuple[float, Array]], start: Array, lowest: Array, highest: Array) -> Array:
-    def where_defined(point: Array) -> tuple[float, Array]:
-        try:
-            return function(point)
-        except FitError:
-            return 1e100, np.zeros(len(point))
+class _Search:
+    """Minimises by BFGS between bounds, and remembers the curvature for the next function, which is much the same."""
 
-    bounds = list(zip(lowest.tolist(), highest.tolist(), strict=True))
-    found: Array = minimize(where_defined, start, jac=True, method="SLSQP", bounds=bounds, options={"maxiter": 30}).x
-    return found
+    def __init__(self) -> None:
+        self._inverse: Array | None = None
+
+    def minimum(
+        self, function: Callable[[Array], tuple[float, Array]], start: Array, lowest: Array, highest: Array
+    ) -> Array:
+        at, (value, slope) = start, function(start)
+        inverse = np.eye(len(at)) / max(float(np.abs(slope).max()), 1.0) if self._inverse is None else self._inverse
+        for _ in range(_TRIES):
+            fixed = ((at <= lowest) & (slope > 0)) | ((at >= highest) & (slope < 0))
+            downhill = np.where(fixed, 0.0, slope)
+            way = np.where(fixed, 0.0, -inverse @ downhill)
+            if way @ slope >= 0:
+                inverse = np.eye(len(at)) / max(float(np.abs(slope).max()), 1.0)
+                way = -inverse @ downhill
+            if -way @ slope < 2 * _GAIN:
+                break
+            share = min(1.0, 2.0 / float(np.abs(way).max()))
+            for tried in range(12):
+                there = np.clip(at + share * way, lowest, highest)
+                try:
+                    found, by = function(there)
+                except FitError:
+                    found, by = math.inf, slope
+                if found <= value + 1e-4 * float(slope @ (there - at)):
+                    break
+                share *= 0.3
+            else:
+                break
+            moved, bent = there - at, by - slope
+            along = float(moved @ bent)
+            if along > 1e-8:
+                if self._inverse is None and tried == 0:
+                    inverse = np.eye(len(at)) * along / float(bent @ bent)
+                across = np.eye(len(at)) - np.outer(moved, bent) / along
+                inverse = across @ inverse @ across.T + np.outer(moved, moved) / along
+                self._inverse = inverse
+            gained, at, value, slope = value - found, there, found, by
+            if gained < _GAIN:
+                break
+        return at
 
 
-def _fit_patterns(reduced: _Reduced, basis: Basis, start: Array) -> Array:
+def _fit_together(
+    model: _Model, normal: _Normal, departure: Array, patterns: Array, search: _Search
+) -> tuple[Array, Array]:
+    """Return the variances of departure, patterns and trend, and the duration, with the largest posterior density."""
+    basis = model.basis
+    centre = np.concatenate([_centre(basis), basis.start()])
+
+    def loss(parameters: Array) -> tuple[float, Array]:
+        log_variance, slope = basis.variances(parameters[2:])
+        reduced = model.reduce(normal, parameters[:2])
+        value, mean, root = reduced.evidence(log_variance)
+        # Fisher's identity: the slope of the evidence is the posterior mean of that of the log density.
+        by_variance = 0.5 * ((mean**2 + (root**2).sum(axis=1)) * np.exp(-log_variance) - 1)
+        if isinstance(reduced.factor, Tridiagonal):
+            by_departure = model.by_departure(reduced, mean, root, parameters[:2])
+        else:
+            stepped = [parameters[:2] + 1e-4 * unit for unit in np.eye(2)]
+            larger = [model.reduce(normal, at).evidence(log_variance)[0] for at in stepped]
+            by_departure = (np.array(larger) - value) / 1e-4
+        away = (parameters - centre) / _SPREAD
+        return 0.5 * float(away @ away) - value, away / _SPREAD - np.append(by_departure, by_variance @ slope)
+
+    lowest = centre - 7
+    lowest[1] = 0.0  # a departure that is gone after a step is how the counts vary around their rate
+    found = search.minimum(loss, np.append(departure, patterns), lowest, centre + 7)
+    return found[:2], found[2:]
+
+
+def _fit_patterns(reduced: _Reduced, basis: Basis, start: Array, search: _Search) -> Array:
     """Return the variances of patterns and trend with the largest posterior density, given the departure's."""
     if len(start) == 0:
         return start
@@ -603,61 +830,46 @@ def _fit_patterns(reduced: _Reduced, basis: Basis, start: Array) -> Array:
     def loss(parameters: Array) -> tuple[float, Array]:
         log_variance, slope = basis.variances(parameters)
         value, mean, root = reduced.evidence(log_variance)
-        # Fisher's identity: the slope of the evidence is the posterior mean of that of the log density.
         by_variance = 0.5 * ((mean**2 + (root**2).sum(axis=1)) * np.exp(-log_variance) - 1)
         away = (parameters - centre) / _SPREAD
         return 0.5 * float(away @ away) - value, away / _SPREAD - by_variance @ slope
 
-    return _minimum(loss, start, centre - 7, centre + 7)
+    return search.minimum(loss, start, centre - 7, centre + 7)
 
 
-def _fit_departure(
-    model: _Model, normal: _Normal, log_variance: Array, mean: Array, start: Array, centre: Array
-) -> Array:
-    """Return the departure's variance and duration with the largest posterior density, given those of patterns."""
-    if len(normal.pull) * len(normal.gram) ** 2 <= _JOINT:
+def _fit_departure(model: _Model, held: _Normal, start: Array, search: _Search) -> Array:
+    """Return the departure's variance and duration with the largest posterior density, given the coefficients.
 
-        def value(departure: Array) -> float:
-            return model.reduce(normal, model.gaps, departure).evidence(log_variance)[0]
-
-    else:
-        # With so many steps, the coefficients are all but known: they are held at their mean.
-        held = normal._replace(
-            cross=np.empty((len(normal.pull), 0)),
-            gram=np.empty((0, 0)),
-            pull=normal.pull - _times(normal.cross, mean),
-            push=np.empty(0),
-            constant=normal.constant + float(mean @ normal.push) - 0.5 * float(mean @ normal.gram @ mean),
-        )
-
-        def value(departure: Array) -> float:
-            return model.reduce(held, model.gaps, departure).value
+    With so many steps, these are all but known.
+    """
+    centre = _centre(model.basis)
 
     def loss(departure: Array) -> tuple[float, Array]:
         def at(point: Array) -> float:
             away = (point - centre) / _SPREAD
-            return 0.5 * float(away @ away) - value(point)
+            return 0.5 * float(away @ away) - model.alone(held, point)
 
         here, small = at(departure), 1e-4
-        slopes = [(at(departure + small * unit) - here) / small for unit in np.eye(len(departure))]
-        return here, np.array(slopes)
+        return here, np.array([(at(departure + small * unit) - here) / small for unit in np.eye(2)])
 
-    # A departure that is gone after a step is how the counts vary around their rate.
-    return _minimum(loss, start, np.array([centre[0] - 7, 0.0]), centre + 7)
+    return search.minimum(loss, start, np.array([centre[0] - 7, 0.0]), centre + 7)
 
 
 def _posterior(model: _Model, normal: _Normal, learnt: _Learnt) -> Posterior:
     seen, basis = model.seen, model.basis
-    columns = model.columns
-    if seen.taps is None:
-        columns = basis.at(np.arange(seen.size))
-        band, pull, cross = np.zeros((1, seen.size)), np.zeros(seen.size), np.zeros((seen.size, columns.shape[1]))
-        band[:, seen.steps], pull[seen.steps], cross[seen.steps] = normal.band, normal.pull, normal.cross
-        normal = normal._replace(band=band, pull=pull, cross=cross)
-    reduced = model.reduce(normal, np.ones(seen.size - 1), learnt.departure)
+    reduced = model.reduce(normal, learnt.departure)
     _, mean, root = reduced.evidence(basis.variances(learnt.patterns)[0])
-    f = model.link.mean + _times(columns - reduced.solved[:, :-1], mean) + reduced.solved[:, -1]
-    variance = reduced.variance(columns, root)
+    if len(model.nodes) < seen.size:  # what is known at the kept steps, at every step
+        every, columns = replace(model, seen=replace(seen, steps=np.arange(seen.size))), model.columns.T
+        main, off, _ = _precision(every.gaps, *np.exp(learnt.departure))
+        band, sides = np.zeros((1, seen.size)), np.zeros((len(columns) + 1, seen.size))
+        band[:, seen.steps], sides[-1, seen.steps] = normal.band, normal.pull
+        sides[:-1, seen.steps] = columns * (normal.square * model.amplitude)
+        factor = _factor(band, main, off)
+        free, departed = _free(every.columns, factor.solve(sides.T), every.amplitude)
+        reduced = reduced._replace(free=free, departed=departed, factor=factor, amplitude=every.amplitude)
+    f = model.link.mean + reduced.mean(mean)
+    variance = reduced.variance(root)
     if not (np.all(np.isfinite(f)) and np.all(variance >= 0)):
         raise FitError("the smoother lost its precision")
     unit = model.link.unit

@@ -110,12 +110,12 @@ def test_the_posterior_is_that_of_dense_conditioning(periods, trend):
     assert np.allclose(found.mean, expected[0], rtol=0, atol=1e-9)
     assert np.allclose(found.variance, expected[1], rtol=0, atol=1e-9)
     # The evidence is that of the kept steps alone, over gaps.
-    reduced = model.reduce(normal, model.gaps, learnt.departure)
+    reduced = model.reduce(normal, learnt.departure)
     value, mean, root = reduced.evidence(model.basis.variances(learnt.patterns)[0])
     assert value == pytest.approx(expected[2], abs=1e-9)
     kept = model.seen.steps
-    assert np.allclose(model.mean(reduced, mean), expected[0][kept], rtol=0, atol=1e-9)
-    assert np.allclose(reduced.variance(model.columns, root), expected[1][kept], rtol=0, atol=1e-9)
+    assert np.allclose(reduced.mean(mean), expected[0][kept], rtol=0, atol=1e-9)
+    assert np.allclose(reduced.variance(root), expected[1][kept], rtol=0, atol=1e-9)
 
 
 def test_a_filter_is_part_of_the_model():
@@ -129,7 +129,7 @@ def test_a_filter_is_part_of_the_model():
     # Weights that are below a ten-thousandth together are left out.
     assert np.allclose(found.mean, mean, rtol=0, atol=2e-4)
     assert np.allclose(found.variance, variance, rtol=0, atol=2e-4)
-    reduced = model.reduce(normal, model.gaps, learnt.departure)
+    reduced = model.reduce(normal, learnt.departure)
     assert reduced.evidence(model.basis.variances(learnt.patterns)[0])[0] == pytest.approx(value, abs=1e-3)
     # An asymmetric filter is applied the right way around.
     ahead = np.zeros(SIZE)
@@ -148,7 +148,7 @@ def test_the_posterior_is_that_of_a_kalman_smoother():
     constant = model.basis._columns["half_waves"] == 0
     every, waves = model.basis.at(np.arange(SIZE))[:, constant], int(constant.sum())
     log_variance = np.where(constant, model.basis.variances(learnt.patterns)[0], -60.0)  # no drift
-    reduced = model.reduce(model.linearise(np.zeros(len(model.nodes)), 0.0), model.gaps, learnt.departure)
+    reduced = model.reduce(model.linearise(np.zeros(len(model.nodes)), 0.0), learnt.departure)
     _, mean, root = reduced.evidence(log_variance)
     space = statespace.KalmanSmoother(k_endog=1, k_states=waves + 1, k_posdef=1)
     values = np.full(SIZE, np.nan)
@@ -163,14 +163,14 @@ def test_the_posterior_is_that_of_a_kalman_smoother():
     expected = np.einsum("it,it->t", design, result.smoothed_state)
     spread = np.einsum("it,ijt,jt->t", design, result.smoothed_state_cov, design)
     kept = model.seen.steps
-    assert np.allclose(model.mean(reduced, mean), expected[kept], rtol=0, atol=1e-8)
-    assert np.allclose(np.sqrt(reduced.variance(model.columns, root)), np.sqrt(spread[kept]), rtol=0, atol=1e-8)
+    assert np.allclose(reduced.mean(mean), expected[kept], rtol=0, atol=1e-8)
+    assert np.allclose(np.sqrt(reduced.variance(root)), np.sqrt(spread[kept]), rtol=0, atol=1e-8)
     assert reduced.evidence(log_variance)[0] == pytest.approx(result.llf, abs=1e-8)
 
 
 def test_the_slope_of_the_evidence_is_right():
     model, learnt, _ = linear((8.0, 33.5), True)
-    reduced = model.reduce(model.linearise(np.zeros(len(model.nodes)), 0.0), model.gaps, learnt.departure)
+    reduced = model.reduce(model.linearise(np.zeros(len(model.nodes)), 0.0), learnt.departure)
 
     def at(patterns):
         log_variance, by_parameter = model.basis.variances(patterns)
