@@ -767,8 +767,8 @@ class _Search:
                 way = -inverse @ downhill
             if -way @ slope < 2 * _GAIN:
                 break
-            share = min(1.0, 2.0 / float(np.abs(way).max()))
-            for tried in range(12):
+            longest = share = min(1.0, 2.0 / float(np.abs(way).max()))
+            for _ in range(12):
                 there = np.clip(at + share * way, lowest, highest)
                 try:
                     found, by = function(there)
@@ -782,7 +782,7 @@ class _Search:
             moved, bent = there - at, by - slope
             along = float(moved @ bent)
             if along > 1e-8:
-                if self._inverse is None and tried == 0:
+                if self._inverse is None and share == longest:
                     inverse = np.eye(len(at)) * along / float(bent @ bent)
                 across = np.eye(len(at)) - np.outer(moved, bent) / along
                 inverse = across @ inverse @ across.T + np.outer(moved, moved) / along
