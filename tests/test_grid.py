@@ -420,6 +420,13 @@ class TestPublicEdges:
         others.append(TimeGrid.from_edges(self.WEEKS[:2], zone="Europe/Paris"))
         assert len(set(others)) == len({repr(grid) for grid in others}) == 4
 
+    @pytest.mark.parametrize("size", [1, 2, 12])
+    def test_even_edges_far_apart_all_come_back(self, size):
+        years = np.datetime64("2024-01-01") + np.arange(size + 1) * np.timedelta64(366, "D")
+        assert TimeGrid.from_edges([f"{year}T00:00Z" for year in years]).edges().tolist() == (
+            years.astype("M8[s]").tolist()
+        )
+
     def test_a_long_list_is_shown_by_its_digest(self):
         hours = np.arange("2024-01-01", "2024-02-01", dtype="M8[h]")
         long, other = (TimeGrid.from_edges(hours[np.arange(len(hours)) != k], zone="UTC") for k in (5, 6))

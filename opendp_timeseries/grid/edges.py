@@ -149,7 +149,8 @@ def plainest(edges: Edges) -> Edges:
         return edges
     gaps = np.diff(edges)
     if np.all(gaps == gaps[0]):
-        return range(int(edges[0]), int(edges[-1]) + 1, int(gaps[0]))
+        gap = int(gaps[0])
+        return range(int(edges[0]), int(edges[-1]) + gap, gap)
     edges.flags.writeable = False
     return edges
 
