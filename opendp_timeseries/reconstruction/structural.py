@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -246,20 +246,6 @@ class Observations:
         return min(int(np.count_nonzero(beyond > 1e-4 * beyond[0])) - 1, (self.size - 1) // 2)
 
 
-@dataclass(frozen=True, eq=False)
-class Departs:
-    """How departures from the patterns come and go."""
-
-    amplitudes: Array | None = None  # by how much they count, at every step of the series; None for 1
-    clocks: Array | None = None  # the time by which they fade; None for the number of the step
-
-    def amplitude(self, steps: NDArray[np.int64]) -> Array | float:
-        return 1.0 if self.amplitudes is None else self.amplitudes[steps]
-
-    def clock(self, steps: NDArray[np.int64]) -> Array:
-        return steps.astype(np.float64) if self.clocks is None else self.clocks[steps]
-
-
 @dataclass(frozen=True)
 class _Link:
     """Rate by f: ``unit * f²``, or ``unit * f``; f has prior mean ``mean``."""
@@ -301,13 +287,12 @@ class _State(NamedTuple):
 
 
 class _Normal(NamedTuple):
-    """Normal equations of the linearised problem ``z = A(Φβ + Md) + e`` at nodes: W is the precision of e."""
+    """Normal equations of the linearised problem ``z = A(Φβ + d) + e`` at nodes: W is the precision of e."""
 
-    band: Array  # diagonals of MA'WAM, the main one first
-    square: Array  # the diagonal of A'WA, which is all of it without a filter
-    cross: Array | None  # MA'WAΦ; None without a filter, where it is worked out as it is needed
+    band: Array  # diagonals of A'WA, the main one first
+    cross: Array | None  # A'WAΦ; None without a filter, where it is worked out as it is needed
     gram: Array | None  # Φ'A'WAΦ; None likewise
-    pull: Array  # MA'Wz
+    pull: Array  # A'Wz
     push: Array  # Φ'A'Wz
     constant: float  # log density of e at z with neither β nor d
     weight: Array  # diagonal of W
@@ -318,7 +303,6 @@ class _Model:
     seen: Observations
     basis: Basis
     link: _Link
-    departs: Departs = field(default_factory=Departs)
 
     @cached_property
     def nodes(self) -> NDArray[np.int64]:
@@ -331,12 +315,7 @@ class _Model:
 
     @cached_property
     def gaps(self) -> Array:
-        return np.diff(self.departs.clock(self.nodes + self.seen.first))
-
-    @cached_property
-    def amplitude(self) -> Array | float:
-        """The diagonal of M: by how much a departure counts at the nodes."""
-        return self.departs.amplitude(self.nodes + self.seen.first)
+        return np.diff(self.nodes).astype(np.float64)
 
     def start(self) -> _State:
         """Return the prior mean."""
@@ -345,7 +324,7 @@ class _Model:
 
     def linearise(self, f: Array, dispersion: float) -> _Normal:
         """Return the normal equations around ``f`` at the nodes, where counts vary by so much more than Poisson's."""
-        seen, slope, amplitude = self.seen, self.link.slope(f), self.amplitude
+        seen, slope = self.seen, self.link.slope(f)
         shown = self.shown(f)
         around = slope * (f - self.link.mean)
         weight = 1 / (seen.variance + dispersion * seen.energy * np.maximum(shown, 0.0))
@@ -353,7 +332,7 @@ class _Model:
         if seen.taps is None:
             response = seen.values - shown + around
             square, pull = weight * slope**2, weight * slope * response
-            band, push = (square * amplitude**2)[None, :], _crossed(self.columns, pull[:, None])[:, 0]
+            band, push = square[None, :], _crossed(self.columns, pull[:, None])[:, 0]
         else:
             # Around the ends, where the filter reaches to the other end, its weights there are held at the last
             # estimate.
@@ -364,11 +343,9 @@ class _Model:
             sides[seen.steps] = weight[:, None] * np.column_stack([design, response])
             every[seen.steps] = weight
             back = slope[:, None] * fftconvolve(sides, seen.centred[::-1, None], mode="same", axes=0)
-            cross, pull = (back[:, :-1].T * amplitude).T, back[:, -1]
-            band = self._band(every, slope * amplitude)
-            square = band[0] / amplitude**2
+            cross, pull, band = back[:, :-1], back[:, -1], self._band(every, slope)
         constant = 0.5 * float((np.log(weight / (2 * np.pi)) - weight * response**2).sum())
-        return _Normal(band, square, cross, gram, pull * amplitude, push, constant, weight)
+        return _Normal(band, cross, gram, pull, push, constant, weight)
 
     def of_the_worthwhile(self, learnt: _Learnt, state: _State, kept_steps: int) -> tuple[_Model, _State]:
         """Leave columns out that together would change the posterior by next to nothing, with so many kept steps."""
@@ -381,6 +358,7 @@ class _Model:
         kept[np.delete(np.flatnonzero(kept), left)] = False
         left.sort()
         found = replace(self, basis=replace(self.basis, kept=tuple(kept.tolist())))
+        # They would be worked out anew.
         found.__dict__["columns"] = np.asfortranarray(self.columns[:, left])
         return found, state._replace(coefficients=state.coefficients[left])
 
@@ -388,8 +366,8 @@ class _Model:
         """Return the normal equations of the departure alone, where the coefficients are these."""
         patterns = _times(self.columns, coefficients)
         if normal.cross is None or normal.gram is None:
-            taken = normal.square * self.amplitude * patterns
-            energy = float((normal.square * patterns**2).sum())
+            taken = normal.band[0] * patterns
+            energy = float((taken * patterns).sum())
         else:
             taken, energy = _times(normal.cross, coefficients), float(coefficients @ normal.gram @ coefficients)
         constant = normal.constant + float(coefficients @ normal.push) - 0.5 * energy
@@ -411,7 +389,7 @@ class _Model:
         """
         coefficients = reduced.evidence(log_variance)[1]
         f = self.link.mean + reduced.mean(coefficients)
-        departed = (f - self.link.mean - _times(self.columns, coefficients)) / self.amplitude
+        departed = f - self.link.mean - _times(self.columns, coefficients)
         whole = _State(f, coefficients, departed)
         main, off, _ = _precision(self.gaps, *np.exp(departure))
 
@@ -446,8 +424,8 @@ class _Model:
 
     def by_departure(self, reduced: _Reduced, mean: Array, root: Array, departure: Array) -> Array:
         """Return the slope of the evidence by the departure's parameters, by Fisher's identity."""
-        taken = ((self.columns.T - reduced.free.T) / self.amplitude).T
-        departed = reduced.departed / self.amplitude - _times(taken, mean)
+        taken = (self.columns.T - reduced.free.T).T
+        departed = reduced.departed - _times(taken, mean)
         spread = _times(taken, root)
         own = reduced.factor.inverse_diagonal()
         square = departed**2 + own + (spread**2).sum(axis=1)
@@ -477,7 +455,7 @@ class _Model:
         factor = _factor(normal.band, main, off)
         columns, sides = self.columns.T, np.empty((self.columns.shape[1] + 1, len(normal.pull)))
         if normal.cross is None:
-            np.multiply(columns, normal.square * self.amplitude, out=sides[:-1])
+            np.multiply(columns, normal.band[0], out=sides[:-1])
         else:
             sides[:-1] = normal.cross.T
         sides[-1] = normal.pull
@@ -488,11 +466,11 @@ class _Model:
             assert normal.gram is not None
             gram = normal.gram - _crossed(normal.cross, solved[:, :-1])
             push = normal.push - _crossed(normal.cross, solved[:, -1:])[:, 0]
-        free, departed = _free(self.columns, solved, self.amplitude)
-        if normal.cross is None:  # Φ'A'WA(Φ - MS), in one product instead of two
-            gram = _crossed(self.columns, free, normal.square)
-            push = normal.push - _crossed(self.columns, (normal.square * departed)[:, None])[:, 0]
-        return _Reduced(value, (gram + gram.T) / 2, push, free, departed, factor, self.amplitude)
+        free, departed = _free(self.columns, solved)
+        if normal.cross is None:  # Φ'A'WA(Φ - S), in one product instead of two
+            gram = _crossed(self.columns, free, normal.band[0])
+            push = normal.push - _crossed(self.columns, (normal.band[0] * departed)[:, None])[:, 0]
+        return _Reduced(value, (gram + gram.T) / 2, push, free, departed, factor)
 
 
 class _Reduced(NamedTuple):
@@ -504,7 +482,6 @@ class _Reduced(NamedTuple):
     free: Array  # each column at the nodes, less what the departure takes of it
     departed: Array  # what the departure adds to f if every coefficient is zero
     factor: Tridiagonal | Banded  # of the departure's precision
-    amplitude: Array | float
 
     def mean(self, coefficients: Array) -> Array:
         """Return how far f is from its prior mean at the nodes, given the mean of the coefficients."""
@@ -512,7 +489,7 @@ class _Reduced(NamedTuple):
 
     def variance(self, root: Array, every: int = 1) -> Array:
         """Return the posterior variance at the nodes, or at one in so many."""
-        found: Array = (self.factor.inverse_diagonal() * self.amplitude**2)[::every]
+        found: Array = self.factor.inverse_diagonal()[::every]
         free = self.free[::every]
         for first in range(0, len(free), _BLOCK):
             some = slice(first, first + _BLOCK)
@@ -542,11 +519,9 @@ def _factor(band: Array, main: Array, off: Array) -> Tridiagonal | Banded:
     return Banded.of(band)
 
 
-def _free(columns: Array, solved: Array, amplitude: Array | float) -> tuple[Array, Array]:
+def _free(columns: Array, solved: Array) -> tuple[Array, Array]:
     """Return the columns less what the departure takes of them, in the place of that, and what it adds to f."""
     rows = solved.T
-    if isinstance(amplitude, np.ndarray):
-        rows *= amplitude
     np.subtract(columns.T, rows[:-1], out=rows[:-1])
     return rows[:-1].T, rows[-1]
 
@@ -793,6 +768,15 @@ class _Search:
         return at
 
 
+def _by_variance(log_variance: Array, mean: Array, root: Array) -> Array:
+    """Return the slope of the evidence by the logarithms of the coefficients' variances.
+
+    By Fisher's identity it is the posterior mean of the slope of the log density.
+    """
+    found: Array = 0.5 * ((mean**2 + (root**2).sum(axis=1)) * np.exp(-log_variance) - 1)
+    return found
+
+
 def _fit_together(
     model: _Model, normal: _Normal, departure: Array, patterns: Array, search: _Search
 ) -> tuple[Array, Array]:
@@ -804,8 +788,7 @@ def _fit_together(
         log_variance, slope = basis.variances(parameters[2:])
         reduced = model.reduce(normal, parameters[:2])
         value, mean, root = reduced.evidence(log_variance)
-        # Fisher's identity: the slope of the evidence is the posterior mean of that of the log density.
-        by_variance = 0.5 * ((mean**2 + (root**2).sum(axis=1)) * np.exp(-log_variance) - 1)
+        by_variance = _by_variance(log_variance, mean, root)
         if isinstance(reduced.factor, Tridiagonal):
             by_departure = model.by_departure(reduced, mean, root, parameters[:2])
         else:
@@ -830,7 +813,7 @@ def _fit_patterns(reduced: _Reduced, basis: Basis, start: Array, search: _Search
     def loss(parameters: Array) -> tuple[float, Array]:
         log_variance, slope = basis.variances(parameters)
         value, mean, root = reduced.evidence(log_variance)
-        by_variance = 0.5 * ((mean**2 + (root**2).sum(axis=1)) * np.exp(-log_variance) - 1)
+        by_variance = _by_variance(log_variance, mean, root)
         away = (parameters - centre) / _SPREAD
         return 0.5 * float(away @ away) - value, away / _SPREAD - by_variance @ slope
 
@@ -864,10 +847,10 @@ def _posterior(model: _Model, normal: _Normal, learnt: _Learnt) -> Posterior:
         main, off, _ = _precision(every.gaps, *np.exp(learnt.departure))
         band, sides = np.zeros((1, seen.size)), np.zeros((len(columns) + 1, seen.size))
         band[:, seen.steps], sides[-1, seen.steps] = normal.band, normal.pull
-        sides[:-1, seen.steps] = columns * (normal.square * model.amplitude)
+        sides[:-1, seen.steps] = columns * normal.band[0]
         factor = _factor(band, main, off)
-        free, departed = _free(every.columns, factor.solve(sides.T), every.amplitude)
-        reduced = reduced._replace(free=free, departed=departed, factor=factor, amplitude=every.amplitude)
+        free, departed = _free(every.columns, factor.solve(sides.T))
+        reduced = reduced._replace(free=free, departed=departed, factor=factor)
     f = model.link.mean + reduced.mean(mean)
     variance = reduced.variance(root)
     if not (np.all(np.isfinite(f)) and np.all(variance >= 0)):
