@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 import warnings
+from functools import reduce
 from pathlib import Path
 from unittest.mock import ANY
 
@@ -23,6 +24,7 @@ from opendp_timeseries._lock import locked
 from opendp_timeseries.accounting.fully_adaptive import RenyiFilter
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.ledger import chain, ledger
+from opendp_timeseries.ledger.chain import Chain
 from opendp_timeseries.plugin.known import PrivacyMap, known_loss
 
 dp.enable_features("contrib", "honest-but-curious")
@@ -550,25 +552,21 @@ def test_another_file_is_refused(tmp_path, foreign):
     ],
 )
 def test_a_file_with_right_digests_and_wrong_content_is_refused(tmp_path, change, message):
-    from opendp_timeseries.ledger.chain import chained
-
     book = new(tmp_path)
     book.release(measurement(), LOG)
     lines = [json.loads(line)["entry"] for line in book.path.read_text().splitlines()[:-1]]
     change(lines)
-    book.path.write_bytes(chained([json.dumps(line, ensure_ascii=False) for line in lines]))
+    book.path.write_bytes(reduce(Chain.then, [json.dumps(line, ensure_ascii=False) for line in lines], Chain()).file())
     with pytest.raises(ValueError, match=rf"is refused: .*{message}"):
         ts.Ledger(book.path)
 
 
 def test_a_record_of_something_else_is_found_by_verification(tmp_path):
-    from opendp_timeseries.ledger.chain import chained
-
     book = new(tmp_path)
     book.release(measurement(), LOG)
     lines = [json.loads(line)["entry"] for line in book.path.read_text().splitlines()[:-1]]
     lines[1]["designs"][0]["scale"] = 40.0  # as if less had been spent
-    book.path.write_bytes(chained([json.dumps(line, ensure_ascii=False) for line in lines]))
+    book.path.write_bytes(reduce(Chain.then, [json.dumps(line, ensure_ascii=False) for line in lines], Chain()).file())
     with pytest.raises(ValueError, match="releases of entry 1 are not of what was entered"):
         ts.Ledger(book.path).verify()
 

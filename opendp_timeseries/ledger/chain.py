@@ -9,22 +9,25 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
-from functools import reduce
 from typing import Final, NamedTuple
 
-__all__ = ["Chain", "chained", "unchained"]
+__all__ = ["Chain", "unchained"]
 
 _LINE: Final = re.compile(rb'\{"digest": "([0-9a-f]{64})", "entry": (.*)\}')
 _LAST: Final = re.compile(rb'\{"digest": "([0-9a-f]{64})", "entries": (\d{1,12})\}')
 
 
 class Chain(NamedTuple):
-    """Entries as they stand in a file.
+    """Entries as they stand in a file: JSON documents without line breaks.
 
     :param lines: of the file, but the last.
     :param length: how many they are.
     :param digest: of all of them.
+
+    >>> print(Chain().then('{"a": 1}').file().decode())
+    {"digest": "f9d86028c6e0d64e225186f96acb6933...", "entry": {"a": 1}}
+    {"digest": "f9d86028c6e0d64e225186f96acb6933...", "entries": 1}
+    <BLANKLINE>
     """
 
     lines: bytes = b""
@@ -44,24 +47,10 @@ class Chain(NamedTuple):
 
     def entries(self) -> list[str]:
         """Return the entries."""
-        return [line[len(_BEFORE) : -1].decode() for line in self.lines.split(b"\n")[:-1]]
+        return [found[2].decode() for found in _LINE.finditer(self.lines)]
 
 
 _NONE: Final = Chain()
-_BEFORE: Final = b'{"digest": "%s", "entry": ' % (b"0" * 64)
-
-
-def chained(entries: Iterable[str]) -> bytes:
-    r"""Return a file of entries.
-
-    :param entries: JSON documents without line breaks.
-
-    >>> print(chained(['{"a": 1}']).decode())
-    {"digest": "f9d86028c6e0d64e225186f96acb6933...", "entry": {"a": 1}}
-    {"digest": "f9d86028c6e0d64e225186f96acb6933...", "entries": 1}
-    <BLANKLINE>
-    """
-    return reduce(Chain.then, entries, _NONE).file()
 
 
 def unchained(file: bytes, known: Chain = _NONE) -> tuple[list[str], Chain]:

@@ -4,6 +4,7 @@
 """
 
 import json
+from functools import reduce
 from pathlib import Path
 
 import jsonschema
@@ -11,7 +12,7 @@ import pytest
 import referencing
 
 import opendp_timeseries as ts
-from opendp_timeseries.ledger.chain import unchained
+from opendp_timeseries.ledger.chain import Chain, unchained
 from opendp_timeseries.release.documents import read_document
 
 ROOT = Path(__file__).parents[2]
@@ -99,10 +100,8 @@ def test_at_every_step_kept_no_steps_are_listed():
 
 
 def test_a_ledger_of_a_newer_version_is_refused_by_name(tmp_path):
-    from opendp_timeseries.ledger.chain import chained
-
     entries, _ = unchained((ROOT / "tests" / "data" / "formats" / "ledger-1.ledger").read_bytes())
     newer = [entries[0].replace('"version": 1', '"version": 2', 1), *entries[1:]]
-    (tmp_path / "people.ledger").write_bytes(chained(newer))
+    (tmp_path / "people.ledger").write_bytes(reduce(Chain.then, newer, Chain()).file())
     with pytest.raises(ValueError, match=r"written in version 2 .* reads versions up to 1"):
         ts.Ledger(tmp_path / "people.ledger")
