@@ -524,6 +524,8 @@ BREAKS = {
     "steps in disorder": (at("steps"), [9, 3], "steps"),
     "huge steps": (at("steps"), [2**70], "steps"),
     "half a loss": (at("statement", "loss"), [[1.0]], "loss"),
+    "a loss below zero": (at("statement", "loss"), [[-1.0, 1e-6]], "points of at least 0"),
+    "a delta above one": (at("statement", "loss"), [[1.0, 1.5]], "no δ is above 1"),
     "no loss": (at("statement", "loss"), [], "loss"),
     "a loss beyond floats": (at("statement", "loss"), [[10**400, 1e-6]], "loss"),
     "values beyond floats": (at("values"), [10**400], "values"),
