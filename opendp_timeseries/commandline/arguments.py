@@ -11,7 +11,7 @@ from opendp_timeseries.commandline.publication import located, read_publication
 from opendp_timeseries.commandline.words import TABLES, WORDS, Word, flag
 from opendp_timeseries.counting.files import CSV_SUFFIXES, PARQUET_SUFFIXES
 
-__all__ = ["COMMANDS", "PROGRAM", "parse"]
+__all__ = ["COMMANDS", "PROGRAM", "flags_of", "parse"]
 
 PROGRAM: Final = "python -m opendp_timeseries"
 
@@ -109,6 +109,11 @@ def _parser(name: str, program: str) -> _Parser:
     for option, how in own.items():
         parser.add_argument(option, **{"default": None} | how)
     return parser
+
+
+def flags_of(name: str) -> list[str]:
+    """Return the flags of a command."""
+    return sorted(each for each in _parser(name, PROGRAM)._option_string_actions if each.startswith("--"))
 
 
 def _version() -> str:
@@ -218,6 +223,7 @@ def _fill(options: argparse.Namespace) -> None:
             setattr(options, name, word.usual)
     if options.publication is not None and "output" not in options.lines:
         options.output = options.publication.parent / options.output
+    options.season = [steps for steps, _ in options.season] if options.season else None
     options.zone = options.zone or "UTC"
 
 
@@ -249,6 +255,10 @@ def _plan(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     for steps, amplitude in options.season or ():
         if amplitude is None:
             parser.error(f"argument --season: ({steps:g}) must be steps and an amplitude in counts, such as 24:90")
+    options.season_amplitudes = dict(options.season or ()) or None
+    options.std = options.filter_std or [0.0, 3.0, 10.0]
+    options.gap, options.step_cap = options.gap or [1], options.step_cap or 1
+    options.sampling = options.sampling or "poisson"
     options.zone = options.zone or (options.start and "UTC")
 
 
@@ -270,7 +280,7 @@ _FINISH: Final = {
     **{"plan": _plan, "ledger": _ledger, "verify": _verify, "init": _nothing, "completion": _nothing},
 }
 _YES: Final[dict[str, Any]] = {"action": "store_true"}
-_ALL: Final = {title: words for title, words in TABLES.values() if title != TABLES["plan"][0]}
+_ALL: Final = {title: ["individuals"] if table == "plan" else words for table, (title, words) in TABLES.items()}
 _JSON: Final = {"--json": _YES | {"help": "print JSON"}}
 _OF_RELEASES: Final = {
     "--resume": _YES | {"help": "write the files of a release that the ledger has paid for already"},
@@ -307,7 +317,7 @@ COMMANDS: Final[dict[str, Command]] = {
             "the steps of time": [name for name in TABLES["grid"][1] if name != "every"],
             "the count": ("participation_cap", "gap", "step_cap", "filter_std"),
             "the guarantee": ("epsilon", "delta", "sampling_probability", "sampling"),
-            TABLES["plan"][0]: (*TABLES["plan"][1], "season"),
+            TABLES["plan"][0]: ("level", "deviation", "time_scale", "season"),
         },
         _JSON,
         ("file", "a publication file, .toml"),
@@ -349,6 +359,6 @@ COMMANDS: Final[dict[str, Command]] = {
         " bashcompinit.",
         {},
         {},
-        ("shell", "bash, or zsh"),
+        ("shell", "bash or zsh, which take the same script"),
     ),
 }
