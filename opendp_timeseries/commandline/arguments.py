@@ -1,9 +1,9 @@
-"""What the command line says, by flags or by a publication file. Everything public must be given; nothing is guessed."""
+"""What the command line says, by flags or by a publication file. What is public must be given, not guessed."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -50,7 +50,7 @@ class Command(NamedTuple):
     """A command: what it does, its words by title, and flags that are no words of the file."""
 
     description: str
-    words: dict[str, Iterable[str]]
+    words: Mapping[str, Iterable[str]]
     own: dict[str, dict[str, Any]]
     place: tuple[str, str] = ("file", "the log, or a publication file, .toml")
 
@@ -87,11 +87,11 @@ def _parser(name: str, program: str) -> _Parser:
     description, words, own, place = COMMANDS[name]
     parser = _Parser(prog=program, description=description, epilog=_EPILOG, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=_version())
-    parser.add_argument("--quiet", action="store_true", default=None, help="say nothing but errors")
-    several = _COMPARED if name == "plan" else ()
     parser.add_argument(
-        place[0], type=Path, help=place[1], nargs=None if name in ("verify", "ledger", "init") else "?"
+        "--quiet", action="store_true", default=None, help="say nothing but errors, and what a ledger pays for"
     )
+    several = _COMPARED if name == "plan" else ()
+    parser.add_argument(place[0], type=Path, help=place[1], nargs=None if name in ("verify", "ledger", "init") else "?")
     for title, names in words.items():
         group = parser.add_argument_group(title)
         for each in names:
@@ -214,7 +214,9 @@ def _refuse_alone(options: argparse.Namespace, given: set[str], parser: argparse
     elif options.command == "programme":
         parser.error("a programme releases one part after another: give --every, such as 1mo for one each month")
     elif getattr(options, "number", None) is not None:
-        parser.error(f"--number ({options.number}) is the number of a part of a programme: give --every, or leave it out")
+        parser.error(
+            f"--number ({options.number}) is the number of a part of a programme: give --every, or leave it out"
+        )
 
 
 def _fill(options: argparse.Namespace) -> None:
@@ -277,7 +279,11 @@ def _nothing(options: argparse.Namespace, parser: argparse.ArgumentParser) -> No
 
 _FINISH: Final = {
     **dict.fromkeys(("release", "check", "programme"), _complete),
-    **{"plan": _plan, "ledger": _ledger, "verify": _verify, "init": _nothing, "completion": _nothing},
+    "plan": _plan,
+    "ledger": _ledger,
+    "verify": _verify,
+    "init": _nothing,
+    "completion": _nothing,
 }
 _YES: Final[dict[str, Any]] = {"action": "store_true"}
 _ALL: Final = {title: ["individuals"] if table == "plan" else words for table, (title, words) in TABLES.items()}
@@ -305,7 +311,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "init": Command(
         "Write a publication file, which says all that is public about a release, with a comment for each word. What"
         " flags say is filled in; in a terminal, it asks for the rest that must be given.",
-        {title: words for title, words in TABLES.values()},
+        dict(TABLES.values()),
         {},
         ("path", "the file to write, such as publication.toml"),
     ),
@@ -317,7 +323,7 @@ COMMANDS: Final[dict[str, Command]] = {
             "the steps of time": [name for name in TABLES["grid"][1] if name != "every"],
             "the count": ("participation_cap", "gap", "step_cap", "filter_std"),
             "the guarantee": ("epsilon", "delta", "sampling_probability", "sampling"),
-            TABLES["plan"][0]: ("level", "deviation", "time_scale", "season"),
+            TABLES["plan"][0]: ("participation", "level", "deviation", "time_scale", "season"),
         },
         _JSON,
         ("file", "a publication file, .toml"),
@@ -355,7 +361,7 @@ COMMANDS: Final[dict[str, Command]] = {
     ),
     "completion": Command(
         "Print a script that completes commands and flags of opendp-timeseries in a shell. For bash, put into"
-        " ~/.bashrc: eval \"$(opendp-timeseries completion)\". For zsh, put before it: autoload -U bashcompinit &&"
+        ' ~/.bashrc: eval "$(opendp-timeseries completion)". For zsh, put before it: autoload -U bashcompinit &&'
         " bashcompinit.",
         {},
         {},

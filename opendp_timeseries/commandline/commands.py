@@ -9,6 +9,8 @@ import warnings
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 import opendp_timeseries as ts
 from opendp_timeseries.commandline.arguments import COMMANDS, flags_of
 from opendp_timeseries.commandline.inputs import check_of, chosen, grid_of, wrapped
@@ -48,10 +50,23 @@ def check(options: argparse.Namespace) -> str:
 
 def plan(options: argparse.Namespace) -> str:
     """Compare designs by their expected errors: the table, the advice and the command of the best."""
-    found = ts.plan(grid_of(options), **chosen(options, *_PLAN))
+    grid = grid_of(options)
+    known = None if options.participation is None else _participation(options, grid)
+    found = ts.plan(grid, **chosen(options, *_PLAN), participation=known)
     if options.json:
         return json.dumps(found.to_dict(), ensure_ascii=False)
     return f"{found}\n\nRun, with your file and its columns:\n{found.command() or found.python()}"
+
+
+def _participation(options: argparse.Namespace, grid: ts.TimeGrid) -> ts.Participation:
+    """Return rough public knowledge of how often individuals come."""
+    shares, steps = zip(*sorted(options.participation), strict=True)
+    parts = np.diff([0.0, *shares, 1.0])
+    if options.level is None:
+        raise ValueError("--participation says what a cap loses of the level: give --level, too")
+    if not np.all(parts[:-1] > 0) or shares[-1] > 1 or not np.all(np.diff(steps) > 0):
+        raise ValueError("--participation must ascend in shares up to 100% and in steps, such as 90%:20 100%:500")
+    return ts.Participation(parts, size=grid.size, standard_error=0.0, caps=list(steps))
 
 
 def verify(options: argparse.Namespace) -> str:
@@ -88,7 +103,7 @@ def ledger(options: argparse.Namespace) -> str:
             warnings.simplefilter("ignore", ts.LargeDeltaWarning)
             ts.Ledger.create(options.ledger, **chosen(options, *_NEW))
     found = ts.Ledger(options.ledger)
-    for release in [release for path in options.add for release in _read(path).releases]:
+    for release in [release for path in options.add or () for release in _read(path).releases]:
         found.add(release)
     found.verify()
     if options.json:

@@ -43,7 +43,8 @@ def panel_of(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any
     """Return the column, the keys and the key cap of a panel, and the groups of its totals; nothing of one series."""
     if options.by is None:
         return {}, None
-    keys, rows = list(options.keys), []
+    keys: list[str] = list(options.keys)
+    rows: list[dict[str, str]] = []
     if len(keys) == 1 and keys[0].lower().endswith(CSV_SUFFIXES):
         keys, rows = _file_of_keys(options)
     elif options.groups:

@@ -217,13 +217,13 @@ def _panel(kind: str, made: Made, unit: str) -> bytes:
     shown = made.series if made.totals is None else made.totals
     with matplotlib.rc_context(_rc(matplotlib)):
         axes = ts.plot_panel(shown, keys=list(shown.by_key())[:_MOST_SERIES], unit=unit, confidence_level=_CONFIDENCE)
-        figure = next(iter(axes.values())).figure
+        figure: Any = next(iter(axes.values())).figure
         image = _saved(figure, kind)
         pyplot.close(figure)
     return image
 
 
-def _rc(matplotlib: Any) -> dict[str, Any]:
+def _rc(matplotlib: Any) -> Any:
     """What figures are drawn with: Matplotlib's own settings, whatever somebody's are, as TeX may be missing."""
     # Long lines overflow Agg's memory.
     own = {name: value for name, value in matplotlib.rcParamsDefault.items() if not name.startswith("backend")}

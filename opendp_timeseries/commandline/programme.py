@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import warnings
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -41,7 +42,7 @@ def parts_of(options: argparse.Namespace) -> list[Part]:
     texts = np.datetime_as_string(edges, unit="m").tolist()
     return [
         Part(number, start[: _NAMED.get(options.every, 10)], start, end)
-        for number, (start, end) in enumerate(zip(texts[:-1], texts[1:], strict=True), 1)
+        for number, (start, end) in enumerate(pairwise(texts), 1)
     ]
 
 
@@ -51,7 +52,7 @@ def take_part(options: argparse.Namespace, ledger: ts.Ledger | None) -> Part:
     :raises ValueError: if there is none, or it is not over.
     """
     parts = parts_of(options)
-    number = options.number
+    number: int | None = options.number
     if number is not None:
         check.integer("number", number, minimum=1, maximum=len(parts), remedy="the parts are numbered from 1")
     elif ledger is None:
@@ -59,7 +60,9 @@ def take_part(options: argparse.Namespace, ledger: ts.Ledger | None) -> Part:
     else:
         left = [part.number for part, state in zip(parts, _states(ledger, parts), strict=True) if state != "released"]
         if not left:
-            raise ValueError(f"all {len(parts)} parts of the programme are released; start another one, with its ledger")
+            raise ValueError(
+                f"all {len(parts)} parts of the programme are released; start another one, with its ledger"
+            )
         number = left[0]
     part = parts[number - 1]
     if options.number is None and ledger is not None and _is_coming(part, options.zone):

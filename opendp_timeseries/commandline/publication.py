@@ -53,7 +53,8 @@ def read_publication(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
                 values[name] = word.read(value)
             except ValueError as error:
                 raise refuse(name, table, f"{name} ({shown(value)}) {error}") from None
-    return values, {name: lines.get((table, name), 1) for table in TABLES for name in TABLES[table][1] if name in values}
+    known = {name: table for table, (_, words) in TABLES.items() for name in words}
+    return values, {name: lines.get((known[name], name), 1) for name in values}
 
 
 def _lines(text: str) -> dict[tuple[str, str], int]:
@@ -118,8 +119,8 @@ def init(options: argparse.Namespace, ask: Callable[[str], str] = input) -> str:
                     _answer(name, given, ask)
         files[path].write(_written(given).encode())
     return (
-        f"Written: {path}. Fill in what it lacks, and run it in this order, with the same file: check, in private; plan;"
-        " release."
+        f"Written: {path}. Fill in what it lacks, and run with it, in this order: plan; check, in private; release (or,"
+        " with every, first programme --new)."
     )
 
 
@@ -127,7 +128,8 @@ def _answer(name: str, given: dict[str, Any], ask: Callable[[str], str]) -> None
     """Ask for one word until the answer can be read; nothing is an answer where the word may be left out."""
     word, needed = WORDS[name], name in _WANTED
     while True:
-        text = ask(f"{name}: {word.help}\n  such as {shown(word.example)}{'' if needed else '; Enter for none'}: ").strip()
+        none = "" if needed else "; Enter for none"
+        text = ask(f"{name}: {word.help}\n  such as {shown(word.example)}{none}: ").strip()
         if not text and not needed:
             return
         try:

@@ -82,7 +82,7 @@ class Query(NamedTuple):
 
     def measurement(self, scales: Sequence[float], samples: Sequence[Mapping[str, Any]], delta: float) -> Any:
         """Return the measurement with this noise."""
-        stated = {} if len(scales) > 1 else {"delta": delta}
+        stated: dict[str, Any] = {} if len(scales) > 1 else {"delta": delta}
         with warnings.catch_warnings():  # the summary says it
             warnings.simplefilter("ignore", ts.LargeDeltaWarning)
             first, *others = [
@@ -111,7 +111,8 @@ class Query(NamedTuple):
             raise ValueError(f"fewer than one of {size} steps is kept on average {design}; choose a greater one")
         if min(scales) < _MIN_SCALE:  # as where δ exceeds the probability that anything of one individual is kept
             budget = f"epsilon ({epsilon:g}) and delta ({delta:g}) {design}"
-            raise ValueError(f"{budget} allow a release with next to no noise, which protects nobody; choose smaller ones")
+            problem = "allow a release with next to no noise, which protects nobody"
+            raise ValueError(f"{budget} {problem}; choose smaller ones")
         return self.measurement(scales, self.samples, delta)
 
     def _scales(self, epsilon: float, delta: float) -> list[float]:

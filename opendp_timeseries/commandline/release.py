@@ -7,6 +7,7 @@ import contextlib
 import math
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
 from opendp_timeseries._files import files_together
 from opendp_timeseries.accounting.calibrate import large_delta
+from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.rounding import printed_up, up
 from opendp_timeseries.commandline.inputs import check_of, chosen, grid_of, read_log, wrapped
 from opendp_timeseries.commandline.interrupts import held_back
@@ -26,7 +28,6 @@ from opendp_timeseries.commandline.query import Query
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.plugin.known import parts_of as parts_of_measurement
 from opendp_timeseries.reconstruction.smooth import unscaled
-from opendp_timeseries.release.documents import joint_guarantee, joint_loss_of
 
 __all__ = ["release"]
 
@@ -101,8 +102,8 @@ def _reconstructed(releases: list[ts.Release], query: Query, options: argparse.N
     """Make series of releases, that of a panel and its totals so that they add up."""
     number = len(releases) - len(query.people)
     try:
-        shown = {"progress": False} if options.quiet else {}
-        series = [ts.smooth(one, seasons=options.season, **shown) for one in releases[:number]]
+        shown = False if options.quiet else None
+        series = [ts.smooth(one, seasons=options.season, progress=shown) for one in releases[:number]]
     except Exception:  # whatever it is, the release must not be lost for it
         series = [ts.interpolate(unscaled(one)) for one in releases[:number]]
     if len(series) == 1:
@@ -240,10 +241,12 @@ def _others(made: Made) -> Iterator[str]:
 
 def _guarantee(made: Made, within: str) -> str:
     first = made.releases[0]
-    words = first.guarantee() if len(made.releases) == 1 else joint_guarantee(made.releases)
-    if len(made.releases) > 1 and first.stated.whole is not None and first.stated.whole.kind != "composition":
-        words += f"; {first.stated.whole}"  # of which all of this is a part
-    epsilon, delta = first.stated.loss[0] if len(made.releases) == 1 else joint_loss_of(made.releases)
+    if len(made.releases) > 1:  # of all of them together, at the δ of each
+        joint = joint_loss([release.design.loss() for release in made.releases], adaptive=False)
+        stated, whole = first.stated, first.stated.whole
+        whole = None if whole is None or whole.kind == "composition" else whole
+        first = replace(first, statement=replace(stated, loss=stated.view.points(joint), whole=whole))
+    words, (epsilon, delta) = first.guarantee(), first.stated.loss[0]
     factor = f" = {printed_up(up(math.exp(epsilon)))}" if epsilon < 700 else ""
     return (
         f"Guarantee: {words}. Whether or not the events of any one individual{within} are in the log, no set"

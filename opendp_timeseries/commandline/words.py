@@ -214,8 +214,9 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
                 many=True,
             ),
             "individuals": Word(
-                int, "about how many individuals there are, as far as that is public; delta should be far below one"
-                " over it", 20_000
+                int,
+                "about how many individuals there are, as far as that is public; delta should be far below one over it",
+                20_000,
             ),
             "level": Word(float, "mean count of a step", 200.0),
             "deviation": Word(float, "standard deviation of departures from level and seasons, in counts", 20.0),

@@ -98,9 +98,7 @@ def read_csv_log(
     return log
 
 
-def read_parquet_log(
-    path: Path, *, identifier: str, time: str, zone: str | None = None, by: str | None = None
-) -> Any:
+def read_parquet_log(path: Path, *, identifier: str, time: str, zone: str | None = None, by: str | None = None) -> Any:
     """Open a Parquet file as a PyArrow dataset, which is counted batch by batch.
 
     :param zone: of times without one, ``"UTC"``; if left out, they are on the clock of the grid.

@@ -432,8 +432,7 @@ def _whole(book: Book, number: int, designs: tuple[Design, ...]) -> Whole:
         planned = terms.programme.designs
         places = [k for k in range(0, len(planned), size) if planned[k : k + size] == designs]
         if len(places) == 1:
-            parts, named = len(planned) // size, terms.programme.identifier
-            ledger = replace(ledger, kind="programme", number=places[0] // size + 1, parts=parts, identifier=named)
+            ledger = replace(ledger, number=places[0] // size + 1, parts=len(planned) // size)
     return replace(ledger, digest=book.current_digest())
 
 

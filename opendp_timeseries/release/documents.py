@@ -17,7 +17,6 @@ from opendp_timeseries.release.release import Release, check_covered
 __all__ = [
     "Document",
     "joint_guarantee",
-    "joint_loss_of",
     "population_of",
     "read_document",
     "read_releases",
@@ -111,15 +110,6 @@ def joint_guarantee(releases: Sequence[Release]) -> str:
     :raises ValueError: if they do not add up, as in :func:`write_releases`.
     """
     return _together(releases, _joint(releases, in_advance=True, data_fixed=True))
-
-
-def joint_loss_of(releases: Sequence[Release]) -> tuple[float, float]:
-    """Return the joint (ε, δ) of releases that were fixed in advance, each of which states such a pair.
-
-    :raises ValueError: as in :func:`joint_guarantee`.
-    """
-    ((epsilon, delta),) = _joint(releases, in_advance=True, data_fixed=True)
-    return epsilon, delta
 
 
 def population_of(design: Design) -> tuple[Any, ...]:
