@@ -10,9 +10,7 @@ import io
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -42,8 +40,6 @@ _MARKS: Final[dict[str, tuple[tuple[bytes, ...], bytes]]] = {
     ".png": ((b"\x89PNG\r\n\x1a\n",), b"tEXtSoftware\0opendp_timeseries"),
     ".svg": ((b"<?xml",), b"<dc:title>opendp_timeseries</dc:title>"),
     ".pdf": ((b"%PDF-",), b"/Creator (opendp_timeseries)"),
-    ".html": ((b"<!doctype html>", b"<!DOCTYPE html>"), b"opendp_timeseries"),
-    ".xlsx": ((b"PK",), b"docProps"),
 }
 _UNDATED: Final = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 #: Steps that have a name.
@@ -82,16 +78,12 @@ def places(options: argparse.Namespace) -> dict[str, Path]:
     output, log, figure = options.output, options.file, f".{options.figure}"
     if output.name in ("", "..") or output.suffix.lower() in _MARKS:
         raise ValueError(f"output ({output}) must name files without their suffix, such as {Path('folder', 'release')}")
-    if options.spreadsheet and find_spec("openpyxl") is None:
-        raise ImportError("--spreadsheet needs openpyxl; install opendp_timeseries[excel], or leave it out")
     found = {suffix: output.with_name(output.name + suffix) for suffix in _MARKS}
     wanted = {
         ".csv": True,
         "-people.csv": options.people or options.people_cap is not None,
         ".json": True,
         figure: figure in found and _can_draw(),
-        ".html": options.page,
-        ".xlsx": options.spreadsheet,
     }
     written = [suffix for suffix in found if wanted.get(suffix)]
     for suffix, place in found.items():
@@ -146,31 +138,9 @@ def document(suffix: str, made: Made, what: str, cycle: int) -> bytes:
             one = len(made.releases) == 1
             text = made.releases[0].to_json() if one else ts.write_releases(made.releases, in_advance=True)
             return (text + "\n").encode()
-        case ".html":
-            return made.series.to_html(**_shown(made, unit)).encode()
-        case ".xlsx":
-            return _spreadsheet(made, unit)
     if made.series.parts:
         return _panel(suffix[1:], made, unit)
     return _figure(suffix[1:], made.series, grid, unit, cycle)
-
-
-def _shown(made: Made, unit: str) -> dict[str, Any]:
-    """What a page and a spreadsheet say beside the series."""
-    level, notes = ndtri((1 + _CONFIDENCE) / 2), []
-    for release in made.people:
-        if release.keys is None:
-            number, within = release.values[0], level * release.scale
-            notes.append(f"Individuals in all: {number:.0f}, within {within:.0f} with {_CONFIDENCE:.0%} confidence.")
-    beside = () if made.totals is None else (made.totals,)
-    return {"unit": unit, "beside": beside, "notes": notes, "confidence_level": _CONFIDENCE}
-
-
-def _spreadsheet(made: Made, unit: str) -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "series.xlsx")
-        made.series.to_excel(path, **_shown(made, unit))
-        return path.read_bytes()
 
 
 def _rows_of(series: ts.Series) -> Iterator[tuple[Any, ...]]:

@@ -237,8 +237,6 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
             "figure": Word(
                 str, "format of the figure (png)", "svg", usual="png", choices=("png", "svg", "pdf", "none")
             ),
-            "page": Word(bool, "write OUTPUT.html, a page to publish, which needs nothing else", True),
-            "spreadsheet": Word(bool, "write OUTPUT.xlsx (extra excel)", True),
         },
     ),
 }
