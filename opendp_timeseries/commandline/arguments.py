@@ -30,7 +30,7 @@ _PLANNED: Final = ("epsilon", "delta", "sampling_probability", "sampling")
 _OF_CSV: Final = ("time_format", "time_unit", "delimiter")
 _OF_FILES: Final = ("identifier", "time", "times_zone", *_OF_CSV)
 #: What is for a count with a cap, a panel, and a panel with totals.
-_CAPPED: Final = ("filter_std", "excess", "total", "groups", "people", "people_cap")
+_CAPPED: Final = ("filter_std", "excess", "total", "groups")
 _OF_PANELS: Final = ("key_cap", "total", "groups", "people_cap")
 #: What is fixed when a ledger is made.
 _BUDGET: Final = ("epsilon", "delta", "programme")

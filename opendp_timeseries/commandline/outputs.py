@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +20,7 @@ from scipy.special import ndtri
 
 import opendp_timeseries as ts
 from opendp_timeseries._files import check_place
+from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.reconstruction.frames import known_interval
 from opendp_timeseries.reconstruction.plot import BLUE, style_axes
 
@@ -71,6 +73,17 @@ class Made(NamedTuple):
     series: ts.Series
     totals: ts.Series | None = None
     people: tuple[ts.Release, ...] = ()
+
+    @property
+    def together(self) -> ts.Release:
+        """The first release, with the statement of all of them together, and of what they are part."""
+        first = self.releases[0]
+        if len(self.releases) == 1:
+            return first
+        joint = joint_loss([release.design.loss() for release in self.releases], adaptive=False)
+        stated, whole = first.stated, first.stated.whole
+        whole = None if whole is None or whole.kind == "composition" else whole
+        return replace(first, statement=replace(stated, loss=stated.view.points(joint), whole=whole))
 
 
 def places(options: argparse.Namespace) -> dict[str, Path]:
@@ -186,7 +199,14 @@ def _panel(kind: str, made: Made, unit: str) -> bytes:
 
     shown = made.series if made.totals is None else made.totals
     with matplotlib.rc_context(_rc(matplotlib)):
-        axes = ts.plot_panel(shown, keys=list(shown.by_key())[:_MOST_SERIES], unit=unit, confidence_level=_CONFIDENCE)
+        axes = ts.plot_panel(
+            shown,
+            keys=list(shown.by_key())[:_MOST_SERIES],
+            unit=unit,
+            confidence_level=_CONFIDENCE,
+            guarantee=f"Guarantee: {made.together.guarantee()}",
+            sharey=False,  # a city is beside its districts
+        )
         figure: Any = next(iter(axes.values())).figure
         image = _saved(figure, kind)
         pyplot.close(figure)

@@ -7,7 +7,6 @@ import contextlib
 import math
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -17,7 +16,6 @@ import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
 from opendp_timeseries._files import files_together
 from opendp_timeseries.accounting.calibrate import large_delta
-from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.rounding import printed_up, up
 from opendp_timeseries.commandline.inputs import check_of, chosen, grid_of, read_log, wrapped
 from opendp_timeseries.commandline.interrupts import held_back
@@ -240,13 +238,8 @@ def _others(made: Made) -> Iterator[str]:
 
 
 def _guarantee(made: Made, within: str) -> str:
-    first = made.releases[0]
-    if len(made.releases) > 1:  # of all of them together, at the δ of each
-        joint = joint_loss([release.design.loss() for release in made.releases], adaptive=False)
-        stated, whole = first.stated, first.stated.whole
-        whole = None if whole is None or whole.kind == "composition" else whole
-        first = replace(first, statement=replace(stated, loss=stated.view.points(joint), whole=whole))
-    words, (epsilon, delta) = first.guarantee(), first.stated.loss[0]
+    together = made.together
+    words, (epsilon, delta) = together.guarantee(), together.stated.loss[0]
     factor = f" = {printed_up(up(math.exp(epsilon)))}" if epsilon < 700 else ""
     return (
         f"Guarantee: {words}. Whether or not the events of any one individual{within} are in the log, no set"

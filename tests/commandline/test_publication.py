@@ -96,7 +96,10 @@ def rows_of(path):
         return list(csv.DictReader(file))
 
 
-def test_a_city_publishes_every_month(city, capsys):
+def test_a_city_publishes_every_month(city, capsys, monkeypatch):
+    drawn, plot_panel = [], ts.plot_panel
+    monkeypatch.setattr(ts, "plot_panel", lambda *a, **k: drawn.append(k["guarantee"]) or plot_panel(*a, **k))
+    changed(city, 'figure = "none"', 'figure = "png"')
     assert main(["programme", "publication.toml"]) == 0
     assert "Nothing is fixed yet" in capsys.readouterr().out
     assert not (city / "rides.ledger").exists()
@@ -110,6 +113,9 @@ def test_a_city_publishes_every_month(city, capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert "release 1 of 3 in the programme of a ledger with (ε = 100, δ = 1e-06) in all" in said
     assert "This is part 1 of 3 of a programme" in said
+    assert "release 1 of 3 in the programme of a ledger with (ε = 100, δ = 1e-06) in all" in drawn[0]
+    assert f"{drawn[0]}. Whether or not" in said
+    assert (city / "release-2024-03.png").read_bytes().startswith(b"\x89PNG")
     assert main(["release", "publication.toml", "--quiet"]) == 0
     assert capsys.readouterr().out == ""
     assert main(["programme", "publication.toml"]) == 0
@@ -237,6 +243,11 @@ def test_init_asks_in_a_terminal(tmp_path, monkeypatch):
 def test_a_panel_by_flags_without_a_programme(city, capsys):
     log = ["rides-2024-03.csv", *FLAGS[:4], "--start", "2024-03-01", "--size", "28", "--step", "1d"]
     budget = ["--epsilon", "50", "--delta", "1e-6", "--figure", "none", "--individuals", "2000000"]
+    assert main([*log, *budget, "--by", "station", "--keys", "a", "b", "--people", "--output", "people"]) == 0
+    releases = ts.read_releases((city / "people.json").read_text())
+    assert [release.size for release in releases] == [28 * 2 * releases[0].design.count.scales.series, 1]
+    assert releases[0].stated.whole.loss[0] <= 50  # nobody is dropped, and the number of people is in the budget
+    capsys.readouterr()
     assert main([*log, *budget, "--by", "station", "--keys", "a", "b"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "for each of 2 keys of 'station'" in said
@@ -249,7 +260,7 @@ def test_a_panel_by_flags_without_a_programme(city, capsys):
     for more, message in (
         (["--total", "city"], "--total is for several keys"),
         (["--by", "station"], "--by and --keys go together"),
-        (["--people"], "--people is for a count with a cap"),
+        (["--people", "--period", "1d"], "--people and --people-cap count all that somebody did"),
         (["--number", "2"], "is the number of a part of a programme"),
     ):
         assert main([*log, *budget, "--output", "no", *more]) == 2
