@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import Final
 
 from opendp_timeseries.commandline.arguments import parse
-from opendp_timeseries.commandline.commands import check, ledger, plan, verify
+from opendp_timeseries.commandline.commands import check, completion, ledger, plan, verify
 from opendp_timeseries.commandline.interrupts import interruptible
+from opendp_timeseries.commandline.programme import programme
+from opendp_timeseries.commandline.publication import init, located
 from opendp_timeseries.commandline.release import release
 from opendp_timeseries.plugin._opendp import OpenDPException, enable_features
 
 __all__ = ["main"]
 
-_COMMANDS: Final = {"release": release, "check": check, "plan": plan, "verify": verify, "ledger": ledger}
+_COMMANDS: Final = {each.__name__: each for each in (release, check, plan, verify, ledger, programme, init, completion)}
 _ERRORS: Final = (TypeError, ValueError, ImportError, OSError, MemoryError, RuntimeError, OpenDPException)
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NO_MEMORY: Final = ("MemoryError", "Unable to allocate", "can't start new thread")
@@ -33,18 +35,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # its encoding may know no Greek
-    file = None
+    options = None
     try:
         with interruptible():
             options = parse(sys.argv[1:] if arguments is None else arguments)
-            file = getattr(options, "file", None)
             enable_features("contrib", "honest-but-curious")
             said = _COMMANDS[options.command](options)
     except (KeyboardInterrupt, *_ERRORS) as error:
         interrupted = isinstance(error, KeyboardInterrupt)
-        line = "interrupted: no file is left half-written" if interrupted else f"error: {_in_a_line(error, file)}"
+        text = located(_in_a_line(error, getattr(options, "file", None)), options)
+        line = "interrupted: no file is left half-written" if interrupted else f"error: {text}"
         print("; ".join([line, *getattr(error, "__notes__", ())]), file=sys.stderr)
         return 130 if interrupted else 2
+    if options.quiet:
+        return 0
     try:
         print(said, end="\n" if said else "", flush=True)
     except OSError:  # the reader has seen enough; the files are written

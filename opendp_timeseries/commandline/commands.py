@@ -9,11 +9,16 @@ import warnings
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 import opendp_timeseries as ts
+from opendp_timeseries.commandline.arguments import COMMANDS, flags_of
 from opendp_timeseries.commandline.inputs import check_of, chosen, grid_of, wrapped
+from opendp_timeseries.commandline.programme import parts_of, take_part
+from opendp_timeseries.commandline.progress import stage
 from opendp_timeseries.release.documents import Document, read_document
 
-__all__ = ["check", "ledger", "plan", "verify"]
+__all__ = ["check", "completion", "ledger", "plan", "verify"]
 
 _ADVICE: Final = (
     "These numbers are exact, and nothing protects them. Use them to find and correct a wrong column, time format, zone"
@@ -33,26 +38,55 @@ def check(options: argparse.Namespace) -> str:
     """Print on standard error how a log is read, and what the caps would leave out. None of it may be published."""
     if sys.stderr is None:  # print would choose standard output, which may be published
         raise OSError("standard error is closed, and what check says is private; open it")
-    print(check_of(options, grid_of(options)), wrapped(_ADVICE), sep="\n\n", file=sys.stderr)
+    if options.every:
+        ledger = ts.Ledger(options.ledger) if options.ledger.exists() else None
+        take_part(options, ledger)
+    grid = grid_of(options)
+    with stage(f"Reading {options.file}", quiet=options.quiet):
+        found = check_of(options, grid)
+    print(found, wrapped(_ADVICE), sep="\n\n", file=sys.stderr)
     return ""
 
 
 def plan(options: argparse.Namespace) -> str:
     """Compare designs by their expected errors: the table, the advice and the command of the best."""
-    options.season_amplitudes = dict(options.season_amplitudes or ()) or None
-    found = ts.plan(grid_of(options), **chosen(options, *_PLAN))
+    grid = grid_of(options)
+    known = None if options.participation is None else _participation(options, grid)
+    found = ts.plan(grid, **chosen(options, *_PLAN), participation=known)
     if options.json:
         return json.dumps(found.to_dict(), ensure_ascii=False)
     return f"{found}\n\nRun, with your file and its columns:\n{found.command() or found.python()}"
 
 
+def _participation(options: argparse.Namespace, grid: ts.TimeGrid) -> ts.Participation:
+    """Return rough public knowledge of how often individuals come."""
+    shares, steps = zip(*sorted(options.participation), strict=True)
+    parts = np.diff([0.0, *shares, 1.0])
+    if options.level is None:
+        raise ValueError("--participation says what a cap loses of the level: give --level, too")
+    if not np.all(parts[:-1] > 0) or shares[-1] > 1 or not np.all(np.diff(steps) > 0):
+        raise ValueError("--participation must ascend in shares up to 100% and in steps, such as 90%:20 100%:500")
+    return ts.Participation(parts, size=grid.size, standard_error=0.0, caps=list(steps))
+
+
 def verify(options: argparse.Namespace) -> str:
     """Recompute the loss of a record, as its reader: what the record guarantees."""
-    releases, together = _read(options.record)
+    if options.publication is not None:
+        records = [options.output.with_name(f"{options.output.name}.json")]
+        if options.every:
+            names = [part.name for part in parts_of(options)]
+            several = [options.output.with_name(f"{options.output.name}-{name}.json") for name in names]
+            records = [path for path in several if path.exists()] or several[:1]
+        return "\n".join(map(_verified, records))
+    return _verified(options.record)
+
+
+def _verified(record: Path) -> str:
+    releases, together = _read(record)
     guarantees = "; and ".join(release.guarantee() for release in releases)
     of_all = "" if len(releases) == 1 else f". All of them together: {together}"
     return wrapped(
-        f"Verified: the parameters in {options.record} give {guarantees}{of_all}. No record can show that the values"
+        f"Verified: the parameters in {record} give {guarantees}{of_all}. No record can show that the values"
         " came from this mechanism, or that the caps were enforced: for that, readers must trust its publisher."
     )
 
@@ -69,7 +103,7 @@ def ledger(options: argparse.Namespace) -> str:
             warnings.simplefilter("ignore", ts.LargeDeltaWarning)
             ts.Ledger.create(options.ledger, **chosen(options, *_NEW))
     found = ts.Ledger(options.ledger)
-    for release in [release for path in options.add for release in _read(path).releases]:
+    for release in [release for path in options.add or () for release in _read(path).releases]:
         found.add(release)
     found.verify()
     if options.json:
@@ -78,6 +112,22 @@ def ledger(options: argparse.Namespace) -> str:
         "No file can show that nothing was released without it, or that it is not an older copy of itself. Publish the"
         f" digest after each release, so that readers can see that nothing was taken back: {found.digest[:16]}"
     )
+
+
+def completion(options: argparse.Namespace) -> str:
+    """Write a script for a shell, which completes commands and flags."""
+    commands = " ".join(sorted(COMMANDS))
+    cases = "\n".join(f"    {name}) words='{' '.join(flags_of(name))}' ;;" for name in COMMANDS)
+    return f"""_opendp_timeseries() {{
+  local words
+  case "${{COMP_WORDS[1]}}" in
+{cases}
+    *) words='{" ".join(flags_of("release"))}' ;;
+  esac
+  [ "$COMP_CWORD" -eq 1 ] && words="{commands} $words"
+  COMPREPLY=($(compgen -W "$words" -- "${{COMP_WORDS[COMP_CWORD]}}"))
+}}
+complete -o default -F _opendp_timeseries opendp-timeseries"""
 
 
 def _read(record: Path) -> Document:

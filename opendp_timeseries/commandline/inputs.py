@@ -1,19 +1,20 @@
-"""The log and the grid that the options name."""
+"""The log, the grid and the keys that the options name."""
 
 from __future__ import annotations
 
 import argparse
+import csv
 import textwrap
 from typing import Any, Final
 
 import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
 from opendp_timeseries.counting.engines import check_schema
-from opendp_timeseries.counting.files import PARQUET_SUFFIXES, read_csv_log, read_parquet_log
+from opendp_timeseries.counting.files import CSV_SUFFIXES, PARQUET_SUFFIXES, read_csv_log, read_parquet_log
 from opendp_timeseries.counting.tables import UtcLog
 from opendp_timeseries.datasets import load_flights
 
-__all__ = ["check_of", "chosen", "grid_of", "read_log", "wrapped"]
+__all__ = ["check_of", "chosen", "grid_of", "panel_of", "read_log", "wrapped"]
 
 #: Nobody looks at a figure or a table of more steps than this.
 _MAX_STEPS: Final = 1_000_000
@@ -38,11 +39,52 @@ def grid_of(options: argparse.Namespace) -> ts.TimeGrid:
     return grid
 
 
+def panel_of(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Return the column, the keys and the key cap of a panel, and the groups of its totals; nothing of one series."""
+    if options.by is None:
+        return {}, None
+    keys: list[str] = list(options.keys)
+    rows: list[dict[str, str]] = []
+    if len(keys) == 1 and keys[0].lower().endswith(CSV_SUFFIXES):
+        keys, rows = _file_of_keys(options)
+    elif options.groups:
+        raise ValueError(f"groups ({', '.join(options.groups)}) must be columns of a file of --keys: give one")
+    groups: dict[str, Any] = _tree(rows, list(options.groups or ()), options.by) if options.groups else {}
+    if options.total is not None:
+        groups = {options.total: groups or keys}
+    return {"by": options.by, "keys": keys, "key_cap": options.key_cap}, groups or None
+
+
+def _file_of_keys(options: argparse.Namespace) -> tuple[list[str], list[dict[str, str]]]:
+    folder = None if options.publication is None or "keys" not in options.lines else options.publication.parent
+    path = options.keys[0] if folder is None else folder / options.keys[0]
+    with open(path, newline="", encoding="utf-8-sig") as file:
+        first = file.readline()
+        delimiter = max("\t;,", key=first.count)
+        header = next(csv.reader([first], delimiter=delimiter), [])
+        rows = [dict(zip(header, row, strict=False)) for row in csv.reader(file, delimiter=delimiter) if any(row)]
+    for name in (options.by, *(options.groups or ())):
+        if header.count(name) != 1:
+            found = ", ".join(header)
+            raise ValueError(f"keys ({path}) must have one column {name!r}; its first line names {found}")
+        if not all(row.get(name) for row in rows):
+            raise ValueError(f"keys ({path}) must say {name!r} on each line; fill it in")
+    return [row[options.by] for row in rows], rows
+
+
+def _tree(rows: list[dict[str, str]], columns: list[str], by: str) -> Any:
+    """Return the keys of rows by the groups of columns, the largest first."""
+    if not columns:
+        return [row[by] for row in rows]
+    names = dict.fromkeys(row[columns[0]] for row in rows)
+    return {name: _tree([row for row in rows if row[columns[0]] == name], columns[1:], by) for name in names}
+
+
 def read_log(options: argparse.Namespace) -> Any:
     """Read the log, and refuse what the names and types of its columns show to be wrong."""
     if options.file is None:
         return UtcLog(load_flights())
-    columns = chosen(options, "identifier", "time")
+    columns = chosen(options, "identifier", "time", "by")
     suffix, zone = options.file.suffix.lower(), options.times_zone or options.zone
     if suffix in PARQUET_SUFFIXES:
         log = read_parquet_log(options.file, **columns, zone=None if zone == options.zone else zone)
@@ -50,11 +92,11 @@ def read_log(options: argparse.Namespace) -> Any:
         delimiter = ("\t" if suffix == ".tsv" else ",") if options.delimiter is None else options.delimiter
         how = {"delimiter": delimiter.replace("\\t", "\t"), **chosen(options, "time_format", "time_unit")}
         log = read_csv_log(options.file, **columns, zone=zone, **how)
-    check_schema(log, **columns)  # out of the measurement, OpenDP would wrap the message
+    check_schema(log, **chosen(options, "identifier", "time"))  # out of the measurement, OpenDP would wrap the message
     return log
 
 
 def check_of(options: argparse.Namespace, grid: ts.TimeGrid) -> ts.LogCheck:
     """Look at the log. Private."""
     names = ("identifier", "time", "participation_cap", "step_cap", "gap", "period")
-    return ts.check_log(read_log(options), grid=grid, **chosen(options, *names))
+    return ts.check_log(read_log(options), grid=grid, **chosen(options, *names), **panel_of(options)[0])

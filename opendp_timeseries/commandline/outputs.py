@@ -10,26 +10,38 @@ import io
 import json
 import os
 import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+from scipy.special import ndtri
 
 import opendp_timeseries as ts
 from opendp_timeseries._files import check_place
+from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.reconstruction.frames import known_interval
 from opendp_timeseries.reconstruction.plot import BLUE, style_axes
 
-__all__ = ["document", "places"]
+__all__ = ["Made", "document", "places"]
 
 _COLUMNS: Final = ("step_start", "private_count", "low", "high", "kept")
+_OF_PEOPLE: Final = ("key", "individuals", "low", "high")
 #: By suffix, how a file of a release begins, and what else it holds: never what somebody else's file or a ledger does.
-_MARKS: Final = {
-    ".csv": (",".join(_COLUMNS).encode() + b"\r\n", b""),
-    ".json": (b'{"format": "opendp_timeseries release", ', b""),
-    ".png": (b"\x89PNG\r\n\x1a\n", b"tEXtSoftware\0opendp_timeseries"),
-    ".svg": (b"<?xml", b"<dc:title>opendp_timeseries</dc:title>"),
-    ".pdf": (b"%PDF-", b"/Creator (opendp_timeseries)"),
+_MARKS: Final[dict[str, tuple[tuple[bytes, ...], bytes]]] = {
+    ".csv": (tuple(",".join(row).encode() + b"\r\n" for row in (_COLUMNS, ("key", *_COLUMNS))), b""),
+    "-people.csv": ((",".join(_OF_PEOPLE).encode() + b"\r\n",), b""),
+    ".json": (
+        (
+            b'{"format": "opendp_timeseries release", ',
+            b'{"format": "opendp_timeseries releases", "version": 1, "guarantee": ',
+        ),
+        b"",
+    ),
+    ".png": ((b"\x89PNG\r\n\x1a\n",), b"tEXtSoftware\0opendp_timeseries"),
+    ".svg": ((b"<?xml",), b"<dc:title>opendp_timeseries</dc:title>"),
+    ".pdf": ((b"%PDF-",), b"/Creator (opendp_timeseries)"),
 }
 _UNDATED: Final = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 #: Steps that have a name.
@@ -44,6 +56,34 @@ _WORD: Final = {
 }
 #: What the intervals in table and figure cover, at each step on its own.
 _CONFIDENCE: Final = 0.9
+#: So many series of a panel are drawn.
+_MOST_SERIES: Final = 12
+
+
+class Made(NamedTuple):
+    """What a command has made.
+
+    :param releases: all of them, as they were made together.
+    :param series: made from the first, which is of a series or a panel.
+    :param totals: of the panel, from the second; None if there are none.
+    :param people: releases of how many individuals there are.
+    """
+
+    releases: tuple[ts.Release, ...]
+    series: ts.Series
+    totals: ts.Series | None = None
+    people: tuple[ts.Release, ...] = ()
+
+    @property
+    def together(self) -> ts.Release:
+        """The first release, with the statement of all of them together, and of what they are part."""
+        first = self.releases[0]
+        if len(self.releases) == 1:
+            return first
+        joint = joint_loss([release.design.loss() for release in self.releases], adaptive=False)
+        stated, whole = first.stated, first.stated.whole
+        whole = None if whole is None or whole.kind == "composition" else whole
+        return replace(first, statement=replace(stated, loss=stated.view.points(joint), whole=whole))
 
 
 def places(options: argparse.Namespace) -> dict[str, Path]:
@@ -52,7 +92,13 @@ def places(options: argparse.Namespace) -> dict[str, Path]:
     if output.name in ("", "..") or output.suffix.lower() in _MARKS:
         raise ValueError(f"output ({output}) must name files without their suffix, such as {Path('folder', 'release')}")
     found = {suffix: output.with_name(output.name + suffix) for suffix in _MARKS}
-    written = [".csv", ".json", *([figure] if figure in found and _can_draw() else [])]
+    wanted = {
+        ".csv": True,
+        "-people.csv": options.people or options.people_cap is not None,
+        ".json": True,
+        figure: figure in found and _can_draw(),
+    }
+    written = [suffix for suffix in found if wanted.get(suffix)]
     for suffix, place in found.items():
         if log is not None and place.exists() and os.path.samefile(place, log):
             raise ValueError(f"output ({place}) is the log ({log}) itself; choose another --output")
@@ -60,21 +106,24 @@ def places(options: argparse.Namespace) -> dict[str, Path]:
             continue
         if not options.force:
             raise ValueError(f"output ({place}) exists; choose another --output, or replace it by --force")
-        if not _is_ours(place):
+        if not _is_ours(place, suffix):
             raise ValueError(f"output ({place}) is not an earlier release, which --force would replace; choose another")
         if suffix not in written:
-            remedy = f"choose another --output, or --figure {suffix[1:]} with opendp_timeseries[plot]"
-            raise ValueError(f"output ({place}) is of an earlier release, and no new figure replaces it; {remedy}")
+            what, how = "file", "ask for it as before"
+            if suffix in (".png", ".svg", ".pdf"):
+                what, how = "figure", f"--figure {suffix[1:]} with opendp_timeseries[plot]"
+            remedy = f"choose another --output, or {how}"
+            raise ValueError(f"output ({place}) is of an earlier release, and no new {what} replaces it; {remedy}")
     return {suffix: found[suffix] for suffix in written}
 
 
-def _is_ours(place: Path) -> bool:
-    begins, holds = _MARKS[place.suffix]
+def _is_ours(place: Path, suffix: str) -> bool:
+    begins, holds = _MARKS[suffix]
     with place.open("rb") as file, contextlib.suppress(ValueError, RecursionError):
         found = file.read(2000)
-        if found.startswith(begins) and place.suffix in (".json", ".pdf"):  # no other file is read whole
+        if found.startswith(begins) and suffix in (".json", ".pdf"):  # no other file is read whole
             found += file.read()
-        return found.startswith(begins) and holds in found and (place.suffix != ".json" or bool(json.loads(found)))
+        return found.startswith(begins) and holds in found and (suffix != ".json" or bool(json.loads(found)))
     return False
 
 
@@ -89,28 +138,92 @@ def _can_draw() -> bool:
     return True
 
 
-def document(suffix: str, made: ts.Release, series: ts.Series, what: str, cycle: int) -> bytes:
+def document(suffix: str, made: Made, what: str, cycle: int) -> bytes:
     """Return the content of a file; a figure says what is counted, and draws a long series by the means of cycles."""
-    grid = series.release.design.count.grid
-    if suffix == ".csv":
-        return _table(series, grid)
-    if suffix == ".json":
-        return (made.to_json() + "\n").encode()
-    return _figure(suffix[1:], series, grid, f"{what} per {_WORD.get(str(grid.step), grid.step)}", cycle)
+    grid = made.series.release.design.count.grid
+    unit = f"{what} per {_WORD.get(str(grid.step), grid.step)}"
+    match suffix:
+        case ".csv":
+            return _table(made, grid)
+        case "-people.csv":
+            return _people(made)
+        case ".json":
+            one = len(made.releases) == 1
+            text = made.releases[0].to_json() if one else ts.write_releases(made.releases, in_advance=True)
+            return (text + "\n").encode()
+    if made.series.parts:
+        return _panel(suffix[1:], made, unit)
+    return _figure(suffix[1:], made.series, grid, unit, cycle)
 
 
-def _table(series: ts.Series, grid: ts.TimeGrid) -> bytes:
+def _rows_of(series: ts.Series) -> Iterator[tuple[Any, ...]]:
+    columns = (series.values, *known_interval(series, _CONFIDENCE))
+    cells = (["" if np.isnan(value) else value for value in column.tolist()] for column in columns)
+    return zip(*cells, np.where(series.kept, "yes", "no").tolist(), strict=True)
+
+
+def _table(made: Made, grid: ts.TimeGrid) -> bytes:
     starts = grid.instants(zone="local")
     ahead = (starts - grid.instants()).astype("m8[s]").astype(np.int64).tolist()  # of UTC
     zones = {each: dt.time(tzinfo=dt.timezone(dt.timedelta(seconds=each))).isoformat()[8:] for each in set(ahead)}
-    local = (f"{start}{zones[each]}" for start, each in zip(starts.astype(str), ahead, strict=True))
-    columns = (series.values, *known_interval(series, _CONFIDENCE))
-    cells = (["" if np.isnan(value) else value for value in column.tolist()] for column in columns)
+    local = [f"{start}{zones[each]}" for start, each in zip(starts.astype(str), ahead, strict=True)]
+    if not made.series.parts:
+        return _csv(_COLUMNS, ((start, *row) for start, row in zip(local, _rows_of(made.series), strict=True)))
+    keyed = {**({} if made.totals is None else made.totals.by_key()), **made.series.by_key()}
+    rows = ((key, at, *row) for key, one in keyed.items() for at, row in zip(local, _rows_of(one), strict=True))
+    return _csv(("key", *_COLUMNS), rows)
+
+
+def _people(made: Made) -> bytes:
+    half = float(ndtri((1 + _CONFIDENCE) / 2))
+    rows = (
+        (key, value, value - half * release.scale, value + half * release.scale)
+        for release in made.people
+        for key, value in zip(release.keys or ("",), release.values.tolist(), strict=True)
+    )
+    return _csv(_OF_PEOPLE, rows)
+
+
+def _csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
     text = io.StringIO(newline="")
     writer = csv.writer(text)
-    writer.writerow(_COLUMNS)
-    writer.writerows(zip(local, *cells, np.where(series.kept, "yes", "no").tolist(), strict=True))
+    writer.writerow(header)
+    writer.writerows(rows)
     return text.getvalue().encode()
+
+
+def _panel(kind: str, made: Made, unit: str) -> bytes:
+    """Draw the totals of a panel; or, without any, its first series."""
+    import matplotlib
+    from matplotlib import pyplot
+
+    shown = made.series if made.totals is None else made.totals
+    with matplotlib.rc_context(_rc(matplotlib)):
+        axes = ts.plot_panel(
+            shown,
+            keys=list(shown.by_key())[:_MOST_SERIES],
+            unit=unit,
+            confidence_level=_CONFIDENCE,
+            guarantee=f"Guarantee: {made.together.guarantee()}",
+            sharey=False,  # a city is beside its districts
+        )
+        figure: Any = next(iter(axes.values())).figure
+        image = _saved(figure, kind)
+        pyplot.close(figure)
+    return image
+
+
+def _rc(matplotlib: Any) -> Any:
+    """What figures are drawn with: Matplotlib's own settings, whatever somebody's are, as TeX may be missing."""
+    # Long lines overflow Agg's memory.
+    own = {name: value for name, value in matplotlib.rcParamsDefault.items() if not name.startswith("backend")}
+    return own | {"agg.path.chunksize": 10_000}
+
+
+def _saved(figure: Any, kind: str) -> bytes:
+    image, metadata = io.BytesIO(), {"Software" if kind == "png" else "Creator": "opendp_timeseries", **_UNDATED[kind]}
+    figure.savefig(image, format=kind, dpi=150, metadata=metadata)
+    return image.getvalue()
 
 
 def _figure(kind: str, series: ts.Series, grid: ts.TimeGrid, unit: str, cycle: int) -> bytes:
@@ -118,10 +231,17 @@ def _figure(kind: str, series: ts.Series, grid: ts.TimeGrid, unit: str, cycle: i
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    with matplotlib.rc_context(_rc(matplotlib)):
+        figure = Figure(figsize=(9.0, 6.8), layout="constrained")
+        FigureCanvasAgg(figure)
+        _draw(figure, series, grid, unit, cycle)
+        return _saved(figure, kind)
+
+
+def _draw(figure: Any, series: ts.Series, grid: ts.TimeGrid, unit: str, cycle: int) -> None:
     enlarged = 14 * cycle
     is_long = series.release.size >= 2 * enlarged
-    figure = Figure(figsize=(9.0, 6.8 if is_long else 4.2), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure.set_size_inches(9.0, 6.8 if is_long else 4.2)
     *above, axes = figure.subplots(1 + is_long, squeeze=False, height_ratios=(2, 3)[-1 - is_long :])[:, 0]
     ts.plot(series, grid=grid, axes=axes, unit=unit, confidence_level=_CONFIDENCE)
     for whole in above:  # the means of cycles, and the ranges within: a line of thousands of steps would be a slab
@@ -135,7 +255,3 @@ def _figure(kind: str, series: ts.Series, grid: ts.TimeGrid, unit: str, cycle: i
         axes.set_xlim(*grid.instants()[[first, first + enlarged]])
         axes.set_title(f"{enlarged} steps of it, enlarged", loc="left", fontsize="medium")
     figure.suptitle(f"Private series of {unit}", x=0.01, ha="left")
-    image, metadata = io.BytesIO(), {"Software" if kind == "png" else "Creator": "opendp_timeseries", **_UNDATED[kind]}
-    with matplotlib.rc_context({"agg.path.chunksize": 10_000}):  # long lines overflow Agg's memory
-        figure.savefig(image, format=kind, dpi=150, metadata=metadata)
-    return image.getvalue()

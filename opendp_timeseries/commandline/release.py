@@ -6,10 +6,11 @@ import argparse
 import contextlib
 import math
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
+
+import numpy as np
 
 import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
@@ -18,17 +19,18 @@ from opendp_timeseries.accounting.calibrate import large_delta
 from opendp_timeseries.accounting.rounding import printed_up, up
 from opendp_timeseries.commandline.inputs import check_of, chosen, grid_of, read_log, wrapped
 from opendp_timeseries.commandline.interrupts import held_back
-from opendp_timeseries.commandline.outputs import document, places
+from opendp_timeseries.commandline.outputs import Made, document, places
+from opendp_timeseries.commandline.programme import parts_of, planned_measurement, take_part
+from opendp_timeseries.commandline.progress import stage
+from opendp_timeseries.commandline.query import Query
 from opendp_timeseries.design.count import Count
-from opendp_timeseries.plugin._opendp import symmetric_distance
-from opendp_timeseries.plugin.known import parts_of
+from opendp_timeseries.plugin.known import parts_of as parts_of_measurement
+from opendp_timeseries.reconstruction.scales import unscaled
 
 __all__ = ["release"]
 
 #: Without a season, a figure summarises a long series by so many means.
 _MEANS: Final = 200
-#: Counts are whole numbers, and nobody would call this noise.
-_MIN_SCALE: Final = 1e-6
 #: How near the counts are to the truth, but for noise.
 _TRUTH: Final = {
     "drop": "What exceeds the cap is left out, so totals are too low, and the intervals are of what is left.",
@@ -42,39 +44,70 @@ def release(options: argparse.Namespace) -> str:
 
     :raises Exception: as for the options; no file has changed then. A note says what is spent, if anything is.
     """
-    wanted = places(options)
     ledger = None if options.ledger is None else ts.Ledger(options.ledger)
+    parts = parts_of(options) if options.every else []
+    part = take_part(options, ledger) if options.every else None
+    wanted = places(options)
     grid = grid_of(options)
     for season in options.season or ():
         remedy = "a season is a number of steps, such as 24 with hours, 7 with days"
         check.real("season", season, minimum=2.0, maximum=float(grid.size), remedy=remedy)
-    with held_back():
-        measurement = _measurement(options, grid, ledger)
+    with held_back(), stage("Finding the noise", quiet=options.quiet):
+        query = Query.of(options, grid)
+        if part is not None and ledger is not None:
+            measurement = planned_measurement(query, part, parts, ledger)
+        elif ledger is not None and (options.epsilon, options.delta) == (None, None):
+            measurement = _of_programme(options, ledger, query)
+        else:
+            measurement = query.within(options.epsilon, options.delta)
     cycle = int(min(options.season or [max(1, grid.size // _MEANS)]))
     what = "aircraft" if options.file is None else "individuals" if options.step_cap == 1 else "events"
     with (
-        _paying(measurement, ledger, options.resume) as make,
+        _paying(measurement, ledger, options) as make,
         files_together(wanted.values(), replace=options.force) as files,
     ):
-        made: ts.Release = make(lambda: read_log(options))
-        try:
-            series = ts.smooth(made, seasons=options.season)
-        except Exception:  # whatever it is, the release must not be lost for it
-            series = ts.interpolate(made)
-        for suffix, place in wanted.items():
-            files[place].write(document(suffix, made, series, what, cycle))
-    said = ["\n\n".join(_summary(made, series, options)), "", f"Written: {', '.join(map(str, wanted.values()))}"]
+        with stage("Counting, and adding noise", quiet=options.quiet):
+            made = _reconstructed(_flat(make(lambda: _log(options))), query, options)
+        with stage("Writing the files", quiet=options.quiet):
+            for suffix, place in wanted.items():
+                files[place].write(document(suffix, made, what, cycle))
+    said = ["\n\n".join(_summary(made, options)), "", f"Written: {', '.join(map(str, wanted.values()))}"]
     if options.file is None:  # of any other log, this is private
         share = f"{check_of(options, grid).events_lost_share:.0%} of its departures"
         by = "caps" if options.gap == 1 else "gap and the caps"
         said.append(f"This log is public, so it can be said: the {by} take away {share}.")
     else:  # whatever the log holds: the release itself cannot say
         said.append("A wrong column or time format gives noise alone: run 'check', in private, to rule that out.")
-    if len(wanted) < 3 and options.figure != "none":
+    if f".{options.figure}" not in wanted and options.figure != "none":
         said.append("No figure: install opendp_timeseries[plot] for one.")
     if ledger is not None:
         said.append(f"In {options.ledger}, all releases so far: {ledger.guarantee()}.")
+    if part is not None:
+        said.append(f"This is part {part.number} of {len(parts)} of a programme: run 'programme' to see what is left.")
     return "\n".join(said)
+
+
+def _log(options: argparse.Namespace) -> Any:
+    with stage(f"Reading {options.file}", quiet=options.quiet):
+        return read_log(options)
+
+
+def _flat(made: Any) -> list[ts.Release]:
+    return [one for part in made for one in _flat(part)] if isinstance(made, list) else [made]
+
+
+def _reconstructed(releases: list[ts.Release], query: Query, options: argparse.Namespace) -> Made:
+    """Make series of releases, that of a panel and its totals so that they add up."""
+    number = len(releases) - len(query.people)
+    try:
+        shown = False if options.quiet else None
+        series = [ts.smooth(one, seasons=options.season, progress=shown) for one in releases[:number]]
+    except Exception:  # whatever it is, the release must not be lost for it
+        series = [ts.interpolate(one) for one in releases[:number]]
+    if len(series) == 1:
+        return Made(tuple(releases), series[0], people=tuple(releases[1:]))
+    panel, totals = ts.reconcile(*series)
+    return Made(tuple(releases), panel, totals, tuple(releases[2:]))
 
 
 def _held(work: Callable[[], Any]) -> Any:
@@ -83,8 +116,11 @@ def _held(work: Callable[[], Any]) -> Any:
 
 
 @contextlib.contextmanager
-def _paying(measurement: Any, ledger: ts.Ledger | None, resume: bool) -> Iterator[Callable[[Callable[[], Any]], Any]]:
+def _paying(
+    measurement: Any, ledger: ts.Ledger | None, options: argparse.Namespace
+) -> Iterator[Callable[[Callable[[], Any]], Any]]:
     """Yield a function that makes the release, and add to whatever ends the block which entry is spent."""
+    resume = bool(options.resume)
     if ledger is None:
         yield lambda read: _held(partial(measurement, read()))
         return
@@ -120,49 +156,13 @@ def _paying(measurement: Any, ledger: ts.Ledger | None, resume: bool) -> Iterato
         raise
 
 
-def _measurement(options: argparse.Namespace, grid: ts.TimeGrid, ledger: ts.Ledger | None) -> Any:
-    """Return the measurement within the budget, or of the programme."""
-    unit = symmetric_distance()
-    if options.period is not None:
-        with warnings.catch_warnings():  # the summary says it
-            warnings.simplefilter("ignore", ts.PeriodUnitWarning)
-            unit = ts.period_distance(options.period, zone=options.zone)
-    space = ts.event_log_domain(**chosen(options, "identifier", "time")), unit
-    caps = chosen(options, "step_cap", "gap")
-    if options.participation_cap is None:
-        signal = space >> ts.then_activity_count(grid, **caps)
-    else:
-        # A filter lowers the noise only if steps lie apart, or are few.
-        excess = options.excess or ("drop" if options.filter_std is not None and options.gap == 1 else "scale")
-        caps |= {"participation_cap": options.participation_cap, "excess": excess}
-        signal = space >> ts.then_participation_count(grid, **caps)
-    if options.filter_std is not None:
-        signal = signal >> ts.then_circulant_filter(ts.gaussian_kernel(grid.size, options.filter_std))
-    if ledger is not None and (options.epsilon, options.delta) == (None, None):
-        return _of_programme(options, ledger, signal)
-    return _within_budget(options, signal)
-
-
-def _within_budget(options: argparse.Namespace, signal: Any) -> Any:
-    check.real("epsilon", options.epsilon, above=0.0, remedy="1 is a common choice")
-    sample = chosen(options, "sampling_probability", "sampling")
-    scale = ts.least_scale(signal, **chosen(options, "epsilon", "delta"), **sample)
-    design = f"at sampling_probability ({options.sampling_probability:g})"
-    if options.sampling_probability * options.size < 1:
-        raise ValueError(f"fewer than one of {options.size} steps is kept on average {design}; choose a greater one")
-    if scale < _MIN_SCALE:  # as where δ exceeds the probability that anything of one individual is kept
-        budget = f"epsilon ({options.epsilon:g}) and delta ({options.delta:g}) {design}"
-        raise ValueError(f"{budget} allow a release with next to no noise, which protects nobody; choose smaller ones")
-    with warnings.catch_warnings():  # the summary says it
-        warnings.simplefilter("ignore", ts.LargeDeltaWarning)
-        return signal >> ts.then_subsampled_gaussian(scale, **sample, delta=options.delta)
-
-
-def _of_programme(options: argparse.Namespace, ledger: ts.Ledger, signal: Any) -> Any:
+def _of_programme(options: argparse.Namespace, ledger: ts.Ledger, query: Query) -> Any:
     if ledger.programme is None:
         raise ValueError(f"ledger ({options.ledger}) has no programme: give --epsilon and --delta of this release")
-    measurement = ledger.programme.measurement(signal)
-    design = parts_of(measurement)[0].design
+    if len(query.chains) > 1:
+        raise ValueError("totals and numbers of people are planned with --every: give it, or leave them out")
+    measurement = ledger.programme.measurement(query.count)
+    design = parts_of_measurement(measurement)[0].design
     for name, given in chosen(options, "sampling_probability", "sampling").items():
         if given not in (None, planned := getattr(design, name)):
             raise ValueError(f"{name} ({given}) must be left out, as the programme says {planned}")
@@ -183,27 +183,29 @@ def _of_scales(count: Count) -> str:
     )
 
 
-def _summary(made: ts.Release, series: ts.Series, options: argparse.Namespace) -> list[str]:
-    count = made.design.count
-    (epsilon, delta), once = made.stated.loss[0], count.step_cap == 1
+def _summary(made: Made, options: argparse.Namespace) -> list[str]:
+    first, series = made.releases[0], made.series
+    count = first.design.count
+    once = count.step_cap == 1
     within = f" within {count.unit.period}" if count.unit.period else ""
     smoothing = f", smoothed by a Gaussian filter of {options.filter_std:g} steps" if options.filter_std else ""
-    some = f"each with probability {made.sampling_probability:.4g}"
-    if made.sampling == "stratified":
-        some = f"one of each block of {round(1 / made.sampling_probability)}"
-    some = f"{len(made)} of {made.size} steps were kept at random ({some}) and carry"
-    kept = "Every step carries" if made.sampling_probability == 1 else some
-    factor = f" = {printed_up(up(math.exp(epsilon)))}" if epsilon < 700 else ""
+    some = f"each with probability {first.sampling_probability:.4g}"
+    if first.sampling == "stratified":
+        some = f"one of each block of {round(1 / first.sampling_probability)}"
+    some = f"{len(first)} of {first.size} steps were kept at random ({some}) and carry"
+    kept = "Every step carries" if first.sampling_probability == 1 else some
     counted = "individuals who have an event" if once else "events"
     each = "once in each" if once else f"at most {count.step_cap} times in each"
     each += "" if count.gap == 1 else f", at least {count.gap} steps from one to the next"
+    each += "" if count.key_cap is None else f", at no more than {count.key_cap} of the keys at a time"
+    panel = "" if count.panel is None else f", for each of {len(count.panel)} keys of {options.by!r}"
     said = [
-        f"A private series of counts: {count.grid.size} steps of {count.grid.step} from {count.grid.start}. The count"
-        f" of a step is the number of {counted} in it{smoothing}. {kept} Gaussian noise of standard deviation"
-        f" {made.scale:.4g}{_of_scales(count)}. The series is made from these noisy values by: {series.model}.",
-        f"Guarantee: {made.guarantee()}. Whether or not the events of any one individual{within} are in the log, no set"
-        f" of possible releases is more than e^ε{factor} times as likely, up to an additional probability of δ."
-        f" {large_delta(delta)}".rstrip(),
+        f"A private series of counts: {count.grid.size} steps of {count.grid.step} from {count.grid.start}{panel}. The"
+        f" count of a step is the number of {counted} in it{smoothing}. {kept} Gaussian noise of standard deviation"
+        f" {first.scale:.4g}{_of_scales(count)}. The series is made from these noisy values by:"
+        f" {series.model.split('; ')[0] if panel else series.model}.",
+        *_others(made),
+        _guarantee(made, within),
         "It holds for everyone, whatever their events: each individual (one value of"
         f" {options.identifier!r}) is counted in {count.words()}{within}, {each}."
         f" {_TRUTH[_kind(count)]} It assumes that each individual has one identifier; that the grid,"
@@ -211,11 +213,52 @@ def _summary(made: ts.Release, series: ts.Series, options: argparse.Namespace) -
         " is trusted with the log, publishes nothing from it but this release and what is computed from the release.",
     ]
     if within:
-        periods = len(count.period_lengths())
+        delta, periods = first.stated.loss[0][1], len(count.period_lengths())
         several = [*(k for k in (2, 7, 30) if k < periods), periods]
-        losses = [f"{printed_up(ts.loss_over_periods(made, periods=k).epsilon(delta))} in {k}" for k in several]
+        losses = [f"{printed_up(ts.loss_over_periods(first, periods=k).epsilon(delta))} in {k}" for k in several]
         said.append(
             f"It does not hold for everything that somebody did: the more of the {periods} periods they take part in,"
             f" the less they are protected as a whole. With the same δ, ε is {', '.join(losses)} of them."
         )
-    return [wrapped(text) for text in said]
+    return [wrapped(text) for text in (*said, *_warnings(made, options))]
+
+
+def _others(made: Made) -> Iterator[str]:
+    """Say what else is released."""
+    if made.totals is not None:
+        names = made.totals.release.keys or ()
+        some = ", ".join(map(str, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        yield (
+            f"Totals ({some}) are released behind the same count, with noise of standard deviation"
+            f" {made.releases[1].scale:.4g}; all is reconciled, so that the series add up to them."
+        )
+    for one in made.people:
+        of = "in all" if one.keys is None else f"at each key, each at {one.design.count.participation_cap} at most"
+        yield f"The number of individuals {of} has noise of standard deviation {one.scale:.4g}."
+
+
+def _guarantee(made: Made, within: str) -> str:
+    together = made.together
+    words, (epsilon, delta) = together.guarantee(), together.stated.loss[0]
+    factor = f" = {printed_up(up(math.exp(epsilon)))}" if epsilon < 700 else ""
+    return (
+        f"Guarantee: {words}. Whether or not the events of any one individual{within} are in the log, no set"
+        f" of possible releases is more than e^ε{factor} times as likely, up to an additional probability of δ."
+        f" {large_delta(delta)}".rstrip()
+    )
+
+
+def _warnings(made: Made, options: argparse.Namespace) -> Iterator[str]:
+    """Say what is unusual, by what is public."""
+    delta, level = made.releases[0].stated.loss[0][1], float(np.mean(made.series.values))
+    if options.individuals is not None and delta * options.individuals > 1:
+        yield (
+            f"Warning: δ = {delta:g} is more than one over the number of individuals ({options.individuals}): so much"
+            " may expose some of them outright. Choose far less."
+        )
+    scale = unscaled(made.releases[0]).scale
+    if scale > level:
+        yield (
+            f"Warning: the noise (standard deviation {scale:.4g} in each step) is above the level of the series"
+            f" ({max(level, 0):.3g}). Longer steps, fewer keys or a larger budget give more to see; run 'plan' first."
+        )

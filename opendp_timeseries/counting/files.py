@@ -48,11 +48,12 @@ def read_csv_log(
     identifier: str,
     time: str,
     zone: str,
+    by: str | None = None,
     delimiter: str = ",",
     time_format: str | None = None,
     time_unit: str | None = None,
 ) -> UtcLog:
-    """Read two columns of a CSV file with a header: identifiers as text, times as UTC ``datetime64[ns]``.
+    """Read columns of a CSV file with a header: identifiers as text, times as UTC ``datetime64[ns]``, and keys as text.
 
     Times are text as :func:`~opendp_timeseries.grid.read_text_times` reads it, unless a format or a unit is given.
     Those without an offset are local times of ``zone`` (the first occurrence where clocks go back). What is not a time
@@ -66,6 +67,7 @@ def read_csv_log(
     :param identifier: name of the column that tells individuals apart.
     :param time: name of the column of event times.
     :param zone: IANA name of the zone of times without an offset.
+    :param by: name of the column that tells the series of a panel apart; None if there is none.
     :param delimiter: the character between fields.
     :param time_format: how times are written, in the terms of ``datetime.strptime``. They are in UTC if it holds ``Z``,
         ``UTC``, ``GMT`` or an offset of zero as it stands; any other offset is ``%z``.
@@ -79,26 +81,29 @@ def read_csv_log(
     with path.open(newline="\n", encoding="utf-8-sig", errors="surrogateescape") as file:
         header = _fields(next(file, ""), delimiter)
         place = f"the first line of {path.name}, read with the delimiter {delimiter!r}"
-        where = [_position(header, name, place) for name in (identifier, time)]
-        known: dict[str, str | None] = {"": None}  # each text of an identifier is held once
+        names = [identifier, time, *([] if by is None else [by])]
+        where = [_position(header, name, place) for name in names]
+        known: dict[str, str | None] = {"": None}  # each text of an identifier, or of a key, is held once
         pieces = []
         while cells := _cells(file, where, delimiter):
-            who, when = cells[::2], cells[1::2]
+            who, when, *keys = (cells[k :: len(where)] for k in range(len(where)))
             times = read_times(when).in_utc(clock)
             unread = np.isnat(times)
             unread[unread] = [when[k].strip() != "" for k in np.flatnonzero(unread).tolist()]
-            pieces.append((np.fromiter(map(known.setdefault, who, who), object, len(who)), times, unread))
-    none = np.empty(0, object), np.empty(0, "datetime64[ns]"), np.empty(0, np.bool_)
-    columns = list(map(np.concatenate, zip(none, *pieces, strict=True)))
-    log = UtcLog({identifier: columns[0], time: columns[1]})
-    log.not_times = columns[2]
+            texts = [np.fromiter(map(known.setdefault, text, text), object, len(text)) for text in (who, *keys)]
+            pieces.append((unread, texts[0], times, *texts[1:]))
+    none = np.empty(0, np.bool_), np.empty(0, object), np.empty(0, "datetime64[ns]"), np.empty(0, object)
+    not_times, *columns = map(np.concatenate, zip(none[: 1 + len(names)], *pieces, strict=True))
+    log = UtcLog(dict(zip(names, columns, strict=True)))
+    log.not_times = not_times
     return log
 
 
-def read_parquet_log(path: Path, *, identifier: str, time: str, zone: str | None = None) -> Any:
+def read_parquet_log(path: Path, *, identifier: str, time: str, zone: str | None = None, by: str | None = None) -> Any:
     """Open a Parquet file as a PyArrow dataset, which is counted batch by batch.
 
     :param zone: of times without one, ``"UTC"``; if left out, they are on the clock of the grid.
+    :param by: as of :func:`read_csv_log`.
     :raises ImportError: without PyArrow, naming the extra to install.
     :raises TypeError: for times that are text.
     :raises ValueError: if it is no Parquet file, or a column is not in its schema, or is there more than once.
@@ -112,7 +117,7 @@ def read_parquet_log(path: Path, *, identifier: str, time: str, zone: str | None
         log = dataset.dataset(path, format="parquet")
     except ValueError:  # pyarrow.ArrowInvalid, in many words
         raise ValueError(f"file ({path}) must be a Parquet file; convert it, or correct its suffix") from None
-    for name in (identifier, time):
+    for name in (identifier, time, *([] if by is None else [by])):
         _position(log.schema.names, name, f"the schema of {path.name}")
     # Of every file, if it is a folder of them.
     schemas = [log.schema, *(file.physical_schema for file in log.get_fragments())]
@@ -134,14 +139,14 @@ def read_parquet_log(path: Path, *, identifier: str, time: str, zone: str | None
 
 
 def _cells(file: TextIO, where: list[int], delimiter: str) -> list[str]:
-    """Two fields of each of the next lines, one after the other; empty where a line has fewer, or is no CSV."""
+    """Some fields of each of the next lines, one after the other; empty where a line has fewer, or is no CSV."""
     cells: list[str] = []
-    while len(cells) < 2 * _PIECE and (lines := file.readlines(_BLOCK)):
+    while len(cells) < len(where) * _PIECE and (lines := file.readlines(_BLOCK)):
         lines[-1] = lines[-1].rstrip("\r\n")  # where a quote is left open, it is no part of the field
         read: list[str] = []
         with contextlib.suppress(csv.Error, IndexError):
             read += itertools.chain.from_iterable(map(itemgetter(*where), csv.reader(lines, delimiter=delimiter)))
-        if len(read) != 2 * len(lines):  # or where a row with an open quote extends over lines
+        if len(read) != len(where) * len(lines):  # or where a row with an open quote extends over lines
             rows = [_fields(line, delimiter) for line in lines]
             read = [row[k] if k < len(row) else "" for row in rows for k in where]
         cells += read

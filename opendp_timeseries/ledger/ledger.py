@@ -214,7 +214,7 @@ class Ledger:
                 self._write(book, self._guard(before, check_lock))
                 made = measurement(data)
                 releases = _checked(made, designs)
-                whole = _whole(book, number)
+                whole = _whole(book, number, designs)
                 releases = [replace(r, statement=replace(r.stated, whole=whole, loss=())) for r in releases]
                 files[self._path].write(book.with_released(number, releases).write())
         return releases if isinstance(made, list) else releases[0]
@@ -413,7 +413,7 @@ def _designs(measurement: Any) -> tuple[Design, ...]:
 
 def _checked(made: Any, designs: Sequence[Design]) -> list[Release]:
     """Return what was released, if it is just what was entered: else nobody gets to see it."""
-    releases = list(made) if isinstance(made, (list, tuple)) else [made]
+    releases = _flat(made)
     if [release.design if isinstance(release, Release) else None for release in releases] != list(designs):
         raise TypeError(
             "measurement must return its Release, or several in a list, and nothing else; interpolate, smooth or plot"
@@ -422,14 +422,20 @@ def _checked(made: Any, designs: Sequence[Design]) -> list[Release]:
     return releases
 
 
-def _whole(book: Book, number: int) -> Whole:
-    return Whole(
-        kind="ledger",
-        loss=(book.terms.epsilon, book.terms.delta),
-        number=number,
-        identifier=book.terms.identifier,
-        digest=book.digest,
-    )
+def _flat(made: Any) -> list[Any]:
+    return [one for part in made for one in _flat(part)] if isinstance(made, (list, tuple)) else [made]
+
+
+def _whole(book: Book, number: int, designs: tuple[Design, ...]) -> Whole:
+    """Return of what an entry is a part: of the programme, if it is one of its parts, which are as large as it."""
+    terms, size = book.terms, len(designs)
+    ledger = Whole(kind="ledger", loss=(terms.epsilon, terms.delta), number=number, identifier=terms.identifier)
+    if terms.programme is not None and len(terms.programme) % size == 0:
+        planned = terms.programme.designs
+        places = [k for k in range(0, len(planned), size) if planned[k : k + size] == designs]
+        if len(places) == 1:
+            ledger = replace(ledger, number=places[0] // size + 1, parts=len(planned) // size)
+    return replace(ledger, digest=book.digest)
 
 
 def _same(release: Release, other: Release) -> bool:

@@ -27,8 +27,9 @@ class Whole:
     :param kind: ``"composition"``, ``"context"``, ``"programme"`` or ``"ledger"``.
     :param loss: (ε, δ), or (ρ, δ′), of the whole.
     :param measure: the measure of that, as of :class:`~opendp_timeseries.accounting.view.View`.
-    :param number: of this release, or of its entry in a ledger, from 1.
-    :param parts: number of releases of the whole, where that is fixed.
+    :param number: of this release, or of its entry in a ledger, from 1; if the ledger has a programme, and the entry is
+        of it, its number there.
+    :param parts: number of releases of the whole, where that is fixed; of a ledger, those of its programme.
     :param identifier: of the ledger or the programme.
     :param digest: of the ledger with this entry, so that an entry that was taken back is missed.
     """
@@ -57,7 +58,7 @@ class Whole:
         of = "" if self.parts is None else f" of {self.parts}"
         number = f"release {self.number}{of} in " if self.number is not None else "in "
         if self.kind == "ledger":
-            number = f"entry {self.number} of "
+            number = f"entry {self.number} of " if self.parts is None else f"{number}the programme of "
         first, delta = self.loss
         if self.measure == CONCENTRATED:
             loss = f"{up(delta, 4)}-approximate {up(first)}-zCDP"

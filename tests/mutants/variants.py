@@ -435,7 +435,7 @@ MUTANTS = [
     mutant("names that say the same stay apart", "tables:_canonical", lambda sound, texts: texts,
            "test_a_whole_number_is_one_individual_however_it_is_written"),
     mutant("an open quote takes in the next rows", "files:_cells",
-           edited(("if len(read) != 2 * len(lines)", "if not read")),
+           edited(("if len(read) != len(where) * len(lines)", "if not read")),
            ("test_a_quote_in_one_row_takes_in_no_other", None)),
     mutant("names that are not UTF-8 merge", "read_csv_log", merged_names,
            "test_names_that_are_not_utf8_stay_different_people"),

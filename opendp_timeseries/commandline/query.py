@@ -1,0 +1,131 @@
+"""What is asked of the log: a series or a panel, its totals, and how many individuals there are."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import opendp_timeseries as ts
+from opendp_timeseries import _validate as check
+from opendp_timeseries.commandline.inputs import chosen, panel_of
+from opendp_timeseries.plugin._opendp import symmetric_distance
+from opendp_timeseries.plugin.known import signal_of
+
+__all__ = ["Query"]
+
+#: Counts are whole numbers, and nobody would call this noise.
+_MIN_SCALE: Final = 1e-6
+#: How many times as much of the budget goes to a level of series as to the number of individuals.
+_SERIES_TO_PEOPLE: Final = 9
+
+
+class Query(NamedTuple):
+    """Counts of one log that are released together.
+
+    :param count: the series, or a panel of them.
+    :param groups: of the panel, whose totals are released behind the same count.
+    :param people: counts of individuals, in all and for each key.
+    :param sample: how steps of the series are sampled.
+    """
+
+    count: Any
+    groups: dict[str, Any] | None
+    people: tuple[Any, ...]
+    sample: dict[str, Any]
+
+    @classmethod
+    def of(cls, options: argparse.Namespace, grid: ts.TimeGrid) -> Query:
+        """Make the counts that the options ask for, before any data are read."""
+        unit = symmetric_distance()
+        if options.period is not None:
+            with warnings.catch_warnings():  # the summary says it
+                warnings.simplefilter("ignore", ts.PeriodUnitWarning)
+                unit = ts.period_distance(options.period, zone=options.zone)
+        space = ts.event_log_domain(**chosen(options, "identifier", "time")), unit
+        panel, groups = panel_of(options)
+        caps = chosen(options, "step_cap", "gap") | panel
+        if options.participation_cap is None:
+            count = space >> ts.then_activity_count(grid, **caps)
+        else:
+            # A filter lowers the noise only if steps lie apart, or are few.
+            excess = options.excess or ("drop" if options.filter_std is not None and options.gap == 1 else "scale")
+            caps |= {"participation_cap": options.participation_cap, "excess": excess}
+            count = space >> ts.then_participation_count(grid, **caps)
+        if options.filter_std is not None:
+            count = count >> ts.then_circulant_filter(ts.gaussian_kernel(grid.size, options.filter_std))
+        people = [] if not options.people else [space >> ts.then_individual_count(grid=grid)]
+        if options.people_cap is not None:
+            keyed = {"by": options.by, "keys": panel["keys"], "cap": options.people_cap}
+            people.append(space >> ts.then_individual_count(**keyed, grid=grid))
+        return cls(count, groups, tuple(people), chosen(options, "sampling_probability", "sampling"))
+
+    @property
+    def chains(self) -> list[Any]:
+        """What is released, each by itself."""
+        return [self.count, *([] if self.groups is None else [self.count >> ts.then_totals(self.groups)]), *self.people]
+
+    @property
+    def relative_scales(self) -> list[float]:
+        """Noise that gives each level of series as much of the budget, and the number of individuals less."""
+        levels = [1] if self.groups is None else [1, _depth(self.groups)]
+        shares = [*levels, *(sum(levels) / _SERIES_TO_PEOPLE for _ in self.people)]
+        return [chain.map(1).l2 / math.sqrt(part) for chain, part in zip(self.chains, shares, strict=True)]
+
+    @property
+    def samples(self) -> list[dict[str, Any]]:
+        """How each is sampled: of the number of individuals, all is kept."""
+        series = len(self.chains) - len(self.people)
+        return [self.sample] * series + [{"sampling_probability": 1.0}] * len(self.people)
+
+    def measurement(self, scales: Sequence[float], samples: Sequence[Mapping[str, Any]], delta: float) -> Any:
+        """Return the measurement with this noise."""
+        stated: dict[str, Any] = {} if len(scales) > 1 else {"delta": delta}
+        with warnings.catch_warnings():  # the summary says it
+            warnings.simplefilter("ignore", ts.LargeDeltaWarning)
+            first, *others = [
+                ts.then_subsampled_gaussian(scale, **sample, **stated)
+                for scale, sample in zip(scales, samples, strict=True)
+            ]
+            series = self.count >> first
+            if self.groups is not None:
+                totals = ts.then_totals(self.groups) >> others.pop(0)
+                series = self.count >> ts.then_composition([first, totals], delta=delta)
+            if not self.people:
+                return series
+            people = [chain >> noise for chain, noise in zip(self.people, others, strict=True)]
+            return ts.make_composition([series, *people], delta=delta)
+
+    def within(self, epsilon: float, delta: float) -> Any:
+        """Return the measurement with the least noise that keeps a budget.
+
+        :raises ValueError: if there is none, or it would be next to none.
+        """
+        check.real("epsilon", epsilon, above=0.0, remedy="1 is a common choice")
+        scales = self._scales(epsilon, delta)
+        kept, size = self.sample["sampling_probability"], signal_of(self.count).count.grid.size
+        design = f"at sampling_probability ({kept:g})"
+        if kept * size < 1:
+            raise ValueError(f"fewer than one of {size} steps is kept on average {design}; choose a greater one")
+        if min(scales) < _MIN_SCALE:  # as where δ exceeds the probability that anything of one individual is kept
+            budget = f"epsilon ({epsilon:g}) and delta ({delta:g}) {design}"
+            problem = "allow a release with next to no noise, which protects nobody"
+            raise ValueError(f"{budget} {problem}; choose smaller ones")
+        return self.measurement(scales, self.samples, delta)
+
+    def _scales(self, epsilon: float, delta: float) -> list[float]:
+        if len(self.chains) == 1:
+            return [ts.least_scale(self.count, epsilon=epsilon, delta=delta, **self.sample)]
+        relative = self.relative_scales
+        members = [
+            chain >> ts.then_subsampled_gaussian(scale, **sample)
+            for chain, scale, sample in zip(self.chains, relative, self.samples, strict=True)
+        ]
+        factor = ts.least_factor(members, epsilon=epsilon, delta=delta)
+        return [factor * scale for scale in relative]
+
+
+def _depth(groups: Any) -> int:
+    return 1 + max(map(_depth, groups.values())) if isinstance(groups, dict) else 0
