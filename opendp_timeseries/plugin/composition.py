@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -20,7 +20,6 @@ from opendp_timeseries.accounting import joint
 from opendp_timeseries.accounting.calibrate import Budget, calibrate
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.subsampled import MIN_SCALE
-from opendp_timeseries.accounting.view import View
 from opendp_timeseries.design.signal import UnknownSignal
 from opendp_timeseries.plugin._opendp import Partial, array_of, partial_of
 from opendp_timeseries.plugin.known import Known, Part, PrivacyMap, known_loss
@@ -97,10 +96,12 @@ def make_composition(
         given = as_array(data)
         made = [member(given) for member in members]
         if wholes:
-            made = _as_parts(made, view, iter(wholes))
+            whole = iter(wholes)
+            made = _each(made, lambda one: replace(one, statement=Statement(view=view, whole=next(whole))))
         # Behind a count, all of it is of one invocation; on a log, each member has counted for itself.
         if behind_count:
-            made = _named(made, secrets.token_hex(16))
+            name = secrets.token_hex(16)
+            made = _each(made, lambda one: replace(one, invocation=name) if isinstance(one, Release) else one)
         return made
 
     def times(more: float) -> dp.Measurement:
@@ -129,16 +130,9 @@ def _wholes(parts: Sequence[Part]) -> list[Whole]:
     return [replace(whole, number=number) for number in range(1, len(parts) + 1)]
 
 
-def _as_parts(made: Any, view: View, wholes: Iterator[Whole]) -> Any:
-    if isinstance(made, list):
-        return [_as_parts(one, view, wholes) for one in made]
-    return replace(made, statement=Statement(view=view, whole=next(wholes)))
-
-
-def _named(made: Any, invocation: str) -> Any:
-    if isinstance(made, list):
-        return [_named(one, invocation) for one in made]
-    return replace(made, invocation=invocation) if isinstance(made, Release) else made
+def _each(made: Any, change: Callable[[Any], Any]) -> Any:
+    """Return releases, in lists of any depth, with a change to each."""
+    return [_each(one, change) for one in made] if isinstance(made, list) else change(made)
 
 
 def then_composition(measurements: Sequence[dp.Measurement | Partial], **options: Any) -> Partial:

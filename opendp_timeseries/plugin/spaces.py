@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from opendp.mod import ExtrinsicDistance, ExtrinsicDomain
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.influence import Influence
+from opendp_timeseries.accounting.rounding import up_fraction
 from opendp_timeseries.counting.engines import check_schema
 from opendp_timeseries.design.count import Source
 from opendp_timeseries.design.signal import Signal
@@ -37,6 +39,7 @@ __all__ = [
     "influence_metric",
     "influence_space",
     "is_event_log",
+    "norm_influence",
     "period_distance",
     "unit_of",
 ]
@@ -232,6 +235,13 @@ def as_influence(d_in: Any) -> Influence:
             f"d_in must be an Influence, found {type(d_in).__name__}; chain after a count, whose map(1) gives one"
         )
     return d_in
+
+
+def norm_influence(d_in: Any, steps: int) -> Influence:
+    """Return an ℓ2 distance as an influence: it allows all of it in one step, and spread over so many."""
+    check.real("d_in", d_in, minimum=0.0)
+    distance = up_fraction(Fraction(d_in))  # an integer beyond 2**53 becomes a float from above
+    return Influence(l0=steps, l2=distance, linf=distance, individuals=int(distance > 0))
 
 
 def unit_of(input_metric: dp.Metric) -> Unit:

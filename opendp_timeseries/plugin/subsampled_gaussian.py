@@ -11,7 +11,6 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -22,7 +21,7 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.calibrate import Budget, calibrate, warn_of_large_delta
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.loss import PrivacyLoss
-from opendp_timeseries.accounting.rounding import up, up_fraction
+from opendp_timeseries.accounting.rounding import up
 from opendp_timeseries.accounting.sampling import Blocks, blocks_of, sampling_name
 from opendp_timeseries.accounting.subsampled import MIN_SCALE, extremal_law
 from opendp_timeseries.accounting.view import APPROXIMATE, CONCENTRATED, PROFILE, RENYI, View
@@ -30,7 +29,7 @@ from opendp_timeseries.design.design import Design, noise_exponent
 from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.plugin._opendp import lp_kind, privacy_profile, then, vector_space
 from opendp_timeseries.plugin.known import Known, Part, PrivacyMap
-from opendp_timeseries.plugin.spaces import as_influence, influence_space
+from opendp_timeseries.plugin.spaces import as_influence, influence_space, norm_influence
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.release.statement import Statement, Whole
 
@@ -78,14 +77,7 @@ def _read_space(domain: dp.Domain, metric: dp.Metric) -> _Signal:
             " dp.l2_distance(T=float)"
         )
     made = UnknownSignal(signal.size)
-    return _Signal(signal.size, 0 if whole else None, lambda d_in: _spread(d_in, signal.size), made)
-
-
-def _spread(d_in: Any, size: int) -> Influence:
-    # An ℓ2 distance alone allows both extremes: all of it in one step, or spread over every step.
-    check.real("d_in", d_in, minimum=0.0)
-    distance = up_fraction(Fraction(d_in))  # an integer beyond 2**53 becomes a float from above
-    return Influence(l0=size, l2=distance, linf=distance, individuals=int(distance > 0))
+    return _Signal(signal.size, 0 if whole else None, lambda d_in: norm_influence(d_in, signal.size), made)
 
 
 def _after_rounding(influence: Influence, size: int, step: float) -> Influence:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
 from typing import Any, Final
@@ -75,7 +75,7 @@ class Release:
         _check_kept(self.steps, self.values, self.size)
 
     def __reduce__(self) -> Any:
-        return _again, (self.steps, self.values, self.design, self.statement, self.invocation)
+        return partial(Release, **{field.name: getattr(self, field.name) for field in fields(self)}), ()
 
     @property
     def size(self) -> int:
@@ -295,33 +295,23 @@ class Release:
         return cls.from_dict(parse_json(text))
 
 
-def _again(
-    steps: NDArray[np.int64],
-    values: NDArray[np.float64],
-    design: Design,
-    statement: Statement | None,
-    invocation: str | None,
-) -> Release:
-    return Release(steps=steps, values=values, design=design, statement=statement, invocation=invocation)
-
-
 def _read_1(document: Mapping[str, Any]) -> Release:
-    fields = fields_of({"invocation": None, **document}, "the release", _FIELDS)
-    if not fields["statement"].loss:
+    found = fields_of({"invocation": None, **document}, "the release", _FIELDS)
+    if not found["statement"].loss:
         raise ValueError("loss of the statement must list at least one point")
-    most = math.inf if fields["statement"].view.measure == RENYI else 1 + _TOLERANCE  # which a δ may be
-    if not all(first >= 0 and 0 <= second <= most for first, second in fields["statement"].loss):
+    most = math.inf if found["statement"].view.measure == RENYI else 1 + _TOLERANCE  # which a δ may be
+    if not all(first >= 0 and 0 <= second <= most for first, second in found["statement"].loss):
         raise ValueError("loss of the statement must list points of at least 0, of which no δ is above 1")
-    steps, design = fields["steps"], fields["design"]
-    values = _row("values", fields["values"], (int, float), np.float64)
+    steps, design = found["steps"], found["design"]
+    values = _row("values", found["values"], (int, float), np.float64)
     if steps == "all" and len(values) != design.signal.size:
         raise ValueError(f"values ({len(values)}) must be as many as the steps of the design ({design.signal.size})")
     return Release(
         steps=np.arange(len(values)) if steps == "all" else _row("steps", steps, (int,), np.int64),
         values=values,
         design=design,
-        statement=fields["statement"],
-        invocation=fields["invocation"],
+        statement=found["statement"],
+        invocation=found["invocation"],
     )
 
 
