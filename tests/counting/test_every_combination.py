@@ -61,7 +61,7 @@ def test_in_memory(monkeypatch, cases):
 @pytest.mark.parametrize(
     ("backend", "cases"),
     [
-        ("duckdb", range(9)),
+        ("duckdb", range(6)),
         *ranges(2_000, 250, "duckdb"),
         *ranges(100, 25, "spark"),
     ],
