@@ -1,6 +1,6 @@
 """The embedded event log: departures of aircraft from New York in 2013.
 
-The file ``flights.npz`` is made by ``tests/datasets/make_flights.py`` from public-domain data; see ``docs/datasets.md``.
+``tests/datasets/make_flights.py`` makes the file ``flights.npz`` of public-domain data; see ``docs/datasets.md``.
 """
 
 from __future__ import annotations
