@@ -9,13 +9,13 @@ import datetime as dt
 import math
 import numbers
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["REQUIRED", "integer", "probability", "real", "reals", "required", "shown"]
+__all__ = ["REQUIRED", "choice", "integer", "probability", "real", "reals", "required", "shown"]
 
 #: A message shows texts of so many characters, and lists of so many entries.
 _LONG: Final = 120
@@ -119,6 +119,13 @@ def reals(name: str, values: Any) -> NDArray[np.float64]:
         return np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise TypeError(f"{name} ({shown(values)}) must be real numbers") from None
+
+
+def choice(name: str, value: Any, choices: Iterable[str]) -> str:
+    """Return ``value``, which must be one of some names."""
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name} ({shown(value)}) must be one of {', '.join(map(repr, choices))}")
+    return value
 
 
 def probability(name: str, value: Any, *, remedy: str = "") -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.rounding import up_fraction
 
-__all__ = ["SAMPLINGS", "Blocks", "blocks_of", "sampling_name"]
+__all__ = ["SAMPLINGS", "Blocks", "blocks_of"]
 
 SAMPLINGS: Final = ("poisson", "stratified")
 
@@ -61,13 +61,6 @@ class Blocks:
         """Return whether steps from 0 to ``T − 1`` are one of each full block, and at most one of the short one."""
         found = np.bincount(kept // self.length, minlength=self.count)
         return bool(np.all(found[: self.full] == 1) and np.all(found[self.full :] <= 1))
-
-
-def sampling_name(sampling: Any) -> str:
-    """Return the name of a kind of sample; raise ValueError for anything else."""
-    if not isinstance(sampling, str) or sampling not in SAMPLINGS:
-        raise ValueError(f"sampling ({check.shown(sampling)}) must be 'poisson' or 'stratified'")
-    return sampling
 
 
 def blocks_of(sampling_probability: float, size: int) -> Blocks:

@@ -23,7 +23,7 @@ from opendp_timeseries.design.scales import RESOLUTION_BITS, Scales
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import TimeGrid, check_grid
 
-__all__ = ["EXCESS", "Count", "Key", "Keys", "Source", "excess_name", "panel_of"]
+__all__ = ["EXCESS", "Count", "Key", "Keys", "Source", "panel_of"]
 
 #: What becomes of somebody in more steps than the cap: see :class:`Count`.
 EXCESS: Final = ("scale", "scale_l1", "drop")
@@ -131,7 +131,7 @@ class Count:
             )
         for name, value in caps.items():
             object.__setattr__(self, name, value)
-        excess_name(self.excess)
+        check.choice("excess", self.excess, EXCESS)
         if self.excess != "drop" and self.pooled is not None:
             raise ValueError(
                 f"excess ({self.excess!r}) must be 'drop' where individuals are counted once on the whole of a grid"
@@ -291,13 +291,6 @@ class Count:
         return replace(
             self, panel=None, key_cap=None, scales=None, source=self.source and replace(self.source, by=None)
         )
-
-
-def excess_name(excess: Any) -> str:
-    """Return what becomes of an excess of steps; raise ValueError for anything else."""
-    if not isinstance(excess, str) or excess not in EXCESS:
-        raise ValueError(f"excess ({check.shown(excess)}) must be 'scale', 'scale_l1' or 'drop'")
-    return excess
 
 
 def panel_of(by: str | None, keys: Keys | None) -> tuple[Key, ...] | None:

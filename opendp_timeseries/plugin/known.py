@@ -21,7 +21,7 @@ from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.plugin._opendp import how_made
 from opendp_timeseries.plugin.spaces import influence_space
 
-__all__ = ["Known", "Part", "PrivacyMap", "StabilityMap", "foreign_stage", "known_loss", "parts_of", "signal_of"]
+__all__ = ["Known", "Part", "PrivacyMap", "foreign_stage", "known_loss", "parts_of", "signal_of", "transformation"]
 
 
 class Part(NamedTuple):
@@ -40,6 +40,19 @@ class StabilityMap:
     def __call__(self, d_in: Any) -> Any:
         """Return the distance between outputs."""
         return self.call(d_in)
+
+
+def transformation(
+    domain: dp.Domain,
+    metric: dp.Metric,
+    output_domain: dp.Domain,
+    output_metric: dp.Metric,
+    function: Callable[[Any], Any],
+    stability_map: Callable[[Any], Any],
+) -> dp.Transformation:
+    """Return a transformation that is known to be of this package."""
+    known = StabilityMap(stability_map)
+    return dp.t.make_user_transformation(domain, metric, output_domain, output_metric, function, known)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from opendp_timeseries.accounting.calibrate import Budget, calibrate, warn_of_la
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import up
-from opendp_timeseries.accounting.sampling import Blocks, blocks_of, sampling_name
+from opendp_timeseries.accounting.sampling import SAMPLINGS, Blocks, blocks_of
 from opendp_timeseries.accounting.subsampled import MIN_SCALE, extremal_law
 from opendp_timeseries.accounting.view import APPROXIMATE, CONCENTRATED, PROFILE, RENYI, View
 from opendp_timeseries.design.design import Design, noise_exponent
@@ -133,7 +133,7 @@ def sample_of(sampling_probability: Any, sampling: Any, size: int) -> Sample:
 
     :raises TypeError, ValueError: for a design or a probability that there is not.
     """
-    name = sampling_name(sampling)
+    name = check.choice("sampling", sampling, SAMPLINGS)
     threshold, probability = sampling_threshold(sampling_probability)
     if name == "poisson":
         return Sample(name, probability, lambda: _keep_steps(size, threshold))

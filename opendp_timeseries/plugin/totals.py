@@ -17,7 +17,7 @@ from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.signal import tree_influence
 from opendp_timeseries.plugin._opendp import signal_domain, then, vector_space
-from opendp_timeseries.plugin.known import StabilityMap
+from opendp_timeseries.plugin.known import transformation
 from opendp_timeseries.plugin.spaces import InfluenceSpace, as_influence, influence_metric, influence_space
 
 __all__ = ["make_totals", "then_totals"]
@@ -78,14 +78,9 @@ def make_totals(input_domain: dp.Domain, input_metric: dp.Metric, groups: Mappin
     def stability_map(d_in: Any) -> Influence:
         return tree_influence(as_influence(d_in), tree, steps)
 
-    return dp.t.make_user_transformation(
-        input_domain,
-        input_metric,
-        signal_domain("f64" if bits else "i64", steps * len(tree.names)),
-        influence_metric(InfluenceSpace.of(made.after(tree))),
-        function,
-        StabilityMap(stability_map),
-    )
+    domain = signal_domain("f64" if bits else "i64", steps * len(tree.names))
+    metric = influence_metric(InfluenceSpace.of(made.after(tree)))
+    return transformation(input_domain, input_metric, domain, metric, function, stability_map)
 
 
 def _membership(tree: Groups, panel: tuple[str | int, ...]) -> Any:

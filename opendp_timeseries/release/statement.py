@@ -43,10 +43,8 @@ class Whole:
     digest: str | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in _KINDS:
-            raise ValueError(f"kind of the whole ({self.kind!r}) must be one of {', '.join(_KINDS)}")
-        if self.measure not in (APPROXIMATE, CONCENTRATED):
-            raise ValueError(f"measure of the whole ({self.measure!r}) must be {APPROXIMATE!r} or {CONCENTRATED!r}")
+        check.choice("kind of the whole", self.kind, _KINDS)
+        check.choice("measure of the whole", self.measure, (APPROXIMATE, CONCENTRATED))
         first, delta = self.loss
         check.real("loss of the whole", first, minimum=0.0)
         check.real("delta of the whole", delta, minimum=0.0, below=1.0)

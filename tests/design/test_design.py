@@ -210,7 +210,7 @@ def test_what_is_not_known_is_not_stated():
         (lambda: replace(ONE, panel=("a", 1), source=BY), "all of them text or all whole numbers"),
         (lambda: replace(ONE, panel=("a", "a"), source=BY), "must be distinct"),
         (lambda: replace(ONE, unit=Unit(period=Period("1d", "Asia/Tokyo"))), "zone|period"),
-        (lambda: replace(ONE, excess="scaled"), r"excess \('scaled'\) must be 'scale', 'scale_l1' or 'drop'"),
+        (lambda: replace(ONE, excess="scaled"), r"excess \('scaled'\) must be one of 'scale', 'scale_l1', 'drop'"),
         (lambda: replace(ONE, scales=Scales(ends=(4,))), r"require excess='scale' and the first of them"),
         (lambda: replace(ONE, excess="scale", scales=Scales(ends=(5,))), r"as participation_cap \(4\)"),
         (lambda: replace(ONE, excess="scale", scales=Scales(ends=(4, 48))), r"must be below the most steps .* \(48\)"),
