@@ -138,6 +138,11 @@ class Count:
             )
         if self.scales is not None:
             self._check_scales(self.scales)
+        if self.source is not None:
+            if (self.source.by is None) != (self.panel is None):
+                raise ValueError(f"by ({check.shown(self.source.by)}) is the column of a panel: both must be given")
+            if self.source.time is None and self.grid.size > 1:
+                raise ValueError(f"time (None) must name a column, by which {self.grid.size} steps are told apart")
         check.integer("size of the panel", self.size, maximum=2**31, remedy="use fewer steps or keys")
         if self.unit.period is not None:
             if self.pooled is not None:
@@ -183,6 +188,12 @@ class Count:
     def is_assumed(self) -> bool:
         """Whether caps and gap are assumed of counts made elsewhere; else the count enforces them."""
         return self.source is None
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether it is drawn anew for each count which of somebody's steps, or series, are kept."""
+        few = self.key_cap is not None and self.key_cap < self.panel_size
+        return few or (self.excess == "drop" and self.participation_cap < self.most_steps)
 
     @property
     def keys(self) -> tuple[Key, ...] | None:

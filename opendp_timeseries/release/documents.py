@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from opendp_timeseries._json import fields_of, parse_json, read_versioned, written
+from opendp_timeseries.accounting.calibrate import warn_of_large_delta
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.view import Points, View
 from opendp_timeseries.design.design import Design
@@ -51,6 +52,8 @@ def write_releases(releases: Sequence[Release], *, in_advance: bool = False, dat
     """
     for release in releases:
         release.verify()
+    view = _total(releases)
+    warn_of_large_delta(view.failure_probability if view.delta is None else view.delta, stacklevel=2)
     document = {
         "format": FORMAT,
         "version": VERSION,

@@ -22,6 +22,7 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries._json import encode, fields_of, parse_json, read_versioned, written
 from opendp_timeseries.accounting.laws import binomial_tail
 from opendp_timeseries.accounting.sampling import blocks_of
+from opendp_timeseries.accounting.subsampled import MIN_SCALE
 from opendp_timeseries.accounting.view import RENYI, Points
 from opendp_timeseries.design.design import LARGEST_ENTRY, Design
 from opendp_timeseries.grid import TimeGrid
@@ -228,6 +229,18 @@ class Release:
             raise ValueError(
                 f"values must lie between {lowest:g} and {LARGEST_ENTRY:g}, up to 40 times the scale ({self.scale:g})"
                 " of the noise"
+            )
+        # Noise is on every point of its grid, whatever was counted: where all values are on a coarser grid, such as at
+        # zero, or at whole numbers, they have no noise. Beyond 53 bits floats are on a coarser one by themselves.
+        exact = np.abs(units[np.abs(units) < 2.0**52]).astype(np.int64)
+        common = int(np.bitwise_or.reduce(exact, initial=0))
+        coarse = (common & -common).bit_length() - 1 if common else 52
+        share = 2.0**-coarse + math.ldexp(1, exponent) / (self.scale * math.sqrt(2 * math.pi))  # on it, at the most
+        if self.scale >= MIN_SCALE and len(exact) * math.log(share) < math.log(_IMPROBABLE):
+            what = f"multiples of {math.ldexp(1, coarse + exponent):g}" if common else "zero"
+            raise ValueError(
+                f"values must hold noise of scale {self.scale:g}, which lies on multiples of 2**{exponent}; all of"
+                f" them are {what}"
             )
 
     def parts(self) -> list[Release]:
