@@ -647,8 +647,8 @@ def test_a_parquet_file_takes_no_options_for_text(tmp_path, capsys):
         ),
         ({"sampling_probability": "0.3", "sampling": "stratified"}, "the nearest are 1/3 and 1/4"),
         ({"excess": "keep"}, "argument --excess: invalid choice: 'keep'"),
-        ({"excess": "drop", "participation_cap": None}, "--excess is for a count with a cap"),
-        ({"filter_std": "3", "participation_cap": None}, "--filter-std is for a count with a cap"),
+        ({"excess": "drop", "participation_cap": None}, "--excess (drop) is for a count with a cap"),
+        ({"filter_std": "3", "participation_cap": None}, "--filter-std (3.0) is for a count with a cap"),
         ({"sampling_probability": "0.5", "participation_cap": None}, "--sampling-probability (0.5) is for"),
         ({"sampling": "systematic"}, "argument --sampling: invalid choice: 'systematic'"),
         (

@@ -246,7 +246,10 @@ class TestFormats:
         path.write_text("id,time\nann,0\n")
         given = "--identifier id --time time --start 1970-01-01 --step 1h --size 2 --time-unit s --times-zone UTC"
         assert main(["check", str(path), *given.split()]) == 2
-        assert "--times-zone (UTC) is for no numbers, which are in UTC" in capsys.readouterr().err
+        assert (
+            "--time-unit (s) and --times-zone (UTC) must not both be given, as numbers are in UTC"
+            in capsys.readouterr().err
+        )
 
     def test_far_times_are_off_the_grid_and_not_missing(self, tmp_path):
         texts = ("0001-01-01", "9999-12-31")

@@ -16,6 +16,7 @@ from opendp_timeseries.commandline.arguments import COMMANDS, flags_of
 from opendp_timeseries.commandline.inputs import check_of, chosen, grid_of, wrapped
 from opendp_timeseries.commandline.programme import parts_of, take_part
 from opendp_timeseries.commandline.progress import stage
+from opendp_timeseries.commandline.words import share
 from opendp_timeseries.release.documents import Document, read_document
 
 __all__ = ["check", "completion", "ledger", "plan", "verify"]
@@ -60,7 +61,7 @@ def plan(options: argparse.Namespace) -> str:
 
 def _participation(options: argparse.Namespace, grid: ts.TimeGrid) -> ts.Participation:
     """Return rough public knowledge of how often individuals come."""
-    shares, steps = zip(*sorted(options.participation), strict=True)
+    shares, steps = zip(*sorted(map(share, options.participation)), strict=True)
     parts = np.diff([0.0, *shares, 1.0])
     if options.level is None:
         raise ValueError("--participation says what a cap loses of the level: give --level, too")

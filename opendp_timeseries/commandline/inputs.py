@@ -14,7 +14,7 @@ from opendp_timeseries.counting.files import CSV_SUFFIXES, PARQUET_SUFFIXES, rea
 from opendp_timeseries.counting.tables import UtcLog
 from opendp_timeseries.datasets import load_flights
 
-__all__ = ["check_of", "chosen", "grid_of", "panel_of", "read_log", "wrapped"]
+__all__ = ["check_of", "chosen", "grid_of", "is_file_of_keys", "panel_of", "read_log", "wrapped"]
 
 #: Nobody looks at a figure or a table of more steps than this.
 _MAX_STEPS: Final = 1_000_000
@@ -45,7 +45,7 @@ def panel_of(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any
         return {}, None
     keys: list[str] = list(options.keys)
     rows: list[dict[str, str]] = []
-    if len(keys) == 1 and keys[0].lower().endswith(CSV_SUFFIXES):
+    if is_file_of_keys(keys):
         keys, rows = _file_of_keys(options)
     elif options.groups:
         raise ValueError(f"groups ({', '.join(options.groups)}) must be columns of a file of --keys: give one")
@@ -55,9 +55,13 @@ def panel_of(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any
     return {"by": options.by, "keys": keys, "key_cap": options.key_cap}, groups or None
 
 
+def is_file_of_keys(keys: list[str]) -> bool:
+    """Whether this names a file that holds the keys."""
+    return len(keys) == 1 and keys[0].lower().endswith(CSV_SUFFIXES)
+
+
 def _file_of_keys(options: argparse.Namespace) -> tuple[list[str], list[dict[str, str]]]:
-    folder = None if options.publication is None or "keys" not in options.lines else options.publication.parent
-    path = options.keys[0] if folder is None else folder / options.keys[0]
+    (path,) = options.keys
     with open(path, newline="", encoding="utf-8-sig") as file:
         first = file.readline()
         delimiter = max("\t;,", key=first.count)

@@ -146,7 +146,7 @@ def document(suffix: str, made: Made, what: str, cycle: int) -> bytes:
         case ".csv":
             return _table(made, grid)
         case "-people.csv":
-            return _people(made)
+            return _individuals(made)
         case ".json":
             one = len(made.releases) == 1
             text = made.releases[0].to_json() if one else ts.write_releases(made.releases, in_advance=True)
@@ -174,7 +174,7 @@ def _table(made: Made, grid: ts.TimeGrid) -> bytes:
     return _csv(("key", *_COLUMNS), rows)
 
 
-def _people(made: Made) -> bytes:
+def _individuals(made: Made) -> bytes:
     half = float(ndtri((1 + _CONFIDENCE) / 2))
     rows = (
         (key, value, value - half * release.scale, value + half * release.scale)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import re
 import sys
@@ -13,16 +14,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from opendp_timeseries._files import files_together
-from opendp_timeseries.commandline.words import TABLES, WORDS, Word, season, share, shown
+from opendp_timeseries.commandline.words import TABLES, WORDS, shown
 
 __all__ = ["init", "located", "read_publication"]
 
 _TABLE: Final = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?")
 _KEY: Final = re.compile(r"""\s*(?:"([^"]+)"|'([^']+)'|([\w-]+))\s*[=.]""")
 _HEAD: Final = "All that is public about a release. No word of it may be chosen by looking at the log."
-#: Without these there is no release, and `init` asks for them.
-_ASKED: Final = ("file", "identifier", "time", "zone", "start", "end", "step", "step_cap", "epsilon", "delta", "season")
-_WANTED: Final = ("file", "identifier", "time", "start", "end", "step", "epsilon", "delta")
+_TABLE_OF: Final = {name: table for table, (_, words) in TABLES.items() for name in words}
 
 
 def read_publication(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
@@ -36,72 +35,65 @@ def read_publication(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
     except tomllib.TOMLDecodeError as error:
         remedy = "texts stand in quotes, true and false are small, and no key stands twice"
         raise ValueError(f"{path} is no TOML: {error}; {remedy}") from None
-    lines, values = _lines(text), {}
-
-    def refuse(name: str, table: str, problem: str) -> ValueError:
-        line = lines.get((table, name), lines.get(("", table), 1))
-        return ValueError(f"{path}, line {line}: {problem}")
-
+    places, values, lines = _places(text), {}, {}
     for table, content in tables.items():
-        if table not in TABLES or not isinstance(content, dict):
-            raise refuse(table, "", _unknown(table, "", isinstance(content, dict)))
+        at, words = places.get((table, ""), places.get(("", table), 1)), TABLES.get(table, ("", {}))[1]
+        if not isinstance(content, dict):
+            raise ValueError(f"{path}, line {at}: {_unknown(table, '')}")
+        if not words:
+            known = ", ".join(f"[{each}]" for each in TABLES)
+            raise ValueError(f"{path}, line {at}: [{table}] is no table of a publication; the tables are {known}")
         for name, value in content.items():
-            word = TABLES[table][1].get(name)
-            if word is None:
-                raise refuse(name, table, _unknown(name, table, isinstance(value, dict)))
+            lines[name] = places.get((table, name), at)
             try:
-                values[name] = word.read(value)
+                if name not in words:
+                    raise ValueError(_unknown(name, table))
+                values[name] = words[name].read(value)
             except ValueError as error:
-                raise refuse(name, table, f"{name} ({shown(value)}) {error}") from None
-    known = {name: table for table, (_, words) in TABLES.items() for name in words}
-    return values, {name: lines.get((known[name], name), 1) for name in values}
+                said = f"{name} ({shown(value)}) " if name in words else ""
+                raise ValueError(f"{path}, line {lines[name]}: {said}{error}") from None
+    return values, lines
 
 
-def _lines(text: str) -> dict[tuple[str, str], int]:
+def _places(text: str) -> dict[tuple[str, str], int]:
     """Return where tables and keys stand, for messages."""
     found: dict[tuple[str, str], int] = {}
     table = ""
     for number, line in enumerate(text.splitlines(), 1):
         if head := _TABLE.fullmatch(line):
             table = head[1].strip("\"'")
-            found.setdefault(("", table), number)
+            found.setdefault((table, ""), number)
         elif key := _KEY.match(line):
             found.setdefault((table, key[1] or key[2] or key[3]), number)
     return found
 
 
-def _unknown(name: str, table: str, is_table: bool) -> str:
+def _unknown(name: str, table: str) -> str:
     """Say what is wrong with a name, and what may be meant."""
     where = f"in [{table}]" if table else "at the top"
-    owner = next((other for other, (_, words) in TABLES.items() if name in words), None)
-    if owner is not None and not is_table:
-        return f"{name} must stand in [{owner}], not {where}; move it there"
-    if is_table and not table:
-        return f"[{name}] is no table of a publication; the tables are {', '.join(f'[{each}]' for each in TABLES)}"
+    if name in _TABLE_OF:
+        return f"{name} must stand in [{_TABLE_OF[name]}], not {where}; move it there"
     if name in TABLES:
         return f"{name} must be a table: write [{name}] on a line by itself"
-    known = list(TABLES[table][1]) if table else list(WORDS)
     meant = difflib.get_close_matches(name.replace("-", "_"), WORDS, 1)
-    remedy = f"did you mean {meant[0]}?" if meant else f"it may hold {', '.join(known)}"
+    remedy = f"did you mean {meant[0]}?" if meant else f"it may hold {', '.join(TABLES[table][1] if table else TABLES)}"
     return f"{name!r} {where} is not known; {remedy}"
 
 
 def located(text: str, options: argparse.Namespace | None) -> str:
     """Return a message with the lines of the words that it names, if these stand in a publication file."""
-    if options is None or options.publication is None:
+    if options is None or options.publication is None or text.startswith(str(options.publication)):
         return text
     lines = options.lines
 
     def key(match: re.Match[str]) -> str:
         name = match[1].replace("-", "_")
-        if name not in WORDS:
-            return match[0]
-        return name + (f" (line {lines[name]})" if name in lines else "")
+        return match[0] if name not in WORDS else f"{name} (line {lines[name]})" if name in lines else name
 
-    first = re.match(r"\w+", text)
-    at = lines.get({"std": "filter_std"}.get(first[0], first[0])) if first else None
+    first = re.match(r"\w*", text)
+    at = lines.get("filter_std" if first and first[0] == "std" else first and first[0])
     where = f"{options.publication}, line {at}" if at else f"{options.publication}"
-    return text if text.startswith(str(options.publication)) else f"{where}: {re.sub(r'--([a-z][a-z-]*)', key, text)}"
+    return f"{where}: {re.sub(r'--([a-z][a-z-]*)', key, text)}"
 
 
 def init(options: argparse.Namespace, ask: Callable[[str], str] = input) -> str:
@@ -111,11 +103,9 @@ def init(options: argparse.Namespace, ask: Callable[[str], str] = input) -> str:
         raise ValueError(f"file ({path}) must end in .toml, such as publication.toml; rename it")
     with files_together([path]) as files:  # or it cannot be written, before anybody answers
         given = {name: value for name in WORDS if (value := getattr(options, name)) is not None}
-        if "size" in given and "end" in given:
-            raise ValueError("--size and --end must not both be given: leave one out")
         if sys.stdin is not None and sys.stdin.isatty():
-            for name in _ASKED:
-                if name not in given and not (name == "end" and "size" in given):
+            for name, word in WORDS.items():
+                if word.ask and name not in given and not (name == "end" and "size" in given):
                     _answer(name, given, ask)
         files[path].write(_written(given).encode())
     return (
@@ -126,44 +116,28 @@ def init(options: argparse.Namespace, ask: Callable[[str], str] = input) -> str:
 
 def _answer(name: str, given: dict[str, Any], ask: Callable[[str], str]) -> None:
     """Ask for one word until the answer can be read; nothing is an answer where the word may be left out."""
-    word, needed = WORDS[name], name in _WANTED
+    word = WORDS[name]
+    none = "" if word.ask == "must" else "; Enter for none"
     while True:
-        none = "" if needed else "; Enter for none"
         text = ask(f"{name}: {word.help}\n  such as {shown(word.example)}{none}: ").strip()
-        if not text and not needed:
+        if none and not text:
             return
-        try:
-            values = [word.kind(each) for each in text.split()] if word.many else word.kind(text)
-        except ValueError:
-            values = None
-        if text and values is not None:
-            given[name] = values
-            return
+        with contextlib.suppress(ValueError):
+            read = [word.kind(each) for each in text.split()] if word.many else word.kind(text)
+            if text:
+                given[name] = read
+                return
         print(f"  That cannot be read as {name}.", file=sys.stderr)
 
 
 def _written(given: dict[str, Any]) -> str:
-    lines = textwrap.wrap(_HEAD, 100, initial_indent="# ", subsequent_indent="# ")
+    lines = [f"# {_HEAD}"]
     for table, (title, words) in TABLES.items():
         lines += ["", f"[{table}]  # {title}"]
         for name, word in words.items():
-            lines += textwrap.wrap(_comment(name, word), 100, initial_indent="# ", subsequent_indent="# ")
-            if name in given:
-                lines.append(f"{name} = {_literal(word, given[name])}")
-            else:
-                lines.append(f"#{name} = {shown(word.example)}")
+            comment = f"{word.help[0].upper()}{word.help[1:]}"
+            comment += f" ({', '.join(word.choices)})" if word.choices else ""
+            comment += " (must be given, or the size)" if name == "end" else " (must be given)" * (word.ask == "must")
+            lines += textwrap.wrap(f"{comment}.", 100, initial_indent="# ", subsequent_indent="# ")
+            lines.append(f"{name} = {shown(given[name])}" if name in given else f"#{name} = {shown(word.example)}")
     return "\n".join(lines) + "\n"
-
-
-def _comment(name: str, word: Word) -> str:
-    choices = f" ({', '.join(word.choices)})" if word.choices else ""
-    must = " (must be given, or the size)" if name == "end" else " (must be given)" if name in _WANTED else ""
-    return f"{word.help[0].upper()}{word.help[1:]}{choices}{must}."
-
-
-def _literal(word: Word, value: Any) -> str:
-    if word.kind is season:
-        value = [f"{steps:g}:{size:g}" if size is not None else steps for steps, size in value]
-    elif word.kind is share:
-        value = [f"{part:g}:{steps}" for part, steps in value]
-    return shown(value)

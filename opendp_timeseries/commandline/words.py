@@ -1,11 +1,12 @@
-"""The words of the command line: each is a key of the publication file, in its table, and a flag.
+"""The words of the command line: each is a flag, and most are keys of the publication file, each in its table.
 
-Whatever reads or explains them is made from this table: the file's reader, the parsers, ``init`` and the documentation.
+Whatever reads, checks or explains them is made from this table: the parsers, the file's reader, ``init`` and the help.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -14,7 +15,7 @@ from opendp_timeseries.accounting.sampling import SAMPLINGS
 from opendp_timeseries.counting.files import CSV_SUFFIXES, TIME_UNITS
 from opendp_timeseries.grid import PERIODS
 
-__all__ = ["TABLES", "WORDS", "Word", "flag"]
+__all__ = ["RUN", "TABLES", "WORDS", "Word", "flag", "share", "shown", "steps_of"]
 
 
 class Word(NamedTuple):
@@ -26,6 +27,10 @@ class Word(NamedTuple):
     :param usual: what it is if left out.
     :param many: whether it takes several values.
     :param choices: what it may be; anything if empty.
+    :param ask: whether it ``"must"`` be given for a file, or only ``"may"``, and ``init`` asks for it nevertheless.
+    :param gives: what there is only with it.
+    :param needs: words without which it says nothing.
+    :param bars: words with which it must not be given, each with the reason.
     """
 
     kind: Callable[[Any], Any]
@@ -34,21 +39,24 @@ class Word(NamedTuple):
     usual: Any = None
     many: bool = False
     choices: tuple[str, ...] = ()
+    ask: str = ""
+    gives: str = ""
+    needs: tuple[str, ...] = ()
+    bars: tuple[tuple[str, str], ...] = ()
 
     def read(self, value: Any) -> Any:
         """Return the value that stands in a file, or raise ValueError, saying what it should be."""
         if not self.many:
             return self._one(value)
-        if not isinstance(value, list):
-            value = [value]
-        if not value:
-            raise ValueError(f"must list at least one, such as {self.example}")
-        return [self._one(each) for each in value]
+        values = value if isinstance(value, list) else [value]
+        if not values:
+            raise ValueError(f"must list at least one, such as {shown(self.example)}")
+        return [self._one(each) for each in values]
 
     def _one(self, value: Any) -> Any:
-        taken = _TAKEN.get(self.kind, (str, int, float))
-        if not isinstance(value, taken) or (isinstance(value, bool) and self.kind is not bool):
-            raise ValueError(f"must be {_NAMES.get(self.kind, 'a text')}, such as {shown(self.example)}")
+        types, name = _TYPES.get(self.kind, ((str,), "a text"))
+        if not isinstance(value, types) or (isinstance(value, bool) and self.kind is not bool):
+            raise ValueError(f"must be {name}, such as {shown(self.example)}")
         read = self.kind(value.isoformat() if isinstance(value, dt.date) else value)
         if self.choices and read not in self.choices:
             raise ValueError(f"must be one of {', '.join(self.choices)}")
@@ -65,184 +73,150 @@ def key(value: Any) -> str:
     return str(value)
 
 
-def season(value: Any) -> tuple[float, float | None]:
-    """Return the steps of a season, and its amplitude, if that is said."""
-    steps, _, amplitude = str(value).partition(":")
+def season(value: Any) -> float | str:
+    """Return the steps of a season, or the text that says its amplitude, too."""
     try:
-        return float(steps), float(amplitude) if amplitude else None
+        steps, amplitude = steps_of(value)
     except ValueError:
         raise ValueError("must be a number of steps, such as 24, or with an amplitude in counts, 24:90") from None
+    return steps if amplitude is None else str(value)
 
 
-def share(value: Any) -> tuple[float, int]:
-    """Return a share of individuals, and in how many steps they come at most."""
-    part, _, steps = str(value).partition(":")
+def steps_of(season: float | str) -> tuple[float, float | None]:
+    """Return the steps of a season, and its amplitude, if it is said."""
+    steps, _, amplitude = str(season).partition(":")
+    return float(steps), float(amplitude) if amplitude else None
+
+
+def part(text: str) -> str:
+    """Keep a share and a number of steps as they are written."""
     try:
-        whole = 100.0 if part.endswith("%") else 1.0
-        return float(part.removesuffix("%")) / whole, int(steps)
+        share(text)
     except ValueError:
         raise ValueError("must be a share and a number of steps, such as 90%:20") from None
+    return text
 
 
-_TAKEN: Final[dict[Any, Any]] = {
-    bool: bool,
-    int: int,
-    float: (int, float),
-    str: str,
-    Path: str,
-    instant: (str, dt.date),
-    key: (str, int),
-}
-_NAMES: Final[dict[Any, str]] = {bool: "true or false", int: "a whole number", float: "a number"}
+def share(text: str) -> tuple[float, int]:
+    """Return a share of individuals, and in how many steps they come at most."""
+    of_all, _, steps = text.partition(":")
+    return float(of_all.removesuffix("%")) / (100.0 if of_all.endswith("%") else 1.0), int(steps)
 
 
 def shown(value: Any) -> str:
     """Write a value as TOML does."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(shown, value))}]"
-    if isinstance(value, (int, float)):
-        return repr(value)
-    text = str(value).replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text) + '"'
-
-
-_PERIOD: Final = (
-    "protect what one individual does within one day, week, month, quarter or year of the zone, and NOT all that they"
-    " do, which is protected without it; caps hold within each period, and a ledger is for one kind of period"
-)
-#: By table of the file: what the table is about, and its words.
-TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
-    "log": (
-        "the log",
-        {
-            "file": Word(
-                Path,
-                "event log, .csv or .parquet, with one row for each event; {part} stands for the part of a programme,"
-                " such as 2024-02",
-                "rides.csv",
-            ),
-            "identifier": Word(str, "the column that identifies individuals", "card"),
-            "time": Word(str, "the column of event times", "time"),
-            "times_zone": Word(str, "time zone of event times that do not say theirs (that of the grid)", "UTC"),
-            "time_format": Word(str, "how a CSV file writes times (ISO 8601)", "%d.%m.%Y %H:%M"),
-            "time_unit": Word(str, f"unit of times that are numbers since 1970: {', '.join(TIME_UNITS)}", "s"),
-            "delimiter": Word(str, "the character between the fields of a CSV file (a comma; in .tsv a tab)", ";"),
-        },
-    ),
-    "grid": (
-        "the steps of time",
-        {
-            "start": Word(instant, "start of the first step", "2024-01-01T00:00"),
-            "step": Word(str, "a fixed time such as 5min or 1h, or 1d, 1w, 1mo, 1q or 1y of the calendar", "1h"),
-            "size": Word(int, "number of steps", 8784),
-            "end": Word(instant, "where the last step ends, in place of the size", "2025-01-01"),
-            "zone": Word(str, "time zone of the calendar, of start and end (UTC)", "Europe/London"),
-            "every": Word(
-                str,
-                "make a programme: from start to end, one release for each day, week, month, quarter or year, all of"
-                " them within one budget, in a ledger",
-                "1mo",
-                choices=PERIODS,
-            ),
-        },
-    ),
-    "count": (
-        "the count, in public terms",
-        {
-            "participation_cap": Word(
-                int,
-                "steps up to which an individual counts in full, if you know a cap that next to nobody exceeds; without"
-                " it, everybody counts in full",
-                60,
-            ),
-            "excess": Word(
-                str,
-                "with a cap: scale down who exceeds it, or drop what does (scale)",
-                "drop",
-                choices=("scale", "drop"),
-            ),
-            "step_cap": Word(
-                int,
-                "people or events? 1 counts the people of each step; a greater number counts events, up to so many of"
-                " one individual in a step (1)",
-                3,
-                usual=1,
-            ),
-            "gap": Word(int, "least distance, in steps, of two in which one individual counts (1)", 6, usual=1),
-            "period": Word(str, _PERIOD, "1d", choices=PERIODS),
-            "by": Word(str, "the column of keys, such as stations: one series for each key", "station"),
-            "keys": Word(
-                key,
-                f"the keys, which are public; or a file of them ({', '.join(CSV_SUFFIXES)}) with the column of keys",
-                "stations.csv",
-                many=True,
-            ),
-            "key_cap": Word(int, "most keys at which one individual counts in one step", 1),
-            "total": Word(str, "release the total of all keys, too, under this name", "all stations"),
-            "groups": Word(
-                str, "release totals by these columns of the file of keys, the largest first", ["district"], many=True
-            ),
-            "people": Word(bool, "say also how many individuals there are in all", True),
-            "people_cap": Word(
-                int, "say also how many individuals there are at each key, each at no more than so many keys", 3
-            ),
-            "filter_std": Word(float, "with a cap: width in steps of a Gaussian filter before the noise", 3.0),
-        },
-    ),
-    "budget": (
-        "the guarantee",
-        {
-            "epsilon": Word(float, "epsilon of the guarantee", 1.0),
-            "delta": Word(float, "delta of the guarantee: far less than one over the number of individuals", 1e-6),
-            "sampling_probability": Word(float, "share of the steps to keep (1: every step)", 0.5),
-            "sampling": Word(
-                str, "keep each step by itself, or one of each block of 1/probability", "poisson", choices=SAMPLINGS
-            ),
-            "ledger": Word(Path, "enter the release there, if its budget allows it", "rides.ledger"),
-        },
-    ),
-    "plan": (
-        "what is known of the series, roughly",
-        {
-            "participation": Word(
-                share,
-                "in how many steps individuals come, as far as that is public knowledge: 90%:20 100%:500 says that 90%"
-                " come in at most 20, and the heaviest in 500",
-                ["90%:20", "100%:500"],
-                many=True,
-            ),
-            "individuals": Word(
-                int,
-                "about how many individuals there are, as far as that is public; delta should be far below one over it",
-                20_000,
-            ),
-            "level": Word(float, "mean count of a step", 200.0),
-            "deviation": Word(float, "standard deviation of departures from level and seasons, in counts", 20.0),
-            "time_scale": Word(float, "steps within which departures change", 12.0),
-        },
-    ),
-    "outputs": (
-        "the files",
-        {
-            "season": Word(
-                season,
-                "smooth by a model that repeats after so many steps, such as 24 168 with hours; to plan, with an"
-                " amplitude in counts, such as 24:90",
-                [24, 168],
-                many=True,
-            ),
-            "output": Word(Path, "write OUTPUT.csv, OUTPUT.json and a figure (release)", "release", Path("release")),
-            "figure": Word(
-                str, "format of the figure (png)", "svg", usual="png", choices=("png", "svg", "pdf", "none")
-            ),
-        },
-    ),
-}
-WORDS: Final = {name: word for _, words in TABLES.values() for name, word in words.items()}
+    return json.dumps(value, ensure_ascii=False, default=str).replace("\x7f", "\\u007f")
 
 
 def flag(name: str) -> str:
     """Return a word as a flag."""
     return "--" + name.replace("_", "-")
+
+
+#: How values stand in a file, and what to call them; all others are text.
+_TYPES: Final[dict[Any, tuple[tuple[type, ...], str]]] = {
+    bool: ((bool,), "true or false"),
+    int: ((int,), "a whole number"),
+    float: ((int, float), "a number"),
+    instant: ((str, dt.date), "a time"),
+    key: ((str, int), "a text"),
+    season: ((str, int, float), "a number of steps"),
+}
+_CAP: Final = ("participation_cap",)
+_NO_FILTER: Final = (("filter_std", ", as totals are of counts that are not filtered"),)
+_NO_PERIOD: Final = (("period", ", as everybody is counted once for all that they did"),)
+# fmt: off
+#: By table of the file: what the table is about, and its words.
+TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
+    "log": ("the log", {
+        "file": Word(Path, "event log, .csv or .parquet, with one row for each event; {part} stands for the part of a"
+            " programme, such as 2024-02", "rides.csv", ask="must", gives="a file"),
+        "identifier": Word(str, "the column that identifies individuals", "card", ask="must", needs=("file",)),
+        "time": Word(str, "the column of event times", "time", ask="must", needs=("file",)),
+        "times_zone": Word(str, "time zone of event times that do not say theirs (that of the grid)", "UTC",
+            needs=("file",)),
+        "time_format": Word(str, "how a CSV file writes times (ISO 8601)", "%d.%m.%Y %H:%M", needs=("file",)),
+        "time_unit": Word(str, f"unit of times that are numbers since 1970: {', '.join(TIME_UNITS)}", "s",
+            needs=("file",), bars=(("times_zone", ", as numbers are in UTC"),)),
+        "delimiter": Word(str, "the character between the fields of a CSV file (a comma; in .tsv a tab)", ";",
+            needs=("file",)),
+    }),
+    "grid": ("the steps of time", {
+        "zone": Word(str, "time zone of the calendar, of start and end (UTC)", "Europe/London", ask="may"),
+        "start": Word(instant, "start of the first step", "2024-01-01T00:00", ask="must"),
+        "end": Word(instant, "where the last step ends", "2025-01-01", ask="must", gives="a grid with an end"),
+        "size": Word(int, "number of steps, in place of the end", 8784, bars=(("end", ""),)),
+        "step": Word(str, "a fixed time such as 5min or 1h, or 1d, 1w, 1mo, 1q or 1y of the calendar", "1h",
+            ask="must"),
+        "every": Word(str, "make a programme: from start to end, one release for each day, week, month, quarter or"
+            " year, all of them within one budget, in a ledger", "1mo", choices=PERIODS, gives="a programme",
+            needs=("end", "ledger")),
+    }),
+    "count": ("the count, in public terms", {
+        "participation_cap": Word(int, "steps up to which an individual counts in full, if you know a cap that next to"
+            " nobody exceeds; without it, everybody counts in full", 60, gives="a count with a cap"),
+        "excess": Word(str, "with a cap: scale down who exceeds it, or drop what does (scale)", "drop",
+            choices=("scale", "drop"), needs=_CAP),
+        "step_cap": Word(int, "people or events? 1 counts the people of each step; a greater number counts events, up"
+            " to so many of one individual in a step", 3, usual=1, ask="may"),
+        "gap": Word(int, "least distance, in steps, of two in which one individual counts", 6, usual=1),
+        "period": Word(str, "protect what one individual does within one day, week, month, quarter or year of the zone,"
+            " and NOT all that they do, which is protected without it; caps hold within each period, and a ledger is"
+            " for one kind of period", "1d", choices=PERIODS),
+        "by": Word(str, "the column of keys, such as stations: one series for each key", "station",
+            gives="several keys", needs=("keys",)),
+        "keys": Word(key, f"the keys, which are public; or a file of them ({', '.join(CSV_SUFFIXES)}) with the column"
+            " of keys", "stations.csv", many=True, gives="public keys, which are not read from the log",
+            needs=("by",)),
+        "key_cap": Word(int, "most keys at which one individual counts in one step", 1, needs=("by",)),
+        "total": Word(str, "release the total of all keys, too, under this name", "all stations", needs=("by", *_CAP),
+            bars=_NO_FILTER),
+        "groups": Word(str, "release totals by these columns of the file of keys, the largest first", ["district"],
+            many=True, needs=("by", *_CAP), bars=_NO_FILTER),
+        "people": Word(bool, "say also how many individuals there are in all", True, bars=_NO_PERIOD),
+        "people_cap": Word(int, "say also how many individuals there are at each key, each at so many keys at most",
+            3, needs=("by",), bars=_NO_PERIOD),
+        "filter_std": Word(float, "with a cap: width in steps of a Gaussian filter before the noise", 3.0, needs=_CAP),
+    }),
+    "budget": ("the guarantee", {
+        "epsilon": Word(float, "epsilon of the guarantee", 1.0, ask="must"),
+        "delta": Word(float, "delta of the guarantee: far less than one over the number of individuals", 1e-6,
+            ask="must"),
+        "individuals": Word(int, "about how many individuals there are, if that is public: it is compared with delta",
+            20_000),
+        "sampling_probability": Word(float, "share of the steps to keep", 0.5, usual=1.0, needs=_CAP),
+        "sampling": Word(str, "keep each step by itself, or one of each block of 1/probability", "stratified",
+            usual="poisson", choices=SAMPLINGS),
+        "ledger": Word(Path, "enter the release there, if its budget allows it", "rides.ledger",
+            gives="a release with --ledger"),
+    }),
+    "plan": ("what is known of the series, roughly", {
+        "participation": Word(part, "in how many steps individuals come, as far as that is public knowledge: 90%:20"
+            " 100%:500 says that 90% come in at most 20, and the heaviest in 500", ["90%:20", "100%:500"], many=True),
+        "level": Word(float, "mean count of a step", 200.0),
+        "deviation": Word(float, "standard deviation of departures from level and seasons, in counts", 20.0),
+        "time_scale": Word(float, "steps within which departures change", 12.0),
+    }),
+    "outputs": ("the files", {
+        "season": Word(season, "smooth by a model that repeats after so many steps, such as 24 168 with hours; to plan,"
+            " with an amplitude in counts, such as 24:90", [24, 168], many=True, ask="may"),
+        "output": Word(Path, "write OUTPUT.csv, OUTPUT.json and a figure", "release", usual=Path("release")),
+        "figure": Word(str, "format of the figure", "svg", usual="png", choices=("png", "svg", "pdf", "none")),
+    }),
+}
+#: What is said of one run, and does not stand in a file.
+RUN: Final = {
+    "quiet": Word(bool, "say nothing but errors, and what a ledger pays for"),
+    "json": Word(bool, "print JSON"),
+    "resume": Word(bool, "write the files of a release that the ledger has paid for already", needs=("ledger",)),
+    "force": Word(bool, "replace an earlier release at OUTPUT"),
+    "number": Word(int, "which part of a programme; the next one, if left out", needs=("every",)),
+    "new": Word(bool, "make the ledger, which must not exist yet"),
+    "programme": Word(Path, "releases planned in advance, as written by Programme.to_json"),
+    "parameters_fixed": Word(bool, "promise that no caps, sampling or noise are chosen by earlier releases, for less"
+        " noise"),
+    "add": Word(Path, "enter releases made without it, by their records", many=True),
+}
+# fmt: on
+#: The words of the file.
+WORDS: Final = {name: word for _, words in TABLES.values() for name, word in words.items()}

@@ -167,8 +167,8 @@ def test_next_month_is_not_released_before_it_is_over(city, capsys):
         ('end = "2024-06-01"', "size = 3\nend = 2024-06-01", "must not both be given: leave one out"),
         ('end = "2024-06-01"', "end = 2024-06-02", "must be the end of a step of 1mo"),
         ("key_cap = 1", "key_cap = 0", "key_cap (0) must be at least 1"),
-        ('by = "station"', "", "by and keys (line"),
-        ('ledger = "rides.ledger"', "", "which is kept in a ledger: give ledger"),
+        ('by = "station"', "", "for several keys: give by, or leave it out"),
+        ('ledger = "rides.ledger"', "", "(1mo) is for a release with ledger: give ledger"),
         ("season = [7.0]", 'season = ["x"]', "must be a number of steps"),
         ('groups = ["district"]', 'groups = ["ward"]', "must have one column 'ward'"),
         ('step = "1d"', 'step = "1d"\n"x y" = 1', "'x y' in [grid] is not known"),
@@ -236,7 +236,7 @@ def test_init_asks_in_a_terminal(tmp_path, monkeypatch):
     options = publication.argparse.Namespace(**dict.fromkeys(WORDS), path=tmp_path / "publication.toml")
     publication.init(options, ask)
     values, lines = publication.read_publication(tmp_path / "publication.toml")
-    assert (values["step_cap"], values["epsilon"], values["season"]) == (2, 1.0, [(24.0, None), (168.0, None)])
+    assert (values["step_cap"], values["epsilon"], values["season"]) == (2, 1.0, [24.0, 168.0])
     assert values.keys() == answers.keys() == lines.keys()
 
 
@@ -258,10 +258,10 @@ def test_a_panel_by_flags_without_a_programme(city, capsys):
     assert main(noisy) == 0
     assert "is above the level of the series" in " ".join(capsys.readouterr().out.split())
     for more, message in (
-        (["--total", "city"], "--total is for several keys"),
-        (["--by", "station"], "--by and --keys go together"),
-        (["--people", "--period", "1d"], "--people and --people-cap count all that somebody did"),
-        (["--number", "2"], "is the number of a part of a programme"),
+        (["--total", "city"], "--total (city) is for several keys: give --by"),
+        (["--by", "station"], "--by (station) is for public keys, which are not read from the log: give --keys"),
+        (["--people", "--period", "1d"], "--people and --period (1d) must not both be given"),
+        (["--number", "2"], "--number (2) is for a programme: give --every"),
     ):
         assert main([*log, *budget, "--output", "no", *more]) == 2
         assert message in refusal(capsys)
