@@ -25,7 +25,7 @@ from opendp_timeseries.release.release import Release
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["BLUE", "ORANGE", "new_axes", "plot", "plot_panel", "style_axes"]
+__all__ = ["BLUE", "ORANGE", "new_axes", "plot", "plot_panel", "plot_totals", "style_axes"]
 
 #: What is made from a release, and what was released.
 BLUE: Final = "#0072B2"
@@ -158,6 +158,37 @@ def plot_panel(
     figure.supylabel(unit, y=0.5 + _height(caption) / height / 2, fontsize="medium")  # beside the axes
     figure.supxlabel(caption, fontsize="small", color=_WORDS, x=0.01, ha="left", multialignment="left")
     return dict(zip(drawn, every, strict=False))
+
+
+def plot_totals(totals: Any, *, axes: Axes | None = None, unit: str = "count", confidence_level: float = 0.9) -> Axes:
+    """Draw totals, each as wide as its step, with their intervals; see :meth:`.Totals.plot`.
+
+    :raises ValueError: if they are of several keys.
+    """
+    if totals.keys is not None:
+        raise ValueError(f"totals are of {len(totals.keys)} keys; draw one of by_key()")
+    if totals.grid.is_integer:
+        edges: Any = np.arange(len(totals) + 1)
+    else:
+        edges = totals.grid.edges()
+    series, (low, high) = totals.series, totals.interval(confidence_level)
+    most = ", at the most" if totals.is_bound else ""
+    lines = [
+        _time_label(totals.grid),
+        f"Blue line: totals by {totals.grid.step or 'steps'} of {series.model}",
+        f"Grey band: {confidence_level:.0%} intervals{most}" if np.any(np.isfinite(low)) else "",
+        "" if np.all(totals.complete) else "The first or the last lies on the grid of the series in part only.",
+    ]
+    caption = "\n".join(textwrap.fill(line, 120) for line in lines if line)
+    axes = new_axes(2.8 + _height(caption)) if axes is None else axes
+    edges = _places(axes, dated=edges.dtype.kind == "M")(edges)
+    values, low, high = (np.append(row, row[-1]) for row in (totals.values, low, high))
+    axes.fill_between(edges, low, high, step="post", color=_BAND, linewidth=0, label="band")
+    axes.plot(edges, values, color=BLUE, linewidth=1.2, drawstyle="steps-post", label="totals")
+    style_axes(axes, totals.grid)
+    axes.set_ylabel(unit)
+    axes.set_xlabel(caption, fontsize="small", color=_WORDS, loc="left", multialignment="left")
+    return axes
 
 
 def _release_of(series: Any) -> Release:
