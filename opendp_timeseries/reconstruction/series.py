@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.reconstruction import errors, frames, plot
+from opendp_timeseries.reconstruction import errors, frames, page, plot, spreadsheet
 from opendp_timeseries.reconstruction.totals import Totals, totals
 from opendp_timeseries.release.release import Release, check_release
 
@@ -283,6 +284,72 @@ class Series:
     def plot(self, **options: Any) -> Axes:
         """Draw the series; see :func:`opendp_timeseries.plot` for the options."""
         return plot.plot(self, **options)
+
+    def to_html(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        title: str | None = None,
+        unit: str = "count per step",
+        totals: str | int | None = None,
+        beside: Sequence[Series] = (),
+        confidence_level: float = 0.9,
+        grid: TimeGrid | None = None,
+        guarantee: tuple[float, float] | str | None = None,
+        notes: Sequence[str] = (),
+        cite: str | None = None,
+    ) -> str:
+        """Return a page to publish, one HTML file, and write it where a path is given.
+
+        It has a figure of each series with its numbers on hover, totals with intervals, what is protected, how far the
+        numbers are from the truth, how to cite them, and the record and a table to download. It needs no other file,
+        runs no script and asks for nothing from anywhere. All of it is made from the release alone.
+
+        :param path: of the file, which is replaced if there is one.
+        :param title: what is counted, in words.
+        :param unit: of the values, such as ``"trips per hour"``.
+        :param totals: the step of the totals, see :meth:`resample`; by default one that suits the grid, and ``""`` for
+            none.
+        :param beside: series on the same grid to show first, such as the reconciled total of a panel.
+        :param confidence_level: see :meth:`interval`.
+        :param grid: see :meth:`to_frame`.
+        :param guarantee: see :func:`opendp_timeseries.plot`.
+        :param notes: further sentences on what is protected.
+        :param cite: how to cite the page; by default its title, the guarantee, the software and the method.
+        :raises OSError: if the file cannot be written.
+        """
+        return page.to_html(
+            self,
+            path,
+            title=title,
+            unit=unit,
+            totals=totals,
+            beside=beside,
+            confidence_level=confidence_level,
+            grid=grid,
+            guarantee=guarantee,
+            notes=notes,
+            cite=cite,
+        )
+
+    def to_excel(self, path: str | PathLike[str], **options: Any) -> None:
+        """Write a workbook for Excel or LibreOffice (extra ``excel``): the series, totals with intervals, and notes.
+
+        Each series has a column, beside local times without their zone, which spreadsheets do not know. The options
+        are those of :meth:`to_html`.
+
+        :raises ImportError: without openpyxl, naming the extra to install.
+        :raises ValueError: if there are more steps or series than a sheet holds.
+        """
+        spreadsheet.to_excel(self, path, **options)
+
+    def to_csv(self, path: str | PathLike[str] | None = None, **options: Any) -> str:
+        """Return a table that spreadsheets open as it is, and write it where a path is given.
+
+        Each series has a column, and two for its interval, beside local times without their zone. ``beside``,
+        ``confidence_level`` and ``grid`` are options, as of :meth:`to_html`.
+        """
+        return spreadsheet.to_csv(self, path, **options)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """Return the values, read-only unless they are copied, so that NumPy functions take a series as an array."""

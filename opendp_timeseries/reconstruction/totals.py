@@ -36,6 +36,7 @@ class Totals:
     :param values: of a panel or of groups, one row of totals after the other.
     :param standard_error: NaN where it is not known.
     :param complete: whether each step lies wholly on the grid of the series, as the first and the last may not.
+    :param starts: the first step of each, in one row of them.
     :param grid: of one row of totals.
     :param keys: of the panel, or names of the groups; None for one series.
     :param is_bound: whether standard errors are the most that they can be, as the covariance is not known.
@@ -45,6 +46,7 @@ class Totals:
     values: Array
     standard_error: Array
     complete: NDArray[np.bool_]
+    starts: NDArray[np.int64]
     grid: TimeGrid
     keys: tuple[Hashable, ...] | None = None
     is_bound: bool = False
@@ -120,6 +122,7 @@ def totals(
         values=values.ravel(),
         standard_error=np.sqrt(variances).ravel(),
         complete=np.tile(complete, len(values)),
+        starts=starts,
         grid=longer,
         keys=keys if groups is None else tuple(groups),
         is_bound=is_bound,
