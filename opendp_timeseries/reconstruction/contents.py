@@ -130,7 +130,8 @@ def _suitable(series: _Series, grid: TimeGrid) -> str:
 def _protected(series: _Series, words: str) -> list[str]:
     release = series.release
     count = release.design.signal.count
-    stated = f"{words.removeprefix('Guarantee: ')}." if words else "no guarantee is stated."
+    words = words.removeprefix("Guarantee: ").replace("Guarantee of", "the guarantee of")
+    stated = f"{words}." if words else "no guarantee is stated."
     return [
         f"Random noise was added to the counts, to hide what any one individual did: {stated}",
         "Which individuals were counted, and how often each of them, is not recorded."
