@@ -184,43 +184,55 @@ def _private_series(
     release: Release, count: Count, scales: Scales, periods: tuple[float, ...], trend: bool, band: Band, progress: bool
 ) -> Series:
     """Return the series of everybody, from a count at several scales of activity."""
-    ends, weights = scales.table(count.most_steps)
     by_scale = release.values.reshape(scales.series, count.panel_size, count.grid.size)
-    last = unscaled(release)
-    rows = iter(np.moveaxis(by_scale, 1, 0))
+    made = partial(_everybody, count=count, noise=release.scale, periods=periods, trend=trend, band=band)
+    found = reconstruct_parts(unscaled(release), made, list(np.moveaxis(by_scale, 1, 0)), progress=progress)
+    parts = [replace(part, sources=(release,)) if part.converged else part for part in found.parts]
+    return replace(found, sources=(release,), parts=parts)
 
-    def made(one: Release) -> Series:
-        values = next(rows)
-        if len(one) < MIN_KEPT:
-            return _fallback(one, f"fewer than {MIN_KEPT} steps were kept")
-        with np.errstate(all="ignore"):
-            noise = max(release.scale, 1e-4 * float(np.std(values)))
-            if not 1e-100 < noise < 1e100:
-                return _fallback(one, "the kept values do not vary, or beyond all measure")
-            try:
-                mean, variance, joint = of_everybody(
-                    values / noise,
-                    ends,
-                    weights / (noise * 2**RESOLUTION_BITS),
-                    count.step_cap**0.5,
-                    periods,
-                    trend=trend,
-                    counts=band == "counts",
-                )
-            except FitError as error:
-                return _fallback(one, str(error))
-        model = f"{_describe(periods, trend, unfiltered=False, kept_filter=False)} at all scales of activity"
-        return Series(
-            release=one,
-            values=mean,
-            standard_error=np.sqrt(variance),
-            covariance=joint,
-            error_covers=band,
-            model=model,
-            sources=(release,),
-        )
 
-    return replace(reconstruct_parts(last, made, progress=progress), sources=(release,))
+def _everybody(
+    one: Release,
+    values: NDArray[np.float64],
+    *,
+    count: Count,
+    noise: float,
+    periods: tuple[float, ...],
+    trend: bool,
+    band: Band,
+) -> Series:
+    """Return the series of everybody, from its values at all scales.
+
+    :param one: its last scale, in counts.
+    """
+    assert count.scales is not None
+    if len(one) < MIN_KEPT:
+        return _fallback(one, f"fewer than {MIN_KEPT} steps were kept")
+    ends, weights = count.scales.table(count.most_steps)
+    with np.errstate(all="ignore"):
+        noise = max(noise, 1e-4 * float(np.std(values)))
+        if not 1e-100 < noise < 1e100:
+            return _fallback(one, "the kept values do not vary, or beyond all measure")
+        try:
+            mean, variance, joint = of_everybody(
+                values / noise,
+                ends,
+                weights / (noise * 2**RESOLUTION_BITS),
+                count.step_cap**0.5,
+                periods,
+                trend=trend,
+                counts=band == "counts",
+            )
+        except FitError as error:
+            return _fallback(one, str(error))
+    return Series(
+        release=one,
+        values=mean,
+        standard_error=np.sqrt(variance),
+        covariance=joint,
+        error_covers=band,
+        model=f"{_describe(periods, trend, unfiltered=False, kept_filter=False)} at all scales of activity",
+    )
 
 
 def _observations(release: Release, filtered: bool) -> Observations:

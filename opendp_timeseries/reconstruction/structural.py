@@ -47,7 +47,7 @@ _SPREAD: Final = 2.0
 #: Kept steps times the square of the number of columns: above this, there are fewer drifting columns.
 _WORK: Final = 6e8
 #: Up to this work, the departure's variance is sought with the patterns integrated out; above, at their mean.
-_JOINT: Final = 3e7
+_JOINT: Final = 1e7
 #: A search ends that gains no more than this in the logarithm of the posterior density, or after so many steps.
 _GAIN: Final = 2e-3
 _TRIES: Final = 30
