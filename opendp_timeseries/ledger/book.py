@@ -179,12 +179,12 @@ class Book:
     def read(cls, file: bytes, known: Book | None = None) -> Book:
         """Read back what :meth:`write` wrote, and nothing else. Releases are not read: :meth:`releases` does it.
 
-        :param known: what was read before: only what follows its very bytes is read, if the file begins with them.
+        :param known: what was read before: the file must begin with its very bytes, and only what follows is read.
         :raises ValueError: if it is no ledger, or not as it was written, naming what is wrong.
         """
         lines, chain = unchained(file) if known is None else unchained(file, known.chain)
         try:
-            if known is None or len(lines) == chain.length:
+            if known is None:
                 known = cls.new(Terms.from_dict(parse_json(lines.pop(0))))
             entries = list(known.entries)
             for line in lines:

@@ -56,10 +56,12 @@ _NONE: Final = Chain()
 def unchained(file: bytes, known: Chain = _NONE) -> tuple[list[str], Chain]:
     """Return the entries of a file, or those after a chain that it begins with, and all of it as a chain.
 
-    :param known: what was verified before: it counts only where the file begins with its very bytes.
+    :param known: what was verified before: the file must begin with its very bytes.
     :raises ValueError: if it is no such file, or not as it was written, saying from which line on.
     """
-    lines, length, digest = known if file.startswith(known.lines) else _NONE
+    lines, length, digest = known
+    if not file.startswith(lines):
+        raise ValueError("it does not begin with what it held before: it was changed, or an entry was taken back")
     more = file[len(lines) :].split(b"\n")
     if not lines and _LINE.fullmatch(more[0]) is None:
         raise ValueError("it is in another format")
