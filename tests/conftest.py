@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, settings
 # Python would look for garbage in all that is imported and collected, again and again, for a sixth of that time.
 gc.set_threshold(100_000, 20, 20)
 
-# However busy the machine is. `--hypothesis-profile=long` draws fifteen times as many examples.
-for profile, examples in (("short", 20), ("long", 300)):
+# However busy the machine is. `--hypothesis-profile=long` draws 25 times as many examples.
+for profile, examples in (("short", 12), ("long", 300)):
     settings.register_profile(
         profile, max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )
@@ -39,9 +39,9 @@ def log_space():
 
 #: Tests that say alike for many parameters, and take long: of every so many cases one is in the ordinary suite.
 THINNED = {
-    "test_any_count_meets_any_noise_that_the_budget_allows": 2,
-    "test_nobody_moves_a_real_count_further_than_the_map_says": 7,
-    "test_a_context_a_chain_and_a_document_agree": 7,
+    "test_any_count_meets_any_noise_that_the_budget_allows": 4,
+    "test_nobody_moves_a_real_count_further_than_the_map_says": 11,
+    "test_a_context_a_chain_and_a_document_agree": 9,
     "test_never_below_the_exact_map": 3,
     "test_one_time_changes_no_other": 3,
     "test_extreme_parameters_give_numbers": 3,
@@ -69,6 +69,7 @@ THINNED = {
     "test_a_session_whose_built_in_functions_were_given_further_types_is_refused_by_name": 3,
     "test_each_day_pays_for_the_releases_that_it_is_in": 3,
     "test_standard_error_is_the_spread_of_repeated_noise": 2,
+    "test_whatever_happens_during_a_release": 3,
 }
 
 

@@ -547,7 +547,7 @@ def test_opendps_own_context_spends_nothing_where_post_processing_fails(log_spac
     assert len(context.remaining_privacy_loss()) == 2
 
 
-@pytest.mark.parametrize("make", [ts.compositor, dp.Context.compositor])
+@pytest.mark.parametrize("make", [ts.compositor, pytest.param(dp.Context.compositor, marks=pytest.mark.long)])
 def test_opendps_truncation_of_groups_is_as_the_page_says(make):
     people, cap = 2_000, 3
     frame = pl.LazyFrame({"id": np.repeat(np.arange(people), 4), "step": np.tile(np.arange(4), people)})

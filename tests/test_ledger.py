@@ -696,7 +696,7 @@ def kill_at_random(folder, times, seed):
 
 
 @posix
-@pytest.mark.parametrize("times", [8, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.parametrize("times", [4, pytest.param(100, marks=pytest.mark.long)])
 def test_a_killed_process_leaves_a_sound_ledger(tmp_path, times):
     kill_at_random(tmp_path, times, seed=times)
 
@@ -745,11 +745,11 @@ def test_whatever_fails_leaves_the_old_ledger_or_the_new(tmp_path, monkeypatch, 
 def test_a_full_disk_leaves_an_entry_to_resume(tmp_path):
     resource = pytest.importorskip("resource")
     book = new(tmp_path)
-    big = count(size=100_000) >> ts.then_subsampled_gaussian(50.0, sampling_probability=0.5, delta=1e-6)
+    big = count(size=10_000) >> ts.then_subsampled_gaussian(50.0, sampling_probability=0.5, delta=1e-6)
 
     def full():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
         try:
             book.release(big, LOG)
         except OSError:

@@ -152,9 +152,8 @@ def test_the_main_job(tmp_path, capsys, monkeypatch):
         assert part in enlarged.get_xlabel()
 
 
-@pytest.mark.parametrize(
-    "backend", ["module://of_a_notebook_that_is_not_here", pytest.param("none of these", marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("backend", ["module://of_a_notebook_that_is_not_here", "none of these"])
 def test_the_backend_of_a_notebook_does_not_matter_to_the_figure(log_file, tmp_path, backend):
     done = subprocess.run(
         [sys.executable, "-m", "opendp_timeseries", *arguments(log_file, tmp_path / "out")],

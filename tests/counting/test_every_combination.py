@@ -52,7 +52,7 @@ def name_of(value):
     return f"{value.start}-{value.stop}" if isinstance(value, range) else value
 
 
-@pytest.mark.parametrize("cases", [range(150), *ranges(20_000, 2_500)], ids=name_of)
+@pytest.mark.parametrize("cases", [range(90), *ranges(20_000, 2_500)], ids=name_of)
 def test_in_memory(monkeypatch, cases):
     check_in_memory(monkeypatch, cases)
 
@@ -61,7 +61,7 @@ def test_in_memory(monkeypatch, cases):
 @pytest.mark.parametrize(
     ("backend", "cases"),
     [
-        ("duckdb", range(16)),
+        ("duckdb", range(9)),
         *ranges(2_000, 250, "duckdb"),
         *ranges(100, 25, "spark"),
     ],
