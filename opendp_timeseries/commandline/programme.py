@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import warnings
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -20,30 +21,51 @@ from opendp_timeseries.commandline.query import Query
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.planning.tables import text_table
 from opendp_timeseries.plugin.known import signal_of
+from opendp_timeseries.plugin.subsampled_gaussian import sample_of
 
 __all__ = ["Part", "parts_of", "planned_measurement", "programme", "take_part"]
 
-#: How much of an instant names a part.
+#: How much of an instant names a part; of others, the day.
 _NAMED: Final = {"1y": 4, "1q": 7, "1mo": 7}
+_CHANGED: Final = "say again what it was made with, or make another one under another name"
 
 
 class Part(NamedTuple):
-    """A part of a programme: its number from 1, its name, and from when to when it is, on the clock of the zone."""
+    """A part of a programme: its number from 1, of how many, its name, and its ends on the clock of the zone."""
 
     number: int
+    of: int
     name: str
     start: str
     end: str
+
+    def designs(self, programme: ts.Programme) -> tuple[Design, ...]:
+        """Return what it consists of."""
+        size, rest = divmod(len(programme), self.of)
+        if rest:
+            raise ValueError(f"every: the ledger is for a programme of other parts than these {self.of}; {_CHANGED}")
+        return programme.designs[(self.number - 1) * size : self.number * size]
+
+    def state(self, ledger: ts.Ledger) -> str:
+        """Return how far it is."""
+        entries = {entry.designs: entry for entry in ledger.entries}
+        entry = entries.get(self.designs(_programme_of(ledger)))
+        return "planned" if entry is None else "released" if entry.released else "unfinished"
+
+
+def _programme_of(ledger: ts.Ledger) -> ts.Programme:
+    if ledger.programme is None:
+        problem = "has no programme: give one that 'programme --new' has made, or another name to make one"
+        raise ValueError(f"ledger ({ledger.path}) {problem}")
+    return ledger.programme
 
 
 def parts_of(options: argparse.Namespace) -> list[Part]:
     """Return the parts that the options cut the grid into."""
     edges = ts.TimeGrid(start=options.start, end=options.end, step=options.every, zone=options.zone).edges("local")
-    texts = np.datetime_as_string(edges, unit="m").tolist()
-    return [
-        Part(number, start[: _NAMED.get(options.every, 10)], start, end)
-        for number, (start, end) in enumerate(pairwise(texts), 1)
-    ]
+    ends = list(pairwise(np.datetime_as_string(edges, unit="m").tolist()))
+    named = _NAMED.get(options.every, 10)
+    return [Part(number, len(ends), start[:named], start, end) for number, (start, end) in enumerate(ends, 1)]
 
 
 def take_part(options: argparse.Namespace, ledger: ts.Ledger | None) -> Part:
@@ -52,63 +74,38 @@ def take_part(options: argparse.Namespace, ledger: ts.Ledger | None) -> Part:
     :raises ValueError: if there is none, or it is not over.
     """
     parts = parts_of(options)
-    number: int | None = options.number
-    if number is not None:
-        check.integer("number", number, minimum=1, maximum=len(parts), remedy="the parts are numbered from 1")
-    elif ledger is None:
-        number = 1
+    if options.number is not None:
+        most: dict[str, Any] = {"maximum": len(parts), "remedy": "the parts are numbered from 1"}
+        part = parts[check.integer("number", options.number, minimum=1, **most) - 1]
     else:
-        left = [part.number for part, state in zip(parts, _states(ledger, parts), strict=True) if state != "released"]
+        left = [part for part in parts if ledger is None or part.state(ledger) != "released"]
         if not left:
-            raise ValueError(
-                f"all {len(parts)} parts of the programme are released; start another one, with its ledger"
-            )
-        number = left[0]
-    part = parts[number - 1]
-    if options.number is None and ledger is not None and _is_coming(part, options.zone):
-        raise ValueError(
-            f"part {part.number} of the programme ends at {part.end}, which is still to come: wait, or ask for it by"
-            f" --number {part.number}"
-        )
+            raise ValueError(f"all {len(parts)} parts of the programme are released; start another, with its ledger")
+        part = left[0]
+        end = ts.TimeGrid(start=part.start, end=part.end, step=options.every, zone=options.zone).edges()[-1]
+        if ledger is not None and end > np.datetime64(dt.datetime.now(dt.UTC).replace(tzinfo=None), "s"):
+            still = f"part {part.number} of the programme ends at {part.end}, which is still to come"
+            raise ValueError(f"{still}: wait, or ask for it by --number {part.number}")
     options.start, options.end, options.size = part.start, part.end, None
     options.output = options.output.with_name(f"{options.output.name}-{part.name}")
     options.file = Path(str(options.file).replace("{part}", part.name))
     return part
 
 
-def _is_coming(part: Part, zone: str) -> bool:
-    end = ts.TimeGrid(start=part.start, end=part.end, step="1d", zone=zone).edges()[-1]
-    return bool(end > np.datetime64(dt.datetime.now(dt.UTC).replace(tzinfo=None), "s"))
-
-
-def _designs(programme: ts.Programme, parts: list[Part], part: Part) -> tuple[Design, ...]:
-    """Return what a part consists of."""
-    size, rest = divmod(len(programme), len(parts))
-    if rest:
-        raise ValueError(f"every: the ledger is for a programme of other parts than these {len(parts)}; {_CHANGED}")
-    return programme.designs[(part.number - 1) * size : part.number * size]
-
-
-def _states(ledger: ts.Ledger, parts: list[Part]) -> list[str]:
-    if ledger.programme is None:
-        raise ValueError(f"ledger ({ledger.path}) has no programme; give the ledger that 'programme --new' has made")
-    entries = {entry.designs: entry for entry in ledger.entries}
-    found = [entries.get(_designs(ledger.programme, parts, part)) for part in parts]
-    return ["planned" if entry is None else "released" if entry.released else "unfinished" for entry in found]
-
-
-_CHANGED: Final = "say again what it was made with, or make another one under another name"
-
-
-def planned_measurement(query: Query, part: Part, parts: list[Part], ledger: ts.Ledger) -> Any:
+def planned_measurement(query: Query, part: Part, options: argparse.Namespace, ledger: ts.Ledger) -> Any:
     """Return the measurement of a part, with the noise that was planned.
 
-    :raises ValueError: if the query is not the one that was planned.
+    :raises ValueError: if the options are not those that it was planned with.
     """
-    assert ledger.programme is not None
-    designs = _designs(ledger.programme, parts, part)
+    designs = part.designs(_programme_of(ledger))
     if [design.signal for design in designs] != [signal_of(chain) for chain in query.chains]:
         raise ValueError(f"ledger ({ledger.path}) is for a programme with another grid, other caps or keys; {_CHANGED}")
+    asked = []
+    for design, sample in zip(designs, query.samples, strict=True):
+        kept = sample_of(sample["sampling_probability"], options.sampling, design.signal.size).probability
+        asked.append(replace(design, sampling_probability=kept, sampling=options.sampling))
+    if (options.epsilon, options.delta, *asked) != (ledger.epsilon, ledger.delta, *designs):
+        raise ValueError(f"ledger ({ledger.path}) is for a programme with another budget or sampling; {_CHANGED}")
     samples = [{"sampling_probability": d.sampling_probability, "sampling": d.sampling} for d in designs]
     return query.measurement([design.scale for design in designs], samples, ledger.delta)
 
@@ -116,53 +113,40 @@ def planned_measurement(query: Query, part: Part, parts: list[Part], ledger: ts.
 def programme(options: argparse.Namespace) -> str:
     """Plan a programme, or say how far it is."""
     parts = parts_of(options)
-    if options.new:
-        with warnings.catch_warnings():  # what is printed says it
-            warnings.simplefilter("ignore", ts.LargeDeltaWarning)
+    with warnings.catch_warnings():  # what is printed says it
+        warnings.simplefilter("ignore", ts.LargeDeltaWarning)
+        if options.new:
             ts.Ledger.create(options.ledger, programme=_plan(options, parts))
-    exists = options.ledger.exists()
-    ledger = ts.Ledger(options.ledger) if exists else None
-    found = _plan(options, parts) if ledger is None else ledger.programme
-    if found is None:
-        raise ValueError(f"ledger ({options.ledger}) has no programme; choose another name, and make it by --new")
+        ledger = ts.Ledger(options.ledger) if options.ledger.exists() else None
+        found = _plan(options, parts) if ledger is None else _programme_of(ledger)
     if options.json:
         return found.to_json()
-    states = ["planned"] * len(parts) if ledger is None else _states(ledger, parts)
+    states = ["planned" if ledger is None else part.state(ledger) for part in parts]
     rows = []
     for part, state in zip(parts, states, strict=True):
-        designs = _designs(found, parts, part)
+        designs = part.designs(found)
         alone = joint_loss([design.loss() for design in designs], adaptive=False).epsilon(found.delta)
         scales = ", ".join(f"{design.scale:.4g}" for design in designs)
         rows.append((str(part.number), part.name, state, scales, f"ε = {printed_up(alone)}"))
-    table = text_table(("part", "from", "state", "noise", "alone"), rows)
-    title = f"{len(parts)} parts within (ε = {found.epsilon:g}, δ = {found.delta:g}) for {found.unit}"
-    said = [title, table, ""]
     if ledger is None:
-        said.append(wrapped(f"Nothing is fixed yet: --new makes {options.ledger}, and then it is."))
+        end = [f"Nothing is fixed yet: --new makes {options.ledger}, and then it is."]
     else:
         left = [part for part, state in zip(parts, states, strict=True) if state != "released"]
-        said.append(wrapped(f"So far: {ledger.guarantee()}."))
-        if left:
-            said.append(f"Left: {len(left)} of {len(parts)}; next is part {left[0].number}, {left[0].name}.")
-        else:
-            said.append("All parts are released: nothing is left.")
-    return "\n".join(said)
+        following = f"; next is part {left[0].number}, {left[0].name}" if left else ""
+        end = [f"So far: {ledger.guarantee()}.", f"Left: {len(left)} of {len(parts)}{following}."]
+    title = f"{len(parts)} parts within (ε = {found.epsilon:g}, δ = {found.delta:g}) for {found.unit}"
+    return "\n".join([title, text_table(("part", "from", "state", "noise", "alone"), rows), "", *map(wrapped, end)])
 
 
 def _plan(options: argparse.Namespace, parts: list[Part]) -> ts.Programme:
     """Find the noise of all parts."""
-    queries = []
-    for part in parts:
-        cut = argparse.Namespace(**vars(options) | {"start": part.start, "end": part.end, "size": None})
-        queries.append(Query.of(cut, grid_of(cut)))
-    sample = queries[0].sample
-    with warnings.catch_warnings():  # what is printed says it
-        warnings.simplefilter("ignore", ts.LargeDeltaWarning)
-        return ts.Programme.plan(
-            [chain for query in queries for chain in query.chains],
-            epsilon=options.epsilon,
-            delta=options.delta,
-            sampling_probability=[each["sampling_probability"] for query in queries for each in query.samples],
-            sampling=sample["sampling"],
-            relative_scales=[scale for query in queries for scale in query.relative_scales],
-        )
+    cuts = [argparse.Namespace(**vars(options) | {"start": p.start, "end": p.end, "size": None}) for p in parts]
+    queries = [Query.of(cut, grid_of(cut)) for cut in cuts]
+    return ts.Programme.plan(
+        [chain for query in queries for chain in query.chains],
+        epsilon=options.epsilon,
+        delta=options.delta,
+        sampling_probability=[sample["sampling_probability"] for query in queries for sample in query.samples],
+        sampling=options.sampling,
+        relative_scales=[scale for query in queries for scale in query.relative_scales],
+    )

@@ -20,11 +20,11 @@ from opendp_timeseries.accounting.rounding import printed_up, up
 from opendp_timeseries.commandline.inputs import check_of, chosen, grid_of, read_log, wrapped
 from opendp_timeseries.commandline.interrupts import held_back
 from opendp_timeseries.commandline.outputs import Made, document, places
-from opendp_timeseries.commandline.programme import parts_of, planned_measurement, take_part
+from opendp_timeseries.commandline.programme import planned_measurement, take_part
 from opendp_timeseries.commandline.progress import stage
 from opendp_timeseries.commandline.query import Query
 from opendp_timeseries.design.count import Count
-from opendp_timeseries.plugin.known import parts_of as parts_of_measurement
+from opendp_timeseries.plugin.known import parts_of
 from opendp_timeseries.reconstruction.scales import unscaled
 
 __all__ = ["release"]
@@ -45,7 +45,6 @@ def release(options: argparse.Namespace) -> str:
     :raises Exception: as for the options; no file has changed then. A note says what is spent, if anything is.
     """
     ledger = None if options.ledger is None else ts.Ledger(options.ledger)
-    parts = parts_of(options) if options.every else []
     part = take_part(options, ledger) if options.every else None
     wanted = places(options)
     grid = grid_of(options)
@@ -55,7 +54,7 @@ def release(options: argparse.Namespace) -> str:
     with held_back(), stage("Finding the noise", quiet=options.quiet):
         query = Query.of(options, grid)
         if part is not None and ledger is not None:
-            measurement = planned_measurement(query, part, parts, ledger)
+            measurement = planned_measurement(query, part, options, ledger)
         elif ledger is not None and (options.epsilon, options.delta) == (None, None):
             measurement = _of_programme(options, ledger, query)
         else:
@@ -83,7 +82,7 @@ def release(options: argparse.Namespace) -> str:
     if ledger is not None:
         said.append(f"In {options.ledger}, all releases so far: {ledger.guarantee()}.")
     if part is not None:
-        said.append(f"This is part {part.number} of {len(parts)} of a programme: run 'programme' to see what is left.")
+        said.append(f"This is part {part.number} of {part.of} of a programme: run 'programme' to see what is left.")
     return "\n".join(said)
 
 
@@ -162,7 +161,7 @@ def _of_programme(options: argparse.Namespace, ledger: ts.Ledger, query: Query) 
     if len(query.chains) > 1:
         raise ValueError("totals and numbers of people are planned with --every: give it, or leave them out")
     measurement = ledger.programme.measurement(query.count)
-    design = parts_of_measurement(measurement)[0].design
+    design = parts_of(measurement)[0].design
     for name, given in chosen(options, "sampling_probability", "sampling").items():
         if given not in (None, planned := getattr(design, name)):
             raise ValueError(f"{name} ({given}) must be left out, as the programme says {planned}")
