@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 __all__ = ["REQUIRED", "choice", "integer", "probability", "real", "reals", "required", "shown"]
 
-#: A message shows texts of so many characters, and lists of so many entries.
+#: A message shows texts up to this many characters, and lists up to this many entries.
 _LONG: Final = 120
 _FEW: Final = 12
 
@@ -43,7 +43,7 @@ def shown(value: Any) -> str:
     """Return what a message says of a value that was given.
 
     Somebody may give the log, or a column of it, where a public parameter belongs, and messages travel further than
-    data. So plain values and short lists of them are shown, and of all else only what it is.
+    data. So plain values and short lists of them are shown, and of anything else only its type.
     """
     kind = type(value)
     if isinstance(value, (str, bytes)):
@@ -114,7 +114,7 @@ def real(
 
 
 def reals(name: str, values: Any) -> NDArray[np.float64]:
-    """Return ``values`` as an array of floats of its own."""
+    """Return ``values`` as a new array of floats."""
     try:
         return np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -128,6 +128,6 @@ def choice(name: str, value: Any, choices: Iterable[str]) -> str:
     return value
 
 
-def probability(name: str, value: Any, *, remedy: str = "") -> float:
+def probability(name: str, value: Any) -> float:
     """Return ``value`` as a ``float`` in the closed interval [0, 1]."""
-    return real(name, value, minimum=0.0, maximum=1.0, remedy=remedy)
+    return real(name, value, minimum=0.0, maximum=1.0)

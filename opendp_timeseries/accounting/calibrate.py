@@ -91,7 +91,7 @@ def warn_of_large_delta(delta: float | None, *, stacklevel: int) -> None:
 
 
 def large_delta(delta: float) -> str:
-    """Say what a large δ means; nothing of one that is not."""
+    """Say what a large δ means; return an empty text for any other."""
     if delta <= _LARGE_DELTA:
         return ""
     # Dwork & Roth (2014), The Algorithmic Foundations of Differential Privacy, section 2.3.

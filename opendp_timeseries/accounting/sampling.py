@@ -1,8 +1,8 @@
 """Which sets of steps a sample may keep, and with which probability. All of it is public, and nothing is drawn here.
 
 * ``"poisson"``: each step by itself, with probability ``p`` (Koga, Meehan & Chaudhuri 2022, Algorithm 1).
-* ``"stratified"``: one uniformly random step of each block of ``B = 1/p``. In a last block that is short, too, one of
-  ``B`` offsets is drawn, and nothing is kept if there is no such step: every step is kept with probability ``1/B``.
+* ``"stratified"``: one uniformly random step of each block of ``B = 1/p``. In a short last block, too, one of ``B``
+  offsets is drawn, and nothing is kept if no step has it: every step is kept with probability ``1/B``.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Blocks:
 
 
 def blocks_of(sampling_probability: float, size: int) -> Blocks:
-    """Return the blocks of a signal of so many steps, each step of which is kept with a probability.
+    """Return the blocks of a signal of ``size`` steps, each of which is kept with ``sampling_probability``.
 
     :param sampling_probability: ``1/B`` as a float, rounded to the nearest or up.
     :raises ValueError: if it is not one over a whole number, or the signal has no full block.

@@ -3,7 +3,7 @@
 The set ``J`` of kept steps does not depend on the data. So for two signals with difference ``v`` everything follows
 from the law of ``S = Σ_{t∈J} v_t²``: given ``J``, the release is a Gaussian mechanism at squared distance ``S``.
 
-Of ``v`` an :class:`~.influence.Influence` is known. With ``m = ℓ∞²`` and ``W = min(ℓ2², ℓ0·m) = n·m + r``, ``r < m``:
+An :class:`~.influence.Influence` bounds ``v``. With ``m = ℓ∞²`` and ``W = min(ℓ2², ℓ0·m) = n·m + r``, ``r < m``:
 
 * *vertex*: ``E φ(S) ≤ E φ(m·Bin(n, p) + r·Bernoulli(p))`` for convex increasing ``φ``;
 * *majorant*: ``E φ(S) ≤ E φ(Σ_t δ_t a_t²)`` for the same ``φ``, where ``a`` majorises ``v``, ``δ_t ~ Bernoulli(p)``;

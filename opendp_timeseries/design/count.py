@@ -39,7 +39,7 @@ class Source:
     :param identifier: tells individuals apart.
     :param time: the times of events; None where no time is read.
     :param by: tells the series of a panel apart; None for one series.
-    :param exact: whether texts are one individual only if they are written alike, as in OpenDP's own frames; else
+    :param exact: whether texts are one individual only if they are spelled alike, as in OpenDP's own frames; else
         ``17``, ``17.0`` and ``"17"`` are one.
     """
 
@@ -238,7 +238,7 @@ class Count:
 
     @cached_property
     def period_span(self) -> tuple[int, int] | None:
-        """The first and the last period that the count looks at, as of ``Period.span``; None if that is not known.
+        """The first and the last period that the count looks at, as in ``Period.span``; None if that is not known.
 
         It is known where an individual counts anew in each period, and the count enforces it.
         """
@@ -266,7 +266,7 @@ class Count:
 
         :param distance: in units of privacy.
         :param periods: in at most how many periods each of these differs. One is what a unit within a period is; with
-            more, a distance of 1 is all that somebody did who takes part in so many. Without a period, 1.
+            more, a distance of 1 is all that somebody did who takes part in that many. Without a period, 1.
         :raises ValueError: if there are several periods, and the unit is not within one.
         """
         periods = check.integer("periods", periods, minimum=1)

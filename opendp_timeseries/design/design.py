@@ -106,11 +106,11 @@ class Design:
         return noise_exponent(self.scale, self.known.resolution_bits)
 
     def loss(self, distance: int = 1, *, periods: int = 1) -> PrivacyLoss:
-        """Return the loss of a release at a distance between logs. Designs that lose alike share one law.
+        """Return the loss of a release at a distance between logs. Designs with the same loss share one law.
 
         :param distance: in units of privacy, such as a number of individuals.
         :param periods: where the unit of privacy is an individual within a period: for all that each of them did, in at
-            most so many periods. See :meth:`.Count.influence`.
+            most that many periods. See :meth:`.Count.influence`.
         :raises ValueError: if it is not known how the signal is made.
         """
         return self.law(distance, periods=periods).at(self.scale)
@@ -186,7 +186,7 @@ def _python(design: Design, log: str, delta: float | None) -> str:
     grid = None if source.time is None else count.row_grid
     if grid is not None:
         lines.append(f"grid = {_call_of_grid(grid)}")
-    time = source.time or ("time" if source.identifier != "time" else "step")  # of no use, where none is read
+    time = source.time or ("time" if source.identifier != "time" else "step")  # not used where no times are read
     lines.append(f"space = ts.event_log_domain(identifier={source.identifier!r}, time={time!r}), {count.unit.python()}")
     panel = "" if count.panel is None else f", by={source.by!r}, keys={list(count.panel)!r}"
     if grid is None or count.pooled is not None:

@@ -398,8 +398,6 @@ def proposition1(
     claimed: SensitivityBound,
     true_cap: int,
     sampling_probability: float | None = None,
-    *,
-    form: Form = "printed",
 ) -> Guarantee:
     """Proposition 1: what remains of the guarantee when individuals take part in more steps than was assumed.
 
@@ -419,7 +417,7 @@ def proposition1(
         failure = theorem2(math.floor(usual), true_cap, sampling_probability)
     actual = SensitivityBound(up_fraction(usual), up_fraction(true_cap), failure)
     larger = up(check.real("epsilon", epsilon, above=0.0) * up_sqrt(growth))
-    return Guarantee(larger, actual.delta(larger, share, form))
+    return Guarantee(larger, actual.delta(larger, share))
 
 
 # --- The Gaussian mechanism, for comparison ---

@@ -51,7 +51,7 @@ def make_activity_count(
     :func:`~opendp_timeseries.period_distance` they are those of each period.
 
     :param scales: public, and never from the data; if left out, by a rule from the number of steps alone.
-    :raises TypeError, ValueError: as there, and for scales that are no :class:`~opendp_timeseries.Scales`.
+    :raises TypeError, ValueError: as there, and for ``scales`` of another type.
 
     >>> import numpy as np, opendp.prelude as dp, opendp_timeseries as ts
     >>> dp.enable_features("contrib", "honest-but-curious")
@@ -112,7 +112,7 @@ def make_private_series(
 
     :param epsilon: ε at a distance of 1.
     :param delta: δ at a distance of 1, in (0, 1).
-    :raises TypeError, ValueError: as of the count, and of :func:`~opendp_timeseries.least_scale`.
+    :raises TypeError, ValueError: as these two, and :func:`~opendp_timeseries.least_scale`.
 
     >>> import opendp.prelude as dp, opendp_timeseries as ts
     >>> dp.enable_features("contrib", "honest-but-curious")

@@ -25,12 +25,12 @@ __all__ = ["FilterWithoutGapWarning", "make_circulant_filter", "then_circulant_f
 
 #: Counts up to this size must pass through every filter unclamped: kernels so fine that they would not are refused.
 _MIN_CLAMP: Final = 2**20
-#: Kernels are rounded to so many binary places behind a signal that leaves no room for more, as a scaled count does.
+#: Kernels are rounded to this many binary places behind a signal that leaves no room for more, such as a scaled count.
 _COARSE_BITS: Final = 16
 
 
 class FilterWithoutGapWarning(UserWarning):
-    """Of a filter that cannot lower the noise: one individual may count in all steps, side by side."""
+    """A filter cannot lower the noise: one individual may count in all steps, side by side."""
 
 
 def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kernel: Kernel) -> dp.Transformation:

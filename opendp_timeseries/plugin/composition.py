@@ -54,11 +54,11 @@ def make_composition(
         compositions of such, all on one domain and metric. With ``sampling_probability=1`` that is OpenDP's Gaussian
         mechanism: so the histogram of caps takes part.
     :param factor: all scales are multiplied by it; :func:`~opendp_timeseries.least_factor` finds the least.
-    :param output_measure: as of :func:`~opendp_timeseries.make_subsampled_gaussian`, with the next two: the whole
+    :param output_measure: as in :func:`~opendp_timeseries.make_subsampled_gaussian`, with the next two: the whole
         privacy profile by default. What measures the members state does not matter.
     :param failure_probability: δ′ in (0, 1), for approximate zCDP.
     :param delta: δ in (0, 1), for (ε, δ).
-    :raises TypeError: if they are no list of measurements, or the loss of one is not known from how it was made.
+    :raises TypeError: unless they are a list of measurements, or if the loss of one is not known from how it was made.
     :raises ValueError: if there are none, or they do not have one domain and metric.
 
     >>> import opendp.prelude as dp, opendp_timeseries as ts
@@ -162,7 +162,7 @@ def least_factor(measurements: Sequence[dp.Measurement], *, epsilon: float, delt
 
     Rounded up, so that ``make_composition(measurements, factor=…, delta=delta)`` keeps what is asked for.
 
-    :param measurements: as of :func:`~opendp_timeseries.make_composition`; their scales are relative.
+    :param measurements: as in :func:`~opendp_timeseries.make_composition`; their scales are relative.
     :param epsilon: ε, not negative.
     :param delta: δ, in (0, 1).
     :param d_in: distance between neighbouring inputs, such as the number of individuals.

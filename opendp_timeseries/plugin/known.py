@@ -133,7 +133,7 @@ def known_loss(measurement: dp.Measurement) -> Known | None:
 def parts_of(measurement: Any) -> tuple[Part, ...]:
     """Return the releases that a measurement returns, in order.
 
-    :raises TypeError: if it is no measurement.
+    :raises TypeError: unless it is a measurement.
     :raises ValueError: if it returns anything else, or it is not known how a signal is made.
     """
     if not isinstance(measurement, dp.Measurement):
@@ -156,7 +156,7 @@ def parts_of(measurement: Any) -> tuple[Part, ...]:
 def signal_of(chain: Any) -> Signal:
     """Return how a chain makes its signal.
 
-    :raises TypeError: if it is no transformation, or does not know.
+    :raises TypeError: unless it is a transformation that knows.
     :raises ValueError: if a stage of it is not of this package.
     """
     space = influence_space(chain.output_metric) if isinstance(chain, dp.Transformation) else None

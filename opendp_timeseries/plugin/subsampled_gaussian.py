@@ -48,7 +48,7 @@ __all__ = [
 
 #: Kept steps are those whose 53 random bits fall below p·2**53, so p is a multiple of 2**-53.
 _COIN_BITS: Final = 53
-#: Noise is drawn for so many values at a time, some 60 ms of work.
+#: Noise is drawn for this many values at a time, some 60 ms of work.
 _CHUNK: Final = 4096
 
 
@@ -92,7 +92,7 @@ def _after_rounding(influence: Influence, size: int, step: float) -> Influence:
 def sampling_threshold(sampling_probability: Any) -> tuple[int, float]:
     """Return the number below which 53 random bits keep a step, and the probability that they do, exactly.
 
-    :raises TypeError, ValueError: for what is left out, or is no probability.
+    :raises TypeError, ValueError: if it is left out, or is not a probability.
     """
     given = check.required("sampling_probability", sampling_probability, "the share of steps to keep, such as 0.1")
     probability = check.probability("sampling_probability", given)
@@ -114,7 +114,7 @@ def _keep_one_of_each(blocks: Blocks) -> NDArray[np.int64]:
     length, offsets = blocks.length, np.empty(0, dtype=np.uint64)
     while (missing := blocks.count - len(offsets)) > 0:
         words = np.frombuffer(os.urandom(8 * missing), dtype=np.uint64)
-        # 2**64 is no multiple of most lengths: what is beyond the last whole multiple is drawn again.
+        # 2**64 is not a multiple of most lengths: what is beyond the last whole multiple is drawn again.
         offsets = np.append(offsets, words[words <= np.uint64(2**64 - 1 - 2**64 % length)] % np.uint64(length))
     steps = np.arange(blocks.count, dtype=np.int64) * length + offsets.astype(np.int64)
     return steps[steps < blocks.size]
@@ -129,9 +129,9 @@ class Sample(NamedTuple):
 
 
 def sample_of(sampling_probability: Any, sampling: Any, size: int) -> Sample:
-    """Return a design of samples of so many steps.
+    """Return a design of samples of ``size`` steps.
 
-    :raises TypeError, ValueError: for a design or a probability that there is not.
+    :raises TypeError, ValueError: for an unknown design, or a probability out of range.
     """
     name = check.choice("sampling", sampling, SAMPLINGS)
     threshold, probability = sampling_threshold(sampling_probability)
@@ -228,7 +228,7 @@ def make_subsampled_gaussian(
     :param output_measure: see the table.
     :param failure_probability: δ′ in (0, 1): how often the sample may catch more of one individual than is
         accounted for by ρ.
-    :param delta: δ in (0, 1). Above 1e-3, as of δ′, it warns: :class:`~opendp_timeseries.LargeDeltaWarning`.
+    :param delta: δ in (0, 1). Above 1e-3, as for δ′, it warns: :class:`~opendp_timeseries.LargeDeltaWarning`.
     :raises TypeError: for a wrong domain, metric or type of number.
     :raises ValueError: for a number out of range, or a parameter that the output measure does not use.
 

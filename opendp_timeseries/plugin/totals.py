@@ -37,7 +37,7 @@ def make_totals(input_domain: dp.Domain, input_metric: dp.Metric, groups: Mappin
     :param input_metric: that of the panel, with its keys.
     :param groups: public: names to lists of keys, as in ``{"north": ["a", "b"], "south": ["c"]}``, or nested, as in
         ``{"city": {"north": ["a", "b"], "south": ["c"]}}``. Every key of the panel is in one group, or in nested ones.
-    :raises TypeError: for groups that are no such mapping, or an input that is no panel of counts.
+    :raises TypeError: for groups in another form, or an input that is not a panel of counts.
     :raises ValueError: for a key that is not of the panel, in no group, or in two that are not nested.
 
     >>> import opendp.prelude as dp, opendp_timeseries as ts

@@ -69,7 +69,7 @@ def write_releases(releases: Sequence[Release], *, in_advance: bool = False, dat
 def read_releases(text: str) -> tuple[Release, ...]:
     """Read back and verify one release, or what :func:`write_releases` wrote: every release, and their joint guarantee.
 
-    :raises ValueError: if it is no such document, or a loss is stated too low.
+    :raises ValueError: for any other document, or if a loss is stated too low.
     """
     return read_document(text).releases
 
@@ -128,7 +128,7 @@ def population_of(design: Design) -> tuple[Any, ...]:
 
 
 def _together(releases: Sequence[Release], points: Points) -> str:
-    # Of several, one whose caps were assumed says so.
+    # Among several, one whose caps were assumed says so.
     spoken = max(releases, key=lambda release: release.design.count.is_assumed)
     statement = replace(spoken.stated, view=_total(releases), loss=points, whole=None)
     return replace(spoken, statement=statement).guarantee()

@@ -43,10 +43,10 @@ _SOFTWARE: Final = ("opendp_timeseries", "opendp", "numpy", "scipy")
 class Release:
     """A private release: everything in it may be published.
 
-    :param steps: kept steps, ascending, int64; may be empty. Of a panel, one series after the other.
+    :param steps: kept steps, ascending, int64; may be empty. For a panel, one series after the other.
     :param values: noisy values at the kept steps, float64, in the signal's unit; may be negative.
     :param design: what ran.
-    :param statement: what is stated of its loss; None if nothing is, as of one series of a panel.
+    :param statement: what is stated of its loss; None if nothing is, as for one series of a panel.
     :param invocation: a random name of the invocation of the count from which this was released, shared by all that
         one composition, or nested Context, behind the count released from it; None of any other release. It says
         nothing of the data.
@@ -287,7 +287,7 @@ class Release:
     def to_json(self) -> str:
         """Return the release as one JSON document, its record; floats are written so that they read back exactly.
 
-        :raises ValueError: as of :meth:`to_dict`.
+        :raises ValueError: as :meth:`to_dict` does.
         """
         return written(self.to_dict())
 
@@ -357,7 +357,7 @@ def check_covered(name: str, stated: Points, right: Points, source: str) -> None
     if len(stated) != len(right):
         raise ValueError(f"{name} ({len(stated)} points) must have {len(right)} points")
     for point, exact in zip(stated, right, strict=True):
-        # Phrased so that NaN fails. Of a curve, the first number says where and is no claim.
+        # Phrased so that NaN fails. In a curve, the first number says where, and claims nothing.
         covered = all(s >= r * (1 - _TOLERANCE) for s, r in zip(point, exact, strict=True))
         if not covered or (len(right) > 1 and point[0] != exact[0]):
             raise ValueError(f"{name} ({point}) is stated, but {source} {exact}")
@@ -373,7 +373,7 @@ def check_release(release: Any) -> Release:
 def _frozen_row(name: str, values: ArrayLike, dtype: type[np.generic]) -> NDArray[Any]:
     """Return numbers as an array that can never be made writeable again.
 
-    :raises ValueError: if they are no row of numbers that the type holds without loss.
+    :raises ValueError: unless they are a row of numbers that the type holds without loss.
     """
     given = np.asarray(values)
     with np.errstate(invalid="ignore"):  # what does not fit comes out unequal

@@ -26,7 +26,7 @@ class Whole:
 
     :param kind: ``"composition"``, ``"context"``, ``"programme"`` or ``"ledger"``.
     :param loss: (ε, δ), or (ρ, δ′), of the whole.
-    :param measure: the measure of that, as of :class:`~opendp_timeseries.accounting.view.View`.
+    :param measure: the measure of that, as in :class:`~opendp_timeseries.accounting.view.View`.
     :param number: of this release, or of its entry in a ledger, from 1; if the ledger has a programme, and the entry is
         of it, its number there.
     :param parts: number of releases of the whole, where that is fixed; of a ledger, those of its programme.
@@ -72,7 +72,7 @@ class Statement:
     :param view: which view of the loss.
     :param distance: for how many units of privacy, such as individuals.
     :param whole: of which the release is a part; None if nothing else is known to be released.
-    :param loss: in this view, as of :meth:`.View.points`; empty before it is computed.
+    :param loss: in this view, as returned by :meth:`.View.points`; empty before it is computed.
     """
 
     view: View
