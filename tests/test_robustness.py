@@ -309,6 +309,20 @@ def test_rows_in_place_of_a_parameter_are_not_quoted(slip, rows):
     assert "a secret" not in str(refused.value)
 
 
+@pytest.mark.parametrize("digits", [200, 5000])
+def test_numbers_of_many_digits_are_refused_and_not_written_out(digits):
+    space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+    for name, call in {
+        "participation_cap": lambda many: count(cap=-many),
+        "step_cap": lambda many: space >> ts.then_participation_count(INTEGER, participation_cap=1, step_cap=many),
+        "scale": lambda many: count() >> ts.then_subsampled_gaussian(10**200 * many, sampling_probability=1.0),
+        "size": lambda many: ts.TimeGrid(size=many),
+    }.items():
+        with pytest.raises(ValueError, match=rf"{name}.* \(of \d+ bits\)") as refusal:
+            call(10**digits)
+        assert len(str(refusal.value)) < 300
+
+
 def test_an_index_and_a_column_by_itself_are_refused_with_what_to_do():
     for name in ("id", "time"):
         with pytest.raises(dp.OpenDPException, match=r"the index of this name becomes a column by reset_index\(\)"):
