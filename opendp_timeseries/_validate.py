@@ -48,6 +48,8 @@ def shown(value: Any) -> str:
     kind = type(value)
     if isinstance(value, (str, bytes)):
         return repr(value) if len(value) <= _LONG else f"of {len(value)} characters"
+    if isinstance(value, int) and value.bit_length() > 3 * _LONG:  # Python itself refuses to write very long ones
+        return f"of {value.bit_length()} bits"
     if value is None or isinstance(value, (numbers.Number, np.bool_, dt.date, dt.timedelta, range, type)):
         return repr(value)
     if isinstance(value, (np.datetime64, np.timedelta64)) or kind.__module__.startswith("opendp"):
@@ -74,9 +76,9 @@ def integer(name: str, value: Any, *, minimum: int | None = None, maximum: int |
     except TypeError:
         raise TypeError(f"{name} ({shown(value)}) must be an integer, not {type(value).__name__}{hint}") from None
     if minimum is not None and number < minimum:
-        raise ValueError(f"{name} ({number}) must be at least {minimum}{hint}")
+        raise ValueError(f"{name} ({shown(number)}) must be at least {minimum}{hint}")
     if maximum is not None and number > maximum:
-        raise ValueError(f"{name} ({number}) must be at most {maximum}{hint}")
+        raise ValueError(f"{name} ({shown(number)}) must be at most {maximum}{hint}")
     return number
 
 

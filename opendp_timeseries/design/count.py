@@ -112,7 +112,11 @@ class Count:
                 remedy="the most steps that one individual may enter",
             ),
             "step_cap": check.integer(
-                "step_cap", self.step_cap, minimum=1, remedy="the most events of one individual in one step"
+                "step_cap",
+                self.step_cap,
+                minimum=1,
+                maximum=10**100,  # its square is a float
+                remedy="the most events of one individual in one step",
             ),
             "gap": check.integer(
                 "gap",

@@ -25,6 +25,8 @@ from pyarrow import dataset
 
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.design.count import Count, Source
+from opendp_timeseries.design.groups import Groups
+from opendp_timeseries.design.kernels import Kernel
 from opendp_timeseries.design.scales import Scales
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.design.unit import Unit
@@ -194,6 +196,7 @@ class Case:
     scales: Scales | None
     rows: tuple  # of (the number of a person, a time, the number of a key), each of them None where it is missing
     tree: dict | None = None  # groups of the series of a panel, for totals
+    taps: tuple | None = None  # of a filter, in units of 1/8
     distance: int = 1  # in units of privacy
     of_two: bool = False  # whether a unit is of two individuals
 
@@ -260,7 +263,14 @@ def draw(seed, engine):
     case, random = drawn_case(seed, engine), np.random.default_rng([seed, ENGINES.index(engine), 1])
     made = None if case.keys is None or case.scales is not None else drawn_tree(random, list(case.keys))
     of_two = case.period is None and random.random() < 0.5
-    return replace(case, tree=made, distance=int(random.integers(1, 4)), of_two=of_two)
+    case = replace(case, tree=made, distance=int(random.integers(1, 4)), of_two=of_two)
+    if case.scales is not None or random.random() < 0.5:
+        return case
+    taps = random.integers(one(random, [0, -9]), 10, case.cycle) * (random.random(case.cycle) < 0.5)
+    if random.random() < 0.5:  # symmetric, and decreasing from its first
+        half = sorted(np.abs(taps).tolist(), reverse=True)
+        taps = [half[min(t, case.cycle - t)] for t in range(case.cycle)]
+    return replace(case, taps=tuple(map(int, taps)) if any(taps) else None)
 
 
 def drawn_tree(random, keys, name="total"):
@@ -457,9 +467,9 @@ def refusal(case, engine):
     return "|".join(said) or None
 
 
-def within(change, influence, case):
+def within(change, influence, case, per_unit=1):
     """Whether a vector {position: difference} is within an influence on a count."""
-    unit = 1 if case.excess == "drop" else 2**16
+    unit = per_unit * (1 if case.excess == "drop" else 2**16)
     change = {position: Fraction(value, unit) for position, value in change.items()}
     sizes = sorted(map(abs, change.values()), reverse=True)
     halves = [change]
@@ -643,6 +653,8 @@ def check(case, engine, make, hashed=oracle.hash_of, *, all_of_it=True):
     check_periods(case, expected.kept)
     if case.tree is not None:
         check_totals(case, counts, [change for _, change in own])
+    if case.taps is not None:
+        check_filter(case, expected.kept)
     if not all_of_it:
         return
     assert sorted(engine_of(table).participation(table, case.count()).tolist()) == expected.steps, case
@@ -685,24 +697,58 @@ def check_periods(case, kept):
 
 def check_totals(case, counts, changes):
     """Whether totals are sums of the very counts, and are moved as far as is stated."""
-    count, keys = case.count(), list(case.keys)
-    groups = [[keys.index(key) for key in listed] for listed in members(case.tree)]
+    count, of_groups = case.count(), summed(case)
     space = influence_metric(InfluenceSpace.of(Signal(count)))
     made = make_totals(signal_domain("f64" if count.resolution_bits else "i64", case.size), space, case.tree)
     unit = 2**count.resolution_bits
     sums = made([number / unit for number in counts] if unit > 1 else counts)
-
-    def of_groups(vector):
-        places = {divmod(position, case.cycle): events for position, events in vector.items()}
-        return dict(enumerate(oracle_of_totals.totals(places, groups, case.cycle)))
-
-    assert [unit * number for number in sums] == list(of_groups(dict(enumerate(counts))).values()), case
+    expected = of_groups(dict(enumerate(counts)))
+    assert [unit * number for number in sums] == [expected.get(k, 0) for k in range(len(sums))], case
     moved, replaced = made.map(count.influence()), made.map(case.count(replaced=True).influence())
     assert made.map(count.influence(case.distance)) == replace(moved, individuals=case.people)
     for change, changed in zip(changes, changes[1:] + changes[:1], strict=True):
         for vector, influence in ((change, moved), (added([change, changed], sign=-1), replaced)):
-            of_all = {place: events for place, events in of_groups(vector).items() if events}
-            assert within(of_all, influence, case), case
+            assert within(of_groups(vector), influence, case), case
+
+
+def check_filter(case, kept):
+    """Whether what somebody did, in one or several periods, moves a filter behind counts or totals as is stated."""
+    totals = () if case.tree is None else (Groups.of(case.tree, case.keys),)
+    stages = (*totals, Kernel(numerators=np.array(case.taps), resolution_bits=3))
+    one, other = (Signal(case.count(replaced=replaced), stages) for replaced in (False, True))
+    behind = summed(case) if totals else lambda vector: vector
+    assert one.influence(case.distance) == replace(one.influence(), individuals=case.people), case
+    of_all, begins = defaultdict(list), {}
+    for (who, _), change in kept.items():
+        of_all[who].append(change)
+    for who, periods in of_all.items():
+        for some in (periods[:1], periods):
+            begins[who, len(some)] = filtered(case.taps, behind(added(some)), case.cycle)
+    for ((_, n), change), ((_, m), changed) in itertools.pairwise(begins.items()):
+        difference = added([change, changed], sign=-1)
+        assert within(change, one.influence(periods=n), case, 8), case
+        assert within(difference, other.influence(periods=max(n, m)), case, 8), case
+
+
+def filtered(taps, vector, cycle):
+    """A vector behind a filter in each of its series, in units of its taps."""
+    moved = defaultdict(int)
+    for position, events in vector.items():
+        for later, tap in enumerate(taps):
+            moved[position // cycle * cycle + (position + later) % cycle] += tap * events
+    return {position: events for position, events in moved.items() if events}
+
+
+def summed(case):
+    """The totals of a vector, by the slow sums of groups of series."""
+    groups = [[case.keys.index(key) for key in listed] for listed in members(case.tree)]
+
+    def of_groups(vector):
+        places = {divmod(position, case.cycle): events for position, events in vector.items()}
+        sums = oracle_of_totals.totals(places, groups, case.cycle)
+        return {place: events for place, events in enumerate(sums) if events}
+
+    return of_groups
 
 
 def members(tree):

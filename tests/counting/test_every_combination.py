@@ -1,7 +1,7 @@
 """One test of all options in all engines: each drawn case is counted as the slow count counts, and none is left out.
 
-With it are drawn totals of the series, several individuals who differ, units of two, and all that somebody did in
-several periods; and where the rows go, for each cause.
+With it are drawn totals of the series, filters, several individuals who differ, units of two, and all that somebody did
+in several periods; and where the rows go, for each cause.
 
 Case ``seed`` of an engine is ``drawn.draw(seed, engine)``. The long form takes about ten minutes.
 """
