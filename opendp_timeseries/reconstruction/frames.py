@@ -2,41 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import TimeGrid, check_grid, parse_zone
 
-__all__ = ["known_interval", "to_frame"]
+__all__ = ["grid_of", "interval", "known_interval", "to_frame"]
 
 Columns = dict[str, Any]
-#: :class:`~opendp_timeseries.Series`, which makes its frames by this module.
+Ends = tuple[NDArray[np.float64], NDArray[np.float64]]
+#: :class:`~opendp_timeseries.Series`, or its totals, which make their frames by this module.
 _Series = Any
 
 
-def known_interval(series: _Series, confidence_level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def interval(series: _Series, confidence_level: float) -> Ends:
+    """Return the ends of a normal interval around each value."""
+    level = check.real("confidence_level", confidence_level, above=0.0, below=1.0)
+    half = float(ndtri((1 + level) / 2)) * series.standard_error
+    return series.values - half, series.values + half
+
+
+def known_interval(series: _Series, confidence_level: float) -> Ends:
     """Return the ends of the interval at each step, NaN where the errors leave out how the counts move."""
     known = series.kept if series.error_covers == "noise" else np.ones_like(series.kept)
-    low, high = series.interval(confidence_level)
+    low, high = interval(series, confidence_level)
     return np.where(known, low, np.nan), np.where(known, high, np.nan)
 
 
-def to_frame(series: _Series, *, kind: str, zone: str, confidence_level: float, grid: TimeGrid | None) -> Any:
-    """Write a series as a data frame; see :meth:`opendp_timeseries.Series.to_frame`."""
-    if not isinstance(kind, str) or kind not in _MAKERS:
-        raise ValueError(f"kind ({check.shown(kind)}) must be one of {', '.join(map(repr, _MAKERS))}")
-    release = series.release
-    grid = release.grid if grid is None else check_grid(grid)
-    keys = release.keys
-    copies = 1 if keys is None else len(keys)
-    size = release.size // copies
+def grid_of(release: Any, given: TimeGrid | None) -> TimeGrid:
+    """Return the grid of one series of a release: the one that is given, or its own, or that of its step numbers."""
+    size = release.size // len(release.keys or (0,))
+    grid = release.grid if given is None else check_grid(given)
     if grid is not None and grid.size != size:
         raise ValueError(f"grid ({grid.size} steps) must have the size of the series ({size})")
-    if grid is None or grid.is_integer:
+    return TimeGrid(size=size) if grid is None else grid
+
+
+def to_frame(rows: Columns, grid: TimeGrid, keys: Sequence[Any] | None, *, kind: str, zone: str) -> Any:
+    """Write rows for every step of every key as a data frame; see :meth:`opendp_timeseries.Series.to_frame`."""
+    if not isinstance(kind, str) or kind not in _MAKERS:
+        raise ValueError(f"kind ({check.shown(kind)}) must be one of {', '.join(map(repr, _MAKERS))}")
+    copies, size = len(keys or (0,)), grid.size
+    if grid.is_integer:
         columns: Columns = {"step": np.tile(np.arange(size), copies)}
     else:
         if isinstance(zone, str) and zone == "local":
@@ -46,9 +58,7 @@ def to_frame(series: _Series, *, kind: str, zone: str, confidence_level: float, 
         columns = {"step_start": np.tile(grid.instants(), copies)}
     if keys is not None:
         columns["key"] = [key for key in keys for _ in range(size)]
-    low, high = known_interval(series, confidence_level)
-    columns |= {"value": series.values, "low": low, "high": high, "kept": series.kept}
-    return _MAKERS[kind](columns, zone)
+    return _MAKERS[kind](columns | rows, zone)
 
 
 def _pandas(columns: Columns, zone: str) -> Any:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
+from scipy.sparse import csr_array
+from scipy.sparse.linalg import aslinearoperator
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.reconstruction.scales import unscaled
@@ -58,11 +60,13 @@ def interpolate(release: Release, kind: Kind = "linear", *, clip_at_zero: bool =
         raise ValueError(f"kind ({check.shown(kind)}) must be one of {', '.join(get_args(Kind))}")
 
     def one_series(part: Release) -> Series:
-        values = _through(part, part.values, kind)
+        values, slopes = _through(part, part.values, kind), part.scale * _slopes(part, kind)
+        by_values = aslinearoperator(slopes)
         return Series(
             release=part,
             values=np.maximum(values, 0.0) if clip_at_zero else values,
-            standard_error=part.scale * np.sqrt(_squared_weights(part, kind)),
+            standard_error=np.sqrt(slopes.multiply(slopes).sum(axis=1)),
+            covariance=by_values @ by_values.T,
             error_covers="noise",
             model=f"{kind} interpolation" + (", clipped at zero" if clip_at_zero else ""),
         )
@@ -86,17 +90,22 @@ def _through(release: Release, values: NDArray[np.float64], kind: Kind) -> NDArr
     return series
 
 
-def _squared_weights(release: Release, kind: Kind) -> NDArray[np.float64]:
-    """Sum at each step, over the kept values, of the squared derivative of the series by the value."""
+def _slopes(release: Release, kind: Kind) -> Any:
+    """Return the derivatives of the series by the kept values, as a sparse array with a row for each step."""
     # Between two kept steps the series depends on those two and their neighbours only, as PCHIP sets its slopes so.
     # Four series, each with every fourth value moved, therefore show every derivative on its own. The other kinds are
     # linear: their derivatives are the series through ones and zeros.
     base = release.values if kind == "pchip" else np.zeros(len(release))
     largest = float(np.max(np.abs(base), initial=0.0))
     step = max(release.scale * 2.0**-10, largest * 2.0**-26, 1e-300) if kind == "pchip" else 1.0
-    total = np.zeros(release.size)
+    every = np.arange(release.size)
+    after = np.searchsorted(release.steps, every)  # the kept step that comes next
+    found: Any = csr_array((release.size, max(len(release), 1)))
     for start in range(min(4, len(release))):
         moved = base.copy()
         moved[start::4] += step
-        total += ((_through(release, moved, kind) - _through(release, base, kind)) / step) ** 2
-    return total
+        slope = (_through(release, moved, kind) - _through(release, base, kind)) / step
+        # Of those that were moved, the one that is among the two before and the two after.
+        by = np.clip(after + (start - after + 2) % 4 - 2, 0, len(release) - 1)
+        found += csr_array((slope, (every, by)), shape=found.shape)
+    return found

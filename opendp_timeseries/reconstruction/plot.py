@@ -16,24 +16,28 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.accounting.rounding import printed_up
-from opendp_timeseries.design.count import Count
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.release.documents import joint_guarantee
+from opendp_timeseries.reconstruction.captions import (
+    BANDED,
+    at_scales,
+    caps_in_words,
+    guarantee_in_words,
+    kept_in_words,
+    measured,
+    models_of,
+)
 from opendp_timeseries.release.release import Release
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["BLUE", "ORANGE", "new_axes", "plot", "plot_panel", "style_axes"]
+__all__ = ["BLUE", "ORANGE", "new_axes", "plot", "plot_panel", "plot_totals", "style_axes"]
 
 #: What is made from a release, and what was released.
 BLUE: Final = "#0072B2"
 ORANGE: Final = "#D55E00"
 _BAND: Final = "0.84"
 _WORDS: Final = "0.3"
-#: What an error must cover for a band to be drawn between kept steps.
-_BANDED: Final = ("rate", "counts")
 #: Up to so many dots are drawn as points.
 _FEW: Final = 400
 #: So many series fit in one figure.
@@ -160,6 +164,37 @@ def plot_panel(
     return dict(zip(drawn, every, strict=False))
 
 
+def plot_totals(totals: Any, *, axes: Axes | None = None, unit: str = "count", confidence_level: float = 0.9) -> Axes:
+    """Draw totals, each as wide as its step, with their intervals; see :meth:`.Totals.plot`.
+
+    :raises ValueError: if they are of several keys.
+    """
+    if totals.keys is not None:
+        raise ValueError(f"totals are of {len(totals.keys)} keys; draw one of by_key()")
+    if totals.grid.is_integer:
+        edges: Any = np.arange(len(totals) + 1)
+    else:
+        edges = totals.grid.edges()
+    series, (low, high) = totals.series, totals.interval(confidence_level)
+    most = ", at the most" if totals.is_bound else ""
+    lines = [
+        _time_label(totals.grid),
+        f"Blue line: totals by {totals.grid.step or 'steps'} of {series.model}",
+        f"Grey band: {confidence_level:.0%} intervals{most}" if np.any(np.isfinite(low)) else "",
+        "" if np.all(totals.complete) else "The first or the last lies on the grid of the series in part only.",
+    ]
+    caption = "\n".join(textwrap.fill(line, 120) for line in lines if line)
+    axes = new_axes(2.8 + _height(caption)) if axes is None else axes
+    edges = _places(axes, dated=edges.dtype.kind == "M")(edges)
+    values, low, high = (np.append(row, row[-1]) for row in (totals.values, low, high))
+    axes.fill_between(edges, low, high, step="post", color=_BAND, linewidth=0, label="band")
+    axes.plot(edges, values, color=BLUE, linewidth=1.2, drawstyle="steps-post", label="totals")
+    style_axes(axes, totals.grid)
+    axes.set_ylabel(unit)
+    axes.set_xlabel(caption, fontsize="small", color=_WORDS, loc="left", multialignment="left")
+    return axes
+
+
 def _release_of(series: Any) -> Release:
     if not hasattr(series, "release"):
         raise TypeError(f"series ({check.shown(series)}) must be a Series: interpolate or smooth the release")
@@ -198,7 +233,7 @@ def _draw(axes: Axes, series: _Series, grid: TimeGrid | None, confidence_level: 
         kept = kept + (np.diff(instants) // 2)[release.steps]
         values, low, high = (np.append(line, line[-1]) for line in (values, low, high))
     kept, instants = placed(kept), placed(instants)
-    if series.error_covers in _BANDED:
+    if series.error_covers in BANDED:
         axes.fill_between(instants, low, high, step="post" if wide else None, color=_BAND, linewidth=0, label="band")
     elif series.error_covers == "noise":
         axes.vlines(kept, low[release.steps], high[release.steps], color="0.7", linewidth=0.8, label="error bars")
@@ -206,7 +241,7 @@ def _draw(axes: Axes, series: _Series, grid: TimeGrid | None, confidence_level: 
     few = len(kept) <= _FEW
     look: dict[str, Any] = {"s": 12.0, "alpha": 0.9} if few else {"s": 6.0, "alpha": 0.6}
     look["rasterized"] = not few  # or a vector drawing would hold every one of them
-    if not _at_scales(series):
+    if not at_scales(series):
         axes.scatter(kept, release.values, color=ORANGE, linewidth=0, zorder=2.5, label="noisy values", **look)
     alone = release.size == 1 and not wide  # no line, and no width from which Matplotlib could choose dates
     style: dict[str, Any] = {"drawstyle": "steps-post" if wide else "default", "marker": "_" if alone else ""}
@@ -258,11 +293,11 @@ def style_axes(axes: Axes, grid: TimeGrid | None) -> None:
 def _name_marks(axes: Axes, series: _Series, level: float) -> None:
     """Write beside the last values what each mark is, from the top down, as near to it as the words have room."""
     at = [(series.values[-1], "estimate", BLUE)]
-    if series.error_covers in _BANDED:
+    if series.error_covers in BANDED:
         at.append((series.interval(level)[1][-1], f"{level:.0%} band", "0.45"))
     elif series.error_covers == "noise":
         at.append((-math.inf, f"{level:.0%} error bars", "0.45"))
-    if len(series.release) and not _at_scales(series):
+    if len(series.release) and not at_scales(series):
         at.append((series.release.values[-1], "noisy values", ORANGE))
     low, high = axes.get_ylim()
     line = _LINE_OF_WORDS * (high - low) / axes.get_window_extent().height * axes.figure.dpi
@@ -290,85 +325,27 @@ def _caption(
     guarantee: tuple[float, float] | str | None,
 ) -> str:
     count = release.design.signal.count
-    # Of a panel, fits differ in detail, and a title says where one failed.
-    models = dict.fromkeys(part.model if len(parts) == 1 else part.model.split(" (")[0] for part in parts)
     band, bars = (
-        f"{level:.0%} intervals for {' or '.join(measured)}, each step on its own" if measured else ""
-        for measured in (
-            dict.fromkeys(_measured(release, part) for part in parts if part.error_covers in covered)
-            for covered in (_BANDED, ("noise",))
+        f"{level:.0%} intervals for {' or '.join(words)}, each step on its own" if words else ""
+        for words in (
+            dict.fromkeys(measured(release, part) for part in parts if part.error_covers in covered)
+            for covered in (BANDED, ("noise",))
         )
     )
-    every = release.sampling_probability == 1
-    blocks = ", one of each block" if release.sampling == "stratified" else ""
-    kept = "every step" if every else f"the {len(release)} of {release.size} steps that were kept{blocks}"
     lines = [
         _time_label(grid),
-        _in_words(release, parts[0].sources, guarantee),
-        f"Blue line: {' or '.join(models)}",
+        guarantee_in_words(release, parts[0].sources, guarantee),
+        f"Blue line: {models_of(parts)}",
         f"Grey band: {band}, if the model is right" if band else "",
         f"Bars, at kept steps only: {bars}" if bars else "",
-        f"Orange dots: noisy values at {kept}, with noise of standard deviation {release.scale:.4g}"
-        if not (scales := _at_scales(parts[0]))
+        f"Orange dots: noisy values at {kept_in_words(release)}, with noise of standard deviation {release.scale:.4g}"
+        if not (scales := at_scales(parts[0]))
         else f"Made from {scales} noisy series, in which those who come often weigh more or less; they are not drawn",
-        "" if count is None else _caps(count, " over all series" if release.keys else ""),
+        "" if count is None else caps_in_words(count, " over all series" if release.keys else ""),
     ]
     return "\n".join(textwrap.fill(line, 120) for line in lines if line)
-
-
-def _measured(release: Release, part: _Series) -> str:
-    """What intervals are for, in words."""
-    rate = "the rate of " if part.error_covers == "rate" else ""
-    count = release.design.signal.count
-    if count is None:
-        return f"{rate}the counts after caps and filters"
-    if _is_whole(count):
-        return f"{rate}the counts of everybody"
-    if not release.design.is_filtered:
-        return f"{rate}the capped counts"
-    return f"{rate}the capped counts before the filter" if part.unfiltered else f"{rate}the capped, filtered counts"
 
 
 def _height(caption: str) -> float:
     """About how many inches a caption takes."""
     return 0.3 + 0.16 * (1 + caption.count("\n"))
-
-
-def _in_words(release: Release, sources: Sequence[Release], guarantee: tuple[float, float] | str | None) -> str:
-    if isinstance(guarantee, str):
-        return guarantee
-    if guarantee is None:
-        with contextlib.suppress(ValueError):  # nothing is stated, or it does not add up
-            if len(sources) > 1:
-                together = joint_guarantee(sources)
-                return f"Guarantee of all {len(sources)} releases behind it, if asked for at once: {together}"
-            return f"Guarantee: {(sources or [release])[0].guarantee()}"
-        return ""
-    epsilon, delta = (printed_up(value, 4) for value in guarantee)
-    count = release.design.signal.count
-    who = "one individual" if count is None or count.unit.period is None else str(count.unit)
-    return f"Differentially private for {who} with ε = {epsilon}, δ = {delta}"
-
-
-def _at_scales(series: _Series) -> int:
-    """At how many scales of activity the release behind a series counts; 0 for one that counts once."""
-    counts = [release.design.signal.count for release in series.sources]
-    return max((count.scales.series for count in counts if count is not None and count.scales is not None), default=0)
-
-
-def _is_whole(count: Count) -> bool:
-    """Whether nothing is left out of a count of people."""
-    return (count.participation_cap, count.step_cap, count.gap, count.key_cap) == (count.most_steps, 1, 1, None)
-
-
-def _caps(count: Count, where: str) -> str:
-    often = "once" if count.step_cap == 1 else f"at most {count.step_cap} times"
-    apart = "" if count.gap == 1 else f", at least {count.gap} steps apart"
-    few = "" if count.key_cap is None else f", in at most {count.key_cap} at a time"
-    each = "each individual" if count.unit.period is None else f"each individual within {count.unit.period}"
-    if _is_whole(count):
-        return f"Counted of {each}: every step{where}, once in each"
-    caps = f"{each}: {count.words()}{where}{few}, {often} in each{apart}"
-    if count.is_assumed:
-        return f"Assumed of {caps}"
-    return f"Counted of {caps}" + ("" if count.scales is not None else "; totals are too low by the rest")

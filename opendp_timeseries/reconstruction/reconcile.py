@@ -17,6 +17,7 @@ from scipy.special import gammaincc
 
 from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.signal import Signal
+from opendp_timeseries.reconstruction import errors as of_steps
 from opendp_timeseries.reconstruction.series import ErrorCovers, Series
 from opendp_timeseries.release.release import Release
 
@@ -266,10 +267,13 @@ def _consistent(
     """Return a series with other values and errors, in its parts too."""
 
     def renewed(one: Series, value: Floats, error: Floats, parts: Sequence[Series] = ()) -> Series:
+        # Those of the noise alone are independent.
+        joint = of_steps.diagonal(error**2) if covers == "noise" else one.covariance_with(error)
         return replace(
             one,
             values=value,
             standard_error=error,
+            covariance=None if parts else joint,
             error_covers=covers,
             model=f"{one.model}, reconciled with totals",
             parts=parts,

@@ -20,9 +20,11 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
+from scipy.sparse.linalg import LinearOperator
 
 from opendp_timeseries.design.scales import RESOLUTION_BITS
 from opendp_timeseries.design.signal import Signal
+from opendp_timeseries.reconstruction import errors
 from opendp_timeseries.reconstruction.structural import FitError, Observations, fit
 from opendp_timeseries.release.release import Release
 
@@ -125,8 +127,8 @@ def of_everybody(
     *,
     trend: bool,
     counts: bool,
-) -> tuple[Array, Array]:
-    """Return mean and variance of the counts of everybody at every step, or of their rate.
+) -> tuple[Array, Array, LinearOperator]:
+    """Return mean, variance and covariance of the counts of everybody at every step, or of their rate.
 
     :param values: a row for each scale, in units of their noise.
     :param ends: how often people come who have a row of weights.
@@ -151,6 +153,7 @@ def of_everybody(
     spread = (1 - noise) / sizes[0]
     common = fit(Observations(size, steps, seen[0], noise, dispersion=spread, doubt=0.3), periods, trend=trend)
     means, variances = [common.mean], [common.variance]
+    joints: list[LinearOperator] = [common.joint]
     slope = np.sqrt(np.maximum(common.mean / sizes[0], _LOWEST))  # as it is the root of a rate that departs
     for row, largest in zip(seen[1:], sizes[1:], strict=True):
         departure = Observations(size, steps, row / slope, slope**-2, dispersion=1e-6, doubt=0.01)
@@ -159,6 +162,7 @@ def of_everybody(
         # Less what it knows of its level, which all scales tell together.
         alone = 1 / (np.sum(slope**2) + (_DEPARTURE * largest) ** -2)
         variances.append(slope**2 * np.maximum(found.variance - alone, 0.0))
+        joints.append(errors.scaled(found.joint + errors.common(np.ones(size), -alone), slope))
     rates = back @ np.array(means)
     by_level = slope**2 / np.mean(slope**2)
     rates[-1] += (level[-1] - rates[-1].mean()) * by_level
@@ -170,8 +174,10 @@ def of_everybody(
         gain = np.linalg.solve(own + unit, own[:, :, -1:])[:, :, 0]
     passed = (unit[-1] - gain) @ back
     mean = rates[-1] + ((values - rates).T * gain).sum(axis=1)
-    variance = (passed.T**2 * np.array(variances)).sum(axis=0)
-    variance += by_often.variance * (everybody * by_level * (1 - gain[:, -1])) ** 2
-    if counts:
-        variance += own[:, -1, -1] - (gain * own[:, :, -1]).sum(axis=1)
-    return mean / everybody, variance / everybody**2
+    of_level = everybody * by_level * (1 - gain[:, -1])
+    alone = own[:, -1, -1] - (gain * own[:, :, -1]).sum(axis=1) if counts else np.zeros(size)
+    variance = (passed.T**2 * np.array(variances)).sum(axis=0) + by_often.variance * of_level**2 + alone
+    joint = errors.common(of_level / everybody, by_often.variance) + errors.diagonal(alone / everybody**2)
+    for row, one in zip(passed.T / everybody, joints, strict=True):
+        joint += errors.scaled(one, row)
+    return mean / everybody, variance / everybody**2, joint

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.reconstruction import plot
-from opendp_timeseries.reconstruction.frames import to_frame
+from opendp_timeseries.reconstruction import errors, frames, page, plot, spreadsheet
+from opendp_timeseries.reconstruction.totals import Totals, totals
 from opendp_timeseries.release.release import Release, check_release
 
 if TYPE_CHECKING:
@@ -27,49 +28,116 @@ __all__ = ["Series", "reconstruct_parts"]
 ErrorCovers = Literal["nothing", "noise", "rate", "counts"]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+#: The default of what is then worked out.
+_UNKNOWN: Any = None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Series:
     """One value per step, made from a release alone: post-processing, which costs no further privacy.
 
-    NumPy, pandas and Matplotlib take it as the array of its values.
+    NumPy, pandas and Matplotlib take it as the array of its values. :func:`~opendp_timeseries.smooth` and
+    :func:`~opendp_timeseries.interpolate` return it. Made from values of your own, it gives any reconstruction its
+    figures, captions, frames and totals; those values must come from the release alone.
 
+    :param values: float64 array of ``release.size`` values, in the signal's unit; of a panel, one series after the
+        other.
     :param release: what it was made from.
-    :param values: float64 array of ``release.size`` values, in the signal's unit.
-    :param standard_error: float64 array of the same length and unit.
+    :param standard_error: float64 array of the same length and unit, or one number for all steps. By default the root
+        of the diagonal of the covariance, or NaN: not known.
     :param error_covers: what the standard error covers. ``"noise"``: only what the privacy noise at the kept
         steps does to the values; how the counts themselves move between kept steps is *not* in it.
         ``"counts"``: all that the model does not know of the counts, which includes their moves. ``"rate"``: the same
-        of their expectation, so not how counts vary around it. ``"nothing"``: there is none, and it is NaN.
+        of their expectation, so not how counts vary around it. ``"nothing"``: there is none, and it is NaN. By default
+        ``"counts"``, or ``"nothing"`` without standard errors.
     :param model: how it was made, in words.
     :param unfiltered: True if the values are of the counts before the release's filter; False if they are of what was
         measured. Either way of the counts after caps.
     :param converged: False if a fit did not converge; ``model`` then says why, and what was used instead.
-    :param parts: of a panel, the series of each key, in order; empty for one series.
+    :param parts: of a panel, the series of each key, in order, by default cut from this one; empty for one series.
     :param sources: all releases that the values are made from, where that is more than ``release``; else empty.
-    :raises ValueError: if the arrays do not have the release's size, or the parts are not one for each key.
+    :param events: steps of single events, which no pattern explains; figures mark them.
+    :param covariance: of the errors of all steps, for the errors of totals: an array, or whatever else multiplies a
+        matrix, such as a ``LinearOperator`` of SciPy. Of draws of the series it is ``np.cov(draws, rowvar=False)``.
+        None if it is not known, or that of independent parts.
+    :raises TypeError, ValueError: if the arrays do not have the release's size, standard errors are negative or not
+        those of the covariance, or the parts are not one for each key.
+
+    >>> from opendp_timeseries import Release, Series
+    >>> from opendp_timeseries.design.design import Design
+    >>> from opendp_timeseries.design.signal import UnknownSignal
+    >>> design = Design(signal=UnknownSignal(4), sampling_probability=1.0, scale=2.0)
+    >>> release = Release(steps=range(4), values=[9.0, 4.0, 6.0, 7.0], design=design)
+    >>> level = Series([6.5] * 4, release=release, standard_error=1.0, model="a level", error_covers="rate")
+    >>> level
+    Series(4 steps by a level; standard error of the rate)
+    >>> Series(level, release=release, covariance=np.ones((4, 4))).resample(2).standard_error.tolist()
+    [2.0, 2.0]
     """
 
-    release: Release
     values: NDArray[np.float64]
-    standard_error: NDArray[np.float64]
-    error_covers: ErrorCovers
-    model: str
+    _: KW_ONLY
+    release: Release
+    standard_error: NDArray[np.float64] = _UNKNOWN
+    error_covers: ErrorCovers = _UNKNOWN
+    model: str = "a model of the authors' own"
     unfiltered: bool = False
     converged: bool = True
     parts: Sequence[Series] = ()
     sources: tuple[Release, ...] = ()
+    events: Sequence[int] = ()
+    covariance: Any = None
 
     def __post_init__(self) -> None:
-        for name in ("values", "standard_error"):
-            array = np.array(getattr(self, name), dtype=np.float64)
-            if array.shape != (self.release.size,):
-                raise ValueError(f"{name} (shape {array.shape}) must have the release's size ({self.release.size})")
+        size, keys = check_release(self.release).size, len(self.release.keys or ())
+        given: Any = self.standard_error
+        covers: Any = self.error_covers
+        covariance = self.covariance
+        if covariance is not None and getattr(covariance, "shape", None) != (size, size):
+            raise ValueError(
+                f"covariance ({check.shown(covariance)}) must multiply a matrix, with a row and a column for each of"
+                f" {size} steps"
+            )
+        diagonal = covariance.diagonal() if hasattr(covariance, "diagonal") else None
+        if given is None:
+            given = math.nan if diagonal is None else np.sqrt(np.maximum(diagonal, 0.0))
+        arrays = {"values": check.reals("values", self.values), "standard_error": check.reals("standard_error", given)}
+        if arrays["standard_error"].ndim == 0:
+            arrays["standard_error"] = np.full(size, arrays["standard_error"])
+        for name, array in arrays.items():
+            if array.shape != (size,):
+                raise ValueError(f"{name} (shape {array.shape}) must have the release's size ({size})")
             array.flags.writeable = False
             object.__setattr__(self, name, array)
-        object.__setattr__(self, "parts", tuple(self.parts))
-        expected = len(self.release.keys or ())
-        if len(self.parts) != expected:
-            raise ValueError(f"parts ({len(self.parts)}) must be one for each key of the release ({expected})")
+        if np.any(self.standard_error < 0):
+            raise ValueError("standard_error must not be negative: it is the standard deviation of each step's error")
+        if diagonal is not None and not np.allclose(diagonal, self.standard_error**2, equal_nan=True):
+            raise ValueError("standard_error must be the root of the diagonal of covariance; leave one of them out")
+        covers = covers or ("nothing" if np.all(np.isnan(self.standard_error)) else "counts")
+        if covers not in get_args(ErrorCovers):
+            raise ValueError(f"error_covers ({check.shown(covers)}) must be one of {', '.join(get_args(ErrorCovers))}")
+        events = sorted({check.integer("events", step, minimum=0, maximum=size - 1) for step in self.events})
+        parts = tuple(self.parts) if self.parts or not keys else self._cut(keys, covers, events)
+        for name, value in {"error_covers": covers, "events": tuple(events), "parts": parts}.items():
+            object.__setattr__(self, name, value)
+        if len(parts) != keys:
+            raise ValueError(f"parts ({len(parts)}) must be one for each key of the release ({keys})")
+
+    def _cut(self, keys: int, covers: ErrorCovers, events: Sequence[int]) -> tuple[Series, ...]:
+        """Return a series for each key of a panel."""
+        size = self.release.size // keys
+        return tuple(
+            replace(
+                self,
+                values=self.values[first : first + size],
+                standard_error=self.standard_error[first : first + size],
+                error_covers=covers,
+                release=release,
+                events=[step - first for step in events if first <= step < first + size],
+                covariance=None if self.covariance is None else errors.part_of(self.covariance, first, size),
+            )
+            for first, release in zip(range(0, self.release.size, size), self.release.parts(), strict=True)
+        )
 
     @property
     def kept(self) -> NDArray[np.bool_]:
@@ -89,9 +157,12 @@ class Series:
         :return: two float64 arrays of ``len(self)`` values, in the signal's unit.
         :raises ValueError: if the level is not between 0 and 1.
         """
-        level = check.real("confidence_level", confidence_level, above=0.0, below=1.0)
-        half = float(ndtri((1 + level) / 2)) * self.standard_error
-        return self.values - half, self.values + half
+        return frames.interval(self, confidence_level)
+
+    def covariance_with(self, standard_error: NDArray[np.float64]) -> Any:
+        """Return the covariance if it is also that of these standard errors; else None, as it is not known."""
+        same = np.array_equal(self.standard_error, standard_error, equal_nan=True)
+        return self.covariance if same else None
 
     def by_key(self) -> dict[Hashable, Series]:
         """Return the series of each key of a panel: its share of the values, by the model of its part.
@@ -99,10 +170,12 @@ class Series:
         :raises ValueError: if the release has no keys.
         """
         releases = self.release.by_key()
-        values, errors = (np.split(row, len(releases)) for row in (self.values, self.standard_error))
+        rows = (np.split(row, len(releases)) for row in (self.values, self.standard_error))
         return {
-            key: replace(part, release=release, values=value, standard_error=error)
-            for (key, release), part, value, error in zip(releases.items(), self.parts, values, errors, strict=True)
+            key: replace(
+                part, release=release, values=values, standard_error=error, covariance=part.covariance_with(error)
+            )
+            for (key, release), part, values, error in zip(releases.items(), self.parts, *rows, strict=True)
         }
 
     def with_total(self, total: float, standard_error: float = 0.0) -> Series:
@@ -121,11 +194,53 @@ class Series:
             raise ValueError(f"a series with the sum {found:g} cannot be multiplied to a total")
 
         def scaled(one: Series) -> Series:
-            values = one.values * (total / found)
-            errors = np.hypot(one.standard_error * (total / found), values * (error / total))
-            return replace(one, values=values, standard_error=errors, parts=tuple(scaled(part) for part in one.parts))
+            values, joint = one.values * (total / found), one.covariance
+            if joint is None and one.parts and all(part.covariance is not None for part in one.parts):
+                joint = errors.Independent([part.covariance for part in one.parts])
+            if joint is not None:
+                joint = errors.scaled(joint, np.full(len(one), total / found))
+                joint += errors.common(values * (error / total))
+            return replace(
+                one,
+                values=values,
+                standard_error=np.hypot(one.standard_error * (total / found), values * (error / total)),
+                covariance=joint,
+                parts=tuple(scaled(part) for part in one.parts),
+            )
 
         return scaled(self)
+
+    def resample(
+        self,
+        step: str | int,
+        *,
+        groups: Mapping[Hashable, Iterable[Hashable]] | None = None,
+        grid: TimeGrid | None = None,
+    ) -> Totals:
+        """Return the totals over longer steps, such as days, weeks and months, with their standard errors.
+
+        Errors of neighbouring steps depend on each other: those of a total follow from the covariance of them all.
+        Where that is not known, a total has the most that its error can be. Between kept steps, interpolation knows no
+        errors, and totals over such steps have none.
+
+        :param step: as of a :class:`TimeGrid`, such as ``"1d"``, ``"1w"``, ``"1mo"``, ``"1q"``, ``"1y"`` or ``"6h"``,
+            by the calendar of the grid's zone; the first and the last may lie on the grid in part. Or a number of
+            steps, from the first.
+        :param groups: names, each with the keys of a panel that it adds up, such as ``{"all": ["a", "b"]}``. Where the
+            total of such a group was itself released, take that: it is nearer to the truth.
+        :param grid: see :meth:`to_frame`.
+        :raises ValueError: if there is no such step, it divides steps of the grid, or keys are unknown.
+
+        >>> from opendp_timeseries import Release, interpolate
+        >>> from opendp_timeseries.design.design import Design
+        >>> from opendp_timeseries.design.signal import UnknownSignal
+        >>> design = Design(signal=UnknownSignal(60), sampling_probability=1.0, scale=2.0)
+        >>> series = interpolate(Release(steps=range(60), values=[5.0] * 60, design=design))
+        >>> months = series.resample("1mo", grid=TimeGrid(start="2024-01-01", size=60, step="1d", zone="UTC"))
+        >>> months.values.tolist(), months.standard_error.round(2).tolist()  # 2 times the root of 31, and of 29
+        ([155.0, 145.0], [11.14, 10.77])
+        """
+        return totals(self, step, groups=groups, grid=grid)
 
     def to_frame(
         self,
@@ -162,11 +277,79 @@ class Series:
         2024-03-31 00:00:00+00:00    6.5
         2024-04-01 00:00:00+01:00    4.0
         """
-        return to_frame(self, kind=kind, zone=zone, confidence_level=confidence_level, grid=grid)
+        low, high = frames.known_interval(self, confidence_level)
+        rows = {"value": self.values, "low": low, "high": high, "kept": self.kept}
+        return frames.to_frame(rows, frames.grid_of(self.release, grid), self.release.keys, kind=kind, zone=zone)
 
     def plot(self, **options: Any) -> Axes:
         """Draw the series; see :func:`opendp_timeseries.plot` for the options."""
         return plot.plot(self, **options)
+
+    def to_html(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        title: str | None = None,
+        unit: str = "count per step",
+        totals: str | int | None = None,
+        beside: Sequence[Series] = (),
+        confidence_level: float = 0.9,
+        grid: TimeGrid | None = None,
+        guarantee: tuple[float, float] | str | None = None,
+        notes: Sequence[str] = (),
+        cite: str | None = None,
+    ) -> str:
+        """Return a page to publish, one HTML file, and write it where a path is given.
+
+        It has a figure of each series with its numbers on hover, totals with intervals, what is protected, how far the
+        numbers are from the truth, how to cite them, and the record and a table to download. It needs no other file,
+        runs no script and asks for nothing from anywhere. All of it is made from the release alone.
+
+        :param path: of the file, which is replaced if there is one.
+        :param title: what is counted, in words.
+        :param unit: of the values, such as ``"trips per hour"``.
+        :param totals: the step of the totals, see :meth:`resample`; by default one that suits the grid, and ``""`` for
+            none.
+        :param beside: series on the same grid to show first, such as the reconciled total of a panel.
+        :param confidence_level: see :meth:`interval`.
+        :param grid: see :meth:`to_frame`.
+        :param guarantee: see :func:`opendp_timeseries.plot`.
+        :param notes: further sentences on what is protected.
+        :param cite: how to cite the page; by default its title, the guarantee, the software and the method.
+        :raises OSError: if the file cannot be written.
+        """
+        return page.to_html(
+            self,
+            path,
+            title=title,
+            unit=unit,
+            totals=totals,
+            beside=beside,
+            confidence_level=confidence_level,
+            grid=grid,
+            guarantee=guarantee,
+            notes=notes,
+            cite=cite,
+        )
+
+    def to_excel(self, path: str | PathLike[str], **options: Any) -> None:
+        """Write a workbook for Excel or LibreOffice (extra ``excel``): the series, totals with intervals, and notes.
+
+        Each series has a column, beside local times without their zone, which spreadsheets do not know. The options
+        are those of :meth:`to_html`.
+
+        :raises ImportError: without openpyxl, naming the extra to install.
+        :raises ValueError: if there are more steps or series than a sheet holds.
+        """
+        spreadsheet.to_excel(self, path, **options)
+
+    def to_csv(self, path: str | PathLike[str] | None = None, **options: Any) -> str:
+        """Return a table that spreadsheets open as it is, and write it where a path is given.
+
+        Each series has a column, and two for its interval, beside local times without their zone. ``beside``,
+        ``confidence_level`` and ``grid`` are options, as of :meth:`to_html`.
+        """
+        return spreadsheet.to_csv(self, path, **options)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         """Return the values, read-only unless they are copied, so that NumPy functions take a series as an array."""
@@ -219,4 +402,5 @@ def reconstruct_parts(release: Release, reconstruct: Callable[[Release], Series]
         model=models[0] if len(set(models)) == 1 else named,
         converged=all(part.converged for part in parts),
         parts=parts,
+        events=[k * len(part) + step for k, part in enumerate(parts) for step in part.events],
     )

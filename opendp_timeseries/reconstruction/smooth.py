@@ -14,11 +14,12 @@ from typing import Any, Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.scales import RESOLUTION_BITS, Scales
-from opendp_timeseries.reconstruction import haar
+from opendp_timeseries.reconstruction import errors, haar
 from opendp_timeseries.reconstruction.interpolate import interpolate
 from opendp_timeseries.reconstruction.scales import of_everybody, unscaled
 from opendp_timeseries.reconstruction.series import Series, reconstruct_parts
@@ -165,13 +166,14 @@ def _structural(release: Release, periods: tuple[float, ...], trend: bool, band:
             found = fit(seen, periods, trend=trend)
         except FitError as error:
             return _fallback(release, str(error))
-    values, variance = (found.mean, found.variance) if band == "rate" else _of_counts(seen, found)
+    values, variance, joint = (found.mean, found.variance, found.joint) if band == "rate" else _of_counts(seen, found)
     unfiltered = seen.taps is not None
     made = release.design.signal
     return Series(
         release=release,
         values=values,
         standard_error=np.sqrt(variance),
+        covariance=joint,
         error_covers=band,
         unfiltered=unfiltered,
         model=_describe(periods, trend, unfiltered, kept_filter=bool(made.kernels) and not unfiltered),
@@ -196,7 +198,7 @@ def _private_series(
             if not 1e-100 < noise < 1e100:
                 return _fallback(one, "the kept values do not vary, or beyond all measure")
             try:
-                mean, variance = of_everybody(
+                mean, variance, joint = of_everybody(
                     values / noise,
                     ends,
                     weights / (noise * 2**RESOLUTION_BITS),
@@ -212,6 +214,7 @@ def _private_series(
             release=one,
             values=mean,
             standard_error=np.sqrt(variance),
+            covariance=joint,
             error_covers=band,
             model=model,
             sources=(release,),
@@ -252,19 +255,19 @@ def _observations(release: Release, filtered: bool) -> Observations:
     return seen
 
 
-def _of_counts(seen: Observations, found: Posterior) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and variance of the counts: of the rate, and how they vary around it.
+def _of_counts(seen: Observations, found: Posterior) -> tuple[NDArray[np.float64], NDArray[np.float64], LinearOperator]:
+    """Mean, variance and covariance of the counts: of the rate, and how they vary around it.
 
     A kept value is of the count itself, and so says something of how far it is from its rate.
     """
     own = found.dispersion * np.maximum(found.mean, 0.0)
-    mean, variance = found.mean.copy(), found.variance + own
+    mean, passed = found.mean.copy(), np.ones(seen.size)
     if seen.taps is None:
         kept = seen.steps
         share = own[kept] / (own[kept] + seen.variance)
         mean[kept] += share * (seen.values - mean[kept])
-        variance[kept] = (1 - share) ** 2 * found.variance[kept] + share * seen.variance
-    return mean, variance
+        passed[kept], own[kept] = 1 - share, share * seen.variance
+    return mean, passed**2 * found.variance + own, errors.scaled(found.joint, passed) + errors.diagonal(own)
 
 
 def _describe(periods: tuple[float, ...], trend: bool, unfiltered: bool, kept_filter: bool) -> str:

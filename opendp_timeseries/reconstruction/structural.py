@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dtrtri
 from scipy.signal import fftconvolve
+from scipy.sparse.linalg import LinearOperator
 
 from opendp_timeseries.reconstruction.banded import Banded, FitError, Tridiagonal
 
@@ -296,6 +297,7 @@ class _Normal(NamedTuple):
     push: Array  # Φ'A'Wz
     constant: float  # log density of e at z with neither β nor d
     weight: Array  # diagonal of W
+    nodes: Array  # f there, around which it is linearised
 
 
 @dataclass(frozen=True)
@@ -345,7 +347,7 @@ class _Model:
             back = slope[:, None] * fftconvolve(sides, seen.centred[::-1, None], mode="same", axes=0)
             cross, pull, band = back[:, :-1], back[:, -1], self._band(every, slope)
         constant = 0.5 * float((np.log(weight / (2 * np.pi)) - weight * response**2).sum())
-        return _Normal(band, cross, gram, pull, push, constant, weight)
+        return _Normal(band, cross, gram, pull, push, constant, weight, f)
 
     def of_the_worthwhile(self, learnt: _Learnt, state: _State, kept_steps: int) -> tuple[_Model, _State]:
         """Leave columns out that together would change the posterior by next to nothing, with so many kept steps."""
@@ -604,11 +606,12 @@ def _stack(matrix: Array, piece: slice, rows: int) -> Array:
 
 
 class Posterior(NamedTuple):
-    """Mean and variance of the rate at every step, and what was fitted."""
+    """Mean and variance of the rate at every step, what was fitted, and the covariance behind the variances."""
 
     mean: Array
     variance: Array
     dispersion: float
+    joint: Joint
 
 
 def fit(seen: Observations, periods: tuple[float, ...], *, trend: bool, unit: float | None = None) -> Posterior:
@@ -839,6 +842,24 @@ def _fit_departure(model: _Model, held: _Normal, start: Array, search: _Search) 
 
 
 def _posterior(model: _Model, normal: _Normal, learnt: _Learnt) -> Posterior:
+    reduced, mean, root = _everywhere(model, normal, learnt)
+    f = model.link.mean + reduced.mean(mean)
+    variance = reduced.variance(root)
+    if not (np.all(np.isfinite(f)) and np.all(variance >= 0)):
+        raise FitError("the smoother lost its precision")
+    unit = model.link.unit
+    if model.link.square:
+        # The data were met by the square of the mean, so adding the variance would count it twice: it overstates
+        # totals. The square's own variance is that of a normal variable's.
+        rate, slope = np.maximum(model.link.rate(f), 0.0), unit * np.sqrt(4 * f**2 + 2 * variance)
+    else:
+        rate, slope = unit * f, np.full(len(f), unit)
+    joint = Joint(_Model(model.seen, model.basis, model.link), learnt, normal.nodes, slope)
+    return Posterior(rate, slope**2 * variance, learnt.dispersion, joint)
+
+
+def _everywhere(model: _Model, normal: _Normal, learnt: _Learnt) -> tuple[_Reduced, Array, Array]:
+    """Return the problem at every step, the coefficients' mean, and R with their covariance ``R R'``."""
     seen, basis = model.seen, model.basis
     reduced = model.reduce(normal, learnt.departure)
     _, mean, root = reduced.evidence(basis.variances(learnt.patterns)[0])
@@ -851,15 +872,32 @@ def _posterior(model: _Model, normal: _Normal, learnt: _Learnt) -> Posterior:
         factor = _factor(band, main, off)
         free, departed = _free(every.columns, factor.solve(sides.T))
         reduced = reduced._replace(free=free, departed=departed, factor=factor)
-    f = model.link.mean + reduced.mean(mean)
-    variance = reduced.variance(root)
-    if not (np.all(np.isfinite(f)) and np.all(variance >= 0)):
-        raise FitError("the smoother lost its precision")
-    unit = model.link.unit
-    if model.link.square:
-        # The data were met by the square of the mean, so adding the variance would count it twice: it overstates
-        # totals. The square's own variance is that of a normal variable's.
-        rate, spread = np.maximum(model.link.rate(f), 0.0), unit**2 * (4 * f**2 * variance + 2 * variance**2)
-    else:
-        rate, spread = unit * f, unit**2 * variance
-    return Posterior(rate, spread, learnt.dispersion)
+    return reduced, mean, root
+
+
+class Joint(LinearOperator):
+    """The posterior covariance of the rate, whose diagonal is its variance.
+
+    It is worked out anew for every product, so that it holds a few rows only.
+    """
+
+    def __init__(self, model: _Model, learnt: _Learnt, nodes: Array, slope: Array) -> None:
+        """Keep what the fit left.
+
+        :param nodes: f at the nodes, around which the problem was linearised.
+        :param slope: of the rate by f.
+        """
+        super().__init__(np.float64, (len(slope), len(slope)))  # type: ignore[call-arg]  # as in errors.py
+        self._fitted = model, learnt, nodes, slope
+
+    def _matmat(self, columns: Array) -> Array:
+        model, learnt, nodes, slope = self._fitted
+        model = replace(model)  # the columns that it works out go with it
+        reduced, _, root = _everywhere(model, model.linearise(nodes, learnt.dispersion), learnt)
+        sides = slope[:, None] * columns
+        patterns = _times(reduced.free, root @ (root.T @ _crossed(reduced.free, sides)))
+        found: Array = slope[:, None] * (patterns + reduced.factor.solve(np.asfortranarray(sides)))
+        return found
+
+    def _adjoint(self) -> Joint:
+        return self

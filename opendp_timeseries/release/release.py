@@ -27,7 +27,7 @@ from opendp_timeseries.design.design import LARGEST_ENTRY, Design
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.release.statement import Statement
 
-__all__ = ["FORMAT", "Release", "check_covered", "check_release"]
+__all__ = ["FORMAT", "Release", "check_covered", "check_release", "software"]
 
 FORMAT: Final = "opendp_timeseries release"
 VERSION: Final = 1
@@ -268,7 +268,7 @@ class Release:
             "design": self.design.to_dict(),
             "steps": "all" if len(self) == self.size else self.steps.tolist(),
             "values": self.values.tolist(),
-            "software": _software(),
+            "software": software(),
         } | ({} if self.invocation is None else {"invocation": self.invocation})
 
     def to_json(self) -> str:
@@ -393,7 +393,8 @@ def _check_kept(steps: NDArray[np.int64], values: NDArray[np.float64], size: int
         raise ValueError(f"steps must ascend within 0 … {size - 1}")
 
 
-def _software() -> dict[str, str]:
+def software() -> dict[str, str]:
+    """Return the versions that a release names, of this package among others."""
     found = {"python": platform.python_version()}
     for package in _SOFTWARE:
         try:

@@ -49,3 +49,9 @@ def haar(values, variance, depth, quantile):
 
     shifts = range(len(values))
     return np.mean([np.roll(denoise(np.roll(values, -shift), 1), shift) for shift in shifts], axis=0)
+
+
+def posterior_covariance(prior, design, variance):
+    """Covariance everywhere, given noisy values of the rows of ``design``."""
+    seen = design @ prior @ design.T + variance * np.eye(len(design))
+    return prior - prior @ design.T @ np.linalg.inv(seen) @ design @ prior

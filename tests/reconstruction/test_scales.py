@@ -116,7 +116,9 @@ def test_of_a_panel_each_key_is_smoothed_by_itself():
     ends, weights = count.scales.table(480)
     weights = weights / 2**RESOLUTION_BITS / release.scale
     for k, one in enumerate(series.by_key().values()):
-        mean, variance = of_everybody(rows[:, k] / release.scale, ends, weights, 1.0, (24.0,), trend=False, counts=True)
+        mean, variance, _ = of_everybody(
+            rows[:, k] / release.scale, ends, weights, 1.0, (24.0,), trend=False, counts=True
+        )
         assert np.array_equal(one.values, mean)
         assert np.array_equal(one.standard_error, np.sqrt(variance))
     assert np.mean(series.values[:240]) > 2 * np.mean(series.values[240:])

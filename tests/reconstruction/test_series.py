@@ -132,8 +132,8 @@ def test_a_panel_has_a_series_for_each_key():
     changed = dataclasses.replace(both, values=-both.values, standard_error=2 * both.standard_error)
     assert changed.by_key()["y"].values.tolist() == [-3, -4, -5]
     assert changed.by_key()["y"].standard_error.tolist() == [2, 2, 2]
-    with pytest.raises(ValueError, match=r"parts \(0\) must be one for each key of the release \(2\)"):
-        series(release=whole, values=np.arange(6.0), standard_error=np.ones(6))
+    with pytest.raises(ValueError, match=r"parts \(1\) must be one for each key of the release \(2\)"):
+        series(release=whole, values=np.arange(6.0), standard_error=np.ones(6), parts=parts[:1])
     with pytest.raises(ValueError, match="does not know its keys"):
         series().by_key()
 

@@ -1,0 +1,100 @@
+"""What a release and a series are, in the words of captions, pages and spreadsheets."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from opendp_timeseries.accounting.rounding import printed_up
+from opendp_timeseries.design.count import Count
+from opendp_timeseries.release.documents import joint_guarantee
+from opendp_timeseries.release.release import Release
+
+__all__ = [
+    "BANDED",
+    "at_scales",
+    "caps_in_words",
+    "guarantee_in_words",
+    "kept_in_words",
+    "measured",
+    "models_of",
+]
+
+#: :class:`~opendp_timeseries.Series`, which imports what imports this module.
+_Series = Any
+
+#: What an error must cover for a band to be drawn between kept steps.
+BANDED: Final = ("rate", "counts")
+
+
+def measured(release: Release, part: _Series) -> str:
+    """Return what intervals are for, in words."""
+    rate = "the rate of " if part.error_covers == "rate" else ""
+    count = release.design.signal.count
+    if count is None:
+        return f"{rate}the counts after caps and filters"
+    if _is_whole(count):
+        return f"{rate}the counts of everybody"
+    if not release.design.is_filtered:
+        return f"{rate}the capped counts"
+    return f"{rate}the capped counts before the filter" if part.unfiltered else f"{rate}the capped, filtered counts"
+
+
+def guarantee_in_words(
+    release: Release, sources: Sequence[Release], guarantee: tuple[float, float] | str | None
+) -> str:
+    """Return the guarantee in words, of all releases behind a series; nothing if none is known."""
+    if isinstance(guarantee, str):
+        return guarantee
+    if guarantee is None:
+        with contextlib.suppress(ValueError):  # nothing is stated, or it does not add up
+            if len(sources) > 1:
+                together = joint_guarantee(sources)
+                return f"Guarantee of all {len(sources)} releases behind it, if asked for at once: {together}"
+            return f"Guarantee: {(sources or [release])[0].guarantee()}"
+        return ""
+    epsilon, delta = (printed_up(value, 4) for value in guarantee)
+    count = release.design.signal.count
+    who = "one individual" if count is None or count.unit.period is None else str(count.unit)
+    return f"Differentially private for {who} with ε = {epsilon}, δ = {delta}"
+
+
+def at_scales(series: _Series) -> int:
+    """Return at how many scales of activity the release behind a series counts; 0 for one that counts once."""
+    counts = [release.design.signal.count for release in series.sources]
+    return max((count.scales.series for count in counts if count is not None and count.scales is not None), default=0)
+
+
+def _is_whole(count: Count) -> bool:
+    """Whether nothing is left out of a count of people."""
+    return (count.participation_cap, count.step_cap, count.gap, count.key_cap) == (count.most_steps, 1, 1, None)
+
+
+def caps_in_words(count: Count, where: str) -> str:
+    """Return who counts how often, and what that leaves out."""
+    often = "once" if count.step_cap == 1 else f"at most {count.step_cap} times"
+    apart = "" if count.gap == 1 else f", at least {count.gap} steps apart"
+    few = "" if count.key_cap is None else f", in at most {count.key_cap} at a time"
+    each = "each individual" if count.unit.period is None else f"each individual within {count.unit.period}"
+    if _is_whole(count):
+        return f"Counted of {each}: every step{where}, once in each"
+    caps = f"{each}: {count.words()}{where}{few}, {often} in each{apart}"
+    if count.is_assumed:
+        return f"Assumed of {caps}"
+    return f"Counted of {caps}" + ("" if count.scales is not None else "; totals are too low by the rest")
+
+
+def kept_in_words(release: Release) -> str:
+    """Return at which steps there are noisy values."""
+    blocks = ", one of each block" if release.sampling == "stratified" else ""
+    if release.sampling_probability == 1:
+        return "every step"
+    return f"the {len(release)} of {release.size} steps that were kept{blocks}"
+
+
+def models_of(parts: Sequence[_Series]) -> str:
+    """Return how series were made; of several, whose fits differ in detail, without that."""
+    every = [part.model if len(parts) == 1 else re.sub(r" \([^)]*\)", "", part.model) for part in parts]
+    return " or ".join(dict.fromkeys(every))

@@ -1,0 +1,219 @@
+"""What a page and a spreadsheet hold: series by name, their totals, and sentences about them. All of it is public."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.reconstruction import captions, frames
+from opendp_timeseries.reconstruction.totals import Totals, totals
+from opendp_timeseries.release.documents import write_releases
+from opendp_timeseries.release.release import Release, software
+
+__all__ = ["Contents", "contents_of", "digits_for", "instants_as_text", "known", "periods_as_text"]
+
+#: :class:`~opendp_timeseries.Series`, which makes its pages of these.
+_Series = Any
+
+#: Steps of totals that are chosen if none is given, and from how many days on.
+_TOTALS: Final = (("1y", 1827), ("1mo", 45), ("1d", 2))
+_METHOD: Final = (
+    "The method is of Koga, Meehan & Chaudhuri (2022), Privacy Amplification by Subsampling in Time Domain (AISTATS)."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """What is published.
+
+    :param groups: series that belong together, by name: first those beside the series, then it itself.
+    :param totals: of each series, by the same names; empty for none.
+    :param protected: sentences on what is protected.
+    :param near: sentences on how far the numbers are from the truth.
+    :param records: the releases as one JSON document, which a reader can verify; None if they state nothing.
+    """
+
+    title: str
+    unit: str
+    grid: TimeGrid
+    level: float
+    groups: list[dict[str, _Series]]
+    totals: dict[str, Totals]
+    protected: list[str]
+    near: list[str]
+    cite: str
+    records: str | None
+
+    @property
+    def series(self) -> dict[str, _Series]:
+        """Every series by its name."""
+        return {name: one for group in self.groups for name, one in group.items()}
+
+
+def contents_of(
+    series: _Series,
+    *,
+    title: str | None = None,
+    unit: str = "count per step",
+    totals: str | int | None = None,
+    beside: Sequence[_Series] = (),
+    confidence_level: float = 0.9,
+    grid: TimeGrid | None = None,
+    guarantee: tuple[float, float] | str | None = None,
+    notes: Sequence[str] = (),
+    cite: str | None = None,
+) -> Contents:
+    """Put together what is published; see :meth:`.Series.to_html`."""
+    check.real("confidence_level", confidence_level, above=0.0, below=1.0)
+    if isinstance(notes, str):
+        raise TypeError(f"notes ({check.shown(notes)}) must be a list of sentences")
+    every = [*beside, series]
+    steps = frames.grid_of(series.release, grid)
+    for one in beside:
+        if frames.grid_of(one.release, grid) != steps:
+            raise ValueError("beside must hold series on the grid of this one")
+    groups: list[dict[str, _Series]] = []
+    for one in every:
+        taken = {name for group in groups for name in group}
+        named = one.by_key() if one.release.keys else {title or "series": one}
+        groups.append({_free(name, taken): part for name, part in named.items()})
+    releases = tuple(dict.fromkeys(release for one in every for release in one.sources or (one.release,)))
+    words = captions.guarantee_in_words(series.release, releases, guarantee)
+    title = f"Private series of {unit}" if title is None else title
+    found = Contents(
+        title=title,
+        unit=unit,
+        grid=steps,
+        level=confidence_level,
+        groups=groups,
+        totals=_totals(groups, steps, totals),
+        protected=[*_protected(series, words), *notes],
+        near=_near(groups, unit, confidence_level),
+        cite=_citation(title, words, steps) if cite is None else cite,
+        records=_records(releases),
+    )
+    if len(found.series) != sum(map(len, groups)):
+        raise ValueError("keys must differ when they are written as text")
+    return found
+
+
+def _free(key: Any, taken: set[str]) -> str:
+    name = " / ".join(map(str, key)) if isinstance(key, tuple) else str(key)
+    return name if name not in taken else f"{name} (beside)"
+
+
+def _totals(groups: list[dict[str, _Series]], grid: TimeGrid, step: str | int | None) -> dict[str, Totals]:
+    every = {name: one for group in groups for name, one in group.items()}
+    if step is None:
+        step = _suitable(next(iter(every.values())), grid)
+    return {} if step == "" else {name: totals(one, step, groups=None, grid=grid) for name, one in every.items()}
+
+
+def _suitable(series: _Series, grid: TimeGrid) -> str:
+    """Return a step of totals that suits the length of a grid; nothing for a short one, or one without a calendar."""
+    days = 0 if grid.is_integer else (grid.edges()[-1] - grid.edges()[0]) / np.timedelta64(1, "D")
+    for step, least in _TOTALS:
+        with contextlib.suppress(ValueError):  # it divides steps of the grid, or there is no zone
+            if days >= least and len(totals(series, step, groups=None, grid=grid)) < grid.size:
+                return step
+    return ""
+
+
+def _protected(series: _Series, words: str) -> list[str]:
+    release = series.release
+    count = release.design.signal.count
+    words = words.removeprefix("Guarantee: ").replace("Guarantee of", "the guarantee of")
+    stated = f"{words}." if words else "no guarantee is stated."
+    return [
+        f"Random noise was added to the counts, to hide what any one individual did: {stated}",
+        "Which individuals were counted, and how often each of them, is not recorded."
+        if count is None
+        else f"{captions.caps_in_words(count, ' over all series' if release.keys else '')}.",
+        "Whatever is shown is made from the released numbers alone, and tells no more than they do.",
+    ]
+
+
+def _near(groups: list[dict[str, _Series]], unit: str, level: float) -> list[str]:
+    found = []
+    for group in groups:
+        parts = list(group.values())
+        release, name = parts[0].release, "" if len(groups) == 1 else f"{_few(list(group))}: "
+        made = f"{name}made by {captions.models_of(parts)}"
+        if scales := captions.at_scales(parts[0]):
+            made += f", from {scales} noisy series in which those who come often weigh more or less."
+        else:
+            kept = captions.kept_in_words(release)
+            made += f", from values at {kept} with noise of standard deviation {release.scale:.4g}."
+        found.append(made if name else made[0].upper() + made[1:])
+        low, high = (np.concatenate(ends) for ends in zip(*(known(part, level) for part in parts), strict=True))
+        half = (high - low)[np.isfinite(high)] / 2
+        if not len(half):
+            found.append("How far they are from the truth is not known.")
+            continue
+        of = " or ".join(dict.fromkeys(captions.measured(release, part) for part in parts))
+        where = " where noisy values are" if parts[0].error_covers == "noise" else ""
+        mean = float(np.mean([part.values.mean() for part in parts]))
+        model = ", if the model is right" if parts[0].error_covers in captions.BANDED else ""
+        found.append(
+            f"An interval holds {of}{where} with a probability of {level:.0%}, each step on its own{model}: for half of"
+            f" the steps it is at most ±{np.median(half):.3g} {unit}, where {mean:.3g} is the average."
+        )
+    return found
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _citation(title: str, words: str, grid: TimeGrid) -> str:
+    when = "" if grid.is_integer else " to ".join(instants_as_text(grid)[[0, -1]]).join((", ", ""))
+    stated = f" {words}." if words else ""
+    return f"{title}{when}.{stated} Made with opendp_timeseries {software()['opendp_timeseries']}. {_METHOD}"
+
+
+def _records(releases: Sequence[Release]) -> str | None:
+    try:
+        if len(releases) == 1:
+            return releases[0].to_json()
+        together = None not in (named := {release.invocation for release in releases}) and len(named) == 1
+        return write_releases(releases, in_advance=together, data_fixed=together)
+    except ValueError:  # nothing is stated, or it does not add up
+        return None
+
+
+def known(series: _Series, level: float) -> frames.Ends:
+    """Return the ends of the interval at each step of a series, or of totals, NaN where it is not known."""
+    return series.interval(level) if isinstance(series, Totals) else frames.known_interval(series, level)
+
+
+def instants_as_text(grid: TimeGrid) -> NDArray[np.str_]:
+    """Return every edge on the grid's own clock, as people and spreadsheets read it; step numbers have no times."""
+    if grid.is_integer:
+        return grid.edges().astype(str)
+    local: Any = grid.edges("local").astype("M8[s]")
+    exact: Any = (
+        "D" if np.all(local == local.astype("M8[D]")) else "m" if np.all(local == local.astype("M8[m]")) else "s"
+    )
+    return np.char.replace(np.datetime_as_string(local, unit=exact), "T", " ")
+
+
+def periods_as_text(grid: TimeGrid) -> list[str]:
+    """Return the beginnings of longer steps: of months and years without their first day."""
+    step = str(grid.step)
+    length = 4 if step.endswith("y") else 7 if step.endswith(("mo", "q")) else None
+    return [start[:length] for start in instants_as_text(grid)[:-1].tolist()]
+
+
+def digits_for(*errors: NDArray[np.float64]) -> int:
+    """Return how many decimals are worth writing of numbers with these errors: two digits of the usual error."""
+    half = np.concatenate(errors)
+    half = half[np.isfinite(half) & (half > 0)]
+    return min(max(1 - math.floor(math.log10(float(np.median(half)))), 0), 6) if len(half) else 2

@@ -1,0 +1,73 @@
+"""How the errors of the steps of a series depend on each other, and what follows for its sums.
+
+A covariance is whatever multiplies a matrix with a row for each step: an array, or an operator that is worked out when
+it is asked for, as nobody can hold the array of a year of hours for each place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, diags_array, eye_array
+from scipy.sparse.linalg import LinearOperator, aslinearoperator
+
+__all__ = ["Independent", "common", "diagonal", "part_of", "scaled", "variances_of"]
+
+Array = NDArray[np.float64]
+
+#: Numbers that are worked on at a time.
+_BLOCK: Final = 2**22
+
+
+def diagonal(variances: Array) -> LinearOperator:
+    """Return the covariance of independent errors."""
+    return aslinearoperator(diags_array(variances))
+
+
+def common(sizes: Array, variance: float = 1.0) -> LinearOperator:
+    """Return the covariance of one error that all steps have in common, in these sizes."""
+    column = aslinearoperator(sizes[:, None])
+    return variance * (column @ column.T)
+
+
+def scaled(covariance: Any, factors: Array) -> LinearOperator:
+    """Return the covariance of errors that are multiplied, each by its factor."""
+    return diagonal(factors) @ aslinearoperator(covariance) @ diagonal(factors)
+
+
+def part_of(covariance: Any, first: int, size: int) -> LinearOperator:
+    """Return the covariance of some neighbouring steps."""
+    chosen = aslinearoperator(eye_array(size, covariance.shape[0], k=first))
+    return chosen @ aslinearoperator(covariance) @ chosen.T
+
+
+class Independent(LinearOperator):
+    """The covariance of series one after the other, whose errors are independent."""
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        """Keep the covariance of each."""
+        size = sum(part.shape[0] for part in parts)
+        super().__init__(np.float64, (size, size))  # type: ignore[call-arg]  # of which the stubs do not know
+        self._parts = tuple(parts)
+
+    def _matmat(self, columns: Array) -> Array:
+        rows = np.split(columns, np.cumsum([part.shape[0] for part in self._parts])[:-1])
+        return np.concatenate(
+            [part @ row if np.any(row) else np.zeros(row.shape) for part, row in zip(self._parts, rows, strict=True)]
+        )
+
+    def _adjoint(self) -> Independent:
+        return self
+
+
+def variances_of(covariance: Any, sums: csr_array) -> Array:
+    """Return the variances of weighted sums of steps, a row of weights for each."""
+    variances, many = [], max(1, _BLOCK // sums.shape[1])
+    for first in range(0, sums.shape[0], many):
+        rows = sums[first : first + many].toarray()
+        variances.append(np.einsum("ij,ji->i", rows, covariance @ rows.T))
+    found: Array = np.maximum(np.concatenate(variances), 0.0)  # by rounding, a little below
+    return found

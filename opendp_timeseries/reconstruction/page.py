@@ -1,0 +1,165 @@
+"""A page to publish: one HTML file that asks for nothing from anywhere, with figures, totals, words and the record."""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Iterable
+from importlib import resources
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+from opendp_timeseries._files import files_together
+from opendp_timeseries.reconstruction.contents import (
+    Contents,
+    contents_of,
+    digits_for,
+    instants_as_text,
+    known,
+    periods_as_text,
+)
+from opendp_timeseries.reconstruction.spreadsheet import table_of
+from opendp_timeseries.reconstruction.svg import drawing, figure, highest
+from opendp_timeseries.release.release import software
+
+__all__ = ["glimpse", "to_html"]
+
+#: :class:`~opendp_timeseries.Series`, which makes its page by this module.
+_Series = Any
+
+#: So many figures stand on one page; series whose heights differ by this factor have axes of their own.
+_FIGURES: Final = 60
+_APART: Final = 10.0
+
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def to_html(series: _Series, path: str | PathLike[str] | None, **options: Any) -> str:
+    """Return a page; see :meth:`.Series.to_html`."""
+    page = _page(contents_of(series, **options))
+    if path is not None:
+        with files_together([place := Path(path)], replace=True) as files:
+            files[place].write(page.encode())
+    return page
+
+
+def _page(made: Contents) -> str:
+    edges = instants_as_text(made.grid)
+    zone = "" if made.grid.is_integer else f", on the clock of {made.grid.zone or 'UTC'}"
+    about = f"{made.grid.size:,} steps from {edges[0]} to {edges[-1]}{zone}; {made.unit}."
+    version = software()["opendp_timeseries"]
+    style = resources.files(__package__).joinpath("page.css").read_text("utf-8")
+    head = (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{_text(made.title)}</title>'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f'<meta name="generator" content="opendp_timeseries {version}">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"><style>{style}</style></head>'
+    )
+    body = [
+        f'<h1>{_text(made.title)}</h1><p class="about">{_text(about)}</p>',
+        _figures(made),
+        _totals(made),
+        _section("What is protected", made.protected),
+        _section("How far the numbers are from the truth", made.near),
+        _section("How to cite", [made.cite]),
+        f"<h2>Download</h2>{_downloads(made)}",
+    ]
+    return f"{head}<body>{''.join(body)}</body></html>\n"
+
+
+def _text(words: str) -> str:
+    return html.escape(words)
+
+
+def _section(title: str, sentences: Iterable[str]) -> str:
+    return f"<h2>{title}</h2>" + "".join(f"<p>{_text(sentence)}</p>" for sentence in sentences)
+
+
+def _figures(made: Contents) -> str:
+    found, shown, longer, scaled, marked = [], 0, "", False, False
+    for group in made.groups:
+        some = dict(list(group.items())[: max(_FIGURES - shown, 0)])
+        shown += len(some)
+        drawn = {name: drawing(one, made.grid, made.level) for name, one in some.items()}
+        tops = [highest(one) for one in drawn.values()]
+        apart = bool(tops) and max(tops) > _APART * min(tops)
+        scaled, longer = scaled or apart, next((one.longer for one in drawn.values()), longer)
+        marked = marked or any(one.events for one in drawn.values())
+        figures = [
+            figure(name, one, made.unit, made.level, top if apart else max(tops), captioned=len(made.series) > 1)
+            for (name, one), top in zip(drawn.items(), tops, strict=True)
+        ]
+        found.append(f'<div class="{"panel" if len(figures) > 1 else "one"}">{"".join(figures)}</div>')
+    marks = {
+        "line": f"means of {longer}" if longer else "estimate",
+        "band": f"{made.level:.0%} interval",
+        "range": "range of the steps within" if longer else "",
+        "mark": "a single event" if marked else "",
+    }
+    key = "".join(
+        f'<span><i style="background:var(--{it})"></i>{words}</span> ' for it, words in marks.items() if words
+    )
+    notes = [
+        "Rest the pointer on a figure to read its numbers.",
+        "Axes differ, as some series are more than ten times as high as others." if scaled else "",
+        f"The first {shown} of {len(made.series)} series are drawn." if shown < len(made.series) else "",
+    ]
+    return "".join(found) + f'<p class="key">{key}</p><p class="note">{" ".join(filter(None, notes))}</p>'
+
+
+def _totals(made: Contents) -> str:
+    if not made.totals:
+        return ""
+    names, first = list(made.totals), next(iter(made.totals.values()))
+    starts = periods_as_text(first.grid)
+    cells = [_cells(one, made.level) for one in made.totals.values()]
+    periods = [f"{start}{'' if whole else ' (in part)'}" for start, whole in zip(starts, first.complete, strict=True)]
+    across, down = names if len(names) > 1 else ["total"], periods
+    rows = list(zip(*cells, strict=True))
+    if len(names) > len(periods):
+        across, down, rows = periods, names, cells  # type: ignore[assignment]
+    by = {"1d": " by day", "1w": " by week", "1mo": " by month", "1q": " by quarter", "1y": " by year"}.get(
+        str(first.grid.step), ""
+    )
+    most = " Where ± is large it may be less: only the most that it can be is known." if first.is_bound else ""
+    table = "".join(f"<th scope=col>{_text(word)}</th>" for word in ("", *across))
+    lines = "".join(
+        f"<tr><th scope=row>{_text(word)}</th>{''.join(row)}</tr>" for word, row in zip(down, rows, strict=True)
+    )
+    return (
+        f"<h2>Totals{by}</h2>"
+        f'<div class="wide"><table><tr>{table}</tr>{lines}</table></div>'
+        f'<p class="note">Each with half the width of its {made.level:.0%} interval.{most}</p>'
+    )
+
+
+def _cells(totals: Any, level: float) -> list[str]:
+    low, high = known(totals, level)
+    places = max(digits_for(high - low) - 1, 0)
+    return [
+        f"<td>{value:,.{places}f} <small>± {half:,.{places}f}</small></td>"
+        if half == half
+        else f"<td>{value:,.{places}f}</td>"
+        for value, half in zip(totals.values, (high - low) / 2, strict=True)
+    ]
+
+
+def _downloads(made: Contents) -> str:
+    table = _link("series.csv", "text/csv", table_of(made), "The series with intervals, for spreadsheets (CSV)")
+    if made.records is None:
+        return f"<p>{table}</p><p>No guarantee is recorded, so there is no record to verify.</p>"
+    record = _link("release.json", "application/json", made.records, "The record of what was released (JSON)")
+    check = "python -m opendp_timeseries verify release.json"
+    return f"<p>{table}</p><p>{record}</p><p>Anybody can verify it: <code>{check}</code></p>"
+
+
+def _link(name: str, kind: str, text: str, words: str) -> str:
+    data = base64.b64encode(text.encode()).decode()
+    return f'<a download="{name}" href="data:{kind};base64,{data}">{words}</a>'
+
+
+def glimpse(name: str, rows: dict[str, str]) -> str:
+    """Return a few facts as a table for a notebook."""
+    lines = "".join(f"<tr><th>{_text(head)}</th><td>{_text(words)}</td></tr>" for head, words in rows.items())
+    return f"<table><caption>{_text(name)}</caption>{lines}</table>"

@@ -1,0 +1,137 @@
+"""Tables that spreadsheets open as they are: CSV, and workbooks of Excel or LibreOffice (extra ``excel``)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from opendp_timeseries._files import files_together
+from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.reconstruction.contents import Contents, contents_of, digits_for, instants_as_text, known
+
+__all__ = ["table_of", "to_csv", "to_excel"]
+
+#: :class:`~opendp_timeseries.Series`, which writes its tables by this module.
+_Series = Any
+
+#: Rows and columns of a sheet.
+_ROWS, _COLUMNS = 2**20, 2**14
+#: A text that begins so is a formula to a spreadsheet.
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+_CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
+
+
+def to_csv(series: _Series, path: str | PathLike[str] | None, **options: Any) -> str:
+    """Return a table; see :meth:`.Series.to_csv`."""
+    text = table_of(contents_of(series, totals="", **options))
+    if path is not None:
+        with files_together([place := Path(path)], replace=True) as files:
+            files[place].write(text.encode())
+    return text
+
+
+def table_of(made: Contents) -> str:
+    """Return the series as CSV: a column for each, and then the ends of their intervals."""
+    head, columns, places = _columns(made.grid, made.series, made.level)
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow([_harmless(word) for word in ("step" if made.grid.is_integer else "time", *head)])
+    rows = zip(instants_as_text(made.grid)[:-1], *columns, strict=True)
+    writer.writerows(
+        [start, *("" if cell != cell else f"{cell:.{places}f}" for cell in cells)] for start, *cells in rows
+    )
+    return "\ufeff" + text.getvalue()  # by which Excel knows UTF-8
+
+
+def _columns(grid: TimeGrid, series: dict[str, Any], level: float) -> tuple[list[str], list[Any], int]:
+    """Return names and columns of values, and of the ends of intervals, and how many decimals are worth writing."""
+    ends = {name: known(one, level) for name, one in series.items()}
+    head, columns = list(series), [one.values for one in series.values()]
+    for name, (low, high) in ends.items():
+        if np.any(np.isfinite(low)):
+            head += [f"{name}, from", f"{name}, to"]
+            columns += [low, high]
+    return head, [column.tolist() for column in columns], digits_for(*(high - low for low, high in ends.values()))
+
+
+def _harmless(text: str) -> str:
+    """Return a text that no spreadsheet takes for a formula."""
+    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) else text
+
+
+def to_excel(series: _Series, path: str | PathLike[str], **options: Any) -> None:
+    """Write a workbook; see :meth:`.Series.to_excel`."""
+    try:
+        import openpyxl
+    except ImportError:
+        raise ImportError("workbooks need openpyxl; install opendp_timeseries[excel]") from None
+    made = contents_of(series, **options)
+    if made.grid.size >= _ROWS or 3 * len(made.series) >= _COLUMNS:
+        raise ValueError(
+            f"{made.grid.size} steps of {len(made.series)} series do not fit on a sheet of {_ROWS} rows and {_COLUMNS}"
+            " columns; choose some of by_key(), or longer steps"
+        )
+    book = openpyxl.Workbook()
+    book.properties.title, book.properties.creator = _plain(made.title), "opendp_timeseries"
+    _sheet(book.active, "Series", made.grid, made.series, made.level)
+    if made.totals:
+        first = next(iter(made.totals.values()))
+        _sheet(book.create_sheet(), "Totals", first.grid, made.totals, made.level)
+    notes = book.create_sheet("Notes")
+    for row, text in enumerate([made.title, *_notes(made)], 1):
+        _write(notes.cell(row, 1), text)
+    notes.column_dimensions["A"].width = 120
+    with files_together([place := Path(path)], replace=True) as files:
+        book.save(files[place])
+
+
+def _notes(made: Contents) -> list[str]:
+    zone = (
+        ""
+        if made.grid.is_integer
+        else f"Times are local times of {made.grid.zone or 'UTC'}, at which each step begins."
+    )
+    partial = any(not np.all(one.complete) for one in made.totals.values())
+    most = any(one.is_bound for one in made.totals.values())
+    return [
+        f"Unit: {made.unit}. Intervals: {made.level:.0%}. {zone}".strip(),
+        *(["The first or the last of the totals is of a period that the series covers in part."] if partial else []),
+        *(["Intervals of totals are the widest that they can be, as more is not known."] if most else []),
+        *made.protected,
+        *made.near,
+        f"How to cite: {made.cite}",
+    ]
+
+
+def _sheet(sheet: Any, title: str, grid: TimeGrid, series: dict[str, Any], level: float) -> None:
+    head, columns, places = _columns(grid, series, level)
+    sheet.title = title
+    for column, word in enumerate(("step" if grid.is_integer else "time", *head), 1):
+        _write(sheet.cell(1, column), word)
+    starts = grid.edges("local")[:-1]
+    times = starts.tolist() if grid.is_integer else starts.astype("M8[us]").tolist()
+    number = "#,##0" + ("." + "0" * places if places else "")
+    for row, cells in enumerate(zip(times, *columns, strict=True), 2):
+        for column, cell in enumerate(cells, 1):
+            if cell == cell:
+                there = sheet.cell(row, column, cell)
+                there.number_format = number if column > 1 else "0" if grid.is_integer else "yyyy-mm-dd hh:mm"
+    sheet.freeze_panes = "B2"
+    sheet.column_dimensions["A"].width = 18
+
+
+def _write(cell: Any, text: str) -> None:
+    """Write a text that stays one, whatever it begins with."""
+    cell.value = _plain(text)
+    cell.data_type = "s"
+    cell.quotePrefix = text.startswith(_FORMULA)
+
+
+def _plain(text: str) -> str:
+    return _CONTROL.sub("�", text)

@@ -1,0 +1,179 @@
+"""A figure as SVG within HTML: it stretches to any width, shows its numbers on hover, and needs no script.
+
+Words stand beside the drawing, not in it, so that they keep their size. A long series is drawn by the means of longer
+steps, with intervals of their own.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.reconstruction.contents import digits_for, instants_as_text, known
+from opendp_timeseries.reconstruction.totals import totals
+
+__all__ = ["Drawing", "drawing", "figure", "highest"]
+
+Array = NDArray[np.float64]
+#: :class:`~opendp_timeseries.Series`, of one series.
+_Series = Any
+
+#: Most steps that are drawn.
+_MOST: Final = 750
+_WIDTH, _HEIGHT = 1000, 300
+_TICKS: Final = 5
+_DATES: Final = 9
+_UNITS: Final[tuple[tuple[str, tuple[int, ...]], ...]] = (
+    ("h", (1, 3, 6, 12)),
+    ("D", (1, 2, 7, 14)),
+    ("M", (1, 3, 6)),
+    ("Y", (1, 2, 5, 10, 25, 50)),
+)
+_FORMATS: Final = {"h": "{0:%H:%M}", "D": "{0.day} {0:%b}", "M": "{0:%b %Y}", "Y": "{0.year}"}
+
+
+class Drawing(NamedTuple):
+    """What is drawn of a series: steps of it, or the means of longer ones."""
+
+    grid: TimeGrid
+    values: Array
+    low: Array
+    high: Array
+    least: Array
+    most: Array
+    events: tuple[int, ...]
+    longer: str  # what means are of; nothing if steps are drawn as they are
+
+
+def drawing(series: _Series, grid: TimeGrid, level: float) -> Drawing:
+    """Return what is drawn of a series."""
+    if grid.size <= _MOST:
+        low, high = known(series, level)
+        return Drawing(grid, series.values, low, high, series.values, series.values, series.events, "")
+    for step in ("1d", "1w", "1mo", -(-grid.size // (_MOST // 2))):
+        try:
+            found = totals(series, step, groups=None, grid=grid)
+        except ValueError:  # that step divides those of the grid, or it has no calendar
+            continue
+        if len(found) <= _MOST:
+            break
+    starts = found.starts
+    sizes = np.diff(starts, append=grid.size)
+    low, high = (end / sizes for end in found.interval(level))
+    least, most = (by.reduceat(series.values, starts) for by in (np.minimum, np.maximum))
+    events = tuple(sorted(set((np.searchsorted(starts, series.events, side="right") - 1).tolist())))
+    longer = {"1d": "days", "1w": "weeks", "1mo": "months"}.get(str(step), f"{step} steps")
+    return Drawing(found.grid, found.values / sizes, low, high, least, most, events, longer)
+
+
+def highest(drawn: Drawing) -> float:
+    """Return what the axis must reach: a few wide intervals do not stretch it."""
+    ends = drawn.high[np.isfinite(drawn.high)]
+    return max(float(drawn.most.max()), float(np.quantile(ends, 0.98)) if len(ends) else 0.0)
+
+
+def figure(name: str, drawn: Drawing, unit: str, level: float, top: float, *, captioned: bool) -> str:
+    """Return the figure of a series.
+
+    :param top: what the axis reaches at least.
+    """
+    low, high, ticks = _axis(min(0.0, float(drawn.least.min())), top)
+    edges = drawn.grid.edges().astype(np.float64) if drawn.grid.is_integer else _seconds(drawn.grid)
+    x = np.round((edges - edges[0]) / (edges[-1] - edges[0]) * _WIDTH, 1)
+
+    def y(values: Array) -> Array:
+        return np.round(np.clip((high - values) / (high - low), -0.01, 1.01) * _HEIGHT, 1)
+
+    def boxes(bottom: Array, ceiling: Array) -> str:
+        rows = zip(x[:-1], x[1:], y(bottom), y(ceiling), strict=True)
+        return "".join(f"M{a:g} {b:g}H{c:g}V{d:g}H{a:g}z" for a, c, b, d in rows if math.isfinite(b + d))
+
+    line = f"M{x[0]:g} {y(drawn.values)[0]:g}" + "".join(
+        f"V{v:g}H{b:g}" for v, b in zip(y(drawn.values), x[1:], strict=True)
+    )
+    grid_lines = "".join(f"M0 {y(np.array(tick)):g}H{_WIDTH}" for tick in ticks)
+    marks = "".join(f"M{(x[k] + x[k + 1]) / 2:g} 0V{_HEIGHT}" for k in drawn.events)
+    within = f'<path class="range" d="{boxes(drawn.least, drawn.most)}"/>' if drawn.longer else ""
+    hover = "".join(
+        f'<path d="M{a:g} 0H{b:g}V{_HEIGHT}H{a:g}z"><title>{html.escape(text)}</title></path>'
+        for a, b, text in zip(x[:-1], x[1:], _said(drawn, unit, level), strict=True)
+    )
+    caption = f"<figcaption>{html.escape(name)}</figcaption>" if captioned else ""
+    label = html.escape(f"{name}: {_in_short(drawn, unit)}")
+    sides = "".join(f'<span style="top:{100 * (high - tick) / (high - low):.2f}%">{tick:,g}</span>' for tick in ticks)
+    dates = ""
+    for k, (at, text) in enumerate(_dates(drawn.grid)):
+        kind = " class=odd" if k % 2 else " class=last" if at > 0.95 else ""
+        dates += f'<span{kind} style="left:{100 * at:.2f}%">{text}</span>'
+    return (
+        f'<figure>{caption}<div class="plot"><div class="y">{sides}</div>'
+        f'<svg role="img" aria-label="{label}" viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none">'
+        f'<path class="lines" d="{grid_lines}"/>{within}<path class="band" d="{boxes(drawn.low, drawn.high)}"/>'
+        f'<path class="event" d="{marks}"/><path class="series" d="{line}"/><g class="hover">{hover}</g></svg>'
+        f'<div class="x">{dates}</div></div></figure>'
+    )
+
+
+def _seconds(grid: TimeGrid) -> Array:
+    seconds: Array = grid.edges().astype("M8[ns]").astype(np.int64) / 1e9
+    return seconds
+
+
+def _axis(low: float, high: float) -> tuple[float, float, list[float]]:
+    """Return the ends of an axis, and round numbers on it."""
+    span = high - low if high > low else 1.0
+    rough = span / _TICKS
+    unit = 10.0 ** math.floor(math.log10(rough))
+    step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= rough)
+    first, last = math.floor(low / step), math.ceil((low + span) / step)
+    ticks = [round(step * k, 9) for k in range(first, last + 1)]
+    return ticks[0], ticks[-1], ticks
+
+
+def _said(drawn: Drawing, unit: str, level: float) -> list[str]:
+    """Return what each step shows on hover."""
+    starts = instants_as_text(drawn.grid)[:-1]
+    step = "step " if drawn.grid.is_integer else ""
+    places = digits_for(drawn.high - drawn.low)
+    rows = zip(starts, drawn.values, drawn.low, drawn.high, drawn.least, drawn.most, strict=True)
+    found = []
+    for start, value, low, high, least, most in rows:
+        text = f"{step}{start}: {'on average ' if drawn.longer else ''}{value:,.{places}f} {unit}"
+        if math.isfinite(low):
+            text += f", {level:.0%} interval {low:,.{places}f} to {high:,.{places}f}"
+        found.append(text + (f"; steps from {least:,.{places}f} to {most:,.{places}f}" if drawn.longer else ""))
+    for k in drawn.events:
+        found[k] += "; a single event"
+    return found
+
+
+def _in_short(drawn: Drawing, unit: str) -> str:
+    """Return the alternative text."""
+    starts, last = instants_as_text(drawn.grid), int(np.argmax(drawn.most))
+    what = f"means of {drawn.longer}, " if drawn.longer else ""
+    return (
+        f"line of {what}{unit}, from {starts[0]} to {starts[-1]}; {drawn.values.mean():.3g} on average, lowest"
+        f" {drawn.least.min():.3g}, highest {drawn.most.max():.3g} ({starts[last]})"
+    )
+
+
+def _dates(grid: TimeGrid) -> list[tuple[float, str]]:
+    """Return where dates, or step numbers, stand below the axis, and what they say."""
+    if grid.is_integer:
+        numbers = _axis(0.0, float(grid.size))[2]
+        return [(number / grid.size, f"{number:,g}") for number in numbers if number <= grid.size]
+    local, seconds = grid.edges("local").astype("M8[s]"), _seconds(grid)
+    for unit, lengths in _UNITS:
+        for number in lengths:
+            index = (local.astype(f"M8[{unit}]").astype(np.int64) + 3 * (unit == "D")) // number  # weeks from Monday
+            begins = np.flatnonzero(np.diff(index, prepend=index[0] - (local[0] == local[0].astype(f"M8[{unit}]"))))
+            if len(begins) <= _DATES:
+                at = (seconds[begins] - seconds[0]) / (seconds[-1] - seconds[0])
+                words = [_FORMATS[unit].format(each.item()) for each in local[begins]]
+                return list(zip(at.tolist(), words, strict=True))
+    return []

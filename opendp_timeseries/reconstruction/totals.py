@@ -1,0 +1,187 @@
+"""Totals of a series over days, weeks, months and the like, and over keys of a panel, with their errors."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, kron
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.grid.edges import day_of, parse_width
+from opendp_timeseries.grid.instants import parse_zone, write_instant
+from opendp_timeseries.reconstruction import errors, frames, plot
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Totals", "totals"]
+
+Array = NDArray[np.float64]
+#: :class:`~opendp_timeseries.Series`, whose totals these are.
+_Series = Any
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Totals:
+    """Totals over longer steps, as :meth:`.Series.resample` returns them.
+
+    NumPy takes them as the array of their values.
+
+    :param series: what was added up.
+    :param values: of a panel or of groups, one row of totals after the other.
+    :param standard_error: NaN where it is not known.
+    :param complete: whether each step lies wholly on the grid of the series, as the first and the last may not.
+    :param starts: the first step of each, in one row of them.
+    :param grid: of one row of totals.
+    :param keys: of the panel, or names of the groups; None for one series.
+    :param is_bound: whether standard errors are the most that they can be, as the covariance is not known.
+    """
+
+    series: _Series
+    values: Array
+    standard_error: Array
+    complete: NDArray[np.bool_]
+    starts: NDArray[np.int64]
+    grid: TimeGrid
+    keys: tuple[Hashable, ...] | None = None
+    is_bound: bool = False
+
+    def interval(self, confidence_level: float = 0.9) -> tuple[Array, Array]:
+        """Return the lower and the upper ends of a normal interval of each total; see :meth:`.Series.interval`."""
+        return frames.interval(self, confidence_level)
+
+    def by_key(self) -> dict[Hashable, Totals]:
+        """Return the totals of each key or group.
+
+        :raises ValueError: if they are of one series.
+        """
+        if self.keys is None:
+            raise ValueError("these totals are of one series, which has no keys")
+        rows = (np.split(row, len(self.keys)) for row in (self.values, self.standard_error, self.complete))
+        return {
+            key: replace(self, values=values, standard_error=error, complete=complete, keys=None)
+            for key, values, error, complete in zip(self.keys, *rows, strict=True)
+        }
+
+    def to_frame(
+        self, *, kind: Literal["pandas", "polars"] = "pandas", zone: str = "local", confidence_level: float = 0.9
+    ) -> Any:
+        """Return a data frame with a row for each total: ``value``, ``low``, ``high`` and ``complete``.
+
+        The rest is as of :meth:`.Series.to_frame`.
+        """
+        low, high = self.interval(confidence_level)
+        rows = {"value": self.values, "low": low, "high": high, "complete": self.complete}
+        return frames.to_frame(rows, self.grid, self.keys, kind=kind, zone=zone)
+
+    def plot(self, **options: Any) -> Axes:
+        """Draw the totals of one series, with intervals. Options are ``axes``, ``unit`` and ``confidence_level``."""
+        return plot.plot_totals(self, **options)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """Return the values."""
+        return np.asarray(self.values, dtype) if copy is None else np.array(self.values, dtype, copy=copy)
+
+    def __len__(self) -> int:
+        """Return the number of totals."""
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        of = "" if self.keys is None else f" of {len(self.keys)} keys"
+        return f"Totals({len(self)}{of}, over {self.grid.step or 'steps'}; standard error{' at most' * self.is_bound})"
+
+
+def totals(
+    series: _Series, step: str | int, *, groups: Mapping[Hashable, Iterable[Hashable]] | None, grid: TimeGrid | None
+) -> Totals:
+    """Add a series up; see :meth:`.Series.resample`."""
+    keys, grid = series.release.keys, frames.grid_of(series.release, grid)
+    starts, longer, complete = _longer(grid, step)
+    parts = [series] if keys is None else list(series.by_key().values())
+    over_time = _sums(starts, grid.size)
+    over_keys = csr_array(np.eye(len(parts))) if groups is None else _members(groups, keys)
+    values = over_keys @ np.array([over_time @ part.values for part in parts])
+    if series.covariance is not None:
+        sums = csr_array(kron(over_keys, over_time))
+        variances, is_bound = errors.variances_of(series.covariance, sums).reshape(values.shape), False
+    else:
+        known = np.array([[part.covariance is not None] for part in parts])
+        most = np.array([_most(part, over_time) for part in parts])
+        # Errors of different keys are independent. What is not known may all go in one direction.
+        variances = over_keys @ np.where(known, most**2, 0.0) + (over_keys @ np.where(known, 0.0, most)) ** 2
+        is_bound = not known.all() and values.size < series.release.size
+    between = np.array([over_time @ (~part.kept & (part.error_covers == "noise")) for part in parts])
+    variances[over_keys @ between > 0] = np.nan
+    return Totals(
+        series=series,
+        values=values.ravel(),
+        standard_error=np.sqrt(variances).ravel(),
+        complete=np.tile(complete, len(values)),
+        starts=starts,
+        grid=longer,
+        keys=keys if groups is None else tuple(groups),
+        is_bound=is_bound,
+    )
+
+
+def _sums(starts: NDArray[np.int64], size: int) -> csr_array:
+    """Return what adds up stretches, each from its start to the next one's."""
+    return csr_array((np.ones(size), np.arange(size), np.append(starts, size)), shape=(len(starts), size))
+
+
+def _most(part: _Series, over_time: csr_array) -> Array:
+    """Return standard errors of totals of one series, or the most that they can be."""
+    if part.covariance is None:
+        most: Array = over_time @ part.standard_error
+        return most
+    return np.sqrt(errors.variances_of(part.covariance, over_time))
+
+
+def _longer(grid: TimeGrid, step: str | int) -> tuple[NDArray[np.int64], TimeGrid, NDArray[np.bool_]]:
+    """Return the first step of each longer one, the grid of those, and which lie wholly on the given one."""
+    zone, edges = parse_zone(grid.zone), grid.edges()
+    if not isinstance(step, str):
+        number = check.integer("step", step, minimum=1, remedy="a number of steps, or such as '1d' or '1mo'")
+        starts = np.arange(0, grid.size, number)
+        complete = starts + number <= grid.size
+        if grid.is_integer:
+            return starts, TimeGrid(size=len(starts)), complete
+        ends = edges[np.append(starts, grid.size)].astype("M8[ns]").astype(np.int64)
+        return starts, TimeGrid.from_edges([write_instant(int(end), zone) for end in ends], zone=grid.zone), complete
+    if grid.is_integer:
+        raise ValueError(f"step ({step!r}) needs a grid with times; give grid, or a number of steps")
+    width, instants = parse_width(step), edges.astype("M8[ns]").astype(np.int64)
+    first, last = int(instants[0]), int(instants[-1])
+    if not width.is_calendar:
+        begins = np.arange(first, last + width.number, width.number)
+    elif zone is None:
+        raise ValueError(f"step ({step!r}) is a unit of the calendar, so the grid must have a zone; or write '24h'")
+    else:
+        begins = width.begins(width.around(day_of(first, zone))[0], zone, beyond=last)
+    begins = begins[: int(np.searchsorted(begins, last)) + 1]
+    starts = np.searchsorted(instants, begins[:-1])
+    if np.any(instants[starts[1:]] != begins[1:-1]):
+        raise ValueError(f"step ({step!r}) must not divide steps of the grid ({grid!r}); take a multiple of them")
+    start = write_instant(int(begins[0]), zone)
+    complete = (begins[:-1] >= first) & (begins[1:] <= last)
+    return starts, TimeGrid(start=start, size=len(starts), step=step, zone=grid.zone), complete
+
+
+def _members(groups: Mapping[Hashable, Iterable[Hashable]], keys: tuple[Hashable, ...] | None) -> csr_array:
+    """Return what adds up groups of keys."""
+    if keys is None:
+        raise ValueError("groups must be of the keys of a panel, and this is one series")
+    rows = np.zeros((len(groups), len(keys)))
+    for row, (name, chosen) in zip(rows, groups.items(), strict=True):
+        for key in chosen:
+            if key not in keys or row[keys.index(key)]:
+                raise ValueError(f"groups ({check.shown(name)}) must list keys of the panel, each once: {key!r}")
+            row[keys.index(key)] = 1.0
+        if not row.any():
+            raise ValueError(f"groups ({check.shown(name)}) must list keys of the panel, and lists none")
+    return csr_array(rows)

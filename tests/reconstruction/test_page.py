@@ -1,0 +1,248 @@
+"""Pages and tables to publish: whole, escaped, without requests, and of nothing but the release."""
+
+import base64
+import csv
+import html.parser
+import io
+import re
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+
+import opendp_timeseries as ts
+from opendp_timeseries.reconstruction.contents import digits_for
+from opendp_timeseries.reconstruction.svg import drawing
+from tests.releases import panel, release_of
+
+DAYS = ts.TimeGrid(start="2024-03-30T00:00", size=72, step="1h", zone="Europe/Berlin")  # a change of the clocks
+ATTACK = "<script>alert('x')</script>&\"=1+1"
+
+
+def smoothed(size=72, **change):
+    release = release_of(steps=range(size), values=np.zeros(size), signal=size, scale=3.0, sampling_probability=1.0)
+    values = 50 + 20 * np.sin(2 * np.pi * np.arange(size) / 24)
+    return ts.Series(values, release=release, covariance=4.0 * np.eye(size), model="a sine", **change)
+
+
+class Reader(html.parser.HTMLParser):
+    """Tags, attributes and words of a page, and a check that tags are closed in order."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tags, self.attributes, self.words, self.open = [], [], [], []
+        self.feed(page)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in ("meta", "path"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag):
+        if tag != "path" or self.open[-1] == "path":
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def test_a_page_is_whole_and_asks_for_nothing(tmp_path):
+    series = smoothed(events=[30])
+    path = tmp_path / "page.html"
+    page = series.to_html(path, grid=DAYS, title="Trips", unit="trips per hour", guarantee=(1.0, 1e-6))
+    assert path.read_text("utf-8") == page
+    assert page.startswith("<!doctype html>")
+    assert "opendp_timeseries" in page[:2000]
+    read = Reader(page)
+    assert not {"script", "link", "img", "iframe", "object", "embed", "form"} & set(read.tags)
+    for name, value in read.attributes:
+        assert not name.startswith("on")
+        if name in ("href", "src"):
+            assert value.startswith("data:")
+    assert not [sign for sign in ("url(", "@import", "http:", "https:") if sign in page]
+    words = " ".join(read.words)
+    for said in (
+        "72 steps from 2024-03-30 00:00 to 2024-04-02 01:00, on the clock of Europe/Berlin; trips per hour.",
+        "2024-03-30 00:00: 50.0 trips per hour, 90% interval 46.7 to 53.3",
+        "2024-03-31 07:00: 70.0 trips per hour, 90% interval 66.7 to 73.3; a single event",
+        "Totals by day",
+        "2024-04-02 (in part)",
+        "Differentially private for one individual with ε = 1, δ = 1e-06.",
+        "Made by a sine, from values at every step with noise of standard deviation 3.",
+        "for half of the steps it is at most ±3.29 trips per hour, where 50 is the average.",
+        "Trips, 2024-03-30 00:00 to 2024-04-02 01:00.",
+    ):
+        assert said in words, said
+    labels = [value for name, value in read.attributes if name == "aria-label"]
+    assert labels == [
+        "Trips: line of trips per hour, from 2024-03-30 00:00 to 2024-04-02 01:00; 50 on average, lowest 30, highest 70"
+        " (2024-03-30 06:00)"
+    ]
+
+
+def test_totals_are_those_of_resample():
+    series = smoothed()
+    page = series.to_html(grid=DAYS, totals="1d")
+    days = series.resample("1d", grid=DAYS)
+    half = days.interval()[1] - days.values
+    cells = re.findall(r"<td>([\d,]+) <small>± ([\d.]+)</small>", page)
+    assert [(float(value.replace(",", "")), float(error)) for value, error in cells] == [
+        (round(value), round(error)) for value, error in zip(days.values, half, strict=True)
+    ]
+    assert "Totals" not in series.to_html(grid=DAYS, totals="")
+    assert "Totals" not in series.to_html()
+
+
+def test_records_and_tables_are_within_the_page():
+    release = behind_a_count()
+    page = ts.interpolate(release).to_html()
+    kinds = dict(re.findall(r'<a download="([\w.]+)" href="data:[\w/]+;base64,([\w+/=]+)"', page))
+    assert ts.Release.from_json(base64.b64decode(kinds["release.json"]).decode()) == release
+    assert base64.b64decode(kinds["series.csv"]).decode() == ts.interpolate(release).to_csv()
+    assert release.guarantee() in page
+    without = smoothed().to_html()
+    assert "release.json" not in without
+    assert "no guarantee is stated." in without
+
+
+def behind_a_count(keys=None):
+    dp.enable_features("contrib", "honest-but-curious")
+    log = {"id": np.arange(300) % 70, "when": np.datetime64("2024-03-30T00", "h") + np.arange(300) % 70}
+    by = {} if keys is None else {"by": "site", "keys": keys}
+    count = (ts.event_log_domain(identifier="id", time="when"), dp.symmetric_distance()) >> ts.then_participation_count(
+        DAYS, participation_cap=3, **by
+    )
+    noise = ts.then_subsampled_gaussian(8.0, sampling_probability=1.0, delta=1e-6)
+    if keys is None:
+        return (count >> noise)(log)
+    together = count >> ts.then_composition([noise, ts.then_totals({"city": keys}) >> noise])
+    return together(log | {"site": np.array(keys)[np.arange(300) % len(keys)]})
+
+
+def test_a_panel_stands_below_its_total():
+    sites, total = ts.reconcile(*map(ts.interpolate, behind_a_count([ATTACK, "b"])))
+    page = sites.to_html(beside=[total], totals="1d", title=ATTACK, unit=ATTACK, notes=[ATTACK], cite=ATTACK)
+    read = Reader(page)
+    assert "script" not in read.tags
+    assert read.tags.count("figure") == 3
+    words = " ".join(read.words)
+    assert words.index("city") < words.index("What is protected")
+    assert "linear interpolation, reconciled with totals" in words
+    kinds = dict(re.findall(r'<a download="([\w.]+)" href="data:[\w/]+;base64,([\w+/=]+)"', page))
+    releases = ts.read_releases(base64.b64decode(kinds["release.json"]).decode())
+    assert {each.invocation for each in releases} == {sites.release.invocation}
+    assert len(releases) == 2
+
+
+def test_a_long_series_is_drawn_by_means_with_intervals_of_their_own():
+    grid = ts.TimeGrid(start="2024-01-01", size=24 * 60, step="1h", zone="Europe/Berlin")
+    series = smoothed(24 * 60, events=[30])
+    drawn = drawing(series, grid, 0.9)
+    days = series.resample("1d", grid=grid)
+    sizes = np.diff(days.starts, append=grid.size)
+    assert (drawn.longer, drawn.events) == ("days", (1,))
+    assert np.allclose(drawn.values, days.values / sizes)
+    assert np.allclose(drawn.high, days.interval()[1] / sizes)
+    assert drawn.least[3] == series.values[days.starts[3] : days.starts[4]].min()
+    assert "range of the steps within" in series.to_html(grid=grid)
+    plain = drawing(smoothed(2000), ts.TimeGrid(size=2000), 0.9)
+    assert plain.longer == "6 steps"
+    assert len(plain.values) == 334
+
+
+def test_axes_are_equal_unless_heights_differ_tenfold():
+    release = panel("ab", steps=range(20), values=np.zeros(20), size=20, probability=1.0)
+    near = ts.Series(np.repeat([5.0, 40.0], 10), release=release)
+    far = ts.Series(np.repeat([5.0, 60.0], 10), release=release)
+    assert "Axes differ" not in near.to_html()
+    assert near.to_html().count(">40</span>") == 2
+    assert "Axes differ" in far.to_html()
+    assert far.to_html().count(">60</span>") == 1
+
+
+def test_a_table_opens_in_a_spreadsheet(tmp_path):
+    keys = ["=1+1", "-2", 'b,"c"', "  @x", "plain"]
+    release = panel(keys, steps=range(10), values=np.zeros(10), size=10, probability=1.0)
+    series = ts.Series(np.arange(10.0) - 3.25, release=release, standard_error=0.5)
+    grid = ts.TimeGrid(start="2024-03-31T01:00", size=2, step="1h", zone="Europe/Berlin")
+    text = series.to_csv(tmp_path / "x.csv", grid=grid)
+    assert (tmp_path / "x.csv").read_bytes() == text.encode()
+    assert text.startswith("\ufeff")
+    head, *rows = csv.reader(io.StringIO(text[1:], newline=""))
+    assert head[:6] == ["time", "'=1+1", "'-2", 'b,"c"', "'  @x", "plain"]
+    assert head[6:8] == ["'=1+1, from", "'=1+1, to"]
+    assert [row[0] for row in rows] == ["2024-03-31 01:00", "2024-03-31 03:00"]
+    assert rows[0][1:6] == ["-3.2", "-1.2", "0.8", "2.8", "4.8"]
+    assert rows[0][6:8] == ["-4.1", "-2.4"]
+    unknown = ts.Series(np.arange(10.0), release=release).to_csv()
+    assert unknown.splitlines()[1] == "0,0.00,2.00,4.00,6.00,8.00"
+
+
+def test_a_workbook_has_series_totals_and_notes(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    sites, total = ts.reconcile(*map(ts.interpolate, behind_a_count(["=1+1\x07", "b"])))
+    path = tmp_path / "x.xlsx"
+    sites.to_excel(path, beside=[total], title="=Trips", unit="trips")
+    book = openpyxl.load_workbook(path)
+    assert book.sheetnames == ["Series", "Totals", "Notes"]
+    sheet = book["Series"]
+    assert [cell.value for cell in sheet[1]][:4] == ["time", "city", "=1+1�", "b"]
+    assert all(cell.data_type == "s" for cell in sheet[1])
+    assert sheet.max_row == 73
+    assert str(sheet["A28"].value) == "2024-03-31 03:00:00"
+    assert sheet["B2"].value == pytest.approx(total.values[0])
+    days = total.resample("1d")
+    assert [cell.value for cell in book["Totals"]["B"]][1:] == pytest.approx(days.values.tolist())
+    low = [cell.value for cell in book["Totals"]["E"]]
+    assert low[0] == "city, from"
+    assert low[1:] == pytest.approx(days.interval()[0].tolist())
+    notes = [row[0].value for row in book["Notes"].iter_rows()]
+    assert notes[0] == "=Trips"
+    assert any("local times of Europe/Berlin" in note for note in notes)
+    assert any("covers in part" in note for note in notes)
+
+
+def test_files_appear_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "x.xlsx"
+    path.write_bytes(b"before")
+    with pytest.raises(ValueError, match="must not divide"):
+        smoothed().to_excel(path, grid=DAYS, totals="90min")
+    with pytest.raises(OSError, match="folder"):
+        smoothed().to_html(tmp_path)
+    assert path.read_bytes() == b"before"
+    assert [each.name for each in tmp_path.iterdir()] == ["x.xlsx"]
+    monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
+    with pytest.raises(ImportError, match=r"opendp_timeseries\[excel\]"):
+        smoothed().to_excel(path)
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="beside must hold series on the grid of this one"):
+        smoothed().to_html(beside=[smoothed(24)])
+    with pytest.raises(TypeError, match="notes"):
+        smoothed().to_html(notes="one sentence")
+    with pytest.raises(ValueError, match="do not fit on a sheet"):
+        _too_long().to_excel("never.xlsx")
+
+
+def _too_long():
+    size = 2**20
+    release = release_of(steps=[0], values=[0.0], signal=size, scale=3.0, sampling_probability=0.3)
+    return ts.Series(np.zeros(size), release=release)
+
+
+@pytest.mark.parametrize(("error", "digits"), [(0.03, 3), (0.9, 2), (3.0, 1), (40.0, 0), (np.nan, 2), (0.0, 2)])
+def test_two_digits_of_the_error_are_written(error, digits):
+    assert digits_for(np.array([error])) == digits
+
+
+def test_nothing_but_the_release_is_read():
+    release = behind_a_count()
+    again = ts.Release.from_json(release.to_json())
+    assert ts.interpolate(release).to_html() == ts.interpolate(again).to_html()
