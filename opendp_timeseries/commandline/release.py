@@ -69,7 +69,7 @@ def release(options: argparse.Namespace) -> str:
             made = _reconstructed(_flat(make(lambda: _log(options))), query, options)
         with stage("Writing the files", quiet=options.quiet):
             for suffix, place in wanted.items():
-                files[place].write(document(suffix, made, what, cycle))
+                files[place].write(document(suffix, made, what, cycle, options.title))
     said = ["\n\n".join(_summary(made, options)), "", f"Written: {', '.join(map(str, wanted.values()))}"]
     if options.file is None:  # of any other log, this is private
         share = f"{check_of(options, grid).events_lost_share:.0%} of its departures"

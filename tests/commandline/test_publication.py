@@ -1,7 +1,9 @@
 """The publication file: one file of public words, from which all commands are run, and no line of Python."""
 
+import base64
 import csv
 import json
+import re
 import shlex
 import shutil
 import sys
@@ -71,7 +73,8 @@ WALK = """
 init publication.toml --file trips-{part}.csv --identifier card --time started --start 2024-03-01 --end 2025-03-01\
  --step STEP --zone Europe/London --every 1mo --ledger trips.ledger --by station --keys stations.csv --key-cap 1\
  --total city --groups district --participation-cap 30 --people --people-cap 3 --epsilon 1 --delta 1e-6\
- --season SEASON --individuals CARDS --figure FIGURE
+ --season SEASON --individuals CARDS --figure FIGURE --title 'Bike trips'\
+ --page --spreadsheet
 programme publication.toml --new
 check publication.toml
 release publication.toml
@@ -90,12 +93,13 @@ ledger publication.toml
     ],
 )
 def test_a_city_publishes_every_month(tmp_path, capsys, monkeypatch, rows, number, cards, step, season, figure):
+    openpyxl = pytest.importorskip("openpyxl")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", None)
     trips, said = export(tmp_path, rows, stations(number), cards=cards), []
-    chosen = {"STEP": step, "SEASON": season, "CARDS": str(cards), "FIGURE": figure}
+    chosen = {"STEP": [step], "SEASON": season.split(), "CARDS": [str(cards)], "FIGURE": [figure]}
     for command in WALK.strip().splitlines():
-        command = [word for each in shlex.split(command) for word in chosen.get(each, each).split(" ")]
+        command = [word for each in shlex.split(command) for word in chosen.get(each, [each])]
         assert main(command) == 0
         said.append(" ".join("".join(capsys.readouterr()).split()))
     _, new, check, first, second, after, verified, ledger = said
@@ -110,6 +114,15 @@ def test_a_city_publishes_every_month(tmp_path, capsys, monkeypatch, rows, numbe
     for month, (local, card) in trips.items():
         name = f"release-2024-{month:02}"
         assert (tmp_path / f"{name}.png").exists() == (figure == "png")
+        page = (tmp_path / f"{name}.html").read_text()
+        assert f"release {month - 2} of 12 in the programme of a ledger with (ε = 1, δ = 1e-06) in all" in page
+        assert "<h1>Bike trips</h1>" in page
+        assert "individuals in all, within" in page
+        (record,) = re.findall(r"data:application/json[^,]*;base64,([^\"]*)", page)
+        found = ts.read_releases(base64.b64decode(record).decode())
+        assert sorted(map(repr, found)) == sorted(map(repr, ts.read_releases((tmp_path / f"{name}.json").read_text())))
+        book = openpyxl.load_workbook(tmp_path / f"{name}.xlsx")
+        assert [cell.value for cell in book["Series"][1]][:4] == ["time", "city", "north", "south"]
         for release in ts.read_releases((tmp_path / f"{name}.json").read_text()):
             whole = release.stated.whole
             assert (whole.number, whole.parts, whole.loss) == (month - 2, 12, (1.0, 1e-6))
@@ -150,6 +163,40 @@ def test_the_ledger_is_there_before_a_release(city, capsys):
     assert main(["programme", "publication.toml"]) == 0
     assert "Nothing is fixed yet: --new makes trips.ledger" in capsys.readouterr().out
     assert not (city / "trips.ledger").exists()
+
+
+def test_force_replaces_pages_and_workbooks_of_releases_alone(city, capsys):
+    openpyxl = pytest.importorskip("openpyxl")
+    how = ["--identifier", "card", "--time", "started", "--start", "2024-03-01", "--size", "7", "--step", "1d"]
+    how = [
+        "trips-2024-03.csv",
+        *how,
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-6",
+        "--figure",
+        "none",
+        "--page",
+        "--spreadsheet",
+    ]
+    assert main(how) == 0
+    before = {suffix: (city / f"release{suffix}").read_bytes() for suffix in (".html", ".xlsx")}
+    assert main([*how, "--force"]) == 0
+    capsys.readouterr()
+    assert all((city / f"release{suffix}").read_bytes() != content for suffix, content in before.items())
+    assert main([*how[:-2], "--force"]) == 2
+    assert "release.html) is of an earlier release, and no new file replaces it" in refusal(capsys)
+    book = openpyxl.Workbook()
+    book.properties.title = "<dc:creator>opendp_timeseries</dc:creator>"
+    book.save(city / "mine.xlsx")
+    (city / "page.html").write_text("<!doctype html>\n<title>opendp_timeseries</title>")
+    (city / "zip.xlsx").write_bytes(b"PK<dc:creator>opendp_timeseries</dc:creator>")
+    for name in ("mine.xlsx", "page.html", "zip.xlsx"):
+        content = (city / name).read_bytes()
+        assert main([*how, "--force", "--output", name.partition(".")[0]]) == 2
+        assert f"output ({name}) is not an earlier release" in refusal(capsys)
+        assert (city / name).read_bytes() == content
 
 
 @pytest.mark.long
@@ -296,6 +343,11 @@ def test_a_panel_by_flags_without_a_programme(city, capsys):
     noisy = [*log, "--epsilon", "0.01", "--delta", "1e-6", "--figure", "none", "--output", "noisy"]
     assert main(noisy) == 0
     assert "is above the level of the series" in " ".join(capsys.readouterr().out.split())
+    assert (
+        main([*log, *budget, "--by", "station", "--keys", *map(str, range(2501)), "--spreadsheet", "--output", "x"])
+        == 2
+    )
+    assert "spreadsheet is for 2500 keys at most, and there are 2501; leave it out" in refusal(capsys)
     for more, message in (
         (["--total", "city"], "--total (city) is for several keys: give --by"),
         (["--by", "station"], "--by (station) is for public keys, which are not read from the log: give --keys"),
