@@ -926,19 +926,23 @@ SERIES = ["--level", "200", "--season", "24:90", "--deviation", "20", "--time-sc
 
 def test_a_plan_says_what_to_run_and_it_runs(log_file, tmp_path, capsys):
     dated = ["--start", "2024-03-01", "--step", "1h", "--zone", "Europe/Berlin", "--sampling-probability", "0.5", "1"]
-    assert main([*PLAN, *SERIES, *dated]) == 0
-    said = capsys.readouterr().out
-    assert "Best: participation cap 20, every step, then a smoother" in said
-    words = shlex.split(said.splitlines()[-1])
-    assert words[:3] == ["python", "-m", "opendp_timeseries"]
-    filled = {"LOG.csv": str(log_file), "ID": "who", "TIME": "when"}
-    assert main([*(filled.get(word, word) for word in words[3:]), "--output", str(tmp_path / "out")]) == 0
-    assert len(released(tmp_path / "out.csv")) == 672
+    known = ["--participation", "50%:19", "100%:20"]
+    for number, (given, best) in enumerate([([], "private series"), (known, "participation cap 20, every step")]):
+        assert main([*PLAN, *SERIES, *dated, *given]) == 0
+        said = capsys.readouterr().out
+        assert f"Best: {best}, then a smoother" in said
+        words = shlex.split(said.splitlines()[-1])
+        assert words[:3] == ["python", "-m", "opendp_timeseries"]
+        filled = {"LOG.csv": str(log_file), "ID": "who", "TIME": "when"}
+        output = tmp_path / f"out{number}"
+        assert main([*(filled.get(word, word) for word in words[3:]), "--output", str(output)]) == 0
+        assert len(released(output.with_suffix(".csv"))) == 672
     assert main([*PLAN, *SERIES, "--json"]) == 0
     document = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (document["epsilon"], document["delta"]) == (1.0, 1e-6)
-    assert main([*PLAN, *SERIES, "--sampling-probability", "0.5", "--sampling", "stratified"]) == 0
-    assert "Best: participation cap 20, p = 0.5 in blocks" in capsys.readouterr().out
+    sampled = ["--sampling-probability", "0.5", "--sampling", "stratified"]
+    assert main([*PLAN, *SERIES, *sampled]) == 0
+    assert "\n20   p = 0.5 in blocks " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

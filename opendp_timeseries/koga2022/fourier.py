@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final
@@ -336,23 +336,28 @@ def fourier_design(plan: Plan) -> Candidate:
     Its noise is the least by the exact Gaussian profile, for what few steps can move in low frequencies. Both
     favour this baseline.
 
-    :param plan: made by :func:`opendp_timeseries.plan`.
+    :param plan: made by :func:`opendp_timeseries.plan`, with a participation cap; what exceeds it is taken to be
+        dropped, and what that loses is not in the error.
     :return: a candidate whose ``noise`` and ``bias`` are of the inverse transform; to print, ``plan.beside(...)``.
 
     >>> import opendp_timeseries as ts
     >>> found = ts.plan(ts.TimeGrid(size=500), participation_cap=50, epsilon=1.0, delta=1e-6,
     ...     time_scale=40, deviation=30, sampling_probability=1.0, std=0.0)
     >>> print(found.beside(fourier_design(found)))
-    500 steps, at most 50 of an individual, (ε = 1, δ = 1e-06), departures of 30 within 40 steps
+    500 steps, cap 50, (ε = 1, δ = 1e-06), departures of 30 within 40 steps
     design           scale  noise  bias   interpolated  smoothed
     every step       29.87  29.87  0      29.87         9.949
+    private series   13.36  99.58  0      99.58         9.353
     Fourier, k = 18  29.87  7.904  8.036  11.27         10.66
-    Best: participation cap 50, every step, then a smoother: expected error 9.949.
-    A flat line would err by 30.
-    What the cap loses is not included; participation= tells.
+    Best: private series, then a smoother: expected error 9.353.
+    ...
     Fourier, k = 18: expected error 11.27.
     """
-    signal, influence = plan.signal, plan.design.known.influence(plan.individuals)
+    capped = [each for each in plan.candidates if each.participation_cap]
+    if not capped:
+        raise ValueError("plan must have a participation_cap: a few Fourier coefficients are of counts with one")
+    count = plan.of(min(capped, key=lambda candidate: candidate.smoothed)).count
+    signal, influence = plan.signal, replace(count, excess="drop").influence(plan.individuals)
     size, power = signal.size, signal.spectrum_with_level()
     unit = analytic_scale(plan.epsilon, plan.delta, 1.0)
     energy = power * copies(size)

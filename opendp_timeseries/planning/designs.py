@@ -7,7 +7,7 @@ import itertools
 import math
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -21,20 +21,23 @@ from opendp_timeseries.accounting.sampling import blocks_of, sampling_name
 from opendp_timeseries.design.count import Count, Source
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.kernels import gaussian_kernel, identity_kernel
+from opendp_timeseries.design.scales import RESOLUTION_BITS, default_scales
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import TimeGrid, check_grid
-from opendp_timeseries.planning.errors import expected_error
-from opendp_timeseries.planning.participation import Participation, fraction_left
+from opendp_timeseries.planning.errors import error_at_scales, expected_error
+from opendp_timeseries.planning.participation import Participation, fraction_left, participation_of
 from opendp_timeseries.planning.signal import SignalModel, described_signal
 from opendp_timeseries.planning.tables import html_table, text_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Candidate", "Plan", "plan", "variance_ratio"]
+__all__ = ["PRIVATE", "Candidate", "Plan", "plan", "variance_ratio"]
 
 T = TypeVar("T", int, float)
+
+PRIVATE: Final = "private series"
 
 _PROBABILITIES: Final = (0.1, 0.2, 0.5, 1.0)
 #: Below this many kept steps on average, an expected error says little of any one release.
@@ -47,7 +50,10 @@ _DROWNED: Final = 0.9
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A way to release the series within the budget, and the error to expect; all errors are root mean squares."""
+    """A way to release the series within the budget, and the error to expect.
+
+    All errors are root mean squares against the true counts; where it is unknown what a cap loses, against the rest.
+    """
 
     name: str  #: the mechanism
     sampling_probability: float  #: ``p``; 1 keeps every step
@@ -56,9 +62,11 @@ class Candidate:
     noise: float  #: what the noise contributes to the error of the interpolated series
     bias: float  #: what the cap loses, the filter removes, and the signal does between kept steps, contribute to it
     smoothed: float  #: error of the best linear smoother that knows the covariance of the signal alone
-    participation_cap: int | None = None  #: ``I``, steps per individual
+    participation_cap: int | None = None  #: ``I``, steps per individual; None where nobody has a cap
     gap: int = 1  #: the least distance of two steps in which one individual is counted; 1 for any
+    excess: str = "drop"  #: what becomes of an individual in more steps than the cap
     lost: float | None = None  #: fraction of counts that the cap loses; None if unknown
+    design: Design | None = None  #: what runs; None for mechanisms that are not of this package's stages
 
     @property
     def interpolated(self) -> float:
@@ -72,7 +80,8 @@ class Candidate:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers and text, for JSON."""
-        return asdict(self) | {"interpolated": self.interpolated}
+        plain = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "design"}
+        return plain | {"interpolated": self.interpolated}
 
     def __str__(self) -> str:
         return self.name + (f", filter std {self.std:g}" if self.std else "")
@@ -86,8 +95,7 @@ class Plan:
     """
 
     title: str  #: the setting in words
-    candidates: tuple[Candidate, ...]  #: all caps, gaps and filters, and the best of them with sampling
-    design: Design  #: the recommended one, to run
+    candidates: tuple[Candidate, ...]  #: all caps, gaps and filters, the best with sampling, and the private series
     signal: SignalModel  #: what is assumed of the signal
     individuals: int  #: how many the guarantee is for
     epsilon: float  #: ε of the budget
@@ -110,8 +118,25 @@ class Plan:
 
     @property
     def recommended(self) -> Candidate:
-        """The plainest candidate (no sampling, filter or gap, if possible) that no other is clearly better than."""
-        return _recommended(self.candidates)
+        """The plainest candidate (no sampling, filter or gap, if possible) that no other is clearly better than.
+
+        None of those whose losses are unknown.
+        """
+        return _recommended([each for each in self.candidates if each.lost is not None])
+
+    @property
+    def design(self) -> Design:
+        """The recommended design, to run."""
+        return self.of(self.recommended)
+
+    def of(self, candidate: Candidate) -> Design:
+        """Return the design of a candidate.
+
+        :raises ValueError: for a mechanism of another kind.
+        """
+        if candidate.design is None:
+            raise ValueError(f"candidate ({candidate}) must be one of plan.candidates, which have designs")
+        return candidate.design
 
     @property
     def is_drowned(self) -> bool:
@@ -122,29 +147,37 @@ class Plan:
         """Say what to do, what to expect of it, what sampling would cost or gain, and what is unknown."""
         return "\n".join((self._recommendation(), self._expectation(), *self._on_sampling(), *self._cautions()))
 
-    def python(self) -> str:
-        """Return the Python code of the recommended design, for a ``log`` with the columns ``id`` and ``time``."""
+    def python(self, candidate: Candidate | None = None) -> str:
+        """Return the Python code of a design, for a ``log`` with the columns ``id`` and ``time``.
+
+        :param candidate: which of ``candidates``; the recommended one if left out.
+        """
         seasons, periods = "", ", ".join(map(_exact, self.signal.periods))
         if periods:
             seasons = f", seasons=({periods})" if len(self.signal.periods) > 1 else f", seasons={periods}"
-        return f"{self.design.python(delta=self.delta)}\nseries = ts.smooth(release{seasons})"
+        design = self.of(candidate or self.recommended)
+        return f"{design.python(delta=self.delta)}\nseries = ts.smooth(release{seasons})"
 
-    def command(self) -> str | None:
-        """Return the recommended design's command line, with the file and its columns left to fill in.
+    def command(self, candidate: Candidate | None = None) -> str | None:
+        """Return a design's command line, with the file and its columns left to fill in.
 
-        None where the command line does not offer it.
+        :param candidate: which of ``candidates``; the recommended one if left out.
+        :return: None where the command line does not offer it.
         """
-        count, best = self.design.count, self.recommended
+        best = candidate or self.recommended
+        design = self.of(best)
+        count = design.count
         if count.grid.step is None or self.individuals > 1 or count.unit.replaced:
             return None
         public = {name: (getattr(count.grid, name), None) for name in ("start", "step", "size", "zone")} | {
-            "participation-cap": (count.participation_cap, None),
+            "participation-cap": (best.participation_cap, None),
+            "excess": (count.excess, "scale"),
             "gap": (count.gap, 1),
             "step-cap": (count.step_cap, 1),
             "epsilon": (self.epsilon, None),
             "delta": (self.delta, None),
             "sampling-probability": (best.sampling_probability, 1),
-            "sampling": (self.design.sampling, "poisson"),
+            "sampling": (design.sampling, "poisson"),
             "filter-std": (_exact(best.std), "0"),
         }  # each with what it is if left out
         words = ["python", "-m", "opendp_timeseries", "LOG.csv", "--identifier", "ID", "--time", "TIME"]
@@ -170,19 +203,21 @@ class Plan:
 
     def _recommendation(self) -> str:
         best, level = self.recommended, self.signal.mean
-        caps = f"participation cap {best.participation_cap}" + (f", gap {best.gap}" if best.gap > 1 else "")
+        cap = "" if best.participation_cap is None else f"participation cap {best.participation_cap}, "
+        cap += f"gap {best.gap}, " if best.gap > 1 else ""
         share = f" ({best.smoothed / level:.1%} of the level)" if level else ""
-        return f"Best: {caps}, {best}, then a smoother: expected error {best.smoothed:.4g}{share}."
+        return f"Best: {cap}{best}, then a smoother: expected error {best.smoothed:.4g}{share}."
 
     def _expectation(self) -> str:
         flat = f"a flat line would err by {self.deviation:.4g}."
         if not self.is_drowned:
             return flat.capitalize()
-        return f"The noise drowns the signal: {flat} Take coarser steps, a smaller cap, or a larger budget."
+        return f"The noise drowns the signal: {flat} Take coarser steps or a larger budget."
 
     def _on_sampling(self) -> Iterator[str]:
         sampled = [each for each in self.candidates if each.sampling_probability < 1]
-        whole = [each for each in self.candidates if each.sampling_probability == 1]
+        alike = {each.lost is None for each in sampled}
+        whole = [each for each in self.candidates if each.sampling_probability == 1 and (each.lost is None) in alike]
         if not (sampled and whole):
             return
         best, every = (min(some, key=_smoothed) for some in (sampled, whole))
@@ -201,9 +236,14 @@ class Plan:
 
     def _cautions(self) -> Iterator[str]:
         unknown = {each.gap for each in self.candidates} - self.gaps_included
-        if self.recommended.lost is None:
-            what = "What the cap loses" if unknown <= {1} else "What caps and gaps lose"
-            yield f"{what} is not included; participation= tells."
+        if not self.gaps_included:
+            if len(self.candidates) > 1:
+                lose = "the cap loses" if unknown <= {1} else "caps and gaps lose"
+                yield f"What {lose} is not included, and is often most of the error: so none is recommended."
+            yield (
+                "How often people come is unknown; this is for counts spread evenly over the octaves of it. Say it by"
+                " participation=, such as {0.9: 20, 1.0: 500}: 90% come at most 20 times, the heaviest 500."
+            )
         elif unknown:
             yield f"What a gap of {', '.join(map(str, sorted(unknown)))} loses is not included; participation= tells."
         if large := large_delta(self.delta):
@@ -221,17 +261,19 @@ class Plan:
         }
         for name in ("scale", "noise", "bias", "interpolated", "smoothed"):
             columns[name] = [f"{getattr(each, name):.4g}" for each in shown]
-        for name, value in (("cap", best.participation_cap), ("gap", best.gap), ("lost", "–")):
-            if set(columns[name]) <= {str(value), "–"}:
+        caps = {each.participation_cap for each in self.candidates} - {None}
+        gaps = {each.gap for each in self.candidates if each.participation_cap}
+        for name, differ in (("cap", len(caps) > 1), ("gap", len(gaps) > 1), ("lost", self.gaps_included)):
+            if not differ:
                 del columns[name]
         return list(columns), [list(row) for row in zip(*columns.values(), strict=True)], [e is best for e in shown]
 
     def _shown(self) -> Iterable[Candidate]:
-        """All candidates with the recommended cap and gap, and the best filter of each other pair."""
-        best = self.recommended
+        """All candidates with the best cap and gap, and the best filter of each other pair."""
+        best = self.recommended.pair if self.gaps_included else _best_pair(self.candidates)
         for pair, group in itertools.groupby(self.candidates, key=lambda each: each.pair):
             same = list(group)
-            yield from same if pair == best.pair else [min(same, key=_smoothed)]
+            yield from same if pair == best else [min(same, key=_smoothed)]
 
     def __repr__(self) -> str:
         header, rows, _ = self._rows()
@@ -253,8 +295,10 @@ class Plan:
         drawn = (*self._shown(), *self.others)
         axes = new_axes(height=1.2 + 0.28 * len(drawn)) if axes is None else axes
         at = np.arange(len(drawn))
-        axes.barh(at, [_straight(each) for each in drawn], height=0.62, color="0.82", label="interpolated")
-        axes.barh(at, [each.noise for each in drawn], height=0.3, color="0.55", label="of which noise")
+        # Of a private series, a line is its last scale, which nobody draws and which would stretch the axis.
+        lines = [(_straight(each), each.noise) if each.name != PRIVATE else (np.nan, np.nan) for each in drawn]
+        axes.barh(at, [line for line, _ in lines], height=0.62, color="0.82", label="interpolated")
+        axes.barh(at, [noise for _, noise in lines], height=0.3, color="0.55", label="of which noise")
         axes.plot([_smoothed(each) for each in drawn], at, "k|", ms=11, mew=2, label="smoothed")
         axes.axvline(self.deviation, color="black", linewidth=0.8, linestyle=":", label="a flat line")
         header, rows, _ = self._rows()
@@ -269,6 +313,11 @@ class Plan:
 
 
 _smoothed, _straight = attrgetter("smoothed"), attrgetter("interpolated")
+
+
+def _best_pair(candidates: Sequence[Candidate]) -> tuple[int, int]:
+    """Cap and gap of the best candidate that has them, or whatever there is."""
+    return _recommended([each for each in candidates if each.participation_cap] or candidates).pair
 
 
 def _recommended(candidates: Sequence[Candidate]) -> Candidate:
@@ -291,11 +340,11 @@ def variance_ratio(sampled: Candidate, every: Candidate) -> float:
 def plan(
     grid: TimeGrid,
     *,
-    participation_cap: int | Sequence[int],
     epsilon: float,
     delta: float,
+    participation_cap: int | Sequence[int] | None = None,
     gap: int | Sequence[int] = 1,
-    participation: Participation | Mapping[int, Participation] | None = None,
+    participation: Participation | Mapping[int, Participation] | Mapping[float, int] | None = None,
     step_cap: int = 1,
     individuals: int = 1,
     level: float | None = None,
@@ -310,27 +359,36 @@ def plan(
 ) -> Plan:
     """Say which design to run within a budget, and what error to expect of it, without any private data.
 
-    Each candidate gets the least noise that the exact privacy profile allows at (ε, δ). All caps, gaps and filters are
-    compared at every step, which is the better start for a good smoother (docs/concepts/amplification.md). Sampling is
-    then compared with the best cap and gap. If no sampling probability is 1, all are compared at the largest.
+    Each candidate gets the least noise that the exact privacy profile allows at (ε, δ). The private series
+    (:func:`~opendp_timeseries.make_private_series`), which has no cap, is always one of them. All caps, gaps and
+    filters are compared at every step, which is the better start for a good smoother (docs/concepts/amplification.md).
+    Sampling is then compared with the best cap and gap. If no sampling probability is 1, all are compared at the
+    largest. A cap scales down who exceeds it, but drops what exceeds it where a filter follows without a gap.
+
+    All errors are against the true counts, including what caps lose. If nothing is known of how often people come, the
+    private series is recommended: the smaller a cap, the less its noise and the greater its loss, which is unknown.
 
     The signal is a level, plus patterns that repeat, plus departures that die away exponentially (an
     Ornstein–Uhlenbeck process), plus Poisson's variance around these if the level is given: the model of
     :func:`~opendp_timeseries.smooth`. Or it is any signal with the spectrum of a public series. The error of linear
     interpolation is then exact, on average over kept sets that are drawn with a fixed public seed. So is that of the
     best linear smoother, but for the ends of long series. A smoother that must learn the model from the release errs
-    more, and the more so the fewer steps there are. All errors are against the counts.
+    more, and the more so the fewer steps there are. Of a private series, people are taken to come at the same hours
+    however often they come; where they do not, releases err by up to a third more (docs/howto/plan.md).
 
     :param grid: the grid of the count.
-    :param participation_cap: ``I``, steps per individual; one, or several to compare.
     :param epsilon: ε of the budget.
     :param delta: δ of the budget.
+    :param participation_cap: ``I``, steps per individual; one, or several to compare with the private series.
     :param gap: the least distance of two steps in which one individual is counted; one, or several to compare. Choose
         one within which nobody comes twice. It pays off when combined with a filter.
-    :param participation: who takes part how often, as far as it is public: what a cap loses then enters the error. The
-        cap is chosen as if nothing were corrected afterwards. What gaps lose enters too if there is one for each gap, 1
-        among them, as ``{1: …, 6: …}``.
-    :param step_cap: ``M``, events per individual and step.
+    :param participation: who takes part how often, as far as it is public: roughly, ``{0.9: 20, 1.0: 500}`` if 90% of
+        people come at most 20 times and the heaviest 500 times, with ``level``; or a
+        :class:`~opendp_timeseries.Participation`. What a cap loses then enters the error, as if nothing were corrected
+        afterwards. What gaps lose enters too if there is a participation for each gap, 1 among them, as
+        ``{1: …, 6: …}``.
+    :param step_cap: people or events? With 1, each step counts the *people* in it, however many events each has. With
+        ``M`` it counts *events*, at most so many of one individual in one step, with ``M`` times the noise.
     :param individuals: how many the guarantee is for.
     :param level: mean count of a step; if left out, that of the participation, else unknown.
     :param season_amplitudes: the amplitude of each pattern, in counts, by its period in steps, such as ``{24: 60.0}``:
@@ -347,26 +405,25 @@ def plan(
     :raises ValueError: for a parameter out of range, a probability that keeps fewer than 8 steps on average, or
         not exactly one description of the signal.
 
-    >>> found = plan(TimeGrid(size=672), participation_cap=[20, 40], epsilon=1.0, delta=1e-6, level=200,
-    ...     season_amplitudes={24: 90}, deviation=20, time_scale=30, sampling_probability=(0.5, 1.0), std=0.0)
+    >>> found = plan(TimeGrid(size=672), epsilon=1.0, delta=1e-6, participation_cap=[20, 80], level=200,
+    ...     season_amplitudes={24: 90}, deviation=20, time_scale=30, participation={0.9: 20, 1.0: 200}, std=0.0,
+    ...     sampling_probability=1.0)
     >>> print(found)
     672 steps, (ε = 1, δ = 1e-06), level 200, season 24 ± 90, departures of 20 within 30 steps
-    cap  design      scale  noise  bias   interpolated  smoothed
-    20   p = 0.5     14.41  12.79  26.25  29.21         14.68
-    20   every step  18.89  18.89  0      18.89         12.62
-    40   every step  26.72  26.72  0      26.72         14.78
-    Best: participation cap 20, every step, then a smoother: expected error 12.62 (6.3% of the level).
+    cap  design          lost   scale  noise  bias   interpolated  smoothed
+    20   every step      26.0%  18.89  18.89  54.94  58.1          56.69
+    80   every step      5.1%   37.79  37.79  10.69  39.27         20.27
+    –    private series  0.0%   13.36  115.4  0      115.4         14.76
+    Best: private series, then a smoother: expected error 14.76 (7.4% of the level).
     A flat line would err by 68.19.
-    Sampling does not help: p = 0.5 would err by 14.68, 16% more.
-    What the cap loses is not included; participation= tells.
     """
     check_grid(grid)
     epsilon, delta = check.real("epsilon", epsilon, above=0.0), check.real("delta", delta, above=0.0, below=1.0)
     whole = partial(check.integer, minimum=1)
-    caps, gaps = _each("participation_cap", participation_cap, whole), _each("gap", gap, whole)
-    individuals = whole("individuals", individuals)
-    by_gap = _by_gap(participation, grid.size)
-    if by_gap and level is None and proxy is None and step_cap == 1:
+    caps = [] if participation_cap is None else _each("participation_cap", participation_cap, whole)
+    gaps, individuals = _each("gap", gap, whole), whole("individuals", individuals)
+    by_gap, known = _by_gap(participation, grid.size)
+    if known and level is None and proxy is None and step_cap == 1:
         level = by_gap[1].total / grid.size or None
     signal = described_signal(
         grid.size,
@@ -377,7 +434,10 @@ def plan(
         proxy=proxy,
     )
     if by_gap and signal.mean is None:
-        raise ValueError("level must be given where step_cap is more than 1: what a cap loses is a share of it")
+        raise ValueError(
+            "level must be given where step_cap is more than 1, and with shares of people: what a cap loses is a share"
+            " of it"
+        )
     if sampling_probability is None:
         sampling_probability = [p for p in _PROBABILITIES if p == 1 or p * grid.size >= _MIN_KEPT]
     probabilities = _each("sampling_probability", sampling_probability, check.probability)
@@ -389,21 +449,42 @@ def plan(
             blocks_of(p, grid.size)  # or refuse it
     widths = _each("std", std, partial(check.real, minimum=0.0))
     source, unit = Source(identifier="id", time="time"), Unit(replaced=bool(replaced))
-    every = Count(source=source, grid=grid, participation_cap=caps[0], step_cap=step_cap, unit=unit)
-    kernels = {width: gaussian_kernel(grid.size, width) if width else identity_kernel(grid.size) for width in widths}
+    every = Count(source=source, grid=grid, participation_cap=1, step_cap=step_cap, unit=unit, excess="scale")
 
-    def design(pair: tuple[int, int], p: float, width: float, scale: float = 1.0) -> Design:
-        count, filters = replace(every, participation_cap=pair[0], gap=pair[1]), (kernels[width],) if width else ()
-        sample = sampling if p < 1 else "poisson"
-        return Design(signal=Signal(count, filters), sampling_probability=p, sampling=sample, scale=scale)
+    def calibrated(design: Design) -> Design:
+        found = calibrate(design.law(individuals).at, Budget(epsilon=epsilon, delta=delta))
+        return replace(design, scale=found)
+
+    def private_series() -> Candidate:
+        scales = default_scales(every.most_steps)
+        count = replace(every, participation_cap=scales.first(every.most_steps), scales=scales)
+        design = calibrated(Design(signal=Signal(count), sampling_probability=1.0, scale=1.0))
+        often = by_gap.get(1) or participation_of({}, grid.size)
+        error = error_at_scales(signal, count, design.scale, often)
+        return Candidate(
+            **error._asdict(), name=PRIVATE, sampling_probability=1.0, std=0.0, scale=design.scale, excess="scale",
+            lost=0.0, design=design,
+        )  # fmt: skip
 
     def candidate(pair: tuple[int, int], p: float, width: float) -> Candidate:
-        scale = calibrate(design(pair, p, width).law(individuals).at, Budget(epsilon=epsilon, delta=delta))
-        left, unsure = 1.0, 0.0
+        if width and pair[1] == 1:
+            return with_excess("drop", pair, p, width)  # scaled, there is nothing that the filter earns
+        # Scaled is nearer to the truth, for the same noise; but where δ is near p, sampling wants few steps.
+        tried = ("scale",) if p == 1 else ("scale", "drop")
+        return min((with_excess(excess, pair, p, width) for excess in tried), key=_smoothed)
+
+    def with_excess(excess: str, pair: tuple[int, int], p: float, width: float) -> Candidate:
+        count = replace(every, participation_cap=pair[0], gap=pair[1], excess=excess)
+        bits = {"resolution_bits": RESOLUTION_BITS} if excess == "scale" else {}
+        kernel = gaussian_kernel(grid.size, width, **bits) if width else identity_kernel(grid.size)
+        filters = (kernel,) if width else ()
+        sample = sampling if p < 1 else "poisson"
+        design = calibrated(Design(signal=Signal(count, filters), sampling_probability=p, sampling=sample, scale=1.0))
+        scale, left, unsure = design.scale, 1.0, 0.0
         if by_gap:  # as far as it is known
-            left, unsure = fraction_left(by_gap[1], by_gap.get(pair[1], by_gap[1]), pair[0])
+            left, unsure = fraction_left(by_gap[1], by_gap.get(pair[1], by_gap[1]), pair[0], excess)
             left = max(left, 1e-9)
-        error = expected_error(signal.scaled(left), kernels[width], p, scale, sampling)
+        error = expected_error(signal.scaled(left), kernel, p, scale, sampling)
         missing = math.hypot(1 - left, unsure) * math.sqrt((signal.mean or 0.0) ** 2 + signal.covariance[0])
         # Of the capped series, which is `left` times the whole, this much is unresolved; of the whole, more.
         unresolved = error.smoothed**2 * (2 - left) / left
@@ -417,24 +498,25 @@ def plan(
             smoothed=math.sqrt(unresolved + missing**2),
             participation_cap=pair[0],
             gap=pair[1],
+            excess=excess,
             lost=1 - left if by_gap else None,
+            design=design,
         )
 
     most = max(probabilities)
     pairs = itertools.product(caps, gaps)
     compared = {pair: [candidate(pair, most, width) for width in widths] for pair in pairs}
-    best = _recommended(list(itertools.chain(*compared.values()))).pair
-    compared[best] = [
-        found if p == most else candidate(best, p, found.std) for found in compared[best] for p in probabilities
-    ]
-    candidates = tuple(itertools.chain(*compared.values()))
-    run = _recommended(candidates)
-    limits = f"at most {caps[0]} of an individual, " if len(caps) == 1 else ""
-    limits += f"{gaps[0]} apart, " if len(gaps) == 1 and gaps[0] > 1 else ""
+    if compared:
+        best = _best_pair(list(itertools.chain(*compared.values())))
+        compared[best] = [
+            found if p == most else candidate(best, p, found.std) for found in compared[best] for p in probabilities
+        ]
+    limits = f"events, at most {step_cap} of one in a step, " if step_cap > 1 else ""
+    limits += f"cap {caps[0]}, " if len(caps) == 1 else ""
+    limits += f"gap {gaps[0]}, " if len(gaps) == 1 and gaps[0] > 1 else ""
     return Plan(
         title=f"{grid.size} steps, {limits}(ε = {epsilon:g}, δ = {delta:g}), {signal.words}",
-        candidates=candidates,
-        design=design(run.pair, run.sampling_probability, run.std, run.scale),
+        candidates=(*itertools.chain(*compared.values()), private_series()),
         signal=signal,
         individuals=individuals,
         epsilon=epsilon,
@@ -451,19 +533,22 @@ def _each(name: str, value: Any, checked: Callable[[str, Any], T]) -> list[T]:
     return list(dict.fromkeys(checked(name, one) for one in given))
 
 
-def _by_gap(participation: Any, size: int) -> dict[int, Participation]:
+def _by_gap(participation: Any, size: int) -> tuple[dict[int, Participation], bool]:
+    """Return the participation at each gap, if it is known, and whether it tells the level, too."""
     if participation is None:
-        return {}
+        return {}, False
     found = dict(participation) if isinstance(participation, Mapping) else {1: participation}
+    if isinstance(participation, Mapping) and all(isinstance(one, (int, np.integer)) for one in found.values()):
+        return {1: participation_of(found, size)}, False
     if 1 not in found or not all(isinstance(one, Participation) for one in found.values()):
         raise TypeError(
-            f"participation ({type(participation).__name__}) must be a Participation, or one for each gap, such as"
-            " {1: …, 6: …}"
+            f"participation ({type(participation).__name__}) must be a Participation, one for each gap, such as"
+            " {1: …, 6: …}, or shares of people, such as {0.9: 20, 1.0: 500}"
         )
     for one in found.values():
         if one.size != size:
             raise ValueError(f"participation (size {one.size}) must be in the steps of the grid, which has {size}")
-    return found
+    return found, True
 
 
 def _exact(number: float) -> str:

@@ -16,12 +16,17 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from opendp_timeseries.accounting.sampling import blocks_of
+from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.kernels import Kernel
+from opendp_timeseries.design.scales import RESOLUTION_BITS
+from opendp_timeseries.planning.participation import Participation
 from opendp_timeseries.planning.signal import SignalModel, copies
+from opendp_timeseries.reconstruction.scales import levels_by_often
 
 __all__ = [
     "Covariances",
     "ExpectedError",
+    "error_at_scales",
     "expected_error",
     "interpolation_squares",
     "smoothing_square",
@@ -90,6 +95,35 @@ def expected_error(
         bias=math.sqrt(bias if bias > 1e-12 * behind.signal else 0.0),  # what is left then is rounding
         smoothed=math.sqrt(max(smoothed, 0.0)),
     )
+
+
+def error_at_scales(signal: SignalModel, count: Count, scale: float, participation: Participation) -> ExpectedError:
+    """Return the error to expect of a release at several scales of activity, of which all but the last are smoothed.
+
+    That of the best linear smoother of all scales, if people come at the same hours however often they come, and of
+    the level as :func:`~opendp_timeseries.smooth` finds it.
+
+    :param count: at scales of activity; of a panel, each series is taken to be of its own people.
+    :param participation: how often people come; of its counts, only their shares matter.
+    """
+    if count.scales is None:
+        raise ValueError("count must have scales of activity")
+    ends, whole = count.scales.table(count.most_steps)
+    weights: NDArray[np.float64] = whole / (scale * 2**RESOLUTION_BITS)
+    level = max(math.sqrt(signal.level), 1e-9 * scale)
+    counts = participation.by_often(ends)
+    counts *= level / counts.sum()
+    by_level = levels_by_often(counts @ weights, ends, weights, signal.size**-0.5).variance
+    # Counts are a rate, and what they vary around it by themselves, each with the weights of those who come.
+    own = max(signal.mean or 0.0, 0.0)
+    rate, each = np.maximum(signal.spectrum() - own, 0.0), own / level * counts
+    shape, both = counts @ weights / level, each @ weights
+    known = rate[:, None, None] * np.outer(shape, shape) + (weights.T * each) @ weights + np.eye(len(shape))
+    with_signal = rate[:, None] * shape + both
+    left = rate + own - np.sum(with_signal * np.linalg.solve(known, with_signal[:, :, None])[:, :, 0], axis=1)
+    left[0] = 0.0  # which is the level
+    smoothed = max(float(left @ copies(signal.size)) / signal.size, 0.0) + by_level
+    return ExpectedError(noise=1 / float(weights[0, -1]), bias=0.0, smoothed=math.sqrt(smoothed))
 
 
 def _kept(rng: np.random.Generator, size: int, p: float, sampling: str) -> NDArray[np.int64]:

@@ -1,7 +1,7 @@
-"""How many individuals take part in how many steps: what a cap would lose, from a histogram that is public.
+"""How many individuals take part in how many steps: what a cap would lose, from what is public of it.
 
-The histogram is public knowledge of a similar population, or a private release (see
-:func:`~opendp_timeseries.make_participation_histogram`). All here is post-processing of it.
+That is a histogram of a similar population or a private release (see
+:func:`~opendp_timeseries.make_participation_histogram`), or a few shares of people. All here is post-processing of it.
 
 A cap is judged by the counts that it loses, and few individuals may hold most of these. So the noise of an entry weighs
 as much as its individuals' steps: noise looks like twenty people who take part in a thousand steps each. Noisy entries
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries.design.count import excess_name
 from opendp_timeseries.planning.denoise import denoised
 
-__all__ = ["LevelCorrection", "Participation", "checked_caps", "fraction_left", "spaced_caps"]
+__all__ = ["LevelCorrection", "Participation", "checked_caps", "fraction_left", "participation_of", "spaced_caps"]
 
 Array = NDArray[np.float64]
 
@@ -60,19 +61,54 @@ class LevelCorrection(NamedTuple):
     standard_error: float  #: of the ratio, from the noise of the histogram and what it does not tell
 
 
-def fraction_left(whole: Participation, apart: Participation, cap: int) -> tuple[float, float]:
+def fraction_left(whole: Participation, apart: Participation, cap: int, excess: str) -> tuple[float, float]:
     """Return the fraction of all counts that a cap and a gap leave, and its standard error.
 
     :param whole: participation without the gap; ``apart``: with it.
     """
     if apart is whole:
-        ratio, error = whole.level_correction(cap)
+        ratio, error = whole.level_correction(cap, excess=excess)
         return 1 / ratio, error / ratio**2
-    left, left_error = apart._sum(*apart._steps(cap))
+    left, left_error = apart._sum(*apart._steps(cap, excess))
     total, total_error = whole._sum(*whole._steps(None))
     if not 0 < left < total:
         return 1.0, total_error / total if total > 0 else math.inf
     return left / total, math.hypot(left_error, total_error * left / total) / total
+
+
+def participation_of(shares: Mapping[float, int], size: int) -> Participation:
+    """Return how many individuals take part in how many steps, of one, by a few shares of them.
+
+    Between two of these, the share of those who come more often falls as a power of how often. Above the last but one,
+    up to the most that anybody comes, the counts are spread evenly over octaves, as they are if nothing is known.
+
+    :param shares: of individuals, in (0, 1], and in how many steps they are at most; if 1 is left out, in all steps.
+
+    >>> round(participation_of({0.9: 20, 1.0: 500}, 672).fraction_above(20), 3)
+    0.1
+    """
+    remedy = "shares of people and in how many steps they are at most, such as {0.9: 20, 1.0: 500}"
+    known = {
+        check.real("participation", share, above=0.0, maximum=1.0, remedy=remedy): check.integer(
+            "participation", most, minimum=1, maximum=size, remedy=f"at most the grid's size; {remedy}"
+        )
+        for share, most in shares.items()
+    } | ({} if 1.0 in shares else {1.0: size})
+    below, ends = zip(*sorted(known.items()), strict=True)
+    if any(low >= high for low, high in itertools.pairwise(ends)):
+        raise ValueError(f"participation ({check.shown(dict(shares))}) must ascend: {remedy}")
+    shares_below, starts = np.array([0.0, *below[:-1]]), [0, *ends[:-1]]
+    steps = np.arange(1.0, size + 2)
+    people = np.exp(np.interp(np.log(steps), np.log1p(starts), np.log1p(-shares_below)))  # who come as often, or more
+    people[:-1] -= people[1:]
+    tail = steps > starts[-1]
+    people[tail] = np.where(steps <= ends[-1], steps**-2, 0.0)[tail]
+    people[tail] *= (1 - shares_below[-1]) / people[tail].sum()
+    edges = [1]
+    while edges[-1] < size:
+        edges.append(min(edges[-1] + 1 + edges[-1] // 24, size))  # every number up to 24, then within 4%
+    edges = sorted({*edges, *starts[1:]})
+    return Participation(np.add.reduceat(people, [0, *edges]), size=size, standard_error=0.0, caps=edges)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,10 +127,10 @@ class Participation:
     >>> public = Participation([60, 30, 10], size=100, standard_error=0.0, caps=[1, 10])
     >>> public.fraction_above(10)
     0.1
-    >>> round(public.fraction_lost(10), 2)
-    0.5
+    >>> round(public.fraction_lost(10), 2), round(public.fraction_lost(10, excess="drop"), 2)
+    (0.35, 0.5)
     >>> round(public.level_correction(10).ratio, 2)
-    2.0
+    1.53
     """
 
     counts: ArrayLike
@@ -132,19 +168,25 @@ class Participation:
         above = self.individuals @ np.array([np.sum(w[n > cap]) for n, w in self._bins])
         return float(above) / total if total > 0 else 0.0
 
-    def fraction_lost(self, cap: int) -> float:
-        """Return the fraction of counts that a participation cap loses: of somebody's ``n`` steps, ``n − cap``."""
-        total = self.total
-        return 1 - float(self.individuals @ self._steps(cap)[0]) / total if total > 0 else 0.0
+    def fraction_lost(self, cap: int, *, excess: str = "scale") -> float:
+        """Return the fraction of counts that a participation cap loses.
 
-    def level_correction(self, cap: int) -> LevelCorrection:
+        :param excess: what becomes of somebody in ``n`` steps, more than the cap: ``"scale"``, they count as
+            ``√(n·cap)`` steps; ``"scale_l1"`` or ``"drop"``, as ``cap``.
+        """
+        total = self.total
+        return 1 - float(self.individuals @ self._steps(cap, excess)[0]) / total if total > 0 else 0.0
+
+    def level_correction(self, cap: int, *, excess: str = "scale") -> LevelCorrection:
         """Return the ratio of all counts to those that a cap leaves, and its standard error.
 
         A series under this participation cap, times the ratio, has the level of the log. Its shape stays that of the
         capped one: where those whom the cap touches come at other times than the rest, no factor restores what they
         did. So choose the cap as if there were no correction, and correct afterwards.
+
+        :param excess: as of :meth:`fraction_lost`.
         """
-        (every, spread), (within, capped_spread) = self._steps(None), self._steps(cap)
+        (every, spread), (within, capped_spread) = self._steps(None), self._steps(cap, excess)
         kept = float(self.individuals @ within)
         if not kept > 0:
             return LevelCorrection(1.0, math.inf)
@@ -171,10 +213,18 @@ class Participation:
         numbers = [_represented(low + 1, high) for low, high in itertools.pairwise(edges)]
         return [(n, w / w.sum()) for n, w in numbers]
 
-    def _steps(self, cap: int | None) -> tuple[Array, Array]:
+    def by_often(self, ends: NDArray[np.int64]) -> Array:
+        """Return the counts of those who come so often: in up to so many steps."""
+        found = np.zeros(len(ends))
+        for people, (n, w) in zip(self.individuals, self._bins, strict=True):
+            np.add.at(found, np.minimum(np.searchsorted(ends, n), len(ends) - 1), people * w * n)
+        return found
+
+    def _steps(self, cap: int | None, excess: str = "scale") -> tuple[Array, Array]:
         """Mean and standard deviation of the steps of an individual of each entry, with and without a cap."""
         most = math.inf if cap is None else check.integer("cap", cap, minimum=1)
-        capped = [(np.minimum(n, most), w) for n, w in self._bins]
+        power = 0.5 if excess_name(excess) == "scale" else 1.0
+        capped = [(n * np.minimum(most / n, 1.0) ** power, w) for n, w in self._bins]
         means = np.array([np.sum(w * n) for n, w in capped])
         spread = [math.sqrt(w @ (n - mean) ** 2) for (n, w), mean in zip(capped, means, strict=True)]
         return means, np.array(spread)

@@ -28,7 +28,7 @@ from opendp_timeseries.reconstruction import errors
 from opendp_timeseries.reconstruction.structural import FitError, Observations, fit
 from opendp_timeseries.release.release import Release
 
-__all__ = ["of_everybody", "unscaled"]
+__all__ = ["ByOften", "levels_by_often", "of_everybody", "unscaled"]
 
 Array = NDArray[np.float64]
 
@@ -63,7 +63,7 @@ def unscaled(release: Release) -> Release:
     )
 
 
-class _ByOften(NamedTuple):
+class ByOften(NamedTuple):
     """How much of the level is of those who come so often, by rows of a table, and the variance of its total."""
 
     weights: Array
@@ -71,7 +71,7 @@ class _ByOften(NamedTuple):
     variance: float
 
 
-def _by_often(values: Array, ends: NDArray[np.int64], weights: Array, noise: float) -> _ByOften:
+def levels_by_often(values: Array, ends: NDArray[np.int64], weights: Array, noise: float) -> ByOften:
     """Return levels by how often people come, given the level of each scale.
 
     Mean and variance are those of the largest posterior density, to second order, over a few priors by their evidence.
@@ -115,7 +115,7 @@ def _by_often(values: Array, ends: NDArray[np.int64], weights: Array, noise: flo
     likely /= likely.sum()
     totals = np.sum(levels, axis=1)
     average = likely @ totals
-    return _ByOften(weights, likely @ levels, float(likely @ (variances + (totals - average) ** 2)))
+    return ByOften(weights, likely @ levels, float(likely @ (variances + (totals - average) ** 2)))
 
 
 def of_everybody(
@@ -139,7 +139,7 @@ def of_everybody(
     """
     scales, size = values.shape
     steps, unit = np.arange(size), np.eye(scales)
-    by_often = _by_often(values.mean(axis=1), ends, weights, size**-0.5)
+    by_often = levels_by_often(values.mean(axis=1), ends, weights, size**-0.5)
     weights, everybody = by_often.weights, weights[0, -1]
     level, own = by_often.levels @ weights, dispersion * (weights.T * by_often.levels) @ weights
 

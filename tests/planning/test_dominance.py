@@ -66,7 +66,7 @@ def test_the_ratio_is_at_least_one_for_any_delta_that_means_something():
             plan(
                 ts.TimeGrid(size=400), participation_cap=caps, epsilon=epsilon, delta=delta, time_scale=8, deviation=9,
                 sampling_probability=probability, std=0.0,
-            ).candidates
+            ).candidates[:-1]
             for probability in (p, 1.0)
         )  # fmt: skip
         assert [each.participation_cap for each in sampled] == list(caps)
@@ -83,8 +83,10 @@ def test_plans_order_designs_so():
         ts.TimeGrid(size=400), participation_cap=5, epsilon=0.5, delta=1e-4, level=50, season_amplitudes={24: 20},
         deviation=10, time_scale=8, sampling_probability=(0.1, 0.5, 1.0), std=(0.0, 2.0),
     )  # fmt: skip
-    every = {design.std: design for design in found.candidates if design.sampling_probability == 1}
-    for design in found.candidates:
+    *capped, private = found.candidates
+    assert private.participation_cap is None
+    every = {design.std: design for design in capped if design.sampling_probability == 1}
+    for design in capped:
         assert variance_ratio(design, every[design.std]) >= 1
         assert design.smoothed >= every[design.std].smoothed * (1 - 1e-9)
     assert variance_ratio(found.candidates[0], every[0.0]) == pytest.approx(2.556, abs=0.001)

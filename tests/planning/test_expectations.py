@@ -36,7 +36,7 @@ def drawn(size, description, seed):
 
 def attained(found: Plan, counts, cap, gap=1, seasons=None, seed=0):
     """The error of a release of these counts by the first design of a plan, smoothed."""
-    (design,) = found.candidates
+    design, _ = found.candidates
     size, rng, p = len(counts), np.random.default_rng(seed), design.sampling_probability
     chain = (ts.count_signal_domain(size), dp.symmetric_distance()) >> ts.then_assume_participation(
         participation_cap=cap, gap=gap

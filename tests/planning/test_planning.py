@@ -23,6 +23,14 @@ def candidates(found):
     return {str(each): each for each in found.candidates}
 
 
+def capped(found):
+    """Candidates that have a cap: all but the private series, the last."""
+    *some, private = found.candidates
+    assert private.name == "private series"
+    assert private.participation_cap is None
+    return some
+
+
 @pytest.mark.parametrize("std", [0.0, 2.0])
 def test_errors_are_those_of_dense_matrices(std):
     signal = described_signal(60, level=9.0, season_amplitudes={12: 5.0}, deviation=3.0, time_scale=7.0)
@@ -94,7 +102,7 @@ def test_expected_errors_are_met_by_releases():
     )
     space = ts.count_signal_domain(size), dp.symmetric_distance()
     count = space >> ts.then_assume_participation(participation_cap=20)
-    for design in found.candidates:
+    for design in capped(found):
         chain = count
         if design.std:
             chain = count >> ts.then_circulant_filter(ts.gaussian_kernel(size, design.std))
@@ -128,22 +136,31 @@ def test_a_smoother_is_never_worse_than_a_line():
 
 def test_it_says_when_sampling_does_not_help():
     found = plan(ts.TimeGrid(size=800), **SETTING, time_scale=40, deviation=50)
-    best, flat, sampling, without, caution = found.advice().splitlines()
-    assert best.startswith("Best: participation cap 10, every step, then a smoother: expected error ")
+    best, flat, sampling, without, caution, how_often = found.advice().splitlines()
+    assert best.startswith("Best: private series, then a smoother: expected error ")
     assert flat == "A flat line would err by 50."
     assert sampling.startswith("Sampling does not help: p = 0.5")
     assert without.startswith("Without a smoother it does: p = ")
     assert caution.startswith("What the cap loses is not included")
-    assert found.recommended == min(found.candidates, key=lambda each: each.smoothed)
+    assert how_often.startswith("How often people come is unknown; this is for counts spread evenly over the octaves")
+    # Nobody in more than ten steps: so none is lost, and the least error is the best.
+    known = plan(
+        ts.TimeGrid(size=800), **SETTING, level=900, time_scale=40, deviation=50, participation={0.5: 9, 1.0: 10}
+    )
+    assert known.recommended == min(known.candidates, key=lambda each: each.smoothed)
+    assert known.recommended.participation_cap == 10
+    assert known.advice().startswith("Best: participation cap 10, every step, then a smoother: expected error ")
+    assert "unknown" not in known.advice()
 
 
 def test_it_says_when_sampling_helps():
     # δ near p: nearly all could be told of those who are caught.
     found = plan(
-        ts.TimeGrid(size=800), participation_cap=1, epsilon=2.0, delta=0.045, level=500, time_scale=400, deviation=2,
-        sampling_probability=(0.05, 1.0), std=(0.0,),
+        ts.TimeGrid(size=800), participation_cap=1, epsilon=2.0, delta=0.0499, participation={1.0: 1},
+        proxy=500 + 50 * np.sin(np.arange(800) * np.pi / 400), sampling_probability=(0.05, 1.0), std=(0.0,),
     )  # fmt: skip
-    assert found.recommended.sampling_probability in (0.05, 1.0)
+    assert (found.recommended.sampling_probability, found.recommended.excess) == (0.05, "drop")
+    assert "Sampling helps: every step would err by " in found.advice()
     everywhere = plan(GRID, **SETTING, time_scale=5, deviation=4, sampling_probability=(0.5,))
     assert "Sampling" not in everywhere.advice()  # there is nothing to compare it with
 
@@ -156,10 +173,10 @@ def test_it_says_when_the_noise_drowns_the_signal():
 
 def test_caps_and_gaps_are_compared():
     found = plan(GRID, **SETTING | {"participation_cap": [4, 10]}, time_scale=9, deviation=9, std=(0.0, 2.0))
-    assert [(d.participation_cap, d.std) for d in found.candidates if d.sampling_probability == 1] == [
+    assert [(d.participation_cap, d.std) for d in capped(found) if d.sampling_probability == 1] == [
         (4, 0.0), (4, 2.0), (10, 0.0), (10, 2.0),
     ]  # fmt: skip
-    # Sampling is tried with the best cap alone; what a cap loses is not known, so the least is best.
+    # Sampling is tried with the best cap alone, which is the least, as what it loses is not known.
     assert {d.participation_cap for d in found.candidates if d.sampling_probability < 1} == {4}
     header, *rows = repr(found).splitlines()[1:]
     assert header.split() == ["cap", "design", "scale", "noise", "bias", "interpolated", "smoothed"]
@@ -175,10 +192,9 @@ def test_a_daily_pattern_is_no_time_scale():
     pattern = plan(ts.TimeGrid(size=2016), **arguments, level=100, season_amplitudes={24: 28.3})
     moving = plan(ts.TimeGrid(size=2016), **arguments, level=100, deviation=20, time_scale=24)
     assert pattern.deviation == pytest.approx(moving.deviation, rel=1e-3)
-    own = 1 / math.sqrt(
-        1 / 100 + 1 / moving.recommended.scale**2
-    )  # what counts vary by themselves, as far as it is seen
-    assert pattern.recommended.smoothed - own < 0.25 * (moving.recommended.smoothed - own)
+    (pattern, _), (moving, _) = pattern.candidates, moving.candidates
+    own = 1 / math.sqrt(1 / 100 + 1 / moving.scale**2)  # what counts vary by themselves, as far as it is seen
+    assert pattern.smoothed - own < 0.25 * (moving.smoothed - own)
 
 
 def test_a_public_series_in_place_of_a_description():
@@ -205,13 +221,17 @@ def test_the_call_runs_as_it_is_pasted():
     )  # fmt: skip
     log = {"id": np.arange(400) % 40, "time": np.datetime64("2024-01-01T00:30", "m") + np.arange(400) * 50}
     names = {"log": log}
-    exec(found.python(), names)
-    assert names["release"].scale == pytest.approx(found.recommended.scale, rel=1e-9)
-    assert names["release"].sampling_probability == found.recommended.sampling_probability
-    made = names["release"].design.count
-    assert (made.participation_cap, made.step_cap, made.gap) == (10, 2, 3)
-    assert len(names["series"].values) == 336
-    assert found.command() is None  # the command line does not offer groups
+    for candidate in found.candidates:
+        exec(found.python(candidate), names)
+        assert names["release"].design.signal == found.of(candidate).signal
+        assert names["release"].scale == pytest.approx(candidate.scale, rel=1e-9)
+        assert names["release"].sampling_probability == pytest.approx(candidate.sampling_probability, rel=1e-9)
+        made = names["release"].design.count
+        assert (made.participation_cap, made.step_cap, made.gap) == (10, 2, candidate.gap)
+        assert (made.scales is None) == (candidate.participation_cap == 10)
+        assert len(names["series"].values) == 336
+        assert found.command(candidate) is None  # the command line does not offer groups
+    assert "ts.then_activity_count(grid" in found.python()  # nothing is known of how often people come
 
 
 def test_one_step_of_each_block_is_planned_and_called_so():
@@ -223,10 +243,11 @@ def test_one_step_of_each_block_is_planned_and_called_so():
     assert blocks.candidates[0].bias < 0.9 * each.candidates[0].bias
     assert blocks.candidates[0].name == "p = 0.2 in blocks"
     names = {"log": {"id": np.arange(9), "time": np.datetime64("2024-01-01T00:30", "m") + np.arange(9) * 60}}
-    exec(blocks.python(), names)
+    exec(blocks.python(blocks.candidates[0]), names)
     assert names["release"].sampling == "stratified"
-    assert parse(shlex.split(blocks.command())[3:]).sampling == "stratified"
+    assert parse(shlex.split(blocks.command(blocks.candidates[0]))[3:]).sampling == "stratified"
     every = plan(grid, **options, sampling_probability=(0.2, 1.0), sampling="stratified")
+    assert "sampling=" not in every.python(every.candidates[1])
     assert "sampling=" not in every.python()
     with pytest.raises(ValueError, match="the nearest are 1/3 and 1/4"):
         plan(grid, **options, sampling_probability=(0.3,), sampling="stratified")
@@ -235,16 +256,25 @@ def test_one_step_of_each_block_is_planned_and_called_so():
 def test_the_command_line_is_understood():
     grid = ts.TimeGrid(start="2024-01-01", step="1h", size=336, zone="Europe/Berlin")
     found = plan(grid, **SETTING, level=80, season_amplitudes={24: 30, 168: 5}, step_cap=2, std=(1.5,), gap=6)
-    words = shlex.split(found.command())
+    words = shlex.split(found.command(found.candidates[0]))
     assert words[:3] == ["python", "-m", "opendp_timeseries"]
     options = parse(words[3:])
     assert (options.size, options.zone, options.participation_cap, options.step_cap) == (336, "Europe/Berlin", 10, 2)
     assert options.gap == 6
     assert (options.epsilon, options.delta, options.filter_std, options.season) == (1.0, 1e-6, 1.5, [24.0, 168.0])
-    assert found.to_dict()["command"] == found.command()
     exact = plan(grid, **SETTING, level=80, season_amplitudes={24.1234567891: 30}, std=105.18984567891)
-    options = parse(shlex.split(exact.command())[3:])
+    options = parse(shlex.split(exact.command(exact.candidates[0]))[3:])
     assert (options.filter_std, options.season) == (105.18984567891, [24.1234567891])
+    # A filter without a gap earns nothing where nobody is dropped.
+    assert (options.participation_cap, options.excess) == (10, "drop")
+    private = parse(shlex.split(found.command())[3:])
+    assert (private.participation_cap, private.filter_std, private.step_cap, private.season) == (
+        None,
+        None,
+        2,
+        [24, 168],
+    )
+    assert found.to_dict()["command"] == found.command()
     assert plan(GRID, **SETTING, season_amplitudes={12: 5}).command() is None  # files have times, not step numbers
 
 
@@ -315,11 +345,13 @@ def test_other_mechanisms_stand_beside_a_plan():
     beside = found.beside(other)
     assert found.others == ()
     assert (beside.candidates, beside.others) == (found.candidates, (other,))
-    assert "another" in repr(beside).splitlines()[3]
+    assert "another" in repr(beside).splitlines()[4]
     assert "another" in beside._repr_html_()
     assert beside.advice() == found.advice() + "\nanother: expected error 0.25."
     # What is best of the plan's own candidates stays so.
-    assert beside.recommended == found.candidates[0]
+    assert beside.recommended == found.recommended == found.candidates[-1]
+    with pytest.raises(ValueError, match=r"candidate \(another\) must be one of plan.candidates"):
+        found.python(dataclasses.replace(other, design=None))
 
 
 def test_noise_by_cap_at_a_given_sampling_probability_and_filter():
@@ -329,7 +361,7 @@ def test_noise_by_cap_at_a_given_sampling_probability_and_filter():
         header, *rows = (line.split() for line in repr(found).splitlines()[1:])
         shown = [row[header.index("scale") + len(row) - len(header)] for row in rows[: len(found.candidates)]]
         assert shown == [f"{each.scale:.4g}" for each in found.candidates]
-        return {each.participation_cap: each.scale for each in found.candidates}
+        return {each.participation_cap: each.scale for each in capped(found)}
 
     filtered = scales(participation_cap=[5, 180], std=10.0)
     assert filtered == {5: pytest.approx(1.8954, rel=1e-3), 180: pytest.approx(25.281, rel=1e-3)}
@@ -364,7 +396,7 @@ def test_figures():
         GRID, **SETTING | {"participation_cap": [5, 10]}, season_amplitudes={12: 5}, sampling_probability=(1.0,)
     )
     names = [text.get_text() for text in several.plot(axes=figure.Figure().subplots()).get_yticklabels()]
-    assert names[0] == "cap 5, every step"
+    assert (names[0], names[-1]) == ("cap 5, every step", "private series")
 
 
 def test_a_plan_cannot_be_changed():
