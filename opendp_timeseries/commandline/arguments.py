@@ -213,11 +213,14 @@ def _ledger(options: argparse.Namespace) -> None:
 def _plan(options: argparse.Namespace) -> None:
     if options.file is not None and options.publication is None:
         raise _refused(f"unrecognized arguments: {options.file}")
-    missing = [flag(name) for name in ("participation_cap", "epsilon", "delta") if getattr(options, name) is None]
+    missing = [flag(name) for name in ("epsilon", "delta") if getattr(options, name) is None]
     if missing:
         raise _refused(f"the following arguments are required: {', '.join(missing)}")
-    if options.period or options.by:
-        raise _refused("plan is for one series and all that somebody does: leave out --period, --by and --keys")
+    if options.period or options.by or options.every:
+        raise _refused(
+            "plan is for one release of one series, and for all that somebody does: leave out --period, --by and"
+            " --every; of a programme, the command 'programme' says the noise before any of it is fixed"
+        )
     seasons = [steps_of(each) for each in options.season or ()]
     for steps, amplitude in seasons:
         if amplitude is None:

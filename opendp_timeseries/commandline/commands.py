@@ -9,8 +9,6 @@ import warnings
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 import opendp_timeseries as ts
 from opendp_timeseries.commandline.arguments import COMMANDS, flags_of
 from opendp_timeseries.commandline.inputs import check_of, chosen, grid_of, wrapped
@@ -32,6 +30,15 @@ _PLAN: Final = (
     *("participation_cap", "gap", "step_cap", "epsilon", "delta", "sampling_probability", "sampling", "std"),
     *("level", "season_amplitudes", "deviation", "time_scale"),
 )
+_BY_FLAGS: Final = {
+    "participation=, such as {0.9: 20, 1.0: 500}": "--participation 90%:20 100%:500",
+    "participation=": "--participation",
+    "{0.9: 20, 1.0: 500}": "90%:20 100%:500",
+    "season_amplitudes={period: amplitude}": "--season 24:90",
+    "by all three, or by a public proxy": "or by all three",
+    "season_amplitudes": "season",
+    "{24: 60.0}": "24:60",
+}
 _NEW: Final = ("epsilon", "delta", "parameters_fixed", "period", "zone", "programme")
 
 
@@ -51,23 +58,21 @@ def check(options: argparse.Namespace) -> str:
 
 def plan(options: argparse.Namespace) -> str:
     """Compare designs by their expected errors: the table, the advice and the command of the best."""
-    grid = grid_of(options)
-    known = None if options.participation is None else _participation(options, grid)
-    found = ts.plan(grid, **chosen(options, *_PLAN), participation=known)
+    known = dict(map(share, options.participation)) if options.participation else None
+    try:
+        found = ts.plan(grid_of(options), **chosen(options, *_PLAN), participation=known)
+    except (TypeError, ValueError) as error:
+        raise type(error)(_by_flags(str(error))) from None
     if options.json:
         return json.dumps(found.to_dict(), ensure_ascii=False)
-    return f"{found}\n\nRun, with your file and its columns:\n{found.command() or found.python()}"
+    return f"{_by_flags(str(found))}\n\nRun, with your file and its columns:\n{found.command() or found.python()}"
 
 
-def _participation(options: argparse.Namespace, grid: ts.TimeGrid) -> ts.Participation:
-    """Return rough public knowledge of how often individuals come."""
-    shares, steps = zip(*sorted(map(share, options.participation)), strict=True)
-    parts = np.diff([0.0, *shares, 1.0])
-    if options.level is None:
-        raise ValueError("--participation says what a cap loses of the level: give --level, too")
-    if not np.all(parts[:-1] > 0) or shares[-1] > 1 or not np.all(np.diff(steps) > 0):
-        raise ValueError("--participation must ascend in shares up to 100% and in steps, such as 90%:20 100%:500")
-    return ts.Participation(parts, size=grid.size, standard_error=0.0, caps=list(steps))
+def _by_flags(text: str) -> str:
+    """Say by flags what Python says by arguments."""
+    for python, flags in _BY_FLAGS.items():
+        text = text.replace(python, flags)
+    return text
 
 
 def verify(options: argparse.Namespace) -> str:

@@ -109,8 +109,8 @@ def init(options: argparse.Namespace, ask: Callable[[str], str] = input) -> str:
                     _answer(name, given, ask)
         files[path].write(_written(given).encode())
     return (
-        f"Written: {path}. Fill in what it lacks, and run with it, in this order: plan; check, in private; release (or,"
-        " with every, first programme --new)."
+        f"Written: {path}. Fill in what it lacks, and run with it, in this order: plan (or, with every, programme, and"
+        " programme --new); check, in private; release."
     )
 
 

@@ -63,6 +63,11 @@ def changed(folder, before, after):
     (folder / "publication.toml").write_text(text.replace(before, after))
 
 
+def line_of(folder, beginning):
+    lines = (folder / "publication.toml").read_text().splitlines()
+    return next(k for k, line in enumerate(lines, 1) if line.startswith(beginning))
+
+
 def rows_of(path):
     with path.open() as file:
         return list(csv.DictReader(file))
@@ -358,15 +363,47 @@ def test_a_panel_by_flags_without_a_programme(city, capsys):
         assert message in refusal(capsys)
 
 
-def test_rough_knowledge_tells_what_a_cap_loses(capsys):
-    plan = ["plan", "--size", "672", "--participation-cap", "20", "200", "--epsilon", "1", "--delta", "1e-6"]
+def test_a_plan_needs_no_cap_and_says_what_rough_knowledge_tells(city, capsys):
+    plan = ["plan", "--size", "672", "--epsilon", "1", "--delta", "1e-6"]
     series = ["--deviation", "20", "--time-scale", "12", "--filter-std", "0", "--sampling-probability", "1"]
-    assert main([*plan, *series, "--level", "200", "--participation", "90%:20", "100%:500"]) == 0
-    assert "lost" in capsys.readouterr().out
-    assert main([*plan, *series, "--participation", "90%:20", "100%:500"]) == 2
-    assert "give --level, too" in refusal(capsys)
-    assert main([*plan, *series, "--level", "200", "--participation", "90%:20", "80%:500"]) == 2
-    assert "must ascend in shares" in refusal(capsys)
+    assert main([*plan, *series, "--level", "200"]) == 0
+    said = capsys.readouterr().out
+    assert "Best: private series" in said
+    assert "Say it by --participation 90%:20 100%:500: 90% come at most 20 times, the heaviest 500." in said
+    assert "=" not in said.partition("Best")[2].partition("Run,")[0]
+    caps, known = ["--participation-cap", "20", "200"], ["--participation", "90%:20", "100%:500"]
+    assert main([*plan, *series, "--level", "200", *caps, *known]) == 0
+    said = capsys.readouterr().out
+    assert "lost" in said
+    assert "Say it by" not in said
+    for more, message in (
+        (known, "level must be given"),
+        (["--level", "200", "--participation", "90%:20", "80%:500"], "must ascend: shares of people and in how many"),
+        (["--level", "200", "--participation", "90%:20", "80%:500"], "such as 90%:20 100%:500"),
+    ):
+        assert main([*plan, *series, *more]) == 2
+        assert message in refusal(capsys)
+    assert main(plan) == 2
+    assert "describe the signal by --season 24:90, by deviation and time_scale, or by all three" in refusal(capsys)
+    assert main(["plan", "publication.toml", "--level", "200", *series]) == 2
+    assert "leave out period, by (line" in refusal(capsys)
+
+
+def test_a_plan_of_a_publication(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", None)
+    flags = "--start 2024-03-01 --end 2024-04-01 --step 1h --zone Europe/London --epsilon 1 --delta 1e-6 --level 200"
+    flags += " --season 24:90 168 --participation 90%:20 100%:500 --participation-cap 50"
+    assert main(["init", "publication.toml", *flags.split()]) == 0
+    capsys.readouterr()
+    assert main(["plan", "publication.toml"]) == 2
+    assert f"season (line {line_of(tmp_path, 'season =')})" in (said := refusal(capsys))
+    assert "(168) must be steps and an amplitude" in said
+    changed(tmp_path, '["24:90", 168.0]', '["24:90", "168:30"]')
+    assert main(["plan", "publication.toml", "--participation-cap", "20", "60"]) == 0  # in place of the file's
+    said = capsys.readouterr().out
+    assert {line.split()[0] for line in said.splitlines()[2:4]} <= {"20", "60"}
+    assert "--season 24" in said.splitlines()[-1]
 
 
 def test_the_small_things(capsys):
