@@ -62,7 +62,7 @@ def plan(options: argparse.Namespace) -> str:
     try:
         found = ts.plan(grid_of(options), **chosen(options, *_PLAN), participation=known)
     except (TypeError, ValueError) as error:
-        raise type(error)(_by_flags(str(error))) from None
+        raise ValueError(_by_flags(str(error))) from None
     if options.json:
         return json.dumps(found.to_dict(), ensure_ascii=False)
     return f"{_by_flags(str(found))}\n\nRun, with your file and its columns:\n{found.command() or found.python()}"

@@ -53,6 +53,8 @@ _WORD: Final = {
 }  # fmt: skip
 #: What the intervals in table and figure cover, at each step on its own.
 _CONFIDENCE: Final = 0.9
+#: Without a season, a figure summarises a long series by so many means.
+_MEANS: Final = 200
 #: So many series of a panel are drawn.
 _MOST_SERIES: Final = 12
 
@@ -142,9 +144,10 @@ def _can_draw() -> bool:
     return True
 
 
-def document(suffix: str, made: Made, what: str, cycle: int, title: str | None = None) -> bytes:
-    """Return the content of a file; a figure says what is counted, and draws a long series by the means of cycles."""
+def document(suffix: str, made: Made, options: argparse.Namespace) -> bytes:
+    """Return the content of a file."""
     grid = made.series.release.design.count.grid
+    what = "aircraft" if options.file is None else "individuals" if options.step_cap == 1 else "events"
     unit = f"{what} per {_WORD.get(str(grid.step), grid.step)}"
     match suffix:
         case ".csv":
@@ -156,10 +159,10 @@ def document(suffix: str, made: Made, what: str, cycle: int, title: str | None =
             text = made.releases[0].to_json() if one else ts.write_releases(made.releases, in_advance=True)
             return (text + "\n").encode()
         case ".html" | ".xlsx":
-            return _page(suffix, made, unit, title)
+            return _page(suffix, made, unit, options.title)
     if made.series.parts:
         return _panel(suffix[1:], made, unit)
-    return _figure(suffix[1:], made.series, grid, unit, cycle)
+    return _figure(suffix[1:], made.series, grid, unit, int(min(options.season or [max(1, grid.size // _MEANS)])))
 
 
 def _page(suffix: str, made: Made, unit: str, title: str | None) -> bytes:
@@ -270,6 +273,7 @@ def _figure(kind: str, series: ts.Series, grid: ts.TimeGrid, unit: str, cycle: i
 
 
 def _draw(figure: Any, series: ts.Series, grid: ts.TimeGrid, unit: str, cycle: int) -> None:
+    """Draw a long series by the means of cycles, and enlarge some of them."""
     enlarged = 14 * cycle
     is_long = series.release.size >= 2 * enlarged
     figure.set_size_inches(9.0, 6.8 if is_long else 4.2)
