@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import opendp_timeseries as ts
-from opendp_timeseries.commandline.arguments import COMMANDS, flags_of
+from opendp_timeseries.commandline.arguments import ASSUMED, COMMANDS, FIXED, flags_of
 from opendp_timeseries.commandline.inputs import check_of, chosen, grid_of, wrapped
 from opendp_timeseries.commandline.programme import parts_of, take_part
 from opendp_timeseries.commandline.progress import stage
@@ -26,10 +26,6 @@ _ADVICE: Final = (
     " or an earlier release; spend a part of the budget on a private histogram of how often individuals take part"
     " (make_participation_histogram, in Python); or publish totals that are too low, and say so."
 )
-_PLAN: Final = (
-    *("participation_cap", "gap", "step_cap", "epsilon", "delta", "sampling_probability", "sampling", "std"),
-    *("level", "season_amplitudes", "deviation", "time_scale"),
-)
 _BY_FLAGS: Final = {
     "participation=, such as {0.9: 20, 1.0: 500}": "--participation 90%:20 100%:500",
     "participation=": "--participation",
@@ -39,7 +35,6 @@ _BY_FLAGS: Final = {
     "season_amplitudes": "season",
     "{24: 60.0}": "24:60",
 }
-_NEW: Final = ("epsilon", "delta", "parameters_fixed", "period", "zone", "programme")
 
 
 def check(options: argparse.Namespace) -> str:
@@ -60,7 +55,7 @@ def plan(options: argparse.Namespace) -> str:
     """Compare designs by their expected errors: the table, the advice and the command of the best."""
     known = dict(map(share, options.participation)) if options.participation else None
     try:
-        found = ts.plan(grid_of(options), **chosen(options, *_PLAN), participation=known)
+        found = ts.plan(grid_of(options), **chosen(options, *ASSUMED, "std", "season_amplitudes"), participation=known)
     except (TypeError, ValueError) as error:
         raise ValueError(_by_flags(str(error))) from None
     if options.json:
@@ -107,7 +102,7 @@ def ledger(options: argparse.Namespace) -> str:
     if options.new:
         with warnings.catch_warnings():  # what is printed says it
             warnings.simplefilter("ignore", ts.LargeDeltaWarning)
-            ts.Ledger.create(options.ledger, **chosen(options, *_NEW))
+            ts.Ledger.create(options.ledger, **chosen(options, *FIXED))
     found = ts.Ledger(options.ledger)
     for release in [release for path in options.add or () for release in _read(path).releases]:
         found.add(release)

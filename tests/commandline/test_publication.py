@@ -204,6 +204,20 @@ def test_force_replaces_pages_and_workbooks_of_releases_alone(city, capsys):
         assert (city / name).read_bytes() == content
 
 
+def test_a_release_is_not_lost_for_its_reconciliation(city, capsys, monkeypatch):
+    def failing(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(ts, "reconcile", failing)
+    changed(city, "#page = true", "page = false")
+    assert main(["release", "publication.toml"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Totals (city, north, south, docks) are released behind the same count, with noise of standard" in said
+    assert "reconciled" not in said
+    assert {row["key"] for row in rows_of(city / "release-2024-03.csv")} >= {"city", "station 0"}
+    assert not (city / "release-2024-03.html").exists()
+
+
 @pytest.mark.long
 def test_the_figure_of_a_panel_says_both_guarantees(city, capsys, monkeypatch):
     drawn, plot_panel = [], ts.plot_panel
