@@ -23,7 +23,7 @@ from opendp_timeseries.reconstruction.spreadsheet import table_of
 from opendp_timeseries.reconstruction.svg import drawing, figure, highest
 from opendp_timeseries.release.release import software
 
-__all__ = ["glimpse", "to_html"]
+__all__ = ["to_html"]
 
 #: :class:`~opendp_timeseries.Series`, which makes its page by this module.
 _Series = Any
@@ -157,9 +157,3 @@ def _downloads(made: Contents) -> str:
 def _link(name: str, kind: str, text: str, words: str) -> str:
     data = base64.b64encode(text.encode()).decode()
     return f'<a download="{name}" href="data:{kind};base64,{data}">{words}</a>'
-
-
-def glimpse(name: str, rows: dict[str, str]) -> str:
-    """Return a few facts as a table for a notebook."""
-    lines = "".join(f"<tr><th>{_text(head)}</th><td>{_text(words)}</td></tr>" for head, words in rows.items())
-    return f"<table><caption>{_text(name)}</caption>{lines}</table>"

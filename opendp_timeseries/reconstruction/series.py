@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._tables import html_table
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction import errors, frames, page, plot, spreadsheet
 from opendp_timeseries.reconstruction.totals import Totals, totals
@@ -366,6 +367,12 @@ class Series:
     def __iter__(self) -> Iterator[float]:
         """Go through the values, step by step."""
         return iter(self.values)
+
+    def _repr_html_(self) -> str:
+        half = self.interval()[1] - self.values
+        error = f"±{np.nanmedian(half):.3g}, of the {self.error_covers}" if np.any(np.isfinite(half)) else "not known"
+        header = ("steps", "made by", "average", "90% interval, in the middle of all")
+        return html_table(header, [(f"{len(self):,}", self.model, f"{np.mean(self.values):.4g}", error)])
 
     def __repr__(self) -> str:
         error = "no standard error" if self.error_covers == "nothing" else f"standard error of the {self.error_covers}"
