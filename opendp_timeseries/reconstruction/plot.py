@@ -25,6 +25,7 @@ from opendp_timeseries.reconstruction.captions import (
     kept_in_words,
     measured,
     models_of,
+    step_in_words,
 )
 from opendp_timeseries.reconstruction.frames import known_interval
 from opendp_timeseries.release.release import Release
@@ -182,17 +183,13 @@ def plot_totals(totals: Any, *, axes: Axes | None = None, unit: str = "count", c
     """
     if totals.keys is not None:
         raise ValueError(f"totals are of {len(totals.keys)} keys; draw one of by_key()")
-    if totals.grid.is_integer:
-        edges: Any = np.arange(len(totals) + 1)
-    else:
-        edges = totals.grid.edges()
+    edges: Any = totals.grid.edges()
     series, (low, high) = totals.series, totals.interval(confidence_level)
     most = ", at the most" if totals.is_bound else ""
-    step = {"1d": " by day", "1w": " by week", "1mo": " by month", "1q": " by quarter", "1y": " by year"}
     lines = [
         _time_label(totals.grid),
         guarantee_in_words(series.release, series.sources, None),
-        f"Blue line: totals{step.get(str(totals.grid.step), '')} of {models_of([series])}",
+        f"Blue line: totals{step_in_words(totals.grid)} of {models_of([series])}",
         f"Grey band: {confidence_level:.0%} intervals{most}" if np.any(np.isfinite(low)) else "",
         "" if np.all(totals.complete) else "The first or the last is of a period that the series covers in part.",
     ]
@@ -255,15 +252,12 @@ def _draw(axes: Axes, series: _Series, grid: TimeGrid | None, confidence_level: 
     look: dict[str, Any] = {"s": 12.0, "alpha": 0.9} if few else {"s": 6.0, "alpha": 0.6}
     look["rasterized"] = not few  # or a vector drawing would hold every one of them
     if not at_scales(series):
-        lowest, highest = _edges(series, confidence_level)
-        inside = (release.values >= lowest) & (release.values <= highest)
+        seen = _clipped(series, confidence_level)
         dots: dict[str, Any] = {"color": ORANGE, "linewidth": 0, "zorder": 2.5} | look
-        axes.scatter(kept[inside], release.values[inside], label="noisy values", **dots)
-        for marker, edge, beyond in (("^", highest, release.values > highest), ("v", lowest, release.values < lowest)):
-            if np.any(beyond):
-                axes.scatter(
-                    kept[beyond], np.full(np.count_nonzero(beyond), edge), marker=marker, label="beyond", **dots
-                )
+        for marker, its in (("o", seen == release.values), ("^", seen < release.values), ("v", seen > release.values)):
+            if marker == "o" or np.any(its):
+                label = "noisy values" if marker == "o" else "beyond"
+                axes.scatter(kept[its], seen[its], marker=marker, label=label, **dots)
     if series.events:
         at, whole = instants[list(series.events)], axes.get_xaxis_transform()
         axes.vlines(at, 0, 1, transform=whole, color=ORANGE, linestyle=":", linewidth=0.9, label="events")
@@ -276,22 +270,12 @@ def _draw(axes: Axes, series: _Series, grid: TimeGrid | None, confidence_level: 
         axes.set_xlim(start - (end - start), end)
 
 
-def _edges(series: _Series, level: float) -> tuple[float, float]:
-    """Return from where to where noisy values are drawn: those beyond would press all else into a line."""
+def _clipped(series: _Series, level: float) -> Any:
+    """Return noisy values, at an edge where they lie beyond it: they would press all else into a line."""
     ends = np.concatenate([series.values, *(known_interval(series, level) if series.error_covers in BANDED else ())])
     low, high = float(np.nanmin(ends)), float(np.nanmax(ends))
     room = _ROOM * (high - low) if high > low else math.inf
-    return low - room, high + room
-
-
-def _beyond(series: _Series, level: float) -> int:
-    """Return how many noisy values are marked at the edge."""
-    low, high = _edges(series, level)
-    return (
-        0
-        if at_scales(series)
-        else int(np.count_nonzero((series.release.values < low) | (series.release.values > high)))
-    )
+    return np.clip(series.release.values, low - room, high + room)
 
 
 def _places(axes: Axes, *, dated: bool) -> Callable[[Any], Any]:
@@ -370,7 +354,9 @@ def _caption(
     guarantee: tuple[float, float] | str | None,
 ) -> str:
     count = release.design.signal.count
-    beyond, events = sum(_beyond(part, level) for part in parts), sum(len(part.events) for part in parts)
+    drawn = [] if at_scales(parts[0]) else parts
+    beyond = sum(int(np.count_nonzero(_clipped(part, level) != part.release.values)) for part in drawn)
+    events = sum(len(part.events) for part in parts)
     band, bars = (
         f"{level:.0%} intervals for {' or '.join(words)}, each step on its own" if words else ""
         for words in (
