@@ -25,7 +25,7 @@ import opendp_timeseries as ts
 from opendp_timeseries._files import check_place
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.reconstruction.frames import known_interval
-from opendp_timeseries.reconstruction.plot import BLUE, style_axes
+from opendp_timeseries.reconstruction.plot import BLUE, RANGE, style_axes
 
 __all__ = ["Made", "document", "places"]
 
@@ -282,7 +282,7 @@ def _draw(figure: Any, series: ts.Series, grid: ts.TimeGrid, unit: str, cycle: i
     for whole in above:  # the means of cycles, and the ranges within: a line of thousands of steps would be a slab
         cycles = series.values[: series.release.size // cycle * cycle].reshape(-1, cycle)
         at = grid.instants()[: cycles.size : cycle]
-        whole.fill_between(at, cycles.min(axis=1), cycles.max(axis=1), color="0.84", linewidth=0)
+        whole.fill_between(at, cycles.min(axis=1), cycles.max(axis=1), color=RANGE, linewidth=0)
         whole.plot(at, cycles.mean(axis=1), color=BLUE, linewidth=1.2)
         whole.set_title(f"All of it: means of {cycle} steps, and the range within them", loc="left", fontsize="medium")
         style_axes(whole, grid)

@@ -14,12 +14,12 @@ import numpy as np
 
 import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
+from opendp_timeseries._tables import text_table
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.commandline.inputs import grid_of, wrapped
 from opendp_timeseries.commandline.query import Query
 from opendp_timeseries.design.design import Design
-from opendp_timeseries.planning.tables import text_table
 from opendp_timeseries.plugin.known import signal_of
 from opendp_timeseries.plugin.subsampled_gaussian import sample_of
 
