@@ -97,12 +97,12 @@ def _parser(name: str, program: str) -> _Parser:
             how: dict[str, Any] = {"default": None, "help": f"{word.help}{usual}".replace("%", "%%")}
             if word.kind is bool:
                 how["action"] = "store_true"
+            elif word.choices:
+                how["choices"] = word.choices
             else:
-                how |= {
-                    "type": _typed(word),
-                    **({"choices": word.choices} if word.choices else {"metavar": each.upper()}),
-                }
-                how |= {"nargs": "+"} if word.many or (each in _COMPARED and name == "plan") else {}
+                how |= {"type": _typed(word), "metavar": each.upper()}
+            if word.many or (each in _COMPARED and name == "plan"):
+                how["nargs"] = "+"
             group.add_argument(flag(each), **how)
     return parser
 

@@ -24,6 +24,7 @@ from scipy.special import ndtri
 import opendp_timeseries as ts
 from opendp_timeseries._files import check_place
 from opendp_timeseries.accounting.joint import joint_loss
+from opendp_timeseries.reconstruction.contents import instants_as_text
 from opendp_timeseries.reconstruction.frames import known_interval
 from opendp_timeseries.reconstruction.plot import BLUE, RANGE, style_axes
 
@@ -288,5 +289,6 @@ def _draw(figure: Any, series: ts.Series, grid: ts.TimeGrid, unit: str, cycle: i
         style_axes(whole, grid)
         first = (series.release.size - enlarged) // 2 // cycle * cycle
         axes.set_xlim(*grid.instants()[[first, first + enlarged]])
-        axes.set_title(f"{enlarged} steps of it, enlarged", loc="left", fontsize="medium")
+        begins, ends = instants_as_text(grid)[[first, first + enlarged]]
+        axes.set_title(f"{begins} to {ends}, enlarged", loc="left", fontsize="medium")
     figure.suptitle(f"Private series of {unit}", x=0.01, ha="left")
