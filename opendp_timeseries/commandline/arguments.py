@@ -93,8 +93,7 @@ def _parser(name: str, program: str) -> _Parser:
         group = parser.add_argument_group(title)
         for each in [each for each in words if each in names and each != operand]:
             word = words[each]
-            usual = "" if word.usual is None else f" ({word.usual})"
-            how: dict[str, Any] = {"default": None, "help": f"{word.help}{usual}".replace("%", "%%")}
+            how: dict[str, Any] = {"default": None, "help": word.explained.replace("%", "%%")}
             if word.kind is bool:
                 how["action"] = "store_true"
             elif word.choices:

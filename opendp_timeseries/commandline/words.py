@@ -44,6 +44,11 @@ class Word(NamedTuple):
     needs: tuple[str, ...] = ()
     bars: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def explained(self) -> str:
+        """What it says, and what it is if left out."""
+        return self.help if self.usual is None else f"{self.help} ({self.usual})"
+
     def read(self, value: Any) -> Any:
         """Return the value that stands in a file, or raise ValueError, saying what it should be."""
         if not self.many:

@@ -108,6 +108,7 @@ def test_a_city_publishes_every_month(tmp_path, capsys, monkeypatch, rows, numbe
         assert main(command) == 0
         said.append(" ".join("".join(capsys.readouterr()).split()))
     _, new, check, first, second, after, verified, ledger = said
+    assert "part from state noise of series noise of totals noise of people noise of people by key alone" in new
     assert "Left: 12 of 12; next is part 1, 2024-03." in new
     assert f"{rows} rows were read" in check
     assert "release 1 of 12 in the programme of a ledger with (ε = 1, δ = 1e-06) in all" in first
@@ -298,12 +299,16 @@ def test_a_flag_does_not_contradict_the_file(city, capsys):
         ("#sampling_probability = 0.5", "sampling_probability = 0.5", "another budget or sampling"),
         ('#sampling = "stratified"', 'sampling = "stratified"', "another budget or sampling"),
         ('every = "1mo"', 'every = "1d"', "a programme of other parts than these 92"),
+        ("people_cap = 3", "", "another grid, other caps or keys"),
     ],
 )
 def test_a_changed_file_is_not_what_was_planned(city, capsys, before, after, message):
     changed(city, before, after)
     assert main(["release", "publication.toml"]) == 2
     assert message in refusal(capsys)
+    if "people_cap" in before:
+        assert main(["programme", "publication.toml"]) == 2
+        assert "is for a programme of other counts" in refusal(capsys)
 
 
 def test_init_writes_every_word_and_never_over_a_file(city, capsys):
