@@ -142,6 +142,9 @@ def test_shape_is_recognised(taps, expected):
         (lambda: kernel_from_taps([]), ValueError, "must be one row"),
         (lambda: kernel_from_taps(1.0), ValueError, "must be one row"),
         (lambda: kernel_from_taps([0.0, 0.0]), ValueError, "raise either"),
+        (lambda: kernel_from_taps([1.0, 2.0], centre=2), ValueError, r"centre \(2\) must be at most 1; it is a place"),
+        (lambda: kernel_from_taps([1.0], centre=-1), ValueError, r"centre \(-1\) must be at least 0"),
+        (lambda: kernel_from_taps([1.0, 2.0], size=1), ValueError, r"size \(1\) must be at least 2; leave out taps"),
         (lambda: kernel_from_taps([1e-9, 0.0]), ValueError, r"resolution_bits \(26\); raise either"),
         (lambda: kernel_from_taps([2.0**27]), ValueError, r"taps up to 1.34218e\+08 must be below 2\*\*27"),
         (lambda: kernel_from_taps([2.0**26, 2.0**26]), ValueError, r"must sum to less than 2\*\*27"),
@@ -167,6 +170,19 @@ def test_shape_is_recognised(taps, expected):
 def test_refusals_name_the_value_and_the_remedy(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+def test_taps_around_a_centre_weigh_steps_before_and_after():
+    taps = [1, 2, 4, 8]  # of the steps two after, one after, the same, one before
+    kernel = kernel_from_taps(taps, centre=2, size=7, resolution_bits=0)
+    signal = np.arange(7.0) ** 2
+    expected = [
+        sum(tap * signal[(t - lag) % 7] for tap, lag in zip(taps, (-2, -1, 0, 1), strict=True)) for t in range(7)
+    ]
+    assert np.allclose(np.fft.irfft(np.fft.rfft(signal) * np.fft.rfft(kernel.taps), n=7), expected)
+    symmetric = kernel_from_taps([1, 2, 1], centre=1, size=9, resolution_bits=2)
+    assert symmetric.is_symmetric_decreasing
+    assert kernel_from_taps(kernel.taps) == kernel_from_taps(taps, centre=2, size=7)
 
 
 def test_numpy_scalars_are_numbers():

@@ -414,6 +414,8 @@ def test_a_programme_is_reserved_and_runs_in_any_order(tmp_path):
         assert book.spent()[0] == "non-adaptive"
         assert book.spent().within
     assert repr(book).count("    planned   ") == 1
+    assert book._repr_html_().count("<td>planned</td>") == 1
+    assert book._repr_html_().startswith("<p>Budget: (ε = ")
     with pytest.raises(ValueError, match="would exceed"):  # each runs once
         book.release(programme.measurement(months[0]), nothing_is_read)
     book.release(programme.measurement(months[2]), LOG)

@@ -142,7 +142,7 @@ def test_the_main_job(tmp_path, capsys, monkeypatch):
     whole, enlarged = drawn[-1].axes
     assert drawn[-1].get_suptitle() == "Private series of aircraft per 3h"
     assert whole.get_title("left") == "All of it: means of 8 steps, and the range within them"
-    assert enlarged.get_title("left") == "112 steps of it, enlarged"
+    assert enlarged.get_title("left") == "2013-06-25 01:00 to 2013-07-09 01:00, enlarged"
     for part in (
         "America/New_York",
         "ε = 1, δ = 1e-06",
@@ -926,8 +926,8 @@ SERIES = ["--level", "200", "--season", "24:90", "--deviation", "20", "--time-sc
 
 def test_a_plan_says_what_to_run_and_it_runs(log_file, tmp_path, capsys):
     dated = ["--start", "2024-03-01", "--step", "1h", "--zone", "Europe/Berlin", "--sampling-probability", "0.5", "1"]
-    known = ["--participation", "50%:19", "100%:20"]
-    for number, (given, best) in enumerate([([], "private series"), (known, "participation cap 20, every step")]):
+    known = ["--participation", "100%:5", "--participation-cap", "5"]
+    for number, (given, best) in enumerate([([], "private series"), (known, "participation cap 5, every step")]):
         assert main([*PLAN, *SERIES, *dated, *given]) == 0
         said = capsys.readouterr().out
         assert f"Best: {best}, then a smoother" in said

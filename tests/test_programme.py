@@ -141,6 +141,7 @@ def test_errors_to_expect_are_those_of_the_plan():
         assert error.smoothed == pytest.approx(design.smoothed, rel=1e-9)
     assert f"{errors[1].smoothed:.4g}" in programme.table(time_scale=24, deviation=30)
     assert repr(programme) == programme.table()
+    assert programme._repr_html_().count("<tr") == 1 + len(programme)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from opendp_timeseries.commandline.publication import located, read_publication
 from opendp_timeseries.commandline.words import RUN, TABLES, WORDS, Word, flag, steps_of
 from opendp_timeseries.counting.files import CSV_SUFFIXES, PARQUET_SUFFIXES
 
-__all__ = ["COMMANDS", "PROGRAM", "flags_of", "parse"]
+__all__ = ["ASSUMED", "COMMANDS", "FIXED", "PROGRAM", "flags_of", "parse"]
 
 PROGRAM: Final = "python -m opendp_timeseries"
 
@@ -34,7 +34,12 @@ _PLANNED: Final = ("epsilon", "delta", "sampling_probability", "sampling")
 _OF_CSV: Final = ("time_format", "time_unit", "delimiter")
 #: What is fixed when a ledger is made.
 _BUDGET: Final = ("epsilon", "delta", "programme")
-_FIXED: Final = (*_BUDGET, "period", "zone", "parameters_fixed")
+FIXED: Final = (*_BUDGET, "period", "zone", "parameters_fixed")
+#: What a plan is told, beside the grid.
+ASSUMED: Final = (
+    *("participation_cap", "gap", "step_cap", "epsilon", "delta", "sampling_probability", "sampling"),
+    *("level", "deviation", "time_scale"),
+)
 #: What is compared by ``plan``, so that several may be given.
 _COMPARED: Final = ("participation_cap", "gap", "sampling_probability", "filter_std")
 
@@ -88,16 +93,15 @@ def _parser(name: str, program: str) -> _Parser:
         group = parser.add_argument_group(title)
         for each in [each for each in words if each in names and each != operand]:
             word = words[each]
-            usual = "" if word.usual is None else f" ({word.usual})"
-            how: dict[str, Any] = {"default": None, "help": f"{word.help}{usual}".replace("%", "%%")}
+            how: dict[str, Any] = {"default": None, "help": word.explained.replace("%", "%%")}
             if word.kind is bool:
                 how["action"] = "store_true"
+            elif word.choices:
+                how["choices"] = word.choices
             else:
-                how |= {
-                    "type": _typed(word),
-                    **({"choices": word.choices} if word.choices else {"metavar": each.upper()}),
-                }
-                how |= {"nargs": "+"} if word.many or (each in _COMPARED and name == "plan") else {}
+                how |= {"type": _typed(word), "metavar": each.upper()}
+            if word.many or (each in _COMPARED and name == "plan"):
+                how["nargs"] = "+"
             group.add_argument(flag(each), **how)
     return parser
 
@@ -136,7 +140,7 @@ def _read(options: argparse.Namespace, operand: str) -> None:
         elif name == "keys" and is_file_of_keys(value):
             value = [str(folder / value[0])]
         if getattr(options, name) is None:
-            setattr(options, name, value)
+            setattr(options, name, None if value is False else value)
         elif options.command != "plan":  # which compares
             at = f"{path}, line {options.lines[name]}"
             raise ValueError(f"{at}: {name} is said here and by {flag(name)}; change it here, or leave the flag out")
@@ -199,7 +203,7 @@ def _fill(options: argparse.Namespace, *but: str) -> None:
 def _ledger(options: argparse.Namespace) -> None:
     if options.ledger is None:
         raise _refused(f"{options.publication} must say, in [budget], which file is the ledger: ledger")
-    given = [name for name in _FIXED if getattr(options, name) is not None]
+    given = [name for name in FIXED if getattr(options, name) is not None]
     if given and not options.new:
         names = ", ".join(map(flag, given))
         raise _refused(f"{names} is fixed when a ledger is made: give --new, or leave it out")
@@ -213,11 +217,14 @@ def _ledger(options: argparse.Namespace) -> None:
 def _plan(options: argparse.Namespace) -> None:
     if options.file is not None and options.publication is None:
         raise _refused(f"unrecognized arguments: {options.file}")
-    missing = [flag(name) for name in ("participation_cap", "epsilon", "delta") if getattr(options, name) is None]
+    missing = [flag(name) for name in ("epsilon", "delta") if getattr(options, name) is None]
     if missing:
         raise _refused(f"the following arguments are required: {', '.join(missing)}")
-    if options.period or options.by:
-        raise _refused("plan is for one series and all that somebody does: leave out --period, --by and --keys")
+    if options.period or options.by or options.every:
+        raise _refused(
+            "plan is for one release of one series, and for all that somebody does: leave out --period, --by and"
+            " --every; of a programme, the command 'programme' says the noise before any of it is fixed"
+        )
     seasons = [steps_of(each) for each in options.season or ()]
     for steps, amplitude in seasons:
         if amplitude is None:
@@ -263,10 +270,7 @@ COMMANDS: Final = {
         "Say which caps, filter and sampling to choose, and what error to expect, from public facts and from your"
         " assumptions about the series. It reads no data. Several caps, gaps, shares and filters are compared; flags"
         " go before what a publication file says.",
-        (
-            *("zone", "start", "end", "size", "step", "participation_cap", "gap", "step_cap", "filter_std", "epsilon"),
-            *("delta", "sampling_probability", "sampling", *TABLES["plan"][1], "season", "quiet", "json"),
-        ),
+        ("zone", "start", "end", "size", "step", *ASSUMED, "participation", "filter_std", "season", "quiet", "json"),
         ("file", "a publication file, .toml"),
         _plan,
     ),
@@ -280,7 +284,7 @@ COMMANDS: Final = {
     "ledger": Command(
         "Say what was released about one population, what it guarantees together, and what is left of its budget; every"
         " record is verified. With --new, make a ledger, for the --ledger of releases.",
-        (*_FIXED, "quiet", "json", "new", "add"),
+        (*FIXED, "quiet", "json", "new", "add"),
         ("ledger", "the file, or a publication file that names it"),
         _ledger,
     ),

@@ -9,10 +9,8 @@ import warnings
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 import opendp_timeseries as ts
-from opendp_timeseries.commandline.arguments import COMMANDS, flags_of
+from opendp_timeseries.commandline.arguments import ASSUMED, COMMANDS, FIXED, flags_of
 from opendp_timeseries.commandline.inputs import check_of, chosen, grid_of, wrapped
 from opendp_timeseries.commandline.programme import parts_of, take_part
 from opendp_timeseries.commandline.progress import stage
@@ -29,11 +27,15 @@ _ADVICE: Final = (
     " private histogram of how often individuals take part (make_participation_histogram, in Python); or publish totals"
     " that are too low, and say so."
 )
-_PLAN: Final = (
-    *("participation_cap", "gap", "step_cap", "epsilon", "delta", "sampling_probability", "sampling", "std"),
-    *("level", "season_amplitudes", "deviation", "time_scale"),
-)
-_NEW: Final = ("epsilon", "delta", "parameters_fixed", "period", "zone", "programme")
+_BY_FLAGS: Final = {
+    "participation=, such as {0.9: 20, 1.0: 500}": "--participation 90%:20 100%:500",
+    "participation=": "--participation",
+    "{0.9: 20, 1.0: 500}": "90%:20 100%:500",
+    "season_amplitudes={period: amplitude}": "--season 24:90",
+    "by all three, or by a public proxy": "or by all three",
+    "season_amplitudes": "season",
+    "{24: 60.0}": "24:60",
+}
 
 
 def check(options: argparse.Namespace) -> str:
@@ -52,23 +54,21 @@ def check(options: argparse.Namespace) -> str:
 
 def plan(options: argparse.Namespace) -> str:
     """Compare designs by their expected errors: the table, the advice and the command of the best."""
-    grid = grid_of(options)
-    known = None if options.participation is None else _participation(options, grid)
-    found = ts.plan(grid, **chosen(options, *_PLAN), participation=known)
+    known = dict(map(share, options.participation)) if options.participation else None
+    try:
+        found = ts.plan(grid_of(options), **chosen(options, *ASSUMED, "std", "season_amplitudes"), participation=known)
+    except (TypeError, ValueError) as error:
+        raise ValueError(_by_flags(str(error))) from None
     if options.json:
         return json.dumps(found.to_dict(), ensure_ascii=False)
-    return f"{found}\n\nRun, with your file and its columns:\n{found.command() or found.python()}"
+    return f"{_by_flags(str(found))}\n\nRun, with your file and its columns:\n{found.command() or found.python()}"
 
 
-def _participation(options: argparse.Namespace, grid: ts.TimeGrid) -> ts.Participation:
-    """Return rough public knowledge of how often individuals come."""
-    shares, steps = zip(*sorted(map(share, options.participation)), strict=True)
-    parts = np.diff([0.0, *shares, 1.0])
-    if options.level is None:
-        raise ValueError("--participation says what a cap loses of the level: give --level, too")
-    if not np.all(parts[:-1] > 0) or shares[-1] > 1 or not np.all(np.diff(steps) > 0):
-        raise ValueError("--participation must ascend in shares up to 100% and in steps, such as 90%:20 100%:500")
-    return ts.Participation(parts, size=grid.size, standard_error=0.0, caps=list(steps))
+def _by_flags(text: str) -> str:
+    """Say by flags what Python says by arguments."""
+    for python, flags in _BY_FLAGS.items():
+        text = text.replace(python, flags)
+    return text
 
 
 def verify(options: argparse.Namespace) -> str:
@@ -103,7 +103,7 @@ def ledger(options: argparse.Namespace) -> str:
     if options.new:
         with warnings.catch_warnings():  # what is printed says it
             warnings.simplefilter("ignore", ts.LargeDeltaWarning)
-            ts.Ledger.create(options.ledger, **chosen(options, *_NEW))
+            ts.Ledger.create(options.ledger, **chosen(options, *FIXED))
     found = ts.Ledger(options.ledger)
     for release in [release for path in options.add or () for release in _read(path).releases]:
         found.add(release)

@@ -18,6 +18,8 @@ __all__ = ["check_of", "chosen", "grid_of", "is_file_of_keys", "panel_of", "read
 
 #: Nobody looks at a figure or a table of more steps than this.
 _MAX_STEPS: Final = 1_000_000
+#: With totals and intervals, a sheet holds no more.
+_MOST_COLUMNS: Final = 2500
 
 
 def chosen(options: argparse.Namespace, *names: str) -> dict[str, Any]:
@@ -49,6 +51,8 @@ def panel_of(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any
         keys, rows = _file_of_keys(options)
     elif options.groups:
         raise ValueError(f"groups ({', '.join(options.groups)}) must be columns of a file of --keys: give one")
+    if options.spreadsheet and len(keys) > _MOST_COLUMNS:
+        raise ValueError(f"spreadsheet is for {_MOST_COLUMNS} keys at most, and there are {len(keys)}; leave it out")
     groups: dict[str, Any] = _tree(rows, list(options.groups or ()), options.by) if options.groups else {}
     if options.total is not None:
         groups = {options.total: groups or keys}

@@ -10,8 +10,11 @@ import io
 import json
 import os
 import sys
+import tempfile
+import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -21,41 +24,38 @@ from scipy.special import ndtri
 import opendp_timeseries as ts
 from opendp_timeseries._files import check_place
 from opendp_timeseries.accounting.joint import joint_loss
+from opendp_timeseries.reconstruction.contents import instants_as_text
 from opendp_timeseries.reconstruction.frames import known_interval
-from opendp_timeseries.reconstruction.plot import BLUE, style_axes
+from opendp_timeseries.reconstruction.plot import BLUE, RANGE, style_axes
 
 __all__ = ["Made", "document", "places"]
 
 _COLUMNS: Final = ("step_start", "private_count", "low", "high", "kept")
 _OF_PEOPLE: Final = ("key", "individuals", "low", "high")
+_RECORD: Final = b'{"format": "opendp_timeseries'
 #: By suffix, how a file of a release begins, and what else it holds: never what somebody else's file or a ledger does.
 _MARKS: Final[dict[str, tuple[tuple[bytes, ...], bytes]]] = {
     ".csv": (tuple(",".join(row).encode() + b"\r\n" for row in (_COLUMNS, ("key", *_COLUMNS))), b""),
     "-people.csv": ((",".join(_OF_PEOPLE).encode() + b"\r\n",), b""),
     ".json": (
-        (
-            b'{"format": "opendp_timeseries release", ',
-            b'{"format": "opendp_timeseries releases", "version": 1, "guarantee": ',
-        ),
+        (_RECORD + b' release", ', _RECORD + b' releases", "version": 1, "guarantee": '),
         b"",
     ),
     ".png": ((b"\x89PNG\r\n\x1a\n",), b"tEXtSoftware\0opendp_timeseries"),
     ".svg": ((b"<?xml",), b"<dc:title>opendp_timeseries</dc:title>"),
     ".pdf": ((b"%PDF-",), b"/Creator (opendp_timeseries)"),
+    ".html": ((b"<!doctype html>",), b'<meta name="generator" content="opendp_timeseries '),
+    ".xlsx": ((b"PK",), b"<dc:creator>opendp_timeseries</dc:creator>"),
 }
 _UNDATED: Final = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 #: Steps that have a name.
 _WORD: Final = {
-    "1min": "minute",
-    "1h": "hour",
-    "1d": "day",
-    "1w": "week",
-    "1mo": "month",
-    "1q": "quarter",
-    "1y": "year",
-}
+    "1min": "minute", "1h": "hour", "1d": "day", "1w": "week", "1mo": "month", "1q": "quarter", "1y": "year",
+}  # fmt: skip
 #: What the intervals in table and figure cover, at each step on its own.
 _CONFIDENCE: Final = 0.9
+#: Without a season, a figure summarises a long series by so many means.
+_MEANS: Final = 200
 #: So many series of a panel are drawn.
 _MOST_SERIES: Final = 12
 
@@ -91,12 +91,16 @@ def places(options: argparse.Namespace) -> dict[str, Path]:
     output, log, figure = options.output, options.file, f".{options.figure}"
     if output.name in ("", "..") or output.suffix.lower() in _MARKS:
         raise ValueError(f"output ({output}) must name files without their suffix, such as {Path('folder', 'release')}")
+    if options.spreadsheet and find_spec("openpyxl") is None:
+        raise ImportError("--spreadsheet needs openpyxl; install opendp_timeseries[excel], or leave it out")
     found = {suffix: output.with_name(output.name + suffix) for suffix in _MARKS}
     wanted = {
         ".csv": True,
         "-people.csv": options.people or options.people_cap is not None,
         ".json": True,
         figure: figure in found and _can_draw(),
+        ".html": options.page,
+        ".xlsx": options.spreadsheet,
     }
     written = [suffix for suffix in found if wanted.get(suffix)]
     for suffix, place in found.items():
@@ -119,10 +123,13 @@ def places(options: argparse.Namespace) -> dict[str, Path]:
 
 def _is_ours(place: Path, suffix: str) -> bool:
     begins, holds = _MARKS[suffix]
-    with place.open("rb") as file, contextlib.suppress(ValueError, RecursionError):
+    with place.open("rb") as file, contextlib.suppress(ValueError, RecursionError, KeyError, zipfile.BadZipFile):
         found = file.read(2000)
         if found.startswith(begins) and suffix in (".json", ".pdf"):  # no other file is read whole
             found += file.read()
+        if found.startswith(begins) and suffix == ".xlsx":
+            with zipfile.ZipFile(file) as book, book.open("docProps/core.xml") as about:
+                found += about.read(2000)
         return found.startswith(begins) and holds in found and (suffix != ".json" or bool(json.loads(found)))
     return False
 
@@ -138,9 +145,10 @@ def _can_draw() -> bool:
     return True
 
 
-def document(suffix: str, made: Made, what: str, cycle: int) -> bytes:
-    """Return the content of a file; a figure says what is counted, and draws a long series by the means of cycles."""
+def document(suffix: str, made: Made, options: argparse.Namespace) -> bytes:
+    """Return the content of a file."""
     grid = made.series.release.design.count.grid
+    what = "aircraft" if options.file is None else "individuals" if options.step_cap == 1 else "events"
     unit = f"{what} per {_WORD.get(str(grid.step), grid.step)}"
     match suffix:
         case ".csv":
@@ -151,9 +159,36 @@ def document(suffix: str, made: Made, what: str, cycle: int) -> bytes:
             one = len(made.releases) == 1
             text = made.releases[0].to_json() if one else ts.write_releases(made.releases, in_advance=True)
             return (text + "\n").encode()
+        case ".html" | ".xlsx":
+            return _page(suffix, made, unit, options.title)
     if made.series.parts:
         return _panel(suffix[1:], made, unit)
-    return _figure(suffix[1:], made.series, grid, unit, cycle)
+    return _figure(suffix[1:], made.series, grid, unit, int(min(options.season or [max(1, grid.size // _MEANS)])))
+
+
+def _page(suffix: str, made: Made, unit: str, title: str | None) -> bytes:
+    """Write a page, or a workbook, of all that is released."""
+    half, notes = float(ndtri((1 + _CONFIDENCE) / 2)), []
+    for release in [release for release in made.people if release.keys is None]:
+        number, within = release.values[0], half * release.scale
+        notes.append(
+            f"There are {number:,.0f} individuals in all, within {within:,.0f} with {_CONFIDENCE:.0%} confidence."
+        )
+    shown: dict[str, Any] = {
+        "title": title,
+        "unit": unit,
+        "confidence_level": _CONFIDENCE,
+        "beside": () if made.totals is None else (made.totals,),
+        "guarantee": f"Guarantee: {made.together.guarantee()}",
+        "notes": notes,
+    }
+    series = replace(made.series, sources=made.releases)  # whose records stand in a page
+    if suffix == ".html":
+        return series.to_html(**shown).encode()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "series.xlsx")
+        series.to_excel(path, **shown)
+        return path.read_bytes()
 
 
 def _rows_of(series: ts.Series) -> Iterator[tuple[Any, ...]]:
@@ -239,6 +274,7 @@ def _figure(kind: str, series: ts.Series, grid: ts.TimeGrid, unit: str, cycle: i
 
 
 def _draw(figure: Any, series: ts.Series, grid: ts.TimeGrid, unit: str, cycle: int) -> None:
+    """Draw a long series by the means of cycles, and enlarge some of them."""
     enlarged = 14 * cycle
     is_long = series.release.size >= 2 * enlarged
     figure.set_size_inches(9.0, 6.8 if is_long else 4.2)
@@ -247,11 +283,12 @@ def _draw(figure: Any, series: ts.Series, grid: ts.TimeGrid, unit: str, cycle: i
     for whole in above:  # the means of cycles, and the ranges within: a line of thousands of steps would be a slab
         cycles = series.values[: series.release.size // cycle * cycle].reshape(-1, cycle)
         at = grid.instants()[: cycles.size : cycle]
-        whole.fill_between(at, cycles.min(axis=1), cycles.max(axis=1), color="0.84", linewidth=0)
+        whole.fill_between(at, cycles.min(axis=1), cycles.max(axis=1), color=RANGE, linewidth=0)
         whole.plot(at, cycles.mean(axis=1), color=BLUE, linewidth=1.2)
         whole.set_title(f"All of it: means of {cycle} steps, and the range within them", loc="left", fontsize="medium")
         style_axes(whole, grid)
         first = (series.release.size - enlarged) // 2 // cycle * cycle
         axes.set_xlim(*grid.instants()[[first, first + enlarged]])
-        axes.set_title(f"{enlarged} steps of it, enlarged", loc="left", fontsize="medium")
+        begins, ends = instants_as_text(grid)[[first, first + enlarged]]
+        axes.set_title(f"{begins} to {ends}, enlarged", loc="left", fontsize="medium")
     figure.suptitle(f"Private series of {unit}", x=0.01, ha="left")

@@ -14,12 +14,12 @@ import numpy as np
 
 import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
+from opendp_timeseries._tables import text_table
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.commandline.inputs import grid_of, wrapped
 from opendp_timeseries.commandline.query import Query
 from opendp_timeseries.design.design import Design
-from opendp_timeseries.planning.tables import text_table
 from opendp_timeseries.plugin.known import signal_of
 from opendp_timeseries.plugin.subsampled_gaussian import sample_of
 
@@ -122,12 +122,21 @@ def programme(options: argparse.Namespace) -> str:
     if options.json:
         return found.to_json()
     states = ["planned" if ledger is None else part.state(ledger) for part in parts]
+    asked = {
+        "series": True,
+        "totals": options.total or options.groups,
+        "people": options.people,
+        "people by key": options.people_cap,
+    }
+    noise = [f"noise of {name}" for name, is_asked in asked.items() if is_asked]
     rows = []
     for part, state in zip(parts, states, strict=True):
         designs = part.designs(found)
         alone = joint_loss([design.loss() for design in designs], adaptive=False).epsilon(found.delta)
-        scales = ", ".join(f"{design.scale:.4g}" for design in designs)
-        rows.append((str(part.number), part.name, state, scales, f"ε = {printed_up(alone)}"))
+        if len(designs) != len(noise):
+            raise ValueError(f"ledger ({options.ledger}) is for a programme of other counts; {_CHANGED}")
+        scales = (f"{design.scale:.4g}" for design in designs)
+        rows.append((str(part.number), part.name, state, *scales, f"ε = {printed_up(alone)}"))
     if ledger is None:
         end = [f"Nothing is fixed yet: --new makes {options.ledger}, and then it is."]
     else:
@@ -135,7 +144,7 @@ def programme(options: argparse.Namespace) -> str:
         following = f"; next is part {left[0].number}, {left[0].name}" if left else ""
         end = [f"So far: {ledger.guarantee()}.", f"Left: {len(left)} of {len(parts)}{following}."]
     title = f"{len(parts)} parts within (ε = {found.epsilon:g}, δ = {found.delta:g}) for {found.unit}"
-    return "\n".join([title, text_table(("part", "from", "state", "noise", "alone"), rows), "", *map(wrapped, end)])
+    return "\n".join([title, text_table(("part", "from", "state", *noise, "alone"), rows), "", *map(wrapped, end)])
 
 
 def _plan(options: argparse.Namespace, parts: list[Part]) -> ts.Programme:

@@ -109,8 +109,8 @@ def init(options: argparse.Namespace, ask: Callable[[str], str] = input) -> str:
                     _answer(name, given, ask)
         files[path].write(_written(given).encode())
     return (
-        f"Written: {path}. Fill in what it lacks, and run with it, in this order: plan; check, in private; release (or,"
-        " with every, first programme --new)."
+        f"Written: {path}. Fill in what it lacks, and run with it, in this order: plan (or, with every, programme, and"
+        " programme --new); check, in private; release."
     )
 
 
@@ -119,7 +119,7 @@ def _answer(name: str, given: dict[str, Any], ask: Callable[[str], str]) -> None
     word = WORDS[name]
     none = "" if word.ask == "must" else "; Enter for none"
     while True:
-        text = ask(f"{name}: {word.help}\n  such as {shown(word.example)}{none}: ").strip()
+        text = ask(f"{name}: {word.explained}\n  such as {shown(word.example)}{none}: ").strip()
         if none and not text:
             return
         with contextlib.suppress(ValueError):
@@ -135,9 +135,9 @@ def _written(given: dict[str, Any]) -> str:
     for table, (title, words) in TABLES.items():
         lines += ["", f"[{table}]  # {title}"]
         for name, word in words.items():
-            comment = f"{word.help[0].upper()}{word.help[1:]}"
-            comment += f" ({', '.join(word.choices)})" if word.choices else ""
-            comment += " (must be given, or the size)" if name == "end" else " (must be given)" * (word.ask == "must")
-            lines += textwrap.wrap(f"{comment}.", 100, initial_indent="# ", subsequent_indent="# ")
+            comment = f"{word.explained[0].upper()}{word.explained[1:]}."
+            comment += f" One of {', '.join(word.choices)}." if word.choices else ""
+            comment += " Must be given, or the size." if name == "end" else " Must be given." * (word.ask == "must")
+            lines += textwrap.wrap(comment, 100, initial_indent="# ", subsequent_indent="# ")
             lines.append(f"{name} = {shown(given[name])}" if name in given else f"#{name} = {shown(word.example)}")
     return "\n".join(lines) + "\n"

@@ -68,6 +68,11 @@ class Query(NamedTuple):
         return [self.count, *([] if self.groups is None else [self.count >> ts.then_totals(self.groups)]), *self.people]
 
     @property
+    def levels(self) -> int:
+        """How many of these are series, or panels of them: the first ones."""
+        return len(self.chains) - len(self.people)
+
+    @property
     def relative_scales(self) -> list[float]:
         """Noise that gives each level of series as much of the budget, and the number of individuals less."""
         levels = [1] if self.groups is None else [1, _depth(self.groups)]
@@ -77,8 +82,7 @@ class Query(NamedTuple):
     @property
     def samples(self) -> list[dict[str, Any]]:
         """How each is sampled: of the number of individuals, all is kept."""
-        series = len(self.chains) - len(self.people)
-        return [self.sample] * series + [{"sampling_probability": 1.0}] * len(self.people)
+        return [self.sample] * self.levels + [{"sampling_probability": 1.0}] * len(self.people)
 
     def measurement(self, scales: Sequence[float], samples: Sequence[Mapping[str, Any]], delta: float) -> Any:
         """Return the measurement with this noise."""

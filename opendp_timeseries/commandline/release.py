@@ -29,8 +29,6 @@ from opendp_timeseries.reconstruction.scales import unscaled
 
 __all__ = ["release"]
 
-#: Without a season, a figure summarises a long series by so many means.
-_MEANS: Final = 200
 #: How near the counts are to the truth, but for noise.
 _TRUTH: Final = {
     "drop": "What exceeds the cap is left out, so totals are too low, and the intervals are of what is left.",
@@ -59,8 +57,6 @@ def release(options: argparse.Namespace) -> str:
             measurement = _of_programme(options, ledger, query)
         else:
             measurement = query.within(options.epsilon, options.delta)
-    cycle = int(min(options.season or [max(1, grid.size // _MEANS)]))
-    what = "aircraft" if options.file is None else "individuals" if options.step_cap == 1 else "events"
     with (
         _paying(measurement, ledger, options) as make,
         files_together(wanted.values(), replace=options.force) as files,
@@ -69,7 +65,7 @@ def release(options: argparse.Namespace) -> str:
             made = _reconstructed(_flat(make(lambda: _log(options))), query, options)
         with stage("Writing the files", quiet=options.quiet):
             for suffix, place in wanted.items():
-                files[place].write(document(suffix, made, what, cycle))
+                files[place].write(document(suffix, made, options))
     said = ["\n\n".join(_summary(made, options)), "", f"Written: {', '.join(map(str, wanted.values()))}"]
     if options.file is None:  # of any other log, this is private
         share = f"{check_of(options, grid).events_lost_share:.0%} of its departures"
@@ -97,16 +93,18 @@ def _flat(made: Any) -> list[ts.Release]:
 
 def _reconstructed(releases: list[ts.Release], query: Query, options: argparse.Namespace) -> Made:
     """Make series of releases, that of a panel and its totals so that they add up."""
-    number = len(releases) - len(query.people)
+    counts, people = releases[: query.levels], tuple(releases[query.levels :])
     try:
         shown = False if options.quiet else None
-        series = [ts.smooth(one, seasons=options.season, progress=shown) for one in releases[:number]]
+        series = [ts.smooth(one, seasons=options.season, progress=shown) for one in counts]
     except Exception:  # whatever it is, the release must not be lost for it
-        series = [ts.interpolate(one) for one in releases[:number]]
+        series = [ts.interpolate(one) for one in counts]
     if len(series) == 1:
-        return Made(tuple(releases), series[0], people=tuple(releases[1:]))
-    panel, totals = ts.reconcile(*series)
-    return Made(tuple(releases), panel, totals, tuple(releases[2:]))
+        return Made(tuple(releases), series[0], people=people)
+    panel, totals = series
+    with contextlib.suppress(Exception):
+        panel, totals = ts.reconcile(panel, totals)
+    return Made(tuple(releases), panel, totals, people)
 
 
 def _held(work: Callable[[], Any]) -> Any:
@@ -227,10 +225,9 @@ def _others(made: Made) -> Iterator[str]:
     if made.totals is not None:
         names = made.totals.release.keys or ()
         some = ", ".join(map(str, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-        yield (
-            f"Totals ({some}) are released behind the same count, with noise of standard deviation"
-            f" {made.releases[1].scale:.4g}; all is reconciled, so that the series add up to them."
-        )
+        noise = f"with noise of standard deviation {made.releases[1].scale:.4g}"
+        end = "; all is reconciled, so that the series add up to them" if made.series.sources else ""
+        yield f"Totals ({some}) are released behind the same count, {noise}{end}."
     for one in made.people:
         of = "in all" if one.keys is None else f"at each key, each at {one.design.count.participation_cap} at most"
         yield f"The number of individuals {of} has noise of standard deviation {one.scale:.4g}."

@@ -44,6 +44,11 @@ class Word(NamedTuple):
     needs: tuple[str, ...] = ()
     bars: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def explained(self) -> str:
+        """What it says, and what it is if left out."""
+        return self.help if self.usual is None else f"{self.help} ({self.usual})"
+
     def read(self, value: Any) -> Any:
         """Return the value that stands in a file, or raise ValueError, saying what it should be."""
         if not self.many:
@@ -202,6 +207,9 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
             " with an amplitude in counts, such as 24:90", [24, 168], many=True, ask="may"),
         "output": Word(Path, "write OUTPUT.csv, OUTPUT.json and a figure", "release", usual=Path("release")),
         "figure": Word(str, "format of the figure", "svg", usual="png", choices=("png", "svg", "pdf", "none")),
+        "title": Word(str, "what is counted, in words, for the page and the workbook", "Bike trips in London"),
+        "page": Word(bool, "write OUTPUT.html, too: a page to publish, which needs no other file", True),
+        "spreadsheet": Word(bool, "write OUTPUT.xlsx, too, for Excel or LibreOffice (extra excel)", True),
     }),
 }
 #: What is said of one run, and does not stand in a file.

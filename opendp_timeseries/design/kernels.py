@@ -323,20 +323,26 @@ def identity_kernel(size: int) -> Kernel:
     return Kernel(numerators, 0, "identity")
 
 
-def kernel_from_taps(taps: ArrayLike, *, resolution_bits: int = _RESOLUTION_BITS) -> Kernel:
+def kernel_from_taps(
+    taps: ArrayLike, *, centre: int = 0, size: int | None = None, resolution_bits: int = _RESOLUTION_BITS
+) -> Kernel:
     """Kernel from any real taps, signed and asymmetric ones too.
 
     Each tap is rounded to the nearest multiple of ``2**-resolution_bits`` (which leaves such a multiple unchanged),
     and ``l1`` is that of the taps as stored. It need not be 1: a gain of 2 doubles the signal and its
     sensitivity.
 
-    :param taps: ``T`` finite real numbers; ``taps[t]`` is the weight of the step ``t`` steps before.
+    :param taps: finite real numbers; ``taps[centre + t]`` is the weight of the step ``t`` steps before.
+    :param centre: which of them is the weight of the same step: 1 of three that are symmetric.
+    :param size: number of steps ``T`` of the grid, on which all other taps are zero; by default as many as there are.
     :param resolution_bits: binary places of the taps, 0 to 40.
     :raises TypeError: if the taps are complex, bools or not numbers.
     :raises ValueError: if they are not one row, not finite, all zero on the grid, or too large.
 
     >>> kernel_from_taps([0.5, 0.25, 0, 0.25]).taps.tolist()
     [0.5, 0.25, 0.0, 0.25]
+    >>> kernel_from_taps([0.25, 0.5, 0.25], centre=1, size=5).taps.tolist()
+    [0.5, 0.25, 0.0, 0.0, 0.25]
     """
     resolution_bits = integer("resolution_bits", resolution_bits, minimum=0, maximum=40)
     given = np.asarray(taps)
@@ -344,6 +350,8 @@ def kernel_from_taps(taps: ArrayLike, *, resolution_bits: int = _RESOLUTION_BITS
         raise TypeError(f"taps ({given.dtype}) must be real numbers; give one float for each step")
     if given.ndim != 1 or given.size == 0:
         raise ValueError(f"taps (shape {given.shape}) must be one row with one number for each step")
+    centre = integer("centre", centre, minimum=0, maximum=given.size - 1, remedy="it is a place in the taps")
+    steps = given.size if size is None else integer("size", size, minimum=given.size, remedy="leave out taps of zero")
     values = given.astype(np.float64)
     finite = np.isfinite(values)
     if not finite.all():
@@ -356,6 +364,7 @@ def kernel_from_taps(taps: ArrayLike, *, resolution_bits: int = _RESOLUTION_BITS
             f"taps up to {largest:g} must be below 2**{53 - resolution_bits} at resolution_bits ({resolution_bits});"
             " scale them"
         )
+    values = np.roll(np.append(values, np.zeros(steps - len(values))), -centre)
     return Kernel(np.rint(np.ldexp(values, resolution_bits)).astype(np.int64), resolution_bits)
 
 

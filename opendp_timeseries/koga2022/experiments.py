@@ -201,26 +201,49 @@ def algorithm1(problem: Problem, *, filtered: bool) -> Method:
     )
 
 
-def subsampled(problem: Problem, *, filtered: bool, smoothed: bool = False) -> Method:
+def subsampled(
+    problem: Problem,
+    *,
+    filtered: bool,
+    smoothed: bool = False,
+    reconstruct: Callable[[Release], Any] | None = None,
+) -> Method:
     """Return the same algorithm as stages of this library, with the noise of the exact profile.
 
     :param filtered: with the paper's Gaussian filter, or without.
     :param smoothed: reconstruct by :func:`~opendp_timeseries.smooth` instead of linear interpolation.
+    :param reconstruct: a reconstruction of your own, of a release, instead of both: a function, by whose name it is
+        called, that returns a value for each step.
     """
     name = f"ours, {_filter_name(filtered)}" + (", smoothed" if smoothed else "")
-    reconstruct = smooth if smoothed else interpolate
-    return _chained(name, problem, problem.sampling_probability, reconstruct, filtered=filtered)
+    if reconstruct is not None:
+        name = f"ours, {_filter_name(filtered)}, {_name_of(reconstruct)}"
+    made = reconstruct or (smooth if smoothed else interpolate)
+    return _chained(name, problem, problem.sampling_probability, made, filtered=filtered)
 
 
-def every_step(problem: Problem, *, smoothed: bool = False, seasons: float | None = None) -> Method:
+def every_step(
+    problem: Problem,
+    *,
+    smoothed: bool = False,
+    seasons: float | None = None,
+    reconstruct: Callable[[Release], Any] | None = None,
+) -> Method:
     """Return the Gaussian mechanism at every step with exact noise, and the paper's filter as post-processing.
 
     :param smoothed: put :func:`~opendp_timeseries.smooth` behind it, instead of the filter.
     :param seasons: a pattern in steps that repeats, known in public, for the smoother.
+    :param reconstruct: see :func:`subsampled`.
     """
+    if reconstruct is not None:
+        return _chained(f"every step, then {_name_of(reconstruct)}", problem, 1.0, reconstruct, filtered=False)
     name = f"every step, then {'smoother' if smoothed else 'filter'}" + (f" with season {seasons:g}" if seasons else "")
-    reconstruct = partial(smooth, seasons=seasons) if smoothed else _filtered(problem.kernel)
-    return _chained(name, problem, 1.0, reconstruct, filtered=False)
+    made = partial(smooth, seasons=seasons) if smoothed else _filtered(problem.kernel)
+    return _chained(name, problem, 1.0, made, filtered=False)
+
+
+def _name_of(reconstruct: Callable[[Release], Any]) -> str:
+    return str(getattr(reconstruct, "__name__", type(reconstruct).__name__)).replace("_", " ")
 
 
 def _chained(name: str, problem: Problem, p: float, reconstruct: Callable[..., Any], *, filtered: bool) -> Method:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 import secrets
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from typing import Any, Final
 from opendp_timeseries import _validate as check
 from opendp_timeseries._files import check_place, files_together
 from opendp_timeseries._lock import locked
+from opendp_timeseries._tables import html_table, text_table
 from opendp_timeseries.accounting.calibrate import calibrate, large_delta, warn_of_large_delta
 from opendp_timeseries.accounting.fully_adaptive import RenyiFilter
 from opendp_timeseries.accounting.rounding import printed_up
@@ -20,7 +22,6 @@ from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period
 from opendp_timeseries.ledger.book import Book, Entry, Standing, Terms
 from opendp_timeseries.ledger.programme import DESCRIBED, Programme, described
-from opendp_timeseries.planning.tables import text_table
 from opendp_timeseries.plugin.known import parts_of, signal_of
 from opendp_timeseries.plugin.spaces import check_member
 from opendp_timeseries.plugin.subsampled_gaussian import sample_of
@@ -346,6 +347,15 @@ class Ledger:
         }
 
     def __repr__(self) -> str:
+        return "\n".join(self._lines(text_table))
+
+    def _repr_html_(self) -> str:
+        return "".join(
+            line if line.startswith("<table>") else f"<p>{html.escape(line)}</p>" for line in self._lines(html_table)
+        )
+
+    def _lines(self, table: Callable[[Sequence[str], Sequence[Sequence[str]]], str]) -> list[str]:
+        """Return what was released, what is left and a table."""
         book = self._read()
         standing, terms = book.standing(), book.terms
         lines = [f"Budget: (ε = {terms.epsilon:g}, δ = {terms.delta:g}) for {terms.unit}, by all that is released."]
@@ -355,13 +365,13 @@ class Ledger:
             for design in entry.designs
         ] + [("", "planned", *described(design)) for design in book.planned()]
         if rows:
-            lines.append(text_table(("entry", "state", *DESCRIBED), rows))
+            lines.append(table(("entry", "state", *DESCRIBED), rows))
         lines.append(f"So far: {_guarantee(book, standing)}{_HOLDS[standing.adaptivity] if book.entries else ''}.")
         if large := large_delta(terms.delta):
             lines.append(large)
         if not standing.within:
             lines.append("That exceeds the budget: nothing can be released any more.")
-        return "\n".join(lines)
+        return lines
 
     def _read(self, *, again: bool = False) -> Book:
         check_place(self._path, replace=True)

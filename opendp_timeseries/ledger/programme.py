@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
@@ -12,6 +13,7 @@ import numpy as np
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import fields_of, parse_json, read_versioned, written
+from opendp_timeseries._tables import html_table, text_table
 from opendp_timeseries.accounting.calibrate import Budget, calibrate, warn_of_large_delta
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.loss import PrivacyLoss
@@ -22,7 +24,6 @@ from opendp_timeseries.design.kernels import Kernel, identity_kernel
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.planning.errors import ExpectedError, expected_error
 from opendp_timeseries.planning.signal import described_signal
-from opendp_timeseries.planning.tables import text_table
 from opendp_timeseries.plugin.known import signal_of
 from opendp_timeseries.plugin.subsampled_gaussian import make_part, sample_of
 from opendp_timeseries.release.documents import population_of
@@ -220,6 +221,10 @@ class Programme:
 
         :param assumed: as in :meth:`expected_errors`.
         """
+        title, header, rows = self._rows(**assumed)
+        return f"{title}\n{text_table(header, rows)}"
+
+    def _rows(self, **assumed: Any) -> tuple[str, list[str], list[list[str]]]:
         header = ["release", *DESCRIBED, "alone"]
         rows = [
             [str(k), *described(design), f"ε = {printed_up(design.loss().epsilon(self.delta))}"]
@@ -230,10 +235,14 @@ class Programme:
             for row, error in zip(rows, self.expected_errors(**assumed), strict=True):
                 row += [f"{(error.noise**2 + error.bias**2) ** 0.5:.4g}", f"{error.smoothed:.4g}"]
         title = f"{len(self)} releases within (ε = {self.epsilon:g}, δ = {self.delta:g}) for {self.unit}"
-        return f"{title}\n{text_table(header, rows)}"
+        return title, header, rows
 
     def __repr__(self) -> str:
         return self.table()
+
+    def _repr_html_(self) -> str:
+        title, header, rows = self._rows()
+        return f"<p>{html.escape(title)}</p>{html_table(header, rows)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the programme as plain Python objects, ready for ``json.dumps``."""

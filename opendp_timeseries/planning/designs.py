@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._tables import html_table, text_table
 from opendp_timeseries.accounting.calibrate import Budget, calibrate, large_delta
 from opendp_timeseries.accounting.sampling import SAMPLINGS, blocks_of
 from opendp_timeseries.design.count import Count, Source
@@ -28,7 +29,6 @@ from opendp_timeseries.grid import TimeGrid, check_grid
 from opendp_timeseries.planning.errors import error_at_scales, expected_error
 from opendp_timeseries.planning.participation import Participation, fraction_left, participation_of
 from opendp_timeseries.planning.signal import SignalModel, described_signal
-from opendp_timeseries.planning.tables import html_table, text_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.design.count import Count
+from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.release.documents import joint_guarantee
 from opendp_timeseries.release.release import Release
 
@@ -20,6 +21,7 @@ __all__ = [
     "kept_in_words",
     "measured",
     "models_of",
+    "step_in_words",
 ]
 
 #: :class:`~opendp_timeseries.Series`, which imports what imports this module.
@@ -92,6 +94,12 @@ def kept_in_words(release: Release) -> str:
     if release.sampling_probability == 1:
         return "every step"
     return f"the {len(release)} of {release.size} steps that were kept{blocks}"
+
+
+def step_in_words(grid: TimeGrid) -> str:
+    """Return by which unit of the calendar totals are; nothing for other steps."""
+    units = {"1d": " by day", "1w": " by week", "1mo": " by month", "1q": " by quarter", "1y": " by year"}
+    return units.get(str(grid.step), "")
 
 
 def models_of(parts: Sequence[_Series]) -> str:

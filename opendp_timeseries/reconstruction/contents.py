@@ -18,7 +18,7 @@ from opendp_timeseries.reconstruction.totals import Totals, totals
 from opendp_timeseries.release.documents import write_releases
 from opendp_timeseries.release.release import Release, software
 
-__all__ = ["Contents", "contents_of", "digits_for", "instants_as_text", "known", "periods_as_text"]
+__all__ = ["Contents", "contents_of", "digits_for", "instants_as_text", "periods_as_text"]
 
 #: :class:`~opendp_timeseries.Series`, which makes its pages of these.
 _Series = Any
@@ -153,7 +153,8 @@ def _near(groups: list[dict[str, _Series]], unit: str, level: float) -> list[str
             kept = captions.kept_in_words(release)
             made += f", from values at {kept} with noise of standard deviation {release.scale:.4g}."
         found.append(made if name else made[0].upper() + made[1:])
-        low, high = (np.concatenate(ends) for ends in zip(*(known(part, level) for part in parts), strict=True))
+        ends = [frames.known_interval(part, level) for part in parts]
+        low, high = (np.concatenate(rows) for rows in zip(*ends, strict=True))
         half = (high - low)[np.isfinite(high)] / 2
         if not len(half):
             found.append("How far they are from the truth is not known.")
@@ -189,19 +190,12 @@ def _records(releases: Sequence[Release]) -> str | None:
         return None
 
 
-def known(series: _Series, level: float) -> frames.Ends:
-    """Return the ends of the interval at each step of a series, or of totals, NaN where it is not known."""
-    return series.interval(level) if isinstance(series, Totals) else frames.known_interval(series, level)
-
-
 def instants_as_text(grid: TimeGrid) -> NDArray[np.str_]:
     """Return every edge on the grid's own clock, as people and spreadsheets read it; step numbers have no times."""
     if grid.is_integer:
         return grid.edges().astype(str)
-    local: Any = grid.edges("local").astype("M8[s]")
-    exact: Any = (
-        "D" if np.all(local == local.astype("M8[D]")) else "m" if np.all(local == local.astype("M8[m]")) else "s"
-    )
+    local = grid.edges("local")
+    exact: Any = next((unit for unit in ("D", "m") if np.all(local == local.astype(f"M8[{unit}]"))), None)
     return np.char.replace(np.datetime_as_string(local, unit=exact), "T", " ")
 
 

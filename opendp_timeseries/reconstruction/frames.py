@@ -29,9 +29,10 @@ def interval(series: _Series, confidence_level: float) -> Ends:
 
 def known_interval(series: _Series, confidence_level: float) -> Ends:
     """Return the ends of the interval at each step, NaN where the errors leave out how the counts move."""
-    known = series.kept if series.error_covers == "noise" else np.ones_like(series.kept)
     low, high = interval(series, confidence_level)
-    return np.where(known, low, np.nan), np.where(known, high, np.nan)
+    if getattr(series, "error_covers", None) != "noise":
+        return low, high
+    return np.where(series.kept, low, np.nan), np.where(series.kept, high, np.nan)
 
 
 def grid_of(release: Any, given: TimeGrid | None) -> TimeGrid:

@@ -11,19 +11,20 @@ from pathlib import Path
 from typing import Any, Final
 
 from opendp_timeseries._files import files_together
+from opendp_timeseries.reconstruction.captions import step_in_words
 from opendp_timeseries.reconstruction.contents import (
     Contents,
     contents_of,
     digits_for,
     instants_as_text,
-    known,
     periods_as_text,
 )
+from opendp_timeseries.reconstruction.frames import known_interval
 from opendp_timeseries.reconstruction.spreadsheet import table_of
 from opendp_timeseries.reconstruction.svg import drawing, figure, highest
 from opendp_timeseries.release.release import software
 
-__all__ = ["glimpse", "to_html"]
+__all__ = ["to_html"]
 
 #: :class:`~opendp_timeseries.Series`, which makes its page by this module.
 _Series = Any
@@ -119,28 +120,23 @@ def _totals(made: Contents) -> str:
     rows = list(zip(*cells, strict=True))
     if len(names) > len(periods):
         across, down, rows = periods, names, cells  # type: ignore[assignment]
-    by = {"1d": " by day", "1w": " by week", "1mo": " by month", "1q": " by quarter", "1y": " by year"}.get(
-        str(first.grid.step), ""
-    )
     most = " Where ± is large it may be less: only the most that it can be is known." if first.is_bound else ""
     table = "".join(f"<th scope=col>{_text(word)}</th>" for word in ("", *across))
     lines = "".join(
         f"<tr><th scope=row>{_text(word)}</th>{''.join(row)}</tr>" for word, row in zip(down, rows, strict=True)
     )
     return (
-        f"<h2>Totals{by}</h2>"
+        f"<h2>Totals{step_in_words(first.grid)}</h2>"
         f'<div class="wide"><table><tr>{table}</tr>{lines}</table></div>'
         f'<p class="note">Each with half the width of its {made.level:.0%} interval.{most}</p>'
     )
 
 
 def _cells(totals: Any, level: float) -> list[str]:
-    low, high = known(totals, level)
+    low, high = known_interval(totals, level)
     places = max(digits_for(high - low) - 1, 0)
     return [
-        f"<td>{value:,.{places}f} <small>± {half:,.{places}f}</small></td>"
-        if half == half
-        else f"<td>{value:,.{places}f}</td>"
+        f"<td>{value:,.{places}f}{'' if half != half else f' <small>± {half:,.{places}f}</small>'}</td>"
         for value, half in zip(totals.values, (high - low) / 2, strict=True)
     ]
 
@@ -157,9 +153,3 @@ def _downloads(made: Contents) -> str:
 def _link(name: str, kind: str, text: str, words: str) -> str:
     data = base64.b64encode(text.encode()).decode()
     return f'<a download="{name}" href="data:{kind};base64,{data}">{words}</a>'
-
-
-def glimpse(name: str, rows: dict[str, str]) -> str:
-    """Return a few facts as a table for a notebook."""
-    lines = "".join(f"<tr><th>{_text(head)}</th><td>{_text(words)}</td></tr>" for head, words in rows.items())
-    return f"<table><caption>{_text(name)}</caption>{lines}</table>"

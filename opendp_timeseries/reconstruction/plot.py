@@ -25,21 +25,29 @@ from opendp_timeseries.reconstruction.captions import (
     kept_in_words,
     measured,
     models_of,
+    step_in_words,
 )
+from opendp_timeseries.reconstruction.frames import known_interval
 from opendp_timeseries.release.release import Release
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["BLUE", "ORANGE", "new_axes", "plot", "plot_panel", "plot_totals", "style_axes"]
+__all__ = ["BLUE", "ORANGE", "RANGE", "new_axes", "plot", "plot_panel", "plot_totals", "style_axes"]
 
 #: What is made from a release, and what was released.
 BLUE: Final = "#0072B2"
 ORANGE: Final = "#D55E00"
+#: What an interval covers, and how far steps range within what is drawn of them: two colours, as they are two things.
 _BAND: Final = "0.84"
+RANGE: Final = "#CFE3F1"
 _WORDS: Final = "0.3"
 #: Up to so many dots are drawn as points.
 _FEW: Final = 400
+#: Noisy values may stretch an axis by so much of what else is drawn, above and below.
+_ROOM: Final = 0.5
+#: Series whose heights differ by this factor have axes of their own.
+_APART: Final = 10.0
 #: So many series fit in one figure.
 _MOST_SERIES: Final = 60
 #: Steps longer than this are drawn as wide as they are.
@@ -66,7 +74,8 @@ def plot(
 
     If the error of the series covers the counts, or their rate, a grey band shows it. If it covers the noise alone,
     only the noisy values have error bars: between them the error of the noise is smaller, but nothing is known of the
-    counts. The caption says which, and what a cap leaves out. Dates are those of the grid's zone.
+    counts. The caption says which, and what a cap leaves out. Dates are those of the grid's zone. Noisy values far
+    beyond all else are marked at the edge, and single events by dotted lines.
 
     :param series: a :class:`~opendp_timeseries.Series` of one series.
     :param grid: the grid of the count, for dates on the axis; by default the release's own. Step numbers are drawn
@@ -99,9 +108,9 @@ def plot(
     caption = _caption(release, [series], grid, confidence_level, guarantee)
     axes = new_axes(2.8 + _height(caption)) if axes is None else axes
     _draw(axes, series, grid, confidence_level)
-    _name_marks(axes, series, confidence_level)
     axes.set_ylabel(unit)
     axes.set_xlabel(caption, fontsize="small", color=_WORDS, loc="left", multialignment="left")
+    _name_marks(axes, series, confidence_level)
     return axes
 
 
@@ -113,7 +122,7 @@ def plot_panel(
     unit: str = "count per step",
     confidence_level: float = 0.9,
     guarantee: tuple[float, float] | str | None = None,
-    sharey: bool = True,
+    sharey: bool | None = None,
 ) -> dict[Hashable, Axes]:
     """Draw each series of a panel by itself, in a new figure with one caption.
 
@@ -123,8 +132,8 @@ def plot_panel(
     :param unit: label of the vertical axes.
     :param confidence_level: see :func:`plot`.
     :param guarantee: see :func:`plot`; it holds for the whole panel.
-    :param sharey: draw on equal axes, so that heights compare; False gives each series its own scale, as for a
-        city beside its districts.
+    :param sharey: draw on equal axes, so that heights compare; False gives each series its own scale. By default they
+        are equal unless heights differ tenfold, as of a city and its districts.
     :return: the axes by key. Their figure is ``next(iter(axes.values())).figure``.
     :raises ImportError: without Matplotlib, naming the extra to install.
     :raises ValueError: if the grid does not have the size of each series, the release has no keys, or not these, or
@@ -145,6 +154,9 @@ def plot_panel(
     rows = math.ceil(len(drawn) / columns)
     caption = _caption(release, list(drawn.values()), grid, confidence_level, guarantee)
     height = 1.5 * rows + _height(caption)
+    if sharey is None:
+        heights = [float(np.max(np.abs(part.values), initial=0.0)) for part in drawn.values()]
+        sharey = max(heights) <= _APART * min(heights)
     options = {"layout": "constrained", "sharex": True, "sharey": bool(sharey), "squeeze": False}
     figure, grid_of_axes = _pyplot().subplots(rows, columns, figsize=(9.0, height), **options)
     every = list(grid_of_axes.flat)
@@ -152,8 +164,6 @@ def plot_panel(
         _draw(axes, part, grid, confidence_level)
         title = f"{key}" if part.converged else f"{key}: {part.model}"
         axes.set_title(title, loc="left", fontsize="medium", parse_math=False)  # a key may hold a $
-    right = min(columns, len(drawn)) - 1  # of the first row: its marks are those of all
-    _name_marks(every[right], list(drawn.values())[right], confidence_level)
     for axes in every[len(drawn) :]:
         axes.remove()
     for axes in every[max(len(drawn) - columns, 0) : len(drawn)]:  # the lowest of each column
@@ -161,6 +171,8 @@ def plot_panel(
         axes.xaxis.get_offset_text().set_visible(True)
     figure.supylabel(unit, y=0.5 + _height(caption) / height / 2, fontsize="medium")  # beside the axes
     figure.supxlabel(caption, fontsize="small", color=_WORDS, x=0.01, ha="left", multialignment="left")
+    right = min(columns, len(drawn)) - 1  # of the first row: its marks are those of all
+    _name_marks(every[right], list(drawn.values())[right], confidence_level)
     return dict(zip(drawn, every, strict=False))
 
 
@@ -171,17 +183,15 @@ def plot_totals(totals: Any, *, axes: Axes | None = None, unit: str = "count", c
     """
     if totals.keys is not None:
         raise ValueError(f"totals are of {len(totals.keys)} keys; draw one of by_key()")
-    if totals.grid.is_integer:
-        edges: Any = np.arange(len(totals) + 1)
-    else:
-        edges = totals.grid.edges()
+    edges: Any = totals.grid.edges()
     series, (low, high) = totals.series, totals.interval(confidence_level)
     most = ", at the most" if totals.is_bound else ""
     lines = [
         _time_label(totals.grid),
-        f"Blue line: totals by {totals.grid.step or 'steps'} of {series.model}",
+        guarantee_in_words(series.release, series.sources, None),
+        f"Blue line: totals{step_in_words(totals.grid)} of {models_of([series])}",
         f"Grey band: {confidence_level:.0%} intervals{most}" if np.any(np.isfinite(low)) else "",
-        "" if np.all(totals.complete) else "The first or the last lies on the grid of the series in part only.",
+        "" if np.all(totals.complete) else "The first or the last is of a period that the series covers in part.",
     ]
     caption = "\n".join(textwrap.fill(line, 120) for line in lines if line)
     axes = new_axes(2.8 + _height(caption)) if axes is None else axes
@@ -242,7 +252,15 @@ def _draw(axes: Axes, series: _Series, grid: TimeGrid | None, confidence_level: 
     look: dict[str, Any] = {"s": 12.0, "alpha": 0.9} if few else {"s": 6.0, "alpha": 0.6}
     look["rasterized"] = not few  # or a vector drawing would hold every one of them
     if not at_scales(series):
-        axes.scatter(kept, release.values, color=ORANGE, linewidth=0, zorder=2.5, label="noisy values", **look)
+        seen = _clipped(series, confidence_level)
+        dots: dict[str, Any] = {"color": ORANGE, "linewidth": 0, "zorder": 2.5} | look
+        for marker, its in (("o", seen == release.values), ("^", seen < release.values), ("v", seen > release.values)):
+            if marker == "o" or np.any(its):
+                label = "noisy values" if marker == "o" else "beyond"
+                axes.scatter(kept[its], seen[its], marker=marker, label=label, **dots)
+    if series.events:
+        at, whole = instants[list(series.events)], axes.get_xaxis_transform()
+        axes.vlines(at, 0, 1, transform=whole, color=ORANGE, linestyle=":", linewidth=0.9, label="events")
     alone = release.size == 1 and not wide  # no line, and no width from which Matplotlib could choose dates
     style: dict[str, Any] = {"drawstyle": "steps-post" if wide else "default", "marker": "_" if alone else ""}
     axes.plot(instants, values, color=BLUE, linewidth=1.2, zorder=3, label="series", **style)
@@ -250,6 +268,14 @@ def _draw(axes: Axes, series: _Series, grid: TimeGrid | None, confidence_level: 
     if alone and grid is not None:
         start, end = grid.edges()
         axes.set_xlim(start - (end - start), end)
+
+
+def _clipped(series: _Series, level: float) -> Any:
+    """Return noisy values, at an edge where they lie beyond it: they would press all else into a line."""
+    ends = np.concatenate([series.values, *(known_interval(series, level) if series.error_covers in BANDED else ())])
+    low, high = float(np.nanmin(ends)), float(np.nanmax(ends))
+    room = _ROOM * (high - low) if high > low else math.inf
+    return np.clip(series.release.values, low - room, high + room)
 
 
 def _places(axes: Axes, *, dated: bool) -> Callable[[Any], Any]:
@@ -292,6 +318,9 @@ def style_axes(axes: Axes, grid: TimeGrid | None) -> None:
 
 def _name_marks(axes: Axes, series: _Series, level: float) -> None:
     """Write beside the last values what each mark is, from the top down, as near to it as the words have room."""
+    figure: Any = axes.figure.figure
+    if (layout := figure.get_layout_engine()) is not None:
+        layout.execute(figure)  # or the room is that of axes without a caption
     at = [(series.values[-1], "estimate", BLUE)]
     if series.error_covers in BANDED:
         at.append((series.interval(level)[1][-1], f"{level:.0%} band", "0.45"))
@@ -325,6 +354,9 @@ def _caption(
     guarantee: tuple[float, float] | str | None,
 ) -> str:
     count = release.design.signal.count
+    drawn = [] if at_scales(parts[0]) else parts
+    beyond = sum(int(np.count_nonzero(_clipped(part, level) != part.release.values)) for part in drawn)
+    events = sum(len(part.events) for part in parts)
     band, bars = (
         f"{level:.0%} intervals for {' or '.join(words)}, each step on its own" if words else ""
         for words in (
@@ -341,6 +373,8 @@ def _caption(
         f"Orange dots: noisy values at {kept_in_words(release)}, with noise of standard deviation {release.scale:.4g}"
         if not (scales := at_scales(parts[0]))
         else f"Made from {scales} noisy series, in which those who come often weigh more or less; they are not drawn",
+        f"Triangles at the edge: {beyond} noisy values beyond it" if beyond else "",
+        f"Dotted lines: {events} single events, which no pattern explains" if events else "",
         "" if count is None else caps_in_words(count, " over all series" if release.keys else ""),
     ]
     return "\n".join(textwrap.fill(line, 120) for line in lines if line)

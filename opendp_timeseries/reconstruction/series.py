@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._tables import html_table
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction import errors, frames, page, plot, spreadsheet, workers
 from opendp_timeseries.reconstruction.totals import Totals, totals
@@ -109,6 +110,8 @@ class Series:
                 raise ValueError(f"{name} (shape {array.shape}) must have the release's size ({size})")
             array.flags.writeable = False
             object.__setattr__(self, name, array)
+        if not np.all(np.isfinite(self.values)):
+            raise ValueError("values must be finite: give every step one")
         if np.any(self.standard_error < 0):
             raise ValueError("standard_error must not be negative: it is the standard deviation of each step's error")
         if diagonal is not None and not np.allclose(diagonal, self.standard_error**2, equal_nan=True):
@@ -288,16 +291,7 @@ class Series:
     def to_html(
         self,
         path: str | PathLike[str] | None = None,
-        *,
-        title: str | None = None,
-        unit: str = "count per step",
-        totals: str | int | None = None,
-        beside: Sequence[Series] = (),
-        confidence_level: float = 0.9,
-        grid: TimeGrid | None = None,
-        guarantee: tuple[float, float] | str | None = None,
-        notes: Sequence[str] = (),
-        cite: str | None = None,
+        **options: Any,
     ) -> str:
         """Return a page to publish, one HTML file, and write it where a path is given.
 
@@ -306,31 +300,15 @@ class Series:
         runs no script and asks for nothing from anywhere. All of it is made from the release alone.
 
         :param path: of the file, which is replaced if there is one.
-        :param title: what is counted, in words.
-        :param unit: of the values, such as ``"trips per hour"``.
-        :param totals: the step of the totals, see :meth:`resample`; by default one that suits the grid, and ``""`` for
-            none.
-        :param beside: series on the same grid to show first, such as the reconciled total of a panel.
-        :param confidence_level: see :meth:`interval`.
-        :param grid: see :meth:`to_frame`.
-        :param guarantee: see :func:`opendp_timeseries.plot`.
-        :param notes: further sentences on what is protected.
-        :param cite: how to cite the page; by default its title, the guarantee, the software and the method.
+        :param options: ``title``, what is counted, in words; ``unit`` of the values, such as ``"trips per hour"``;
+            ``totals``, the step of the totals, see :meth:`resample`, by default one that suits the grid, and ``""`` for
+            none; ``beside``, series on the same grid to show first, such as the reconciled total of a panel;
+            ``confidence_level``, see :meth:`interval`; ``grid``, see :meth:`to_frame`; ``guarantee``, see
+            :func:`opendp_timeseries.plot`; ``notes``, further sentences on what is protected; and ``cite``, how to cite
+            the page, by default its title, the guarantee, the software and the method.
         :raises OSError: if the file cannot be written.
         """
-        return page.to_html(
-            self,
-            path,
-            title=title,
-            unit=unit,
-            totals=totals,
-            beside=beside,
-            confidence_level=confidence_level,
-            grid=grid,
-            guarantee=guarantee,
-            notes=notes,
-            cite=cite,
-        )
+        return page.to_html(self, path, **options)
 
     def to_excel(self, path: str | PathLike[str], **options: Any) -> None:
         """Write a workbook for Excel or LibreOffice (extra ``excel``): the series, totals with intervals, and notes.
@@ -366,6 +344,12 @@ class Series:
     def __iter__(self) -> Iterator[float]:
         """Go through the values, step by step."""
         return iter(self.values)
+
+    def _repr_html_(self) -> str:
+        half = self.interval()[1] - self.values
+        error = f"±{np.nanmedian(half):.3g}, of the {self.error_covers}" if np.any(np.isfinite(half)) else "not known"
+        header = ("steps", "made by", "average", "90% interval, in the middle of all")
+        return html_table(header, [(f"{len(self):,}", self.model, f"{np.mean(self.values):.4g}", error)])
 
     def __repr__(self) -> str:
         error = "no standard error" if self.error_covers == "nothing" else f"standard error of the {self.error_covers}"

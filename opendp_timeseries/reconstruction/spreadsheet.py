@@ -13,7 +13,8 @@ import numpy as np
 
 from opendp_timeseries._files import files_together
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.reconstruction.contents import Contents, contents_of, digits_for, instants_as_text, known
+from opendp_timeseries.reconstruction.contents import Contents, contents_of, digits_for, instants_as_text
+from opendp_timeseries.reconstruction.frames import known_interval
 
 __all__ = ["table_of", "to_csv", "to_excel"]
 
@@ -51,7 +52,7 @@ def table_of(made: Contents) -> str:
 
 def _columns(grid: TimeGrid, series: dict[str, Any], level: float) -> tuple[list[str], list[Any], int]:
     """Return names and columns of values, and of the ends of intervals, and how many decimals are worth writing."""
-    ends = {name: known(one, level) for name, one in series.items()}
+    ends = {name: known_interval(one, level) for name, one in series.items()}
     head, columns = list(series), [one.values for one in series.values()]
     for name, (low, high) in ends.items():
         if np.any(np.isfinite(low)):

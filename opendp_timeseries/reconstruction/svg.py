@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.reconstruction.contents import digits_for, instants_as_text, known
+from opendp_timeseries.reconstruction.contents import digits_for, instants_as_text
+from opendp_timeseries.reconstruction.frames import known_interval
 from opendp_timeseries.reconstruction.totals import totals
 
 __all__ = ["Drawing", "drawing", "figure", "highest"]
@@ -53,7 +54,7 @@ class Drawing(NamedTuple):
 def drawing(series: _Series, grid: TimeGrid, level: float) -> Drawing:
     """Return what is drawn of a series."""
     if grid.size <= _MOST:
-        low, high = known(series, level)
+        low, high = known_interval(series, level)
         return Drawing(grid, series.values, low, high, series.values, series.values, series.events, "")
     for step in ("1d", "1w", "1mo", -(-grid.size // (_MOST // 2))):
         try:

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import encode, fields_of, parse_json, read_versioned, written
+from opendp_timeseries._tables import html_table
 from opendp_timeseries.accounting.laws import binomial_tail
 from opendp_timeseries.accounting.sampling import blocks_of
 from opendp_timeseries.accounting.subsampled import MIN_SCALE
@@ -129,6 +130,16 @@ class Release:
             f"Release({len(self)} of {self.size} steps kept{blocks} with probability {self.sampling_probability:.6g},"
             f" noise scale {self.scale:.6g})"
         )
+
+    def _repr_html_(self) -> str:
+        count = self.design.signal.count
+        counted = "not recorded" if count is None else f"of each individual: {count.words()}"
+        try:
+            guarantee = self.guarantee()
+        except ValueError:
+            guarantee = "none is stated"
+        row = (f"{len(self):,} of {self.size:,} steps", f"{self.scale:.6g}", counted, guarantee)
+        return html_table(("kept", "noise, σ", "counted", "guarantee"), [row])
 
     @cached_property
     def stated(self) -> Statement:

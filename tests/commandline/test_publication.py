@@ -1,7 +1,9 @@
 """The publication file: one file of public words, from which all commands are run, and no line of Python."""
 
+import base64
 import csv
 import json
+import re
 import shlex
 import shutil
 import sys
@@ -61,6 +63,11 @@ def changed(folder, before, after):
     (folder / "publication.toml").write_text(text.replace(before, after))
 
 
+def line_of(folder, beginning):
+    lines = (folder / "publication.toml").read_text().splitlines()
+    return next(k for k, line in enumerate(lines, 1) if line.startswith(beginning))
+
+
 def rows_of(path):
     with path.open() as file:
         return list(csv.DictReader(file))
@@ -71,7 +78,8 @@ WALK = """
 init publication.toml --file trips-{part}.csv --identifier card --time started --start 2024-03-01 --end 2025-03-01\
  --step STEP --zone Europe/London --every 1mo --ledger trips.ledger --by station --keys stations.csv --key-cap 1\
  --total city --groups district --participation-cap 30 --people --people-cap 3 --epsilon 1 --delta 1e-6\
- --season SEASON --individuals CARDS --figure FIGURE
+ --season SEASON --individuals CARDS --figure FIGURE --title 'Bike trips'\
+ --page --spreadsheet
 programme publication.toml --new
 check publication.toml
 release publication.toml
@@ -90,15 +98,17 @@ ledger publication.toml
     ],
 )
 def test_a_city_publishes_every_month(tmp_path, capsys, monkeypatch, rows, number, cards, step, season, figure):
+    openpyxl = pytest.importorskip("openpyxl")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", None)
     trips, said = export(tmp_path, rows, stations(number), cards=cards), []
-    chosen = {"STEP": step, "SEASON": season, "CARDS": str(cards), "FIGURE": figure}
+    chosen = {"STEP": [step], "SEASON": season.split(), "CARDS": [str(cards)], "FIGURE": [figure]}
     for command in WALK.strip().splitlines():
-        command = [word for each in shlex.split(command) for word in chosen.get(each, each).split(" ")]
+        command = [word for each in shlex.split(command) for word in chosen.get(each, [each])]
         assert main(command) == 0
         said.append(" ".join("".join(capsys.readouterr()).split()))
     _, new, check, first, second, after, verified, ledger = said
+    assert "part from state noise of series noise of totals noise of people noise of people by key alone" in new
     assert "Left: 12 of 12; next is part 1, 2024-03." in new
     assert f"{rows} rows were read" in check
     assert "release 1 of 12 in the programme of a ledger with (ε = 1, δ = 1e-06) in all" in first
@@ -110,6 +120,15 @@ def test_a_city_publishes_every_month(tmp_path, capsys, monkeypatch, rows, numbe
     for month, (local, card) in trips.items():
         name = f"release-2024-{month:02}"
         assert (tmp_path / f"{name}.png").exists() == (figure == "png")
+        page = (tmp_path / f"{name}.html").read_text()
+        assert f"release {month - 2} of 12 in the programme of a ledger with (ε = 1, δ = 1e-06) in all" in page
+        assert "<h1>Bike trips</h1>" in page
+        assert "individuals in all, within" in page
+        (record,) = re.findall(r"data:application/json[^,]*;base64,([^\"]*)", page)
+        found = ts.read_releases(base64.b64decode(record).decode())
+        assert sorted(map(repr, found)) == sorted(map(repr, ts.read_releases((tmp_path / f"{name}.json").read_text())))
+        book = openpyxl.load_workbook(tmp_path / f"{name}.xlsx")
+        assert [cell.value for cell in book["Series"][1]][:4] == ["time", "city", "north", "south"]
         for release in ts.read_releases((tmp_path / f"{name}.json").read_text()):
             whole = release.stated.whole
             assert (whole.number, whole.parts, whole.loss) == (month - 2, 12, (1.0, 1e-6))
@@ -150,6 +169,54 @@ def test_the_ledger_is_there_before_a_release(city, capsys):
     assert main(["programme", "publication.toml"]) == 0
     assert "Nothing is fixed yet: --new makes trips.ledger" in capsys.readouterr().out
     assert not (city / "trips.ledger").exists()
+
+
+def test_force_replaces_pages_and_workbooks_of_releases_alone(city, capsys):
+    openpyxl = pytest.importorskip("openpyxl")
+    how = ["--identifier", "card", "--time", "started", "--start", "2024-03-01", "--size", "7", "--step", "1d"]
+    how = [
+        "trips-2024-03.csv",
+        *how,
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-6",
+        "--figure",
+        "none",
+        "--page",
+        "--spreadsheet",
+    ]
+    assert main(how) == 0
+    before = {suffix: (city / f"release{suffix}").read_bytes() for suffix in (".html", ".xlsx")}
+    assert main([*how, "--force"]) == 0
+    capsys.readouterr()
+    assert all((city / f"release{suffix}").read_bytes() != content for suffix, content in before.items())
+    assert main([*how[:-2], "--force"]) == 2
+    assert "release.html) is of an earlier release, and no new file replaces it" in refusal(capsys)
+    book = openpyxl.Workbook()
+    book.properties.title = "<dc:creator>opendp_timeseries</dc:creator>"
+    book.save(city / "mine.xlsx")
+    (city / "page.html").write_text("<!doctype html>\n<title>opendp_timeseries</title>")
+    (city / "zip.xlsx").write_bytes(b"PK<dc:creator>opendp_timeseries</dc:creator>")
+    for name in ("mine.xlsx", "page.html", "zip.xlsx"):
+        content = (city / name).read_bytes()
+        assert main([*how, "--force", "--output", name.partition(".")[0]]) == 2
+        assert f"output ({name}) is not an earlier release" in refusal(capsys)
+        assert (city / name).read_bytes() == content
+
+
+def test_a_release_is_not_lost_for_its_reconciliation(city, capsys, monkeypatch):
+    def failing(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(ts, "reconcile", failing)
+    changed(city, "#page = true", "page = false")
+    assert main(["release", "publication.toml"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Totals (city, north, south, docks) are released behind the same count, with noise of standard" in said
+    assert "reconciled" not in said
+    assert {row["key"] for row in rows_of(city / "release-2024-03.csv")} >= {"city", "station 0"}
+    assert not (city / "release-2024-03.html").exists()
 
 
 @pytest.mark.long
@@ -232,12 +299,16 @@ def test_a_flag_does_not_contradict_the_file(city, capsys):
         ("#sampling_probability = 0.5", "sampling_probability = 0.5", "another budget or sampling"),
         ('#sampling = "stratified"', 'sampling = "stratified"', "another budget or sampling"),
         ('every = "1mo"', 'every = "1d"', "a programme of other parts than these 92"),
+        ("people_cap = 3", "", "another grid, other caps or keys"),
     ],
 )
 def test_a_changed_file_is_not_what_was_planned(city, capsys, before, after, message):
     changed(city, before, after)
     assert main(["release", "publication.toml"]) == 2
     assert message in refusal(capsys)
+    if "people_cap" in before:
+        assert main(["programme", "publication.toml"]) == 2
+        assert "is for a programme of other counts" in refusal(capsys)
 
 
 def test_init_writes_every_word_and_never_over_a_file(city, capsys):
@@ -296,6 +367,11 @@ def test_a_panel_by_flags_without_a_programme(city, capsys):
     noisy = [*log, "--epsilon", "0.01", "--delta", "1e-6", "--figure", "none", "--output", "noisy"]
     assert main(noisy) == 0
     assert "is above the level of the series" in " ".join(capsys.readouterr().out.split())
+    assert (
+        main([*log, *budget, "--by", "station", "--keys", *map(str, range(2501)), "--spreadsheet", "--output", "x"])
+        == 2
+    )
+    assert "spreadsheet is for 2500 keys at most, and there are 2501; leave it out" in refusal(capsys)
     for more, message in (
         (["--total", "city"], "--total (city) is for several keys: give --by"),
         (["--by", "station"], "--by (station) is for public keys, which are not read from the log: give --keys"),
@@ -306,15 +382,47 @@ def test_a_panel_by_flags_without_a_programme(city, capsys):
         assert message in refusal(capsys)
 
 
-def test_rough_knowledge_tells_what_a_cap_loses(capsys):
-    plan = ["plan", "--size", "672", "--participation-cap", "20", "200", "--epsilon", "1", "--delta", "1e-6"]
+def test_a_plan_needs_no_cap_and_says_what_rough_knowledge_tells(city, capsys):
+    plan = ["plan", "--size", "672", "--epsilon", "1", "--delta", "1e-6"]
     series = ["--deviation", "20", "--time-scale", "12", "--filter-std", "0", "--sampling-probability", "1"]
-    assert main([*plan, *series, "--level", "200", "--participation", "90%:20", "100%:500"]) == 0
-    assert "lost" in capsys.readouterr().out
-    assert main([*plan, *series, "--participation", "90%:20", "100%:500"]) == 2
-    assert "give --level, too" in refusal(capsys)
-    assert main([*plan, *series, "--level", "200", "--participation", "90%:20", "80%:500"]) == 2
-    assert "must ascend in shares" in refusal(capsys)
+    assert main([*plan, *series, "--level", "200"]) == 0
+    said = capsys.readouterr().out
+    assert "Best: private series" in said
+    assert "Say it by --participation 90%:20 100%:500: 90% come at most 20 times, the heaviest 500." in said
+    assert "=" not in said.partition("Best")[2].partition("Run,")[0]
+    caps, known = ["--participation-cap", "20", "200"], ["--participation", "90%:20", "100%:500"]
+    assert main([*plan, *series, "--level", "200", *caps, *known]) == 0
+    said = capsys.readouterr().out
+    assert "lost" in said
+    assert "Say it by" not in said
+    for more, message in (
+        (known, "level must be given"),
+        (["--level", "200", "--participation", "90%:20", "80%:500"], "must ascend: shares of people and in how many"),
+        (["--level", "200", "--participation", "90%:20", "80%:500"], "such as 90%:20 100%:500"),
+    ):
+        assert main([*plan, *series, *more]) == 2
+        assert message in refusal(capsys)
+    assert main(plan) == 2
+    assert "describe the signal by --season 24:90, by deviation and time_scale, or by all three" in refusal(capsys)
+    assert main(["plan", "publication.toml", "--level", "200", *series]) == 2
+    assert "leave out period, by (line" in refusal(capsys)
+
+
+def test_a_plan_of_a_publication(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", None)
+    flags = "--start 2024-03-01 --end 2024-04-01 --step 1h --zone Europe/London --epsilon 1 --delta 1e-6 --level 200"
+    flags += " --season 24:90 168 --participation 90%:20 100%:500 --participation-cap 50"
+    assert main(["init", "publication.toml", *flags.split()]) == 0
+    capsys.readouterr()
+    assert main(["plan", "publication.toml"]) == 2
+    assert f"season (line {line_of(tmp_path, 'season =')})" in (said := refusal(capsys))
+    assert "(168) must be steps and an amplitude" in said
+    changed(tmp_path, '["24:90", 168.0]', '["24:90", "168:30"]')
+    assert main(["plan", "publication.toml", "--participation-cap", "20", "60"]) == 0  # in place of the file's
+    said = capsys.readouterr().out
+    assert {line.split()[0] for line in said.splitlines()[2:4]} <= {"20", "60"}
+    assert "--season 24" in said.splitlines()[-1]
 
 
 def test_the_small_things(capsys):

@@ -109,6 +109,23 @@ def test_releases_and_their_errors():
         ex.releases(mechanisms[0], flat, 0)
 
 
+def test_a_reconstruction_of_ones_own_stands_in_the_table():
+    flat = problem(400, 20)
+
+    def its_mean(release):
+        return ts.Series(np.full(release.size, release.values.mean()), release=release, model="its mean")
+
+    for method, name, noise in (
+        (ex.subsampled(flat, filtered=False, reconstruct=its_mean), "ours, without filter, its mean", 40),
+        (ex.every_step(flat, reconstruct=its_mean), "every step, then its mean", 400),
+    ):
+        assert method.name == name
+        released = ex.releases(method, flat, 2)
+        assert np.all(released == released[:, :1])
+        # Within 6 standard deviations of a mean of about so many noisy values, of at least half of them.
+        assert np.all(ex.mean_absolute_errors(released, flat.truth) < 6 * method.scale / math.sqrt(noise / 2))
+
+
 def test_generated_series_have_the_papers_settings():
     for make, size, cap, mean in (
         (ex.gowalla_like, 725, 73, 7), (ex.foursquare_like, 2126, 213, 14)

@@ -2,6 +2,7 @@
 
 import base64
 import csv
+import dataclasses
 import html.parser
 import io
 import re
@@ -246,3 +247,19 @@ def test_nothing_but_the_release_is_read():
     release = behind_a_count()
     again = ts.Release.from_json(release.to_json())
     assert ts.interpolate(release).to_html() == ts.interpolate(again).to_html()
+
+
+def test_notebooks_show_what_things_are_in_few_words():
+    release = behind_a_count()
+    shown = Reader(release._repr_html_())
+    assert shown.tags.count("table") == 1
+    words = " ".join(shown.words)
+    assert "72 of 72 steps" in words
+    assert release.guarantee() in words
+    assert len(words) < 400
+    series = smoothed(events=[3])
+    words = " ".join(Reader(dataclasses.replace(series, model=ATTACK)._repr_html_()).words)
+    assert ATTACK in words
+    assert "±3.29, of the counts" in words
+    assert "not known" in ts.Series(np.zeros(72), release=series.release)._repr_html_()
+    assert "none is stated" in series.release._repr_html_()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime as dt
+import itertools
 import sys
 from types import SimpleNamespace
 
@@ -413,3 +414,70 @@ def test_axes_in_another_unit_of_time_are_refused_by_name(agg, frequency):
     words.bar(["a", "b"], [1, 2])
     with pytest.raises(ValueError, match=r"axes \(StrCategoryConverter\) must show Matplotlib's dates"):
         plot(interpolate(RELEASE), grid=GRID, axes=words)
+
+
+def test_noise_far_beyond_all_else_stretches_no_axis(axes):
+    values = np.full(48, 2.0)
+    values[[3, 4, 40]] = 500.0, 9.0, -300.0
+    noisy = release_of(steps=range(48), values=values, signal=48, scale=99.0, sampling_probability=1.0)
+    series = smoothed(noisy)  # from 0.36 to 7.3, so that half as much again is to -3.1 and 10.8
+    series.plot(axes=axes)
+    assert labelled(axes, "noisy values").get_offsets()[:, 0].tolist() == [k for k in range(48) if k not in (3, 40)]
+    low, high = series.interval()
+    room = (high.max() - low.min()) / 2
+    marks = [tuple(a.get_offsets()[0]) for a in axes.get_children() if a.get_label() == "beyond"]
+    assert marks == [(3, pytest.approx(high.max() + room)), (40, pytest.approx(low.min() - room))]
+    assert axes.get_ylim()[1] < 13
+    assert "Triangles at the edge: 2 noisy values beyond it" in axes.get_xlabel()
+    # All that interpolation draws is at the noisy values.
+    interpolate(noisy).plot(axes=axes)
+    assert "Triangles" not in axes.get_xlabel()
+
+
+def test_single_events_are_marked(axes):
+    dataclasses.replace(smoothed(RELEASE), events=[5, 17]).plot(axes=axes)
+    segments = np.array(labelled(axes, "events").get_segments())
+    assert segments[:, :, 0].tolist() == [[5, 5], [17, 17]]
+    assert "Dotted lines: 2 single events, which no pattern explains" in axes.get_xlabel()
+
+
+@pytest.mark.parametrize(("city", "shared"), [(45.0, True), (500.0, False)])
+def test_scales_are_free_where_heights_differ_tenfold(agg, city, shared):
+    values = [4.0, 5.0, city, city]
+    series = interpolate(panel(["north", "city"], steps=range(4), values=values, size=4, scale=1.0, probability=1.0))
+    north, whole = plot_panel(series).values()
+    assert (north.get_ylim() == whole.get_ylim()) == shared
+
+
+def test_a_caption_says_that_series_were_reconciled(agg):
+    series = interpolate(PANEL)
+    parts = [dataclasses.replace(part, model="structural model (level), reconciled") for part in series.parts]
+    drawn = plot_panel(dataclasses.replace(series, parts=parts))
+    assert "Blue line: structural model, reconciled\n" in drawn["north"].figure.get_supxlabel()
+
+
+def test_marks_are_named_apart_below_any_caption(agg):
+    flat = release_of(steps=range(48), values=np.ones(48), signal=48, scale=0.5, sampling_probability=1.0)
+    series = Series(np.ones(48), release=flat, standard_error=0.1, model="a model " * 60)
+    axes = series.plot()
+    axes.figure.canvas.draw()
+    boxes = sorted((text.get_window_extent() for text in axes.texts), key=lambda box: box.y0)
+    assert len(boxes) == 3
+    for below, above in itertools.pairwise(boxes):
+        assert below.y1 <= above.y0 + 1
+
+
+def test_totals_are_as_wide_as_their_steps(axes, agg):
+    totals = smoothed(RELEASE).resample("1d", grid=GRID)
+    totals.plot(axes=axes, unit="visits per day")
+    assert list(labelled(axes, "totals").get_xdata()) == list(totals.grid.edges())
+    low, _ = totals.interval()
+    assert set(low) <= set(labelled(axes, "band").get_paths()[0].vertices[:, 1])
+    assert (
+        "Blue line: totals by day of structural model (x)\nGrey band: 90% intervals, at the most" in axes.get_xlabel()
+    )
+    part = smoothed(RELEASE).resample(20).plot()
+    assert "covers in part" in part.get_xlabel()
+    assert list(labelled(part, "totals").get_xdata()) == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match=r"totals are of 3 keys; draw one of by_key\(\)"):
+        interpolate(PANEL).resample(2).plot()

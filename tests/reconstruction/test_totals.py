@@ -207,6 +207,8 @@ def test_a_series_of_ones_own_is_checked():
         Series("abc", release=release)
     with pytest.raises(TypeError, match=r"release \(3\) must be a Release"):
         Series([1.0], release=3)
+    with pytest.raises(ValueError, match="values must be finite: give every step one"):
+        Series([1, 2, np.nan, 3], release=release)
     with pytest.raises(ValueError, match=r"values \(shape \(3,\)\) must have the release's size \(4\)"):
         Series([1, 2, 3], release=release)
 

@@ -1,9 +1,10 @@
-"""Plain text tables."""
+"""Tables of text, for terminals and notebooks."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from itertools import zip_longest
 
 __all__ = ["html_table", "text_table"]
 
@@ -15,12 +16,12 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(lines)
 
 
-def html_table(header: Sequence[str], rows: Sequence[Sequence[str]], emphasis: Sequence[bool]) -> str:
+def html_table(header: Sequence[str], rows: Sequence[Sequence[str]], emphasis: Sequence[bool] = ()) -> str:
     """Return an HTML table, with some rows in bold."""
 
-    def row(cells: Sequence[str], tag: str, bold: bool) -> str:
+    def row(cells: Sequence[str], tag: str, bold: bool | None) -> str:
         style = ' style="font-weight: bold"' if bold else ""
         return f"<tr{style}>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
-    body = "".join(row(cells, "td", bold) for cells, bold in zip(rows, emphasis, strict=True))
+    body = "".join(row(cells, "td", bold) for cells, bold in zip_longest(rows, emphasis))
     return f"<table><thead>{row(header, 'th', False)}</thead><tbody>{body}</tbody></table>"
