@@ -176,9 +176,11 @@ def of_everybody(
     passed = (unit[-1] - gain) @ back
     mean = rates[-1] + ((values - rates).T * gain).sum(axis=1)
     of_level = everybody * by_level * (1 - gain[:, -1])
-    alone = own[:, -1, -1] - (gain * own[:, :, -1]).sum(axis=1) if counts else np.zeros(size)
-    variance = (passed.T**2 * np.array(variances)).sum(axis=0) + by_often.variance * of_level**2 + alone
-    joint = errors.common(of_level / everybody, by_often.variance) + errors.diagonal(alone / everybody**2)
+    rate = (passed.T**2 * np.array(variances)).sum(axis=0) + by_often.variance * of_level**2
+    variance = rate.copy()
+    if counts:
+        variance += own[:, -1, -1] - (gain * own[:, :, -1]).sum(axis=1)
+    joint = errors.common(of_level / everybody, by_often.variance) + errors.diagonal((variance - rate) / everybody**2)
     for row, one in zip(passed.T / everybody, joints, strict=True):
         joint += errors.scaled(one, row)
     return mean / everybody, variance / everybody**2, joint

@@ -13,7 +13,6 @@ from typing import Any, Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.design.count import Count
@@ -164,14 +163,15 @@ def _structural(release: Release, patterns: tuple[Season, ...], trend: bool, ban
             found = fit(seen, patterns, trend=trend)
         except FitError as error:
             return _fallback(release, str(error))
-    values, variance, joint = (found.mean, found.variance, found.joint) if band == "rate" else _of_counts(seen, found)
+    of_rate = found.mean, found.variance, np.ones(seen.size)
+    values, variance, passed = of_rate if band == "rate" else _of_counts(seen, found)
     unfiltered = seen.taps is not None
     made = release.design.signal
     return Series(
         release=release,
         values=values,
         standard_error=np.sqrt(variance),
-        covariance=joint,
+        covariance=errors.scaled(found.joint, passed) + errors.diagonal(variance - passed**2 * found.variance),
         error_covers=band,
         unfiltered=unfiltered,
         model=_describe(patterns, trend, unfiltered, kept_filter=bool(made.kernels) and not unfiltered),
@@ -271,19 +271,22 @@ def _observations(release: Release, filtered: bool) -> Observations:
     return seen
 
 
-def _of_counts(seen: Observations, found: Posterior) -> tuple[NDArray[np.float64], NDArray[np.float64], LinearOperator]:
-    """Mean, variance and covariance of the counts: of the rate, and how they vary around it.
+def _of_counts(
+    seen: Observations, found: Posterior
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and variance of the counts, of the rate and how they vary around it, and how much of its error is in them.
 
     A kept value is of the count itself, and so says something of how far it is from its rate.
     """
     own = found.dispersion * np.maximum(found.mean, 0.0)
-    mean, passed = found.mean.copy(), np.ones(seen.size)
+    mean, variance, passed = found.mean.copy(), found.variance + own, np.ones(seen.size)
     if seen.taps is None:
         kept = seen.steps
         share = own[kept] / (own[kept] + seen.variance)
         mean[kept] += share * (seen.values - mean[kept])
-        passed[kept], own[kept] = 1 - share, share * seen.variance
-    return mean, passed**2 * found.variance + own, errors.scaled(found.joint, passed) + errors.diagonal(own)
+        variance[kept] = (1 - share) ** 2 * found.variance[kept] + share * seen.variance
+        passed[kept] = 1 - share
+    return mean, variance, passed
 
 
 def _describe(patterns: tuple[Season, ...], trend: bool, unfiltered: bool, kept_filter: bool) -> str:
