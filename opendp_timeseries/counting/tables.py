@@ -256,8 +256,7 @@ def _labels(cells: list[Any], codes: Ints | None, missing: Mask | None, *, exact
         texts = list(itertools.chain.from_iterable(pieces))
     if not exact:
         texts = _canonical(texts)
-    names = dict.fromkeys(texts)
-    names.pop(None, None)
+    names = dict.fromkeys(text for text in texts if text is not None)
     if len(names) < len(texts):  # some are missing, or say the same, such as ``17`` and ``17.0``
         numbers = {text: number for number, text in enumerate(names)} | {None: -1}
         codes = np.fromiter(map(numbers.__getitem__, (*texts, None)), np.int64, len(texts) + 1)[codes]
