@@ -244,7 +244,7 @@ def test_the_level_is_known_as_well_as_stated_and_mostly_better_than_by_the_last
     for seed in range(30):
         noise = size**-0.5
         values = levels + np.random.default_rng(seed).normal(0, noise, len(levels))
-        found = levelslevels_by_often(values, ends, weights, noise)
+        found = levels_by_often(values, ends, weights, noise)
         assert np.all(found.levels >= 0)
         errors.append(found.levels.sum() - truth)
         stated.append(found.variance**0.5)
@@ -256,6 +256,6 @@ def test_the_level_is_known_as_well_as_stated_and_mostly_better_than_by_the_last
 def test_a_level_without_noise_is_found():
     often = np.random.default_rng(1).geometric(1 / 30, 3000)
     truth, ends, weights, levels = level_of(often, SIZE, default_scales(SIZE))
-    found = levelslevels_by_often(levels, ends, weights, 1e-6)
+    found = levels_by_often(levels, ends, weights, 1e-6)
     assert found.levels.sum() == pytest.approx(truth, rel=1e-3)
     assert found.variance**0.5 < 0.02 * truth
