@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -163,16 +163,27 @@ def of_everybody(
     rates = back @ np.array(means)
     by_level = slope**2 / np.mean(slope**2)
     rates[-1] += (level[-1] - rates[-1].mean()) * by_level
-    gain = np.zeros((size, scales))
+    beyond = values - rates
+    gains: list[NDArray[Any]] = [np.zeros((size, scales))]
+    owns, chances = [np.zeros((size, scales, scales))], [np.ones(size)]
     if counts:
-        # What is seen beyond the rates is of the noise and of the counts, and these show on all scales at once.
+        # What is seen beyond the rates is of the noise and of the counts, and these show on all scales at once; in a
+        # single event as ever, but more.
         deviation = np.sqrt(np.maximum(rates / level[:, None], 0.0) * common.dispersion / spread).T
-        own = deviation[:, :, None] * own * deviation[:, None, :]
-        gain = np.linalg.solve(own + unit, own[:, :, -1:])[:, :, 0]
-    passed = (unit[-1] - gain) @ back
-    mean = rates[-1] + ((values - rates).T * gain).sum(axis=1)
-    variance = (passed.T**2 * np.array(variances)).sum(axis=0)
-    variance += by_often.variance * (everybody * by_level * (1 - gain[:, -1])) ** 2
-    if counts:
-        variance += own[:, -1, -1] - (gain * own[:, :, -1]).sum(axis=1)
+        owns = [deviation[:, :, None] * own * deviation[:, None, :]]
+        if common.events is not None:
+            chance = common.events.chance
+            more = 1 + common.events.variance / np.maximum(common.dispersion * common.mean, 1e-9)
+            owns, chances = [*owns, more[:, None, None] * owns[0]], [1 - chance, chance]
+        gains = [np.linalg.solve(each + unit, each[:, :, -1:])[:, :, 0] for each in owns]
+    moves = [(beyond.T * gain).sum(axis=1) for gain in gains]
+    moved = sum(chance * move for chance, move in zip(chances, moves, strict=True))
+    variance = np.zeros(size)
+    for chance, gain, each, move in zip(chances, gains, owns, moves, strict=True):
+        passed = (unit[-1] - gain) @ back
+        alone = (passed.T**2 * np.array(variances)).sum(axis=0)
+        alone += by_often.variance * (everybody * by_level * (1 - gain[:, -1])) ** 2
+        alone += each[:, -1, -1] - (gain * each[:, :, -1]).sum(axis=1)
+        variance += chance * (alone + (move - moved) ** 2)
+    mean = rates[-1] + moved
     return mean / everybody, variance / everybody**2

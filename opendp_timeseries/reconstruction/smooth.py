@@ -60,7 +60,8 @@ def smooth(
     that dies away exponentially; where the mean of the release is below four standard errors, the rate itself is. The
     variance of the privacy noise is known; that of the counts is estimated near their rate, as Poisson's. The sizes of
     patterns, drifts and departures, the smoothness of patterns and the duration of departures are those of the largest
-    marginal likelihood. Each series of a panel is fitted by itself.
+    marginal likelihood. Values that noise and counts around a rate cannot explain are single events, and keep their
+    counts. Each series of a panel is fitted by itself.
 
     ``kind="haar"`` is for series with spikes and jumps, which upset every smooth model. It takes a release of every
     step, and keeps the differences of neighbouring averages that exceed the noise (translation-invariant Haar wavelets,
@@ -277,9 +278,18 @@ def _of_counts(seen: Observations, found: Posterior) -> tuple[NDArray[np.float64
     mean, variance = found.mean.copy(), found.variance + own
     if seen.taps is None:
         kept = seen.steps
-        share = own[kept] / (own[kept] + seen.variance)
-        mean[kept] += share * (seen.values - mean[kept])
-        variance[kept] = (1 - share) ** 2 * found.variance[kept] + share * seen.variance
+        chance, everywhere, spread = found.events or (0.0, 0.0, 0.0)
+        variance += everywhere * spread
+        # As it is if there is no event, and as it is if there is one, which adds to how counts vary.
+        shares = [one / (one + seen.variance) for one in (own[kept], own[kept] + spread)]
+        chances = [1 - chance, chance]
+        moves = [share * (seen.values - mean[kept]) for share in shares]
+        moved = sum(by * move for by, move in zip(chances, moves, strict=True))
+        variance[kept] = sum(
+            by * ((1 - share) ** 2 * found.variance[kept] + share * seen.variance + (move - moved) ** 2)
+            for by, share, move in zip(chances, shares, moves, strict=True)
+        )
+        mean[kept] += moved
     return mean, variance
 
 
