@@ -205,7 +205,7 @@ def test_what_is_not_known_is_not_stated():
         (lambda: replace(ONE, key_cap=1), r"key_cap \(1\) requires by= and keys="),
         (lambda: replace(PANEL, key_cap=0), r"key_cap \(0\) must be at least 1"),
         (lambda: replace(ONE, unit=Unit(individuals=3)), r"individuals of the unit \(3\) must be 1 or 2"),
-        (lambda: Source(identifier="id", time="t", by="id"), "another column"),
+        (lambda: Source(identifier="id", time="t", by="id"), "a different column"),
         (lambda: replace(ONE, panel=(), source=BY), "panel"),
         (lambda: replace(ONE, panel=("a", 1), source=BY), "all of them text or all whole numbers"),
         (lambda: replace(ONE, panel=("a", "a"), source=BY), "must be distinct"),
