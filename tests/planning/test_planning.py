@@ -336,6 +336,8 @@ def test_groups_and_replacement_need_more_noise():
         ({"season_amplitudes": {24: 0}}, ValueError, "an amplitude"),
         ({"level": 0}, ValueError, "level"),
         ({"gap": []}, ValueError, "gap"),
+        ({"gap": 3, "participation_cap": None}, ValueError, "without a participation_cap"),
+        ({"sampling_probability": (0.5,), "participation_cap": None}, ValueError, "without a participation_cap"),
         ({"gap": 0}, ValueError, "gap"),
         ({"participation_cap": [5.5]}, TypeError, "participation_cap"),
         ({"participation": [1, 2]}, TypeError, "Participation"),
