@@ -256,5 +256,6 @@ def _warnings(made: Made, options: argparse.Namespace) -> Iterator[str]:
     if scale > level:
         yield (
             f"Warning: the noise (standard deviation {scale:.4g} in each step) is above the level of the series"
-            f" ({max(level, 0):.3g}). Longer steps, fewer keys or a larger budget give more to see; run 'plan' first."
+            f" ({max(level, 0):.3g}). Longer steps, fewer keys or a larger budget give more to see: run"
+            f" '{'programme' if options.every else 'plan'}' before the first release."
         )
