@@ -926,8 +926,8 @@ SERIES = ["--level", "200", "--season", "24:90", "--deviation", "20", "--time-sc
 
 def test_a_plan_says_what_to_run_and_it_runs(log_file, tmp_path, capsys):
     dated = ["--start", "2024-03-01", "--step", "1h", "--zone", "Europe/Berlin", "--sampling-probability", "0.5", "1"]
-    known = ["--participation", "100%:5", "--participation-cap", "5"]
-    for number, (given, best) in enumerate([([], "private series"), (known, "participation cap 5, every step")]):
+    known = ["--participation-cap", "4", "--participation", "50%:3", "100%:4"]
+    for number, (given, best) in enumerate([([], "private series"), (known, "participation cap 4, every step")]):
         assert main([*PLAN, *SERIES, *dated, *given]) == 0
         said = capsys.readouterr().out
         assert f"Best: {best}, then a smoother" in said

@@ -273,7 +273,7 @@ class Plan:
         best = self.recommended.pair if self.gaps_included else _best_pair(self.candidates)
         for pair, group in itertools.groupby(self.candidates, key=lambda each: each.pair):
             same = list(group)
-            yield from same if pair == best else [min(same, key=_smoothed)]
+            yield from same if pair == best else [_recommended(same)]
 
     def __repr__(self) -> str:
         header, rows, _ = self._rows()

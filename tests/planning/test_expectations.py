@@ -14,6 +14,7 @@ from opendp_timeseries.datasets import load_flights
 from opendp_timeseries.planning import Plan
 from opendp_timeseries.planning.signal import described_signal
 from opendp_timeseries.plugin.known import signal_of
+from tests.benchmarks.test_truth import LOGS
 from tests.releases import release_of
 
 PEMS = Path(__file__).parents[1] / "data" / "pems_flow_5min_2016_janfeb.csv"
@@ -130,3 +131,62 @@ def test_a_whole_plan_takes_less_than_ten_seconds():
     )  # fmt: skip
     assert len(found.candidates) > 40
     assert time.perf_counter() - started < 10
+
+
+def logs():
+    """How to draw each of the logs of the benchmark, and a smaller one: by a seed; steps; seasons."""
+
+    def small(rng):
+        often = np.minimum(np.floor(2 * (rng.pareto(1.1, 12_000) + 0.6)).astype(int) + 1, 300)
+        rate = 1 + 0.8 * np.sin(2 * np.pi * np.arange(336) / 24)
+        who = np.repeat(np.arange(12_000), often)
+        return who, rng.choice(336, size=len(who), p=rate / rate.sum())
+
+    return {"small": (small, 336, 24)} | {
+        name: (draw, size, seasons) for name, (draw, size, seasons, *_) in LOGS.items()
+    }
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name == "small" else pytest.mark.long) for name in ("small", *LOGS)]
+)
+def test_errors_against_the_true_counts_where_nobody_is_dropped(name):
+    # Of a private series and of caps, which scale down who exceeds them; measured 0.99 to 1.21, and 0.69 to 1.16.
+    draw, size, seasons = logs()[name]
+
+    def pairs(seed):
+        who, step = draw(np.random.default_rng(seed))
+        inside = (step >= 0) & (step < size)
+        return np.unique(who[inside].astype(np.int64) * size + step[inside])
+
+    another, grid = pairs(7), ts.TimeGrid(size=size)
+    often = np.bincount(another // size)
+    often = often[often > 0]
+    shares = {share: int(np.quantile(often, share)) for share in (0.5, 0.9, 0.99, 1.0)}
+    options = {
+        "epsilon": 1.0, "delta": 1e-6, "participation_cap": [20] if name == "small" else [50, 220, 640],
+        "proxy": np.bincount(another % size, minlength=size), "std": 0.0, "sampling_probability": 1.0,
+    }  # fmt: skip
+    told, blind = ts.plan(grid, participation=shares, **options), ts.plan(grid, **options)
+    assert told.recommended == told.candidates[-1]
+    assert blind.recommended == blind.candidates[-1]
+    found, errors = pairs(0), []
+    truth = np.bincount(found % size, minlength=size)
+    space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+    for candidate in told.candidates:
+        count = ts.then_activity_count(grid)
+        if candidate.participation_cap:
+            count = ts.then_participation_count(grid, participation_cap=candidate.participation_cap)
+        release = (space >> count >> ts.then_subsampled_gaussian(candidate.scale, sampling_probability=1.0))(
+            {"id": found // size, "time": found % size}
+        )
+        assert release.design.signal == told.of(candidate).signal
+        errors.append(np.sqrt(np.mean((ts.smooth(release, seasons=seasons).values - truth) ** 2)))
+    assert min(errors) == errors[-1]  # the private series, as the plan said
+    *capped, private = np.array(errors) / [candidate.smoothed for candidate in told.candidates]
+    assert 0.9 <= private <= 1.3
+    assert min(capped) >= 0.65
+    assert max(capped) <= 1.25
+    # What caps lose is most of the error, and without it even the least would be thought better than no cap.
+    assert errors[0] > 1.3 * blind.candidates[0].smoothed
+    assert errors[-1] == pytest.approx(blind.candidates[-1].smoothed, rel=0.3)

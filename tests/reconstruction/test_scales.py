@@ -10,7 +10,7 @@ import opendp_timeseries as ts
 from opendp_timeseries.design.count import Count, Source
 from opendp_timeseries.design.scales import RESOLUTION_BITS, Scales, default_scales
 from opendp_timeseries.design.signal import Signal
-from opendp_timeseries.reconstruction.scales import _by_often, of_everybody, unscaled
+from opendp_timeseries.reconstruction.scales import levels_by_often, of_everybody, unscaled
 from tests.releases import release_of
 
 SIZE = 1344  # eight weeks of hours
@@ -243,7 +243,7 @@ def test_the_level_is_known_as_well_as_stated_and_mostly_better_than_by_the_last
     for seed in range(30):
         noise = size**-0.5
         values = levels + np.random.default_rng(seed).normal(0, noise, len(levels))
-        found = _by_often(values, ends, weights, noise)
+        found = levels_by_often(values, ends, weights, noise)
         assert np.all(found.levels >= 0)
         errors.append(found.levels.sum() - truth)
         stated.append(found.variance**0.5)
@@ -255,6 +255,6 @@ def test_the_level_is_known_as_well_as_stated_and_mostly_better_than_by_the_last
 def test_a_level_without_noise_is_found():
     often = np.random.default_rng(1).geometric(1 / 30, 3000)
     truth, ends, weights, levels = level_of(often, SIZE, default_scales(SIZE))
-    found = _by_often(levels, ends, weights, 1e-6)
+    found = levels_by_often(levels, ends, weights, 1e-6)
     assert found.levels.sum() == pytest.approx(truth, rel=1e-3)
     assert found.variance**0.5 < 0.02 * truth
