@@ -379,6 +379,36 @@ def test_init_asks_in_a_terminal(tmp_path, monkeypatch):
     assert values.keys() == answers.keys() == lines.keys()
 
 
+def test_the_loss_over_periods_is_of_totals_too(city, capsys):
+    log = ["trips-2024-03.csv", *FLAGS[2:6], "--start", "2024-03-01", "--size", "14", "--step", "1d", "--period", "1d"]
+    panel = [
+        "--by",
+        "station",
+        "--keys",
+        "stations.csv",
+        "--key-cap",
+        "1",
+        "--total",
+        "city",
+        "--participation-cap",
+        "1",
+    ]
+    assert main([*log, *panel, "--epsilon", "1", "--delta", "1e-6", "--figure", "none"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    scales = [release.scale for release in ts.read_releases((city / "release.json").read_text())]
+    found = re.findall(r"([0-9.]+) in (\d+)", said.partition("δ, ε is ")[2])
+    assert [periods for _, periods in found] == ["2", "7", "14"]
+
+    def delta(epsilon, periods):
+        """A day of a card is in one step of one station, and of the city: of Gaussian mechanisms, μ² adds up."""
+        mu = np.sqrt(int(periods) * sum(1 / scale**2 for scale in scales))
+        above, below = scipy.stats.norm.cdf([mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu])
+        return above - np.exp(epsilon) * below
+
+    for epsilon, periods in found:
+        assert delta(float(epsilon), periods) <= 1e-6 < delta(0.999 * float(epsilon), periods)
+
+
 def test_a_panel_by_flags_without_a_programme(city, capsys):
     log = ["trips-2024-03.csv", *FLAGS[2:6], "--start", "2024-03-01", "--size", "28", "--step", "1d"]
     budget = ["--epsilon", "50", "--delta", "1e-6", "--figure", "none", "--individuals", "2000000"]
