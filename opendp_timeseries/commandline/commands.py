@@ -74,11 +74,9 @@ def _by_flags(text: str) -> str:
 def verify(options: argparse.Namespace) -> str:
     """Recompute the loss of a record, as its reader: what the record guarantees."""
     if options.publication is not None:
-        records = [options.output.with_name(f"{options.output.name}.json")]
-        if options.every:
-            names = [part.name for part in parts_of(options)]
-            several = [options.output.with_name(f"{options.output.name}-{name}.json") for name in names]
-            records = [path for path in several if path.exists()] or several[:1]
+        outputs = [part.output(options.output) for part in parts_of(options)] if options.every else [options.output]
+        records = [Path(f"{output}.json") for output in outputs]
+        records = [path for path in records if path.exists()] or records[:1]
         return "\n".join(map(_verified, records))
     return _verified(options.record)
 

@@ -46,6 +46,10 @@ class Part(NamedTuple):
             raise ValueError(f"every: the ledger is for a programme of other parts than these {self.of}; {_CHANGED}")
         return programme.designs[(self.number - 1) * size : self.number * size]
 
+    def output(self, whole: Path) -> Path:
+        """Return where its files go, if those of the programme go there; without a name if that has none."""
+        return whole.parent / (whole.name and f"{whole.name}-{self.name}")
+
     def state(self, ledger: ts.Ledger) -> str:
         """Return how far it is."""
         entries = {entry.designs: entry for entry in ledger.entries}
@@ -87,7 +91,7 @@ def take_part(options: argparse.Namespace, ledger: ts.Ledger | None) -> Part:
             still = f"part {part.number} of the programme ends at {part.end}, which is still to come"
             raise ValueError(f"{still}: wait, or ask for it by --number {part.number}")
     options.start, options.end, options.size = part.start, part.end, None
-    options.output = options.output.with_name(f"{options.output.name}-{part.name}")
+    options.output = part.output(options.output)
     options.file = Path(str(options.file).replace("{part}", part.name))
     return part
 

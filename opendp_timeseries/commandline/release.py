@@ -16,6 +16,7 @@ import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
 from opendp_timeseries._files import files_together
 from opendp_timeseries.accounting.calibrate import large_delta
+from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.rounding import printed_up, up
 from opendp_timeseries.commandline.inputs import check_of, chosen, grid_of, read_log, wrapped
 from opendp_timeseries.commandline.interrupts import held_back
@@ -212,7 +213,10 @@ def _summary(made: Made, options: argparse.Namespace) -> list[str]:
     if within:
         delta, periods = first.stated.loss[0][1], len(count.period_lengths())
         several = [*(k for k in (2, 7, 30) if k < periods), periods]
-        losses = [f"{printed_up(ts.loss_over_periods(first, periods=k).epsilon(delta))} in {k}" for k in several]
+        losses = []
+        for k in several:
+            alone = [ts.loss_over_periods(one, periods=k) for one in made.releases]
+            losses.append(f"{printed_up(joint_loss(alone, adaptive=False).epsilon(delta))} in {k}")
         said.append(
             f"It does not hold for everything that somebody did: the more of the {periods} periods they take part in,"
             f" the less they are protected as a whole. With the same δ, ε is {', '.join(losses)} of them."
@@ -256,5 +260,6 @@ def _warnings(made: Made, options: argparse.Namespace) -> Iterator[str]:
     if scale > level:
         yield (
             f"Warning: the noise (standard deviation {scale:.4g} in each step) is above the level of the series"
-            f" ({max(level, 0):.3g}). Longer steps, fewer keys or a larger budget give more to see; run 'plan' first."
+            f" ({max(level, 0):.3g}). Longer steps, fewer keys or a larger budget give more to see: run"
+            f" '{'programme' if options.every else 'plan'}' before the first release."
         )

@@ -207,7 +207,7 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
             " with an amplitude in counts, such as 24:90", [24, 168], many=True, ask="may"),
         "output": Word(Path, "write OUTPUT.csv, OUTPUT.json and a figure", "release", usual=Path("release")),
         "figure": Word(str, "format of the figure", "svg", usual="png", choices=("png", "svg", "pdf", "none")),
-        "title": Word(str, "what is counted, in words, for the page and the workbook", "Bike trips in London"),
+        "title": Word(str, "what is counted, in words, for the page and the workbook", "Riders in London"),
         "page": Word(bool, "write OUTPUT.html, too: a page to publish, which needs no other file", True),
         "spreadsheet": Word(bool, "write OUTPUT.xlsx, too, for Excel or LibreOffice (extra excel)", True),
     }),

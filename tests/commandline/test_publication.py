@@ -3,6 +3,7 @@
 import base64
 import csv
 import json
+import random
 import re
 import shlex
 import shutil
@@ -78,7 +79,7 @@ WALK = """
 init publication.toml --file trips-{part}.csv --identifier card --time started --start 2024-03-01 --end 2025-03-01\
  --step STEP --zone Europe/London --every 1mo --ledger trips.ledger --by station --keys stations.csv --key-cap 1\
  --total city --groups district --participation-cap 30 --people --people-cap 3 --epsilon 1 --delta 1e-6\
- --season SEASON --individuals CARDS --figure FIGURE --title 'Bike trips'\
+ --season SEASON --individuals CARDS --figure FIGURE --title 'Bike riders'\
  --page --spreadsheet
 programme publication.toml --new
 check publication.toml
@@ -122,7 +123,7 @@ def test_a_city_publishes_every_month(tmp_path, capsys, monkeypatch, rows, numbe
         assert (tmp_path / f"{name}.png").exists() == (figure == "png")
         page = (tmp_path / f"{name}.html").read_text()
         assert f"release {month - 2} of 12 in the programme of a ledger with (ε = 1, δ = 1e-06) in all" in page
-        assert "<h1>Bike trips</h1>" in page
+        assert "<h1>Bike riders</h1>" in page
         assert "individuals in all, within" in page
         (record,) = re.findall(r"data:application/json[^,]*;base64,([^\"]*)", page)
         found = ts.read_releases(base64.b64decode(record).decode())
@@ -264,6 +265,7 @@ def test_next_month_is_not_released_before_it_is_over(city, capsys):
         ("key_cap = 1", "key_cap = 0", "key_cap (0) must be at least 1"),
         ('by = "station"', "", "for several keys: give by, or leave it out"),
         ('ledger = "trips.ledger"', "", "(1mo) is for a release with ledger: give ledger"),
+        ('figure = "none"', 'figure = "none"\noutput = ""', "must name files without their suffix"),
         ("season = [7.0]", 'season = ["x"]', "must be a number of steps"),
         ('groups = ["district"]', 'groups = ["ward"]', "must have one column 'ward'"),
         ('step = "1d"', 'step = "1d"\n"x y" = 1', "'x y' in [grid] is not known"),
@@ -283,6 +285,36 @@ def test_what_is_wrong_is_refused_with_its_line_before_data_are_read(city, capsy
         assert "line" in said
     assert sorted(city.iterdir()) == files
     assert ts.Ledger("trips.ledger").entries == ()
+
+
+VALUES = [
+    *("1", "0", "-1", "1.5", "true", "false", '""', '"x"', "[]", "[1]", '["a", "b"]', '"2024-03-01"', "2024-03-01"),
+    *("07:32:00", "nan", "inf", "9" * 20, "{a = 1}", '"Mars/X"', '"1d"', '"1mo"', '["stations.csv"]', '"\\u0000"'),
+    *('"a\\nb"', "[[1]]", "[true]", '"90%:20"', '"24:90"', '["24:x"]', "1\n[x]", "1\n= 3", "1\n[[log]]", "1\n[log.y]"),
+]
+
+
+@pytest.mark.parametrize("times", [25, pytest.param(1000, marks=pytest.mark.long)])
+def test_no_file_ends_in_a_traceback(city, capsys, times):
+    draw, lines = random.Random(5), (city / "publication.toml").read_text().splitlines()
+    places = [k for k, line in enumerate(lines) if re.match(r"#?\w+ = ", line)]
+    before = {path: path.read_bytes() for path in city.iterdir()}
+    for _ in range(times):
+        changed = dict(enumerate(lines))
+        for k in draw.sample(places, draw.choice([1, 1, 2])):
+            name = lines[k].lstrip("#").partition(" = ")[0]
+            changed[k] = draw.choice([f"{name} = {draw.choice(VALUES)}"] * 6 + [f"#{name}", name.replace("_", "-")])
+        (city / "publication.toml").write_text("\n".join(changed.values()))
+        command = draw.choice([["check"], ["programme"], ["ledger"], ["verify"], ["plan"], ["release"]])
+        code, said = main([*command, "publication.toml"]), capsys.readouterr()
+        assert code in (0, 2), changed
+        if code == 2:
+            assert said.out == "", changed
+            assert re.fullmatch("error: .*publication.toml.*\n", said.err), (changed, said.err)
+            assert set(city.iterdir()) == before.keys(), changed
+        for path in set(city.iterdir()) - before.keys():
+            path.unlink()
+        (city / "trips.ledger").write_bytes(before[city / "trips.ledger"])
 
 
 def test_a_flag_does_not_contradict_the_file(city, capsys):
@@ -345,6 +377,36 @@ def test_init_asks_in_a_terminal(tmp_path, monkeypatch):
     values, lines = publication.read_publication(tmp_path / "publication.toml")
     assert (values["step_cap"], values["epsilon"], values["season"]) == (2, 1.0, [24.0, 168.0])
     assert values.keys() == answers.keys() == lines.keys()
+
+
+def test_the_loss_over_periods_is_of_totals_too(city, capsys):
+    log = ["trips-2024-03.csv", *FLAGS[2:6], "--start", "2024-03-01", "--size", "14", "--step", "1d", "--period", "1d"]
+    panel = [
+        "--by",
+        "station",
+        "--keys",
+        "stations.csv",
+        "--key-cap",
+        "1",
+        "--total",
+        "city",
+        "--participation-cap",
+        "1",
+    ]
+    assert main([*log, *panel, "--epsilon", "1", "--delta", "1e-6", "--figure", "none"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    scales = [release.scale for release in ts.read_releases((city / "release.json").read_text())]
+    found = re.findall(r"([0-9.]+) in (\d+)", said.partition("δ, ε is ")[2])
+    assert [periods for _, periods in found] == ["2", "7", "14"]
+
+    def delta(epsilon, periods):
+        """A day of a card is in one step of one station, and of the city: of Gaussian mechanisms, μ² adds up."""
+        mu = np.sqrt(int(periods) * sum(1 / scale**2 for scale in scales))
+        above, below = scipy.stats.norm.cdf([mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu])
+        return above - np.exp(epsilon) * below
+
+    for epsilon, periods in found:
+        assert delta(float(epsilon), periods) <= 1e-6 < delta(0.999 * float(epsilon), periods)
 
 
 def test_a_panel_by_flags_without_a_programme(city, capsys):
