@@ -422,7 +422,9 @@ def plan(
     whole = partial(check.integer, minimum=1)
     caps = [] if participation_cap is None else _each("participation_cap", participation_cap, whole)
     gaps, individuals = _each("gap", gap, whole), whole("individuals", individuals)
-    if not caps and (gaps != [1] or sampling_probability not in (None, 1)):
+    if not caps and (
+        gaps != [1] or (sampling_probability is not None and np.any(np.asarray(sampling_probability) != 1))
+    ):
         raise ValueError("gap and sampling_probability must be left out without a participation_cap, or give one")
     by_gap, known = _by_gap(participation, grid.size)
     if known and level is None and proxy is None and step_cap == 1:
