@@ -51,7 +51,7 @@ def parse_json(text: str) -> Any:
 
 
 def encode(value: Any) -> Any:
-    """Return plain Python objects for a document: of a dataclass, its fields, unless it has a form of its own."""
+    """Return plain Python objects for a document: for a dataclass, its fields, unless it has its own ``to_dict``."""
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if dataclasses.is_dataclass(value):
@@ -67,7 +67,7 @@ def encode(value: Any) -> Any:
 def decode(kind: Any, document: Any, name: str) -> Any:
     """Read back what :func:`encode` wrote of a type, and nothing else: every field is typed, and none is unknown.
 
-    :param kind: a dataclass, a class with ``from_dict``, a plain type (a bool is no number, ``float`` takes integers
+    :param kind: a dataclass, a class with ``from_dict``, a plain type (a bool is not a number, ``float`` takes integers
         too), a union of such, or a tuple of them.
     :param document: what was read.
     :param name: for messages.
@@ -110,7 +110,7 @@ def fields_of(document: Any, name: str, types: Mapping[str, Any]) -> dict[str, A
 
     :param document: what was read.
     :param name: of the object, for messages.
-    :param types: the type of each field, as of :func:`decode`.
+    :param types: the type of each field, as in :func:`decode`.
     :raises TypeError, ValueError: for anything else, naming the field.
     """
     if not isinstance(document, dict):

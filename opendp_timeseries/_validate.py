@@ -9,15 +9,15 @@ import datetime as dt
 import math
 import numbers
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["REQUIRED", "integer", "probability", "real", "reals", "required", "shown"]
+__all__ = ["REQUIRED", "choice", "integer", "probability", "real", "reals", "required", "shown"]
 
-#: A message shows texts of so many characters, and lists of so many entries.
+#: A message shows texts up to this many characters, and lists up to this many entries.
 _LONG: Final = 120
 _FEW: Final = 12
 
@@ -43,11 +43,13 @@ def shown(value: Any) -> str:
     """Return what a message says of a value that was given.
 
     Somebody may give the log, or a column of it, where a public parameter belongs, and messages travel further than
-    data. So plain values and short lists of them are shown, and of all else only what it is.
+    data. So plain values and short lists of them are shown, and of anything else only its type.
     """
     kind = type(value)
     if isinstance(value, (str, bytes)):
         return repr(value) if len(value) <= _LONG else f"of {len(value)} characters"
+    if isinstance(value, int) and value.bit_length() > 3 * _LONG:  # Python itself refuses to write very long ones
+        return f"of {value.bit_length()} bits"
     if value is None or isinstance(value, (numbers.Number, np.bool_, dt.date, dt.timedelta, range, type)):
         return repr(value)
     if isinstance(value, (np.datetime64, np.timedelta64)) or kind.__module__.startswith("opendp"):
@@ -74,9 +76,9 @@ def integer(name: str, value: Any, *, minimum: int | None = None, maximum: int |
     except TypeError:
         raise TypeError(f"{name} ({shown(value)}) must be an integer, not {type(value).__name__}{hint}") from None
     if minimum is not None and number < minimum:
-        raise ValueError(f"{name} ({number}) must be at least {minimum}{hint}")
+        raise ValueError(f"{name} ({shown(number)}) must be at least {minimum}{hint}")
     if maximum is not None and number > maximum:
-        raise ValueError(f"{name} ({number}) must be at most {maximum}{hint}")
+        raise ValueError(f"{name} ({shown(number)}) must be at most {maximum}{hint}")
     return number
 
 
@@ -114,13 +116,20 @@ def real(
 
 
 def reals(name: str, values: Any) -> NDArray[np.float64]:
-    """Return ``values`` as an array of floats of its own."""
+    """Return ``values`` as a new array of floats."""
     try:
         return np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise TypeError(f"{name} ({shown(values)}) must be real numbers") from None
 
 
-def probability(name: str, value: Any, *, remedy: str = "") -> float:
+def choice(name: str, value: Any, choices: Iterable[str]) -> str:
+    """Return ``value``, which must be one of some names."""
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name} ({shown(value)}) must be one of {', '.join(map(repr, choices))}")
+    return value
+
+
+def probability(name: str, value: Any) -> float:
     """Return ``value`` as a ``float`` in the closed interval [0, 1]."""
-    return real(name, value, minimum=0.0, maximum=1.0, remedy=remedy)
+    return real(name, value, minimum=0.0, maximum=1.0)

@@ -45,6 +45,19 @@ WAYS = {
 }
 
 
+@pytest.mark.parametrize("how", ["delta", "failure_probability"])
+def test_the_delta_of_several_releases_is_their_sum(count, how):
+    measurement = count >> ts.then_subsampled_gaussian(9.0, sampling_probability=0.5, **{how: 0.0004})
+    releases = [measurement({"id": np.array([1, 2]), "time": np.array([3, 4])}) for _ in range(3)]
+    with pytest.warns(ts.LargeDeltaWarning, match=r"δ = 0.0012 is large") as found:
+        document = ts.write_releases(releases)
+    assert [one.filename for one in found] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # not of two, nor where others read it
+        ts.write_releases(releases[:2])
+        ts.read_releases(document)
+
+
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_a_large_delta_warns_where_it_is_asked_for(count, tmp_path, way):
     with pytest.warns(ts.LargeDeltaWarning, match=r"δ = 0.0011 is large.*one over the number of individuals") as found:

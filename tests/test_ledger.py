@@ -513,6 +513,39 @@ def test_an_edited_file_is_refused(tmp_path):
             ts.Ledger(book.path)
 
 
+def test_what_was_read_of_a_ledger_stays_in_it(tmp_path):
+    book, other = new(tmp_path), ts.Ledger.create(tmp_path / "other.ledger", epsilon=9.0, delta=1e-6)
+    book.release(measurement(50.0), LOG)
+    earlier = book.path.read_bytes()
+    book.release(measurement(50.0, 2), LOG)
+    for month in (1, 2, 3):
+        other.release(measurement(20.0, month), LOG)
+    whole, last = book.path.read_bytes(), book.entries
+    draw = random.Random(4)
+    flipped = [whole[:k] + bytes([whole[k] ^ 1]) + whole[k + 1 :] for k in draw.sample(range(len(earlier)), 20)]
+    for content in (*flipped, earlier, other.path.read_bytes(), b""):
+        book.path.write_bytes(content)
+        for use in (book.spent, lambda: book.release(measurement(50.0, 3), nothing_is_read)):
+            with pytest.raises(ValueError, match=r"begin with what it held before: .* an entry was taken back"):
+                use()
+    book.path.write_bytes(whole)
+    assert book.entries == last
+    another = ts.Ledger(book.path)
+    another.release(measurement(50.0, 3), LOG)
+    assert (len(another.entries), another.entries) == (3, book.entries)
+
+
+def test_a_last_line_of_other_entries_is_refused(tmp_path):
+    book = new(tmp_path)
+    book.release(measurement(50.0), LOG)
+    *lines, last = book.path.read_bytes().splitlines(keepends=True)
+    assert json.loads(last)["entries"] == len(lines) == 3
+    for number in (0, 2, 4, 999):
+        book.path.write_bytes(b"".join([*lines, last.replace(b'"entries": 3', b'"entries": %d' % number)]))
+        with pytest.raises(ValueError, match=f"it holds 3 entries, and its last line speaks of {number} or of others"):
+            ts.Ledger(book.path)
+
+
 def test_an_entry_with_a_right_digest_of_its_own_is_refused(tmp_path):
     book = new(tmp_path)
     for month in (1, 2):

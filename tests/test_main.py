@@ -1018,6 +1018,7 @@ def test_check_says_in_private_how_rows_are_read(mixed, tmp_path, capsys):
     assert "key" not in said.err  # of one series
     advice = " ".join(said.err.split())
     assert "If the caps leave out too much, you can choose others by public facts" in advice
+    assert "give no cap on steps, as a private series needs none;" in advice
     assert "or publish totals that are too low, and say so." in advice
 
 

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -151,16 +152,29 @@ TABLES = [a_mapping, an_arrow_table, a_polars_frame, a_pandas_frame]
 SIZES = [0, 1, 2, 30, 300]
 
 
+def pipelines(grid):
+    """What drops, what weighs, and what is in scales of activity, also within periods."""
+    space = ts.event_log_domain(identifier="id", time="time")
+    period = ts.period_distance(5 if grid.is_integer else "1d", zone=grid.zone)
+    noise = ts.then_subsampled_gaussian(3.0, sampling_probability=1.0, delta=1e-6)
+    yield pipeline(grid)
+    for metric in (dp.symmetric_distance(), period):
+        yield (space, metric) >> ts.then_participation_count(grid, participation_cap=2, step_cap=2**40, gap=3) >> noise
+        yield (space, metric) >> ts.then_activity_count(grid, step_cap=10**30, scales=ts.Scales(ends=(1, 3))) >> noise
+
+
 def release_fuzzed(logs, seed):
-    chains = {grid: pipeline(grid) for grid in (INTEGER, HOURS)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ts.PeriodUnitWarning)
+        chains = {grid: [*pipelines(grid)] for grid in (INTEGER, HOURS)}
     rng = np.random.default_rng(seed)
     for _ in range(logs):
         grid = (INTEGER, HOURS)[rng.integers(2)]
         table = TABLES[rng.integers(len(TABLES))](rng, int(rng.choice(SIZES)), grid)
-        release = chains[grid](table)
+        release = chains[grid][rng.integers(5)](table)
         assert isinstance(release, ts.Release)
         assert np.all(np.isfinite(release.values))
-        assert release.size == grid.size
+        assert release.size == grid.size * len(release.keys or (0,))
 
 
 def in_silence(run, capfd, caplog):
@@ -293,6 +307,20 @@ def test_rows_in_place_of_a_parameter_are_not_quoted(slip, rows):
         SLIPS[slip](rows)
     assert slip.split(",")[0] in str(refused.value)
     assert "a secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("digits", [200, 5000])
+def test_numbers_of_many_digits_are_refused_and_not_written_out(digits):
+    space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+    for name, call in {
+        "participation_cap": lambda many: count(cap=-many),
+        "step_cap": lambda many: space >> ts.then_participation_count(INTEGER, participation_cap=1, step_cap=many),
+        "scale": lambda many: count() >> ts.then_subsampled_gaussian(10**200 * many, sampling_probability=1.0),
+        "size": lambda many: ts.TimeGrid(size=many),
+    }.items():
+        with pytest.raises(ValueError, match=rf"{name}.* \(of \d+ bits\)") as refusal:
+            call(10**digits)
+        assert len(str(refusal.value)) < 300
 
 
 def test_an_index_and_a_column_by_itself_are_refused_with_what_to_do():

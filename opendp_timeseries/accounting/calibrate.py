@@ -78,7 +78,10 @@ class Budget:
 
 
 class LargeDeltaWarning(UserWarning):
-    """δ, or δ′, is above 1e-3: publishing all that is known of each individual with probability δ would be allowed."""
+    """δ, or δ′, is above 1e-3: publishing all that is known of each individual with probability δ would be allowed.
+
+    Of a thousand individuals, of whom most logs have more, that is one. How many a log has is not looked at.
+    """
 
 
 def warn_of_large_delta(delta: float | None, *, stacklevel: int) -> None:
@@ -88,7 +91,7 @@ def warn_of_large_delta(delta: float | None, *, stacklevel: int) -> None:
 
 
 def large_delta(delta: float) -> str:
-    """Say what a large δ means; nothing of one that is not."""
+    """Say what a large δ means; return an empty text for any other."""
     if delta <= _LARGE_DELTA:
         return ""
     # Dwork & Roth (2014), The Algorithmic Foundations of Differential Privacy, section 2.3.

@@ -44,7 +44,7 @@ class RenyiFilter(NamedTuple):
     def within(cls, epsilon: float, delta: float) -> RenyiFilter:
         """Return the filter of a budget, of the order that leaves most room for Gaussian noise."""
 
-        # Of Gaussian noise, the divergence of order α is α times a number: its room is `most` over α.
+        # For Gaussian noise, the divergence of order α is α times a number: its room is `most` over α.
         def room(log_excess: float) -> float:
             order = 1 + math.exp(log_excess)
             return cls(epsilon, delta, order).most / order

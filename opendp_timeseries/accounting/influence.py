@@ -234,14 +234,14 @@ def count_influence(
     few = series if key_cap is None else key_cap
     within = [length] if periods is None else periods
     most = [min(series * min(-(-steps // gap), around), few * steps) for steps in within]
-    # Whoever is scaled keeps all steps, and weighs no more than I of them.
+    # An individual who is scaled keeps all steps, and weighs no more than I of them.
     whole = sum(min(participation_cap, steps) for steps in most)
     cap = whole if excess == "drop" else sum(most)
     halves = 2 if replaced else 1
     l0, whole = min(halves * cap, size), min(halves * whole, size)
     halves_fit = not replaced or 2 * cap <= size  # or else half of l0 is less than somebody replaced can have left
     linf = up_fraction(step_cap)
-    # Of who is scaled in ℓ2, the norm and the largest entry say all that a majorant could.
+    # For individuals scaled in ℓ2, the norm and the largest entry say all that a majorant could.
     known = math.isfinite(linf) and (excess != "scale" or l0 == whole)
     squared = Fraction(step_cap**2 * whole)
     return Influence(

@@ -25,7 +25,7 @@ from opendp_timeseries.accounting.subsampled import ExtremalLaw, Kept, hinge, la
 
 __all__ = ["JointLaw", "joint_loss"]
 
-# Sums that take at most so many values are formed one by one; others on a lattice of so many points.
+# Sums of at most this many values are formed one by one; others on a lattice of this many points.
 _MAX_ATOMS: Final = 2**14
 _POINTS: Final = 2**15
 # Tails of sums are cut below this mass.

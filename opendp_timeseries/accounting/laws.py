@@ -33,7 +33,7 @@ __all__ = [
     "vertex_sum",
 ]
 
-#: Sums have at most so many points, beyond which their lattice doubles its step.
+#: Sums have at most this many points, beyond which their lattice doubles its step.
 MAX_POINTS: Final = 2048
 # Tails of sums below this mass are cut.
 _CUT: Final = 1e-60

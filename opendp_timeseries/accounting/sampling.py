@@ -1,15 +1,15 @@
 """Which sets of steps a sample may keep, and with which probability. All of it is public, and nothing is drawn here.
 
 * ``"poisson"``: each step by itself, with probability ``p`` (Koga, Meehan & Chaudhuri 2022, Algorithm 1).
-* ``"stratified"``: one uniformly random step of each block of ``B = 1/p``. In a last block that is short, too, one of
-  ``B`` offsets is drawn, and nothing is kept if there is no such step: every step is kept with probability ``1/B``.
+* ``"stratified"``: one uniformly random step of each block of ``B = 1/p``. In a short last block, too, one of ``B``
+  offsets is drawn, and nothing is kept if no step has it: every step is kept with probability ``1/B``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.rounding import up_fraction
 
-__all__ = ["SAMPLINGS", "Blocks", "blocks_of", "sampling_name"]
+__all__ = ["SAMPLINGS", "Blocks", "blocks_of"]
 
 SAMPLINGS: Final = ("poisson", "stratified")
 
@@ -63,15 +63,8 @@ class Blocks:
         return bool(np.all(found[: self.full] == 1) and np.all(found[self.full :] <= 1))
 
 
-def sampling_name(sampling: Any) -> str:
-    """Return the name of a kind of sample; raise ValueError for anything else."""
-    if not isinstance(sampling, str) or sampling not in SAMPLINGS:
-        raise ValueError(f"sampling ({check.shown(sampling)}) must be 'poisson' or 'stratified'")
-    return sampling
-
-
 def blocks_of(sampling_probability: float, size: int) -> Blocks:
-    """Return the blocks of a signal of so many steps, each step of which is kept with a probability.
+    """Return the blocks of a signal of ``size`` steps, each of which is kept with ``sampling_probability``.
 
     :param sampling_probability: ``1/B`` as a float, rounded to the nearest or up.
     :raises ValueError: if it is not one over a whole number, or the signal has no full block.

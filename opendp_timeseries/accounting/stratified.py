@@ -22,7 +22,7 @@ from opendp_timeseries.accounting.sampling import Blocks
 
 __all__ = ["Spread", "WorstSpreads", "even_spread", "kept_of_spread", "spreads", "trials_of", "worst_spreads"]
 
-#: Steps spread over blocks: pairs ``(blocks, steps)`` of so many blocks with so many steps in each; none is 0.
+#: Steps spread over blocks: pairs ``(blocks, steps)`` of that many blocks with that many steps in each, all positive.
 Spread = tuple[tuple[int, int], ...]
 
 #: The list is made where its laws have at most so many weights in all: about a second of work.
@@ -59,7 +59,7 @@ def spreads(steps: int, blocks: Blocks) -> Iterator[Spread]:
 
 
 def trials_of(spread: Spread, length: int) -> list[tuple[int, float]]:
-    """Return numbers of alike trials, and the probability of each, rounded up."""
+    """Return how many trials share a probability, and that probability, rounded up."""
     return [(count, up_fraction(Fraction(steps, length))) for count, steps in spread]
 
 
@@ -82,7 +82,7 @@ class WorstSpreads(NamedTuple):
 
 @lru_cache(maxsize=16)
 def worst_spreads(steps: int, blocks: Blocks, square: Fraction) -> WorstSpreads | None:
-    """Return the laws of ``square`` times the number kept of so many steps; None if the list is too long."""
+    """Return the laws of ``square`` times the number of steps kept; None if the list is too long."""
     most = min(steps, blocks.count)
     if most >= MAX_POINTS:
         return None

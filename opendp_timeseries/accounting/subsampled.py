@@ -3,7 +3,7 @@
 The set ``J`` of kept steps does not depend on the data. So for two signals with difference ``v`` everything follows
 from the law of ``S = Σ_{t∈J} v_t²``: given ``J``, the release is a Gaussian mechanism at squared distance ``S``.
 
-Of ``v`` an :class:`~.influence.Influence` is known. With ``m = ℓ∞²`` and ``W = min(ℓ2², ℓ0·m) = n·m + r``, ``r < m``:
+An :class:`~.influence.Influence` bounds ``v``. With ``m = ℓ∞²`` and ``W = min(ℓ2², ℓ0·m) = n·m + r``, ``r < m``:
 
 * *vertex*: ``E φ(S) ≤ E φ(m·Bin(n, p) + r·Bernoulli(p))`` for convex increasing ``φ``;
 * *majorant*: ``E φ(S) ≤ E φ(Σ_t δ_t a_t²)`` for the same ``φ``, where ``a`` majorises ``v``, ``δ_t ~ Bernoulli(p)``;
@@ -26,11 +26,12 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.influence import Influence, Majorant
 from opendp_timeseries.accounting.laws import Law, binomial, binomial_tail, kept_sum, multiples, scaled, vertex_sum
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up, up_fraction
-from opendp_timeseries.accounting.sampling import Blocks, blocks_of, sampling_name
+from opendp_timeseries.accounting.sampling import SAMPLINGS, Blocks, blocks_of
 from opendp_timeseries.accounting.stratified import even_spread, kept_of_spread, trials_of, worst_spreads
 
 __all__ = ["MIN_SCALE", "ExtremalLaw", "Kept", "extremal_law", "hinge", "law_of_reach"]
@@ -195,7 +196,7 @@ def extremal_law(influence: Influence, probability: float, size: int, sampling: 
     :param sampling: ``"poisson"`` or ``"stratified"``, see :mod:`.sampling`.
     """
     k = influence.individuals
-    blocks = blocks_of(probability, size) if sampling_name(sampling) == "stratified" else None
+    blocks = blocks_of(probability, size) if check.choice("sampling", sampling, SAMPLINGS) == "stratified" else None
     if blocks is not None:
         probability = blocks.probability
     one = _worst_of_one(replace(influence, individuals=min(k, 1)), probability, size, blocks)

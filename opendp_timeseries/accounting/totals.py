@@ -77,8 +77,8 @@ def _of_level(influence: Influence, level: Level, steps: int) -> _OfLevel:
 
 
 def _sums(values: NDArray[np.float64], together: int) -> NDArray[np.float64]:
-    """Return the sums of so many consecutive entries of a descending row, each rounded up."""
+    """Return the sums of ``together`` consecutive entries of a descending row, each rounded up."""
     blocks = np.append(values, np.zeros(-len(values) % together)).reshape(-1, together)
-    rows, places = np.unique(blocks, axis=0, return_inverse=True)  # of a count, nearly all are alike
+    rows, places = np.unique(blocks, axis=0, return_inverse=True)  # in a count, nearly all are equal
     sums = np.array([up_fraction(sum(map(Fraction, row), Fraction())) for row in rows.tolist()], dtype=np.float64)
     return sums[places.ravel()]

@@ -44,8 +44,7 @@ class View:
     delta: float | None = None
 
     def __post_init__(self) -> None:
-        if self.measure not in _PARAMETERS:
-            raise ValueError(f"measure ({self.measure}) must be one of {', '.join(_PARAMETERS)}")
+        check.choice("measure", self.measure, _PARAMETERS)
         for name in ("failure_probability", "delta"):
             value = getattr(self, name)
             if (value is None) == (_PARAMETERS[self.measure] == name):

@@ -23,8 +23,9 @@ _ADVICE: Final = (
     "These numbers are exact, and nothing protects them. Use them to find and correct a wrong column, time format, zone"
     " or year. A start, size or cap chosen by them says something about the log, which the guarantee of a release does"
     " not cover. If the caps leave out too much, you can choose others by public facts, such as opening hours, a survey"
-    " or an earlier release; spend a part of the budget on a private histogram of how often individuals take part"
-    " (make_participation_histogram, in Python); or publish totals that are too low, and say so."
+    " or an earlier release; give no cap on steps, as a private series needs none; spend a part of the budget on a"
+    " private histogram of how often individuals take part (make_participation_histogram, in Python); or publish totals"
+    " that are too low, and say so."
 )
 _BY_FLAGS: Final = {
     "participation=, such as {0.9: 20, 1.0: 500}": "--participation 90%:20 100%:500",

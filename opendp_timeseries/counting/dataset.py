@@ -32,7 +32,7 @@ __all__ = ["check_schema", "count", "participation", "tally"]
 
 Ints = NDArray[np.int64]
 
-_BATCH: Final = 2**20  # rows that are read at a time, so that few names are met anew
+_BATCH: Final = 2**21  # rows that are read at a time, so that few names are met anew
 _PADDED: Final = re.compile(r"0+\d+")
 
 

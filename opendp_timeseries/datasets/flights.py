@@ -1,6 +1,6 @@
 """The embedded event log: departures of aircraft from New York in 2013.
 
-The file ``flights.npz`` is made from public-domain data by ``_make_flights.py``; see ``docs/datasets.md``.
+``tests/datasets/make_flights.py`` makes the file ``flights.npz`` of public-domain data; see ``docs/datasets.md``.
 """
 
 from __future__ import annotations
@@ -45,17 +45,8 @@ def load_flights() -> dict[str, NDArray[Any]]:
     return {"tailnum": tailnum, "time": _EPOCH + minute.astype("timedelta64[m]")}
 
 
-def _pack(stream: IO[bytes], tailnum: NDArray[np.str_], minute: NDArray[np.int64]) -> None:
-    """Write the log: names, events of each, and gaps between events as byte planes, which deflate halves."""
-    names, code = np.unique(tailnum, return_inverse=True)
-    order = np.lexsort((minute, code))
-    gap = np.diff(minute[order], prepend=0).astype("<i4")
-    planes = np.ascontiguousarray(gap.view(np.uint8).reshape(-1, 4).T)
-    np.savez_compressed(stream, names=names, events=np.bincount(code).astype("<i4"), planes=planes)
-
-
 def _unpack(stream: IO[bytes]) -> tuple[NDArray[np.str_], NDArray[np.int64]]:
-    """Read what :func:`_pack` wrote: tail numbers, and minutes since 2013 began in UTC."""
+    """Read tail numbers, and minutes since 2013 began in UTC: names, events of each, and gaps as byte planes."""
     with np.load(stream, allow_pickle=False) as archive:
         names, events, planes = (archive[name] for name in ("names", "events", "planes"))
     gap = np.ascontiguousarray(planes.T).view("<i4").ravel()

@@ -23,7 +23,7 @@ from opendp_timeseries.design.scales import RESOLUTION_BITS, Scales
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import TimeGrid, check_grid
 
-__all__ = ["EXCESS", "Count", "Key", "Keys", "Source", "excess_name", "panel_of"]
+__all__ = ["EXCESS", "Count", "Key", "Keys", "Source", "panel_of"]
 
 #: What becomes of somebody in more steps than the cap: see :class:`Count`.
 EXCESS: Final = ("scale", "scale_l1", "drop")
@@ -39,7 +39,7 @@ class Source:
     :param identifier: tells individuals apart.
     :param time: the times of events; None where no time is read.
     :param by: tells the series of a panel apart; None for one series.
-    :param exact: whether texts are one individual only if they are written alike, as in OpenDP's own frames; else
+    :param exact: whether texts are one individual only if they are spelled alike, as in OpenDP's own frames; else
         ``17``, ``17.0`` and ``"17"`` are one.
     """
 
@@ -112,7 +112,11 @@ class Count:
                 remedy="the most steps that one individual may enter",
             ),
             "step_cap": check.integer(
-                "step_cap", self.step_cap, minimum=1, remedy="the most events of one individual in one step"
+                "step_cap",
+                self.step_cap,
+                minimum=1,
+                maximum=10**100,  # its square is a float
+                remedy="the most events of one individual in one step",
             ),
             "gap": check.integer(
                 "gap",
@@ -131,13 +135,18 @@ class Count:
             )
         for name, value in caps.items():
             object.__setattr__(self, name, value)
-        excess_name(self.excess)
+        check.choice("excess", self.excess, EXCESS)
         if self.excess != "drop" and self.pooled is not None:
             raise ValueError(
                 f"excess ({self.excess!r}) must be 'drop' where individuals are counted once on the whole of a grid"
             )
         if self.scales is not None:
             self._check_scales(self.scales)
+        if self.source is not None:
+            if (self.source.by is None) != (self.panel is None):
+                raise ValueError(f"by ({check.shown(self.source.by)}) is the column of a panel: both must be given")
+            if self.source.time is None and self.grid.size > 1:
+                raise ValueError(f"time (None) must name a column, by which {self.grid.size} steps are told apart")
         check.integer("size of the panel", self.size, maximum=2**31, remedy="use fewer steps or keys")
         if self.unit.period is not None:
             if self.pooled is not None:
@@ -185,6 +194,12 @@ class Count:
         return self.source is None
 
     @property
+    def is_drawn(self) -> bool:
+        """Whether it is drawn anew for each count which of somebody's steps, or series, are kept."""
+        few = self.key_cap is not None and self.key_cap < self.panel_size
+        return few or (self.excess == "drop" and self.participation_cap < self.most_steps)
+
+    @property
     def keys(self) -> tuple[Key, ...] | None:
         """One key for each series, in order: of the panel, or, with scales, the names of these; None for one series.
 
@@ -227,7 +242,7 @@ class Count:
 
     @cached_property
     def period_span(self) -> tuple[int, int] | None:
-        """The first and the last period that the count looks at, as of ``Period.span``; None if that is not known.
+        """The first and the last period that the count looks at, as in ``Period.span``; None if that is not known.
 
         It is known where an individual counts anew in each period, and the count enforces it.
         """
@@ -255,7 +270,7 @@ class Count:
 
         :param distance: in units of privacy.
         :param periods: in at most how many periods each of these differs. One is what a unit within a period is; with
-            more, a distance of 1 is all that somebody did who takes part in so many. Without a period, 1.
+            more, a distance of 1 is all that somebody did who takes part in that many. Without a period, 1.
         :raises ValueError: if there are several periods, and the unit is not within one.
         """
         periods = check.integer("periods", periods, minimum=1)
@@ -291,13 +306,6 @@ class Count:
         return replace(
             self, panel=None, key_cap=None, scales=None, source=self.source and replace(self.source, by=None)
         )
-
-
-def excess_name(excess: Any) -> str:
-    """Return what becomes of an excess of steps; raise ValueError for anything else."""
-    if not isinstance(excess, str) or excess not in EXCESS:
-        raise ValueError(f"excess ({check.shown(excess)}) must be 'scale', 'scale_l1' or 'drop'")
-    return excess
 
 
 def panel_of(by: str | None, keys: Keys | None) -> tuple[Key, ...] | None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import fields_of
 from opendp_timeseries.accounting.loss import PrivacyLoss
-from opendp_timeseries.accounting.sampling import sampling_name
+from opendp_timeseries.accounting.sampling import SAMPLINGS
 from opendp_timeseries.accounting.subsampled import MIN_SCALE, ExtremalLaw, extremal_law
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.signal import Signal, UnknownSignal
@@ -58,7 +58,7 @@ class Design:
     def __post_init__(self) -> None:
         set_field = object.__setattr__
         set_field(self, "sampling_probability", check.probability("sampling_probability", self.sampling_probability))
-        set_field(self, "sampling", sampling_name(self.sampling))
+        set_field(self, "sampling", check.choice("sampling", self.sampling, SAMPLINGS))
         set_field(self, "scale", check.real("scale", self.scale, minimum=0.0))
         if self.signal.count is not None and self.signal.count.scales is not None and self.sampling_probability < 1:
             raise ValueError(
@@ -106,11 +106,11 @@ class Design:
         return noise_exponent(self.scale, self.known.resolution_bits)
 
     def loss(self, distance: int = 1, *, periods: int = 1) -> PrivacyLoss:
-        """Return the loss of a release at a distance between logs. Designs that lose alike share one law.
+        """Return the loss of a release at a distance between logs. Designs with the same loss share one law.
 
         :param distance: in units of privacy, such as a number of individuals.
         :param periods: where the unit of privacy is an individual within a period: for all that each of them did, in at
-            most so many periods. See :meth:`.Count.influence`.
+            most that many periods. See :meth:`.Count.influence`.
         :raises ValueError: if it is not known how the signal is made.
         """
         return self.law(distance, periods=periods).at(self.scale)
@@ -183,12 +183,10 @@ def _python(design: Design, log: str, delta: float | None) -> str:
         "import opendp.prelude as dp, opendp_timeseries as ts",
         'dp.enable_features("contrib", "honest-but-curious")',
     ]
-    if source.time is None:
-        grid = None
-    else:
-        grid = count.grid if count.pooled is None else count.pooled
+    grid = None if source.time is None else count.row_grid
+    if grid is not None:
         lines.append(f"grid = {_call_of_grid(grid)}")
-    time = source.time or ("time" if source.identifier != "time" else "step")  # of no use, where none is read
+    time = source.time or ("time" if source.identifier != "time" else "step")  # not used where no times are read
     lines.append(f"space = ts.event_log_domain(identifier={source.identifier!r}, time={time!r}), {count.unit.python()}")
     panel = "" if count.panel is None else f", by={source.by!r}, keys={list(count.panel)!r}"
     if grid is None or count.pooled is not None:

@@ -49,7 +49,7 @@ class Groups:
 
         :param tree: of the user.
         :param keys: of the panel; they are compared as text.
-        :raises TypeError: if it is no mapping.
+        :raises TypeError: unless it is a mapping.
         :raises ValueError: if a key is not of the panel, or is in no group, or in two that are not nested.
         """
         known = {str(key): key for key in keys}

@@ -159,7 +159,7 @@ class Kernel:
         return _NAMED[kind](self.size, **_read(parameter), **bits) if kind in _NAMED else None
 
     def rounded(self, resolution_bits: int) -> Kernel:
-        """Return this kernel with at most so many binary places; of a named kernel, as its constructor makes it.
+        """Return this kernel with at most this many binary places; a named kernel as its constructor makes it.
 
         A kernel that is symmetric and decreasing stays so, and its ``l1`` is rounded down to the grid: 1 stays 1.
 

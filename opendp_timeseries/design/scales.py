@@ -67,7 +67,7 @@ class Scales:
         object.__setattr__(self, "share", check.real("share", self.share, above=0.0, below=1.0))
 
     def first(self, most: int) -> int:
-        """Return the first scale: individuals in up to so many steps weigh the same, and those in more weigh less.
+        """Return the first scale: individuals in up to that many steps weigh the same, and those in more weigh less.
 
         :param most: in how many steps an individual can be at all: the last scale.
         """
@@ -79,7 +79,7 @@ class Scales:
         return len(self.ends) + 1
 
     def table(self, most: int) -> Table:
-        """Return the weights of individuals who can be in so many steps at all."""
+        """Return the weights of individuals who can be in at most this many steps."""
         return _table(self, most)
 
     def names(self) -> tuple[str, ...]:

@@ -157,7 +157,7 @@ def _read_stage(document: Any, size: int) -> Stage:
 
 
 def tree_influence(influence: Influence, groups: Groups, steps: int) -> Influence:
-    """Return the influence on the totals of groups, given that on a panel whose series have so many steps."""
+    """Return the influence on the totals of groups, given that on a panel whose series have ``steps`` steps."""
     sizes: dict[int, list[int]] = {}
     for depth, (_, keys) in zip(groups.depths, groups.members, strict=True):
         sizes.setdefault(depth, []).append(len(keys))

@@ -35,7 +35,7 @@ _LAST_DATE: Final = np.datetime64("2262-01-01", "D")  # which nanoseconds can ho
 
 
 class Width(NamedTuple):
-    """So many nanoseconds (``"ns"``), whatever clocks do, or so many days (``"D"``) or months (``"M"``) of a calendar.
+    """A number of nanoseconds (``"ns"``), whatever clocks do, or of days (``"D"``) or months (``"M"``) of a calendar.
 
     A unit of the calendar begins at the first instant at which the clock shows its first day, or a later one: at
     midnight, or when clocks skip that, as they go forward. A day that clocks skip entirely has no length, and does not
@@ -62,7 +62,7 @@ class Width(NamedTuple):
         return cast(Dates, (zero + (length * np.array([unit, unit + 1])).astype(f"m8[{of}]")).astype("M8[D]"))
 
     def begins(self, first: np.datetime64, zone: dt.tzinfo, *, steps: int = 0, beyond: int | None = None) -> Ints:
-        """Where units of the calendar begin, from a day that begins one: so many, or to the first beyond an instant."""
+        """Where units of the calendar begin, from a day that begins one: ``steps`` of them, or to past an instant."""
         start = first.astype(f"M8[{self.of}]")
         if beyond is not None:
             ahead = int((day_of(beyond, zone).astype(start.dtype) - start).astype(np.int64))
@@ -111,7 +111,7 @@ def parse_width(step: Any) -> Width:
 
 
 def edges_of(width: Width, first: int, *, size: int | None, last: int | None, zone: dt.tzinfo | None) -> Edges:
-    """Return the edges of steps from ``first``: so many, or as far as ``last``."""
+    """Return the edges of steps from ``first``: of ``size`` of them, or as far as ``last``."""
     edges: Edges
     start = write_instant(first, zone)
     if width.is_calendar:

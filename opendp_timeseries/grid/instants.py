@@ -27,20 +27,20 @@ LAST: Final = int(np.datetime64("2260-01-01", "ns").astype(np.int64))
 _LONGEST: Final = 290 * 366 * DAY
 
 
-def parse_zone(zone: Any, name: str = "zone") -> dt.tzinfo | None:
+def parse_zone(zone: Any) -> dt.tzinfo | None:
     """Return the time zone of a name.
 
-    :raises TypeError, ValueError: by the name of the parameter, unless it is the name of a zone or None.
+    :raises TypeError, ValueError: unless it is the name of a zone or None.
     """
     if not isinstance(zone, str | None):
-        raise TypeError(f"{name} ({shown(zone)}) must be the IANA name of a time zone, for instance 'UTC'")
+        raise TypeError(f"zone ({shown(zone)}) must be the IANA name of a time zone, for instance 'UTC'")
     if zone is None or zone == "UTC":
         return None if zone is None else dt.UTC
     try:
         return zoneinfo.ZoneInfo(zone)
     except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
         raise ValueError(
-            f"{name} ({shown(zone)}) must be the IANA name of a time zone, such as 'UTC' or 'Europe/Paris'; where the"
+            f"zone ({shown(zone)}) must be the IANA name of a time zone, such as 'UTC' or 'Europe/Paris'; where the"
             " system has no zones, install the package tzdata"
         ) from None
 

@@ -1,4 +1,4 @@
-"""The periods of a unit of privacy: days, weeks, months and the like of a zone's calendar, or so many integer steps.
+"""The periods of a unit of privacy: days, weeks, months and so on of a zone's calendar, or a number of integer steps.
 
 They divide all of time, whatever the grid, so that several counts of one log mean the same by a period. On a grid,
 every step must lie within one of them.

@@ -31,7 +31,7 @@ _FAR: Final = 2**63 - 2 * DAY
 
 
 class TextTimes(NamedTuple):
-    """Times as they were read: ``datetime64[ns]``, of those that are no times NaT; and which are instants in UTC."""
+    """Times as they were read: ``datetime64[ns]``, NaT where a text is not a time; and which are instants in UTC."""
 
     times: NDArray[np.datetime64]
     aware: Mask  # all others are on a clock that the text does not name

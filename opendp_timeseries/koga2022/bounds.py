@@ -294,8 +294,7 @@ class SensitivityBound:
         delta = check.real("delta", delta, above=0.0, below=1.0)
         if form == "mixture":
             return self._mixture_scale(epsilon, delta)
-        if form not in get_args(Form):
-            raise ValueError(f"form ({form!r}) must be one of {', '.join(get_args(Form))}")
+        check.choice("form", form, get_args(Form))
         share = (delta - self._failure_cost(epsilon, form)) * (1.0 - 4 * _EPS)
         if not share > 0.0 or not self._proved(epsilon, share, form):
             return math.inf
@@ -381,9 +380,8 @@ def with_filter(
         "sharper": theorem4_sharper,
         "fixed pair": partial(fixed_pair, participation_cap=cap),
     }
-    if tail not in tails:
-        raise ValueError(f"tail ({tail!r}) must be one of {', '.join(tails)}")
-    failure = tails[tail](alpha, sampling_probability=sampling_probability, filter=filter) if alpha < 1.0 else 0.0
+    bound = tails[check.choice("tail", tail, tails)]
+    failure = bound(alpha, sampling_probability=sampling_probability, filter=filter) if alpha < 1.0 else 0.0
     return SensitivityBound(up_fraction(Fraction(alpha) ** 2 * cap), up_fraction(cap), failure)
 
 
@@ -400,8 +398,6 @@ def proposition1(
     claimed: SensitivityBound,
     true_cap: int,
     sampling_probability: float | None = None,
-    *,
-    form: Form = "printed",
 ) -> Guarantee:
     """Proposition 1: what remains of the guarantee when individuals take part in more steps than was assumed.
 
@@ -421,7 +417,7 @@ def proposition1(
         failure = theorem2(math.floor(usual), true_cap, sampling_probability)
     actual = SensitivityBound(up_fraction(usual), up_fraction(true_cap), failure)
     larger = up(check.real("epsilon", epsilon, above=0.0) * up_sqrt(growth))
-    return Guarantee(larger, actual.delta(larger, share, form))
+    return Guarantee(larger, actual.delta(larger, share))
 
 
 # --- The Gaussian mechanism, for comparison ---

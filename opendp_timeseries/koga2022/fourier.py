@@ -37,7 +37,7 @@ from opendp_timeseries.planning import Candidate, Plan
 from opendp_timeseries.planning.signal import copies
 from opendp_timeseries.plugin import native
 from opendp_timeseries.plugin._opendp import lp_kind, signal_domain, then, vector_space
-from opendp_timeseries.plugin.spaces import as_influence, influence_space
+from opendp_timeseries.plugin.spaces import as_influence, influence_space, norm_influence
 
 __all__ = [
     "ADVISED_FREQUENCIES",
@@ -113,7 +113,8 @@ def make_fourier_coefficients(
         return basis.coefficients(np.rint(signal * 2.0**bits).astype(np.int64), bits)
 
     def stability_map(d_in: Any) -> float:
-        influence = as_influence(d_in) if given is None else _of_norm(d_in, size if given[0] == "l2" else 1)
+        # An ℓ1 distance moves a norm most where it is all in one step.
+        influence = as_influence(d_in) if given is None else norm_influence(d_in, size if given[0] == "l2" else 1)
         moved = influence_l2(influence, size, k, entry_error=basis.entry_error)
         moved = l1_from_l2(moved, k) if to_l1 else moved
         # Equal signals have equal coefficients: rounding can part only signals that differ.
@@ -145,12 +146,6 @@ def _resolution_bits(domain: native.Domain, metric: native.Metric, atom: str) ->
             f" kernels with fewer resolution_bits=…, {62 - _DIGIT_BITS} in all"
         )
     return space.resolution_bits
-
-
-def _of_norm(distance: Any, steps: int) -> Influence:
-    """Return an ℓ2 distance, in any of the steps, or an ℓ1 distance, as if in one step: there a norm is largest."""
-    norm = up_fraction(distance) if isinstance(distance, int) else float(distance)
-    return Influence(l0=steps, l2=norm, linf=norm)
 
 
 @dataclass(frozen=True)

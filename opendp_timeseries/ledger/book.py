@@ -69,7 +69,7 @@ class Terms(NamedTuple):
     :param unit: what a distance of 1 between two logs is: all that one individual did, or did within a period.
     :param order: of the Rényi divergences of a privacy filter; None if all parameters are fixed in advance.
     :param programme: releases that are planned.
-    :param identifier: no two ledgers are alike.
+    :param identifier: unique to this ledger.
     """
 
     epsilon: float
@@ -138,7 +138,7 @@ class Terms(NamedTuple):
 
     @property
     def adaptivity(self) -> str:
-        """What may be chosen by what earlier releases showed, as of :class:`Standing`."""
+        """What may be chosen by what earlier releases showed, as in :class:`Standing`."""
         if self.programme is not None:
             return "non-adaptive"
         return "adaptive" if self.order is None else "fully adaptive"
@@ -179,12 +179,12 @@ class Book:
     def read(cls, file: bytes, known: Book | None = None) -> Book:
         """Read back what :meth:`write` wrote, and nothing else. Releases are not read: :meth:`releases` does it.
 
-        :param known: what was read before: only what follows its very bytes is read, if the file begins with them.
-        :raises ValueError: if it is no ledger, or not as it was written, naming what is wrong.
+        :param known: what was read before: the file must begin with its very bytes, and only what follows is read.
+        :raises ValueError: if it is not a ledger, or not as it was written, naming what is wrong.
         """
         lines, chain = unchained(file) if known is None else unchained(file, known.chain)
         try:
-            if known is None or len(lines) == chain.length:
+            if known is None:
                 known = cls.new(Terms.from_dict(parse_json(lines.pop(0))))
             entries = list(known.entries)
             for line in lines:
@@ -247,7 +247,7 @@ class Book:
     def releases(self) -> dict[int, tuple[Release, ...]]:
         """Return the releases by the numbers of their entries, in the order in which they were written.
 
-        :raises ValueError: if one is no release.
+        :raises ValueError: if one is not a release.
         """
         found = {}
         for line in self.chain.entries():
@@ -266,7 +266,7 @@ _RELEASED: Final = re.compile(r'\{"released": (\d+), "at": "([0-9:TZ-]+)", "rele
 def _append(entries: list[Entry], line: str, terms: Terms) -> None:
     """Add what a line says.
 
-    :raises ValueError: if it is no line of a ledger, or does not follow the ones before it.
+    :raises ValueError: if it is not a line of a ledger, or does not follow the ones before it.
     """
     released = _RELEASED.fullmatch(line)
     if released is not None:

@@ -1,8 +1,8 @@
 """Entries of a file, each bound to all before it by a digest, so that a torn or edited file is noticed.
 
 The file is in JSON Lines. Every line but the last holds one entry, and the SHA-256 digest of the digest before it and
-the entry's bytes. The last line says how many entries there are. Whoever can compute digests can also forge them: what
-is noticed are accidents and edits by hand.
+the entry's bytes. The last line says how many entries there are. Digests can be forged by anybody who can compute
+them: what is noticed are accidents and edits by hand.
 """
 
 from __future__ import annotations
@@ -56,10 +56,12 @@ _NONE: Final = Chain()
 def unchained(file: bytes, known: Chain = _NONE) -> tuple[list[str], Chain]:
     """Return the entries of a file, or those after a chain that it begins with, and all of it as a chain.
 
-    :param known: what was verified before: it counts only where the file begins with its very bytes.
-    :raises ValueError: if it is no such file, or not as it was written, saying from which line on.
+    :param known: what was verified before: the file must begin with its very bytes.
+    :raises ValueError: if it is another kind of file, or not as it was written, saying from which line on.
     """
-    lines, length, digest = known if file.startswith(known.lines) else _NONE
+    lines, length, digest = known
+    if not file.startswith(lines):
+        raise ValueError("it does not begin with what it held before: it was changed, or an entry was taken back")
     more = file[len(lines) :].split(b"\n")
     if not lines and _LINE.fullmatch(more[0]) is None:
         raise ValueError("it is in another format")

@@ -41,9 +41,9 @@ class Ledger:
     before the data are read. Processes take turns: a release waits for another one, and after ten seconds is refused.
 
     :param path: of the file. Beside it, a lock is kept in a file of the same name between ``.`` and ``.lock``.
-    :raises FileNotFoundError: if no file is there: a ledger is made by :meth:`create`, so that a name that is mistyped
-        is no budget of its own.
-    :raises ValueError: if the file is no ledger, or was torn or edited, or was made by another version.
+    :raises FileNotFoundError: if no file is there: a ledger is made by :meth:`create`, so that a typo cannot open a
+        fresh budget.
+    :raises ValueError: if the file is not a ledger, or was torn or edited, or was made by another version.
 
     >>> import numpy as np, opendp.prelude as dp, opendp_timeseries as ts, pathlib, tempfile
     >>> dp.enable_features("contrib", "honest-but-curious")
@@ -193,7 +193,7 @@ class Ledger:
         :return: what the measurement returns; its record is in the ledger by then.
         :raises ValueError: if the budget would be exceeded, or it is not known how the signal is made: before anything
             is spent or read.
-        :raises TypeError: if the log is no member of the domain by the names and types of its columns: likewise.
+        :raises TypeError: if the log is not in the domain by the names and types of its columns: likewise.
         :raises OSError: if the ledger cannot be locked or written; nothing is handed out.
         """
         designs = _designs(measurement)
@@ -297,7 +297,7 @@ class Ledger:
     def releases(self) -> tuple[Release, ...]:
         """Return the releases, in the order in which they were completed.
 
-        :raises ValueError: if one is no release.
+        :raises ValueError: if one is not a release.
         """
         return tuple(release for entered in self._read().releases().values() for release in entered)
 

@@ -91,7 +91,7 @@ class Programme:
         :param delta: δ of all releases together.
         :param sampling_probability: with which each step is kept: one for all releases, or one for each.
         :param sampling: ``"poisson"`` or ``"stratified"``, for all releases.
-        :param relative_scales: how the noise scales are to be related to each other; if left out, all are equal.
+        :param relative_scales: how the noise scales relate to each other; if left out, all are equal.
         :param data_fixed: a promise, which the document holds: later data do not react to earlier releases, as roads do
             when a published jam makes drivers turn away. Behind filters, and of stratified samples, less noise is
             enough with it; else it changes nothing.
@@ -199,7 +199,7 @@ class Programme:
     def expected_errors(self, **assumed: Any) -> tuple[ExpectedError, ...]:
         """Return the errors to expect of each release, as :func:`~opendp_timeseries.plan` does. No private data.
 
-        :param assumed: what is assumed of the series, as of :func:`~opendp_timeseries.plan`: ``level``,
+        :param assumed: what is assumed of the series, as in :func:`~opendp_timeseries.plan`: ``level``,
             ``season_amplitudes``, ``deviation`` and ``time_scale``, or a **public** series that resembles the private
             ones as ``proxy``.
         :raises ValueError: for a number out of range, or not exactly one description of the series.
@@ -219,7 +219,7 @@ class Programme:
     def table(self, **assumed: Any) -> str:
         """Return the programme as a text table; with the errors to expect if the series is described.
 
-        :param assumed: as of :meth:`expected_errors`.
+        :param assumed: as in :meth:`expected_errors`.
         """
         title, header, rows = self._rows(**assumed)
         return f"{title}\n{text_table(header, rows)}"

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from opendp_timeseries import _validate as check
 from opendp_timeseries._tables import html_table, text_table
 from opendp_timeseries.accounting.calibrate import Budget, calibrate, large_delta
-from opendp_timeseries.accounting.sampling import blocks_of, sampling_name
+from opendp_timeseries.accounting.sampling import SAMPLINGS, blocks_of
 from opendp_timeseries.design.count import Count, Source
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.kernels import gaussian_kernel, identity_kernel
@@ -445,7 +445,7 @@ def plan(
         if p < 1 and p * grid.size < _MIN_KEPT:
             few = f"keeps fewer than {_MIN_KEPT} of {grid.size} steps on average"
             raise ValueError(f"sampling_probability ({p:g}) {few}; raise it")
-        if sampling_name(sampling) == "stratified":
+        if check.choice("sampling", sampling, SAMPLINGS) == "stratified":
             blocks_of(p, grid.size)  # or refuse it
     widths = _each("std", std, partial(check.real, minimum=0.0))
     source, unit = Source(identifier="id", time="time"), Unit(replaced=bool(replaced))

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.design.count import excess_name
+from opendp_timeseries.design.count import EXCESS
 from opendp_timeseries.planning.denoise import denoised
 
 __all__ = ["LevelCorrection", "Participation", "checked_caps", "fraction_left", "participation_of", "spaced_caps"]
@@ -223,7 +223,7 @@ class Participation:
     def _steps(self, cap: int | None, excess: str = "scale") -> tuple[Array, Array]:
         """Mean and standard deviation of the steps of an individual of each entry, with and without a cap."""
         most = math.inf if cap is None else check.integer("cap", cap, minimum=1)
-        power = 0.5 if excess_name(excess) == "scale" else 1.0
+        power = 0.5 if check.choice("excess", excess, EXCESS) == "scale" else 1.0
         capped = [(n * np.minimum(most / n, 1.0) ** power, w) for n, w in self._bins]
         means = np.array([np.sum(w * n) for n, w in capped])
         spread = [math.sqrt(w @ (n - mean) ** 2) for (n, w), mean in zip(capped, means, strict=True)]

@@ -122,7 +122,7 @@ def vector_space(domain: dp.Domain) -> VectorSpace:
 def array_of(domain: dp.Domain) -> Callable[[Any], Any]:
     """Return what makes an array of a signal, which OpenDP hands out as a list and takes much faster as an array.
 
-    The numbers are the same. What is no signal of 64-bit numbers stays as it is.
+    The numbers are the same. Anything but a signal of 64-bit numbers stays as it is.
     """
     try:
         atom = vector_space(domain).atom

@@ -46,17 +46,12 @@ def make_activity_count(
     before noise, and into programmes and ledgers, as :func:`~opendp_timeseries.make_participation_count` does. No
     totals and no filter come in between.
 
-    :param input_domain: as in :func:`~opendp_timeseries.make_participation_count`, with the next five.
-    :param input_metric: as there; by :func:`~opendp_timeseries.period_distance`, weights are those of each period.
-    :param grid: as there.
-    :param step_cap: as there; weights are then by the sum of squares of an individual's counts.
-    :param gap: as there.
-    :param by: as there.
-    :param keys: as there; weights are then by an individual's pairs of key and step.
-    :param key_cap: as there.
+    All parameters but ``scales`` are those of :func:`~opendp_timeseries.make_participation_count`. With a ``step_cap``,
+    weights are by the sum of squares of an individual's counts; with ``keys``, by their pairs of key and step; and by
+    :func:`~opendp_timeseries.period_distance` they are those of each period.
+
     :param scales: public, and never from the data; if left out, by a rule from the number of steps alone.
-    :param time: as there.
-    :raises TypeError, ValueError: as there, and for scales that are no :class:`~opendp_timeseries.Scales`.
+    :raises TypeError, ValueError: as there, and for ``scales`` of another type.
 
     >>> import numpy as np, opendp.prelude as dp, opendp_timeseries as ts
     >>> dp.enable_features("contrib", "honest-but-curious")
@@ -113,19 +108,11 @@ def make_private_series(
 
     In a :func:`~opendp_timeseries.compositor`, leave out the budget: the query takes its own share.
 
-    :param input_domain: as in :func:`~opendp_timeseries.make_activity_count`, with all that is not named here.
-    :param input_metric: as there.
-    :param grid: as there.
+    All other parameters are those of :func:`~opendp_timeseries.make_activity_count`.
+
     :param epsilon: ε at a distance of 1.
     :param delta: δ at a distance of 1, in (0, 1).
-    :param step_cap: as there.
-    :param gap: as there.
-    :param by: as there.
-    :param keys: as there.
-    :param key_cap: as there.
-    :param scales: as there.
-    :param time: as there.
-    :raises TypeError, ValueError: as these two.
+    :raises TypeError, ValueError: as these two, and :func:`~opendp_timeseries.least_scale`.
 
     >>> import opendp.prelude as dp, opendp_timeseries as ts
     >>> dp.enable_features("contrib", "honest-but-curious")

@@ -18,19 +18,19 @@ from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.design.kernels import Kernel
 from opendp_timeseries.plugin._opendp import signal_domain, then, vector_space
 from opendp_timeseries.plugin.circular_convolution import circular_convolve, largest_input
-from opendp_timeseries.plugin.known import StabilityMap
+from opendp_timeseries.plugin.known import transformation
 from opendp_timeseries.plugin.spaces import InfluenceSpace, as_influence, influence_metric, influence_space
 
 __all__ = ["FilterWithoutGapWarning", "make_circulant_filter", "then_circulant_filter"]
 
 #: Counts up to this size must pass through every filter unclamped: kernels so fine that they would not are refused.
 _MIN_CLAMP: Final = 2**20
-#: Kernels are rounded to so many binary places behind a signal that leaves no room for more, as a scaled count does.
+#: Kernels are rounded to this many binary places behind a signal that leaves no room for more, such as a scaled count.
 _COARSE_BITS: Final = 16
 
 
 class FilterWithoutGapWarning(UserWarning):
-    """Of a filter that cannot lower the noise: one individual may count in all steps, side by side."""
+    """A filter cannot lower the noise: one individual may count in all steps, side by side."""
 
 
 def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kernel: Kernel) -> dp.Transformation:
@@ -104,14 +104,8 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
     def stability_map(d_in: Any) -> Influence:
         return filtered_influence(as_influence(d_in), kernel, series)
 
-    return dp.t.make_user_transformation(
-        input_domain,
-        input_metric,
-        signal_domain("f64", space.size),
-        influence_metric(output),
-        function,
-        StabilityMap(stability_map),
-    )
+    domain = signal_domain("f64", space.size)
+    return transformation(input_domain, input_metric, domain, influence_metric(output), function, stability_map)
 
 
 def _clamp(kernel: Kernel, resolution_bits: int) -> int:

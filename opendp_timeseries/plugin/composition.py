@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -20,7 +20,6 @@ from opendp_timeseries.accounting import joint
 from opendp_timeseries.accounting.calibrate import Budget, calibrate
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.subsampled import MIN_SCALE
-from opendp_timeseries.accounting.view import View
 from opendp_timeseries.design.signal import UnknownSignal
 from opendp_timeseries.plugin._opendp import Partial, array_of, partial_of
 from opendp_timeseries.plugin.known import Known, Part, PrivacyMap, known_loss
@@ -55,11 +54,11 @@ def make_composition(
         compositions of such, all on one domain and metric. With ``sampling_probability=1`` that is OpenDP's Gaussian
         mechanism: so the histogram of caps takes part.
     :param factor: all scales are multiplied by it; :func:`~opendp_timeseries.least_factor` finds the least.
-    :param output_measure: as of :func:`~opendp_timeseries.make_subsampled_gaussian`, with the next two: the whole
+    :param output_measure: as in :func:`~opendp_timeseries.make_subsampled_gaussian`, with the next two: the whole
         privacy profile by default. What measures the members state does not matter.
     :param failure_probability: δ′ in (0, 1), for approximate zCDP.
     :param delta: δ in (0, 1), for (ε, δ).
-    :raises TypeError: if they are no list of measurements, or the loss of one is not known from how it was made.
+    :raises TypeError: unless they are a list of measurements, or if the loss of one is not known from how it was made.
     :raises ValueError: if there are none, or they do not have one domain and metric.
 
     >>> import opendp.prelude as dp, opendp_timeseries as ts
@@ -97,10 +96,12 @@ def make_composition(
         given = as_array(data)
         made = [member(given) for member in members]
         if wholes:
-            made = _as_parts(made, view, iter(wholes))
+            whole = iter(wholes)
+            made = _each(made, lambda one: replace(one, statement=Statement(view=view, whole=next(whole))))
         # Behind a count, all of it is of one invocation; on a log, each member has counted for itself.
         if behind_count:
-            made = _named(made, secrets.token_hex(16))
+            name = secrets.token_hex(16)
+            made = _each(made, lambda one: replace(one, invocation=name) if isinstance(one, Release) else one)
         return made
 
     def times(more: float) -> dp.Measurement:
@@ -129,16 +130,9 @@ def _wholes(parts: Sequence[Part]) -> list[Whole]:
     return [replace(whole, number=number) for number in range(1, len(parts) + 1)]
 
 
-def _as_parts(made: Any, view: View, wholes: Iterator[Whole]) -> Any:
-    if isinstance(made, list):
-        return [_as_parts(one, view, wholes) for one in made]
-    return replace(made, statement=Statement(view=view, whole=next(wholes)))
-
-
-def _named(made: Any, invocation: str) -> Any:
-    if isinstance(made, list):
-        return [_named(one, invocation) for one in made]
-    return replace(made, invocation=invocation) if isinstance(made, Release) else made
+def _each(made: Any, change: Callable[[Any], Any]) -> Any:
+    """Return releases, in lists of any depth, with a change to each."""
+    return [_each(one, change) for one in made] if isinstance(made, list) else change(made)
 
 
 def then_composition(measurements: Sequence[dp.Measurement | Partial], **options: Any) -> Partial:
@@ -168,7 +162,7 @@ def least_factor(measurements: Sequence[dp.Measurement], *, epsilon: float, delt
 
     Rounded up, so that ``make_composition(measurements, factor=…, delta=delta)`` keeps what is asked for.
 
-    :param measurements: as of :func:`~opendp_timeseries.make_composition`; their scales are relative.
+    :param measurements: as in :func:`~opendp_timeseries.make_composition`; their scales are relative.
     :param epsilon: ε, not negative.
     :param delta: δ, in (0, 1).
     :param d_in: distance between neighbouring inputs, such as the number of individuals.

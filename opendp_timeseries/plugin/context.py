@@ -67,7 +67,7 @@ def split_budget(loss: Loss, parts: int | Sequence[float] | NDArray[Any]) -> lis
 
     :param loss: ρ or ε, or a pair (ρ, δ) or (ε, δ).
     :param parts: a number of equal shares, or the weights of unequal ones (relative to their sum).
-    :return: one loss per share. Of a budget in several parts, about 1e-9 is kept back for rounding.
+    :return: one loss per share. For a budget in several parts, about 1e-9 is kept back for rounding.
     :raises ValueError: for a loss or a weight that is negative or not finite, or no parts.
 
     >>> [round(rho, 6) for rho, delta in split_budget((0.1, 1e-6), [0.1, 0.2, 0.7])]
@@ -182,7 +182,7 @@ class Context(dp.Context):
 
     #: What its releases are a part of; None if there is one share, or the budget has no δ.
     whole: Whole | None = None
-    #: Of a nested one behind a count, the name of the invocation of the count that all of its queries share.
+    #: For a nested Context behind a count, the name of the invocation of the count that all of its queries share.
     invocation: str | None = None
 
     def query(self, **kwargs: Any) -> Any:
@@ -213,7 +213,7 @@ def _nested(answer: Any) -> Any:
 
 
 def _cast(noise: str, domain: dp.Domain, metric: dp.Metric) -> dp.Transformation:
-    """Return the cast of a signal to the metric that a noise needs; of what is not in the influence metric, nothing."""
+    """Return the cast of a signal to the metric that a noise needs; outside the influence metric, an identity."""
     if influence_space(metric) is None:
         return dp.t.make_identity(domain, metric)
     space = vector_space(domain)
@@ -347,7 +347,7 @@ class Query(dp.Query):
         """Release a series of counts within this query's share, with no cap to choose: :func:`.make_private_series`.
 
         :param grid: the public grid of time steps.
-        :param options: as of :func:`.make_activity_count`, such as ``by`` and ``keys``.
+        :param options: as in :func:`.make_activity_count`, such as ``by`` and ``keys``.
         """
         count: Query = self.__getattr__("activity_count")(grid, **options)
         return count.subsampled_gaussian(sampling_probability=1.0)
@@ -458,7 +458,7 @@ class Query(dp.Query):
         return resolved
 
     def _check_loss(self, measurement: dp.Measurement) -> None:
-        """Refuse in words what is too large for the share: of two pairs OpenDP says that they have no order."""
+        """Refuse a loss too large for the share, in words: OpenDP would say that two pairs have no order."""
         share: Any = self._d_out
         if share is None or self._d_in is None:
             return

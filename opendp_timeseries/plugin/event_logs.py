@@ -1,7 +1,7 @@
 """What an event log is: which columns of a log are read, and what distances between two logs count.
 
 A log is a member of :func:`~opendp_timeseries.event_log_domain`, or one of OpenDP's own frames: a ``LazyFrameDomain``
-with one of the identifier distances. Of frames, OpenDP says what the guarantee is about by an expression in the metric,
+with one of the identifier distances. For frames, OpenDP says whom the guarantee is for by an expression in the metric,
 and which columns there are by the domain. Two frames are at a ``symmetric_id_distance`` of 1 when one identifier is
 there with all of its rows in one of them and not at all in the other: the same as for
 :func:`~opendp_timeseries.event_log_domain`. OpenDP defines ``change_one_id_distance`` as half of that, without asking
@@ -44,7 +44,7 @@ def log_of(
     :param by: name of the column that tells the series of a panel apart, if there is one.
     :param time: name of the column of event times, of a LazyFrame only.
     :param timed: whether times are read.
-    :param periods: whether the count takes an individual within each period for one of their own, where the metric
+    :param periods: whether the count treats an individual as another one in each period, where the metric
         does. Other counts refuse such a metric.
     :raises TypeError: for a wrong domain, metric or name.
     :raises ValueError: for a column that is named twice.

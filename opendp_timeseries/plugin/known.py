@@ -21,7 +21,7 @@ from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.plugin._opendp import how_made
 from opendp_timeseries.plugin.spaces import influence_space
 
-__all__ = ["Known", "Part", "PrivacyMap", "StabilityMap", "foreign_stage", "known_loss", "parts_of", "signal_of"]
+__all__ = ["Known", "Part", "PrivacyMap", "foreign_stage", "known_loss", "parts_of", "signal_of", "transformation"]
 
 
 class Part(NamedTuple):
@@ -40,6 +40,19 @@ class StabilityMap:
     def __call__(self, d_in: Any) -> Any:
         """Return the distance between outputs."""
         return self.call(d_in)
+
+
+def transformation(
+    domain: dp.Domain,
+    metric: dp.Metric,
+    output_domain: dp.Domain,
+    output_metric: dp.Metric,
+    function: Callable[[Any], Any],
+    stability_map: Callable[[Any], Any],
+) -> dp.Transformation:
+    """Return a transformation that is known to be of this package."""
+    known = StabilityMap(stability_map)
+    return dp.t.make_user_transformation(domain, metric, output_domain, output_metric, function, known)
 
 
 @dataclass(frozen=True)
@@ -120,7 +133,7 @@ def known_loss(measurement: dp.Measurement) -> Known | None:
 def parts_of(measurement: Any) -> tuple[Part, ...]:
     """Return the releases that a measurement returns, in order.
 
-    :raises TypeError: if it is no measurement.
+    :raises TypeError: unless it is a measurement.
     :raises ValueError: if it returns anything else, or it is not known how a signal is made.
     """
     if not isinstance(measurement, dp.Measurement):
@@ -143,7 +156,7 @@ def parts_of(measurement: Any) -> tuple[Part, ...]:
 def signal_of(chain: Any) -> Signal:
     """Return how a chain makes its signal.
 
-    :raises TypeError: if it is no transformation, or does not know.
+    :raises TypeError: unless it is a transformation that knows.
     :raises ValueError: if a stage of it is not of this package.
     """
     space = influence_space(chain.output_metric) if isinstance(chain, dp.Transformation) else None

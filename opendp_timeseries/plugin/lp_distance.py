@@ -15,7 +15,7 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.rounding import up_fraction, up_sqrt, whole_distance
 from opendp_timeseries.plugin._opendp import lp_kind, signal_domain, then, vector_space
-from opendp_timeseries.plugin.known import StabilityMap
+from opendp_timeseries.plugin.known import transformation
 from opendp_timeseries.plugin.spaces import as_influence, influence_space
 
 __all__ = ["l1_of", "l2_of", "make_lp_distance", "then_lp_distance"]
@@ -77,19 +77,13 @@ def make_lp_distance(input_domain: dp.Domain, input_metric: dp.Metric, output_me
         moved = (l2_of if name == "l2" else l1_of)(as_influence(d_in))
         return moved if number == "f64" else whole_distance(moved, number)
 
+    def function(values: Any) -> Any:
+        return values[0] if name == "absolute" else values
+
+    domain = signal_domain("f64" if space.atom.startswith("f") else "i64", space.size)
     if name == "absolute":
-        atom = dp.atom_domain(T="f64", nan=False) if space.atom.startswith("f") else dp.atom_domain(T=space.atom)
-        return dp.t.make_user_transformation(
-            input_domain, input_metric, atom, output_metric, lambda values: values[0], StabilityMap(stability_map)
-        )
-    return dp.t.make_user_transformation(
-        input_domain,
-        input_metric,
-        signal_domain("f64" if space.atom.startswith("f") else "i64", space.size),
-        output_metric,
-        lambda values: values,
-        StabilityMap(stability_map),
-    )
+        domain = dp.atom_domain(T="f64", nan=False) if space.atom.startswith("f") else dp.atom_domain(T=space.atom)
+    return transformation(input_domain, input_metric, domain, output_metric, function, stability_map)
 
 
 def l1_of(influence: Influence) -> float:

@@ -20,7 +20,7 @@ from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.grid import TimeGrid, check_grid
 from opendp_timeseries.plugin._opendp import signal_domain, then
 from opendp_timeseries.plugin.event_logs import check_readable, log_of
-from opendp_timeseries.plugin.known import StabilityMap
+from opendp_timeseries.plugin.known import transformation
 from opendp_timeseries.plugin.spaces import InfluenceSpace, influence_metric
 
 __all__ = ["count_transformation", "counted", "fresh_key", "make_participation_count", "then_participation_count"]
@@ -147,14 +147,9 @@ def count_transformation(
 
     The function must let one individual change no more than the caps allow, in steps that are ``gap`` apart.
     """
-    return dp.t.make_user_transformation(
-        input_domain,
-        input_metric,
-        signal_domain("f64" if count.resolution_bits else "i64", count.size),
-        influence_metric(InfluenceSpace.of(Signal(count))),
-        function,
-        StabilityMap(count.influence),
-    )
+    domain = signal_domain("f64" if count.resolution_bits else "i64", count.size)
+    metric = influence_metric(InfluenceSpace.of(Signal(count)))
+    return transformation(input_domain, input_metric, domain, metric, function, count.influence)
 
 
 then_participation_count = then(make_participation_count)

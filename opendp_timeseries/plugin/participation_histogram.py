@@ -20,7 +20,7 @@ from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.planning.participation import checked_caps
 from opendp_timeseries.plugin._opendp import signal_domain, then
 from opendp_timeseries.plugin.event_logs import check_readable, log_of
-from opendp_timeseries.plugin.known import StabilityMap
+from opendp_timeseries.plugin.known import transformation
 from opendp_timeseries.plugin.spaces import influence_distance
 
 __all__ = ["make_participation_histogram", "then_participation_histogram"]
@@ -44,17 +44,13 @@ def make_participation_histogram(
     it with :func:`~opendp_timeseries.then_lp_distance` and ``dp.m.then_laplace(…)`` or ``dp.m.then_gaussian(…)``. What
     is released is read by :class:`~opendp_timeseries.Participation`, which :func:`~opendp_timeseries.plan` takes.
 
-    :param input_domain: as in :func:`~opendp_timeseries.make_participation_count`.
-    :param input_metric: as there; with :func:`~opendp_timeseries.period_distance`, somebody is in an entry for each
-        period in which they take part.
-    :param grid: the grid of the count that is planned.
+    All other parameters are those of the count that is planned, :func:`~opendp_timeseries.make_participation_count`.
+    With a panel, pairs of key and step are counted; by :func:`~opendp_timeseries.period_distance`, somebody is in an
+    entry for each period in which they take part.
+
     :param caps: where the entries are cut, ascending; if left out, 1, 2, 3, 4, 6, 8, 12, …, two to an octave, below the
         most steps that there are. Where few individuals hold much of all counts, only entries far out show it.
-    :param gap: as there: steps that a gap leaves out are not counted. Beside a histogram without, it tells what the gap
-        loses.
-    :param by: as there; with a panel, pairs of key and step are counted.
-    :param keys: as there.
-    :param time: as there.
+    :param gap: steps that it leaves out are not counted. Beside a histogram without, it tells what the gap loses.
     :raises TypeError: for a wrong domain, metric or grid.
     :raises ValueError: if the caps do not ascend from 1 or more.
 
@@ -83,9 +79,8 @@ def make_participation_histogram(
         people = d_in * unit.individuals
         return count_influence(people, participation_cap=1, step_cap=1, size=size, replaced=unit.replaced)
 
-    return dp.t.make_user_transformation(
-        input_domain, input_metric, signal_domain("i64", size), influence_distance(), function, StabilityMap(influence)
-    )
+    domain = signal_domain("i64", size)
+    return transformation(input_domain, input_metric, domain, influence_distance(), function, influence)
 
 
 then_participation_histogram = then(make_participation_histogram)

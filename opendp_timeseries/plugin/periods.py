@@ -28,7 +28,7 @@ def loss_over_periods(
     periods: int | Sequence[int],
     adaptive: bool = True,
 ) -> PrivacyLoss:
-    """Return the loss of one individual, with all that they did, who takes part in at most so many periods.
+    """Return the loss of one individual, with all that they did, who takes part in at most this many periods.
 
     For releases whose unit of privacy is an individual within a period (:func:`~opendp_timeseries.period_distance`),
     whose own guarantee is for one period. It is the answer to what that guarantee does not say. Steps of different
@@ -39,7 +39,7 @@ def loss_over_periods(
     :param releases: measurements, or releases, of one log: one, or several that are taken together.
     :param periods: in at most how many periods of each release; or a number for each of them, in order. What is more
         than a release has, counts as all that it has.
-    :param adaptive: as of :func:`~opendp_timeseries.accounting.joint.joint_loss`: False if all queries were fixed
+    :param adaptive: as in :func:`~opendp_timeseries.accounting.joint.joint_loss`: False if all queries were fixed
         before the first release.
     :return: the loss, whose ``epsilon(delta)``, ``delta(epsilon)`` and the like are views.
     :raises TypeError: for anything else than measurements and releases.

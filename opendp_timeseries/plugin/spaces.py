@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from opendp.mod import ExtrinsicDistance, ExtrinsicDomain
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.influence import Influence
+from opendp_timeseries.accounting.rounding import up_fraction
 from opendp_timeseries.counting.engines import check_schema
 from opendp_timeseries.design.count import Source
 from opendp_timeseries.design.signal import Signal
@@ -37,6 +39,7 @@ __all__ = [
     "influence_metric",
     "influence_space",
     "is_event_log",
+    "norm_influence",
     "period_distance",
     "unit_of",
 ]
@@ -147,14 +150,14 @@ def count_signal_domain(size: int) -> dp.Domain:
 
 
 class PeriodUnitWarning(UserWarning):
-    """Of a unit of privacy within a period: the guarantee does not cover all that somebody did."""
+    """The unit of privacy is within a period: the guarantee does not cover all that somebody did."""
 
 
 def period_distance(period: str | int, *, zone: str | None = None, replaced: bool = False) -> dp.Metric:
     """The distance between event logs that counts individuals **within a period**: not all that they did.
 
     Two logs are at a distance of 1 when they differ in rows that one individual has within one day; or within one week,
-    month, quarter, year, or so many integer steps. What follows is guaranteed for that, and for no more: what shows of
+    month, quarter, year, or a number of integer steps. What follows is guaranteed for that, and no more: what shows of
     somebody's single day is hidden, and what shows of a habit, day after day, may not be.
     :func:`~opendp_timeseries.loss_over_periods` says how much somebody loses in all. At a distance of 1 of
     ``dp.symmetric_distance()``, the usual one, logs differ in all that one individual ever did.
@@ -234,10 +237,17 @@ def as_influence(d_in: Any) -> Influence:
     return d_in
 
 
+def norm_influence(d_in: Any, steps: int) -> Influence:
+    """Return an ℓ2 distance as an influence: all of it may be in one step, or spread over ``steps``."""
+    check.real("d_in", d_in, minimum=0.0)
+    distance = up_fraction(Fraction(d_in))  # an integer beyond 2**53 becomes a float from above
+    return Influence(l0=steps, l2=distance, linf=distance, individuals=int(distance > 0))
+
+
 def unit_of(input_metric: dp.Metric) -> Unit:
     """Return what a distance of 1 is: one individual added or removed (symmetric distance), or replaced (change-one).
 
-    Or an individual within a period, as of :func:`period_distance`.
+    Or an individual within a period, as in :func:`period_distance`.
 
     :raises TypeError: for any other metric, naming it and the remedy.
     """
@@ -265,7 +275,7 @@ def descriptor_of(domain: dp.Domain, kind: type[T], remedy: str) -> T:
 
 
 def check_member(domain: dp.Domain, log: Any) -> None:
-    """Refuse what is no member of a domain of this package, by names and types of columns, before anything is spent.
+    """Refuse a log outside a domain of this package, by names and types of columns, before anything is spent.
 
     :raises TypeError, ValueError: naming the column, or the domain.
     """

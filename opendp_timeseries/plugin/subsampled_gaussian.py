@@ -11,7 +11,6 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -22,15 +21,15 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.calibrate import Budget, calibrate, warn_of_large_delta
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.loss import PrivacyLoss
-from opendp_timeseries.accounting.rounding import up, up_fraction
-from opendp_timeseries.accounting.sampling import Blocks, blocks_of, sampling_name
+from opendp_timeseries.accounting.rounding import up
+from opendp_timeseries.accounting.sampling import SAMPLINGS, Blocks, blocks_of
 from opendp_timeseries.accounting.subsampled import MIN_SCALE, extremal_law
 from opendp_timeseries.accounting.view import APPROXIMATE, CONCENTRATED, PROFILE, RENYI, View
 from opendp_timeseries.design.design import Design, noise_exponent
 from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.plugin._opendp import lp_kind, privacy_profile, then, vector_space
 from opendp_timeseries.plugin.known import Known, Part, PrivacyMap
-from opendp_timeseries.plugin.spaces import as_influence, influence_space
+from opendp_timeseries.plugin.spaces import as_influence, influence_space, norm_influence
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.release.statement import Statement, Whole
 
@@ -49,7 +48,7 @@ __all__ = [
 
 #: Kept steps are those whose 53 random bits fall below p·2**53, so p is a multiple of 2**-53.
 _COIN_BITS: Final = 53
-#: Noise is drawn for so many values at a time, some 60 ms of work.
+#: Noise is drawn for this many values at a time, some 60 ms of work.
 _CHUNK: Final = 4096
 
 
@@ -78,14 +77,7 @@ def _read_space(domain: dp.Domain, metric: dp.Metric) -> _Signal:
             " dp.l2_distance(T=float)"
         )
     made = UnknownSignal(signal.size)
-    return _Signal(signal.size, 0 if whole else None, lambda d_in: _spread(d_in, signal.size), made)
-
-
-def _spread(d_in: Any, size: int) -> Influence:
-    # An ℓ2 distance alone allows both extremes: all of it in one step, or spread over every step.
-    check.real("d_in", d_in, minimum=0.0)
-    distance = up_fraction(Fraction(d_in))  # an integer beyond 2**53 becomes a float from above
-    return Influence(l0=size, l2=distance, linf=distance, individuals=int(distance > 0))
+    return _Signal(signal.size, 0 if whole else None, lambda d_in: norm_influence(d_in, signal.size), made)
 
 
 def _after_rounding(influence: Influence, size: int, step: float) -> Influence:
@@ -100,7 +92,7 @@ def _after_rounding(influence: Influence, size: int, step: float) -> Influence:
 def sampling_threshold(sampling_probability: Any) -> tuple[int, float]:
     """Return the number below which 53 random bits keep a step, and the probability that they do, exactly.
 
-    :raises TypeError, ValueError: for what is left out, or is no probability.
+    :raises TypeError, ValueError: if it is left out, or is not a probability.
     """
     given = check.required("sampling_probability", sampling_probability, "the share of steps to keep, such as 0.1")
     probability = check.probability("sampling_probability", given)
@@ -122,7 +114,7 @@ def _keep_one_of_each(blocks: Blocks) -> NDArray[np.int64]:
     length, offsets = blocks.length, np.empty(0, dtype=np.uint64)
     while (missing := blocks.count - len(offsets)) > 0:
         words = np.frombuffer(os.urandom(8 * missing), dtype=np.uint64)
-        # 2**64 is no multiple of most lengths: what is beyond the last whole multiple is drawn again.
+        # 2**64 is not a multiple of most lengths: what is beyond the last whole multiple is drawn again.
         offsets = np.append(offsets, words[words <= np.uint64(2**64 - 1 - 2**64 % length)] % np.uint64(length))
     steps = np.arange(blocks.count, dtype=np.int64) * length + offsets.astype(np.int64)
     return steps[steps < blocks.size]
@@ -137,11 +129,11 @@ class Sample(NamedTuple):
 
 
 def sample_of(sampling_probability: Any, sampling: Any, size: int) -> Sample:
-    """Return a design of samples of so many steps.
+    """Return a design of samples of ``size`` steps.
 
-    :raises TypeError, ValueError: for a design or a probability that there is not.
+    :raises TypeError, ValueError: for an unknown design, or a probability out of range.
     """
-    name = sampling_name(sampling)
+    name = check.choice("sampling", sampling, SAMPLINGS)
     threshold, probability = sampling_threshold(sampling_probability)
     if name == "poisson":
         return Sample(name, probability, lambda: _keep_steps(size, threshold))
@@ -236,7 +228,7 @@ def make_subsampled_gaussian(
     :param output_measure: see the table.
     :param failure_probability: δ′ in (0, 1): how often the sample may catch more of one individual than is
         accounted for by ρ.
-    :param delta: δ in (0, 1). Above 1e-3, as of δ′, it warns: :class:`~opendp_timeseries.LargeDeltaWarning`.
+    :param delta: δ in (0, 1). Above 1e-3, as for δ′, it warns: :class:`~opendp_timeseries.LargeDeltaWarning`.
     :raises TypeError: for a wrong domain, metric or type of number.
     :raises ValueError: for a number out of range, or a parameter that the output measure does not use.
 

@@ -17,7 +17,7 @@ from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.signal import tree_influence
 from opendp_timeseries.plugin._opendp import signal_domain, then, vector_space
-from opendp_timeseries.plugin.known import StabilityMap
+from opendp_timeseries.plugin.known import transformation
 from opendp_timeseries.plugin.spaces import InfluenceSpace, as_influence, influence_metric, influence_space
 
 __all__ = ["make_totals", "then_totals"]
@@ -37,7 +37,7 @@ def make_totals(input_domain: dp.Domain, input_metric: dp.Metric, groups: Mappin
     :param input_metric: that of the panel, with its keys.
     :param groups: public: names to lists of keys, as in ``{"north": ["a", "b"], "south": ["c"]}``, or nested, as in
         ``{"city": {"north": ["a", "b"], "south": ["c"]}}``. Every key of the panel is in one group, or in nested ones.
-    :raises TypeError: for groups that are no such mapping, or an input that is no panel of counts.
+    :raises TypeError: for groups in another form, or an input that is not a panel of counts.
     :raises ValueError: for a key that is not of the panel, in no group, or in two that are not nested.
 
     >>> import opendp.prelude as dp, opendp_timeseries as ts
@@ -78,14 +78,9 @@ def make_totals(input_domain: dp.Domain, input_metric: dp.Metric, groups: Mappin
     def stability_map(d_in: Any) -> Influence:
         return tree_influence(as_influence(d_in), tree, steps)
 
-    return dp.t.make_user_transformation(
-        input_domain,
-        input_metric,
-        signal_domain("f64" if bits else "i64", steps * len(tree.names)),
-        influence_metric(InfluenceSpace.of(made.after(tree))),
-        function,
-        StabilityMap(stability_map),
-    )
+    domain = signal_domain("f64" if bits else "i64", steps * len(tree.names))
+    metric = influence_metric(InfluenceSpace.of(made.after(tree)))
+    return transformation(input_domain, input_metric, domain, metric, function, stability_map)
 
 
 def _membership(tree: Groups, panel: tuple[str | int, ...]) -> Any:

@@ -25,10 +25,8 @@ __all__ = ["reconcile"]
 
 Floats = NDArray[np.float64]
 
-_ANEW: Final = (
-    "each draws anew which events over a cap it keeps, so release the panel and its totals behind one count, by"
-    " panel >> then_composition([…])"
-)
+_TOGETHER: Final = "release the panel and its totals behind one count, by panel >> then_composition([…])"
+_ANEW: Final = f"each draws anew which events over a cap it keeps, so {_TOGETHER}"
 
 #: Counts made elsewhere, of which nobody knows whether they are the same, are refused where it shows; by chance, once
 #: in a billion.
@@ -56,7 +54,8 @@ def reconcile(*series: Series) -> tuple[Series, ...]:
 
     :param series: reconstructed releases, of the panel and of its totals (:func:`~opendp_timeseries.make_totals`) of
         **one** invocation of one count, so that the truths add up: by :func:`~opendp_timeseries.then_composition`.
-        Several releases of totals, say of districts and of the city, make one tree together.
+        Where the count draws nothing, as it scales people and has no key cap, releases of **one log** may also be made
+        one after the other. Several releases of totals, say of districts and of the city, make one tree together.
     :return: one series for each, in the same order.
     :raises TypeError: for anything but series.
     :raises ValueError: if they are not one panel and its totals, of one invocation, reconstructed alike, with standard
@@ -112,7 +111,7 @@ def _check_apart(squares: float, freedom: int) -> None:
     if gammaincc(freedom / 2, squares / 2) < _UNLIKELY:  # χ²
         raise ValueError(
             f"series are farther apart than their noise explains (χ² = {squares:.0f}, where {freedom} is usual), so"
-            f" what was counted does not add up: {_ANEW}"
+            f" what was counted does not add up, as of two logs: {_TOGETHER}"
         )
 
 
@@ -148,7 +147,7 @@ def _panel_first(series: Sequence[Series]) -> list[Series]:
         if not one.release.scale > 0:
             raise ValueError(f"series must be of noisy releases; scale ({one.release.scale}) means no noise")
     named = {one.release.invocation for one in ordered}
-    if made.count.source is not None and (None in named or len(named) > 1):
+    if made.count.source is not None and made.count.is_drawn and (None in named or len(named) > 1):
         raise ValueError(f"series must be of one invocation of a count: {_ANEW}")
     return ordered
 

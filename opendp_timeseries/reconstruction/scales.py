@@ -25,6 +25,7 @@ from scipy.sparse.linalg import LinearOperator
 from opendp_timeseries.design.scales import RESOLUTION_BITS
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.reconstruction import errors
+from opendp_timeseries.reconstruction.seasons import Season
 from opendp_timeseries.reconstruction.structural import FitError, Observations, fit
 from opendp_timeseries.release.release import Release
 
@@ -123,7 +124,7 @@ def of_everybody(
     ends: NDArray[np.int64],
     weights: Array,
     dispersion: float,
-    periods: tuple[float, ...],
+    seasons: tuple[Season, ...],
     *,
     trend: bool,
     counts: bool,
@@ -151,13 +152,13 @@ def of_everybody(
     seen = np.linalg.solve(back, values)
     noise = float(np.sum(np.linalg.inv(back)[0] ** 2))  # of the first channel, whose variance is 1 with the counts' own
     spread = (1 - noise) / sizes[0]
-    common = fit(Observations(size, steps, seen[0], noise, dispersion=spread, doubt=0.3), periods, trend=trend)
+    common = fit(Observations(size, steps, seen[0], noise, dispersion=spread, doubt=0.3), seasons, trend=trend)
     means, variances = [common.mean], [common.variance]
     joints: list[LinearOperator] = [common.joint]
     slope = np.sqrt(np.maximum(common.mean / sizes[0], _LOWEST))  # as it is the root of a rate that departs
     for row, largest in zip(seen[1:], sizes[1:], strict=True):
         departure = Observations(size, steps, row / slope, slope**-2, dispersion=1e-6, doubt=0.01)
-        found = fit(departure, periods, trend=trend, unit=_DEPARTURE * largest)
+        found = fit(departure, seasons, trend=trend, unit=_DEPARTURE * largest)
         means.append(slope * found.mean)
         # Less what it knows of its level, which all scales tell together.
         alone = 1 / (np.sum(slope**2) + (_DEPARTURE * largest) ** -2)
@@ -175,9 +176,11 @@ def of_everybody(
     passed = (unit[-1] - gain) @ back
     mean = rates[-1] + ((values - rates).T * gain).sum(axis=1)
     of_level = everybody * by_level * (1 - gain[:, -1])
-    alone = own[:, -1, -1] - (gain * own[:, :, -1]).sum(axis=1) if counts else np.zeros(size)
-    variance = (passed.T**2 * np.array(variances)).sum(axis=0) + by_often.variance * of_level**2 + alone
-    joint = errors.common(of_level / everybody, by_often.variance) + errors.diagonal(alone / everybody**2)
+    rate = (passed.T**2 * np.array(variances)).sum(axis=0) + by_often.variance * of_level**2
+    variance = rate.copy()
+    if counts:
+        variance += own[:, -1, -1] - (gain * own[:, :, -1]).sum(axis=1)
+    joint = errors.common(of_level / everybody, by_often.variance) + errors.diagonal((variance - rate) / everybody**2)
     for row, one in zip(passed.T / everybody, joints, strict=True):
         joint += errors.scaled(one, row)
     return mean / everybody, variance / everybody**2, joint

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from opendp_timeseries import _validate as check
 from opendp_timeseries._tables import html_table
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.reconstruction import errors, frames, page, plot, spreadsheet
+from opendp_timeseries.reconstruction import errors, frames, page, plot, spreadsheet, workers
 from opendp_timeseries.reconstruction.totals import Totals, totals
 from opendp_timeseries.release.release import Release, check_release
 
@@ -356,11 +356,15 @@ class Series:
         return f"Series({len(self)} steps by {self.model}; {error})"
 
 
-def reconstruct_parts(release: Release, reconstruct: Callable[[Release], Series], *, progress: bool = False) -> Series:
+def reconstruct_parts(
+    release: Release, reconstruct: Callable[..., Series], *rows: Sequence[Any], progress: bool = False
+) -> Series:
     """Reconstruct each series of a panel by itself, as nothing connects the end of one with the start of the next.
 
     :param release: of a panel, or of one series.
-    :param reconstruct: makes a series from the release of one series.
+    :param reconstruct: makes a series from the release of one series. Where it takes long and can be pickled, several
+        processes do it.
+    :param rows: whatever else it takes for each series.
     :param progress: show on standard error how many series of a panel are done.
     :return: what ``reconstruct`` returns for one series. For a panel, the series in one row; its error covers what
         that of every part does.
@@ -368,13 +372,14 @@ def reconstruct_parts(release: Release, reconstruct: Callable[[Release], Series]
     """
     release = check_release(release)
     if release.keys is None:
-        return reconstruct(release)
-    parts, total = [], len(release.keys)
-    for done, part in enumerate(release.parts(), 1):
-        parts.append(reconstruct(part))
-        if progress:
-            end = "\n" if done == total else ""
-            print(f"\rsmoothed {done} of {total} series", end=end, file=sys.stderr, flush=True)
+        return reconstruct(release, *(row[0] for row in rows))
+    total = len(release.keys)
+
+    def done(number: int) -> None:
+        end = "\n" if number == total else ""
+        print(f"\rsmoothed {number} of {total} series", end=end, file=sys.stderr, flush=True)
+
+    parts = workers.each(reconstruct, list(zip(release.parts(), *rows, strict=True)), done if progress else None)
     models = [part.model for part in parts]
     named = "; ".join(f"{key}: {model}" for key, model in zip(release.keys, models, strict=True))
     return Series(

@@ -7,21 +7,21 @@ modelled. What is fitted is the release; it never sees the counts.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.scales import RESOLUTION_BITS, Scales
+from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction import errors, haar
 from opendp_timeseries.reconstruction.interpolate import interpolate
 from opendp_timeseries.reconstruction.scales import of_everybody, unscaled
+from opendp_timeseries.reconstruction.seasons import Season, Seasons, read_seasons
 from opendp_timeseries.reconstruction.series import Series, reconstruct_parts
 from opendp_timeseries.reconstruction.structural import FitError, Observations, Posterior, fit
 from opendp_timeseries.release.release import Release, check_release
@@ -33,7 +33,6 @@ MIN_KEPT: Final = 8
 #: Most multiplications for a filter to be undone, and so about a minute.
 _WORK: Final = 4e9
 
-Seasons = float | Sequence[float] | NDArray[Any] | None
 SmoothKind = Literal["structural", "haar"]
 Band = Literal["counts", "rate"]
 
@@ -46,6 +45,8 @@ def smooth(
     trend: bool = False,
     band: Band = "counts",
     filtered: bool = False,
+    holidays: Any = (),
+    grid: TimeGrid | None = None,
     progress: bool | None = None,
 ) -> Series:
     """Return the counts at every step with their standard errors, given the release, under a model.
@@ -84,18 +85,21 @@ def smooth(
 
     :param release: a release of the subsampled Gaussian, of one series or of a panel.
     :param kind: ``"structural"``, or ``"haar"`` for series with spikes.
-    :param seasons: length of the repeating pattern in steps, such as 288 for a day of 5 minutes; several, such as
-        ``(24, 168)`` for a day and a week of hours; or None.
+    :param seasons: what repeats, by the clock and the calendar of the grid's zone, ``"1d"``, ``"1w"``, ``"1mo"``,
+        ``"1q"`` or ``"1y"``; or after so many steps, such as 288 for a day of 5 minutes; several, such as
+        ``("1d", "1w")``; or None.
     :param trend: let the level drift smoothly, as an integrated random walk, rather than stay.
     :param band: what values and errors are of: ``"counts"``, those that the log would show, or ``"rate"``, their
         expectation, whose errors are smaller.
     :param filtered: estimate the filtered counts rather than those before the filter.
+    :param holidays: dates whose days are like Sundays in ``"1w"``, such as ``["2024-12-25"]``.
+    :param grid: the grid of the count (of one series, in a panel), if that was made elsewhere.
     :param progress: show on standard error how many series of a panel are done. By default, only in a terminal.
     :return: a :class:`~opendp_timeseries.Series` of ``release.size`` values in the signal's unit. Where the fit
         fails, or fewer than 8 steps were kept, linear interpolation with ``converged=False``, and ``model`` says why.
-    :raises TypeError: if a season is not a number.
-    :raises ValueError: if a season is shorter than two steps, ``kind`` or ``band`` is unknown, or ``kind="haar"`` is
-        given a release of some steps only, a season, a trend or a band.
+    :raises TypeError: if a season is neither a number nor text.
+    :raises ValueError: if a season is shorter than two steps or needs a calendar that the grid has not, ``kind`` or
+        ``band`` is unknown, or ``kind="haar"`` is given a release of some steps only, a season, a trend or a band.
 
     >>> import numpy as np
     >>> from opendp_timeseries import Release, smooth
@@ -111,16 +115,18 @@ def smooth(
     for name, value, known in (("kind", kind, get_args(SmoothKind)), ("band", band, get_args(Band))):
         if value not in known:
             raise ValueError(f"{name} ({check.shown(value)}) must be one of {', '.join(known)}")
-    periods, trend = _periods(seasons), bool(trend)
-    count = check_release(release).design.signal.count
+    signal = check_release(release).design.signal
+    count, trend = signal.count, bool(trend)
     scales = None if count is None else count.scales
+    size = release.size // len(release.keys or "1") if count is None else count.grid.size
+    patterns = read_seasons(seasons, grid or signal.grid, size, holidays)
     if kind == "structural":
         shown = sys.stderr.isatty() if progress is None else progress
         if count is not None and scales is not None:
-            return _private_series(release, count, scales, periods, trend, band, shown)
-        made = partial(_structural, periods=periods, trend=trend, band=band, filtered=filtered)
+            return _private_series(release, count, scales, patterns, trend, band, shown)
+        made = partial(_structural, patterns=patterns, trend=trend, band=band, filtered=filtered)
         return reconstruct_parts(release, made, progress=shown)
-    if periods or trend or band != "counts":
+    if patterns or trend or band != "counts":
         raise ValueError("kind='haar' has neither seasons, trend nor band; leave them out, or take kind='structural'")
     if scales is not None:
         raise ValueError("kind='haar' reads one scale of activity, and this release has several; leave it out")
@@ -130,15 +136,6 @@ def smooth(
             f" {release.sampling_probability:g}; take kind='structural'"
         )
     return reconstruct_parts(release, _haar)
-
-
-def _periods(seasons: Seasons) -> tuple[float, ...]:
-    given: list[Any] = [] if seasons is None else [seasons] if np.ndim(seasons) == 0 else list(seasons)  # type: ignore[arg-type]
-    remedy = "a season is a number of steps, such as seasons=24 for a day of hours"
-    for period in given:
-        if isinstance(period, np.timedelta64):  # which Python would convert to a number, in whatever unit it has
-            raise TypeError(f"seasons ({period!r}) must be a real number, not a time; {remedy}")
-    return tuple(sorted({check.real("seasons", period, minimum=2.0, remedy=remedy) for period in given}))
 
 
 def _haar(release: Release) -> Series:
@@ -155,7 +152,7 @@ def _haar(release: Release) -> Series:
     )
 
 
-def _structural(release: Release, periods: tuple[float, ...], trend: bool, band: Band, filtered: bool) -> Series:
+def _structural(release: Release, patterns: tuple[Season, ...], trend: bool, band: Band, filtered: bool) -> Series:
     if len(release) < MIN_KEPT:
         return _fallback(release, f"fewer than {MIN_KEPT} steps were kept")
     with np.errstate(all="ignore"):
@@ -163,64 +160,83 @@ def _structural(release: Release, periods: tuple[float, ...], trend: bool, band:
             return _fallback(release, "the kept values do not vary, or beyond all measure")
         seen = _observations(release, filtered)
         try:
-            found = fit(seen, periods, trend=trend)
+            found = fit(seen, patterns, trend=trend)
         except FitError as error:
             return _fallback(release, str(error))
-    values, variance, joint = (found.mean, found.variance, found.joint) if band == "rate" else _of_counts(seen, found)
+    of_rate = found.mean, found.variance, np.ones(seen.size)
+    values, variance, passed = of_rate if band == "rate" else _of_counts(seen, found)
     unfiltered = seen.taps is not None
     made = release.design.signal
     return Series(
         release=release,
         values=values,
         standard_error=np.sqrt(variance),
-        covariance=joint,
+        covariance=errors.scaled(found.joint, passed) + errors.diagonal(variance - passed**2 * found.variance),
         error_covers=band,
         unfiltered=unfiltered,
-        model=_describe(periods, trend, unfiltered, kept_filter=bool(made.kernels) and not unfiltered),
+        model=_describe(patterns, trend, unfiltered, kept_filter=bool(made.kernels) and not unfiltered),
     )
 
 
 def _private_series(
-    release: Release, count: Count, scales: Scales, periods: tuple[float, ...], trend: bool, band: Band, progress: bool
+    release: Release,
+    count: Count,
+    scales: Scales,
+    patterns: tuple[Season, ...],
+    trend: bool,
+    band: Band,
+    progress: bool,
 ) -> Series:
     """Return the series of everybody, from a count at several scales of activity."""
-    ends, weights = scales.table(count.most_steps)
     by_scale = release.values.reshape(scales.series, count.panel_size, count.grid.size)
-    last = unscaled(release)
-    rows = iter(np.moveaxis(by_scale, 1, 0))
+    made = partial(_everybody, count=count, noise=release.scale, patterns=patterns, trend=trend, band=band)
+    found = reconstruct_parts(unscaled(release), made, list(np.moveaxis(by_scale, 1, 0)), progress=progress)
+    parts = [replace(part, sources=(release,)) if part.converged else part for part in found.parts]
+    return replace(found, sources=(release,), parts=parts)
 
-    def made(one: Release) -> Series:
-        values = next(rows)
-        if len(one) < MIN_KEPT:
-            return _fallback(one, f"fewer than {MIN_KEPT} steps were kept")
-        with np.errstate(all="ignore"):
-            noise = max(release.scale, 1e-4 * float(np.std(values)))
-            if not 1e-100 < noise < 1e100:
-                return _fallback(one, "the kept values do not vary, or beyond all measure")
-            try:
-                mean, variance, joint = of_everybody(
-                    values / noise,
-                    ends,
-                    weights / (noise * 2**RESOLUTION_BITS),
-                    count.step_cap**0.5,
-                    periods,
-                    trend=trend,
-                    counts=band == "counts",
-                )
-            except FitError as error:
-                return _fallback(one, str(error))
-        model = f"{_describe(periods, trend, unfiltered=False, kept_filter=False)} at all scales of activity"
-        return Series(
-            release=one,
-            values=mean,
-            standard_error=np.sqrt(variance),
-            covariance=joint,
-            error_covers=band,
-            model=model,
-            sources=(release,),
-        )
 
-    return replace(reconstruct_parts(last, made, progress=progress), sources=(release,))
+def _everybody(
+    one: Release,
+    values: NDArray[np.float64],
+    *,
+    count: Count,
+    noise: float,
+    patterns: tuple[Season, ...],
+    trend: bool,
+    band: Band,
+) -> Series:
+    """Return the series of everybody, from its values at all scales.
+
+    :param one: its last scale, in counts.
+    """
+    assert count.scales is not None
+    if len(one) < MIN_KEPT:
+        return _fallback(one, f"fewer than {MIN_KEPT} steps were kept")
+    ends, weights = count.scales.table(count.most_steps)
+    with np.errstate(all="ignore"):
+        noise = max(noise, 1e-4 * float(np.std(values)))
+        if not 1e-100 < noise < 1e100:
+            return _fallback(one, "the kept values do not vary, or beyond all measure")
+        try:
+            mean, variance, joint = of_everybody(
+                values / noise,
+                ends,
+                weights / (noise * 2**RESOLUTION_BITS),
+                count.step_cap**0.5,
+                patterns,
+                trend=trend,
+                counts=band == "counts",
+            )
+        except FitError as error:
+            return _fallback(one, str(error))
+    return Series(
+        release=one,
+        values=mean,
+        standard_error=np.sqrt(variance),
+        covariance=joint,
+        error_covers=band,
+        model=f"{_describe(patterns, trend, unfiltered=False, kept_filter=False)} at all scales of activity",
+    )
 
 
 def _observations(release: Release, filtered: bool) -> Observations:
@@ -255,25 +271,28 @@ def _observations(release: Release, filtered: bool) -> Observations:
     return seen
 
 
-def _of_counts(seen: Observations, found: Posterior) -> tuple[NDArray[np.float64], NDArray[np.float64], LinearOperator]:
-    """Mean, variance and covariance of the counts: of the rate, and how they vary around it.
+def _of_counts(
+    seen: Observations, found: Posterior
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and variance of the counts, of the rate and how they vary around it, and how much of its error is in them.
 
     A kept value is of the count itself, and so says something of how far it is from its rate.
     """
     own = found.dispersion * np.maximum(found.mean, 0.0)
-    mean, passed = found.mean.copy(), np.ones(seen.size)
+    mean, variance, passed = found.mean.copy(), found.variance + own, np.ones(seen.size)
     if seen.taps is None:
         kept = seen.steps
         share = own[kept] / (own[kept] + seen.variance)
         mean[kept] += share * (seen.values - mean[kept])
-        passed[kept], own[kept] = 1 - share, share * seen.variance
-    return mean, passed**2 * found.variance + own, errors.scaled(found.joint, passed) + errors.diagonal(own)
+        variance[kept] = (1 - share) ** 2 * found.variance[kept] + share * seen.variance
+        passed[kept] = 1 - share
+    return mean, variance, passed
 
 
-def _describe(periods: tuple[float, ...], trend: bool, unfiltered: bool, kept_filter: bool) -> str:
+def _describe(patterns: tuple[Season, ...], trend: bool, unfiltered: bool, kept_filter: bool) -> str:
     parts = ["level", *(["trend"] if trend else []), "departure"]
-    if periods:
-        parts.append(f"season {', '.join(f'{period:g}' for period in periods)}")
+    if patterns:
+        parts.append(f"season {', '.join(map(str, patterns))}")
     what = " of the counts before the filter" if unfiltered else " of the filtered counts" if kept_filter else ""
     return f"structural model{what} ({', '.join(parts)})"
 

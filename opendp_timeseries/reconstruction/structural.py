@@ -26,6 +26,8 @@ from scipy.signal import fftconvolve
 from scipy.sparse.linalg import LinearOperator
 
 from opendp_timeseries.reconstruction.banded import Banded, FitError, Tridiagonal
+from opendp_timeseries.reconstruction.basis import Basis
+from opendp_timeseries.reconstruction.seasons import Season
 
 __all__ = ["FitError", "Observations", "Posterior", "fit"]
 
@@ -33,21 +35,12 @@ Array = NDArray[np.float64]
 
 #: Steps whose columns are worked out at once.
 _BLOCK: Final = 4096
-#: Most harmonics of a season, in a long series and in a short one: a week of hours has a sharp peak every morning.
-_HARMONICS: Final = (24, 84)
-#: Of these, the lowest may drift: those of a smooth pattern above them are too small for it to be seen.
-_DRIFTING: Final = 4
-#: A pattern drifts over no fewer cycles than this, and by so many half-waves at most.
-_CYCLES: Final = 8
-_HALF_WAVES: Final = 12
-#: Half-waves of a trend.
-_BENDS: Final = 12
 #: Standard deviation of the normal priors of the logarithms of variances and durations.
 _SPREAD: Final = 2.0
 #: Kept steps times the square of the number of columns: above this, there are fewer drifting columns.
 _WORK: Final = 6e8
 #: Up to this work, the departure's variance is sought with the patterns integrated out; above, at their mean.
-_JOINT: Final = 3e7
+_JOINT: Final = 1e7
 #: A search ends that gains no more than this in the logarithm of the posterior density, or after so many steps.
 _GAIN: Final = 2e-3
 _TRIES: Final = 30
@@ -74,113 +67,6 @@ _FAR: Final = 0.05
 #: Kept steps from which variances are learnt, in so many stretches; behind a filter, steps of one stretch.
 _ENOUGH: Final = 16_000
 _STRETCHES: Final = 8
-
-
-@dataclass(frozen=True)
-class Basis:
-    """Columns in which level, patterns and trend are linear, and the prior variance of each.
-
-    A column is a wave of a season, cosine or sine, times a slow cosine over the whole series if its pattern drifts
-    there. A pattern that is smooth has small high harmonics: the variance of harmonic h is proportional to
-    ``(1 + (h/h₀)²)⁻²``. A drift that is a random walk has variance ``∝ j⁻²`` in its j-th half-wave, and a trend that is
-    a straight line and an integrated random walk ``j⁻⁴`` (Karhunen–Loève). Level and line have variance 1.
-    """
-
-    size: int  # steps of the series
-    periods: tuple[float, ...]  # lengths of the seasons, in steps
-    trend: bool
-    most: int  # most columns, if leaving out high harmonics and those of drifts can do it
-    kept: tuple[bool, ...] | None = None  # which of them are not too small to matter; None for all
-
-    @cached_property
-    def _columns(self) -> NDArray[np.void]:
-        """One row for each column: season (-1 is the level, -2 the trend), harmonic, frequency, sine, half-waves."""
-        waves: list[tuple[int, int, float, bool, int]] = []
-        seen: set[float] = set()
-        fewest, most = _HARMONICS
-        highest = min(max(self.most // max(2 * len(self.periods), 1), fewest), most)
-        for season, period in enumerate(self.periods):
-            for harmonic in range(1, min(highest, math.floor(period / 2)) + 1):
-                frequency = harmonic / period
-                if round(frequency, 12) not in seen:
-                    seen.add(round(frequency, 12))
-                    both = (False, True) if frequency < 0.5 else (False,)  # cosine and sine
-                    waves += [(season, harmonic, frequency, sine, 0) for sine in both]
-        found = [(-1, 0, 0.0, False, 0), *waves]
-        if self.trend:
-            found += [(-2, 0, 0.0, False, bend) for bend in range(_BENDS + 1)]  # the first is a straight line
-        drifting = [wave for wave in waves if wave[1] <= _DRIFTING]
-        for half_waves in range(1, _HALF_WAVES + 1):
-            cycles = half_waves * _CYCLES
-            more = [(*wave[:4], half_waves) for wave in drifting if cycles * self.periods[wave[0]] <= self.size]
-            if len(found) + len(more) > self.most:
-                break
-            found += more
-        names = [("season", int), ("harmonic", int), ("frequency", float), ("sine", bool), ("half_waves", int)]
-        return np.array(found, dtype=names)
-
-    def at(self, steps: NDArray[np.int64]) -> Array:
-        """Return the columns at these steps, one row for each."""
-        columns = self._columns[self._kept].tolist()
-        found = np.ones((len(columns), len(steps)))  # column by column
-        for first in range(0, len(steps), _BLOCK):
-            some = steps[first : first + _BLOCK]
-            waves = [np.exp(2j * np.pi * np.mod(some / period, 1.0)) for period in self.periods]
-            slow = np.exp(1j * np.pi * (some + 0.5) / self.size)
-            rows = found[:, first : first + _BLOCK]
-            season, harmonic, wave = -1, 0, slow
-            half_waves, bend = 0, np.ones_like(slow)
-            # Powers of one wave are its harmonics: faster than as many cosines.
-            for row, (its, height, _, sine, bends) in zip(rows, columns, strict=True):
-                if its >= 0:
-                    if (its, height) < (season, harmonic) or its > season:
-                        season, harmonic, wave = its, 1, waves[its].copy()
-                    for _ in range(height - harmonic):
-                        wave *= waves[its]
-                    harmonic = height
-                    row[:] = wave.imag if sine else wave.real
-                elif its == -2 and bends == 0:
-                    row[:] = (2 * some + 1) / self.size - 1
-                if bends:
-                    if bends < half_waves:
-                        half_waves, bend = 0, np.ones_like(slow)
-                    for _ in range(bends - half_waves):
-                        bend *= slow
-                    row *= bend.real
-                    half_waves = bends
-        return found.T
-
-    @cached_property
-    def _kept(self) -> NDArray[np.bool_]:
-        return np.ones(len(self._columns), dtype=bool) if self.kept is None else np.array(self.kept)
-
-    def start(self) -> Array:
-        """Logarithms of the parameters before the fit: the modes of their priors."""
-        season = [0.2, 3.0, 3e-3]  # variance of the pattern, harmonic h₀ from which it decays, share of its drift
-        return np.log(season * len(self.periods) + [0.1] * self.trend)  # variance of the trend
-
-    def variances(self, parameters: Array) -> tuple[Array, Array]:
-        """Return the logarithm of each column's variance, and its derivatives by the parameters."""
-        columns = self._columns
-        log_variance, slope = np.zeros(len(columns)), np.zeros((len(columns), len(parameters)))
-        for season in range(len(self.periods)):
-            total, decay, drift = range(3 * season, 3 * season + 3)
-            its = columns["season"] == season
-            exact = its & (columns["half_waves"] == 0)
-            ratio = (columns["harmonic"][its] / math.exp(parameters[decay])) ** 2
-            weight, steeper = -2 * np.log1p(ratio), 4 * ratio / (1 + ratio)
-            of_exact = exact[its]
-            share = np.exp(weight[of_exact]) / np.exp(weight[of_exact]).sum()
-            log_variance[its] = parameters[total] + weight - np.log(np.exp(weight[of_exact]).sum())
-            slope[its, total], slope[its, decay] = 1.0, steeper - share @ steeper[of_exact]
-            moving = its & ~exact
-            log_variance[moving] += parameters[drift] - 2 * np.log(columns["half_waves"][moving])
-            slope[moving, drift] = 1.0
-        trend = (columns["season"] == -2) & (columns["half_waves"] > 0)
-        if np.any(trend):
-            log_variance[trend] = parameters[-1] - 4 * np.log(columns["half_waves"][trend])
-            slope[trend, -1] = 1.0
-        return log_variance[self._kept], slope[self._kept]
 
 
 @dataclass(frozen=True)
@@ -355,7 +241,7 @@ class _Model:
         weight = slope**2 / np.mean(self.seen.variance + learnt.dispersion * self.seen.energy * rate)
         energy = (self.columns.T**2 * (weight * (kept_steps / len(weight)))).sum(axis=1)
         told = energy * np.exp(self.basis.variances(learnt.patterns)[0])
-        order, kept = np.argsort(told), self.basis._kept.copy()
+        order, kept = np.argsort(told), self.basis.which.copy()
         left = order[np.cumsum(told[order]) >= _NEXT_TO_NOTHING * (told / (1 + told)).sum()]
         kept[np.delete(np.flatnonzero(kept), left)] = False
         left.sort()
@@ -614,7 +500,7 @@ class Posterior(NamedTuple):
     joint: Joint
 
 
-def fit(seen: Observations, periods: tuple[float, ...], *, trend: bool, unit: float | None = None) -> Posterior:
+def fit(seen: Observations, seasons: tuple[Season, ...], *, trend: bool, unit: float | None = None) -> Posterior:
     """Fit the model to a release, and return the posterior of the rate.
 
     Where the rate comes near zero, the square is nearly flat, and some fits of it run away, one in hundreds: those are
@@ -623,7 +509,7 @@ def fit(seen: Observations, periods: tuple[float, ...], *, trend: bool, unit: fl
     :param unit: of values around zero, how large they may be.
     :raises FitError: if that does not work, saying why.
     """
-    basis = Basis(seen.size, periods, trend, most=int(math.sqrt(_WORK / max(len(seen.steps), seen.size / 3))))
+    basis = Basis(seen.size, seasons, trend, most=int(math.sqrt(_WORK / max(len(seen.steps), seen.size / 3))))
     link = _Link.of(seen) if unit is None else _Link(False, unit, 0.0)
     try:
         return _fit(_Model(seen, basis, link))

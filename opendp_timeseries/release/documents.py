@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from opendp_timeseries._json import fields_of, parse_json, read_versioned, written
+from opendp_timeseries.accounting.calibrate import warn_of_large_delta
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.view import Points, View
 from opendp_timeseries.design.design import Design
@@ -51,6 +52,8 @@ def write_releases(releases: Sequence[Release], *, in_advance: bool = False, dat
     """
     for release in releases:
         release.verify()
+    view = _total(releases)
+    warn_of_large_delta(view.failure_probability if view.delta is None else view.delta, stacklevel=2)
     document = {
         "format": FORMAT,
         "version": VERSION,
@@ -66,7 +69,7 @@ def write_releases(releases: Sequence[Release], *, in_advance: bool = False, dat
 def read_releases(text: str) -> tuple[Release, ...]:
     """Read back and verify one release, or what :func:`write_releases` wrote: every release, and their joint guarantee.
 
-    :raises ValueError: if it is no such document, or a loss is stated too low.
+    :raises ValueError: for any other document, or if a loss is stated too low.
     """
     return read_document(text).releases
 
@@ -125,7 +128,7 @@ def population_of(design: Design) -> tuple[Any, ...]:
 
 
 def _together(releases: Sequence[Release], points: Points) -> str:
-    # Of several, one whose caps were assumed says so.
+    # Among several, one whose caps were assumed says so.
     spoken = max(releases, key=lambda release: release.design.count.is_assumed)
     statement = replace(spoken.stated, view=_total(releases), loss=points, whole=None)
     return replace(spoken, statement=statement).guarantee()

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
 from typing import Any, Final
@@ -23,6 +23,7 @@ from opendp_timeseries._json import encode, fields_of, parse_json, read_versione
 from opendp_timeseries._tables import html_table
 from opendp_timeseries.accounting.laws import binomial_tail
 from opendp_timeseries.accounting.sampling import blocks_of
+from opendp_timeseries.accounting.subsampled import MIN_SCALE
 from opendp_timeseries.accounting.view import RENYI, Points
 from opendp_timeseries.design.design import LARGEST_ENTRY, Design
 from opendp_timeseries.grid import TimeGrid
@@ -43,10 +44,10 @@ _SOFTWARE: Final = ("opendp_timeseries", "opendp", "numpy", "scipy")
 class Release:
     """A private release: everything in it may be published.
 
-    :param steps: kept steps, ascending, int64; may be empty. Of a panel, one series after the other.
+    :param steps: kept steps, ascending, int64; may be empty. For a panel, one series after the other.
     :param values: noisy values at the kept steps, float64, in the signal's unit; may be negative.
     :param design: what ran.
-    :param statement: what is stated of its loss; None if nothing is, as of one series of a panel.
+    :param statement: what is stated of its loss; None if nothing is, as for one series of a panel.
     :param invocation: a random name of the invocation of the count from which this was released, shared by all that
         one composition, or nested Context, behind the count released from it; None of any other release. It says
         nothing of the data.
@@ -76,7 +77,7 @@ class Release:
         _check_kept(self.steps, self.values, self.size)
 
     def __reduce__(self) -> Any:
-        return _again, (self.steps, self.values, self.design, self.statement, self.invocation)
+        return partial(Release, **{field.name: getattr(self, field.name) for field in fields(self)}), ()
 
     @property
     def size(self) -> int:
@@ -240,6 +241,18 @@ class Release:
                 f"values must lie between {lowest:g} and {LARGEST_ENTRY:g}, up to 40 times the scale ({self.scale:g})"
                 " of the noise"
             )
+        # Noise is on every point of its grid, whatever was counted: where all values are on a coarser grid, such as at
+        # zero, or at whole numbers, they have no noise. Beyond 53 bits floats are on a coarser one by themselves.
+        exact = np.abs(units[np.abs(units) < 2.0**52]).astype(np.int64)
+        common = int(np.bitwise_or.reduce(exact, initial=0))
+        coarse = (common & -common).bit_length() - 1 if common else 52
+        share = 2.0**-coarse + math.ldexp(1, exponent) / (self.scale * math.sqrt(2 * math.pi))  # on it, at the most
+        if self.scale >= MIN_SCALE and len(exact) * math.log(share) < math.log(_IMPROBABLE):
+            what = f"multiples of {math.ldexp(1, coarse + exponent):g}" if common else "zero"
+            raise ValueError(
+                f"values must hold noise of scale {self.scale:g}, which lies on multiples of 2**{exponent}; all of"
+                f" them are {what}"
+            )
 
     def parts(self) -> list[Release]:
         """Return one release for each series of a panel, in order; this release alone if it is of one series."""
@@ -285,7 +298,7 @@ class Release:
     def to_json(self) -> str:
         """Return the release as one JSON document, its record; floats are written so that they read back exactly.
 
-        :raises ValueError: as of :meth:`to_dict`.
+        :raises ValueError: as :meth:`to_dict` does.
         """
         return written(self.to_dict())
 
@@ -306,33 +319,23 @@ class Release:
         return cls.from_dict(parse_json(text))
 
 
-def _again(
-    steps: NDArray[np.int64],
-    values: NDArray[np.float64],
-    design: Design,
-    statement: Statement | None,
-    invocation: str | None,
-) -> Release:
-    return Release(steps=steps, values=values, design=design, statement=statement, invocation=invocation)
-
-
 def _read_1(document: Mapping[str, Any]) -> Release:
-    fields = fields_of({"invocation": None, **document}, "the release", _FIELDS)
-    if not fields["statement"].loss:
+    found = fields_of({"invocation": None, **document}, "the release", _FIELDS)
+    if not found["statement"].loss:
         raise ValueError("loss of the statement must list at least one point")
-    most = math.inf if fields["statement"].view.measure == RENYI else 1 + _TOLERANCE  # which a δ may be
-    if not all(first >= 0 and 0 <= second <= most for first, second in fields["statement"].loss):
+    most = math.inf if found["statement"].view.measure == RENYI else 1 + _TOLERANCE  # which a δ may be
+    if not all(first >= 0 and 0 <= second <= most for first, second in found["statement"].loss):
         raise ValueError("loss of the statement must list points of at least 0, of which no δ is above 1")
-    steps, design = fields["steps"], fields["design"]
-    values = _row("values", fields["values"], (int, float), np.float64)
+    steps, design = found["steps"], found["design"]
+    values = _row("values", found["values"], (int, float), np.float64)
     if steps == "all" and len(values) != design.signal.size:
         raise ValueError(f"values ({len(values)}) must be as many as the steps of the design ({design.signal.size})")
     return Release(
         steps=np.arange(len(values)) if steps == "all" else _row("steps", steps, (int,), np.int64),
         values=values,
         design=design,
-        statement=fields["statement"],
-        invocation=fields["invocation"],
+        statement=found["statement"],
+        invocation=found["invocation"],
     )
 
 
@@ -365,7 +368,7 @@ def check_covered(name: str, stated: Points, right: Points, source: str) -> None
     if len(stated) != len(right):
         raise ValueError(f"{name} ({len(stated)} points) must have {len(right)} points")
     for point, exact in zip(stated, right, strict=True):
-        # Phrased so that NaN fails. Of a curve, the first number says where and is no claim.
+        # Phrased so that NaN fails. In a curve, the first number says where, and claims nothing.
         covered = all(s >= r * (1 - _TOLERANCE) for s, r in zip(point, exact, strict=True))
         if not covered or (len(right) > 1 and point[0] != exact[0]):
             raise ValueError(f"{name} ({point}) is stated, but {source} {exact}")
@@ -381,7 +384,7 @@ def check_release(release: Any) -> Release:
 def _frozen_row(name: str, values: ArrayLike, dtype: type[np.generic]) -> NDArray[Any]:
     """Return numbers as an array that can never be made writeable again.
 
-    :raises ValueError: if they are no row of numbers that the type holds without loss.
+    :raises ValueError: unless they are a row of numbers that the type holds without loss.
     """
     given = np.asarray(values)
     with np.errstate(invalid="ignore"):  # what does not fit comes out unequal

@@ -26,7 +26,7 @@ class Whole:
 
     :param kind: ``"composition"``, ``"context"``, ``"programme"`` or ``"ledger"``.
     :param loss: (ε, δ), or (ρ, δ′), of the whole.
-    :param measure: the measure of that, as of :class:`~opendp_timeseries.accounting.view.View`.
+    :param measure: the measure of that, as in :class:`~opendp_timeseries.accounting.view.View`.
     :param number: of this release, or of its entry in a ledger, from 1; if the ledger has a programme, and the entry is
         of it, its number there.
     :param parts: number of releases of the whole, where that is fixed; of a ledger, those of its programme.
@@ -43,10 +43,8 @@ class Whole:
     digest: str | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in _KINDS:
-            raise ValueError(f"kind of the whole ({self.kind!r}) must be one of {', '.join(_KINDS)}")
-        if self.measure not in (APPROXIMATE, CONCENTRATED):
-            raise ValueError(f"measure of the whole ({self.measure!r}) must be {APPROXIMATE!r} or {CONCENTRATED!r}")
+        check.choice("kind of the whole", self.kind, _KINDS)
+        check.choice("measure of the whole", self.measure, (APPROXIMATE, CONCENTRATED))
         first, delta = self.loss
         check.real("loss of the whole", first, minimum=0.0)
         check.real("delta of the whole", delta, minimum=0.0, below=1.0)
@@ -74,7 +72,7 @@ class Statement:
     :param view: which view of the loss.
     :param distance: for how many units of privacy, such as individuals.
     :param whole: of which the release is a part; None if nothing else is known to be released.
-    :param loss: in this view, as of :meth:`.View.points`; empty before it is computed.
+    :param loss: in this view, as returned by :meth:`.View.points`; empty before it is computed.
     """
 
     view: View

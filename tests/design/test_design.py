@@ -111,7 +111,7 @@ def test_designs_are_equal_exactly_if_they_are_the_same_query():
     found = list(DESIGNS.values())
     assert len(set(found)) == len(found)
     changes = {
-        "source": (None, BY, replace(SOURCE, time="left"), replace(SOURCE, identifier="name")),
+        "source": (None, replace(SOURCE, time="left"), replace(SOURCE, identifier="name")),
         "grid": (TimeGrid(start="2024-03-30", step="1h", size=48, zone="UTC"),),
         "participation_cap": (5,),
         "step_cap": (2,),
@@ -125,6 +125,7 @@ def test_designs_are_equal_exactly_if_they_are_the_same_query():
             other = replace(ONE, **{name: value})
             assert design(other) != design(ONE), name
             assert Signal(other).identifier != Signal(ONE).identifier, name
+    assert design(replace(PANEL, source=replace(BY, by="place"))) != design(PANEL)
     by_scale = [replace(ONE, excess="scale", scales=Scales(ends=(4, 9), share=part)) for part in (0.3, 0.5)]
     whole = {design(count, p=1.0) for count in (*by_scale, ONE, replace(ONE, excess="scale"))}
     assert len(whole) == 4
@@ -206,11 +207,14 @@ def test_what_is_not_known_is_not_stated():
         (lambda: replace(PANEL, key_cap=0), r"key_cap \(0\) must be at least 1"),
         (lambda: replace(ONE, unit=Unit(individuals=3)), r"individuals of the unit \(3\) must be 1 or 2"),
         (lambda: Source(identifier="id", time="t", by="id"), "another column"),
+        (lambda: replace(ONE, source=BY), r"by \('site'\) is the column of a panel: both must be given"),
+        (lambda: replace(PANEL, source=SOURCE), r"by \(None\) is the column of a panel"),
+        (lambda: replace(ONE, source=Source(identifier="id")), r"time \(None\) must name a column, by which 48 steps"),
         (lambda: replace(ONE, panel=(), source=BY), "panel"),
         (lambda: replace(ONE, panel=("a", 1), source=BY), "all of them text or all whole numbers"),
         (lambda: replace(ONE, panel=("a", "a"), source=BY), "must be distinct"),
         (lambda: replace(ONE, unit=Unit(period=Period("1d", "Asia/Tokyo"))), "zone|period"),
-        (lambda: replace(ONE, excess="scaled"), r"excess \('scaled'\) must be 'scale', 'scale_l1' or 'drop'"),
+        (lambda: replace(ONE, excess="scaled"), r"excess \('scaled'\) must be one of 'scale', 'scale_l1', 'drop'"),
         (lambda: replace(ONE, scales=Scales(ends=(4,))), r"require excess='scale' and the first of them"),
         (lambda: replace(ONE, excess="scale", scales=Scales(ends=(5,))), r"as participation_cap \(4\)"),
         (lambda: replace(ONE, excess="scale", scales=Scales(ends=(4, 48))), r"must be below the most steps .* \(48\)"),

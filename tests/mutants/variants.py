@@ -301,6 +301,11 @@ def fixed_in_advance(losses, **adaptive):
     return joint.joint_loss(losses, adaptive=False)
 
 
+def noise_of_all(sound, release):
+    last = sound(release)
+    return last if last is release else replace(last, design=replace(last.design, scale=release.scale))
+
+
 firsts, numbers = _firsts, attrgetter("individuals", "l0", "l2", "linf")
 
 # fmt: off
@@ -371,9 +376,10 @@ MUTANTS = [
     mutant("key from NumPy's global generator", "fresh_key", lambda sound: np.random.bytes(16),
            "test_every_release_chooses_anew_whom_to_count_where"),
     mutant("counts in 16 bits", "_add_pairs", in_16_bits, "test_counts_do_not_wrap_and_people_do_not_merge"),
-    mutant("identifiers in 32 bits", "_people", given(identifiers=lambda who: who.astype(np.int32)),
+    mutant("identifiers in 32 bits", "capped_count:_people", given(identifiers=lambda who: who.astype(np.int32)),
            "test_counts_do_not_wrap_and_people_do_not_merge"),
-    mutant("identifiers through floats", "_people", given(identifiers=lambda who: who.astype(float).astype(np.int64)),
+    mutant("identifiers through floats", "capped_count:_people",
+           given(identifiers=lambda who: who.astype(float).astype(np.int64)),
            "test_counts_do_not_wrap_and_people_do_not_merge"),
     mutant("an individual at the limit of packed rows merges with another", "fits",
            given(identifiers=lambda who: who - (who > 0)),
@@ -807,4 +813,28 @@ MUTANTS = [
            "test_behind_filters_the_law_is_that_of_reacting_data_unless_promised"),
     mutant("documents that trust data not to react", "documents:_joint", seeing(joint_loss=fixed_in_advance),
            "test_behind_filters_the_joint_loss_holds_only_where_data_do_not_react"),
+    # ---- private series, several who differ, totals and chains of entries, as they are now
+    mutant("the noise of all scales for that of the last in counts", "unscaled", noise_of_all,
+           ("test_interpolation_takes_the_last_scale_in_counts", {})),
+    mutant("a level known three times as well", "_by_often",
+           after(lambda found: found._replace(variance=found.variance / 9)),
+           ("test_the_level_is_known_as_well_as_stated_and_mostly_better_than_by_the_last_scale",
+            lambda rng: np.full(60, 1344), 1344, 1.5)),
+    mutant("the last scale of one series for that of a panel", "Count.most_steps",
+           edited(("self.period_length * self.panel_size", "self.period_length")), IN_MEMORY),
+    mutant("a unit of two for one", "Count.influence",
+           edited(("distance * self.unit.individuals", "distance")), IN_MEMORY),
+    mutant("the shortest of several periods", "Count.influence", edited(("[:periods]", "[-periods:]")), IN_MEMORY),
+    mutant("several who move totals for one", "totals_influence",
+           after(lambda influence: replace(influence, individuals=1)), IN_MEMORY),
+    mutant("a key cap that draws nothing", "Count.is_drawn", edited(("few or (", "(")),
+           "test_counts_that_draw_nothing_may_be_made_one_after_the_other"),
+    mutant("values without noise", "Release._check_values", seeing(MIN_SCALE=math.inf),
+           ("test_values_without_noise_are_refused", 3.0, np.arange(48.0), "all of them are multiples of 1")),
+    mutant("a chain known by its length", "chain:unchained",
+           edited(("not file.startswith(lines)", "len(file) < len(lines)")),
+           "test_what_was_read_of_a_ledger_stays_in_it"),
+    mutant("a chain of any number of entries", "chain:unchained",
+           edited(("(digest, length) != (last[1].decode(), int(last[2]))", "digest != last[1].decode()")),
+           "test_a_last_line_of_other_entries_is_refused"),
 ]

@@ -198,6 +198,7 @@ def test_a_private_choice_is_nearly_the_best_on_average(kind, alike):
     assert np.mean(excesses(kind, alike, 60)) <= 1.10
 
 
+@pytest.mark.long
 def test_a_correction_of_the_level_helps_only_where_all_behave_alike():
     _, plain = errors_by_cap(power_law, True)
     _, alike = errors_by_cap(power_law, True, corrected=True)

@@ -196,7 +196,7 @@ def test_integer_metrics_take_whole_numbers_alone():
 
 def test_a_wrong_word_is_refused():
     for wrong in ("scaled", None, 3, ["drop"]):
-        with pytest.raises(ValueError, match=r"excess .* must be 'scale', 'scale_l1' or 'drop'"):
+        with pytest.raises(ValueError, match=r"excess .* must be one of 'scale', 'scale_l1', 'drop'"):
             (LOG, dp.symmetric_distance()) >> ts.then_participation_count(GRID, participation_cap=2, excess=wrong)
 
 

@@ -373,6 +373,31 @@ def test_two_invocations_of_a_count_are_refused_whatever_the_noise(scale):
     refused(*(replace(release, invocation=None) for release in once), "one invocation")
 
 
+def test_counts_that_draw_nothing_may_be_made_one_after_the_other():
+    log, noise = log_of(people=400, size=24), ts.then_subsampled_gaussian(0.5, sampling_probability=1.0)
+    space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
+    city = ts.then_totals({"city": KEYS})
+
+    def panel(**caps):
+        return space >> ts.then_participation_count(ts.TimeGrid(size=24), **caps, by="site", keys=KEYS)
+
+    drops, most = {"excess": "drop"}, 24 * len(KEYS)
+    for caps, drawn in (
+        ({"participation_cap": 2}, False),
+        ({"participation_cap": 2, "gap": 3, "key_cap": len(KEYS)}, False),
+        ({"participation_cap": most} | drops, False),
+        ({"participation_cap": most - 1} | drops, True),
+        ({"participation_cap": 2, "key_cap": 1}, True),
+    ):
+        each, total = (panel(**caps) >> noise)(log), (panel(**caps) >> city >> noise)(log)
+        if drawn:
+            refused(each, total, "one invocation")
+        else:
+            add_up(*ts.reconcile(ts.interpolate(each), ts.interpolate(total)))
+            other = (panel(**caps) >> city >> noise)(log_of(people=400, size=24, seed=2))
+            refused(each, other, "farther apart than their noise explains.*as of two logs")
+
+
 def test_what_is_composed_on_the_log_is_of_several_invocations():
     space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
     panel = space >> ts.then_participation_count(

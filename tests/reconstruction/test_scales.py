@@ -11,6 +11,7 @@ from opendp_timeseries.design.count import Count, Source
 from opendp_timeseries.design.scales import RESOLUTION_BITS, Scales, default_scales
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.reconstruction.scales import levels_by_often, of_everybody, unscaled
+from opendp_timeseries.reconstruction.seasons import Season
 from tests.releases import release_of
 
 SIZE = 1344  # eight weeks of hours
@@ -117,7 +118,7 @@ def test_of_a_panel_each_key_is_smoothed_by_itself():
     weights = weights / 2**RESOLUTION_BITS / release.scale
     for k, one in enumerate(series.by_key().values()):
         mean, variance, _ = of_everybody(
-            rows[:, k] / release.scale, ends, weights, 1.0, (24.0,), trend=False, counts=True
+            rows[:, k] / release.scale, ends, weights, 1.0, (Season(24.0),), trend=False, counts=True
         )
         assert np.array_equal(one.values, mean)
         assert np.array_equal(one.standard_error, np.sqrt(variance))

@@ -414,7 +414,7 @@ def test_improbable_counts_are_refused_by_their_tail_alone():
     # Of 48 steps at p = 1/2, at most 1 is kept with probability 49/2**48 = 1.7e-13, at most 2 with 4.2e-12.
     release = released(p=0.5)
     for kept, refused in ((1, True), (2, False), (46, False), (47, True)):
-        drawn = dataclasses.replace(release, steps=np.arange(kept), values=np.zeros(kept))
+        drawn = dataclasses.replace(release, steps=np.arange(kept), values=np.resize(release.values, kept))
         if refused:
             with pytest.raises(ValueError, match="cannot have been kept"):
                 drawn.verify()
@@ -430,7 +430,7 @@ def test_steps_that_blocks_cannot_keep_are_found_out():
     assert Release.from_json(release.to_json()).sampling == "stratified"
     for steps, possible in [(full, True), ([*full, 46], True), (full[1:], False), ([*full, 45, 47], False),
                             ([1, *full], False), ([0, 1, *full[2:]], False)]:  # fmt: skip
-        drawn = dataclasses.replace(release, steps=np.array(steps), values=np.zeros(len(steps)))
+        drawn = dataclasses.replace(release, steps=np.array(steps), values=np.resize(release.values, len(steps)))
         if possible:
             assert drawn.verify() == release.stated.loss
         else:
@@ -463,6 +463,47 @@ def test_values_that_noise_cannot_have_given_are_refused(chain, value, message):
     assert release.verify()
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(release, values=[value, *release.values[1:]]).verify()
+
+
+@pytest.mark.parametrize(
+    ("scale", "values", "message"),
+    [
+        (3.0, np.zeros(48), r"noise of scale 3, which lies on multiples of 2\*\*-23; all of them are zero"),
+        (3.0, np.arange(48.0), "all of them are multiples of 1"),  # counts, under the name of a release
+        (3.0, 2.0 * np.arange(48), "all of them are multiples of 2"),
+        (3.0, np.arange(48) / 10 // 2.0**-20 * 2.0**-20, "all of them are multiples of"),
+        (1e9, 1024 * np.arange(48.0), r"multiples of 2\*\*0; all of them are multiples of 1024"),
+    ],
+)  # fmt: skip
+def test_values_without_noise_are_refused(scale, values, message):
+    # Noise lies on every point of its grid, but for its probability, whatever was counted.
+    release = behind(count(), scale=scale, p=1.0)(LOG)
+    assert release.verify()
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(release, values=values).verify()
+
+
+def test_values_on_a_coarser_grid_are_refused_by_their_probability_alone():
+    # Half of the points are even: 39 times with probability 1.8e-12, 40 times with 9e-13. One value may well be zero.
+    release = behind(count(), p=0.8)(LOG)
+    for kept, refused in ((39, False), (40, True)):
+        even = dataclasses.replace(release, steps=np.arange(kept), values=2.0**-22 * (2 * np.arange(kept) + 1))
+        if refused:
+            with pytest.raises(ValueError, match="noise of scale 3"):
+                even.verify()
+        else:
+            assert even.verify() == release.stated.loss
+    alone = behind(count(), p=0.02)(LOG)
+    for steps, refused in (([7], False), ([7, 9], True)):
+        zero = dataclasses.replace(alone, steps=steps, values=np.zeros(len(steps)))
+        if refused:
+            with pytest.raises(ValueError, match="all of them are zero"):
+                zero.verify()
+        else:
+            assert zero.verify() == alone.stated.loss
+    # Beside large numbers, floats hold no fine noise.
+    large = behind(count(), scale=1e-3, p=1.0)(LOG)
+    assert dataclasses.replace(large, values=2.0**45 + np.arange(48.0)).verify() == large.stated.loss
 
 
 def test_values_that_noise_may_have_given_are_not_refused():

