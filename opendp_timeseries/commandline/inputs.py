@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import os
 import textwrap
 from typing import Any, Final
 
@@ -66,6 +67,8 @@ def is_file_of_keys(keys: list[str]) -> bool:
 
 def _file_of_keys(options: argparse.Namespace) -> tuple[list[str], list[dict[str, str]]]:
     (path,) = options.keys
+    if options.file is not None and options.file.exists() and os.path.samefile(path, options.file):
+        raise ValueError(f"keys ({path}) must be public, and not read from the log: give a list of them, or its file")
     with open(path, newline="", encoding="utf-8-sig") as file:
         first = file.readline()
         delimiter = max("\t;,", key=first.count)

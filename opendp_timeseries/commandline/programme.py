@@ -92,7 +92,7 @@ def take_part(options: argparse.Namespace, ledger: ts.Ledger | None) -> Part:
             raise ValueError(f"{still}: wait, or ask for it by --number {part.number}")
     options.start, options.end, options.size = part.start, part.end, None
     options.output = part.output(options.output)
-    options.file = Path(str(options.file).replace("{part}", part.name))
+    options.file = options.file and Path(str(options.file).replace("{part}", part.name))
     return part
 
 

@@ -163,6 +163,15 @@ def test_a_city_publishes_every_month(tmp_path, capsys, monkeypatch, rows, numbe
         assert abs(float(people[""]["individuals"]) - len(np.unique(card))) < 4 * within
 
 
+def test_a_programme_of_the_flights(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    year = ["--every", "1q", "--end", "2014-01-01T00:00", "--step", "1d", "--ledger", "flights.ledger"]
+    assert main(["programme", *year, "--new"]) == 0
+    assert main([*year, "--figure", "none", "--season", "7"]) == 0
+    assert "This is part 1 of 4 of a programme" in capsys.readouterr().out
+    assert len(rows_of(tmp_path / "release-2013-01.csv")) == 90
+
+
 def test_the_ledger_is_there_before_a_release(city, capsys):
     (city / "trips.ledger").unlink()
     assert main(["release", "publication.toml"]) == 2
@@ -435,6 +444,7 @@ def test_a_panel_by_flags_without_a_programme(city, capsys):
     )
     assert "spreadsheet is for 2500 keys at most, and there are 2501; leave it out" in refusal(capsys)
     for more, message in (
+        (["--by", "station", "--keys", "trips-2024-03.csv"], "must be public, and not read from the log"),
         (["--total", "city"], "--total (city) is for several keys: give --by"),
         (["--by", "station"], "--by (station) is for public keys, which are not read from the log: give --keys"),
         (["--people", "--period", "1d"], "--people and --period (1d) must not both be given"),
