@@ -250,14 +250,14 @@ def _identifiers(column: _Column, name: str, *, exact: bool = False) -> tuple[Wh
 def _labels(cells: list[Any], codes: Ints | None, missing: Mask | None, *, exact: bool) -> Labels:
     """Label rows by the texts of their cells; what is done with a text is done once for each that is there."""
     pieces = (_texts(cells[k : k + _PIECE]) for k in range(0, len(cells), _PIECE))
+    texts: list[str | None]
     if codes is None:
         texts, codes = _distinct(list(pieces))
     else:
         texts = list(itertools.chain.from_iterable(pieces))
     if not exact:
         texts = _canonical(texts)
-    names = dict.fromkeys(texts)
-    names.pop(None, None)
+    names = dict.fromkeys(text for text in texts if text is not None)
     if len(names) < len(texts):  # some are missing, or say the same, such as ``17`` and ``17.0``
         numbers = {text: number for number, text in enumerate(names)} | {None: -1}
         codes = np.fromiter(map(numbers.__getitem__, (*texts, None)), np.int64, len(texts) + 1)[codes]

@@ -106,7 +106,7 @@ class Terms(NamedTuple):
             return Standing("adaptive", max(loss.epsilon(self.delta) for loss in parts), within)
         privacy_filter = RenyiFilter(self.epsilon, self.delta * slack, self.order)
         # What is planned is spent, as it will run.
-        divergence = max(privacy_filter.divergence(part) for part in self._losses(ran | planned))
+        divergence = max(privacy_filter.divergence(part) for part in self._losses(ran | planned if planned else ran))
         return Standing("fully adaptive", privacy_filter.epsilon_of(divergence), privacy_filter.admits(divergence))
 
     def _at_once(self, ran: Counter[Design]) -> list[Counter[Design]]:
