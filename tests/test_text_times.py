@@ -1,5 +1,6 @@
 """Times that are text: one grammar, the same in every kind of table, under every version of Python."""
 
+import contextlib
 import datetime as dt
 import random
 import zoneinfo
@@ -18,6 +19,7 @@ from tests.counting.tables import count_of
 from tests.oracles import text_times as oracle
 
 NAT = np.iinfo(np.int64).min
+US = dt.timedelta(microseconds=1)
 HELD = 2**63 - 3 * 86400 * 10**9  # further from 1970, a time is off every grid, and no more is promised
 
 #: What is a time, nanoseconds from midnight on 1 July 2024 (UTC, or a clock that is not named).
@@ -223,6 +225,37 @@ class TestFormats:
     def test_a_literal_z_is_utc(self, tmp_path, said):
         read = self.read(tmp_path, f"%Y-%m-%dT%H:%M:%S{said}", f"2024-07-01T05:30:00{said}", "2024-07-01T05:30:00")
         assert read == np.array(["2024-07-01T05:30", "NaT"], "M8[ns]").tolist()
+
+    @pytest.mark.parametrize(
+        "format_",
+        [
+            "%d.%m.%Y %H:%M", "%m/%d/%Y %I:%M:%S %p", "%Y%m%d%H%M%S%f", "%Y-%m-%d %H:%M:%S%z", "%H.%M.%S,%f %Y/%m/%d",
+            "%Y%m%d %H%%%M", "%Y-%m-%dT%H:%M:%SZ", "%d %b %y", "%Y0%m%d",
+        ],
+    )  # fmt: skip
+    def test_each_text_is_what_python_reads(self, tmp_path, format_):
+        """Also those that are read together by their form: as they should be, and with a slip."""
+        draw, texts = np.random.default_rng(7), []
+        for year, slips in zip(draw.choice([1, 1970, 2024, 9999], 400).tolist(), [0, 0, 1, 2] * 100, strict=True):
+            parts = [draw.integers(*ends) for ends in ((1, 13), (1, 29), (0, 24), (0, 60), (0, 60), (0, 10**6))]
+            offset = dt.timezone(dt.timedelta(minutes=int(draw.choice([0, 60, -330, 839]))))
+            text = dt.datetime(year, *map(int, parts), tzinfo=offset).strftime(format_).rjust(10, "0")
+            for _ in range(slips):
+                at, other = int(draw.integers(len(text))), str(draw.choice([*"0123456789 .:/-+ZAPMpm?é²٣→"]))
+                text = [text[:at] + other + text[at + 1 :], text[:at] + text[at + 1 :], text.replace("0", "", 1)][
+                    at % 3
+                ]
+            texts.append(text.replace(",", "") if "," not in format_ else f'"{text}"')
+        for text, ticks in zip(texts, self.read(tmp_path, format_, *texts, zone="UTC"), strict=True):
+            with contextlib.suppress(ValueError):
+                when = dt.datetime.strptime(text.strip('"').strip(), format_)
+                since = (
+                    when.replace(tzinfo=None) - dt.datetime(1970, 1, 1) - (when.utcoffset() or dt.timedelta())
+                ) // US
+                far = abs(since) > 9.2e15
+                assert ticks // 1000 == since or (far and abs(ticks) > 9.2e18 and (ticks > 0) == (since > 0)), text
+                continue
+            assert ticks is None, text
 
     def test_an_offset_is_read(self, tmp_path):
         read = self.read(tmp_path, "%d.%m.%Y %H:%M %z", "01.07.2024 05:30 +0200", "01.07.2024 05:30 Z")

@@ -107,8 +107,7 @@ class JointLaw:
     @cached_property
     def most(self) -> float:
         """The largest value that ``U`` can take."""
-        squares = (over_variance(np.array([loss.law.most]), loss.scale)[0] for loss, _ in self.parts)
-        return math.fsum(squares) * _TINY_MARGIN
+        return math.fsum(_most(loss) for loss, _ in self.parts) * _TINY_MARGIN
 
     @cached_property
     def increasing(self) -> Law:
@@ -166,14 +165,14 @@ class JointLaw:
         for part, n in Counter(self.parts).items():
             convex = () if choice is None else _convex(part)
             if convex:  # a release with fewer laws than others takes part with its last
-                terms.append(_Term(_scaled_law(convex[min(choice or 0, len(convex) - 1)], part.loss.scale), n))
+                terms.append(_Term(_scaled(convex[min(choice or 0, len(convex) - 1)], part.loss.scale), n))
             elif (equal := _as_binomial(part.loss.law)) is not None:
                 unit, steps, p = equal
                 counts[unit / Fraction(part.loss.scale) ** 2, p] += n * steps
             else:
-                terms.append(_Term(_scaled_law(part.loss.law.increasing, part.loss.scale), n))
-        terms += [_Term(_law_of_count(unit, steps, p), 1) for (unit, p), steps in counts.items()]
-        return _law_of_sum([_Term(_trimmed(law), n) for law, n in terms], split)
+                terms.append(_Term(_increasing(part.loss), n))
+        terms += [_Term(_trimmed(_law_of_count(unit, steps, p)), 1) for (unit, p), steps in counts.items()]
+        return _law_of_sum(terms, split)
 
 
 def _convex(part: _Part) -> tuple[Law, ...]:
@@ -198,8 +197,19 @@ def _law_of_count(unit: Fraction, steps: int, p: float) -> Law:
     return law_of_reach(multiples(unit, np.arange(steps + 1)), Kept(steps, p))
 
 
-def _scaled_law(law: Law, scale: float) -> Law:
-    return Law(over_variance(law.values, scale), law.weights)
+def _scaled(law: Law, scale: float) -> Law:
+    return _trimmed(Law(over_variance(law.values, scale), law.weights))
+
+
+# A search for the scale of one more release asks for those of all others at each step.
+@lru_cache(maxsize=2**11)
+def _increasing(loss: PrivacyLoss) -> Law:
+    return _scaled(loss.law.increasing, loss.scale)
+
+
+@lru_cache(maxsize=2**14)
+def _most(loss: PrivacyLoss) -> float:
+    return float(over_variance(np.array([loss.law.most]), loss.scale)[0])
 
 
 class _Term(NamedTuple):
@@ -240,6 +250,9 @@ def _law_of_sum(terms: Sequence[_Term], split: _Split) -> Law:
 
 
 def _every_sum(x: Law, y: Law) -> Law:
+    if len(x.values) == len(y.values) == 1:  # as below, without the order of many
+        total = x.values + y.values
+        return Law(up_array(total) if total[0] > 0 else np.zeros(1), x.weights * y.weights * _TINY_MARGIN)
     values: NDArray[np.float64] = np.add.outer(x.values, y.values).ravel()
     weights: NDArray[np.float64] = np.multiply.outer(x.weights, y.weights).ravel()
     order = np.argsort(values, kind="stable")

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opendp_timeseries.counting.tables import UtcLog
 from opendp_timeseries.grid import TextTimes, parse_zone, read_text_times
@@ -39,6 +40,13 @@ _DOWN: Final = decimal.Context(prec=40, rounding=decimal.ROUND_FLOOR)
 _LAST: Final = 2**63 - 1
 #: Parts of a format that say that the clock is that of UTC, and what else says that it is not the one of a zone.
 _UTC: Final = re.compile(r"(?<![A-Za-z%])(?:Z|UTC|GMT|Zulu)(?![A-Za-z])|[+-]00(?::?00)?(?!\d)", re.IGNORECASE)
+#: Parts of a format that are numbers, as forms of their digits; and all that a form may tell apart.
+_FIELDS: Final = {
+    "Y": "(?P<year>0000)", "m": "(?P<month>00?)", "d": "(?P<day>00?)", "H": "(?P<hour>00?)", "I": "(?P<hour>00?)",
+    "M": "(?P<minute>00?)", "S": "(?P<second>00?)", "f": "(?P<fraction>0{1,6})", "p": "(?P<half>[AP]M)",
+    "z": "(?:(?P<named>Z)|(?P<sign>[+-])(?P<hours>00):?(?P<minutes>00))",
+}  # fmt: skip
+_GROUPS: Final = ("hour", "minute", "second", "fraction", "named", "sign", "hours", "minutes")
 _OFFSET: Final = re.compile(r"[+\N{MINUS SIGN}-] ?\d")
 
 
@@ -177,22 +185,54 @@ def _times_reader(time_format: str | None, time_unit: str | None) -> Callable[[l
             " format if times are numbers, and the unit if they are not"
         )
     read: Callable[[str], int | None]
+    form = None
     if time_unit is not None:
         if time_unit not in TIME_UNITS:
             raise ValueError(f"time_unit ({time_unit!r}) must be one of {', '.join(TIME_UNITS)}")
         read, aware = partial(_from_number, scale=10**9 // TIME_UNITS[time_unit]), True
     elif time_format is not None:
         _check_format(time_format)
-        read = partial(_from_format, time_format=time_format)
+        read, form = partial(_from_format, time_format=time_format), _form(time_format)
         aware = "%z" in time_format.replace("%%", "") or _UTC.search(_literal(time_format)) is not None
     else:
         return read_text_times
 
     def read_times(texts: list[str]) -> TextTimes:
-        ticks = [-_LAST - 1 if time is None else max(-_LAST, min(time, _LAST)) for time in map(read, texts)]
-        return TextTimes(np.array(ticks, dtype=np.int64).view("datetime64[ns]"), np.full(len(texts), aware))
+        times = np.full(len(texts), "NaT", dtype="datetime64[ns]")
+        if form is not None:  # most of them; Python reads the others, one by one
+            times = read_text_times(texts, form).times
+        left = np.flatnonzero(np.isnat(times))
+        ticks = [-_LAST - 1 if time is None else max(-_LAST, min(time, _LAST)) for time in map(read, _at(texts, left))]
+        times[left] = np.array(ticks, dtype=np.int64).view("datetime64[ns]")
+        return TextTimes(times, np.full(len(texts), aware))
 
     return read_times
+
+
+def _at(texts: list[str], places: NDArray[np.int64]) -> list[str]:
+    return texts if len(places) == len(texts) else [texts[place] for place in places.tolist()]
+
+
+def _form(time_format: str) -> re.Pattern[bytes] | None:
+    """The form of times in a format of ``strptime`` whose parts are numbers, as :func:`read_text_times` takes it.
+
+    Each time of this form is to ``strptime``, too, what is read here, or none. None where that is not so sure.
+    """
+    pieces = re.findall("%(.)|([^%])", time_format, re.DOTALL)
+    parts = {part for part, _ in pieces if part not in ("", "%")}
+    halves, written = {"p", "I"} & parts, [dt.time(hour).strftime("%p") for hour in (1, 13)]
+    if (
+        not parts <= _FIELDS.keys()
+        or not time_format.isascii()
+        or re.search(r"[\d?\0]|%z.", time_format)
+        or (halves and (len(halves) < 2 or "H" in parts or written != ["AM", "PM"]))
+    ):
+        return None
+    form = "".join(_FIELDS[part] if part in parts else re.escape(other or "%") for part, other in pieces)
+    if re.search("%[YmdHIMSf]%[YmdHIMSf]", time_format):  # nothing says where one number ends
+        form = form.replace("00?", "00").replace("0{1,6}", "0{6}")
+    form += "".join(f"(?P<{name}>(?!))?" for name in _GROUPS if f"<{name}>" not in form)
+    return re.compile(form.encode())
 
 
 def _from_number(text: str, scale: int) -> int | None:

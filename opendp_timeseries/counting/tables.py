@@ -250,6 +250,7 @@ def _identifiers(column: _Column, name: str, *, exact: bool = False) -> tuple[Wh
 def _labels(cells: list[Any], codes: Ints | None, missing: Mask | None, *, exact: bool) -> Labels:
     """Label rows by the texts of their cells; what is done with a text is done once for each that is there."""
     pieces = (_texts(cells[k : k + _PIECE]) for k in range(0, len(cells), _PIECE))
+    texts: list[str | None]
     if codes is None:
         texts, codes = _distinct(list(pieces))
     else:

@@ -66,6 +66,11 @@ class Design:
                 " activity: with fewer steps the noise falls by less than they do; or count with a participation_cap"
             )
 
+    def __hash__(self) -> int:
+        # A ledger looks up each of its many designs again and again: of equal ones, these are equal.
+        grid = None if self.signal.count is None else self.signal.count.grid
+        return hash((self.scale, self.sampling_probability, grid and (grid.size, grid.start)))
+
     @property
     def known(self) -> Signal:
         """The signal.

@@ -45,7 +45,7 @@ class TextTimes(NamedTuple):
         return times.view("datetime64[ns]")
 
 
-def read_text_times(texts: Sequence[str]) -> TextTimes:
+def read_text_times(texts: Sequence[str], form: re.Pattern[bytes] = _FORM) -> TextTimes:
     """Read times in the calendar forms of ISO 8601, each text by itself. Nothing raises.
 
     ================  ==================================================================================
@@ -61,6 +61,9 @@ def read_text_times(texts: Sequence[str]) -> TextTimes:
     A time in a year that 64 bits do not hold in nanoseconds is the first or the last that they hold, which is off every
     grid.
 
+    :param form: of times that are read instead, zeros for digits, with the groups of the one above; a group ``half`` is
+        AM or PM.
+
     >>> read_text_times(["2024-07-01", "20240701T0530Z", "2024-07-01 05:30:00,5 +02", "2024-W27-1"])
     TextTimes(times=array(['2024-07-01T00:00:00.000000000', '2024-07-01T05:30:00.000000000',
            '2024-07-01T03:30:00.500000000',                           'NaT'],
@@ -69,11 +72,11 @@ def read_text_times(texts: Sequence[str]) -> TextTimes:
     times, aware = np.full(len(texts), _NAT), np.zeros(len(texts), dtype=np.bool_)
     for start in range(0, len(texts), _PIECE):
         piece = slice(start, start + _PIECE)
-        _read(list(map(str.strip, texts[piece])), times[piece], aware[piece])
+        _read(list(map(str.strip, texts[piece])), form, times[piece], aware[piece])
     return TextTimes(times.view("datetime64[ns]"), aware)
 
 
-def _read(texts: list[str], times: Ints, aware: Mask) -> None:
+def _read(texts: list[str], wanted: re.Pattern[bytes], times: Ints, aware: Mask) -> None:
     """Read times into arrays, all that are of one form together: that is a text with zeros for its digits."""
     lengths = np.fromiter(map(len, texts), np.int64, len(texts))
     width = int(min(lengths.max(), _LONGEST))
@@ -84,22 +87,21 @@ def _read(texts: list[str], times: Ints, aware: Mask) -> None:
     digits = characters - np.uint8(48)
     forms = np.where(digits < 10, np.uint8(48), characters)
     if (forms == forms[:, :1]).all():
-        return _read_form(forms[:, 0].tobytes(), digits, whole, times, aware)
+        return _read_form(wanted.fullmatch(forms[:, 0].tobytes()), digits, whole, times, aware)
     each = np.ascontiguousarray(forms.T).view(f"S{width}").ravel().tolist()
     numbers = {form: number for number, form in enumerate(dict.fromkeys(each))}
     codes = np.fromiter(map(numbers.__getitem__, each), np.int64, len(each))
     for form, number in numbers.items():
-        if _FORM.fullmatch(form):
+        if (place := wanted.fullmatch(form)) is not None:
             rows = np.flatnonzero(codes == number)
             found = np.full(rows.size, _NAT), np.zeros(rows.size, dtype=np.bool_)
-            _read_form(form, digits[:, rows], whole[rows], *found)
+            _read_form(place, digits[:, rows], whole[rows], *found)
             times[rows], aware[rows] = found
     return None
 
 
-def _read_form(form: bytes, digits: NDArray[np.uint8], good: Mask, times: Ints, aware: Mask) -> None:
+def _read_form(found: re.Match[bytes] | None, digits: NDArray[np.uint8], good: Mask, times: Ints, aware: Mask) -> None:
     """Read times of one form, whose digits stand in the same rows of an array."""
-    found = _FORM.fullmatch(form)
     if found is None:
         return
 
@@ -111,6 +113,9 @@ def _read_form(form: bytes, digits: NDArray[np.uint8], good: Mask, times: Ints, 
 
     year, month, day, hour, minute, second, hours, minutes = map(number, _PARTS)
     good = good & (year > 0) & (month > 0) & (month <= 12)
+    if (half := found.groupdict().get("half")) is not None:
+        good &= (hour > 0) & (hour <= 12)
+        hour = hour % 12 + (12 if half == b"PM" else 0)
     for value, most in ((hour, 23), (minute, 59), (second, 59), (hours, 23), (minutes, 59)):
         good &= value <= most
     months = np.where(good, 12 * (year.astype(np.int64) - 1970) + month - 1, 0)

@@ -6,7 +6,7 @@ import math
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -106,7 +106,7 @@ class Terms(NamedTuple):
             return Standing("adaptive", max(loss.epsilon(self.delta) for loss in parts), within)
         privacy_filter = RenyiFilter(self.epsilon, self.delta * slack, self.order)
         # What is planned is spent, as it will run.
-        divergence = max(privacy_filter.divergence(part) for part in self._losses(ran | planned))
+        divergence = max(privacy_filter.divergence(part) for part in self._losses(ran | planned if planned else ran))
         return Standing("fully adaptive", privacy_filter.epsilon_of(divergence), privacy_filter.admits(divergence))
 
     def _at_once(self, ran: Counter[Design]) -> list[Counter[Design]]:
@@ -244,21 +244,23 @@ class Book:
         ran.update(more)
         return self.terms.standing(ran)
 
-    def releases(self) -> dict[int, tuple[Release, ...]]:
+    def releases(self, numbers: Container[int] | None = None) -> dict[int, tuple[Release, ...]]:
         """Return the releases by the numbers of their entries, in the order in which they were written.
 
+        :param numbers: of the entries to read; None for all.
         :raises ValueError: if one is not a release.
         """
         found = {}
         for line in self.chain.entries():
-            if line.startswith(_RELEASED_BEGINS):
+            released = _RELEASED_BEGINS.match(line)
+            if released is not None and (numbers is None or int(released[1]) in numbers):
                 types = {"released": int, "at": str, "releases": tuple[Release, ...]}
                 document = fields_of(parse_json(line), "an entry", types)
                 found[document["released"]] = document["releases"]
         return found
 
 
-_RELEASED_BEGINS: Final = '{"released": '
+_RELEASED_BEGINS: Final = re.compile(r'\{"released": (\d+)')
 #: Releases are long, and are read only when asked for.
 _RELEASED: Final = re.compile(r'\{"released": (\d+), "at": "([0-9:TZ-]+)", "releases": \[.*\]\}')
 

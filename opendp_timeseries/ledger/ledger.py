@@ -202,7 +202,7 @@ class Ledger:
             if resume:
                 entry = self._resumed(book, designs)
                 if entry.released is not None:
-                    releases = list(book.releases()[entry.number])
+                    releases = list(book.releases({entry.number})[entry.number])
                     return releases if len(releases) > 1 else releases[0]
                 number = entry.number
             else:
@@ -267,7 +267,8 @@ class Ledger:
         release.verify()
         with locked(self._path, _WAIT) as check_lock:
             before = book = self._read(again=True)
-            if any(_same(release, known) for entered in book.releases().values() for known in entered):
+            alike = {entry.number for entry in book.entries if release.design in entry.designs}
+            if any(_same(release, known) for entered in book.releases(alike).values() for known in entered):
                 raise ValueError(f"release is in {self._path} already")
             book = book.with_spent([release.design])
             self._write(book.with_released(len(book.entries), [release]), self._guard(before, check_lock))
