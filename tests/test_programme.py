@@ -69,7 +69,7 @@ def test_each_release_has_its_measurement():
         assert measurement.map(1) == mechanism.loss().epsilon_delta(1e-6)
         release = measurement({"id": np.array([1]), "time": np.array(["2024-01-01"], dtype="datetime64[s]")})
         assert release.design == mechanism
-    with pytest.raises(ValueError, match="it is of 0"):
+    with pytest.raises(ValueError, match="it matches 0"):
         programme.measurement(month("2025-01-01"))
     with pytest.raises(TypeError, match="must be a count of this package"):
         programme.measurement(programme.measurement(chains[0]))
@@ -77,10 +77,10 @@ def test_each_release_has_its_measurement():
 
 def test_one_signal_may_be_released_in_two_ways():
     programme = plan([month(), month()], sampling_probability=[0.2, 1.0])
-    with pytest.raises(ValueError, match=r"it is of 2; give number=, one of 1, 2"):
+    with pytest.raises(ValueError, match=r"it matches 2; give number=, one of 1, 2"):
         programme.measurement(month())
     assert programme.measurement(month(), number=1).map(1) < programme.measurement(month(), number=2).map(1)
-    with pytest.raises(ValueError, match="it is of 0 as number 3"):
+    with pytest.raises(ValueError, match="it matches 0 as number 3"):
         programme.measurement(month(), number=3)
 
 

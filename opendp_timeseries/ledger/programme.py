@@ -182,7 +182,7 @@ class Programme:
         if len({self.designs[k - 1] for k in found}) != 1:
             where = "" if number is None else f" as number {number}"
             raise ValueError(
-                f"chain must be of one release of the programme, with its columns, grid, caps and filters; it is of"
+                f"chain must match one release of the programme, in columns, grid, caps and filters; it matches"
                 f" {len(found)}{where}" + ("; give number=, one of " + ", ".join(map(str, found)) if found else "")
             )
         whole = Whole(
