@@ -214,9 +214,7 @@ def test_a_split_that_makes_no_sense_is_refused_by_the_name_it_was_given(split, 
 
 def test_a_share_of_nothing_says_what_to_give():
     nothing = exact(dp.loss_of(epsilon=1.0, delta=0.0)).query().participation_count(GRID, participation_cap=20)
-    with pytest.raises(
-        ValueError, match=r"its share \(1\.0, 0\.0\) leaves nothing to spend; give the budget both above 0"
-    ):
+    with pytest.raises(ValueError, match=r"its share \(1\.0, 0\.0\) leaves nothing to spend; raise both above 0"):
         nothing.subsampled_gaussian(sampling_probability=1)
 
 

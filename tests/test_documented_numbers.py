@@ -247,8 +247,9 @@ def test_noise_behind_a_gap() -> None:
 
 
 def test_counts_that_a_cap_leaves_out() -> None:
-    within, cap, lost = sentence(
-        "docs/howto/plan.md", r"log, (\d+)% stay within \d+ hours, but a cap of (\d+) loses (\d+)% of all counts"
+    within, cap, lost, scaled = sentence(
+        "docs/howto/plan.md",
+        r"log, (\d+)% stay within \d+ hours, but a cap of (\d+) loses (\d+)% of all counts if .+?, and (\d+)% if",
     )
     log = load_flights()
     grid = TimeGrid(start="2013-01-01T05:00", step="1h", size=8760, zone="UTC")
@@ -257,6 +258,7 @@ def test_counts_that_a_cap_leaves_out() -> None:
     hours = np.bincount(pairs[:, 0])
     assert round(100 * np.mean(hours[hours > 0] <= cap)) == within
     assert round(100 * np.maximum(hours - cap, 0).sum() / hours.sum()) == lost
+    assert round(100 - 100 * np.minimum(hours, np.sqrt(cap * hours)).sum() / hours.sum()) == scaled
     said = r"a cap of (\d+) hours a year takes away (\d+)% [^|]+? in up to (\d+) hours"
     cap, lost, most = sentence("README.md", said)
     assert (round(100 * np.maximum(hours - cap, 0).sum() / hours.sum()), hours.max()) == (lost, most)

@@ -355,7 +355,7 @@ def test_what_is_planned_is_the_whole_query(tmp_path):
     programme = ts.Programme.plan([of_columns("buyer")[0]], epsilon=1.0, delta=1e-6, sampling_probability=0.5)
     book = new(tmp_path, programme=programme)
     for other in (of_columns("seller")[0], of_columns("buyer", "left")[0], of_columns("buyer", month=2)[0]):
-        with pytest.raises(ValueError, match="one release of the programme, with its columns"):
+        with pytest.raises(ValueError, match="one release of the programme, in columns"):
             programme.measurement(other)
     log = {"buyer": LOG["id"], "time": LOG["time"], "left": LOG["time"]}
     scale = programme.designs[0].scale
@@ -607,7 +607,7 @@ def test_a_record_of_something_else_is_found_by_verification(tmp_path):
 
 
 def test_a_ledger_is_made_where_none_is_and_opened_where_one_is(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"is not there; check the name, or make a new one by Ledger\.create"):
+    with pytest.raises(FileNotFoundError, match=r"does not exist; check the name, or make a new one by Ledger\.create"):
         ts.Ledger(tmp_path / "people.ledger")
     book = new(tmp_path)
     book.release(measurement(), LOG)

@@ -100,7 +100,7 @@ def test_a_programme_says_the_noise(in_folder, capsys):
     assert "non-adaptive" not in said  # in words
     assert f"(ε = {programme.measurement(count(starts[0])).map(1)[0]:.5g}" in said
     for more, start, message in [
-        ((), "2024-01-09T00:00", "must be of one release of the programme"),
+        ((), "2024-01-09T00:00", "must match one release of the programme"),
         (("--sampling-probability", "0.25"), starts[0], "sampling_probability (0.25) must be left out"),
         ((), starts[1], "would exceed the budget"),
     ]:
@@ -413,14 +413,14 @@ def test_where_memory_ends_commands_end(in_folder, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["ledger", "people.ledger"], "people.ledger) is not there; check the name"),
+        (["ledger", "people.ledger"], "people.ledger) does not exist; check the name"),
         (["ledger", "log.csv"], "log.csv) is refused: it is in another format"),
         (["ledger", "people.ledger", "--new"], "--new takes the budget of all releases together"),
         (["ledger", "people.ledger", "--new", "--epsilon", "1"], "--epsilon and --delta, or --programme"),
         (["ledger", "people.ledger", "--delta", "1"], "--delta is fixed when a ledger is made: give --new"),
         (["ledger", "people.ledger", "--parameters-fixed"], "--parameters-fixed is fixed when a ledger is made"),
         (["ledger", "people.ledger", "--new", "--epsilon", "-1", "--delta", "1e-6"], "epsilon (-1.0) must be greater"),
-        (["ledger", "log.csv", "--new", "--epsilon", "1", "--delta", "1e-6"], "ledger (log.csv) is there already"),
+        (["ledger", "log.csv", "--new", "--epsilon", "1", "--delta", "1e-6"], "ledger (log.csv) exists already"),
         (
             ["ledger", "none/a", "--new", "--epsilon", "1", "--delta", "1e-6"],
             "cannot be locked, as none/.a.lock cannot be opened (No such file or directory); put it into a folder",
@@ -428,7 +428,7 @@ def test_where_memory_ends_commands_end(in_folder, capsys):
         (["ledger", "a", "--new", "--programme", "log.csv"], "programme (log.csv) is refused"),
         (["ledger", "a", "--new", "--programme", "log.csv", "--delta", "1"], "or --programme"),
         (["--resume", "--output", "a"], "--resume is for a release with --ledger"),
-        (["--ledger", "people.ledger", "--output", "a"], "is not there"),
+        (["--ledger", "people.ledger", "--output", "a"], "does not exist"),
     ],
 )
 def test_refusals(in_folder, capsys, arguments, message):

@@ -69,7 +69,7 @@ def test_each_release_has_its_measurement():
         assert measurement.map(1) == mechanism.loss().epsilon_delta(1e-6)
         release = measurement({"id": np.array([1]), "time": np.array(["2024-01-01"], dtype="datetime64[s]")})
         assert release.design == mechanism
-    with pytest.raises(ValueError, match="it is of 0"):
+    with pytest.raises(ValueError, match="it matches 0"):
         programme.measurement(month("2025-01-01"))
     with pytest.raises(TypeError, match="must be a count of this package"):
         programme.measurement(programme.measurement(chains[0]))
@@ -77,10 +77,10 @@ def test_each_release_has_its_measurement():
 
 def test_one_signal_may_be_released_in_two_ways():
     programme = plan([month(), month()], sampling_probability=[0.2, 1.0])
-    with pytest.raises(ValueError, match=r"it is of 2; give number=, one of 1, 2"):
+    with pytest.raises(ValueError, match=r"it matches 2; give number=, one of 1, 2"):
         programme.measurement(month())
     assert programme.measurement(month(), number=1).map(1) < programme.measurement(month(), number=2).map(1)
-    with pytest.raises(ValueError, match="it is of 0 as number 3"):
+    with pytest.raises(ValueError, match="it matches 0 as number 3"):
         programme.measurement(month(), number=3)
 
 
@@ -132,7 +132,7 @@ def test_errors_to_expect_are_those_of_the_plan():
     errors = programme.expected_errors(time_scale=24, deviation=30)
     for std, mechanism, error in zip((0.0, 3.0), programme.designs, errors, strict=True):
         epsilon = mechanism.loss().epsilon(1e-6)
-        (design,) = ts.plan(
+        design, _ = ts.plan(
             ts.TimeGrid(size=720), participation_cap=30, epsilon=epsilon, delta=1e-6, time_scale=24, deviation=30,
             sampling_probability=(0.2,), std=(std,),
         ).candidates  # fmt: skip
@@ -140,6 +140,14 @@ def test_errors_to_expect_are_those_of_the_plan():
         assert (error.noise, error.bias) == pytest.approx((design.noise, design.bias), rel=1e-9)
         assert error.smoothed == pytest.approx(design.smoothed, rel=1e-9)
     assert f"{errors[1].smoothed:.4g}" in programme.table(time_scale=24, deviation=30)
+    # Of private series, as the plan of one, with the noise of two.
+    grids = [ts.TimeGrid(start=f"2024-0{k}-01", step="1h", size=720, zone="UTC") for k in (1, 2)]
+    series = plan([SPACE >> ts.then_activity_count(grid) for grid in grids], sampling_probability=1.0)
+    known = {"level": 80, "season_amplitudes": {24: 30}}
+    errors = series.expected_errors(**known)
+    alone = series.designs[0].loss().epsilon(1e-6)
+    expected = ts.plan(grids[0], epsilon=alone, delta=1e-6, **known).recommended
+    assert [error.smoothed for error in errors] == pytest.approx([expected.smoothed] * 2, rel=1e-6)
     assert repr(programme) == programme.table()
     assert programme._repr_html_().count("<tr") == 1 + len(programme)
 

@@ -59,7 +59,7 @@ class Source:
             if not (isinstance(column, str) or (column is None and name != "identifier")):
                 raise TypeError(f"{name} ({check.shown(column)}) must be a string, the name of a column")
         if self.by is not None and self.by in (self.identifier, self.time):
-            raise ValueError(f"by ({self.by!r}) must be another column than the identifier and the time")
+            raise ValueError(f"by ({self.by!r}) must be a different column from the identifier and the time")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ class Count:
         series of a panel; 1 is none.
     :param key_cap: most series of a panel in which one individual is counted at one step; None for no such cap.
     :param panel: the keys of a panel, in the order of its series; None for one series.
-    :param pooled: where individuals are counted once on the whole of a grid, that grid, of which ``grid`` is the one
+    :param pooled: where individuals are counted once over a whole grid, that grid, of which ``grid`` is the one
         step; None where each step counts.
     :param unit: what a distance of 1 between two logs is.
     :param excess: what becomes of an individual in more steps than ``I``. ``"drop"``: ``I`` of their steps count.
@@ -138,7 +138,7 @@ class Count:
         check.choice("excess", self.excess, EXCESS)
         if self.excess != "drop" and self.pooled is not None:
             raise ValueError(
-                f"excess ({self.excess!r}) must be 'drop' where individuals are counted once on the whole of a grid"
+                f"excess ({self.excess!r}) must be 'drop' where individuals are counted once over a whole grid"
             )
         if self.scales is not None:
             self._check_scales(self.scales)
@@ -151,8 +151,7 @@ class Count:
         if self.unit.period is not None:
             if self.pooled is not None:
                 raise ValueError(
-                    f"period ({self.unit.period}) must be left out where individuals are counted once on the whole of a"
-                    " grid"
+                    f"period ({self.unit.period}) must be left out where individuals are counted once over a whole grid"
                 )
             lengths = self.period_lengths()  # or it does not fit the grid, and is refused
             # As whole bits, which engines keep free beside those of an individual's number.

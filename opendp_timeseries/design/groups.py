@@ -65,7 +65,7 @@ class Groups:
             raise ValueError(f"every key of the panel must be in a group; {missing[0]!r} is in none{more}")
         if len(self.innermost) > len(keys):
             other = next(key for key in self.innermost if key not in set(keys))
-            raise ValueError(f"groups must hold keys of the panel; {other!r} is none")
+            raise ValueError(f"groups must hold keys of the panel; {other!r} is not one")
         texts = set(map(str, keys))
         for name in self.names:
             if name in texts:
@@ -167,7 +167,7 @@ def _of_panel(name: str, leaf: Any, known: Mapping[str, Key]) -> Key:
     if not isinstance(leaf, str):
         leaf = check.integer(f"key of group {name!r}", leaf)
     if str(leaf) not in known:
-        raise ValueError(f"groups must hold keys of the panel; {check.shown(leaf)} of {name!r} is none")
+        raise ValueError(f"groups must hold keys of the panel; {check.shown(leaf)} of {name!r} is not one")
     return known[str(leaf)]
 
 

@@ -132,7 +132,7 @@ class Ledger:
             with locked(place, _WAIT), files_together([place]) as files:
                 files[place].write(Book.new(terms).write())
         except FileExistsError:
-            raise FileExistsError(f"ledger ({place}) is there already; open it, or choose another name") from None
+            raise FileExistsError(f"ledger ({place}) exists already; open it, or choose another name") from None
         return cls(place)
 
     @property
@@ -379,7 +379,7 @@ class Ledger:
             status = self._path.stat()
             if status.st_nlink > 1:
                 raise ValueError(
-                    "it has several names (hard links), of which a release would change one alone; remove the others"
+                    "it has several names (hard links), and a release would change one of them only; remove the others"
                 )
             known = status.st_ino, status.st_size, status.st_mtime_ns
             if self._book is None or known != self._known or again:
@@ -387,11 +387,11 @@ class Ledger:
                 self._known = known
         except FileNotFoundError:
             raise FileNotFoundError(
-                f"ledger ({self._path}) is not there; check the name, or make a new one by Ledger.create(…) or --new"
+                f"ledger ({self._path}) does not exist; check the name, or make a new one by Ledger.create(…) or --new"
             ) from None
         except ValueError as error:
             raise ValueError(
-                f"ledger ({self._path}) is refused: {error}; restore it, and make no new one in its place"
+                f"ledger ({self._path}) is refused: {error}; restore it, and do not make a new one in its place"
             ) from None
         return self._book
 

@@ -19,10 +19,12 @@ from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.accounting.view import View
+from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.kernels import Kernel, identity_kernel
 from opendp_timeseries.design.unit import Unit
-from opendp_timeseries.planning.errors import ExpectedError, expected_error
+from opendp_timeseries.planning.errors import ExpectedError, error_at_scales, expected_error
+from opendp_timeseries.planning.participation import participation_of
 from opendp_timeseries.planning.signal import described_signal
 from opendp_timeseries.plugin.known import signal_of
 from opendp_timeseries.plugin.subsampled_gaussian import make_part, sample_of
@@ -182,7 +184,7 @@ class Programme:
         if len({self.designs[k - 1] for k in found}) != 1:
             where = "" if number is None else f" as number {number}"
             raise ValueError(
-                f"chain must be of one release of the programme, with its columns, grid, caps and filters; it is of"
+                f"chain must match one release of the programme, in columns, grid, caps and filters; it matches"
                 f" {len(found)}{where}" + ("; give number=, one of " + ", ".join(map(str, found)) if found else "")
             )
         whole = Whole(
@@ -199,7 +201,10 @@ class Programme:
     def expected_errors(self, **assumed: Any) -> tuple[ExpectedError, ...]:
         """Return the errors to expect of each release, as :func:`~opendp_timeseries.plan` does. No private data.
 
-        :param assumed: what is assumed of the series, as in :func:`~opendp_timeseries.plan`: ``level``,
+        What caps lose is not in them. Of private series, counts are taken to be spread evenly over the octaves of how
+        often people come.
+
+        :param assumed: what is assumed of the series, as of :func:`~opendp_timeseries.plan`: ``level``,
             ``season_amplitudes``, ``deviation`` and ``time_scale``, or a **public** series that resembles the private
             ones as ``proxy``.
         :raises ValueError: for a number out of range, or not exactly one description of the series.
@@ -211,8 +216,16 @@ class Programme:
             return expected_error(described_signal(size, **given), kernel, p, scale, sampling)
 
         given = dict.fromkeys(("level", "season_amplitudes", "deviation", "time_scale", "proxy")) | assumed
+
+        @lru_cache
+        def at_scales(count: Count, scale: float) -> ExpectedError:
+            often = participation_of({}, count.most_steps)
+            return error_at_scales(described_signal(count.grid.size, **given), count, scale, often)
+
         return tuple(
-            error(d.known.grid.size, d.signal.kernels, d.sampling_probability, d.scale, d.sampling)
+            at_scales(replace(d.count, source=None), d.scale)
+            if d.count.scales is not None
+            else error(d.known.grid.size, d.signal.kernels, d.sampling_probability, d.scale, d.sampling)
             for d in self.designs
         )
 

@@ -306,7 +306,7 @@ class Plan:
         labels = ["".join(f"{header[k]} {row[k]}, " for k in range(end) if row[k] != "–") + row[end] for row in rows]
         axes.set_yticks(at, labels, fontsize="small")
         axes.get_yticklabels()[drawn.index(self.recommended)].set_fontweight("bold")
-        axes.invert_yaxis()
+        axes.set_ylim(len(drawn) - 0.5, -0.5)
         axes.set_xlabel("expected root mean squared error, in the signal's unit\n" + self.title, fontsize="small")
         axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, frameon=False, fontsize="small")
         return axes
@@ -422,6 +422,10 @@ def plan(
     whole = partial(check.integer, minimum=1)
     caps = [] if participation_cap is None else _each("participation_cap", participation_cap, whole)
     gaps, individuals = _each("gap", gap, whole), whole("individuals", individuals)
+    if not caps and (
+        gaps != [1] or (sampling_probability is not None and np.any(np.asarray(sampling_probability) != 1))
+    ):
+        raise ValueError("gap and sampling_probability must be left out without a participation_cap, or give one")
     by_gap, known = _by_gap(participation, grid.size)
     if known and level is None and proxy is None and step_cap == 1:
         level = by_gap[1].total / grid.size or None
@@ -537,8 +541,9 @@ def _by_gap(participation: Any, size: int) -> tuple[dict[int, Participation], bo
     """Return the participation at each gap, if it is known, and whether it tells the level, too."""
     if participation is None:
         return {}, False
-    found = dict(participation) if isinstance(participation, Mapping) else {1: participation}
-    if isinstance(participation, Mapping) and all(isinstance(one, (int, np.integer)) for one in found.values()):
+    told = isinstance(participation, Mapping) and len(participation) > 0
+    found = dict(participation) if told else {1: participation}
+    if told and all(isinstance(one, (int, np.integer)) for one in found.values()):
         return {1: participation_of(found, size)}, False
     if 1 not in found or not all(isinstance(one, Participation) for one in found.values()):
         raise TypeError(

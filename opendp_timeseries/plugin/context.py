@@ -396,7 +396,7 @@ class Query(dp.Query):
         share: Any = self._d_out
         first, delta = share
         if not 0 < delta < 1 or not first > 0:
-            raise ValueError(f"its share ({first!r}, {delta!r}) leaves nothing to spend; give the budget both above 0")
+            raise ValueError(f"its share ({first!r}, {delta!r}) leaves nothing to spend; raise both above 0")
         return Budget(rho=first, delta=delta) if "ZeroConcentrated" in budget else Budget(epsilon=first, delta=delta)
 
     def release(self, data: Any = None, bounds: Any = None, T: Any = None) -> Any:

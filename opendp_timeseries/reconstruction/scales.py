@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -167,20 +167,34 @@ def of_everybody(
     rates = back @ np.array(means)
     by_level = slope**2 / np.mean(slope**2)
     rates[-1] += (level[-1] - rates[-1].mean()) * by_level
-    gain = np.zeros((size, scales))
+    beyond = values - rates
+    gains: list[NDArray[Any]] = [np.zeros((size, scales))]
+    owns, chances = [np.zeros((size, scales, scales))], [np.ones(size)]
     if counts:
-        # What is seen beyond the rates is of the noise and of the counts, and these show on all scales at once.
+        # What is seen beyond the rates is of the noise and of the counts, and these show on all scales at once; in a
+        # single event as ever, but more.
         deviation = np.sqrt(np.maximum(rates / level[:, None], 0.0) * common.dispersion / spread).T
-        own = deviation[:, :, None] * own * deviation[:, None, :]
-        gain = np.linalg.solve(own + unit, own[:, :, -1:])[:, :, 0]
-    passed = (unit[-1] - gain) @ back
-    mean = rates[-1] + ((values - rates).T * gain).sum(axis=1)
-    of_level = everybody * by_level * (1 - gain[:, -1])
-    rate = (passed.T**2 * np.array(variances)).sum(axis=0) + by_often.variance * of_level**2
-    variance = rate.copy()
-    if counts:
-        variance += own[:, -1, -1] - (gain * own[:, :, -1]).sum(axis=1)
-    joint = errors.common(of_level / everybody, by_often.variance) + errors.diagonal((variance - rate) / everybody**2)
-    for row, one in zip(passed.T / everybody, joints, strict=True):
+        owns = [deviation[:, :, None] * own * deviation[:, None, :]]
+        if common.events is not None:
+            chance = common.events.chance
+            more = 1 + common.events.variance / np.maximum(common.dispersion * common.mean, 1e-9)
+            owns, chances = [*owns, more[:, None, None] * owns[0]], [1 - chance, chance]
+        gains = [np.linalg.solve(each + unit, each[:, :, -1:])[:, :, 0] for each in owns]
+    moves = [(beyond.T * gain).sum(axis=1) for gain in gains]
+    moved = sum(chance * move for chance, move in zip(chances, moves, strict=True))
+    passed, variance = np.zeros((size, scales)), np.zeros(size)
+    for chance, gain, each, move in zip(chances, gains, owns, moves, strict=True):
+        rest = unit[-1] - gain
+        alone = ((rest @ back).T ** 2 * np.array(variances)).sum(axis=0)
+        alone += by_often.variance * (everybody * by_level * rest[:, -1]) ** 2
+        alone += each[:, -1, -1] - (gain * each[:, :, -1]).sum(axis=1)
+        passed += chance[:, None] * rest
+        variance += chance * (alone + (move - moved) ** 2)
+    mean = rates[-1] + moved
+    # What all steps have in common is of the rates and the level; the rest is each step's own.
+    rows, of_level = (passed @ back).T, everybody * by_level * passed[:, -1]
+    own_part = variance - (rows**2 * np.array(variances)).sum(axis=0) - by_often.variance * of_level**2
+    joint = errors.common(of_level / everybody, by_often.variance) + errors.diagonal(own_part / everybody**2)
+    for row, one in zip(rows / everybody, joints, strict=True):
         joint += errors.scaled(one, row)
     return mean / everybody, variance / everybody**2, joint

@@ -60,7 +60,8 @@ def smooth(
     that dies away exponentially; where the mean of the release is below four standard errors, the rate itself is. The
     variance of the privacy noise is known; that of the counts is estimated near their rate, as Poisson's. The sizes of
     patterns, drifts and departures, the smoothness of patterns and the duration of departures are those of the largest
-    marginal likelihood. Each series of a panel is fitted by itself.
+    marginal likelihood. Values that noise and counts around a rate cannot explain are single events, and keep their
+    counts. Each series of a panel is fitted by itself.
 
     ``kind="haar"`` is for series with spikes and jumps, which upset every smooth model. It takes a release of every
     step, and keeps the differences of neighbouring averages that exceed the noise (translation-invariant Haar wavelets,
@@ -174,6 +175,7 @@ def _structural(release: Release, patterns: tuple[Season, ...], trend: bool, ban
         covariance=errors.scaled(found.joint, passed) + errors.diagonal(variance - passed**2 * found.variance),
         error_covers=band,
         unfiltered=unfiltered,
+        events=() if found.events is None else found.events.steps(seen).tolist(),
         model=_describe(patterns, trend, unfiltered, kept_filter=bool(made.kernels) and not unfiltered),
     )
 
@@ -282,10 +284,19 @@ def _of_counts(
     mean, variance, passed = found.mean.copy(), found.variance + own, np.ones(seen.size)
     if seen.taps is None:
         kept = seen.steps
-        share = own[kept] / (own[kept] + seen.variance)
-        mean[kept] += share * (seen.values - mean[kept])
-        variance[kept] = (1 - share) ** 2 * found.variance[kept] + share * seen.variance
-        passed[kept] = 1 - share
+        chance, everywhere, spread = found.events or (0.0, 0.0, 0.0)
+        variance += everywhere * spread
+        # As it is if there is no event, and as it is if there is one, which adds to how counts vary.
+        shares = [one / (one + seen.variance) for one in (own[kept], own[kept] + spread)]
+        chances = [1 - chance, chance]
+        moves = [share * (seen.values - mean[kept]) for share in shares]
+        moved = sum(by * move for by, move in zip(chances, moves, strict=True))
+        variance[kept] = sum(
+            by * ((1 - share) ** 2 * found.variance[kept] + share * seen.variance + (move - moved) ** 2)
+            for by, share, move in zip(chances, shares, moves, strict=True)
+        )
+        mean[kept] += moved
+        passed[kept] = 1 - sum(by * share for by, share in zip(chances, shares, strict=True))
     return mean, variance, passed
 
 

@@ -64,6 +64,12 @@ _SHORTEST: Final = 1 / 16
 #: They end as soon as f moves by no more than this; and have failed if in the end it moves by more than that.
 _NEAR: Final = 1e-3
 _FAR: Final = 0.05
+#: Before any is seen: how many single events are thought to be among the kept steps, and their mean square by that of
+#: the level. Chances below which they change nothing, and the most that a value is taken to tell of its own rate.
+_RARE: Final = 0.2
+_LARGE: Final = 4.0
+_CHANCE: Final = 0.05
+_SURE: Final = 0.95
 #: Kept steps from which variances are learnt, in so many stretches; behind a filter, steps of one stretch.
 _ENOUGH: Final = 16_000
 _STRETCHES: Final = 8
@@ -498,6 +504,7 @@ class Posterior(NamedTuple):
     variance: Array
     dispersion: float
     joint: Joint
+    events: Events | None = None
 
 
 def fit(seen: Observations, seasons: tuple[Season, ...], *, trend: bool, unit: float | None = None) -> Posterior:
@@ -511,18 +518,77 @@ def fit(seen: Observations, seasons: tuple[Season, ...], *, trend: bool, unit: f
     """
     basis = Basis(seen.size, seasons, trend, most=int(math.sqrt(_WORK / max(len(seen.steps), seen.size / 3))))
     link = _Link.of(seen) if unit is None else _Link(False, unit, 0.0)
+    model = _Model(seen, basis, link)
     try:
-        return _fit(_Model(seen, basis, link))
+        found, learnt = _fit(model)
     except FitError:
         if not link.square:
             raise
-    return _fit(_Model(seen, basis, _Link.of(seen, square=False)))
+        model = replace(model, link=_Link.of(seen, square=False))
+        found, learnt = _fit(model)
+    return found if unit is not None or seen.taps is not None else _with_events(model, found, learnt)
 
 
-def _fit(model: _Model) -> Posterior:
+class Events(NamedTuple):
+    """Single events: counts that are beside their rate, at a few steps, by far more than counts are."""
+
+    chance: Array  # of one, at each kept step
+    share: float  # of steps that have one
+    variance: float  # of their sizes
+
+    def steps(self, seen: Observations) -> NDArray[np.int64]:
+        """Kept steps that are rather one than not."""
+        return seen.steps[self.chance > 0.5]
+
+
+def _with_events(model: _Model, found: Posterior, learnt: _Learnt) -> Posterior:
+    """Return the posterior where values that neither noise nor counts around their rate explain tell little of it.
+
+    The share of such steps and the variance of their sizes are those of the largest density (an EM of two normal
+    distributions of what a value is beside what the others expect). Without any, the posterior is as it was.
+    """
+    seen, plain = model.seen, found
+    extra = np.zeros(len(seen.steps))
+    for _ in range(_ROUNDS // 2):
+        rate, own = found.mean[seen.steps], seen.variance + found.dispersion * np.maximum(found.mean[seen.steps], 0.0)
+        told = np.minimum(found.variance[seen.steps] / (own + extra), _SURE)  # what a value tells of its own rate
+        beside = (seen.values - rate) / (1 - told)
+        expected = own + (own + extra) * told / (1 - told)
+        events = _events(beside**2, expected, _LARGE * max(float(rate.mean()), 0.0) ** 2)
+        if not np.any(events.chance > 0.5):
+            return plain
+        # The precision is the mean of those with and without an event.
+        chance = np.where(events.chance > _CHANCE, events.chance, 0.0)
+        before, extra = extra, own * (1 / (1 - chance * events.variance / (own + events.variance)) - 1)
+        if np.all(np.abs(extra - before) < 0.1 * (own + before)):
+            break
+        try:
+            found, learnt = _fit(replace(model, seen=replace(seen, variance=seen.variance + extra)), learnt)
+        except FitError:
+            return plain
+    return found._replace(events=events)
+
+
+def _events(square: Array, expected: Array, large: float) -> Events:
+    """Return which squares are larger than expected of them, by something whose own is thought to be so large."""
+    size = len(square)
+    share, variance = _RARE / size, large
+    for _ in range(_TRIES):
+        whole = expected + variance
+        odds = share / (1 - share) * np.sqrt(expected / whole)
+        odds *= np.exp(np.minimum(0.5 * square * (1 / expected - 1 / whole), 500.0))
+        chance = odds / (1 + odds)
+        number = float(chance.sum())
+        share = min((_RARE + number) / (1 + size), 0.5)
+        variance = (large + float((chance * np.maximum(square - expected, 0.0)).sum())) / (1 + number)
+    return Events(chance, share, variance)
+
+
+def _fit(model: _Model, start: _Learnt | None = None) -> tuple[Posterior, _Learnt]:
     part = model.seen.part()
     of_part = model if part is model.seen else _Model(part, model.basis, model.link)
-    learnt, state, basis = _learn(of_part, len(model.seen.steps))
+    start = start or _Learnt(_centre(model.basis), model.basis.start(), model.seen.dispersion)
+    learnt, state, basis = _learn(of_part, len(model.seen.steps), start)
     model = replace(model, basis=basis)
     log_variance = model.basis.variances(learnt.patterns)[0]
     if len(state.f) != len(model.nodes):
@@ -543,7 +609,7 @@ def _fit(model: _Model) -> Posterior:
         before = way
     if np.abs(way).max() > _FAR:
         raise FitError("the fit did not converge")
-    return _posterior(model, normal, learnt)
+    return _posterior(model, normal, learnt), learnt
 
 
 class _Learnt(NamedTuple):
@@ -554,10 +620,9 @@ class _Learnt(NamedTuple):
     dispersion: float
 
 
-def _learn(model: _Model, kept_steps: int) -> tuple[_Learnt, _State, Basis]:
+def _learn(model: _Model, kept_steps: int, start: _Learnt) -> tuple[_Learnt, _State, Basis]:
     """Return what the evidence chose, where the fit was by then, and the columns that matter with so many steps."""
-    departure, patterns, state = _centre(model.basis), model.basis.start(), model.start()
-    dispersion = model.seen.dispersion
+    (departure, patterns, dispersion), state = start, model.start()
     few = len(model.nodes) * model.columns.shape[1] ** 2 <= _JOINT
     searches = [_Search(), _Search()]
     for turn in range(_ROUNDS):

@@ -175,7 +175,7 @@ def test_a_programme_of_the_flights(tmp_path, capsys, monkeypatch):
 def test_the_ledger_is_there_before_a_release(city, capsys):
     (city / "trips.ledger").unlink()
     assert main(["release", "publication.toml"]) == 2
-    assert "trips.ledger) is not there" in refusal(capsys)
+    assert "trips.ledger) does not exist" in refusal(capsys)
     assert main(["programme", "publication.toml"]) == 0
     assert "Nothing is fixed yet: --new makes trips.ledger" in capsys.readouterr().out
     assert not (city / "trips.ledger").exists()

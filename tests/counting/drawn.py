@@ -449,7 +449,7 @@ def refusal(case, engine):
     if case.period is not None:
         integer, grid = isinstance(case.period.length, int), case.grid
         if case.whole:
-            said.append("once on the whole of a grid")
+            said.append("once over a whole grid")
         elif integer != (grid.edges is None) or (not integer and grid.zone is None):
             said.append("zone|grid of integer steps")
         elif not integer and not whole_steps(grid, case.period.length):

@@ -206,7 +206,7 @@ def test_what_is_not_known_is_not_stated():
         (lambda: replace(ONE, key_cap=1), r"key_cap \(1\) requires by= and keys="),
         (lambda: replace(PANEL, key_cap=0), r"key_cap \(0\) must be at least 1"),
         (lambda: replace(ONE, unit=Unit(individuals=3)), r"individuals of the unit \(3\) must be 1 or 2"),
-        (lambda: Source(identifier="id", time="t", by="id"), "another column"),
+        (lambda: Source(identifier="id", time="t", by="id"), "a different column"),
         (lambda: replace(ONE, source=BY), r"by \('site'\) is the column of a panel: both must be given"),
         (lambda: replace(PANEL, source=SOURCE), r"by \(None\) is the column of a panel"),
         (lambda: replace(ONE, source=Source(identifier="id")), r"time \(None\) must name a column, by which 48 steps"),

@@ -16,6 +16,22 @@ def error_of_linear(reconstruct, covariance, taps, kept, scale):
     return bias, np.sum(matrix**2) / size * scale**2
 
 
+def error_of_best_at_scales(rate, mean, shares, weights, scale):
+    """Mean squared error of the conditional mean of the counts, but for their level, given noisy counts at scales.
+
+    :param rate: covariance of the rate at each lag.
+    :param shares: of the counts that are of people of a row of ``weights``, who vary like Poisson's.
+    """
+    size, scales = len(rate), weights.shape[1]
+    shape = shares @ weights
+    own = mean * (weights.T * shares) @ weights
+    known = np.kron(np.outer(shape, shape), circulant(rate)) + np.kron(own + scale**2 * np.eye(scales), np.eye(size))
+    whole = circulant(rate) + mean * np.eye(size)
+    common = np.kron(shape, circulant(rate)) + np.kron(mean * shape, np.eye(size))
+    left = whole - common @ np.linalg.solve(known, common.T)
+    return np.trace(left - left.mean(axis=0)) / size
+
+
 def error_of_best(covariance, taps, kept, scale):
     """Mean squared error of the conditional mean, given noisy kept values of the filtered signal."""
     whole, observe = circulant(covariance), circulant(taps).T[kept]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.planning.participation import spaced_caps
+from opendp_timeseries.planning.participation import participation_of, spaced_caps
 
 SIZE = 1008
 CAPS = [20, 50, 100, 200, 300, 400, 600, 800]
@@ -102,6 +102,29 @@ def test_it_is_total_over_what_noise_can_make():
     nobody = ts.Participation([0, 0], size=9, standard_error=0, caps=[3])
     assert nobody.fraction_lost(2) == nobody.fraction_above(2) == 0
     assert nobody.level_correction(2) == (1.0, math.inf)
+
+
+@pytest.mark.parametrize("size", [1, 2, 47, SIZE])
+def test_shares_of_people(size):
+    # Nothing known: as many counts in each octave.
+    found = participation_of({}, size)
+    assert found.individuals.sum() == pytest.approx(1, rel=1e-12)
+    ends = np.array([n for n in (1, 3, 7, 15, 31, 63, 127, 255, 511) if n < size] + [size])
+    expected = np.array([np.sum(1 / np.arange(low + 1, high + 1)) for low, high in zip([0, *ends], ends, strict=False)])
+    assert found.by_often(ends) / found.total == pytest.approx(expected / expected.sum(), rel=0.1)
+
+
+def test_shares_of_people_are_those_that_were_told():
+    found = participation_of({0.5: 3, 0.9: 20, 1.0: 500}, SIZE)
+    assert [found.fraction_above(n) for n in (3, 20)] == pytest.approx([0.5, 0.1], rel=1e-9)
+    assert found.fraction_above(500) < 0.001  # but for the width of an entry
+    # Between them the share above falls as a power: at 3 and 20, and at 8, midway of n + 1 by its logarithm.
+    assert found.fraction_above(8) == pytest.approx((0.5 * 0.1) ** 0.5, rel=0.03)
+    # What is not told has the whole grid as its end.
+    assert participation_of({0.9: 20}, SIZE).total == pytest.approx(participation_of({0.9: 20, 1: SIZE}, SIZE).total)
+    assert participation_of({0.9: 20}, SIZE).total > found.total
+    alone = participation_of({1.0: 5}, SIZE)
+    assert (alone.fraction_above(5), alone.fraction_lost(5)) == pytest.approx((0, 0), abs=1e-12)
 
 
 def test_the_same_entries_give_the_same_answer():

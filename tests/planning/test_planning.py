@@ -12,7 +12,9 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries.commandline.arguments import parse
 from opendp_timeseries.planning import errors, plan
+from opendp_timeseries.planning.participation import participation_of
 from opendp_timeseries.planning.signal import described_signal
+from opendp_timeseries.reconstruction.scales import levels_by_often
 from tests.oracles import planning as oracle
 
 GRID = ts.TimeGrid(size=60)
@@ -54,6 +56,24 @@ def test_errors_are_those_of_dense_matrices(std):
     assert errors.smoothing_square(signal, kernel, kept, 0.3, 0.1) < 0.95 * best
     if std:
         assert bias != pytest.approx(oracle.error_of_linear(linear, whole, np.eye(60)[0], kept, 1.0)[0], rel=0.01)
+
+
+def test_errors_at_scales_are_those_of_dense_matrices():
+    signal = described_signal(60, level=9.0, season_amplitudes={12: 5.0}, deviation=3.0, time_scale=7.0)
+    (private,) = plan(GRID, epsilon=1.0, delta=1e-6, level=9.0, participation={0.5: 8, 1.0: 40}, deviation=1.0,
+                      time_scale=5.0).candidates  # fmt: skip
+    count, scale, often = private.design.count, private.scale, participation_of({0.5: 8, 1.0: 40}, 60)
+    table = count.scales.table(60)
+    weights, counts = table.weights / 2**16, often.by_often(table.ends)
+    found = errors.error_at_scales(signal, count, scale, often)
+    rate = signal.covariance - 9.0 * (np.arange(60) == 0)
+    best = oracle.error_of_best_at_scales(rate, 9.0, counts / counts.sum(), weights, scale)
+    level = levels_by_often(9.0 * (counts / counts.sum()) @ weights / scale, table.ends, weights / scale, 60**-0.5)
+    assert found.smoothed**2 == pytest.approx(best + level.variance, rel=1e-9)
+    assert found.noise == pytest.approx(scale / weights[0, -1], rel=1e-12)
+    # The broken variants: the level taken to be known, and noise forgotten.
+    assert found.smoothed**2 > 1.1 * best
+    assert errors.error_at_scales(signal, count, scale / 2, often).smoothed < 0.9 * found.smoothed
 
 
 def test_a_stretch_knows_of_patterns_what_the_rest_tells(monkeypatch):
@@ -316,9 +336,18 @@ def test_groups_and_replacement_need_more_noise():
         ({"season_amplitudes": {24: 0}}, ValueError, "an amplitude"),
         ({"level": 0}, ValueError, "level"),
         ({"gap": []}, ValueError, "gap"),
+        ({"gap": 3, "participation_cap": None}, ValueError, "without a participation_cap"),
+        ({"sampling_probability": (0.5,), "participation_cap": None}, ValueError, "without a participation_cap"),
         ({"gap": 0}, ValueError, "gap"),
         ({"participation_cap": [5.5]}, TypeError, "participation_cap"),
         ({"participation": [1, 2]}, TypeError, "Participation"),
+        ({"participation": {0.9: 20.5}}, TypeError, r"or shares of people, such as \{0.9: 20, 1.0: 500\}"),
+        ({"participation": {}, "level": 9}, TypeError, "shares of people"),
+        ({"participation": {0.9: 20, 1.0: 10}, "level": 9}, ValueError, r"participation \(.*must ascend"),
+        ({"participation": {0.9: 61}, "level": 9}, ValueError, r"participation \(61\) must be at most 60"),
+        ({"participation": {90: 20}, "level": 9}, ValueError, r"participation \(90.0\) must be at most 1"),
+        ({"participation": {0: 20}, "level": 9}, ValueError, r"participation \(0.0\) must be greater than 0"),
+        ({"participation": {0.9: 20}}, ValueError, "level must be given .* with shares of people"),
         ({"participation": ts.Participation([3, 1], 59, 0, [4])}, ValueError, r"participation \(size 59\)"),
         ({"time_scale": 61}, ValueError, r"time_scale \(61.0\) must be at most 60"),
         ({"time_scale": None, "deviation": None, "proxy": np.zeros(9)}, ValueError, "60 finite numbers"),

@@ -162,7 +162,7 @@ def test_in_a_context_with_one_budget():
         ({"x": []}, ValueError, "at least one key"),
         ({"x": ["a", "b", "c"]}, ValueError, "'d' is in none"),
         ({"x": ["a"]}, ValueError, "'b' is in none, and 2 more"),
-        ({"x": [*KEYS, "e"]}, ValueError, "'e' of 'x' is none"),
+        ({"x": [*KEYS, "e"]}, ValueError, "'e' of 'x' is not one"),
         ({"x": ["a", "a", "b", "c", "d"]}, ValueError, "'a' is there twice"),
         ({"x": ["a", "b"], "y": ["b", "c", "d"]}, ValueError, "'y' overlaps 'x'"),
         ({"x": {"y": ["a", "b"], "x": ["c", "d"]}}, ValueError, "'x' is there twice"),

@@ -92,6 +92,23 @@ def test_a_rate_is_known_better_than_the_counts():
     assert rate.error_covers == "rate"
 
 
+def test_single_events_are_kept():
+    """An evening of four times as many, of all who come at other times: it is not smoothed away, and covered."""
+    errors, covered = [], []
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        groups = drawn(NIGHTS, rng)
+        for counts in groups.values():
+            counts[200:203] *= 4
+        truth = sum(groups.values())
+        series = ts.smooth(released(groups, rng), seasons=24)
+        low, high = series.interval(0.9)
+        errors.append(np.abs(series.values / truth - 1)[200:203])
+        covered.append(((low <= truth) & (truth <= high))[[*range(150, 250)]])
+    assert np.mean(errors) < 0.1
+    assert np.mean(covered) > 0.85
+
+
 def test_its_release_is_everybody_in_full_and_its_source_the_whole():
     rng = np.random.default_rng(4)
     groups = drawn(NIGHTS, rng)

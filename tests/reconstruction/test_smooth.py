@@ -8,6 +8,8 @@ import sys
 import numpy as np
 import opendp.prelude as dp
 import pytest
+from scipy.optimize import minimize_scalar
+from scipy.stats import norm
 
 from opendp_timeseries import (
     Series,
@@ -22,6 +24,8 @@ from opendp_timeseries.reconstruction import haar, structural
 from opendp_timeseries.reconstruction.banded import Banded, Tridiagonal
 from opendp_timeseries.reconstruction.basis import Basis
 from opendp_timeseries.reconstruction.seasons import Season
+from opendp_timeseries.reconstruction.smooth import _observations, _of_counts
+from opendp_timeseries.reconstruction.structural import fit
 from tests.oracles import smoothing as oracle
 from tests.reconstruction.simulated import (
     daily,
@@ -205,6 +209,8 @@ def test_frequencies_are_neither_repeated_nor_too_fast():
     assert np.all(fewer["half_waves"] == 0)
 
 
+SEASONS = (Season(24.0),)
+
 # Simulations, with fixed seeds: nothing random is asserted, and no false alarm is possible.
 
 
@@ -244,6 +250,56 @@ def test_a_pattern_may_drift():
     still = np.array([series.values[k::24].mean() for k in range(24)])[t % 24]
     assert error < 0.85 * np.abs(still - counts).mean()
     assert cover > 0.85
+
+
+def test_single_events_are_kept():
+    """An evening of a festival: two hours that noise does not explain, in which bands cover as elsewhere."""
+    errors, covered, found = [], [], []
+    evening = np.arange(300, 302)
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        counts = rng.poisson(daily(480, 24)).astype(float)
+        counts[evening] += [250, 350]
+        seen = _observations(sampled(counts, rng, scale=25.0, probability=1.0), filtered=False)
+        posterior = fit(seen, SEASONS, trend=False)
+        mean, variance, passed = _of_counts(seen, posterior)
+        assert np.all(variance >= passed**2 * posterior.variance * (1 - 1e-12))
+        errors.append(np.abs(mean - counts)[evening])
+        covered.append(errors[-1] <= 1.645 * np.sqrt(variance[evening]))
+        found += posterior.events.steps(seen).tolist()
+    assert np.mean(errors) < 25  # of noise alone, 20
+    assert 0.85 < np.mean(covered) <= 1
+    assert np.count_nonzero(np.isin(found, evening)) == 8 * len(evening)
+    assert np.count_nonzero(~np.isin(found, evening)) <= 2
+
+
+def test_there_are_no_single_events_in_noise():
+    found = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        release = sampled(rng.poisson(daily(504, 24)), rng, scale=30.0, probability=0.5)
+        seen = _observations(release, filtered=False)
+        events = fit(seen, SEASONS, trend=False).events
+        found += 0 if events is None else len(events.steps(seen))
+    assert found <= 1
+
+
+def test_events_are_told_by_two_distributions():
+    """The largest density of two normal distributions, by a search of its own."""
+    rng = np.random.default_rng(1)
+    expected = rng.uniform(1, 3, 300)
+    values = rng.normal(0, np.sqrt(expected))
+    values[:5] = [20, -15, 9, 12, 30]
+    events = structural._events(values**2, expected, 16.0)
+    assert np.all(events.chance[:5] > 0.99)
+    assert events.chance[5:].max() < 0.5
+
+    def loss(share):
+        parts = norm.pdf(values, 0, np.sqrt([expected, expected + events.variance]))
+        # The prior is worth two tenths of an event, and eight tenths of a step without one.
+        return -np.log([1 - share, share] @ parts).sum() - 0.2 * np.log(share) - 0.8 * np.log(1 - share)
+
+    assert events.share == pytest.approx(minimize_scalar(loss, bounds=(1e-4, 0.5), method="bounded").x, rel=0.01)
 
 
 @pytest.mark.parametrize("seed", [1009, 1215])
