@@ -111,6 +111,8 @@ def test_a_city_publishes_every_month(tmp_path, capsys, monkeypatch, rows, numbe
     _, new, check, first, second, after, verified, ledger = said
     assert "part from state noise of series noise of totals noise of people noise of people by key alone" in new
     assert "Left: 12 of 12; next is part 1, 2024-03." in new
+    alone = re.search(r"2024-03 planned [0-9. ]+ ε = ([0-9.]+)", new)[1]
+    assert f"Guarantee: (ε = {alone}, δ = 1e-06)" in first
     assert f"{rows} rows were read" in check
     assert "release 1 of 12 in the programme of a ledger with (ε = 1, δ = 1e-06) in all" in first
     assert "This is part 2 of 12 of a programme" in second
