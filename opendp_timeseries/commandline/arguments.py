@@ -227,11 +227,11 @@ def _plan(options: argparse.Namespace) -> None:
         )
     seasons = [steps_of(each) for each in options.season or ()]
     for steps, amplitude in seasons:
-        if amplitude is None:
-            raise _refused(f"argument --season: ({steps:g}) must be steps and an amplitude in counts, such as 24:90")
+        if amplitude is None or isinstance(steps, str):
+            found = steps if isinstance(steps, str) else f"{steps:g}"
+            raise _refused(f"argument --season: ({found}) must be steps and an amplitude in counts, such as 24:90")
     options.season_amplitudes = dict(seasons) or None
-    options.std = options.filter_std or [0.0, 3.0, 10.0]
-    _fill(options, "sampling_probability")
+    options.std = options.filter_std
     options.zone = options.zone or (options.start and "UTC")
 
 

@@ -54,9 +54,10 @@ def check(options: argparse.Namespace) -> str:
 
 def plan(options: argparse.Namespace) -> str:
     """Compare designs by their expected errors: the table, the advice and the command of the best."""
-    known = dict(map(share, options.participation)) if options.participation else None
+    assumed = chosen(options, *ASSUMED, "std", "season_amplitudes")
+    assumed["participation"] = dict(map(share, options.participation)) if options.participation else None
     try:
-        found = ts.plan(grid_of(options), **chosen(options, *ASSUMED, "std", "season_amplitudes"), participation=known)
+        found = ts.plan(grid_of(options), **{name: value for name, value in assumed.items() if value is not None})
     except (TypeError, ValueError) as error:
         raise ValueError(_by_flags(str(error))) from None
     if options.json:

@@ -54,8 +54,6 @@ _WORD: Final = {
 }  # fmt: skip
 #: What the intervals in table and figure cover, at each step on its own.
 _CONFIDENCE: Final = 0.9
-#: Without a season, a figure summarises a long series by so many means.
-_MEANS: Final = 200
 #: So many series of a panel are drawn.
 _MOST_SERIES: Final = 12
 
@@ -163,7 +161,7 @@ def document(suffix: str, made: Made, options: argparse.Namespace) -> bytes:
             return _page(suffix, made, unit, options.title)
     if made.series.parts:
         return _panel(suffix[1:], made, unit)
-    return _figure(suffix[1:], made.series, grid, unit, int(min(options.season or [max(1, grid.size // _MEANS)])))
+    return _figure(suffix[1:], made.series, grid, unit, options.cycle)
 
 
 def _page(suffix: str, made: Made, unit: str, title: str | None) -> bytes:

@@ -91,7 +91,7 @@ def located(text: str, options: argparse.Namespace | None) -> str:
         return match[0] if name not in WORDS else f"{name} (line {lines[name]})" if name in lines else name
 
     first = re.match(r"\w*", text)
-    at = lines.get("filter_std" if first and first[0] == "std" else first and first[0])
+    at = lines.get({"std": "filter_std", "seasons": "season"}.get(first[0], first[0])) if first else None
     where = f"{options.publication}, line {at}" if at else f"{options.publication}"
     return f"{where}: {re.sub(r'--([a-z][a-z-]*)', key, text)}"
 

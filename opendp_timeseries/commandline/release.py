@@ -27,9 +27,12 @@ from opendp_timeseries.commandline.query import Query
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.plugin.known import parts_of
 from opendp_timeseries.reconstruction.scales import unscaled
+from opendp_timeseries.reconstruction.seasons import read_seasons
 
 __all__ = ["release"]
 
+#: Without a season, a figure summarises a long series by so many means.
+_MEANS: Final = 200
 #: How near the counts are to the truth, but for noise.
 _TRUTH: Final = {
     "drop": "What exceeds the cap is left out, so totals are too low, and the intervals are of what is left.",
@@ -47,9 +50,7 @@ def release(options: argparse.Namespace) -> str:
     part = take_part(options, ledger) if options.every else None
     wanted = places(options)
     grid = grid_of(options)
-    for season in options.season or ():
-        remedy = "a season is a number of steps, such as 24 with hours, 7 with days"
-        check.real("season", season, minimum=2.0, maximum=float(grid.size), remedy=remedy)
+    options.cycle = _cycle(options, grid)
     with held_back(), stage("Finding the noise", quiet=options.quiet):
         query = Query.of(options, grid)
         if part is not None and ledger is not None:
@@ -83,6 +84,18 @@ def release(options: argparse.Namespace) -> str:
     return "\n".join(said)
 
 
+def _cycle(options: argparse.Namespace, grid: ts.TimeGrid) -> int:
+    """Return the length of the shortest season, and refuse what are none."""
+    lengths = {"minimum": 2.0, "maximum": float(grid.size)}
+    remedy = "a season is a number of steps, such as 24 with hours, 7 with days"
+    for season in options.season or ():
+        if not isinstance(season, str):
+            check.real("season", season, **lengths, remedy=remedy)
+    found = read_seasons(options.season, grid, grid.size, options.holidays or ())
+    several = [check.real("season", season.length, **lengths, remedy=remedy) for season in found]
+    return int(min(several, default=max(1, grid.size // _MEANS)))
+
+
 def _log(options: argparse.Namespace) -> Any:
     with stage(f"Reading {options.file}", quiet=options.quiet):
         return read_log(options)
@@ -97,7 +110,9 @@ def _reconstructed(releases: list[ts.Release], query: Query, options: argparse.N
     counts, people = releases[: query.levels], tuple(releases[query.levels :])
     try:
         shown = False if options.quiet else None
-        series = [ts.smooth(one, seasons=options.season, progress=shown) for one in counts]
+        series = [
+            ts.smooth(one, seasons=options.season, holidays=options.holidays or (), progress=shown) for one in counts
+        ]
     except Exception:  # whatever it is, the release must not be lost for it
         series = [ts.interpolate(one) for one in counts]
     if len(series) == 1:

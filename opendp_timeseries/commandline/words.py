@@ -79,18 +79,19 @@ def key(value: Any) -> str:
 
 
 def season(value: Any) -> float | str:
-    """Return the steps of a season, or the text that says its amplitude, too."""
+    """Return the steps of a season, or the text of one of the calendar, or that says an amplitude, too."""
     try:
         steps, amplitude = steps_of(value)
     except ValueError:
-        raise ValueError("must be a number of steps, such as 24, or with an amplitude in counts, 24:90") from None
+        known = f"a number of steps, such as 24, or one of {', '.join(PERIODS)}"
+        raise ValueError(f"must be {known}; to plan, with an amplitude in counts, such as 24:90") from None
     return steps if amplitude is None else str(value)
 
 
-def steps_of(season: float | str) -> tuple[float, float | None]:
-    """Return the steps of a season, and its amplitude, if it is said."""
+def steps_of(season: float | str) -> tuple[float | str, float | None]:
+    """Return the steps of a season, or its name, and its amplitude, if it is said."""
     steps, _, amplitude = str(season).partition(":")
-    return float(steps), float(amplitude) if amplitude else None
+    return steps if steps in PERIODS else float(steps), float(amplitude) if amplitude else None
 
 
 def part(text: str) -> str:
@@ -203,8 +204,10 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
         "time_scale": Word(float, "steps within which departures change", 12.0),
     }),
     "outputs": ("the files", {
-        "season": Word(season, "smooth by a model that repeats after so many steps, such as 24 168 with hours; to plan,"
-            " with an amplitude in counts, such as 24:90", [24, 168], many=True, ask="may"),
+        "season": Word(season, "smooth by patterns that repeat each day, week, month, quarter or year of the zone, such"
+            " as 1d 1w, or after so many steps; to plan, steps with an amplitude in counts, such as 24:90",
+            ["1d", "1w"], many=True, ask="may", gives="a series with a season"),
+        "holidays": Word(instant, "days that are like Sundays", ["2024-12-25"], many=True, needs=("season",)),
         "output": Word(Path, "write OUTPUT.csv, OUTPUT.json and a figure", "release", usual=Path("release")),
         "figure": Word(str, "format of the figure", "svg", usual="png", choices=("png", "svg", "pdf", "none")),
         "title": Word(str, "what is counted, in words, for the page and the workbook", "Riders in London"),

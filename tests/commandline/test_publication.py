@@ -79,7 +79,7 @@ WALK = """
 init publication.toml --file trips-{part}.csv --identifier card --time started --start 2024-03-01 --end 2025-03-01\
  --step STEP --zone Europe/London --every 1mo --ledger trips.ledger --by station --keys stations.csv --key-cap 1\
  --total city --groups district --participation-cap 30 --people --people-cap 3 --epsilon 1 --delta 1e-6\
- --season SEASON --individuals CARDS --figure FIGURE --title 'Bike riders'\
+ --season SEASON --holidays 2024-03-29 2024-04-01 --individuals CARDS --figure FIGURE --title 'Bike riders'\
  --page --spreadsheet
 programme publication.toml --new
 check publication.toml
@@ -94,8 +94,8 @@ ledger publication.toml
 @pytest.mark.parametrize(
     ("rows", "number", "cards", "step", "season", "figure"),
     [
-        (20_000, 6, 4000, "1d", "7", "none"),
-        pytest.param(400_000, 60, 40_000, "1h", "24 168", "png", marks=pytest.mark.long),
+        (20_000, 6, 4000, "1d", "1w", "none"),
+        pytest.param(400_000, 60, 40_000, "1h", "1d 1w", "png", marks=pytest.mark.long),
     ],
 )
 def test_a_city_publishes_every_month(tmp_path, capsys, monkeypatch, rows, number, cards, step, season, figure):
@@ -111,6 +111,8 @@ def test_a_city_publishes_every_month(tmp_path, capsys, monkeypatch, rows, numbe
     _, new, check, first, second, after, verified, ledger = said
     assert "part from state noise of series noise of totals noise of people noise of people by key alone" in new
     assert "Left: 12 of 12; next is part 1, 2024-03." in new
+    alone = re.search(r"2024-03 planned [0-9. ]+ ε = ([0-9.]+)", new)[1]
+    assert f"Guarantee: (ε = {alone}, δ = 1e-06)" in first
     assert f"{rows} rows were read" in check
     assert "release 1 of 12 in the programme of a ledger with (ε = 1, δ = 1e-06) in all" in first
     assert "This is part 2 of 12 of a programme" in second
@@ -275,7 +277,12 @@ def test_next_month_is_not_released_before_it_is_over(city, capsys):
         ('by = "station"', "", "for several keys: give by, or leave it out"),
         ('ledger = "trips.ledger"', "", "(1mo) is for a release with ledger: give ledger"),
         ('figure = "none"', 'figure = "none"\noutput = ""', "must name files without their suffix"),
-        ("season = [7.0]", 'season = ["x"]', "must be a number of steps"),
+        ("season = [7.0]", 'season = ["x"]', "must be a number of steps, such as 24, or one of 1d, 1w, 1mo, 1q, 1y"),
+        ("season = [7.0]", 'season = ["1q"]', "must be at most 31"),
+        ("season = [7.0]", 'season = ["1d"]', "seasons ('1d') must be at least two steps"),
+        ("season = [7.0]", 'season = ["1w"]\nholidays = ["Easter"]', "holidays (['Easter']) must be dates"),
+        ("season = [7.0]", "season = [7.0]\nholidays = [2024-03-29]", "holidays are like Sundays"),
+        ("season = [7.0]", "holidays = [2024-03-29]", "is for a series with a season: give season"),
         ('groups = ["district"]', 'groups = ["ward"]', "must have one column 'ward'"),
         ('step = "1d"', 'step = "1d"\n"x y" = 1', "'x y' in [grid] is not known"),
     ],
