@@ -83,7 +83,7 @@ def contents_of(
     groups: list[dict[str, _Series]] = []
     for one in every:
         taken = {name for group in groups for name in group}
-        named = one.by_key() if one.release.keys else {title or "series": one}
+        named = one.by_key() if one.release.keys else {(title or "series") if one is series else "total": one}
         groups.append({_free(name, taken): part for name, part in named.items()})
     releases = tuple(dict.fromkeys(release for one in every for release in one.sources or (one.release,)))
     words = captions.guarantee_in_words(series.release, releases, guarantee)
@@ -107,7 +107,7 @@ def contents_of(
 
 def _free(key: Any, taken: set[str]) -> str:
     name = " / ".join(map(str, key)) if isinstance(key, tuple) else str(key)
-    return name if name not in taken else f"{name} (beside)"
+    return next(each for each in (name, *(f"{name} ({k})" for k in range(2, len(taken) + 3))) if each not in taken)
 
 
 def _totals(groups: list[dict[str, _Series]], grid: TimeGrid, step: str | int | None) -> dict[str, Totals]:

@@ -23,6 +23,9 @@ _Series = Any
 
 #: Rows and columns of a sheet.
 _ROWS, _COLUMNS = 2**20, 2**14
+#: How times are shown, by the length of their text; and the first day that every spreadsheet counts rightly.
+_FORMS: Final = {10: "yyyy-mm-dd", 16: "yyyy-mm-dd hh:mm"}
+_FIRST: Final = np.datetime64("1900-03-01")
 #: A text that begins so is a formula to a spreadsheet.
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
@@ -63,7 +66,7 @@ def _columns(grid: TimeGrid, series: dict[str, Any], level: float) -> tuple[list
 
 def _harmless(text: str) -> str:
     """Return a text that no spreadsheet takes for a formula."""
-    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) else text
+    return f"'{text}" if text.startswith(_FORMULA) or text.lstrip().startswith(_FORMULA) else text
 
 
 def to_excel(series: _Series, path: str | PathLike[str], **options: Any) -> None:
@@ -115,14 +118,18 @@ def _sheet(sheet: Any, title: str, grid: TimeGrid, series: dict[str, Any], level
     sheet.title = title
     for column, word in enumerate(("step" if grid.is_integer else "time", *head), 1):
         _write(sheet.cell(1, column), word)
-    starts = grid.edges("local")[:-1]
-    times = starts.tolist() if grid.is_integer else starts.astype("M8[us]").tolist()
+    starts, times = grid.edges("local")[:-1], instants_as_text(grid)[:-1].tolist()
+    form = _FORMS.get(len(times[0]), "yyyy-mm-dd hh:mm:ss")
+    if grid.is_integer:
+        times, form = starts.tolist(), "0"
+    elif starts[0] >= _FIRST:
+        times = starts.astype("M8[us]").tolist()
     number = "#,##0" + ("." + "0" * places if places else "")
     for row, cells in enumerate(zip(times, *columns, strict=True), 2):
         for column, cell in enumerate(cells, 1):
             if cell == cell:
                 there = sheet.cell(row, column, cell)
-                there.number_format = number if column > 1 else "0" if grid.is_integer else "yyyy-mm-dd hh:mm"
+                there.number_format = number if column > 1 else form
     sheet.freeze_panes = "B2"
     sheet.column_dimensions["A"].width = 18
 

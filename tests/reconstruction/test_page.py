@@ -263,3 +263,25 @@ def test_notebooks_show_what_things_are_in_few_words():
     assert "±3.29, of the counts" in words
     assert "not known" in ts.Series(np.zeros(72), release=series.release)._repr_html_()
     assert "none is stated" in series.release._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("start", "step", "first", "form"),
+    [
+        ("2024-03-01", "1d", "2024-03-01 00:00:00", "yyyy-mm-dd"),
+        ("2024-03-01T00:00:30", "30s", "2024-03-01 00:00:30", "yyyy-mm-dd hh:mm:ss"),
+        ("1850-01-01", "1y", "1850-01-01", "yyyy-mm-dd"),
+    ],
+)
+def test_times_in_a_workbook_are_times_where_spreadsheets_know_them(tmp_path, start, step, first, form):
+    openpyxl = pytest.importorskip("openpyxl")
+    grid = ts.TimeGrid(start=start, size=24, step=step, zone="UTC")
+    smoothed(24).to_excel(tmp_path / "x.xlsx", grid=grid, totals="")
+    cell = openpyxl.load_workbook(tmp_path / "x.xlsx")["Series"]["A2"]
+    assert (str(cell.value), cell.number_format) == (first, form)
+
+
+def test_every_series_has_a_name_of_its_own():
+    one, two = smoothed(), smoothed()
+    head = one.to_csv(beside=[two, two], title="Trips").splitlines()[0].split(",")
+    assert head[1:4] == ["total", "total (2)", "Trips"]

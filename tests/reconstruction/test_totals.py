@@ -267,3 +267,12 @@ def test_intervals_of_totals_cover(made):
         print(made, step, np.mean(values))
         # Shares of so many periods, of which those of one run depend on each other.
         assert 0.9 - 4 * 0.3 / np.sqrt(runs) < np.mean(values)
+
+
+def test_a_single_event_is_in_the_covariance_and_marked():
+    rng = np.random.default_rng(4)
+    counts = rng.poisson(daily(240, 24)).astype(float)
+    counts[100] += 400
+    series = smooth(sampled(counts, rng, scale=8.0, probability=1.0), seasons=24)
+    assert series.events == (100,)
+    assert np.allclose(np.diag(dense(series.covariance)), series.standard_error**2)
