@@ -103,38 +103,26 @@ class Count:
     def __post_init__(self) -> None:
         check_grid(self.grid)
         _check_panel(self.panel)
-        remedy = "choose it from what is plausible for one individual, never from the log"
-        caps = {
-            "participation_cap": check.integer(
-                "participation_cap",
-                check.required("participation_cap", self.participation_cap, remedy),
-                minimum=1,
-                remedy="the most steps that one individual may enter",
-            ),
-            "step_cap": check.integer(
-                "step_cap",
-                self.step_cap,
-                minimum=1,
-                maximum=10**100,  # its square is a float
-                remedy="the most events of one individual in one step",
-            ),
-            "gap": check.integer(
-                "gap",
-                self.gap,
-                minimum=1,
-                maximum=self.grid.size,
-                remedy="the fewest steps from one counted step of an individual to their next, from 1, which is no gap,"
-                f" to the {self.grid.size} of the grid",
-            ),
-        }
-        if self.key_cap is not None:
-            if self.panel is None:
-                raise ValueError(f"key_cap ({check.shown(self.key_cap)}) requires by= and keys=, or leave it out")
-            caps["key_cap"] = check.integer(
-                "key_cap", self.key_cap, minimum=1, remedy="the most keys at which one individual counts in a step"
-            )
-        for name, value in caps.items():
-            object.__setattr__(self, name, value)
+        check.required(
+            "participation_cap",
+            self.participation_cap,
+            "choose it from what is plausible for one individual, never from the log",
+        )
+        if self.key_cap is not None and self.panel is None:
+            raise ValueError(f"key_cap ({check.shown(self.key_cap)}) requires by= and keys=, or leave it out")
+        gap = (
+            "the fewest steps from one counted step of an individual to their next, from 1, which is no gap, to the"
+            f" {self.grid.size} of the grid"
+        )
+        for name, remedy, most in (
+            ("participation_cap", "the most steps that one individual may enter", None),
+            ("step_cap", "the most events of one individual in one step", 10**100),  # its square is a float
+            ("gap", gap, self.grid.size),
+            ("key_cap", "the most keys at which one individual counts in a step", None),
+        ):
+            if name != "key_cap" or self.key_cap is not None:
+                value = check.integer(name, getattr(self, name), minimum=1, maximum=most, remedy=remedy)
+                object.__setattr__(self, name, value)
         check.choice("excess", self.excess, EXCESS)
         if self.excess != "drop" and self.pooled is not None:
             raise ValueError(

@@ -240,7 +240,7 @@ def test_it_says_that_it_is_private_first():
     [
         ({"participation_cap": 0}, "participation_cap"), ({"step_cap": 0}, "step_cap"), ({"time": "when"}, "'when'"),
         ({"gap": 0}, "gap"), ({"gap": 21}, "at most 20"), ({"by": "at"}, "together"), ({"grid": 5}, "TimeGrid"),
-        ({"by": "id", "keys": ["a"]}, "a different column"),
+        ({"by": "id", "keys": ["a"]}, "different column"),
     ],
 )  # fmt: skip
 def test_parameters_are_checked(change, message):

@@ -112,7 +112,7 @@ def test_from_log_to_releases_by_key(log_space):
         ({"keys": {"a", "b"}}, "must be a list"),
         ({"keys": 5}, "must be a list"),
         ({"by": 3}, "must be a string"),
-        ({"by": "time"}, "a different column"),
+        ({"by": "time"}, "different column"),
         ({"keys": []}, "at least one"),
         ({"keys": ["a", "a"]}, "distinct"),
         ({"keys": ["1", "1.0"]}, "distinct"),

@@ -280,7 +280,7 @@ def test_beside_a_series_in_one_budget(log_space):
         ({"by": "site", "keys": ["a"], "cap": 1.5}, TypeError, r"cap \(1.5\) must be an integer"),
         ({"by": "site", "cap": 1}, TypeError, "must be given together"),
         ({"keys": ["a"], "cap": 1}, TypeError, "must be given together"),
-        ({"by": "id", "keys": ["a"], "cap": 1}, ValueError, "another column"),
+        ({"by": "id", "keys": ["a"], "cap": 1}, ValueError, "different column"),
         ({"by": "site", "keys": ["a", "a"], "cap": 1}, ValueError, "distinct"),
         ({"grid": 5}, TypeError, "TimeGrid"),
         ({"time": "time"}, TypeError, "no times are read"),
