@@ -5,11 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from opendp_timeseries import Series, TimeGrid, gaussian_kernel, interpolate, smooth
+from opendp_timeseries import Series, TimeGrid, gaussian_kernel, interpolate, reconcile, smooth
 from opendp_timeseries.reconstruction import structural
 from opendp_timeseries.reconstruction.interpolate import _through
 from tests.oracles import smoothing as oracle
 from tests.oracles import totals_of_steps
+from tests.reconstruction.test_page import behind_a_count
 from tests.reconstruction.test_scales import released
 from tests.reconstruction.test_smooth import SIZE, VARIANCE, daily, linear, sampled
 from tests.releases import panel, release_of
@@ -276,3 +277,14 @@ def test_a_single_event_is_in_the_covariance_and_marked():
     series = smooth(sampled(counts, rng, scale=8.0, probability=1.0), seasons=24)
     assert series.events == (100,)
     assert np.allclose(np.diag(dense(series.covariance)), series.standard_error**2)
+
+
+def test_totals_of_reconciled_series_are_of_what_reconciling_leaves():
+    sites, city = reconcile(*map(interpolate, behind_a_count(["a", "b"])))
+    for series in (*sites.by_key().values(), *city.by_key().values()):  # noise is independent from step to step
+        found = series.resample(12)
+        assert not found.is_bound
+        assert np.allclose(found.standard_error**2, np.add.reduceat(series.standard_error**2, range(0, 72, 12)))
+    smoothed = [smooth(release, seasons=24) for release in behind_a_count(["a", "b"])]
+    for before, after in zip(smoothed, reconcile(*smoothed), strict=True):
+        assert np.allclose(after.resample("1d").standard_error, before.resample("1d").standard_error)
