@@ -165,6 +165,7 @@ def test_a_city_publishes_every_month(tmp_path, capsys, monkeypatch, rows, numbe
         assert abs(float(people[""]["individuals"]) - len(np.unique(card))) < 4 * within
 
 
+@pytest.mark.long
 def test_a_programme_of_the_flights(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     year = ["--every", "1q", "--end", "2014-01-01T00:00", "--step", "1d", "--ledger", "flights.ledger"]
@@ -491,14 +492,16 @@ def test_a_plan_of_a_publication(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", None)
     flags = "--start 2024-03-01 --end 2024-04-01 --step 1h --zone Europe/London --epsilon 1 --delta 1e-6 --level 200"
-    flags += " --season 24:90 168 --participation 90%:20 100%:500 --participation-cap 50"
+    flags += " --season 24:90 168 --participation 90%:20 100%:500 --participation-cap 50 --filter-std 3"
     assert main(["init", "publication.toml", *flags.split()]) == 0
     capsys.readouterr()
     assert main(["plan", "publication.toml"]) == 2
     assert f"season (line {line_of(tmp_path, 'season =')})" in (said := refusal(capsys))
     assert "(168) must be steps and an amplitude" in said
     changed(tmp_path, '["24:90", 168.0]', '["24:90", "168:30"]')
-    assert main(["plan", "publication.toml", "--participation-cap", "20", "60"]) == 0  # in place of the file's
+    # In place of the file's.
+    compared = ["--participation-cap", "20", "60", "--filter-std", "0", "--sampling-probability", "1"]
+    assert main(["plan", "publication.toml", *compared]) == 0
     said = capsys.readouterr().out
     assert {line.split()[0] for line in said.splitlines()[2:4]} <= {"20", "60"}
     assert "--season 24" in said.splitlines()[-1]
