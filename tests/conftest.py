@@ -102,6 +102,9 @@ THINNED = {
     "test_what_a_gap_loses": 2,
     "test_the_loss_is_that_of_the_measurement_that_ran": 3,
     "test_our_noise_is_within_half_a_percent_of_the_lower_bound": 2,
+    "test_next_to_nobody_with_next_to_no_noise_is_fitted": 3,
+    "test_times_do_not_depend_on_the_session": 3,
+    "test_weights_in_a_database_are_those_in_memory_whatever_the_events": 3,
 }
 
 
