@@ -55,13 +55,14 @@ def smooth(
     ``measurement >> functools.partial(smooth, seasons=24)``. But there a wrong season is an error only after the
     release is made, and loses it.
 
-    ``kind="structural"`` fits a structural model (Harvey 1989). Counts vary around a rate. The root of the rate is an
-    unknown level, plus for each season a smooth pattern that repeats and may drift slowly, plus a departure from both
-    that dies away exponentially; where the mean of the release is below four standard errors, the rate itself is. The
-    variance of the privacy noise is known; that of the counts is estimated near their rate, as Poisson's. The sizes of
-    patterns, drifts and departures, the smoothness of patterns and the duration of departures are those of the largest
-    marginal likelihood. Values that noise and counts around a rate cannot explain are single events, and keep their
-    counts. Each series of a panel is fitted by itself.
+    ``kind="structural"`` fits a structural model (Harvey 1989). Counts vary around a rate. The root of the rate is
+    an unknown level, plus for each season a smooth pattern that repeats and may drift slowly, plus a departure from
+    both that dies away exponentially, in proportion to the patterns if the release clearly shows that; where the
+    mean of the release is below four standard errors, the rate itself is. The variance of the privacy noise is
+    known; that of the counts is estimated near their rate, as Poisson's. The sizes of patterns, drifts and
+    departures, the smoothness of patterns and the duration of departures are those of the largest marginal
+    likelihood. Values that noise and counts around a rate cannot explain are single events, and keep their counts.
+    Each series of a panel is fitted by itself.
 
     ``kind="haar"`` is for series with spikes and jumps, which upset every smooth model. It takes a release of every
     step, and keeps the differences of neighbouring averages that exceed the noise (translation-invariant Haar wavelets,

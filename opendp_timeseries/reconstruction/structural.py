@@ -2,8 +2,9 @@
 
 The rate of a step is ``c f²``, or ``c f`` where the release is too noisy for that, and ``f`` is a Gaussian process: a
 level; for each season a smooth pattern that repeats, and may drift; a trend if asked for; and a departure from them all
-that dies away exponentially (an Ornstein–Uhlenbeck process). Kept values are the rate, behind the release's filter if
-it has one, with two noises: the privacy noise, whose variance is known, and the counts' own.
+that dies away exponentially (an Ornstein–Uhlenbeck process), and may be in proportion to the patterns. Kept values are
+the rate, behind the release's filter if it has one, with two noises: the privacy noise, whose variance is known, and
+the counts' own, which single events exceed.
 
 Patterns are regressions on few columns, the departure has a precision matrix with few diagonals, and each is easy once
 the other is given: so everything takes time that is linear in the number of steps (Rue & Held 2005, Gaussian Markov
@@ -14,19 +15,19 @@ the largest marginal likelihood of the linearised problem (Breslow & Clayton 199
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpotrf, dtrtri
 from scipy.signal import fftconvolve
 from scipy.sparse.linalg import LinearOperator
 
 from opendp_timeseries.reconstruction.banded import Banded, FitError, Tridiagonal
 from opendp_timeseries.reconstruction.basis import Basis
+from opendp_timeseries.reconstruction.products import crossed, inverse_root, times
 from opendp_timeseries.reconstruction.seasons import Season
 
 __all__ = ["FitError", "Observations", "Posterior", "fit"]
@@ -46,11 +47,6 @@ _GAIN: Final = 2e-3
 _TRIES: Final = 30
 #: Most rounds between patterns, departure and linearisation.
 _ROUNDS: Final = 8
-#: Matrices of this size are factored at once, and products of so many multiplications made.
-_SMALL: Final = 64
-_WIDTH: Final = 32
-_UNSHARED: Final = 64**3
-_STACK: Final = 8
 #: Most nodes at which the posterior variance is worked out for the dispersion.
 _SAMPLE: Final = 2_000
 #: Columns are left out that together change the variance of the posterior by no more than this share.
@@ -64,6 +60,12 @@ _SHORTEST: Final = 1 / 16
 #: They end as soon as f moves by no more than this; and have failed if in the end it moves by more than that.
 _NEAR: Final = 1e-3
 _FAR: Final = 0.05
+#: How much faster than in proportion to the rate's root departures are forgotten where it is low, to choose from; and
+#: by how much the logarithm of the evidence must grow for departures in proportion to the patterns.
+_HASTES: Final = (0.0, 6.0)
+_CLEARLY: Final = 3.0
+#: Those last no longer than so much in the logarithm above the duration that is thought of first.
+_PASSING: Final = 1.0
 #: Before any is seen: how many single events are thought to be among the kept steps, and their mean square by that of
 #: the level. Chances below which they change nothing, and the most that a value is taken to tell of its own rate.
 _RARE: Final = 0.2
@@ -141,11 +143,12 @@ class Observations:
 
 @dataclass(frozen=True)
 class _Link:
-    """Rate by f: ``unit * f²``, or ``unit * f``; f has prior mean ``mean``."""
+    """Rate by f: ``unit * f²``, or ``unit * f``; f has prior mean ``mean``, and is in units of an amplitude."""
 
     square: bool
     unit: float
-    mean: float
+    mean: float | Array
+    amplitude: float | Array = 1.0
 
     @classmethod
     def of(cls, seen: Observations, *, square: bool = True) -> _Link:
@@ -161,6 +164,7 @@ class _Link:
         return cls(False, unit, average / unit)
 
     def rate(self, f: Array) -> Array:
+        f = f * self.amplitude
         if not self.square:
             return self.unit * f
         # On the tangent below a small f, as a square would turn up again.
@@ -168,7 +172,8 @@ class _Link:
         return self.unit * (above**2 + 2 * _TANGENT * (f - above))
 
     def slope(self, f: Array) -> Array:
-        return self.unit * (2 * np.maximum(f, _TANGENT) if self.square else np.ones_like(f))
+        slope: Array = 2 * np.maximum(f * self.amplitude, _TANGENT) if self.square else np.ones_like(f)
+        return self.unit * slope * self.amplitude
 
 
 class _State(NamedTuple):
@@ -197,6 +202,8 @@ class _Model:
     seen: Observations
     basis: Basis
     link: _Link
+    amplitude: Array | None = None  # to which departures are in proportion, at every step; None for none
+    clock: Array | None = None  # the time by which they fade, at every step; None for the number of the step
 
     @cached_property
     def nodes(self) -> NDArray[np.int64]:
@@ -205,34 +212,42 @@ class _Model:
 
     @cached_property
     def columns(self) -> Array:
-        return self.basis.at(self.nodes + self.seen.first)
+        return (self.basis.at(self.nodes + self.seen.first).T / self.here.amplitude).T
+
+    @cached_property
+    def here(self) -> _Link:
+        """The link at the nodes."""
+        if self.amplitude is None:
+            return self.link
+        amplitude = self.amplitude[self.nodes]
+        return replace(self.link, mean=self.link.mean / amplitude, amplitude=amplitude)
 
     @cached_property
     def gaps(self) -> Array:
-        return np.diff(self.nodes).astype(np.float64)
+        return np.diff(self.nodes if self.clock is None else self.clock[self.nodes]).astype(np.float64)
 
     def start(self) -> _State:
         """Return the prior mean."""
         size, columns = self.columns.shape
-        return _State(np.full(size, self.link.mean), np.zeros(columns), np.zeros(size))
+        return _State(np.full(size, 1.0) * self.here.mean, np.zeros(columns), np.zeros(size))
 
     def linearise(self, f: Array, dispersion: float) -> _Normal:
         """Return the normal equations around ``f`` at the nodes, where counts vary by so much more than Poisson's."""
-        seen, slope = self.seen, self.link.slope(f)
+        seen, slope = self.seen, self.here.slope(f)
         shown = self.shown(f)
-        around = slope * (f - self.link.mean)
+        around = slope * (f - self.here.mean)
         weight = 1 / (seen.variance + dispersion * seen.energy * np.maximum(shown, 0.0))
         cross = gram = None
         if seen.taps is None:
             response = seen.values - shown + around
             square, pull = weight * slope**2, weight * slope * response
-            band, push = square[None, :], _crossed(self.columns, pull[:, None])[:, 0]
+            band, push = square[None, :], crossed(self.columns, pull[:, None])[:, 0]
         else:
             # Around the ends, where the filter reaches to the other end, its weights there are held at the last
             # estimate.
             response = seen.values - shown + self._filtered(around[:, None])[:, 0]
             design, weighed = self._filtered(slope[:, None] * self.columns), weight * response
-            gram, push = _crossed(design, design, weight), _crossed(design, weighed[:, None])[:, 0]
+            gram, push = crossed(design, design, weight), crossed(design, weighed[:, None])[:, 0]
             sides, every = np.zeros((seen.size, design.shape[1] + 1)), np.zeros(seen.size)
             sides[seen.steps] = weight[:, None] * np.column_stack([design, response])
             every[seen.steps] = weight
@@ -243,7 +258,7 @@ class _Model:
 
     def of_the_worthwhile(self, learnt: _Learnt, state: _State, kept_steps: int) -> tuple[_Model, _State]:
         """Leave columns out that together would change the posterior by next to nothing, with so many kept steps."""
-        rate, slope = np.maximum(self.link.rate(state.f), 0.0), self.link.slope(state.f)
+        rate, slope = np.maximum(self.here.rate(state.f), 0.0), self.here.slope(state.f)
         weight = slope**2 / np.mean(self.seen.variance + learnt.dispersion * self.seen.energy * rate)
         energy = (self.columns.T**2 * (weight * (kept_steps / len(weight)))).sum(axis=1)
         told = energy * np.exp(self.basis.variances(learnt.patterns)[0])
@@ -258,18 +273,18 @@ class _Model:
 
     def given(self, normal: _Normal, coefficients: Array) -> _Normal:
         """Return the normal equations of the departure alone, where the coefficients are these."""
-        patterns = _times(self.columns, coefficients)
+        patterns = times(self.columns, coefficients)
         if normal.cross is None or normal.gram is None:
             taken = normal.band[0] * patterns
             energy = float((taken * patterns).sum())
         else:
-            taken, energy = _times(normal.cross, coefficients), float(coefficients @ normal.gram @ coefficients)
+            taken, energy = times(normal.cross, coefficients), float(coefficients @ normal.gram @ coefficients)
         constant = normal.constant + float(coefficients @ normal.push) - 0.5 * energy
         return normal._replace(pull=normal.pull - taken, constant=constant)
 
     def shown(self, f: Array) -> Array:
         """What a release without noise would show at the kept steps."""
-        rate = self.link.rate(f)
+        rate = self.here.rate(f)
         if self.seen.taps is None:
             return rate
         return np.fft.irfft(np.fft.rfft(rate) * np.fft.rfft(self.seen.taps), n=self.seen.size)[self.seen.steps]
@@ -282,8 +297,8 @@ class _Model:
         Return also the whole way of f.
         """
         coefficients = reduced.evidence(log_variance)[1]
-        f = self.link.mean + reduced.mean(coefficients)
-        departed = f - self.link.mean - _times(self.columns, coefficients)
+        f = self.here.mean + reduced.mean(coefficients)
+        departed = f - self.here.mean - times(self.columns, coefficients)
         whole = _State(f, coefficients, departed)
         main, off, _ = _precision(self.gaps, *np.exp(departure))
 
@@ -319,8 +334,8 @@ class _Model:
     def by_departure(self, reduced: _Reduced, mean: Array, root: Array, departure: Array) -> Array:
         """Return the slope of the evidence by the departure's parameters, by Fisher's identity."""
         taken = (self.columns.T - reduced.free.T).T
-        departed = reduced.departed - _times(taken, mean)
-        spread = _times(taken, root)
+        departed = reduced.departed - times(taken, mean)
+        spread = times(taken, root)
         own = reduced.factor.inverse_diagonal()
         square = departed**2 + own + (spread**2).sum(axis=1)
         product = departed[:-1] * departed[1:] - reduced.factor.lower * own[1:] + (spread[:-1] * spread[1:]).sum(axis=1)
@@ -333,11 +348,12 @@ class _Model:
             found.append((log - below - moves) / 4e-4)
         return np.array(found)
 
-    def alone(self, normal: _Normal, departure: Array) -> float:
-        """Return the log density of the data if every coefficient is zero."""
+    def density(self, normal: _Normal, departure: Array) -> float:
+        """Return the log density of the data and the departure's parameters, if every coefficient is zero."""
+        away = (departure - _centre(self.basis)) / _SPREAD
         main, off, log_determinant = _precision(self.gaps, *np.exp(departure))
         factor = _factor(normal.band, main, off)
-        fitted = float((normal.pull * factor.solve(normal.pull[:, None].copy())[:, 0]).sum())
+        fitted = float((normal.pull * factor.solve(normal.pull[:, None].copy())[:, 0]).sum()) - float(away @ away)
         return normal.constant + 0.5 * (fitted + log_determinant - factor.log_determinant)
 
     def reduce(self, normal: _Normal, departure: Array) -> _Reduced:
@@ -358,12 +374,12 @@ class _Model:
         value = normal.constant + 0.5 * (fitted + log_determinant - factor.log_determinant)
         if normal.cross is not None:  # behind a filter
             assert normal.gram is not None
-            gram = normal.gram - _crossed(normal.cross, solved[:, :-1])
-            push = normal.push - _crossed(normal.cross, solved[:, -1:])[:, 0]
+            gram = normal.gram - crossed(normal.cross, solved[:, :-1])
+            push = normal.push - crossed(normal.cross, solved[:, -1:])[:, 0]
         free, departed = _free(self.columns, solved)
         if normal.cross is None:  # Φ'A'WA(Φ - S), in one product instead of two
-            gram = _crossed(self.columns, free, normal.band[0])
-            push = normal.push - _crossed(self.columns, (normal.band[0] * departed)[:, None])[:, 0]
+            gram = crossed(self.columns, free, normal.band[0])
+            push = normal.push - crossed(self.columns, (normal.band[0] * departed)[:, None])[:, 0]
         return _Reduced(value, (gram + gram.T) / 2, push, free, departed, factor)
 
 
@@ -379,7 +395,7 @@ class _Reduced(NamedTuple):
 
     def mean(self, coefficients: Array) -> Array:
         """Return how far f is from its prior mean at the nodes, given the mean of the coefficients."""
-        return _times(self.free, coefficients) + self.departed
+        return times(self.free, coefficients) + self.departed
 
     def variance(self, root: Array, every: int = 1) -> Array:
         """Return the posterior variance at the nodes, or at one in so many."""
@@ -387,7 +403,7 @@ class _Reduced(NamedTuple):
         free = self.free[::every]
         for first in range(0, len(free), _BLOCK):
             some = slice(first, first + _BLOCK)
-            found[some] += (_times(free[some], root) ** 2).sum(axis=1)
+            found[some] += (times(free[some], root) ** 2).sum(axis=1)
         return found
 
     def evidence(self, log_variance: Array) -> tuple[float, Array, Array]:
@@ -395,7 +411,7 @@ class _Reduced(NamedTuple):
         root = np.exp(log_variance / 2)
         matrix = root[:, None] * self.gram * root
         matrix[np.diag_indices_from(matrix)] += 1.0
-        inverse = _inverse_root(matrix)
+        inverse = inverse_root(matrix)
         log_determinant = -2 * float(np.log(np.diag(inverse)).sum())
         inverse *= root
         half = inverse @ self.push
@@ -432,71 +448,6 @@ def _precision(gaps: Array, variance: float, duration: float) -> tuple[Array, Ar
     return main, -precision * decay, -math.log(variance) * len(main) - float(np.log(fresh).sum())
 
 
-# Products and factors by pieces so small that BLAS does not share them among threads: waking those takes longer, by far
-# where other processes run.
-
-
-def _inverse_root(matrix: Array) -> Array:
-    """Return the inverse of the Cholesky factor, by halves."""
-    size = len(matrix)
-    if size <= _SMALL:
-        lower, failed = dpotrf(matrix, lower=1, clean=1)
-        if failed:
-            raise FitError("the smoother lost its precision")
-        inverse: Array = dtrtri(lower, lower=1)[0]
-        return inverse
-    first, rest = slice(size // 2), slice(size // 2, size)
-    inverse = np.zeros_like(matrix)
-    inverse[first, first] = _inverse_root(matrix[first, first])
-    across = _crossed(matrix[first, rest], inverse[first, first].T)
-    inverse[rest, rest] = _inverse_root(matrix[rest, rest] - _crossed(across.T, across.T))
-    inverse[rest, first] = -_times(inverse[rest, rest], _times(across, inverse[first, first]))
-    return inverse
-
-
-def _crossed(left: Array, right: Array, weight: Array | None = None) -> Array:
-    """Return ``left.T @ right``, or ``left.T @ (weight * right)``, of which only the lower triangle is worked out."""
-    total = np.zeros((left.shape[1], right.shape[1]))
-    for piece, rows in _pieces(len(left), _UNSHARED // _WIDTH**2):
-        sides, turned = _stack(left, piece, rows), _stack(right, piece, rows)
-        if weight is not None:
-            turned = turned * weight[piece].reshape(-1, 1, rows)
-        turned = turned.swapaxes(1, 2)
-        for top in range(0, len(total), _WIDTH):
-            for first in range(0, total.shape[1] if weight is None else top + 1, _WIDTH):
-                products = sides[:, top : top + _WIDTH] @ turned[:, :, first : first + _WIDTH]
-                total[top : top + _WIDTH, first : first + _WIDTH] += products.sum(axis=0)
-    return total if weight is None else np.tril(total) + np.tril(total, -1).T
-
-
-def _times(left: Array, right: Array) -> Array:
-    """Return ``left @ right``, column by column."""
-    if right.ndim == 1:
-        return _times(left, right[:, None])[:, 0]
-    found, turned = np.empty((right.shape[1], len(left))), np.ascontiguousarray(right.T)
-    width = min(_WIDTH, max(len(turned), 1))
-    for piece, rows in _pieces(len(left), max(_UNSHARED // (width * max(len(right), 1)), 1)):
-        stack = _stack(left, piece, rows)
-        for first in range(0, len(turned), width):
-            products = turned[first : first + width] @ stack
-            found[first : first + width, piece] = products.swapaxes(0, 1).reshape(products.shape[1], -1)
-    return found.T
-
-
-def _pieces(size: int, rows: int) -> Iterator[tuple[slice, int]]:
-    """Go through rows in stacks of pieces of so many rows, and what is left."""
-    whole = size // rows * rows
-    for first in range(0, whole, rows * _STACK):
-        yield slice(first, min(first + rows * _STACK, whole)), rows
-    if whole < size:
-        yield slice(whole, size), size - whole
-
-
-def _stack(matrix: Array, piece: slice, rows: int) -> Array:
-    """Pieces of a matrix, turned: of one that is stored column by column they are no copy."""
-    return matrix.T[:, piece].reshape(matrix.shape[1], -1, rows).swapaxes(0, 1)
-
-
 class Posterior(NamedTuple):
     """Mean and variance of the rate at every step, what was fitted, and the covariance behind the variances."""
 
@@ -520,13 +471,57 @@ def fit(seen: Observations, seasons: tuple[Season, ...], *, trend: bool, unit: f
     link = _Link.of(seen) if unit is None else _Link(False, unit, 0.0)
     model = _Model(seen, basis, link)
     try:
-        found, learnt = _fit(model)
+        found = _fit(model)
     except FitError:
         if not link.square:
             raise
         model = replace(model, link=_Link.of(seen, square=False))
-        found, learnt = _fit(model)
-    return found if unit is not None or seen.taps is not None else _with_events(model, found, learnt)
+        found = _fit(model)
+    if unit is not None or seen.taps is not None:
+        return found.posterior
+    if model.link.square and seasons:
+        model, found = _in_proportion(model, found)
+    return _with_events(model, found)
+
+
+class _Learnt(NamedTuple):
+    """What the evidence chose: logarithms of the parameters of departure and patterns; the dispersion."""
+
+    departure: Array
+    patterns: Array
+    dispersion: float
+
+
+class _Fitted(NamedTuple):
+    posterior: Posterior
+    learnt: _Learnt
+    evidence: float  # logarithm of the density of what was seen, and of what was learnt
+    patterns: Array  # f without departures, at every step
+    held: _Normal  # the departure alone, given the patterns
+
+
+def _in_proportion(model: _Model, plain: _Fitted) -> tuple[_Model, _Fitted]:
+    """Return the model whose departures are in proportion to the patterns, if it has far more evidence.
+
+    On a busy day all hours grow alike. Departures may also be forgotten as fast as the rate is low: each day is then
+    busy by itself, as little is left of the last one after the night.
+    """
+    amplitude = np.maximum(plain.patterns, _TANGENT)
+    here, found = amplitude[model.nodes], (model, plain)
+    held = plain.held._replace(band=plain.held.band * here**2, pull=plain.held.pull * here)
+    least = _likely(model, plain.held, plain.learnt.departure) + _CLEARLY
+    for haste in _HASTES:
+        pace = amplitude**-haste
+        scaled = replace(model, amplitude=amplitude, clock=np.cumsum(pace / pace.mean()))
+        if _likely(scaled, held, plain.learnt.departure) < least:
+            continue  # as it is with the same patterns, which takes little time to see
+        try:
+            again = _fit(scaled, plain.learnt)
+        except FitError:
+            continue
+        if again.evidence > max(found[1].evidence, plain.evidence + _CLEARLY):
+            found = scaled, again
+    return found
 
 
 class Events(NamedTuple):
@@ -541,13 +536,13 @@ class Events(NamedTuple):
         return seen.steps[self.chance > 0.5]
 
 
-def _with_events(model: _Model, found: Posterior, learnt: _Learnt) -> Posterior:
+def _with_events(model: _Model, fitted: _Fitted) -> Posterior:
     """Return the posterior where values that neither noise nor counts around their rate explain tell little of it.
 
     The share of such steps and the variance of their sizes are those of the largest density (an EM of two normal
     distributions of what a value is beside what the others expect). Without any, the posterior is as it was.
     """
-    seen, plain = model.seen, found
+    seen, found = model.seen, fitted.posterior
     extra = np.zeros(len(seen.steps))
     for _ in range(_ROUNDS // 2):
         rate, own = found.mean[seen.steps], seen.variance + found.dispersion * np.maximum(found.mean[seen.steps], 0.0)
@@ -556,16 +551,16 @@ def _with_events(model: _Model, found: Posterior, learnt: _Learnt) -> Posterior:
         expected = own + (own + extra) * told / (1 - told)
         events = _events(beside**2, expected, _LARGE * max(float(rate.mean()), 0.0) ** 2)
         if not np.any(events.chance > 0.5):
-            return plain
+            return fitted.posterior
         # The precision is the mean of those with and without an event.
         chance = np.where(events.chance > _CHANCE, events.chance, 0.0)
         before, extra = extra, own * (1 / (1 - chance * events.variance / (own + events.variance)) - 1)
         if np.all(np.abs(extra - before) < 0.1 * (own + before)):
             break
         try:
-            found, learnt = _fit(replace(model, seen=replace(seen, variance=seen.variance + extra)), learnt)
+            found = _fit(replace(model, seen=replace(seen, variance=seen.variance + extra)), fitted.learnt).posterior
         except FitError:
-            return plain
+            return fitted.posterior
     return found._replace(events=events)
 
 
@@ -584,9 +579,9 @@ def _events(square: Array, expected: Array, large: float) -> Events:
     return Events(chance, share, variance)
 
 
-def _fit(model: _Model, start: _Learnt | None = None) -> tuple[Posterior, _Learnt]:
+def _fit(model: _Model, start: _Learnt | None = None) -> _Fitted:
     part = model.seen.part()
-    of_part = model if part is model.seen else _Model(part, model.basis, model.link)
+    of_part = model if part is model.seen else replace(model, seen=part)
     start = start or _Learnt(_centre(model.basis), model.basis.start(), model.seen.dispersion)
     learnt, state, basis = _learn(of_part, len(model.seen.steps), start)
     model = replace(model, basis=basis)
@@ -609,15 +604,7 @@ def _fit(model: _Model, start: _Learnt | None = None) -> tuple[Posterior, _Learn
         before = way
     if np.abs(way).max() > _FAR:
         raise FitError("the fit did not converge")
-    return _posterior(model, normal, learnt), learnt
-
-
-class _Learnt(NamedTuple):
-    """What the evidence chose: logarithms of the parameters of departure and patterns; the dispersion."""
-
-    departure: Array
-    patterns: Array
-    dispersion: float
+    return _posterior(model, normal, learnt)
 
 
 def _learn(model: _Model, kept_steps: int, start: _Learnt) -> tuple[_Learnt, _State, Basis]:
@@ -658,12 +645,23 @@ def _centre(basis: Basis) -> Array:
     return np.array([math.log(0.03), math.log(basis.size / 100 + 1)])
 
 
+def _bounds(model: _Model) -> tuple[Array, Array]:
+    """Return the least and the most that the logarithms of the departure's variance and duration may be.
+
+    A departure that is gone after a step is how the counts vary around their rate. And one in proportion to the
+    patterns that lasts would be the patterns themselves, which are known from the same values.
+    """
+    centre = _centre(model.basis)
+    longest = 7 if model.amplitude is None else _PASSING
+    return np.array([centre[0] - 7, 0.0]), centre + np.array([7, longest])
+
+
 def _fit_dispersion(model: _Model, f: Array, reduced: _Reduced, mean: Array, root: Array, start: float) -> float:
     """Return the dispersion after a step of scoring: of its logarithm, whose prior is normal around Poisson's."""
-    seen, slope = model.seen, model.link.slope(f)
+    seen, slope = model.seen, model.here.slope(f)
     if seen.taps is not None:
         return start  # a filter averages the counts' own variance away
-    shown = model.link.rate(f) + slope * (model.link.mean + reduced.mean(mean) - f)
+    shown = model.here.rate(f) + slope * (model.here.mean + reduced.mean(mean) - f)
     every = -(-len(f) // _SAMPLE)
     known = np.repeat(reduced.variance(root, every), every)[: len(f)]
     spread = slope**2 * known
@@ -752,9 +750,9 @@ def _fit_together(
         away = (parameters - centre) / _SPREAD
         return 0.5 * float(away @ away) - value, away / _SPREAD - np.append(by_departure, by_variance @ slope)
 
-    lowest = centre - 7
-    lowest[1] = 0.0  # a departure that is gone after a step is how the counts vary around their rate
-    found = search.minimum(loss, np.append(departure, patterns), lowest, centre + 7)
+    (lowest, highest), of_patterns = _bounds(model), basis.start()
+    lowest, highest = np.append(lowest, of_patterns - 7), np.append(highest, of_patterns + 7)
+    found = search.minimum(loss, np.append(departure, patterns), lowest, highest)
     return found[:2], found[2:]
 
 
@@ -779,41 +777,43 @@ def _fit_departure(model: _Model, held: _Normal, start: Array, search: _Search) 
 
     With so many steps, these are all but known.
     """
-    centre = _centre(model.basis)
 
     def loss(departure: Array) -> tuple[float, Array]:
-        def at(point: Array) -> float:
-            away = (point - centre) / _SPREAD
-            return 0.5 * float(away @ away) - model.alone(held, point)
+        here, small = -model.density(held, departure), 1e-4
+        return here, np.array([(-model.density(held, departure + small * unit) - here) / small for unit in np.eye(2)])
 
-        here, small = at(departure), 1e-4
-        return here, np.array([(at(departure + small * unit) - here) / small for unit in np.eye(2)])
-
-    return search.minimum(loss, start, np.array([centre[0] - 7, 0.0]), centre + 7)
+    return search.minimum(loss, start, *_bounds(model))
 
 
-def _posterior(model: _Model, normal: _Normal, learnt: _Learnt) -> Posterior:
-    reduced, mean, root = _everywhere(model, normal, learnt)
-    f = model.link.mean + reduced.mean(mean)
-    variance = reduced.variance(root)
+def _likely(model: _Model, held: _Normal, start: Array) -> float:
+    """Return the largest log density of the data and the departure's parameters, given the coefficients."""
+    return model.density(held, _fit_departure(model, held, start, _Search()))
+
+
+def _posterior(model: _Model, normal: _Normal, learnt: _Learnt) -> _Fitted:
+    basis = model.basis
+    every, reduced, (value, mean, root) = _everywhere(model, normal, learnt)
+    here, f, variance = every.here, every.here.mean + reduced.mean(mean), reduced.variance(root)
     if not (np.all(np.isfinite(f)) and np.all(variance >= 0)):
         raise FitError("the smoother lost its precision")
-    unit = model.link.unit
-    if model.link.square:
+    if here.square:
         # The data were met by the square of the mean, so adding the variance would count it twice: it overstates
         # totals. The square's own variance is that of a normal variable's.
-        rate, slope = np.maximum(model.link.rate(f), 0.0), unit * np.sqrt(4 * f**2 + 2 * variance)
+        rate, slope = np.maximum(here.rate(f), 0.0), here.unit * here.amplitude**2 * np.sqrt(4 * f**2 + 2 * variance)
     else:
-        rate, slope = unit * f, np.full(len(f), unit)
-    joint = Joint(_Model(model.seen, model.basis, model.link), learnt, normal.nodes, slope)
-    return Posterior(rate, slope**2 * variance, learnt.dispersion, joint)
+        rate, slope = here.rate(f), here.unit * here.amplitude * np.ones_like(f)
+    away = np.concatenate([learnt.departure - _centre(basis), learnt.patterns - basis.start()]) / _SPREAD
+    patterns = (here.mean + times(every.columns, mean)) * here.amplitude
+    joint = Joint(replace(model), learnt, normal.nodes, slope)
+    posterior = Posterior(rate, slope**2 * variance, learnt.dispersion, joint)
+    return _Fitted(posterior, learnt, value - 0.5 * float(away @ away), patterns, model.given(normal, mean))
 
 
-def _everywhere(model: _Model, normal: _Normal, learnt: _Learnt) -> tuple[_Reduced, Array, Array]:
-    """Return the problem at every step, the coefficients' mean, and R with their covariance ``R R'``."""
-    seen, basis = model.seen, model.basis
+def _everywhere(model: _Model, normal: _Normal, learnt: _Learnt) -> tuple[_Model, _Reduced, tuple[float, Array, Array]]:
+    """Return model and problem at every step, and the evidence, the coefficients' mean, and R with their ``R R'``."""
+    seen, every = model.seen, model
     reduced = model.reduce(normal, learnt.departure)
-    _, mean, root = reduced.evidence(basis.variances(learnt.patterns)[0])
+    evidence = reduced.evidence(model.basis.variances(learnt.patterns)[0])
     if len(model.nodes) < seen.size:  # what is known at the kept steps, at every step
         every, columns = replace(model, seen=replace(seen, steps=np.arange(seen.size))), model.columns.T
         main, off, _ = _precision(every.gaps, *np.exp(learnt.departure))
@@ -823,7 +823,7 @@ def _everywhere(model: _Model, normal: _Normal, learnt: _Learnt) -> tuple[_Reduc
         factor = _factor(band, main, off)
         free, departed = _free(every.columns, factor.solve(sides.T))
         reduced = reduced._replace(free=free, departed=departed, factor=factor)
-    return reduced, mean, root
+    return every, reduced, evidence
 
 
 class Joint(LinearOperator):
@@ -844,9 +844,9 @@ class Joint(LinearOperator):
     def _matmat(self, columns: Array) -> Array:
         model, learnt, nodes, slope = self._fitted
         model = replace(model)  # the columns that it works out go with it
-        reduced, _, root = _everywhere(model, model.linearise(nodes, learnt.dispersion), learnt)
+        _, reduced, (_, _, root) = _everywhere(model, model.linearise(nodes, learnt.dispersion), learnt)
         sides = slope[:, None] * columns
-        patterns = _times(reduced.free, root @ (root.T @ _crossed(reduced.free, sides)))
+        patterns = times(reduced.free, root @ (root.T @ crossed(reduced.free, sides)))
         found: Array = slope[:, None] * (patterns + reduced.factor.solve(np.asfortranarray(sides)))
         return found
 

@@ -82,13 +82,14 @@ CASES = {
     "shop": (sim.shop, 30.0, 1.0, (24, 168)),
     "bikes": (sim.bikes, 40.0, 1.0, (24, 168)),
     "bikes, p = .3": (sim.bikes, 25.0, 0.3, (24, 168)),
+    "bikes, half a year": (lambda rng: sim.bikes(rng, weeks=26), 20.0, 1.0, (24, 168)),
     "festival": (festival, 30.0, 1.0, (24, 168)),
     "clocks, p = .2": (local_year, 20.0, 0.2, ("1d", "1w"), {"grid": sim.LOCAL}),
     "clocks, flights": (sim.local_flights(), 25.0, 0.5, ("1d", "1w"), {"grid": sim.LOCAL}),
 }
 #: Those of whom some steps matter more.
 PARTS = {"festival": slice(800, 804), "clocks, p = .2": sim.after_changes(), "clocks, flights": sim.after_changes()}
-#: No more than these.
+#: No more than these, give or take what so many releases leave open: of one, a standard deviation of .9.
 MARKS = {"PeMS, p = .1": 10.3, "PeMS, every step": 9.7, "PeMS, gap 10, filter 3": 7.1}
 TIMES = [(size, seasons) for size in (1000, 10_000, 100_000) for seasons in ((24,), (24, 168), (24, 168, 672))]
 PANELS = {"panel of 168": (168, 24), "panel of 672": (672, (24, 168))}
@@ -176,7 +177,7 @@ def test_the_smoother(old):
         print(f"{name:44} {shown(row):34} {shown(old[name]) if name in old else ''}")
     for name in new.keys() & CASES.keys():
         assert new[name][0] <= 1.02 * old.get(name, [np.inf])[0], name
-        assert new[name][0] <= MARKS.get(name, np.inf), name
+        assert new[name][0] <= MARKS.get(name, np.inf) + 0.9 / RUNS**0.5, name
         assert 0.85 <= new[name][1] <= 0.97, name
 
 

@@ -105,9 +105,9 @@ def week(size):
     return 100 * (0.15 + 0.5 * np.exp(-0.5 * ((hour - 14) / 4) ** 2) + peaks * np.where(weekend, 0.3, 1.0))
 
 
-def bikes(rng):
-    """Eight weeks in which all hours of a day grow alike, by its weather."""
-    return rng.poisson(week(1344) * rng.lognormal(-0.06, 0.35, 56).repeat(24))
+def bikes(rng, weeks=8):
+    """Weeks in which all hours of a day grow alike, by its weather."""
+    return rng.poisson(week(168 * weeks) * rng.lognormal(-0.06, 0.35, 7 * weeks).repeat(24)).astype(float)
 
 
 def local_rate(grid):

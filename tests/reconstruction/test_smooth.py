@@ -1,5 +1,6 @@
 """The smoother. Its linear algebra is checked against dense conditioning and statsmodels, its bands by simulation."""
 
+import dataclasses
 import functools
 import math
 import subprocess
@@ -28,6 +29,7 @@ from opendp_timeseries.reconstruction.smooth import _observations, _of_counts
 from opendp_timeseries.reconstruction.structural import fit
 from tests.oracles import smoothing as oracle
 from tests.reconstruction.simulated import (
+    bikes,
     daily,
     departures,
     error_and_cover,
@@ -85,7 +87,7 @@ def linear(periods, trend, seed=3, taps=None, margin=0):
 def test_the_posterior_is_that_of_dense_conditioning(periods, trend):
     model, learnt, prior = linear(periods, trend)
     normal = model.linearise(np.zeros(len(model.nodes)), 0.0)
-    found = structural._posterior(model, normal, learnt)
+    found = structural._posterior(model, normal, learnt).posterior
     expected = oracle.condition(prior, np.eye(SIZE)[model.seen.steps], model.seen.values, VARIANCE)
     assert np.allclose(found.mean, expected[0], rtol=0, atol=1e-9)
     assert np.allclose(found.variance, expected[1], rtol=0, atol=1e-9)
@@ -98,11 +100,50 @@ def test_the_posterior_is_that_of_dense_conditioning(periods, trend):
     assert np.allclose(reduced.variance(root), expected[1][kept], rtol=0, atol=1e-9)
 
 
+def test_departures_in_proportion_are_those_of_dense_conditioning():
+    model, learnt, prior = linear((8.0,), False)
+    amplitude = np.linspace(0.5, 2.0, SIZE)
+    clock = np.cumsum(amplitude**-2.0)
+    model = dataclasses.replace(model, amplitude=amplitude, clock=clock)
+    found = structural._posterior(model, model.linearise(np.zeros(len(model.nodes)), 0.0), learnt)
+
+    def departures_by(time, size):
+        return DEPARTURE * np.exp(-np.abs(time[:, None] - time) / DURATION) * np.multiply.outer(size, size)
+
+    prior = prior - departures_by(np.arange(SIZE), np.ones(SIZE)) + departures_by(clock, amplitude)
+    mean, variance, value = oracle.condition(prior, np.eye(SIZE)[model.seen.steps], model.seen.values, VARIANCE)
+    assert np.allclose(found.posterior.mean, mean, rtol=0, atol=1e-9)
+    assert np.allclose(found.posterior.variance, variance, rtol=0, atol=1e-9)
+    away = [learnt.departure - structural._centre(model.basis), learnt.patterns - model.basis.start()]
+    assert found.evidence == pytest.approx(value - (np.concatenate(away) ** 2).sum() / 8, abs=1e-9)
+
+
+@pytest.mark.parametrize(("weeks", "runs"), [(8, 2), pytest.param(16, 3, marks=pytest.mark.long)])
+def test_on_busy_days_all_hours_grow_alike(weeks, runs):
+    """Against a template of four lines: the pattern of the week, times a factor for each day that is shrunken."""
+    errors, covered = [], []
+    for seed in range(runs):
+        rng = np.random.default_rng(seed)
+        counts = bikes(rng, weeks=weeks)
+        release = sampled(counts, rng, scale=20.0, probability=1.0)
+        series = smooth(release, seasons=(24, 168))
+        days = release.values.reshape(-1, 24)
+        week = np.tile(release.values.reshape(-1, 168).mean(axis=0), weeks).reshape(-1, 24)
+        energy = (week**2).sum(axis=1)
+        factors, noise = (days * week).sum(axis=1) / energy, 470 / energy
+        template = (1 + (factors - 1) / (1 + noise / (factors.var() - noise.mean())))[:, None] * week
+        errors.append([np.abs(found - counts).mean() for found in (series.values, template.ravel())])
+        covered.append(error_and_cover(series, counts)[1])
+    ours, of_template = np.mean(errors, axis=0)
+    assert ours < 0.92 * of_template
+    assert 0.8 < np.mean(covered) < 0.96
+
+
 def test_a_filter_is_part_of_the_model():
     taps = gaussian_kernel(SIZE, 2).taps
     model, learnt, prior = linear((8.0,), False, taps=taps, margin=15)  # no kept step sees around the ends
     normal = model.linearise(np.zeros(SIZE), 0.0)
-    found = structural._posterior(model, normal, learnt)
+    found = structural._posterior(model, normal, learnt).posterior
     circulant = np.array([np.roll(taps, t) for t in model.seen.steps])  # symmetric: h_(t-k) = h_(k-t)
     mean, variance, value = oracle.condition(prior, circulant, model.seen.values, VARIANCE)
     assert model.seen.radius < 15
@@ -115,7 +156,7 @@ def test_a_filter_is_part_of_the_model():
     ahead = np.zeros(SIZE)
     ahead[:3] = 0.5, 0.3, 0.2
     model, learnt, prior = linear((8.0,), False, taps=ahead, margin=15)
-    found = structural._posterior(model, model.linearise(np.zeros(SIZE), 0.0), learnt)
+    found = structural._posterior(model, model.linearise(np.zeros(SIZE), 0.0), learnt).posterior
     circulant = np.array([np.roll(ahead[::-1], t + 1) for t in model.seen.steps])
     mean, variance, _ = oracle.condition(prior, circulant, model.seen.values, VARIANCE)
     assert np.allclose(found.mean, mean, rtol=0, atol=1e-9)
@@ -189,7 +230,7 @@ def test_the_noise_is_known_and_not_estimated():
     wrong = structural._Model(
         structural.Observations(SIZE, model.seen.steps, model.seen.values, VARIANCE / 2), model.basis, model.link
     )
-    found = structural._posterior(wrong, wrong.linearise(np.zeros(len(wrong.nodes)), 0.0), learnt)
+    found = structural._posterior(wrong, wrong.linearise(np.zeros(len(wrong.nodes)), 0.0), learnt).posterior
     expected = oracle.condition(prior, np.eye(SIZE)[model.seen.steps], model.seen.values, VARIANCE)
     assert not np.allclose(found.variance, expected[1], rtol=0, atol=1e-2)
 

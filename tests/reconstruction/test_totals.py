@@ -132,7 +132,7 @@ def test_the_covariance_of_the_rate_is_that_of_dense_conditioning(filtered):
     taps = gaussian_kernel(SIZE, 2).taps if filtered else None
     model, learnt, prior = linear((8.0,), True, taps=taps, margin=15)
     normal = model.linearise(np.zeros(len(model.nodes)), 0.0)
-    found = dense(structural._posterior(model, normal, learnt).joint)
+    found = dense(structural._posterior(model, normal, learnt).posterior.joint)
     steps = model.seen.steps
     design = np.eye(SIZE)[steps] if taps is None else np.array([np.roll(taps, t) for t in steps])
     expected = oracle.posterior_covariance(prior, design, VARIANCE)
