@@ -54,6 +54,7 @@ from opendp_timeseries.plugin.participation_histogram import (
     make_participation_histogram,
     then_participation_histogram,
 )
+from opendp_timeseries.plugin.participation_total import make_participation_total, then_participation_total
 from opendp_timeseries.plugin.periods import loss_over_periods
 from opendp_timeseries.plugin.spaces import (
     PeriodUnitWarning,
@@ -99,6 +100,8 @@ __all__ = [  # in the order of the pipeline
     "then_individual_count",
     "make_participation_histogram",
     "then_participation_histogram",
+    "make_participation_total",
+    "then_participation_total",
     "make_assume_participation",
     "then_assume_participation",
     "make_totals",
@@ -147,6 +150,7 @@ _register(
     make_activity_count,
     make_private_series,
     make_participation_histogram,
+    make_participation_total,
     make_individual_count,
     make_assume_participation,
     make_totals,

@@ -228,12 +228,7 @@ def count_influence(
         all of them with an ℓ2 norm of at most ``M√I``, ``"scale_l1"`` all of them with an ℓ1 norm of at most ``MI``.
     """
     # Somebody replaced leaves up to I steps and enters up to I others, and entries of the difference stay within ±M.
-    # On a cycle of T steps at most ⌊T/gap⌋ lie a gap apart; on L consecutive steps of it at most ⌈L/gap⌉.
-    length = size // series
-    around = length // check.integer("gap", gap, minimum=1, maximum=length)
-    few = series if key_cap is None else key_cap
-    within = [length] if periods is None else periods
-    most = [min(series * min(-(-steps // gap), around), few * steps) for steps in within]
+    most = _most_steps(size // series if periods is None else periods, size // series, gap, series, key_cap)
     # An individual who is scaled keeps all steps, and weighs no more than I of them.
     whole = sum(min(participation_cap, steps) for steps in most)
     cap = whole if excess == "drop" else sum(most)
@@ -254,6 +249,60 @@ def count_influence(
         gap=gap if periods is None or len(periods) <= 1 else 1,
         replaced=replaced,
         key_cap=key_cap if key_cap is not None and key_cap < series and halves_fit else None,
+    )
+
+
+def _most_steps(within: int | Sequence[int], length: int, gap: int, series: int, key_cap: int | None) -> list[int]:
+    """Return in how many steps one individual can be, over all series, on so many consecutive steps of each."""
+    # On a cycle of T steps at most ⌊T/gap⌋ lie a gap apart; on L consecutive steps of it at most ⌈L/gap⌉.
+    around = length // check.integer("gap", gap, minimum=1, maximum=length)
+    few = series if key_cap is None else key_cap
+    each = [within] if isinstance(within, int) else within
+    return [min(series * min(-(-steps // gap), around), few * steps) for steps in each]
+
+
+def pooled_influence(
+    individuals: int,
+    *,
+    participation_cap: int,
+    step_cap: int,
+    size: int,
+    replaced: bool,
+    gap: int,
+    series: int,
+    key_cap: int | None,
+    periods: Sequence[int],
+    longest: int,
+    totals: Sequence[int],
+    entries: int,
+) -> Influence:
+    """Return the influence of individuals on totals over time of a count that scales sums (docs/proofs/scaling.md).
+
+    The other parameters are as of :func:`count_influence`, of the count of each step.
+
+    :param longest: steps of the longest total.
+    :param totals: how many totals of a series the periods have, at most, in which one individual differs.
+    :param entries: of the result: totals in each series.
+    """
+    most = _most_steps(periods, size // series, gap, series, key_cap)
+    # The worst are there all the time in as few totals as hold what they may add.
+    each = -(-longest // gap)
+    sums = [min(participation_cap, steps) for steps in most]
+    parts = np.concatenate([*(np.full(own // each, each) for own in sums), [own % each for own in sums]])
+    parts = np.sort(np.repeat(parts, 2 if replaced else 1))[: -entries - 1 : -1]
+    found, counts = np.unique(parts[parts > 0], return_counts=True)
+    values = [step_cap * value for value in found.tolist()]
+    squared = sum(value**2 * n for value, n in zip(values, counts.tolist(), strict=True))
+    linf = up_fraction(values[-1])
+    descending = np.repeat([up_fraction(value) for value in values], counts)[::-1]
+    l0 = sum(min(steps, series * own) for steps, own in zip(most, totals, strict=True))
+    return Influence(
+        l0=min(2 * l0 if replaced else l0, entries),
+        l2=up_sqrt(Fraction(squared)),
+        squared=Fraction(squared),
+        linf=linf,
+        individuals=individuals,
+        majorant=Majorant(descending) if math.isfinite(linf) else None,
     )
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import LATER
-from opendp_timeseries.accounting.influence import Influence, count_influence, scales_influence
+from opendp_timeseries.accounting.influence import Influence, count_influence, pooled_influence, scales_influence
 from opendp_timeseries.design.scales import RESOLUTION_BITS, Scales
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import TimeGrid, check_grid
@@ -76,8 +76,9 @@ class Count:
         series of a panel; 1 is none.
     :param key_cap: most series of a panel in which one individual is counted at one step; None for no such cap.
     :param panel: the keys of a panel, in the order of its series; None for one series.
-    :param pooled: where individuals are counted once over a whole grid, that grid, of which ``grid`` is the one
-        step; None where each step counts.
+    :param pooled: where each step of ``grid`` takes several of a finer grid together, that grid; else None. With
+        ``"scale_l1"`` these are totals over its steps, and caps and gap are of these; with ``"drop"`` individuals are
+        counted once over all of it.
     :param unit: what a distance of 1 between two logs is.
     :param excess: what becomes of an individual in more steps than ``I``. ``"drop"``: ``I`` of their steps count.
         ``"scale"``: all of them count, with a weight that brings the ℓ2 norm of their counts down to ``M√I``;
@@ -110,34 +111,38 @@ class Count:
         )
         if self.key_cap is not None and self.panel is None:
             raise ValueError(f"key_cap ({check.shown(self.key_cap)}) requires by= and keys=, or leave it out")
+        steps = self.row_grid.size if self.is_total else self.grid.size
         gap = (
             "the fewest steps from one counted step of an individual to their next, from 1, which is no gap, to the"
-            f" {self.grid.size} of the grid"
+            f" {steps} of the grid"
         )
         for name, remedy, most in (
             ("participation_cap", "the most steps that one individual may enter", None),
             ("step_cap", "the most events of one individual in one step", 10**100),  # its square is a float
-            ("gap", gap, self.grid.size),
+            ("gap", gap, steps),
             ("key_cap", "the most keys at which one individual counts in a step", None),
         ):
             if name != "key_cap" or self.key_cap is not None:
                 value = check.integer(name, getattr(self, name), minimum=1, maximum=most, remedy=remedy)
                 object.__setattr__(self, name, value)
         check.choice("excess", self.excess, EXCESS)
-        if self.excess != "drop" and self.pooled is not None:
+        if self.excess == "scale" and self.pooled is not None:
             raise ValueError(
-                f"excess ({self.excess!r}) must be 'drop' where individuals are counted once over a whole grid"
+                f"excess ({self.excess!r}) must be 'drop' where individuals are counted once over a whole grid,"
+                " and 'scale_l1' for totals over its steps"
             )
         if self.scales is not None:
             self._check_scales(self.scales)
         if self.source is not None:
             if (self.source.by is None) != (self.panel is None):
                 raise ValueError(f"by ({check.shown(self.source.by)}) is the column of a panel: both must be given")
-            if self.source.time is None and self.grid.size > 1:
-                raise ValueError(f"time (None) must name a column, by which {self.grid.size} steps are told apart")
+            if self.source.time is None and (self.grid.size > 1 or self.is_total):
+                raise ValueError(f"time (None) must name a column, by which {self.row_grid.size} steps are told apart")
+        if self.is_total:
+            _ = self.total_starts  # or they do not fit the grid, and are refused
         check.integer("size of the panel", self.size, maximum=2**31, remedy="use fewer steps or keys")
         if self.unit.period is not None:
-            if self.pooled is not None:
+            if self.pooled is not None and not self.is_total:
                 raise ValueError(
                     f"period ({self.unit.period}) must be left out where individuals are counted once over a whole grid"
                 )
@@ -174,6 +179,43 @@ class Count:
     def row_grid(self) -> TimeGrid:
         """The grid on which rows are placed: that of the counts, or the one of which they are the whole."""
         return self.grid if self.pooled is None else self.pooled
+
+    @property
+    def is_total(self) -> bool:
+        """Whether these are totals over steps of a finer grid."""
+        return self.pooled is not None and self.excess == "scale_l1"
+
+    @property
+    def by_step(self) -> Count:
+        """The count that totals add up: of each step of the finer grid. Any other count is its own."""
+        return replace(self, grid=self.row_grid, pooled=None) if self.is_total else self
+
+    @cached_property
+    def total_starts(self) -> NDArray[np.int64]:
+        """The first step of each total, on the finer grid.
+
+        :raises ValueError: unless totals divide that grid, evenly if its steps are integers.
+        """
+        fine, coarse = self.row_grid, self.grid
+        if fine.is_integer != coarse.is_integer or fine.zone != coarse.zone:
+            raise ValueError(f"totals ({coarse!r}) must be of steps of the grid ({fine!r}), on the same clock")
+        if fine.is_integer:
+            ends = np.arange(coarse.size + 1) * (fine.size // coarse.size)
+        else:
+            ends = np.searchsorted(fine.edges(), coarse.edges())
+            ends = np.where(np.isin(coarse.edges(), fine.edges()), ends, -1)
+        if ends[0] != 0 or ends[-1] != fine.size or ends.min() < 0:
+            raise ValueError(
+                f"totals ({coarse!r}) must each be of whole steps of the grid ({fine!r}), and of all of it"
+            )
+        return ends[:-1].astype(np.int64)
+
+    def totals(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return what counts of each step add up to; counts of no totals as they are."""
+        if not self.is_total:
+            return counts
+        sums: NDArray[np.int64] = np.add.reduceat(counts.reshape(self.series, -1), self.total_starts, axis=1)
+        return sums.ravel()
 
     @property
     def is_assumed(self) -> bool:
@@ -225,7 +267,7 @@ class Count:
     @property
     def most_steps(self) -> int:
         """In how many steps one individual can be, over all series of a panel, before the participation cap."""
-        return self.period_length * self.panel_size
+        return self.by_step.period_length * self.panel_size
 
     @cached_property
     def period_span(self) -> tuple[int, int] | None:
@@ -234,7 +276,7 @@ class Count:
         It is known where an individual counts anew in each period, and the count enforces it.
         """
         period = self.unit.period
-        return None if period is None or self.is_assumed else period.span(self.grid)
+        return None if period is None or self.is_assumed else period.span(self.row_grid)
 
     @property
     def period_starts(self) -> NDArray[np.int64] | None:
@@ -248,9 +290,19 @@ class Count:
         return int(self.period_lengths()[0])
 
     def period_lengths(self) -> NDArray[np.int64]:
-        """Return in how many steps each period is in which an individual counts anew, the longest first."""
+        """Return in how many steps each period is in which an individual counts anew, the longest first.
+
+        :raises ValueError: if a step lies in two of them.
+        """
         period = self.unit.period
-        return np.array([self.grid.size]) if period is None else period.lengths(self.grid)
+        if period is None:
+            return np.array([self.grid.size])
+        if not self.is_total:
+            return period.lengths(self.grid)
+        firsts, begins = self.total_starts, period.starts(self.row_grid)
+        if not np.isin(begins, firsts).all():
+            raise ValueError(f"totals ({self.grid!r}) must each be within {period}, which is the unit of privacy")
+        return np.sort(np.diff(np.searchsorted(firsts, begins), append=firsts.size))[::-1]
 
     def influence(self, distance: int = 1, *, periods: int = 1) -> Influence:
         """Return how far logs at this distance move the counts (docs/proofs/counts.md).
@@ -263,18 +315,22 @@ class Count:
         periods = check.integer("periods", periods, minimum=1)
         if periods > 1 and self.unit.period is None:
             raise ValueError(f"periods ({periods}) must be 1, as this is for {self.unit}, whatever they did")
-        influence = count_influence(
-            distance * self.unit.individuals,
-            participation_cap=self.participation_cap,
-            step_cap=self.step_cap,
-            size=self.positions,
-            replaced=self.unit.replaced,
-            gap=self.gap,
-            series=self.panel_size,
-            key_cap=self.key_cap,
-            periods=self.period_lengths()[:periods].tolist(),
-            excess=self.excess,
-        )
+        steps, people = self.by_step, distance * self.unit.individuals
+        caps: dict[str, Any] = {
+            "participation_cap": self.participation_cap,
+            "step_cap": self.step_cap,
+            "size": steps.positions,
+            "replaced": self.unit.replaced,
+            "gap": self.gap,
+            "series": self.panel_size,
+            "key_cap": self.key_cap,
+            "periods": steps.period_lengths()[:periods].tolist(),
+        }
+        if self.is_total:
+            longest = int(np.diff(self.total_starts, append=steps.grid.size).max())
+            totals = self.period_lengths()[:periods].tolist()
+            return pooled_influence(people, **caps, longest=longest, totals=totals, entries=self.positions)
+        influence = count_influence(people, **caps, excess=self.excess)
         if self.scales is None:
             return influence
         largest = math.ldexp(int(self.scales.table(self.most_steps).weights.max()), -RESOLUTION_BITS)

@@ -125,7 +125,7 @@ class Design:
         # Nor on which columns are read, or when the steps are: a year of months is accounted for once.
         signal = self.known
         count = signal.count
-        if periods == 1 or count.unit.period is None:
+        if not count.is_total and (periods == 1 or count.unit.period is None):
             period = None if count.unit.period is None else Period(int(count.period_lengths()[0]))
             anytime = TimeGrid(size=count.grid.size)
             count = replace(count, source=None, pooled=None, grid=anytime, unit=replace(count.unit, period=period))
@@ -194,7 +194,7 @@ def _python(design: Design, log: str, delta: float | None) -> str:
     time = source.time or ("time" if source.identifier != "time" else "step")  # not used where no times are read
     lines.append(f"space = ts.event_log_domain(identifier={source.identifier!r}, time={time!r}), {count.unit.python()}")
     panel = "" if count.panel is None else f", by={source.by!r}, keys={list(count.panel)!r}"
-    if grid is None or count.pooled is not None:
+    if grid is None or (count.pooled is not None and not count.is_total):
         cap = "" if count.panel is None else f", cap={count.participation_cap}"
         given = "" if grid is None else ", grid=grid"
         lines.append(f"count = space >> ts.then_individual_count({(panel + cap + given)[2:]})")
@@ -202,7 +202,10 @@ def _python(design: Design, log: str, delta: float | None) -> str:
         caps = f", step_cap={count.step_cap}" if count.step_cap > 1 else ""
         caps += f", gap={count.gap}" if count.gap > 1 else ""
         caps += _also("key_cap", count.key_cap) + panel
-        if count.scales is None:
+        if count.is_total:
+            of = "" if count.grid.size == 1 and count.unit.period is None else f", periods={_call_of_grid(count.grid)}"
+            call = f"participation_total(grid, participation_cap={count.participation_cap}{caps}{of})"
+        elif count.scales is None:
             caps += "" if count.excess == "scale" else f", excess={count.excess!r}"
             call = f"participation_count(grid, participation_cap={count.participation_cap}{caps})"
         else:

@@ -122,11 +122,11 @@ def make_participation_count(
 
 def counted(input_domain: dp.Domain, input_metric: dp.Metric, count: Count) -> dp.Transformation:
     """Return the transformation from a log to a count of it."""
-    check_readable(count, input_domain)
-    bits = count.resolution_bits
+    check_readable(count.by_step, input_domain)
+    bits, by_step = count.resolution_bits, count.by_step
 
     def function(table: Any) -> NDArray[Any]:
-        counts = engine_of(table).count(table, count, fresh_key())  # in units of 2**-bits
+        counts = count.totals(engine_of(table).count(table, by_step, fresh_key()))  # in units of 2**-bits
         if bits == 0:
             return counts
         # They are far below; clamped to where floats are exact, whatever the log.

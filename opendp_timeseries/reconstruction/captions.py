@@ -39,6 +39,8 @@ def measured(release: Release, part: _Series) -> str:
         return f"{rate}the counts after caps and filters"
     if _is_whole(count):
         return f"{rate}the counts of everybody"
+    if _is_levelled(part):
+        return f"{rate}the capped counts, at the level of a total"
     if not release.design.is_filtered:
         return f"{rate}the capped counts"
     return f"{rate}the capped counts before the filter" if part.unfiltered else f"{rate}the capped, filtered counts"
@@ -69,12 +71,18 @@ def at_scales(series: _Series) -> int:
     return max((count.scales.series for count in counts if count is not None and count.scales is not None), default=0)
 
 
+def _is_levelled(series: _Series) -> bool:
+    """Whether a series was brought to the level of a total."""
+    counts = [release.design.signal.count for release in series.sources]
+    return any(count is not None and count.is_total for count in counts)
+
+
 def _is_whole(count: Count) -> bool:
     """Whether nothing is left out of a count of people."""
     return (count.participation_cap, count.step_cap, count.gap, count.key_cap) == (count.most_steps, 1, 1, None)
 
 
-def caps_in_words(count: Count, where: str) -> str:
+def caps_in_words(series: _Series, count: Count, where: str) -> str:
     """Return who counts how often, and what that leaves out."""
     often = "once" if count.step_cap == 1 else f"at most {count.step_cap} times"
     apart = "" if count.gap == 1 else f", at least {count.gap} steps apart"
@@ -85,7 +93,10 @@ def caps_in_words(count: Count, where: str) -> str:
     caps = f"{each}: {count.words()}{where}{few}, {often} in each{apart}"
     if count.is_assumed:
         return f"Assumed of {caps}"
-    return f"Counted of {caps}" + ("" if count.scales is not None else "; totals are too low by the rest")
+    rest = (
+        "the level is that of a total, with its own cap" if _is_levelled(series) else "totals are too low by the rest"
+    )
+    return f"Counted of {caps}" + ("" if count.scales is not None else f"; {rest}")
 
 
 def kept_in_words(release: Release) -> str:

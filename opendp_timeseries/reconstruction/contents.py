@@ -136,7 +136,7 @@ def _protected(series: _Series, words: str) -> list[str]:
         f"Random noise was added to the counts, to hide what any one individual did: {stated}",
         "Which individuals were counted, and how often each of them, is not recorded."
         if count is None
-        else f"{captions.caps_in_words(count, ' over all series' if release.keys else '')}.",
+        else f"{captions.caps_in_words(series, count, ' over all series' if release.keys else '')}.",
         "Whatever is shown is made from the released numbers alone, and tells no more than they do.",
     ]
 

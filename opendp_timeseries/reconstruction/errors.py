@@ -27,10 +27,14 @@ def diagonal(variances: Array) -> LinearOperator:
     return aslinearoperator(diags_array(variances))
 
 
-def common(sizes: Array, variance: float = 1.0) -> LinearOperator:
-    """Return the covariance of one error that all steps have in common, in these sizes."""
-    column = aslinearoperator(sizes[:, None])
-    return variance * (column @ column.T)
+def common(sizes: Array, variance: float = 1.0, *, of_each: NDArray[np.int64] | None = None) -> LinearOperator:
+    """Return the covariance of one error that all steps have in common, in these sizes.
+
+    :param of_each: which of several independent errors each step has; without it, all have the one.
+    """
+    rows = np.arange(len(sizes))
+    columns = aslinearoperator(csr_array((sizes, (rows, np.zeros_like(rows) if of_each is None else of_each))))
+    return variance * (columns @ columns.T)
 
 
 def scaled(covariance: Any, factors: Array) -> LinearOperator:

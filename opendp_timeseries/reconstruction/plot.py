@@ -375,7 +375,7 @@ def _caption(
         else f"Made from {scales} noisy series, in which those who come often weigh more or less; they are not drawn",
         f"Triangles at the edge: {beyond} noisy values beyond it" if beyond else "",
         f"Dotted lines: {events} single events, which no pattern explains" if events else "",
-        "" if count is None else caps_in_words(count, " over all series" if release.keys else ""),
+        "" if count is None else caps_in_words(parts[0], count, " over all series" if release.keys else ""),
     ]
     return "\n".join(textwrap.fill(line, 120) for line in lines if line)
 

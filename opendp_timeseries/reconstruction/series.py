@@ -16,6 +16,7 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries._tables import html_table
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction import errors, frames, page, plot, spreadsheet, workers
+from opendp_timeseries.reconstruction.level import total_of_each
 from opendp_timeseries.reconstruction.totals import Totals, totals
 from opendp_timeseries.release.release import Release, check_release
 
@@ -181,37 +182,53 @@ class Series:
             for (key, release), part, values, error in zip(releases.items(), self.parts, *rows, strict=True)
         }
 
-    def with_total(self, total: float, standard_error: float = 0.0) -> Series:
+    def with_total(self, total: float | Release, standard_error: float = 0.0) -> Series:
         """Return the series multiplied so that it adds up to a total, as one that was released by itself.
 
-        The shape stays, and its errors; those of the total are common to all steps.
+        The shape stays, and its errors; those of the total are common to all of its steps.
 
-        :param total: of all steps, and of all series of a panel.
-        :param standard_error: of the total.
-        :raises ValueError: if the total or the sum of the series is not positive, or a number is not finite.
+        :param total: of all steps, and of all series of a panel; or the release of a
+            :func:`~opendp_timeseries.make_participation_total`, which may be one of each period, each key, or each
+            group of keys.
+        :param standard_error: of a total that is a number; a release knows its own.
+        :raises TypeError: for the release of anything but a total of what the series counts.
+        :raises ValueError: if a total or the sum of its steps is not positive, or a number is not finite.
         """
-        total = check.real("total", total, above=0.0)
-        error = check.real("standard_error", standard_error, minimum=0.0)
-        found = float(self.values.sum())
-        if not found > 0:
-            raise ValueError(f"a series with the sum {found:g} cannot be multiplied to a total")
+        sources = self.sources
+        if isinstance(total, Release):
+            if standard_error:
+                raise ValueError(f"standard_error ({standard_error}) must be left out: the release of a total knows it")
+            levels, error = total.values, total.scale
+            of_each = total_of_each(self.release, total, unfiltered=self.unfiltered)
+            sources = (*(sources or (self.release,)), total)
+        else:
+            levels = np.array([check.real("total", total, above=0.0)])
+            error = check.real("standard_error", standard_error, minimum=0.0)
+            of_each = np.zeros(len(self), dtype=np.int64)
+        found = np.bincount(of_each, weights=self.values, minlength=len(levels))
+        if not (found.min() > 0 and levels.min() > 0):
+            raise ValueError(
+                f"a series with the sum {found.min():g} cannot be multiplied to a total of {levels.min():g}: both must"
+                " be positive"
+            )
 
-        def scaled(one: Series) -> Series:
-            values, joint = one.values * (total / found), one.covariance
+        def scaled(one: Series, ratios: Any, shared: Any, numbers: Any) -> Series:
+            values, joint, size = one.values * ratios, one.covariance, len(one.parts) or 1
             if joint is None and one.parts and all(part.covariance is not None for part in one.parts):
                 joint = errors.Independent([part.covariance for part in one.parts])
             if joint is not None:
-                joint = errors.scaled(joint, np.full(len(one), total / found))
-                joint += errors.common(values * (error / total))
+                joint = errors.scaled(joint, ratios) + errors.common(values * shared, of_each=numbers)
+            each = zip(one.parts, *(np.split(row, size) for row in (ratios, shared, numbers)), strict=False)
             return replace(
                 one,
                 values=values,
-                standard_error=np.hypot(one.standard_error * (total / found), values * (error / total)),
+                standard_error=np.hypot(one.standard_error * ratios, values * shared),
                 covariance=joint,
-                parts=tuple(scaled(part) for part in one.parts),
+                parts=tuple(scaled(*part) for part in each),
+                sources=sources,
             )
 
-        return scaled(self)
+        return scaled(self, (levels / found)[of_each], (error / levels)[of_each], of_each)
 
     def resample(
         self,

@@ -33,7 +33,8 @@ def count_of(setting, *, replaced=False):
     panel = setting.series > 1
     return Count(
         source=Source(identifier="id", time="time", by="site" if panel else None),
-        grid=TimeGrid(size=setting.steps),
+        grid=TimeGrid(size=setting.steps // setting.each),
+        pooled=TimeGrid(size=setting.steps) if setting.each > 1 else None,
         participation_cap=setting.cap,
         step_cap=setting.step_cap,
         gap=setting.gap,
@@ -130,6 +131,17 @@ SETTINGS = {
     "sums of events": Setting(1, 5, 2, 2, "scale_l1"),
     "sums of a panel": Setting(2, 3, 2, 1, "scale_l1", key_cap=1),
     "sums in periods": Setting(1, 5, 2, 1, "scale_l1", period=3),
+    "total": Setting(1, 6, 4, 1, "scale_l1", each=6),
+    "total of less than the cap": Setting(1, 3, 5, 2, "scale_l1", each=3),
+    "total with gap": Setting(1, 7, 2, 2, "scale_l1", gap=2, each=7),
+    "totals": Setting(1, 6, 4, 1, "scale_l1", each=3),
+    "totals of events": Setting(1, 4, 3, 2, "scale_l1", each=2),
+    "totals with gap": Setting(1, 8, 3, 1, "scale_l1", gap=3, each=4),
+    "totals of a panel": Setting(2, 4, 3, 1, "scale_l1", key_cap=1, each=2),
+    "total of each series": Setting(2, 3, 4, 1, "scale_l1", each=3),
+    "totals in periods": Setting(1, 6, 2, 1, "scale_l1", period=3, each=3),
+    "totals within periods": Setting(1, 6, 3, 1, "scale_l1", period=4, each=2),
+    "total within a longer period": Setting(1, 4, 3, 1, "scale_l1", period=5, each=4),
     "scales": Setting(1, 4, 1, 1, "scale", ends=(1, 2), share=0.8),
     "two scales": Setting(1, 4, 3, 1, "scale", ends=(3,), share=0.25),
     "mostly fine": Setting(1, 5, 2, 1, "scale", ends=(2, 3), share=0.1),
@@ -241,17 +253,23 @@ def drawn_setting(random):
         share = float(random.choice([0.2, 0.5, 0.8]))
         ends = tuple(sorted({int(end) for end in random.integers(1, most, random.integers(3))} if most > 1 else ()))
         cap = ends[0] if ends else most
+    excess = "scale" if share else str(random.choice(["scale", "scale", "scale_l1", "drop"]))
+    each = 1
+    if excess == "scale_l1" and random.random() < 0.7:
+        whole = [k for k in range(2, steps + 1) if steps % k == 0]
+        each = int(random.choice([k for k in whole if period is None or period % k == 0 or period >= steps] or [1]))
     return Setting(
         series=series,
         steps=steps,
         cap=cap,
         step_cap=step_cap,
-        excess="scale" if share else str(random.choice(["scale", "scale", "scale_l1", "drop"])),
+        excess=excess,
         gap=gap,
         key_cap=int(random.integers(1, series + 1)) if series > 1 and random.random() < 0.5 else None,
         period=period,
         ends=ends,
         share=share,
+        each=each,
     )
 
 
@@ -267,7 +285,7 @@ def drawn_stages(random, setting):
         stages.append(groups)
         does.append(lambda rows, bits, series=series, members=members: (oracle.totals(rows, series, members), bits))
     for _ in range(int(random.choice([0, 1, 1, 2]))):
-        kernel = kernel_for(random, setting.steps)
+        kernel = kernel_for(random, setting.steps // setting.each)
         stages.append(kernel)
         taps = kernel.numerators.tolist()
         does.append(

@@ -4,6 +4,7 @@ A case is drawn as people, times and keys; columns of every type say them, and e
 The truth knows none of the package's grids, places or readers: only what was drawn, the clock and the slow count.
 """
 
+import bisect
 import datetime as dt
 import decimal
 import functools
@@ -194,6 +195,7 @@ class Case:
     caps: dict
     excess: str
     scales: Scales | None
+    totals: tuple  # the first step of each total; empty where steps are counted
     rows: tuple  # of (the number of a person, a time, the number of a key), each of them None where it is missing
     tree: dict | None = None  # groups of the series of a panel, for totals
     taps: tuple | None = None  # of a filter, in units of 1/8
@@ -203,14 +205,20 @@ class Case:
     def count(self, *, replaced=False):
         return Count(
             source=Source(identifier="who", time=self.when and "when", by=self.where and "where", exact=self.exact),
-            grid=TimeGrid(size=1) if self.whole else self.grid.made,
-            pooled=self.grid.made if self.whole else None,
+            grid=TimeGrid(size=1) if self.whole else self.grid_of_totals() if self.totals else self.grid.made,
+            pooled=self.grid.made if self.whole or self.totals else None,
             panel=self.keys,
             unit=Unit(period=self.period, replaced=replaced, individuals=1 + self.of_two),
             excess=self.excess,
             scales=self.scales,
             **self.caps,
         )
+
+    def grid_of_totals(self):
+        if self.grid.edges is None:
+            return TimeGrid(size=len(self.totals))
+        clocks = [EPOCH + dt.timedelta(microseconds=self.grid.edges[k]) for k in (*self.totals, self.grid.size)]
+        return TimeGrid.from_edges([f"{clock.isoformat()}Z" for clock in clocks], zone=self.grid.zone)
 
     @property
     def people(self):
@@ -222,17 +230,26 @@ class Case:
         return 1 if self.whole else self.grid.size
 
     @property
+    def columns(self):
+        """Numbers of each series of the count: totals, or steps."""
+        return len(self.totals) or self.cycle
+
+    @property
     def positions(self):
         return self.cycle * len(self.keys or (0,))
 
     @property
     def size(self):
-        return self.positions * (1 if self.scales is None else self.scales.series)
+        series = len(self.keys or (0,)) * (1 if self.scales is None else self.scales.series)
+        return self.columns * series
 
     @property
     def most(self):
         """In how many steps anybody can be."""
         return max(Counter(map(self.period_of, range(self.cycle))).values()) * len(self.keys or (0,))
+
+    def period_starts(self):
+        return [step for step in range(self.cycle) if step == 0 or self.period_of(step) != self.period_of(step - 1)]
 
     def period_of(self, step):
         if self.period is None:
@@ -266,10 +283,10 @@ def draw(seed, engine):
     case = replace(case, tree=made, distance=int(random.integers(1, 4)), of_two=of_two)
     if case.scales is not None or random.random() < 0.5:
         return case
-    taps = random.integers(one(random, [0, -9]), 10, case.cycle) * (random.random(case.cycle) < 0.5)
+    taps = random.integers(one(random, [0, -9]), 10, case.columns) * (random.random(case.columns) < 0.5)
     if random.random() < 0.5:  # symmetric, and decreasing from its first
         half = sorted(np.abs(taps).tolist(), reverse=True)
-        taps = [half[min(t, case.cycle - t)] for t in range(case.cycle)]
+        taps = [half[min(t, case.columns - t)] for t in range(case.columns)]
     return replace(case, taps=tuple(map(int, taps)) if any(taps) else None)
 
 
@@ -339,16 +356,29 @@ def drawn_case(seed, engine):
     when = None if whole and random.random() < 0.5 else when
     exact = engine == "polars" and random.random() < 0.3
     excess = one(random, ["drop", "scale", "scale", "scale_l1"]) if not whole or random.random() < 0.1 else "drop"
+    excess = "scale" if whole and excess == "scale_l1" else excess
     case = Case(
         seed=seed, grid=grid, period=period, who=who, when=when, where=where, keys=keys, whole=whole, exact=exact,
-        caps=caps, excess=excess, scales=None, rows=tuple(rows),
+        caps=caps, excess=excess, scales=None, totals=(), rows=tuple(rows),
     )  # fmt: skip
     if excess == "drop" or random.random() < 0.5 or refusal(case, engine) is not None:
-        return case
+        return with_totals(random, case, engine) if excess == "scale_l1" and random.random() < 0.8 else case
     ends = itertools.accumulate(random.integers(1, 6, random.integers(4)).tolist())
     scales = Scales(ends=tuple(end for end in ends if end < case.most), share=one(random, [0.3, 0.8]))
     caps = case.caps | {"participation_cap": scales.first(case.most)}
     return replace(case, excess="scale", caps=caps, scales=scales)
+
+
+def with_totals(random, case, engine):
+    """The case with totals of as many steps each if these are integers, else of any number."""
+    size, within = case.grid.size, refusal(case, engine) is None and random.random() < 0.8
+    begins = {0, *(case.period_starts() if within else ())}  # else most of them would be in two periods
+    if case.grid.edges is None:
+        most = math.gcd(size, *begins)
+        begins = range(0, size, one(random, [k for k in range(1, most + 1) if most % k == 0]))
+    else:
+        begins |= {*random.integers(size, size=one(random, [0, 1, 5])).tolist()}
+    return replace(case, totals=(*sorted(begins),))
 
 
 def drawn_time(random, grid, kind, step):
@@ -430,9 +460,20 @@ def truth(case, rows, hashed):
         scales |= {"most": case.most, "size": case.positions}
     more = limits | {"excess": case.excess, "scales": scales}
     kept = {(who, period): oracle.kept(who, at, **case.caps, **more) for (who, period), at in own.items()}
+    if case.totals:
+        kept = {who: in_totals(case, change) for who, change in kept.items()}
     free = {"participation_cap": HUGE, "step_cap": 1, "gap": case.caps["gap"]}
     steps = sorted(len(oracle.kept(who, at, **free, **limits)) for (who, _), at in own.items())
     return Truth(kept, steps, lost)
+
+
+def in_totals(case, change):
+    """What somebody adds to each total, who adds so much to each step."""
+    sums = Counter()
+    for position, events in change.items():
+        series, step = divmod(position, case.cycle)
+        sums[series * len(case.totals) + bisect.bisect(case.totals, step) - 1] += events
+    return dict(sums)
 
 
 def why_no_time(cell):
@@ -454,6 +495,8 @@ def refusal(case, engine):
             said.append("zone|grid of integer steps")
         elif not integer and not whole_steps(grid, case.period.length):
             said.append("in more than one")
+        elif case.totals and not {*case.period_starts()} <= {*case.totals}:
+            said.append("each be within")
     database = engine in DATABASES
     for name, kind in (("who", case.who), ("where", case.where)):
         if kind is not None and (kind == "lists" or (database and not KINDS[kind].in_database)):
@@ -491,10 +534,10 @@ def within(change, influence, case, per_unit=1):
 def lies_apart(positions, influence, case):
     series, moments = defaultdict(list), defaultdict(set)
     for position in positions:
-        series[position // case.cycle].append(position % case.cycle)
-        moments[position % case.cycle].add(position // case.cycle)
+        series[position // case.columns].append(position % case.columns)
+        moments[position % case.columns].add(position // case.columns)
     few = influence.key_cap is None or all(len(here) <= influence.key_cap for here in moments.values())
-    return few and all(oracle.apart(steps, influence.gap, case.cycle) for steps in series.values())
+    return few and all(oracle.apart(steps, influence.gap, case.columns) for steps in series.values())
 
 
 # --- Tables
@@ -657,8 +700,8 @@ def check(case, engine, make, hashed=oracle.hash_of, *, all_of_it=True):
         check_filter(case, expected.kept)
     if not all_of_it:
         return
-    assert sorted(engine_of(table).participation(table, case.count()).tolist()) == expected.steps, case
-    went = engine_of(table).tally(table, case.count())._asdict()
+    assert sorted(engine_of(table).participation(table, case.count().by_step).tolist()) == expected.steps, case
+    went = engine_of(table).tally(table, case.count().by_step)._asdict()
     assert went == {name: expected.tally[name] for name in went}, (case, engine)
     first = case.seed % max(1, len(own))
     several = (own[first:] + own[:first])[: case.people]
@@ -723,7 +766,7 @@ def check_filter(case, kept):
         of_all[who].append(change)
     for who, periods in of_all.items():
         for some in (periods[:1], periods):
-            begins[who, len(some)] = filtered(case.taps, behind(added(some)), case.cycle)
+            begins[who, len(some)] = filtered(case.taps, behind(added(some)), case.columns)
     for ((_, n), change), ((_, m), changed) in itertools.pairwise(begins.items()):
         difference = added([change, changed], sign=-1)
         assert within(change, one.influence(periods=n), case, 8), case
@@ -744,8 +787,8 @@ def summed(case):
     groups = [[case.keys.index(key) for key in listed] for listed in members(case.tree)]
 
     def of_groups(vector):
-        places = {divmod(position, case.cycle): events for position, events in vector.items()}
-        sums = oracle_of_totals.totals(places, groups, case.cycle)
+        places = {divmod(position, case.columns): events for position, events in vector.items()}
+        sums = oracle_of_totals.totals(places, groups, case.columns)
         return {place: events for place, events in enumerate(sums) if events}
 
     return of_groups
@@ -774,7 +817,8 @@ def within_together(change, influence, case):
 
 
 def counted(case, table):
-    return engine_of(table).count(table, case.count(), KEY).tolist()
+    count = case.count()
+    return count.totals(engine_of(table).count(table, count.by_step, KEY)).tolist()
 
 
 def is_of(case, row, who, period):

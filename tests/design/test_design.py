@@ -22,6 +22,8 @@ from opendp_timeseries.grid import Period, TimeGrid
 from opendp_timeseries.plugin.known import parts_of
 
 HOURS = TimeGrid(start="2024-03-30", step="1h", size=48, zone="Europe/Berlin")
+WHOLE = TimeGrid.from_edges([HOURS.start, HOURS.end], zone="Europe/Berlin")
+DAYS = TimeGrid.from_edges(["2024-03-30", "2024-03-31", "2024-04-01", HOURS.end], zone="Europe/Berlin")
 TERMS = TimeGrid.from_edges(["2012-09-03", "2013-01-07", "2013-04-15"], zone="Europe/London")
 SOURCE = Source(identifier='card\'s "id"', time="when")
 BY = replace(SOURCE, by="site")
@@ -63,7 +65,7 @@ DESIGNS = {
     "people on a grid": design(
         Count(
             source=SOURCE,
-            grid=TimeGrid.from_edges([HOURS.start, HOURS.end], zone="Europe/Berlin"),
+            grid=WHOLE,
             participation_cap=1,
             pooled=HOURS,
         ),
@@ -75,6 +77,17 @@ DESIGNS = {
     ),
     "scaled": design(replace(ONE, excess="scale")),
     "scaled in ℓ1": design(replace(ONE, excess="scale_l1", step_cap=2)),
+    "total": design(replace(ONE, grid=WHOLE, pooled=HOURS, excess="scale_l1"), p=1.0),
+    "totals over time": design(replace(ONE, grid=DAYS, pooled=HOURS, excess="scale_l1", gap=30), p=1.0),
+    "totals of integer steps": design(
+        replace(ONE, grid=TimeGrid(size=3), pooled=TimeGrid(size=9), excess="scale_l1", unit=Unit(period=Period(3)))
+    ),
+    "totals in a day, of groups": design(
+        Signal(
+            replace(PANEL, grid=DAYS, pooled=HOURS, excess="scale_l1", unit=Unit(period=Period("1d", "Europe/Berlin"))),
+            (TREE,),
+        )
+    ),
     "scaled, apart, filtered": design(Signal(replace(ONE, excess="scale", gap=6), (KERNELS[0],))),
     "scaled totals": design(Signal(replace(PANEL, excess="scale"), (TREE,))),
     "at scales": design(replace(ONE, excess="scale", scales=Scales(ends=(4, 9)), step_cap=2), p=1.0),
@@ -219,6 +232,10 @@ def test_what_is_not_known_is_not_stated():
         (lambda: replace(ONE, excess="scale", scales=Scales(ends=(5,))), r"as participation_cap \(4\)"),
         (lambda: replace(ONE, excess="scale", scales=Scales(ends=(4, 48))), r"must be below the most steps .* \(48\)"),
         (lambda: replace(DESIGNS["people on a grid"].count, excess="scale"), "must be 'drop' where individuals are"),
+        (lambda: replace(ONE, grid=TERMS, pooled=HOURS, excess="scale_l1"), "totals .* on the same clock"),
+        (lambda: replace(ONE, grid=HOURS, pooled=DAYS, excess="scale_l1"), "must each be of whole steps of the grid"),
+        (lambda: replace(ONE, grid=WHOLE, pooled=HOURS, excess="scale_l1", gap=49), r"gap \(49\) .* at most 48"),
+        (lambda: replace(ONE, grid=WHOLE, pooled=HOURS, excess="scale"), "and 'scale_l1' for totals over its steps"),
         (lambda: Signal(DESIGNS["panel at scales"].count, (TREE,)), "nothing comes between scales of activity and"),
         (lambda: Signal(ONE, (TREE,)), "totals are of a panel"),
         (lambda: Signal(PANEL, (KERNELS[0], TREE)), "right after the count"),

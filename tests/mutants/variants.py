@@ -31,7 +31,7 @@ from opendp_timeseries.counting.database import _walked
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.scaling import sizes_of
 from opendp_timeseries.design.unit import Unit
-from opendp_timeseries.grid import parse_zone
+from opendp_timeseries.grid import Period, parse_zone
 from opendp_timeseries.ledger.chain import _LINE
 from opendp_timeseries.plugin import subsampled_gaussian
 from opendp_timeseries.plugin._opendp import how_made
@@ -469,6 +469,12 @@ MUTANTS = [
            "test_a_size_is_of_all_series_and_of_each_period_by_itself", IN_MEMORY),
     mutant("a size over all periods", "SortedRows.capped_count", scaled_over_periods,
            "test_a_size_is_of_all_series_and_of_each_period_by_itself"),
+    mutant("a weight for each total by itself", "Count.by_step",
+           after(lambda count: replace(count, unit=replace(count.unit, period=Period(4)))),
+           "test_nobody_adds_more_than_the_cap"),
+    mutant("a total of a step of the next", "Count.totals",
+           seeing(np=but(np, add=SimpleNamespace(reduceat=lambda counts, at, axis: np.add.reduceat(
+               np.roll(counts, -1, axis=1), at, axis=axis)))), IN_MEMORY),
     mutant("the end of a scale in the next", "scaling:weights",
            edited(("np.searchsorted(ends, sizes)", "np.searchsorted(ends[:-1], sizes, side='right')")), IN_MEMORY),
     mutant("the weights of another scale", "scaling:weights",
@@ -551,6 +557,21 @@ MUTANTS = [
     mutant("one period's squares for those of all", "Count.influence", given(periods=1),
            ("test_nobody_exceeds_the_influence", "periods", False),
            ("test_nobody_exceeds_the_influence", "scales in periods", False)),
+    mutant("a step too few in each total", "pooled_influence", edited(("-(-longest // gap)", "longest // gap")),
+           ("test_nobody_exceeds_the_influence", "totals with gap", False)),
+    mutant("who is replaced moves totals as far as one who is removed", "pooled_influence",
+           edited(("2 if replaced else 1", "1")), ("test_nobody_exceeds_the_influence", "totals", True)),
+    mutant("one period's totals for those of all", "pooled_influence",
+           given(periods=lambda lengths: lengths[:1], totals=lambda numbers: numbers[:1]),
+           ("test_nobody_exceeds_the_influence", "totals in periods", False)),
+    mutant("as many totals as the cap", "pooled_influence",
+           lambda sound, *a, **caps: replace(sound(*a, **caps), l0=caps["participation_cap"]),
+           ("test_one_individual_moves_all_numbers_by_the_cap_at_most", {"participation_cap": 1, "periods": 4},
+            (3, 1, 1, 1)), ("test_nobody_exceeds_the_influence", "totals of a panel", False)),
+    mutant("the level of another total", "total_of_each", edited(("periods).ravel()", "periods[::-1]).ravel()")),
+           ("test_a_total_sets_the_level_of_its_part", "one", None, 4)),
+    mutant("a level without the error of its total", "Series.with_total", edited(("ratios, values * shared", "ratios, 0 * shared")),
+           ("test_a_total_sets_the_level_of_its_part", "panel", None, 4)),
     mutant("one scale alone", "scales_influence", given(series=1),
            ("test_nobody_exceeds_the_influence", "two scales", False)),
     mutant("a weight too small", "scales_influence", given(largest=lambda weight: weight / 2),

@@ -79,6 +79,7 @@ class Setting(NamedTuple):
     period: int | None = None
     ends: tuple[int, ...] = ()
     share: float = 0.0
+    each: int = 1  # steps of each total; with 1, steps are counted
 
     @property
     def key(self) -> int:
@@ -88,11 +89,12 @@ class Setting(NamedTuple):
         """What somebody with these events in one period adds, after step cap, key cap and gap."""
         energy = int((row**2).sum())
         if not self.share:
-            if self.excess == "drop" or energy == 0:
+            if self.excess == "drop":
                 return row * UNIT
             if self.excess == "scale":
                 return row * weight(energy, self.cap, self.step_cap)
-            return row * weight_of_sum(int(row.sum()), self.cap, self.step_cap)
+            scaled = row * weight_of_sum(int(row.sum()), self.cap, self.step_cap)
+            return np.array([sum(scaled[k : k + self.each].tolist()) for k in range(0, len(row), self.each)])
         most = self.series * (self.period or self.steps)
         number = max(-(-energy // self.step_cap**2), 1)
         weights = scale_weights(row_of(number, most, self.ends), most, self.ends, Fraction(self.share))

@@ -142,6 +142,22 @@ def test_the_caption_says_what_the_cap_leaves_out(axes, made, line, intervals):
     assert "Blue line: structural model (x)" in lines
 
 
+def test_a_caption_says_that_a_total_sets_the_level(axes, log_space):
+    chains = (
+        log_space >> ts.then_participation_count(TimeGrid(size=48), participation_cap=3),
+        log_space >> ts.then_participation_total(TimeGrid(size=48), participation_cap=48),
+    )
+    noise = ts.then_subsampled_gaussian(9.0, sampling_probability=1, delta=1e-6)
+    log = {"id": np.repeat(np.arange(400), 6), "time": np.arange(2400) % 48}
+    release, total = ((chain >> noise)(log) for chain in chains)
+    smoothed(release).with_total(total).plot(axes=axes)
+    lines = axes.get_xlabel().split("\n")
+    assert lines[1].startswith("Guarantee of all 2 releases behind it, if asked for at once:")
+    said = "Counted of each individual: every step, by √(3/n) if in n > 3, once in each; the level is that of a total"
+    assert f"{said}, with its own cap" in " ".join(lines)
+    assert "90% intervals for the capped counts, at the level of a total, each step on its own" in " ".join(lines)
+
+
 def test_an_error_of_the_signal_is_a_band(axes):
     series = smoothed(RELEASE)
     series.plot(axes=axes, confidence_level=0.5)
