@@ -83,4 +83,5 @@ def _pieces(size: int, rows: int) -> Iterator[tuple[slice, int]]:
 
 def _stack(matrix: Array, piece: slice, rows: int) -> Array:
     """Pieces of a matrix, turned: of one that is stored column by column they are no copy."""
-    return matrix.T[:, piece].reshape(matrix.shape[1], -1, rows).swapaxes(0, 1)
+    pieces = (piece.stop - piece.start) // rows  # given, as there may be no columns
+    return matrix.T[:, piece].reshape(matrix.shape[1], pieces, rows).swapaxes(0, 1)
