@@ -186,13 +186,14 @@ def of_everybody(
     for chance, gain, each, move in zip(chances, gains, owns, moves, strict=True):
         rest = unit[-1] - gain
         alone = ((rest @ back).T ** 2 * np.array(variances)).sum(axis=0)
-        alone += by_often.variance * (everybody * by_level * rest[:, -1]) ** 2
         alone += each[:, -1, -1] - (gain * each[:, :, -1]).sum(axis=1)
         passed += chance[:, None] * rest
         variance += chance * (alone + (move - moved) ** 2)
     mean = rates[-1] + moved
+    mean += (level[-1] - mean.mean()) * by_level  # as the level is that of the counts
     # What all steps have in common is of the rates and the level; the rest is each step's own.
-    rows, of_level = (passed @ back).T, everybody * by_level * passed[:, -1]
+    rows, of_level = (passed @ back).T, everybody * by_level
+    variance += by_often.variance * of_level**2
     own_part = variance - (rows**2 * np.array(variances)).sum(axis=0) - by_often.variance * of_level**2
     joint = errors.common(of_level / everybody, by_often.variance) + errors.diagonal(own_part / everybody**2)
     for row, one in zip(rows / everybody, joints, strict=True):
