@@ -200,7 +200,7 @@ class Series:
                 raise ValueError(f"standard_error ({standard_error}) must be left out: the release of a total knows it")
             levels, error = total.values, total.scale
             of_each = total_of_each(self.release, total, unfiltered=self.unfiltered)
-            sources = (*(sources or (self.release,)), total)
+            sources = tuple(dict.fromkeys((*(sources or (self.release,)), total)))  # a total twice is released once
         else:
             levels = np.array([check.real("total", total, above=0.0)])
             error = check.real("standard_error", standard_error, minimum=0.0)

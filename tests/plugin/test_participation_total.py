@@ -260,6 +260,7 @@ def test_a_total_sets_the_level_of_its_part(log_space, of, tree, periods):
     assert np.allclose(found.values, series.values * ratio)
     assert np.allclose(found.standard_error, np.hypot(series.standard_error * ratio, found.values * error))
     assert found.sources[-1] == number
+    assert found.with_total(number).sources == found.sources
     shared = np.equal.outer(of_each, of_each) * np.outer(found.values * error, found.values * error)
     joint = found.covariance @ np.eye(len(found))  # the errors of interpolation are independent, at every step
     assert np.allclose(joint, np.diag((series.standard_error * ratio) ** 2) + shared)
