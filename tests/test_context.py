@@ -445,6 +445,8 @@ def test_a_private_series_takes_the_share_of_its_query():
     options = {"by": "time", "keys": [3, 4], "key_cap": 1, "step_cap": 2, "scales": ts.Scales(ends=(5,))}
     with pytest.raises(ValueError, match="by"):
         ctx.query().private_series(GRID, **options)
+    with pytest.raises(TypeError, match="delta and epsilon must be left out: the query takes its own share"):
+        ctx.query().private_series(GRID, epsilon=0.1, delta=1e-7)
     assert query.param() == release.scale
     own = ctx.query().private_series(GRID, scales=ts.Scales(ends=(5, 40)), step_cap=3).release().design
     assert (own.sampling_probability, own.count.scales.ends, own.count.step_cap) == (1.0, (5, 40), 3)

@@ -916,6 +916,11 @@ def test_individuals_are_not_called_events(log_file, tmp_path, capsys):
     assert "in at most 3 steps, at most 2 times in each. What exceeds the cap is left out" in " ".join(
         capsys.readouterr().out.split()
     )
+    for name in ("step_cap", "gap"):  # of a private series
+        assert main(arguments(log_file, tmp_path / name, participation_cap=None, **{name: "2"})) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert "What is beyond these limits is left out, so totals are too low" in said
+        assert "true counts" not in said
 
 
 # Before any data.

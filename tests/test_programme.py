@@ -149,6 +149,18 @@ def test_errors_to_expect_are_those_of_the_plan():
     alone = series.designs[0].loss().epsilon(1e-6)
     expected = ts.plan(grids[0], epsilon=alone, delta=1e-6, **known).recommended
     assert [error.smoothed for error in errors] == pytest.approx([expected.smoothed] * 2, rel=1e-6)
+    # Of totals and numbers of individuals, their noise.
+    numbers = [SPACE >> ts.then_participation_total(grids[0], participation_cap=200, periods=by) for by in (None, "1w")]
+    chains = [numbers[0], SPACE >> ts.then_activity_count(grids[0]), numbers[1], SPACE >> ts.then_individual_count()]
+    beside = plan(chains, sampling_probability=1.0)
+    errors = beside.expected_errors(**known)
+    first = errors[0]
+    assert [errors[k] for k in (0, 2, 3)] == [(first.noise, 0.0, first.noise)] * 3
+    assert first.noise == beside.designs[0].scale
+    assert f"{first.noise:.4g}" in beside.table(**known)
+    with pytest.warns(ts.FilterWithoutGapWarning):
+        behind = numbers[1] >> ts.then_circulant_filter(ts.boxcar_kernel(5, width=3))
+    assert np.isnan(plan([behind], sampling_probability=1.0).expected_errors(**known)[0].smoothed)
     assert repr(programme) == programme.table()
     assert programme._repr_html_().count("<tr") == 1 + len(programme)
 

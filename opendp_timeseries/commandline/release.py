@@ -38,6 +38,7 @@ _TRUTH: Final = {
     "drop": "What exceeds the cap is left out, so totals are too low, and the intervals are of what is left.",
     "scale": "What exceeds the cap weighs less, so totals are too low, and the intervals are of what is left.",
     "scales": "Nobody is left out: the series is of the true counts, and so are its intervals.",
+    "limits": "What is beyond these limits is left out, so totals are too low, and the intervals are of what is left.",
 }
 
 
@@ -183,7 +184,9 @@ def _of_programme(options: argparse.Namespace, ledger: ts.Ledger, query: Query) 
 
 
 def _kind(count: Count) -> str:
-    return count.excess if count.scales is None else "scales"
+    if count.scales is None:
+        return count.excess
+    return "scales" if (count.step_cap, count.gap, count.key_cap) == (1, 1, None) else "limits"
 
 
 def _of_scales(count: Count) -> str:

@@ -60,6 +60,8 @@ class Scales:
     share: float = 0.9
 
     def __post_init__(self) -> None:
+        if np.ndim(self.ends) != 1:
+            raise TypeError(f"ends of scales ({check.shown(self.ends)}) must be a list, such as (10, 50)")
         ends = tuple(check.integer("end of a scale", end, minimum=1) for end in self.ends)
         if any(here >= there for here, there in pairwise(ends)):
             raise ValueError(f"ends of scales ({list(ends)}) must ascend")

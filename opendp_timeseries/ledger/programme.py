@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import html
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
@@ -201,8 +202,8 @@ class Programme:
     def expected_errors(self, **assumed: Any) -> tuple[ExpectedError, ...]:
         """Return the errors to expect of each release, as :func:`~opendp_timeseries.plan` does. No private data.
 
-        What caps lose is not in them. Of private series, counts are taken to be spread evenly over the octaves of how
-        often people come.
+        What caps lose is not in them. Totals and numbers of individuals err by their noise. Of private series, counts
+        are taken to be spread evenly over the octaves of how often people come.
 
         :param assumed: what is assumed of the series, as of :func:`~opendp_timeseries.plan`: ``level``,
             ``season_amplitudes``, ``deviation`` and ``time_scale``, or a **public** series that resembles the private
@@ -222,8 +223,14 @@ class Programme:
             often = participation_of({}, count.most_steps)
             return error_at_scales(described_signal(count.grid.size, **given), count, scale, often)
 
+        def number(design: Design) -> ExpectedError:
+            whole = design.sampling_probability == 1 and not design.signal.kernels
+            return ExpectedError(design.scale, *((0.0, design.scale) if whole else (math.nan, math.nan)))
+
         return tuple(
-            at_scales(replace(d.count, source=None), d.scale)
+            number(d)
+            if d.count.pooled is not None or d.known.grid.size == 1
+            else at_scales(replace(d.count, source=None), d.scale)
             if d.count.scales is not None
             else error(d.known.grid.size, d.signal.kernels, d.sampling_probability, d.scale, d.sampling)
             for d in self.designs

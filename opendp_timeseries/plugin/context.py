@@ -348,7 +348,10 @@ class Query(dp.Query):
 
         :param grid: the public grid of time steps.
         :param options: as in :func:`.make_activity_count`, such as ``by`` and ``keys``.
+        :raises TypeError: for a budget of its own.
         """
+        if given := sorted({"epsilon", "delta"} & options.keys()):
+            raise TypeError(f"{' and '.join(given)} must be left out: the query takes its own share of the budget")
         count: Query = self.__getattr__("activity_count")(grid, **options)
         return count.subsampled_gaussian(sampling_probability=1.0)
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.reconstruction.level import LEVELLED
 from opendp_timeseries.release.documents import joint_guarantee
 from opendp_timeseries.release.release import Release
 
@@ -37,10 +38,11 @@ def measured(release: Release, part: _Series) -> str:
     count = release.design.signal.count
     if count is None:
         return f"{rate}the counts after caps and filters"
+    whole = "the counts of everybody" if _is_whole(count) else "the capped counts"
+    if LEVELLED in part.model:
+        return f"{rate}{whole}{LEVELLED}"
     if _is_whole(count):
-        return f"{rate}the counts of everybody"
-    if _is_levelled(part):
-        return f"{rate}the capped counts, at the level of a total"
+        return f"{rate}{whole}"
     if not release.design.is_filtered:
         return f"{rate}the capped counts"
     return f"{rate}the capped counts before the filter" if part.unfiltered else f"{rate}the capped, filtered counts"
@@ -71,15 +73,10 @@ def at_scales(series: _Series) -> int:
     return max((count.scales.series for count in counts if count is not None and count.scales is not None), default=0)
 
 
-def _is_levelled(series: _Series) -> bool:
-    """Whether a series was brought to the level of a total."""
-    counts = [release.design.signal.count for release in series.sources]
-    return any(count is not None and count.is_total for count in counts)
-
-
 def _is_whole(count: Count) -> bool:
     """Whether nothing is left out of a count of people."""
-    return (count.participation_cap, count.step_cap, count.gap, count.key_cap) == (count.most_steps, 1, 1, None)
+    limits = (count.step_cap, count.gap, count.key_cap, count.is_assumed)
+    return limits == (1, 1, None, False) and count.participation_cap >= count.most_steps
 
 
 def caps_in_words(series: _Series, count: Count, where: str) -> str:
@@ -88,15 +85,13 @@ def caps_in_words(series: _Series, count: Count, where: str) -> str:
     apart = "" if count.gap == 1 else f", at least {count.gap} steps apart"
     few = "" if count.key_cap is None else f", in at most {count.key_cap} at a time"
     each = "each individual" if count.unit.period is None else f"each individual within {count.unit.period}"
+    level = "; the level is that of a total, with its own cap" if LEVELLED in series.model else ""
     if _is_whole(count):
-        return f"Counted of {each}: every step{where}, once in each"
+        return f"Counted of {each}: every step{where}, once in each{level}"
     caps = f"{each}: {count.words()}{where}{few}, {often} in each{apart}"
     if count.is_assumed:
         return f"Assumed of {caps}"
-    rest = (
-        "the level is that of a total, with its own cap" if _is_levelled(series) else "totals are too low by the rest"
-    )
-    return f"Counted of {caps}" + ("" if count.scales is not None else f"; {rest}")
+    return f"Counted of {caps}{level or ('' if count.scales is not None else '; totals are too low by the rest')}"
 
 
 def kept_in_words(release: Release) -> str:

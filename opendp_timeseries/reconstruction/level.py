@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries.release.release import Release
 
-__all__ = ["total_of_each"]
+__all__ = ["LEVELLED", "total_of_each"]
+
+#: What the model of a series says that was brought to a total.
+LEVELLED: Final = ", at the level of a total"
 
 
 def total_of_each(release: Release, total: Release, *, unfiltered: bool) -> NDArray[np.int64]:
@@ -30,6 +36,11 @@ def total_of_each(release: Release, total: Release, *, unfiltered: bool) -> NDAr
         raise TypeError(
             "total must be of the columns, step_cap and keys of the series; for one number of all keys, chain"
             " then_totals({'all': keys}) after it"
+        )
+    if whole.gap > count.gap or (whole.key_cap or math.inf) < (count.key_cap or math.inf):
+        raise TypeError(
+            f"total must leave out no more than the series: its gap ({whole.gap}) must be at most {count.gap}, its"
+            f" key_cap ({whole.key_cap}) {'None' if count.key_cap is None else f'None or at least {count.key_cap}'}"
         )
     series, groups = np.arange(len(release.keys or (0,))), of.groups
     if groups is not None and signal.groups is None and not any(groups.depths):

@@ -150,8 +150,9 @@ def of_everybody(
     turn, sizes = turn * np.sign(np.diag(sizes)), np.abs(np.diag(sizes))
     back = root @ turn
     seen = np.linalg.solve(back, values)
-    noise = float(np.sum(np.linalg.inv(back)[0] ** 2))  # of the first channel, whose variance is 1 with the counts' own
-    spread = (1 - noise) / sizes[0]
+    first = np.linalg.inv(back)[0]  # of the first channel, whose variance is 1 with the counts' own
+    noise = float(first @ first)
+    spread = float(first @ own @ first) / sizes[0]  # in doubles, 1 - noise may be nothing
     common = fit(Observations(size, steps, seen[0], noise, dispersion=spread, doubt=0.3), seasons, trend=trend)
     means, variances = [common.mean], [common.variance]
     joints: list[LinearOperator] = [common.joint]

@@ -16,7 +16,7 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries._tables import html_table
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction import errors, frames, page, plot, spreadsheet, workers
-from opendp_timeseries.reconstruction.level import total_of_each
+from opendp_timeseries.reconstruction.level import LEVELLED, total_of_each
 from opendp_timeseries.reconstruction.totals import Totals, totals
 from opendp_timeseries.release.release import Release, check_release
 
@@ -200,7 +200,7 @@ class Series:
                 raise ValueError(f"standard_error ({standard_error}) must be left out: the release of a total knows it")
             levels, error = total.values, total.scale
             of_each = total_of_each(self.release, total, unfiltered=self.unfiltered)
-            sources = (*(sources or (self.release,)), total)
+            sources = tuple(dict.fromkeys((*(sources or (self.release,)), total)))  # a total twice is released once
         else:
             levels = np.array([check.real("total", total, above=0.0)])
             error = check.real("standard_error", standard_error, minimum=0.0)
@@ -224,6 +224,7 @@ class Series:
                 values=values,
                 standard_error=np.hypot(one.standard_error * ratios, values * shared),
                 covariance=joint,
+                model=one.model.removesuffix(LEVELLED) + LEVELLED,
                 parts=tuple(scaled(*part) for part in each),
                 sources=sources,
             )

@@ -66,6 +66,8 @@ def test_the_default_is_of_the_number_of_steps_alone():
         ({"ends": (3, 3)}, r"ends of scales \(\[3, 3\]\) must ascend"),
         ({"ends": (0, 3)}, "end of a scale"),
         ({"ends": (1.5,)}, "end of a scale"),
+        ({"ends": 5}, r"ends of scales \(5\) must be a list"),
+        ({"ends": "12"}, "must be a list"),
         ({"ends": (3,), "share": 0.0}, "share"),
         ({"ends": (3,), "share": 1.0}, "share"),
     ],

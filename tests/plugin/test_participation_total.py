@@ -260,6 +260,7 @@ def test_a_total_sets_the_level_of_its_part(log_space, of, tree, periods):
     assert np.allclose(found.values, series.values * ratio)
     assert np.allclose(found.standard_error, np.hypot(series.standard_error * ratio, found.values * error))
     assert found.sources[-1] == number
+    assert found.with_total(number).sources == found.sources
     shared = np.equal.outer(of_each, of_each) * np.outer(found.values * error, found.values * error)
     joint = found.covariance @ np.eye(len(found))  # the errors of interpolation are independent, at every step
     assert np.allclose(joint, np.diag((series.standard_error * ratio) ** 2) + shared)
@@ -291,6 +292,23 @@ def test_what_is_no_total_of_the_series_sets_no_level(log_space):
     ):
         with pytest.raises(TypeError, match=message):
             one.with_total(number)
+    few = ts.interpolate(
+        released(log_space >> ts.then_participation_count(GRID, participation_cap=3, key_cap=2, **KEYS))
+    )
+    for one, number, message in (
+        (series, released(total(gap=2)), r"its gap \(2\) must be at most 1"),
+        (
+            ts.interpolate(released(log_space >> ts.then_activity_count(GRID))),
+            released(total(gap=2)),
+            "leave out no more",
+        ),
+        (panel, released(total(key_cap=1, **KEYS)), r"its key_cap \(1\) None$"),
+        (few, released(total(key_cap=1, **KEYS)), r"its key_cap \(1\) None or at least 2"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            one.with_total(number)
+    apart = ts.interpolate(released(log_space >> ts.then_participation_count(GRID, participation_cap=3, gap=2)))
+    assert np.sum(apart.with_total(whole_total := released(total()))) == pytest.approx(whole_total.values[0])
     smooth = log_space >> ts.then_participation_count(GRID, participation_cap=3, excess="drop")
     smooth = smooth >> ts.then_circulant_filter(ts.gaussian_kernel(12, 1.0))
     with pytest.raises(TypeError, match="smooth the release instead"):

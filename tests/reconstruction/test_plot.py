@@ -112,30 +112,30 @@ def test_a_measured_panel_knows_its_keys_and_its_guarantee(agg):
     [
         (
             {},
-            "Counted of each individual: at most 60 steps, once in each; totals are too low by the rest",
+            "Counted of each individual: at most 30 steps, once in each; totals are too low by the rest",
             "capped counts",
         ),
         (
             {"step_cap": 3, "stages": (identity_kernel(48),)},
-            "Counted of each individual: at most 60 steps, at most 3 times in each; totals are too low by the rest",
+            "Counted of each individual: at most 30 steps, at most 3 times in each; totals are too low by the rest",
             "capped, filtered counts",
         ),
         (
             {"excess": "scale"},
-            "Counted of each individual: every step, by √(60/n) if in n > 60, once in each; totals are too low by the"
+            "Counted of each individual: every step, by √(30/n) if in n > 30, once in each; totals are too low by the"
             " rest",
             "capped counts",
         ),
-        ({"source": None}, "Assumed of each individual: at most 60 steps, once in each", "capped counts"),
+        ({"source": None}, "Assumed of each individual: at most 30 steps, once in each", "capped counts"),
         (
             {"gap": 6, "source": None},
-            "Assumed of each individual: at most 60 steps, once in each, at least 6 steps apart",
+            "Assumed of each individual: at most 30 steps, once in each, at least 6 steps apart",
             "capped counts",
         ),
     ],
 )
 def test_the_caption_says_what_the_cap_leaves_out(axes, made, line, intervals):
-    smoothed(behind(RELEASE, signal_of(size=48, **made))).plot(axes=axes)
+    smoothed(behind(RELEASE, signal_of(size=48, participation_cap=30, **made))).plot(axes=axes)
     lines = axes.get_xlabel().split("\n")
     assert lines[-1] == line
     assert f"Grey band: 90% intervals for the {intervals}, each step on its own, if the model is right" in lines
@@ -156,6 +156,27 @@ def test_a_caption_says_that_a_total_sets_the_level(axes, log_space):
     said = "Counted of each individual: every step, by √(3/n) if in n > 3, once in each; the level is that of a total"
     assert f"{said}, with its own cap" in " ".join(lines)
     assert "90% intervals for the capped counts, at the level of a total, each step on its own" in " ".join(lines)
+    assert "with noise of standard deviation 9, before the total" in " ".join(lines)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_level_of_a_private_series_may_be_that_of_a_total_too(axes, log_space, known):
+    grid = TimeGrid(size=48)
+    noise = ts.then_subsampled_gaussian(9.0, sampling_probability=1, delta=1e-6)
+    log = {"id": np.repeat(np.arange(400), 6), "time": np.arange(2400) % 48}
+    series = ts.smooth((log_space >> ts.then_activity_count(grid) >> noise)(log))
+    total = (log_space >> ts.then_participation_total(grid, participation_cap=20) >> noise)(log) if known else 2400
+    words = " ".join(series.with_total(total).plot(axes=axes).get_xlabel().split())
+    assert "for the counts of everybody, at the level of a total, each step on its own" in words
+    assert "every step, once in each; the level is that of a total, with its own cap" in words
+    capped = (log_space >> ts.then_participation_count(grid, participation_cap=3) >> noise)(log)
+    assert "too low" not in interpolate(capped).with_total(total).to_html()
+
+
+def test_nobody_exceeds_a_cap_above_the_grid(axes):
+    for cap in (48, 1000):
+        smoothed(behind(RELEASE, signal_of(size=48, participation_cap=cap, excess="scale"))).plot(axes=axes)
+        assert axes.get_xlabel().split("\n")[-1] == "Counted of each individual: every step, once in each"
 
 
 def test_an_error_of_the_signal_is_a_band(axes):

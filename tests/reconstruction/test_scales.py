@@ -236,6 +236,15 @@ def test_a_private_series_is_smoothed_from_end_to_end():
     assert "too low" not in caption
 
 
+def test_noise_far_above_all_counts_leaves_a_series():
+    # The variance of the counts is then below the rounding of that of the noise.
+    rng, count = np.random.default_rng(2), count_of(48, Scales(ends=(2, 7, 12), share=0.01))
+    for scale in (1e5, 1e7, 1e9, 1e20):
+        series = ts.smooth(released({3: rng.poisson(2.0, 48)}, rng, scale=scale, count=count))
+        assert np.all(np.isfinite(series.values))
+        assert np.all(series.standard_error > 0)
+
+
 def level_of(often, size, scales):
     """True level per step, ends, weights by noise, and the scales' levels of people in so many steps each."""
     ends, weights = scales.table(size)
