@@ -101,6 +101,8 @@ def init(options: argparse.Namespace, ask: Callable[[str], str] = input) -> str:
     path: Path = options.path
     if path.suffix.lower() != ".toml":
         raise ValueError(f"file ({path}) must end in .toml, such as publication.toml; rename it")
+    if path.exists():
+        raise FileExistsError(f"file ({path}) exists already; choose another name, or edit it")
     with files_together([path]) as files:  # or it cannot be written, before anybody answers
         given = {name: value for name in WORDS if (value := getattr(options, name)) is not None}
         if sys.stdin is not None and sys.stdin.isatty():
