@@ -128,7 +128,8 @@ def _totals(made: Contents) -> str:
     return (
         f"<h2>Totals{step_in_words(first.grid)}</h2>"
         f'<div class="wide"><table><tr>{table}</tr>{lines}</table></div>'
-        f'<p class="note">Each with half the width of its {made.level:.0%} interval.{most}</p>'
+        '<p class="note">Sums over the steps: whoever is counted in several of them is in these several times. Each'
+        f" stands with half the width of its {made.level:.0%} interval.{most}</p>"
     )
 
 

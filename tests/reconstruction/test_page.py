@@ -95,6 +95,7 @@ def test_the_last_of_whole_days_is_in_the_series():
     assert "from 2024-03-01 to 2024-03-31;" in page
     assert page.count("2024-04-01") == 0
     assert "<h2>Totals by month</h2>" in page
+    assert "Sums over the steps: whoever is counted in several of them is in these several times." in page
 
 
 def test_totals_are_those_of_resample():
