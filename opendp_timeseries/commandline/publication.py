@@ -121,7 +121,8 @@ def _answer(name: str, given: dict[str, Any], ask: Callable[[str], str]) -> None
     word = WORDS[name]
     none = "" if word.ask == "must" else "; Enter for none"
     while True:
-        text = ask(f"{name}: {word.explained}\n  such as {shown(word.example)}{none}: ").strip()
+        example = " ".join(map(str, word.example if word.many else [word.example]))  # as it is typed here
+        text = ask(f"{name}: {word.explained}\n  such as {example}{none}: ").strip()
         if none and not text:
             return
         with contextlib.suppress(ValueError):

@@ -406,7 +406,10 @@ def test_init_asks_in_a_terminal(tmp_path, monkeypatch):
         "end": "2024-02-01", "step": "1h", "step_cap": "2", "epsilon": "one", "delta": "1e-6", "season": "24 168",
     }  # fmt: skip
 
+    asked = []
+
     def ask(question):
+        asked.append(question)
         name = question.partition(":")[0]
         answer, answers["epsilon"] = answers[name], "1" if name == "epsilon" else answers["epsilon"]
         return answer
@@ -417,6 +420,9 @@ def test_init_asks_in_a_terminal(tmp_path, monkeypatch):
     values, lines = publication.read_publication(tmp_path / "publication.toml")
     assert (values["step_cap"], values["epsilon"], values["season"]) == (2, 1.0, [24.0, 168.0])
     assert values.keys() == answers.keys() == lines.keys()
+    # Examples stand as they are typed.
+    assert asked[0].endswith("  such as rides.csv: ")
+    assert asked[-1].endswith("  such as 1d 1w; Enter for none: ")
 
 
 def test_the_loss_over_periods_is_of_totals_too(city, capsys):
@@ -529,6 +535,18 @@ def test_a_plan_of_a_publication(tmp_path, capsys, monkeypatch):
     said = capsys.readouterr().out
     assert {line.split()[0] for line in said.splitlines()[2:4]} <= {"20", "60"}
     assert "--season 24" in said.splitlines()[-1]
+
+
+def test_a_part_that_is_released_is_not_released_again(city, capsys):
+    assert main(["release", "publication.toml"]) == 0
+    before = {path.name: path.read_bytes() for path in city.iterdir()}
+    for more in ([], ["--force"]):
+        capsys.readouterr()
+        assert main(["release", "publication.toml", "--number", "1", *more]) == 2
+        assert "number (1) is released already; --resume writes its files once more, at no cost" in refusal(capsys)
+    assert {path.name: path.read_bytes() for path in city.iterdir()} == before
+    assert main(["release", "publication.toml", "--number", "1", "--resume", "--force"]) == 0
+    assert (city / "release-2024-03.json").read_bytes() == before["release-2024-03.json"]
 
 
 def test_a_column_that_is_missing_is_said_by_its_word(city, capsys):
