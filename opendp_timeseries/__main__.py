@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
 import io
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 from opendp_timeseries.commandline.arguments import parse
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             said = _COMMANDS[options.command](options)
     except (KeyboardInterrupt, *_ERRORS) as error:
         interrupted = isinstance(error, KeyboardInterrupt)
-        text = located(_in_a_line(error, getattr(options, "file", None)), options)
+        text = located(_in_a_line(error, options), options)
         line = "interrupted: no file is left half-written" if interrupted else f"error: {text}"
         print("; ".join([line, *getattr(error, "__notes__", ())]), file=sys.stderr)
         return 130 if interrupted else 2
@@ -56,9 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _in_a_line(error: BaseException, file: Path | None) -> str:
+def _in_a_line(error: BaseException, options: argparse.Namespace | None) -> str:
     """Say what to change. Where OpenDP wraps an error, that is in the last line of the traceback that it quotes."""
-    text = str(error)
+    text, file = str(error), getattr(options, "file", None)
     if isinstance(error, OpenDPException):
         last = (error.message or text).strip().splitlines()[-1]
         text = last.partition("Error: ")[2] or last
@@ -68,9 +68,20 @@ def _in_a_line(error: BaseException, file: Path | None) -> str:
     elif isinstance(error, OSError) and error.strerror:
         full = "free some space there, or choose another --output"
         remedy = full if error.errno in _FULL else "check that it exists, and that you may read or write it"
-        text = f"file ({error.filename}): {error.strerror}; {remedy}"
+        text = f"{_word_of(str(error.filename), options)} ({error.filename}): {error.strerror}; {remedy}"
     text = " ".join(text.split())
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
+
+
+def _word_of(path: str, options: argparse.Namespace | None) -> str:
+    """Return the word of a publication that names a file, whose line is said."""
+    if options is None or options.publication is None:
+        return "file"
+    if path in (options.keys or ()):
+        return "keys"
+    if path == str(options.ledger):
+        return "ledger"
+    return "output" if path != str(options.file) and path.startswith(str(options.output)) else "file"
 
 
 if __name__ == "__main__":

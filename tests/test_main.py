@@ -1027,6 +1027,13 @@ def test_check_says_in_private_how_rows_are_read(mixed, tmp_path, capsys):
     assert "or publish totals that are too low, and say so." in advice
 
 
+@pytest.mark.parametrize("more", [{"excess": "drop"}, {"filter_std": "2"}])
+def test_check_leaves_out_what_the_release_does(mixed, tmp_path, capsys, more):
+    assert main(["check", *arguments(mixed, tmp_path / "out", **more)]) == 0
+    # one of ann's, and two of dan's five steps, of eight
+    assert "37.5% of the events on the grid are left out by the caps" in capsys.readouterr().err
+
+
 def test_check_finds_a_wrong_format_that_a_release_cannot_say(mixed, tmp_path, capsys):
     assert main(["check", *arguments(mixed, tmp_path / "out", time_format="%d.%m.%Y", start="2024-03-01")]) == 0
     said = capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
@@ -57,11 +58,11 @@ class _Parser(argparse.ArgumentParser):
     """Raises errors, so that all errors of the command line take one way out."""
 
     def error(self, message: str) -> NoReturn:
-        raise _refused(message)
+        raise _UsageError(message)
 
 
-def _refused(message: str) -> ValueError:
-    return ValueError(f"{message}; see {PROGRAM} --help")
+class _UsageError(ValueError):
+    """What the help of the command says more about."""
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -74,14 +75,24 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     name = arguments[0] if named else "release"
     options = argparse.Namespace(**dict.fromkeys((*WORDS, *RUN, COMMANDS[name].operand[0], "publication")))
     options.command, options.lines = name, {}
-    _parser(name, f"{PROGRAM} {name}" if named else PROGRAM).parse_args(arguments[named:], options)
-    if name != "init":
-        _read(options, COMMANDS[name].operand[0])
+    program = f"{PROGRAM} {name}" if named else PROGRAM
     try:
+        if not named and arguments and not (arguments[0].startswith("-") or Path(arguments[0]).suffix):
+            raise _UsageError(_no_command(arguments[0]))
+        _parser(name, program).parse_args(arguments[named:], options)
+        if name != "init":
+            _read(options, COMMANDS[name].operand[0])
         COMMANDS[name].complete(options)
     except ValueError as error:
-        raise ValueError(located(str(error), options)) from None
+        more = f"; see {program} --help" if isinstance(error, _UsageError) else ""
+        raise ValueError(located(f"{error}{more}", options)) from None
     return options
+
+
+def _no_command(name: str) -> str:
+    meant = difflib.get_close_matches(name, COMMANDS, 1)
+    remedy = f"did you mean {meant[0]}?" if meant else f"the commands are {', '.join(COMMANDS)}"
+    return f"{name!r} is no command, and no file that ends in .toml, .csv or .parquet; {remedy}"
 
 
 def _parser(name: str, program: str) -> _Parser:
@@ -162,14 +173,14 @@ def _complete(options: argparse.Namespace) -> None:
     needed += ["every"] if options.command == "programme" else []
     if missing := [name for name in needed if getattr(options, name) is None]:
         names = ", ".join("--size or --end" if name == "end" else flag(name) for name in missing)
-        raise _refused(f"these must be given, as they are public: {names}")
+        raise _UsageError(f"these must be given, as they are public: {names}")
     if file is not None:
         suffix, known = file.suffix.lower(), CSV_SUFFIXES + PARQUET_SUFFIXES
         if suffix not in known:
-            raise _refused(f"file ({file}) must end in one of {', '.join(known)}: convert or rename it")
+            raise _UsageError(f"file ({file}) must end in one of {', '.join(known)}: convert or rename it")
         text = ", ".join(flag(name) for name in _OF_CSV if name in given)
         if suffix in PARQUET_SUFFIXES and text:
-            raise _refused(f"file ({file}) has typed columns: leave out {text}, which are for CSV files")
+            raise _UsageError(f"file ({file}) has typed columns: leave out {text}, which are for CSV files")
     _fill(options, *determined)
     options.season = [steps_of(each)[0] for each in options.season or ()] or None
     options.zone = options.zone or "UTC"
@@ -188,10 +199,10 @@ def _check_pairs(options: argparse.Namespace) -> None:
         for need in word.needs:
             if getattr(options, need) is None:
                 remedy = "give its name" if need == "file" else f"give {flag(need)}"
-                raise _refused(f"{said(name)} is for {WORDS[need].gives}: {remedy}, or leave it out")
+                raise _UsageError(f"{said(name)} is for {WORDS[need].gives}: {remedy}, or leave it out")
         for other, why in word.bars:
             if getattr(options, other) is not None:
-                raise _refused(f"{said(name)} and {said(other)} must not both be given{why}: leave one out")
+                raise _UsageError(f"{said(name)} and {said(other)} must not both be given{why}: leave one out")
 
 
 def _fill(options: argparse.Namespace, *but: str) -> None:
@@ -202,34 +213,34 @@ def _fill(options: argparse.Namespace, *but: str) -> None:
 
 def _ledger(options: argparse.Namespace) -> None:
     if options.ledger is None:
-        raise _refused(f"{options.publication} must say, in [budget], which file is the ledger: ledger")
+        raise _UsageError(f"{options.publication} must say, in [budget], which file is the ledger: ledger")
     given = [name for name in FIXED if getattr(options, name) is not None]
     if given and not options.new:
         names = ", ".join(map(flag, given))
-        raise _refused(f"{names} is fixed when a ledger is made: give --new, or leave it out")
+        raise _UsageError(f"{names} is fixed when a ledger is made: give --new, or leave it out")
     if options.new and [name for name in given if name in _BUDGET] not in (["epsilon", "delta"], ["programme"]):
-        raise _refused("--new takes the budget of all releases together: --epsilon and --delta, or --programme")
+        raise _UsageError("--new takes the budget of all releases together: --epsilon and --delta, or --programme")
     if options.zone is not None and options.period is None:
-        raise _refused(f"--zone ({options.zone}) is the zone of --period: give both, or leave it out")
+        raise _UsageError(f"--zone ({options.zone}) is the zone of --period: give both, or leave it out")
     options.zone = options.zone or (options.period and "UTC")
 
 
 def _plan(options: argparse.Namespace) -> None:
     if options.file is not None and options.publication is None:
-        raise _refused(f"unrecognized arguments: {options.file}")
+        raise _UsageError(f"unrecognized arguments: {options.file}")
     missing = [flag(name) for name in ("epsilon", "delta") if getattr(options, name) is None]
     if missing:
-        raise _refused(f"the following arguments are required: {', '.join(missing)}")
-    if options.period or options.by or options.every:
-        raise _refused(
-            "plan is for one release of one series, and for all that somebody does: leave out --period, --by and"
-            " --every; of a programme, the command 'programme' says the noise before any of it is fixed"
+        raise _UsageError(f"the following arguments are required: {', '.join(missing)}")
+    if given := [flag(name) for name in ("period", "by", "every") if getattr(options, name)]:
+        raise _UsageError(
+            f"plan is for one release of one series, and for all that somebody does: leave out {', '.join(given)};"
+            " of a programme, the command 'programme' says the noise before any of it is fixed"
         )
     seasons = [steps_of(each) for each in options.season or ()]
     for steps, amplitude in seasons:
         if amplitude is None or isinstance(steps, str):
             found = steps if isinstance(steps, str) else f"{steps:g}"
-            raise _refused(f"argument --season: ({found}) must be steps and an amplitude in counts, such as 24:90")
+            raise _UsageError(f"argument --season: ({found}) must be steps and an amplitude in counts, such as 24:90")
     options.season_amplitudes = dict(seasons) or None
     options.std = options.filter_std
     options.zone = options.zone or (options.start and "UTC")

@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -42,13 +43,15 @@ def check(options: argparse.Namespace) -> str:
     """Print on standard error how a log is read, and what the caps would leave out. None of it may be published."""
     if sys.stderr is None:  # print would choose standard output, which may be published
         raise OSError("standard error is closed, and what check says is private; open it")
+    named = ""
     if options.every:
         ledger = ts.Ledger(options.ledger) if options.ledger.exists() else None
-        take_part(options, ledger)
+        part = take_part(options, ledger)
+        named = f"Part {part.number} of {part.of}, {part.name}, in {options.file}\n"
     grid = grid_of(options)
     with stage(f"Reading {options.file}", quiet=options.quiet):
         found = check_of(options, grid)
-    print(found, wrapped(_ADVICE), sep="\n\n", file=sys.stderr)
+    print(f"{named}{found}", wrapped(_ADVICE), sep="\n\n", file=sys.stderr)
     return ""
 
 
@@ -84,8 +87,13 @@ def verify(options: argparse.Namespace) -> str:
 
 def _verified(record: Path) -> str:
     releases, together = _read(record)
-    guarantees = "; and ".join(release.guarantee() for release in releases)
-    of_all = "" if len(releases) == 1 else f". All of them together: {together}"
+    wholes = {release.stated.whole for release in releases}
+    guarantees, of_all = "; and ".join(release.guarantee() for release in releases), ""
+    if len(releases) > 1:
+        if len(wholes) == 1 and (whole := wholes.pop()) is not None:  # is said once
+            alone = [replace(one, statement=replace(one.stated, whole=None)).guarantee() for one in releases]
+            guarantees, together = "; and ".join(alone), f"{together}; {whole}"
+        guarantees, of_all = f"to each of {len(releases)} alone {guarantees}", f". All of them together: {together}"
     return wrapped(
         f"Verified: the parameters in {record} give {guarantees}{of_all}. No record can show that the values"
         " came from this mechanism, or that the caps were enforced: for that, readers must trust its publisher."

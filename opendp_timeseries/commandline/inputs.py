@@ -15,7 +15,7 @@ from opendp_timeseries.counting.files import CSV_SUFFIXES, PARQUET_SUFFIXES, rea
 from opendp_timeseries.counting.tables import UtcLog
 from opendp_timeseries.datasets import load_flights
 
-__all__ = ["check_of", "chosen", "grid_of", "is_file_of_keys", "panel_of", "read_log", "wrapped"]
+__all__ = ["check_of", "chosen", "excess_of", "grid_of", "is_file_of_keys", "panel_of", "read_log", "wrapped"]
 
 #: Nobody looks at a figure or a table of more steps than this.
 _MAX_STEPS: Final = 1_000_000
@@ -110,4 +110,10 @@ def read_log(options: argparse.Namespace) -> Any:
 def check_of(options: argparse.Namespace, grid: ts.TimeGrid) -> ts.LogCheck:
     """Look at the log. Private."""
     names = ("identifier", "time", "participation_cap", "step_cap", "gap", "period")
-    return ts.check_log(read_log(options), grid=grid, **chosen(options, *names), **panel_of(options)[0])
+    how = {**chosen(options, *names), "excess": excess_of(options), **panel_of(options)[0]}
+    return ts.check_log(read_log(options), grid=grid, **how)
+
+
+def excess_of(options: argparse.Namespace) -> str:
+    """Return what becomes of who exceeds the cap: a filter lowers the noise only if steps lie apart, or are few."""
+    return options.excess or ("drop" if options.filter_std is not None and options.gap == 1 else "scale")

@@ -26,6 +26,7 @@ from opendp_timeseries._files import check_place
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.reconstruction.contents import instants_as_text
 from opendp_timeseries.reconstruction.frames import known_interval
+from opendp_timeseries.reconstruction.page import to_html
 from opendp_timeseries.reconstruction.plot import BLUE, RANGE, style_axes
 
 __all__ = ["Made", "document", "places"]
@@ -154,9 +155,7 @@ def document(suffix: str, made: Made, options: argparse.Namespace) -> bytes:
         case "-people.csv":
             return _individuals(made)
         case ".json":
-            one = len(made.releases) == 1
-            text = made.releases[0].to_json() if one else ts.write_releases(made.releases, in_advance=True)
-            return (text + "\n").encode()
+            return (_record(made) + "\n").encode()
         case ".html" | ".xlsx":
             return _page(suffix, made, unit, options.title)
     if made.series.parts:
@@ -164,14 +163,25 @@ def document(suffix: str, made: Made, options: argparse.Namespace) -> bytes:
     return _figure(suffix[1:], made.series, grid, unit, options.cycle)
 
 
+def _record(made: Made) -> str:
+    """Return all releases, made at one time of one log, with the guarantee of all of them, which everything states."""
+    if len(made.releases) == 1:
+        return made.releases[0].to_json()
+    delta = made.together.stated.view.delta
+    return ts.write_releases(made.releases, in_advance=True, data_fixed=True, delta=delta)
+
+
 def _page(suffix: str, made: Made, unit: str, title: str | None) -> bytes:
     """Write a page, or a workbook, of all that is released."""
     half, notes = float(ndtri((1 + _CONFIDENCE) / 2)), []
-    for release in [release for release in made.people if release.keys is None]:
-        number, within = release.values[0], half * release.scale
-        notes.append(
-            f"There are {number:,.0f} individuals in all, within {within:,.0f} with {_CONFIDENCE:.0%} confidence."
-        )
+    for release in made.people:
+        within = f"within {half * release.scale:,.0f} with {_CONFIDENCE:.0%} confidence"
+        if release.keys is None:
+            notes.append(f"There are {release.values[0]:,.0f} individuals in all, {within}.")
+        else:
+            numbers = (f"{key}: {number:,.0f}" for key, number in zip(release.keys, release.values, strict=True))
+            most = release.design.count.participation_cap
+            notes.append(f"Individuals at each key, each at {most} at most, {within}: {'; '.join(numbers)}.")
     shown: dict[str, Any] = {
         "title": title,
         "unit": unit,
@@ -180,12 +190,11 @@ def _page(suffix: str, made: Made, unit: str, title: str | None) -> bytes:
         "guarantee": f"Guarantee: {made.together.guarantee()}",
         "notes": notes,
     }
-    series = replace(made.series, sources=made.releases)  # whose records stand in a page
     if suffix == ".html":
-        return series.to_html(**shown).encode()
+        return to_html(made.series, None, records=_record(made), **shown).encode()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "series.xlsx")
-        series.to_excel(path, **shown)
+        made.series.to_excel(path, **shown)
         return path.read_bytes()
 
 

@@ -101,6 +101,8 @@ def init(options: argparse.Namespace, ask: Callable[[str], str] = input) -> str:
     path: Path = options.path
     if path.suffix.lower() != ".toml":
         raise ValueError(f"file ({path}) must end in .toml, such as publication.toml; rename it")
+    if path.exists():
+        raise FileExistsError(f"file ({path}) exists already; choose another name, or edit it")
     with files_together([path]) as files:  # or it cannot be written, before anybody answers
         given = {name: value for name in WORDS if (value := getattr(options, name)) is not None}
         if sys.stdin is not None and sys.stdin.isatty():
@@ -119,7 +121,8 @@ def _answer(name: str, given: dict[str, Any], ask: Callable[[str], str]) -> None
     word = WORDS[name]
     none = "" if word.ask == "must" else "; Enter for none"
     while True:
-        text = ask(f"{name}: {word.explained}\n  such as {shown(word.example)}{none}: ").strip()
+        example = " ".join(map(str, word.example if word.many else [word.example]))  # as it is typed here
+        text = ask(f"{name}: {word.explained}\n  such as {example}{none}: ").strip()
         if none and not text:
             return
         with contextlib.suppress(ValueError):

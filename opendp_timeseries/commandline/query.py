@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
-from opendp_timeseries.commandline.inputs import chosen, panel_of
+from opendp_timeseries.commandline.inputs import chosen, excess_of, panel_of
 from opendp_timeseries.plugin._opendp import symmetric_distance
 from opendp_timeseries.plugin.known import signal_of
 
@@ -50,9 +50,7 @@ class Query(NamedTuple):
         if options.participation_cap is None:
             count = space >> ts.then_activity_count(grid, **caps)
         else:
-            # A filter lowers the noise only if steps lie apart, or are few.
-            excess = options.excess or ("drop" if options.filter_std is not None and options.gap == 1 else "scale")
-            caps |= {"participation_cap": options.participation_cap, "excess": excess}
+            caps |= {"participation_cap": options.participation_cap, "excess": excess_of(options)}
             count = space >> ts.then_participation_count(grid, **caps)
         if options.filter_std is not None:
             count = count >> ts.then_circulant_filter(ts.gaussian_kernel(grid.size, options.filter_std))

@@ -49,6 +49,8 @@ def release(options: argparse.Namespace) -> str:
     """
     ledger = None if options.ledger is None else ts.Ledger(options.ledger)
     part = take_part(options, ledger) if options.every else None
+    if part is not None and ledger is not None and not options.resume and part.state(ledger) == "released":
+        raise ValueError(f"number ({part.number}) is released already; --resume writes its files once more, at no cost")
     wanted = places(options)
     grid = grid_of(options)
     options.cycle = _cycle(options, grid)

@@ -54,6 +54,8 @@ class LogCheck:
     """Steps of individuals that the gap leaves out, over all of them."""
     events_within_gap_share: float = 0.0
     """The share of the events on the grid that are in those steps."""
+    key_cap: int | None = None
+    """The cap on keys that was asked for."""
     period: Period | None = None
     """The period that was asked for; individuals are then counted in each period in which they are."""
 
@@ -72,7 +74,8 @@ class LogCheck:
         return f" ({sum(causes.values()) / self.rows:.1%} of all rows): {', '.join(told)}" if told else ""
 
     def __str__(self) -> str:
-        caps, apart = "the caps on steps and on events in a step", []
+        keys = "" if self.key_cap is None else ", on keys at a time"
+        caps, apart = f"the caps on steps{keys} and on events in a step", []
         if self.gap > 1:
             caps = f"the gap and {caps}"
             apart = [
@@ -182,6 +185,7 @@ def check_log(
         individuals_over_cap=int(np.count_nonzero(steps > count.participation_cap)),
         events_lost_share=lost(count),
         excess=excess,
+        key_cap=count.key_cap,
     )
     if count.gap == 1:
         return found

@@ -38,6 +38,8 @@ _BLOCK: Final = 2**16
 _DOWN: Final = decimal.Context(prec=40, rounding=decimal.ROUND_FLOOR)
 #: The last nanosecond that 64 bits hold. Times that are further from 1970 are off every grid.
 _LAST: Final = 2**63 - 1
+#: Words that name columns.
+_WORDS: Final = ("identifier", "time", "by")
 #: Parts of a format that say that the clock is that of UTC, and what else says that it is not the one of a zone.
 _UTC: Final = re.compile(r"(?<![A-Za-z%])(?:Z|UTC|GMT|Zulu)(?![A-Za-z])|[+-]00(?::?00)?(?!\d)", re.IGNORECASE)
 #: Parts of a format that are numbers, as forms of their digits; and all that a form may tell apart.
@@ -90,7 +92,7 @@ def read_csv_log(
         header = _fields(next(file, ""), delimiter)
         place = f"the first line of {path.name}, read with the delimiter {delimiter!r}"
         names = [identifier, time, *([] if by is None else [by])]
-        where = [_position(header, name, place) for name in names]
+        where = [_position(header, *each, place) for each in zip(names, _WORDS, strict=False)]
         known: dict[str, str | None] = {"": None}  # each text of an identifier, or of a key, is held once
         pieces = []
         while cells := _cells(file, where, delimiter):
@@ -125,8 +127,9 @@ def read_parquet_log(path: Path, *, identifier: str, time: str, zone: str | None
         log = dataset.dataset(path, format="parquet")
     except ValueError:  # pyarrow.ArrowInvalid, in many words
         raise ValueError(f"file ({path}) must be a Parquet file; convert it, or correct its suffix") from None
-    for name in (identifier, time, *([] if by is None else [by])):
-        _position(log.schema.names, name, f"the schema of {path.name}")
+    names = [identifier, time, *([] if by is None else [by])]
+    for name, word in zip(names, _WORDS, strict=False):
+        _position(log.schema.names, name, word, f"the schema of {path.name}")
     # Of every file, if it is a folder of them.
     schemas = [log.schema, *(file.physical_schema for file in log.get_fragments())]
     kinds = {schema.field(time).type for schema in schemas if time in schema.names}
@@ -169,11 +172,11 @@ def _fields(line: str, delimiter: str) -> list[str]:
         return []
 
 
-def _position(header: list[str], name: str, place: str) -> int:
+def _position(header: list[str], name: str, word: str, place: str) -> int:
     # What the place holds instead is not said: a file without a header would show its first row.
     if header.count(name) != 1:
         problem = "is not in" if name not in header else "is more than once in"
-        raise ValueError(f"column {name!r} {problem} {place}; give --identifier and --time as they stand there")
+        raise ValueError(f"column {name!r} {problem} {place}; give --{word} as it stands there")
     return header.index(name)
 
 

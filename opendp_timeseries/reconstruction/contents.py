@@ -18,13 +18,13 @@ from opendp_timeseries.reconstruction.totals import Totals, totals
 from opendp_timeseries.release.documents import write_releases
 from opendp_timeseries.release.release import Release, software
 
-__all__ = ["Contents", "contents_of", "digits_for", "instants_as_text", "periods_as_text"]
+__all__ = ["Contents", "contents_of", "digits_for", "ends_as_text", "instants_as_text", "periods_as_text"]
 
 #: :class:`~opendp_timeseries.Series`, which makes its pages of these.
 _Series = Any
 
 #: Steps of totals that are chosen if none is given, and from how many days on.
-_TOTALS: Final = (("1y", 1827), ("1mo", 45), ("1d", 2))
+_TOTALS: Final = (("1y", 1827), ("1mo", 45), ("1d", 2), ("1mo", 28))
 _METHOD: Final = (
     "The method is of Koga, Meehan & Chaudhuri (2022), Privacy Amplification by Subsampling in Time Domain (AISTATS)."
 )
@@ -70,6 +70,7 @@ def contents_of(
     guarantee: tuple[float, float] | str | None = None,
     notes: Sequence[str] = (),
     cite: str | None = None,
+    records: str | None = None,
 ) -> Contents:
     """Put together what is published; see :meth:`.Series.to_html`."""
     check.real("confidence_level", confidence_level, above=0.0, below=1.0)
@@ -98,7 +99,7 @@ def contents_of(
         protected=[*_protected(series, words), *notes],
         near=_near(groups, unit, confidence_level),
         cite=_citation(title, words, steps) if cite is None else cite,
-        records=_records(releases),
+        records=_records(releases) if records is None else records,
     )
     if len(found.series) != sum(map(len, groups)):
         raise ValueError("keys must differ when they are written as text")
@@ -175,7 +176,7 @@ def _few(names: list[str]) -> str:
 
 
 def _citation(title: str, words: str, grid: TimeGrid) -> str:
-    when = "" if grid.is_integer else " to ".join(instants_as_text(grid)[[0, -1]]).join((", ", ""))
+    when = "" if grid.is_integer else f", {' to '.join(ends_as_text(grid))}"
     stated = f" {words}." if words else ""
     return f"{title}{when}.{stated} Made with opendp_timeseries {software()['opendp_timeseries']}. {_METHOD}"
 
@@ -197,6 +198,12 @@ def instants_as_text(grid: TimeGrid) -> NDArray[np.str_]:
     local = grid.edges("local")
     exact: Any = next((unit for unit in ("D", "m") if np.all(local == local.astype(f"M8[{unit}]"))), None)
     return np.char.replace(np.datetime_as_string(local, unit=exact), "T", " ")
+
+
+def ends_as_text(grid: TimeGrid) -> tuple[str, str]:
+    """Return the first and the last of a grid: of whole days, the last day that is in it."""
+    first, *_, last = instants_as_text(grid).tolist()
+    return first, str(np.datetime64(last) - 1) if len(last) == 10 and not grid.is_integer else last
 
 
 def periods_as_text(grid: TimeGrid) -> list[str]:

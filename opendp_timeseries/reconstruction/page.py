@@ -16,7 +16,7 @@ from opendp_timeseries.reconstruction.contents import (
     Contents,
     contents_of,
     digits_for,
-    instants_as_text,
+    ends_as_text,
     periods_as_text,
 )
 from opendp_timeseries.reconstruction.frames import known_interval
@@ -46,9 +46,9 @@ def to_html(series: _Series, path: str | PathLike[str] | None, **options: Any) -
 
 
 def _page(made: Contents) -> str:
-    edges = instants_as_text(made.grid)
+    first, last = ends_as_text(made.grid)
     zone = "" if made.grid.is_integer else f", on the clock of {made.grid.zone or 'UTC'}"
-    about = f"{made.grid.size:,} steps from {edges[0]} to {edges[-1]}{zone}; {made.unit}."
+    about = f"{made.grid.size:,} steps from {first} to {last}{zone}; {made.unit}."
     version = software()["opendp_timeseries"]
     style = resources.files(__package__).joinpath("page.css").read_text("utf-8")
     head = (
@@ -128,7 +128,8 @@ def _totals(made: Contents) -> str:
     return (
         f"<h2>Totals{step_in_words(first.grid)}</h2>"
         f'<div class="wide"><table><tr>{table}</tr>{lines}</table></div>'
-        f'<p class="note">Each with half the width of its {made.level:.0%} interval.{most}</p>'
+        '<p class="note">Sums over the steps: whoever is counted in several of them is in these several times. Each'
+        f" stands with half the width of its {made.level:.0%} interval.{most}</p>"
     )
 
 

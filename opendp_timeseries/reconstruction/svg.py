@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.reconstruction.contents import digits_for, instants_as_text
+from opendp_timeseries.reconstruction.contents import digits_for, ends_as_text, instants_as_text
 from opendp_timeseries.reconstruction.frames import known_interval
 from opendp_timeseries.reconstruction.totals import totals
 
@@ -155,11 +155,11 @@ def _said(drawn: Drawing, unit: str, level: float) -> list[str]:
 
 def _in_short(drawn: Drawing, unit: str) -> str:
     """Return the alternative text."""
-    starts, last = instants_as_text(drawn.grid), int(np.argmax(drawn.most))
+    (begin, end), highest_at = ends_as_text(drawn.grid), instants_as_text(drawn.grid)[int(np.argmax(drawn.most))]
     what = f"means of {drawn.longer}, " if drawn.longer else ""
     return (
-        f"line of {what}{unit}, from {starts[0]} to {starts[-1]}; {drawn.values.mean():.3g} on average, lowest"
-        f" {drawn.least.min():.3g}, highest {drawn.most.max():.3g} ({starts[last]})"
+        f"line of {what}{unit}, from {begin} to {end}; {drawn.values.mean():.3g} on average, lowest"
+        f" {drawn.least.min():.3g}, highest {drawn.most.max():.3g} ({highest_at})"
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from opendp_timeseries import _validate as check
 from opendp_timeseries._json import fields_of, parse_json, read_versioned, written
 from opendp_timeseries.accounting.calibrate import warn_of_large_delta
 from opendp_timeseries.accounting.joint import joint_loss
@@ -39,7 +40,9 @@ class Document(NamedTuple):
     guarantee: str
 
 
-def write_releases(releases: Sequence[Release], *, in_advance: bool = False, data_fixed: bool = False) -> str:
+def write_releases(
+    releases: Sequence[Release], *, in_advance: bool = False, data_fixed: bool = False, delta: float | None = None
+) -> str:
     """Return several releases of one log as one JSON document with their joint guarantee.
 
     :param releases: of the same measure, unit of privacy, columns of identifiers and distance.
@@ -48,16 +51,23 @@ def write_releases(releases: Sequence[Release], *, in_advance: bool = False, dat
         basic composition: (ε, δ), or (ρ, δ′), add up. The document says which.
     :param data_fixed: a promise that later data do not react to earlier releases, as where all are of one log at one
         time. Behind filters, and of stratified samples, the joint loss is less with it. The document says so.
+    :param delta: of the joint guarantee, if all was fixed in advance and each states (ε, δ); the sum of all δ if left
+        out.
     :raises ValueError: if there are none, one states less than it loses, or they do not add up.
     """
     for release in releases:
         release.verify()
     view = _total(releases)
+    if delta is not None:
+        check.real("delta", delta, above=0.0, below=1.0)
+        if not in_advance or view.delta is None:
+            raise ValueError(f"delta ({delta}) is for releases in (ε, δ) that were fixed in_advance; leave it out")
+        view = replace(view, delta=delta)
     warn_of_large_delta(view.failure_probability if view.delta is None else view.delta, stacklevel=2)
     document = {
         "format": FORMAT,
         "version": VERSION,
-        "guarantee": _together(releases, points := _joint(releases, in_advance, data_fixed)),
+        "guarantee": _together(releases, points := _joint(releases, in_advance, data_fixed, view)),
         "in_advance": in_advance,
         "data_fixed": data_fixed,
         "joint_loss": [list(point) for point in points],
@@ -93,7 +103,10 @@ def _read_1(document: dict[str, Any]) -> Document:
     for release in releases:
         release.verify()
     stated = fields["joint_loss"]
-    right = _joint(releases, fields["in_advance"], fields["data_fixed"])
+    view = _total(releases)
+    if fields["in_advance"] and view.delta is not None and len(stated) == 1 and 0.0 < stated[0][1] < 1.0:
+        view = replace(view, delta=stated[0][1])
+    right = _joint(releases, fields["in_advance"], fields["data_fixed"], view)
     check_covered("joint_loss", stated, right, "the releases together give")
     return Document(releases, _together(releases, stated))
 
@@ -112,7 +125,7 @@ def joint_guarantee(releases: Sequence[Release]) -> str:
 
     :raises ValueError: if they do not add up, as in :func:`write_releases`.
     """
-    return _together(releases, _joint(releases, in_advance=True, data_fixed=True))
+    return _together(releases, _joint(releases, in_advance=True, data_fixed=True, view=_total(releases)))
 
 
 def population_of(design: Design) -> tuple[Any, ...]:
@@ -155,8 +168,7 @@ def _total(releases: Sequence[Release]) -> View:
     )
 
 
-def _joint(releases: Sequence[Release], in_advance: bool, data_fixed: bool) -> Points:
-    view = _total(releases)
+def _joint(releases: Sequence[Release], in_advance: bool, data_fixed: bool, view: View) -> Points:
     points = [release.stated.loss for release in releases]
     pairs = all(len(each) == 1 for each in points)
     if not (pairs or in_advance):
@@ -172,7 +184,7 @@ def _joint(releases: Sequence[Release], in_advance: bool, data_fixed: bool) -> P
     # Without the promise, data react: docs/proofs/several_releases.md.
     joint = view.points(joint_loss(losses, adaptive=not data_fixed))
     # By basic composition, no more than the sum of pairs is ever lost.
-    return ((first, second),) if pairs and first <= joint[0][0] else joint
+    return ((first, second),) if pairs and first <= joint[0][0] and second <= joint[0][1] else joint
 
 
 def _sum_up(numbers: Sequence[float | None]) -> Any:

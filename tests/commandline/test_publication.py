@@ -113,11 +113,18 @@ def test_a_city_publishes_every_month(tmp_path, capsys, monkeypatch, rows, numbe
     assert "Left: 12 of 12; next is part 1, 2024-03." in new
     alone = re.search(r"2024-03 planned [0-9. ]+ ε = ([0-9.]+)", new)[1]
     assert f"Guarantee: (ε = {alone}, δ = 1e-06)" in first
-    assert f"{rows} rows were read" in check
+    assert f"Part 1 of 12, 2024-03, in trips-2024-03.csv PRIVATE: do not publish {rows} rows were read" in check
     assert "release 1 of 12 in the programme of a ledger with (ε = 1, δ = 1e-06) in all" in first
     assert "This is part 2 of 12 of a programme" in second
     assert "Left: 10 of 12; next is part 3, 2024-05." in after
     assert verified.count("Verified") == 2
+    # With the δ of the ledger, as on the page; of the programme, once.
+    end = f"All of them together: (ε = {alone}, δ = 1e-06)-differential privacy for one individual added or removed;"
+    for month in (1, 2):
+        assert (
+            f"{end} release {month} of 12 in the programme of a ledger with (ε = 1, δ = 1e-06) in all. No" in verified
+        )
+    assert verified.count("release 2 of 12") == 1
     assert "all of it planned in advance" in ledger
     assert ts.Ledger("trips.ledger").verify().epsilon < 1
     for month, (local, card) in trips.items():
@@ -127,9 +134,19 @@ def test_a_city_publishes_every_month(tmp_path, capsys, monkeypatch, rows, numbe
         assert f"release {month - 2} of 12 in the programme of a ledger with (ε = 1, δ = 1e-06) in all" in page
         assert "<h1>Bike riders</h1>" in page
         assert "individuals in all, within" in page
+        at_keys = [(row["key"], float(row["individuals"])) for row in rows_of(tmp_path / f"{name}-people.csv")[1:]]
+        numbers = "; ".join(f"{key}: {individuals:,.0f}" for key, individuals in at_keys)
+        assert len(at_keys) == number
+        assert re.search(
+            f"Individuals at each key, each at 3 at most, within [0-9,]+ with 90% confidence: {numbers}", page
+        )
+        assert f"from 2024-{month:02}-01" + {"1d": "", "1h": " 00:00"}[step] in page
+        if step == "1d":
+            assert f"from 2024-{month:02}-01 to 2024-{month:02}-{34 - month}, on the clock" in page
+            assert "<h2>Totals by month</h2>" in page
         (record,) = re.findall(r"data:application/json[^,]*;base64,([^\"]*)", page)
-        found = ts.read_releases(base64.b64decode(record).decode())
-        assert sorted(map(repr, found)) == sorted(map(repr, ts.read_releases((tmp_path / f"{name}.json").read_text())))
+        assert base64.b64decode(record).decode() + "\n" == (tmp_path / f"{name}.json").read_text()
+        assert f"(ε = {alone}, δ = 1e-06)" in json.loads(base64.b64decode(record))["guarantee"]
         book = openpyxl.load_workbook(tmp_path / f"{name}.xlsx")
         assert [cell.value for cell in book["Series"][1]][:4] == ["time", "city", "north", "south"]
         for release in ts.read_releases((tmp_path / f"{name}.json").read_text()):
@@ -286,6 +303,12 @@ def test_next_month_is_not_released_before_it_is_over(city, capsys):
         ("season = [7.0]", "holidays = [2024-03-29]", "is for a series with a season: give season"),
         ('groups = ["district"]', 'groups = ["ward"]', "must have one column 'ward'"),
         ('step = "1d"', 'step = "1d"\n"x y" = 1', "'x y' in [grid] is not known"),
+        ('"stations.csv"', '"places.csv"', "LINE(keys): keys (places.csv): No such file"),
+        (
+            'figure = "none"',
+            'figure = "none"\noutput = "no/c"',
+            "LINE(output): output (no/c-2024-03.csv): No such file",
+        ),
     ],
 )
 def test_what_is_wrong_is_refused_with_its_line_before_data_are_read(city, capsys, monkeypatch, before, after, message):
@@ -296,7 +319,7 @@ def test_what_is_wrong_is_refused_with_its_line_before_data_are_read(city, capsy
     files = sorted(city.iterdir())
     assert main(["release", "publication.toml"]) == 2
     said = refusal(capsys)
-    assert message in said
+    assert re.sub(r"LINE\((\w+)\)", lambda m: f"line {line_of(city, m[1] + ' = ')}", message) in said
     assert "publication.toml" in said
     if before not in ('by = "station"', 'ledger = "trips.ledger"', 'groups = ["district"]'):
         assert "line" in said
@@ -373,7 +396,7 @@ def test_init_writes_every_word_and_never_over_a_file(city, capsys):
     assert publication.read_publication(city / "every.toml")[0].keys() == WORDS.keys()  # its examples can be read
     capsys.readouterr()
     assert main(["init", "publication.toml"]) == 2
-    assert "exists already" in refusal(capsys)
+    assert "exists already; choose another name, or edit it" in refusal(capsys)
     assert (city / "publication.toml").read_text() != ""
 
 
@@ -383,7 +406,10 @@ def test_init_asks_in_a_terminal(tmp_path, monkeypatch):
         "end": "2024-02-01", "step": "1h", "step_cap": "2", "epsilon": "one", "delta": "1e-6", "season": "24 168",
     }  # fmt: skip
 
+    asked = []
+
     def ask(question):
+        asked.append(question)
         name = question.partition(":")[0]
         answer, answers["epsilon"] = answers[name], "1" if name == "epsilon" else answers["epsilon"]
         return answer
@@ -394,6 +420,9 @@ def test_init_asks_in_a_terminal(tmp_path, monkeypatch):
     values, lines = publication.read_publication(tmp_path / "publication.toml")
     assert (values["step_cap"], values["epsilon"], values["season"]) == (2, 1.0, [24.0, 168.0])
     assert values.keys() == answers.keys() == lines.keys()
+    # Examples stand as they are typed.
+    assert asked[0].endswith("  such as rides.csv: ")
+    assert asked[-1].endswith("  such as 1d 1w; Enter for none: ")
 
 
 def test_the_loss_over_periods_is_of_totals_too(city, capsys):
@@ -485,7 +514,8 @@ def test_a_plan_needs_no_cap_and_says_what_rough_knowledge_tells(city, capsys):
     assert main(plan) == 2
     assert "describe the signal by --season 24:90, by deviation and time_scale, or by all three" in refusal(capsys)
     assert main(["plan", "publication.toml", "--level", "200", *series]) == 2
-    assert "leave out period, by (line" in refusal(capsys)
+    said = refusal(capsys)
+    assert re.search(r"leave out by \(line \d+\), every \(line \d+\); of a programme.*; see .* plan --help", said)
 
 
 def test_a_plan_of_a_publication(tmp_path, capsys, monkeypatch):
@@ -505,6 +535,33 @@ def test_a_plan_of_a_publication(tmp_path, capsys, monkeypatch):
     said = capsys.readouterr().out
     assert {line.split()[0] for line in said.splitlines()[2:4]} <= {"20", "60"}
     assert "--season 24" in said.splitlines()[-1]
+
+
+def test_a_part_that_is_released_is_not_released_again(city, capsys):
+    assert main(["release", "publication.toml"]) == 0
+    before = {path.name: path.read_bytes() for path in city.iterdir()}
+    for more in ([], ["--force"]):
+        capsys.readouterr()
+        assert main(["release", "publication.toml", "--number", "1", *more]) == 2
+        assert "number (1) is released already; --resume writes its files once more, at no cost" in refusal(capsys)
+    assert {path.name: path.read_bytes() for path in city.iterdir()} == before
+    assert main(["release", "publication.toml", "--number", "1", "--resume", "--force"]) == 0
+    assert (city / "release-2024-03.json").read_bytes() == before["release-2024-03.json"]
+
+
+def test_a_column_that_is_missing_is_said_by_its_word(city, capsys):
+    changed(city, 'time = "started"', 'time = "begun"')
+    capsys.readouterr()
+    assert main(["check", "publication.toml"]) == 2
+    assert f"give time (line {line_of(city, 'time = ')}) as it stands there" in refusal(capsys)
+
+
+def test_a_command_that_is_not_known(capsys):
+    assert main(["realease", "publication.toml"]) == 2
+    assert "'realease' is no command" in (said := refusal(capsys))
+    assert "did you mean release?" in said
+    assert main(["check", "publication.toml", "--bogus"]) == 2
+    assert "unrecognized arguments: --bogus; see python -m opendp_timeseries check --help" in refusal(capsys)
 
 
 def test_the_small_things(capsys):

@@ -44,4 +44,5 @@ def test_the_check_says_what_it_leaves_out():
     log = {"id": np.zeros(4, int), "t": np.zeros(4, int), "venue": np.array(["a", "b", "c", "d"])}
     named = {"identifier": "id", "time": "t", "grid": GRID, "participation_cap": 9, "by": "venue", "keys": KEYS}
     assert ts.check_log(log, **named).events_lost_share == 0
-    assert ts.check_log(log, **named, key_cap=1).events_lost_share == 0.75
+    assert (found := ts.check_log(log, **named, key_cap=1)).events_lost_share == 0.75
+    assert str(found).endswith("by the caps on steps, on keys at a time and on events in a step")

@@ -87,6 +87,17 @@ def test_a_page_is_whole_and_asks_for_nothing(tmp_path):
     ]
 
 
+def test_the_last_of_whole_days_is_in_the_series():
+    month = ts.TimeGrid(start="2024-03-01", end="2024-04-01", step="1d", zone="Europe/Berlin")
+    page = smoothed(31).to_html(grid=month, title="Trips")
+    assert "31 steps from 2024-03-01 to 2024-03-31, on the clock of Europe/Berlin" in page
+    assert "Trips, 2024-03-01 to 2024-03-31." in page
+    assert "from 2024-03-01 to 2024-03-31;" in page
+    assert page.count("2024-04-01") == 0
+    assert "<h2>Totals by month</h2>" in page
+    assert "Sums over the steps: whoever is counted in several of them is in these several times." in page
+
+
 def test_totals_are_those_of_resample():
     series = smoothed()
     page = series.to_html(grid=DAYS, totals="1d")

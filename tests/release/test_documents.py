@@ -54,6 +54,18 @@ def test_releases_of_a_composition_state_their_joint_loss():
     assert read == tuple(releases)
     pair = f"(ε = {printed_up(epsilon)}, δ = {printed_up(delta, 4)})"
     assert words == f"{pair}-differential privacy for one individual added or removed" == joint_guarantee(releases)
+    # The same loss at another δ: as that of a whole of which they are a part.
+    again = json.loads(ts.write_releases(releases, in_advance=True, delta=1e-6))
+    ((more, at),) = again["joint_loss"]
+    assert (more, at) == pytest.approx(ts.make_composition(parts, delta=1e-6).map(1), rel=1e-9)
+    assert more > epsilon
+    assert f"(ε = {printed_up(more)}, δ = 1e-06)" in again["guarantee"]
+    assert ts.read_releases(json.dumps(again)) == tuple(releases)
+    for change in ([[more * 0.999, at]], [[more, at * 0.9]], [[epsilon, at]], [[more, 0.0]], [[0.0, 0.0]]):
+        with pytest.raises(ValueError, match=r"joint_loss .* is stated, but the releases together give"):
+            ts.read_releases(json.dumps(again | {"joint_loss": change}))
+    with pytest.raises(ValueError, match=r"delta \(1e-06\) is for releases in \(ε, δ\) that were fixed in_advance"):
+        ts.write_releases(releases, delta=1e-6)
     # What was not fixed in advance may not claim it.
     for change in ({"in_advance": False}, {"joint_loss": [[epsilon * 0.999, delta]]}):
         with pytest.raises(ValueError, match="the releases together give"):
