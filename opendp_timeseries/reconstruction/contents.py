@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -185,7 +185,13 @@ def _records(releases: Sequence[Release]) -> str | None:
     try:
         if len(releases) == 1:
             return releases[0].to_json()
-        together = None not in (named := {release.invocation for release in releases}) and len(named) == 1
+        # Queries of a nested Context are of one invocation, too, and each may follow what the last one showed.
+        wholes = [release.stated.whole for release in releases]
+        named = {
+            (release.invocation, whole and replace(whole, number=None))
+            for release, whole in zip(releases, wholes, strict=True)
+        }
+        together = len(named) == 1 and None not in next(iter(named))
         return write_releases(releases, in_advance=together, data_fixed=together)
     except ValueError:  # nothing is stated, or it does not add up
         return None

@@ -5,6 +5,7 @@ import csv
 import dataclasses
 import html.parser
 import io
+import json
 import re
 
 import numpy as np
@@ -135,6 +136,30 @@ def behind_a_count(keys=None):
         return (count >> noise)(log)
     together = count >> ts.then_composition([noise, ts.then_totals({"city": keys}) >> noise])
     return together(log | {"site": np.array(keys)[np.arange(300) % len(keys)]})
+
+
+def test_queries_that_may_follow_each_other_are_not_said_to_be_fixed_in_advance():
+    log = {"id": np.arange(600) % 90, "step": np.arange(600) % 30}
+    context = ts.compositor(
+        log,
+        domain=ts.event_log_domain(identifier="id", time="step"),
+        privacy_unit=(dp.symmetric_distance(), 1),
+        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
+        split_evenly_over=1,
+    )
+    nested = context.query().participation_count(ts.TimeGrid(size=30), participation_cap=5)
+    nested = nested.compositor(split_evenly_over=3).release()
+
+    def recorded(first, second):
+        page = ts.interpolate(first).to_html(beside=[ts.interpolate(second)])
+        (record,) = re.findall(r"data:application/json[^,]*;base64,([^\"]*)", page)
+        document = json.loads(base64.b64decode(record))
+        return document["in_advance"], document["data_fixed"], document["joint_loss"][0][0]
+
+    one_by_one = [nested.query().subsampled_gaussian(sampling_probability=p).release() for p in (1, 0.5)]
+    assert recorded(*one_by_one) == (False, False, pytest.approx(2 / 3))
+    at_once = nested.query().composition([ts.then_subsampled_gaussian(1.0, sampling_probability=1)] * 2).release()
+    assert recorded(*at_once)[:2] == (True, True)
 
 
 def test_a_panel_stands_below_its_total():
