@@ -463,7 +463,7 @@ def plan(
         scales = default_scales(every.most_steps)
         count = replace(every, participation_cap=scales.first(every.most_steps), scales=scales)
         design = calibrated(Design(signal=Signal(count), sampling_probability=1.0, scale=1.0))
-        often = by_gap.get(1) or participation_of({}, grid.size)
+        often = by_gap[1] if by_gap and by_gap[1].total > 0 else participation_of({}, grid.size)
         error = error_at_scales(signal, count, design.scale, often)
         return Candidate(
             **error._asdict(), name=PRIVATE, sampling_probability=1.0, std=0.0, scale=design.scale, excess="scale",

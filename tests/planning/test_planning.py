@@ -432,3 +432,11 @@ def test_a_plan_cannot_be_changed():
     found = plan(GRID, **SETTING, time_scale=5, deviation=4, sampling_probability=(1.0,))
     with pytest.raises(dataclasses.FrozenInstanceError):
         found.candidates[0].scale = 0.0
+
+
+def test_a_histogram_of_nobody_says_nothing_of_how_often_people_come():
+    # As one of few people is after its noise: its entries are negative, or nothing.
+    known = {"epsilon": 1.0, "delta": 1e-6, "level": 50.0, "deviation": 3.0, "time_scale": 4.0}
+    nobody = ts.Participation([0, 0], size=24, standard_error=0.0, caps=[1])
+    found = ts.plan(ts.TimeGrid(size=24), participation=nobody, participation_cap=3, **known)
+    assert found.recommended.smoothed == ts.plan(ts.TimeGrid(size=24), **known).recommended.smoothed
