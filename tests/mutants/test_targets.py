@@ -1,4 +1,4 @@
-"""Every mutant has one function to break, and tests to be caught by: in the ordinary suite, as names are changed there."""
+"""Every mutant has one function to break, and tests to be caught by: in the ordinary suite, as names change there."""
 
 from tests.mutants.mutate import find
 from tests.mutants.test_mutants import place
