@@ -25,10 +25,10 @@ _EPILOG: Final = (
     " 'programme' plans them. Readers of a release run 'verify RECORD'. Each has --help. The command ends with 0; with"
     " 2 after one line that says what to change; or with 130 if it was interrupted."
 )
-#: For the log that comes with the package, of aircraft departing from New York in 2013; a day and a week of 3 hours.
+#: For the log that comes with the package, of aircraft departing from New York in 2013, by the clock there.
 _FLIGHTS: Final[dict[str, Any]] = {
     "identifier": "tailnum", "time": "time", "zone": "America/New_York", "start": "2013-01-01T00:00", "step": "3h",
-    "size": 2920, "epsilon": 1.0, "delta": 1e-6, "season": [8.0, 56.0],
+    "size": 2920, "epsilon": 1.0, "delta": 1e-6, "season": ["1d", "1w"],
 }  # fmt: skip
 #: What the programme of a ledger determines, if none of the first two is given.
 _PLANNED: Final = ("epsilon", "delta", "sampling_probability", "sampling")

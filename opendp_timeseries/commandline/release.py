@@ -276,10 +276,15 @@ def _warnings(made: Made, options: argparse.Namespace) -> Iterator[str]:
             f"Warning: δ = {delta:g} is more than one over the number of individuals ({options.individuals}): so much"
             " may expose some of them outright. Choose far less."
         )
-    scale = unscaled(made.releases[0]).scale
-    if scale > level:
+    # Of a private series, no one of its scales says how far it is from the truth.
+    count = made.releases[0].design.signal.count
+    at_scales = count is not None and count.scales is not None and made.series.converged
+    what, size = "error", float(np.median(made.series.standard_error))
+    if not at_scales:
+        what, size = "noise", unscaled(made.releases[0]).scale
+    if size > level:
         yield (
-            f"Warning: the noise (standard deviation {scale:.4g} in each step) is above the level of the series"
+            f"Warning: the {what} (standard deviation {size:.4g} in each step) is above the level of the series"
             f" ({max(level, 0):.3g}). Longer steps, fewer keys or a larger budget give more to see: run"
             f" '{'programme' if options.every else 'plan'}' before the first release."
         )
