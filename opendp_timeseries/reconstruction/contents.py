@@ -209,7 +209,7 @@ def instants_as_text(grid: TimeGrid) -> NDArray[np.str_]:
 def ends_as_text(grid: TimeGrid) -> tuple[str, str]:
     """Return the first and the last of a grid: of whole days, the last day that is in it."""
     first, *_, last = instants_as_text(grid).tolist()
-    return first, str(np.datetime64(last) - 1) if len(last) == 10 and not grid.is_integer else last
+    return first, str(np.datetime64(last) - np.timedelta64(1, "D")) if len(last) == 10 and not grid.is_integer else last
 
 
 def periods_as_text(grid: TimeGrid) -> list[str]:

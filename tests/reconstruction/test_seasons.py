@@ -74,7 +74,7 @@ def test_a_year_with_two_changes_of_the_clocks():
 def test_holidays_are_like_sundays():
     grid = TimeGrid(start="2024-01-01", step="1d", size=371, zone="UTC")  # from a Monday
     free = np.arange(2, 371, 20)
-    holidays = [str(np.datetime64("2024-01-01") + int(day)) for day in free]
+    holidays = [str(np.datetime64("2024-01-01") + np.timedelta64(int(day), "D")) for day in free]
     rate = np.where((np.arange(371) % 7 == 6) | np.isin(np.arange(371), free), 20.0, 100.0)
     rng = np.random.default_rng(1)
     counts = rng.poisson(rate).astype(float)
