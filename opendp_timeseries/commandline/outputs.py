@@ -55,6 +55,7 @@ _WORD: Final = {
 }  # fmt: skip
 #: What the intervals in table and figure cover, at each step on its own.
 _CONFIDENCE: Final = 0.9
+_HALF: Final = float(ndtri((1 + _CONFIDENCE) / 2))  # half the width of an interval, in standard errors
 #: So many series of a panel are drawn.
 _MOST_SERIES: Final = 12
 
@@ -173,9 +174,9 @@ def _record(made: Made) -> str:
 
 def _page(suffix: str, made: Made, unit: str, title: str | None) -> bytes:
     """Write a page, or a workbook, of all that is released."""
-    half, notes = float(ndtri((1 + _CONFIDENCE) / 2)), []
+    notes = []
     for release in made.people:
-        within = f"within {half * release.scale:,.0f} with {_CONFIDENCE:.0%} confidence"
+        within = f"within {_HALF * release.scale:,.0f} with {_CONFIDENCE:.0%} confidence"
         if release.keys is None:
             notes.append(f"There are {release.values[0]:,.0f} individuals in all, {within}.")
         else:
@@ -217,9 +218,8 @@ def _table(made: Made, grid: ts.TimeGrid) -> bytes:
 
 
 def _individuals(made: Made) -> bytes:
-    half = float(ndtri((1 + _CONFIDENCE) / 2))
     rows = (
-        (key, value, value - half * release.scale, value + half * release.scale)
+        (key, value, value - _HALF * release.scale, value + _HALF * release.scale)
         for release in made.people
         for key, value in zip(release.keys or ("",), release.values.tolist(), strict=True)
     )
