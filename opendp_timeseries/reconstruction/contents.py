@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction import captions, frames
-from opendp_timeseries.reconstruction.totals import Totals, totals
+from opendp_timeseries.reconstruction.totals import Totals, longer_steps, totals
 from opendp_timeseries.release.documents import write_releases
 from opendp_timeseries.release.release import Release, software
 
@@ -114,16 +114,16 @@ def _free(key: Any, taken: set[str]) -> str:
 def _totals(groups: list[dict[str, _Series]], grid: TimeGrid, step: str | int | None) -> dict[str, Totals]:
     every = {name: one for group in groups for name, one in group.items()}
     if step is None:
-        step = _suitable(next(iter(every.values())), grid)
+        step = _suitable(grid)
     return {} if step == "" else {name: totals(one, step, groups=None, grid=grid) for name, one in every.items()}
 
 
-def _suitable(series: _Series, grid: TimeGrid) -> str:
+def _suitable(grid: TimeGrid) -> str:
     """Return a step of totals that suits the length of a grid; nothing for a short one, or one without a calendar."""
     days = 0 if grid.is_integer else (grid.edges()[-1] - grid.edges()[0]) / np.timedelta64(1, "D")
     for step, least in _TOTALS:
         with contextlib.suppress(ValueError):  # it divides steps of the grid, or there is no zone
-            if days >= least and len(totals(series, step, groups=None, grid=grid)) < grid.size:
+            if days >= least and len(longer_steps(grid, step)[0]) < grid.size:
                 return step
     return ""
 

@@ -19,7 +19,7 @@ from opendp_timeseries.reconstruction import errors, frames, plot
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Totals", "totals"]
+__all__ = ["Totals", "longer_steps", "totals"]
 
 Array = NDArray[np.float64]
 #: :class:`~opendp_timeseries.Series`, whose totals these are.
@@ -101,7 +101,7 @@ def totals(
 ) -> Totals:
     """Add a series up; see :meth:`.Series.resample`."""
     keys, grid = series.release.keys, frames.grid_of(series.release, grid)
-    starts, longer, complete = _longer(grid, step)
+    starts, longer, complete = longer_steps(grid, step)
     parts = [series] if keys is None else list(series.by_key().values())
     over_time = _sums(starts, grid.size)
     over_keys = csr_array(np.eye(len(parts))) if groups is None else _members(groups, keys)
@@ -142,8 +142,11 @@ def _most(part: _Series, over_time: csr_array) -> Array:
     return np.sqrt(errors.variances_of(part.covariance, over_time))
 
 
-def _longer(grid: TimeGrid, step: str | int) -> tuple[NDArray[np.int64], TimeGrid, NDArray[np.bool_]]:
-    """Return the first step of each longer one, the grid of those, and which lie wholly on the given one."""
+def longer_steps(grid: TimeGrid, step: str | int) -> tuple[NDArray[np.int64], TimeGrid, NDArray[np.bool_]]:
+    """Return the first step of each longer one, the grid of those, and which lie wholly on the given one.
+
+    :raises ValueError: if there is no such step, or it divides steps of the grid.
+    """
     zone, edges = parse_zone(grid.zone), grid.edges()
     if not isinstance(step, str):
         number = check.integer("step", step, minimum=1, remedy="a number of steps, or such as '1d' or '1mo'")
