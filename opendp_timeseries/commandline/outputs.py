@@ -108,6 +108,8 @@ def places(options: argparse.Namespace) -> dict[str, Path]:
             raise ValueError(f"output ({place}) is the log ({log}) itself; choose another --output")
         if check_place(place, replace=True) is None:
             continue
+        if options.resume and not options.force and _is_ours(place, suffix):
+            continue  # what is missing is written beside it
         if not options.force:
             raise ValueError(f"output ({place}) exists; choose another --output, or replace it by --force")
         if not _is_ours(place, suffix):
@@ -160,8 +162,8 @@ def document(suffix: str, made: Made, options: argparse.Namespace) -> bytes:
         case ".html" | ".xlsx":
             return _page(suffix, made, unit, options.title)
     if made.series.parts:
-        return _panel(suffix[1:], made, unit)
-    return _figure(suffix[1:], made.series, grid, unit, options.cycle)
+        return _panel(suffix[1:], made, unit, options.title)
+    return _figure(suffix[1:], made.series, grid, unit, options.cycle, options.title)
 
 
 def _record(made: Made) -> str:
@@ -234,7 +236,7 @@ def _csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
     return text.getvalue().encode()
 
 
-def _panel(kind: str, made: Made, unit: str) -> bytes:
+def _panel(kind: str, made: Made, unit: str, title: str | None) -> bytes:
     """Draw the totals of a panel; or, without any, its first series."""
     import matplotlib
     from matplotlib import pyplot
@@ -250,6 +252,7 @@ def _panel(kind: str, made: Made, unit: str) -> bytes:
             sharey=False,  # a city is beside its districts
         )
         figure: Any = next(iter(axes.values())).figure
+        _entitle(figure, title, unit)
         image = _saved(figure, kind)
         pyplot.close(figure)
     return image
@@ -268,7 +271,11 @@ def _saved(figure: Any, kind: str) -> bytes:
     return image.getvalue()
 
 
-def _figure(kind: str, series: ts.Series, grid: ts.TimeGrid, unit: str, cycle: int) -> bytes:
+def _entitle(figure: Any, title: str | None, unit: str) -> None:
+    figure.suptitle(title or f"Private series of {unit}", x=0.01, ha="left", parse_math=False)
+
+
+def _figure(kind: str, series: ts.Series, grid: ts.TimeGrid, unit: str, cycle: int, title: str | None) -> bytes:
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -277,6 +284,7 @@ def _figure(kind: str, series: ts.Series, grid: ts.TimeGrid, unit: str, cycle: i
         figure = Figure(figsize=(9.0, 6.8), layout="constrained")
         FigureCanvasAgg(figure)
         _draw(figure, series, grid, unit, cycle)
+        _entitle(figure, title, unit)
         return _saved(figure, kind)
 
 
@@ -298,4 +306,3 @@ def _draw(figure: Any, series: ts.Series, grid: ts.TimeGrid, unit: str, cycle: i
         axes.set_xlim(*grid.instants()[[first, first + enlarged]])
         begins, ends = instants_as_text(grid)[[first, first + enlarged]]
         axes.set_title(f"{begins} to {ends}, enlarged", loc="left", fontsize="medium")
-    figure.suptitle(f"Private series of {unit}", x=0.01, ha="left")

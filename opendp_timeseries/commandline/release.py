@@ -8,6 +8,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -50,7 +51,9 @@ def release(options: argparse.Namespace) -> str:
     ledger = None if options.ledger is None else ts.Ledger(options.ledger)
     part = take_part(options, ledger) if options.every else None
     if part is not None and ledger is not None and not options.resume and part.state(ledger) == "released":
-        raise ValueError(f"number ({part.number}) is released already; --resume writes its files once more, at no cost")
+        raise ValueError(
+            f"number ({part.number}) is released already; --resume writes those of its files that are missing, free"
+        )
     wanted = places(options)
     grid = grid_of(options)
     options.cycle = _cycle(options, grid)
@@ -62,16 +65,27 @@ def release(options: argparse.Namespace) -> str:
             measurement = _of_programme(options, ledger, query)
         else:
             measurement = query.within(options.epsilon, options.delta)
+    kept = [] if options.force else [suffix for suffix, place in wanted.items() if place.exists()]
+    if kept and ledger is not None and ((paid := ledger.paid(measurement)) is None or paid.released is None):
+        raise ValueError(_another(wanted[kept[0]]))
     with (
         _paying(measurement, ledger, options) as make,
-        files_together(wanted.values(), replace=options.force) as files,
+        files_together(
+            [place for suffix, place in wanted.items() if suffix not in kept], replace=options.force
+        ) as files,
     ):
         with stage("Counting, and adding noise", quiet=options.quiet):
             made = _reconstructed(_flat(make(lambda: _log(options))), query, options)
         with stage("Writing the files", quiet=options.quiet):
+            first = next((suffix for suffix in (".json", ".csv") if suffix in kept), None)
+            if kept and (first is None or wanted[first].read_bytes() != document(first, made, options)):
+                raise ValueError(_another(wanted[kept[0]]))
             for suffix, place in wanted.items():
-                files[place].write(document(suffix, made, options))
-    said = ["\n\n".join(_summary(made, options)), "", f"Written: {', '.join(map(str, wanted.values()))}"]
+                if suffix not in kept:
+                    files[place].write(document(suffix, made, options))
+    said = ["\n\n".join(_summary(made, options)), "", f"Written: {', '.join(map(str, files)) or 'nothing'}"]
+    if kept:
+        said.append(f"There already: {', '.join(str(wanted[suffix]) for suffix in kept)}")
     if options.file is None:  # of any other log, this is private
         share = f"{check_of(options, grid).events_lost_share:.0%} of its departures"
         by = "caps" if options.gap == 1 else "gap and the caps"
@@ -85,6 +99,10 @@ def release(options: argparse.Namespace) -> str:
     if part is not None:
         said.append(f"This is part {part.number} of {part.of} of a programme: run 'programme' to see what is left.")
     return "\n".join(said)
+
+
+def _another(place: Path) -> str:
+    return f"output ({place}) exists, and is of another release; choose another --output, or replace it by --force"
 
 
 def _cycle(options: argparse.Namespace, grid: ts.TimeGrid) -> int:
@@ -145,10 +163,11 @@ def _paying(
         problem = f"entry {paid.number} of {ledger.path} has paid for this release, which is unfinished"
         raise ValueError(f"{problem}: give --resume, which costs nothing")
     ledger.check(measurement, resume=resume)
-    number = paid.number if resume and paid is not None else None
+    done = resume and paid is not None and paid.released is not None
+    number = paid.number if resume and not done and paid is not None else None
 
     def make(read: Callable[[], Any]) -> Any:
-        log = None if resume and paid is not None and paid.released is not None else read()
+        log = None if done else read()
 
         def announced() -> Any:
             nonlocal number
