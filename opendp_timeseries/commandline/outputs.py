@@ -28,6 +28,7 @@ from opendp_timeseries.reconstruction.contents import instants_as_text
 from opendp_timeseries.reconstruction.frames import known_interval
 from opendp_timeseries.reconstruction.page import to_html
 from opendp_timeseries.reconstruction.plot import BLUE, RANGE, style_axes
+from opendp_timeseries.reconstruction.svg import drawing
 
 __all__ = ["Made", "document", "places"]
 
@@ -56,6 +57,8 @@ _WORD: Final = {
 #: What the intervals in table and figure cover, at each step on its own.
 _CONFIDENCE: Final = 0.9
 _HALF: Final = float(ndtri((1 + _CONFIDENCE) / 2))  # half the width of an interval, in standard errors
+#: So many of the longer steps of a long series are enlarged.
+_ENLARGED: Final = 14
 #: So many series of a panel are drawn.
 _MOST_SERIES: Final = 12
 
@@ -163,7 +166,7 @@ def document(suffix: str, made: Made, options: argparse.Namespace) -> bytes:
             return _page(suffix, made, unit, options.title)
     if made.series.parts:
         return _panel(suffix[1:], made, unit, options.title)
-    return _figure(suffix[1:], made.series, grid, unit, options.cycle, options.title)
+    return _figure(suffix[1:], made.series, grid, unit, options.title)
 
 
 def _record(made: Made) -> str:
@@ -275,7 +278,7 @@ def _entitle(figure: Any, title: str | None, unit: str) -> None:
     figure.suptitle(title or f"Private series of {unit}", x=0.01, ha="left", parse_math=False)
 
 
-def _figure(kind: str, series: ts.Series, grid: ts.TimeGrid, unit: str, cycle: int, title: str | None) -> bytes:
+def _figure(kind: str, series: ts.Series, grid: ts.TimeGrid, unit: str, title: str | None) -> bytes:
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -283,26 +286,25 @@ def _figure(kind: str, series: ts.Series, grid: ts.TimeGrid, unit: str, cycle: i
     with matplotlib.rc_context(_rc(matplotlib)):
         figure = Figure(figsize=(9.0, 6.8), layout="constrained")
         FigureCanvasAgg(figure)
-        _draw(figure, series, grid, unit, cycle)
+        _draw(figure, series, grid, unit)
         _entitle(figure, title, unit)
         return _saved(figure, kind)
 
 
-def _draw(figure: Any, series: ts.Series, grid: ts.TimeGrid, unit: str, cycle: int) -> None:
-    """Draw a long series by the means of cycles, and enlarge some of them."""
-    enlarged = 14 * cycle
-    is_long = series.release.size >= 2 * enlarged
+def _draw(figure: Any, series: ts.Series, grid: ts.TimeGrid, unit: str) -> None:
+    """Draw a long series by the means of longer steps, and enlarge some of it."""
+    whole = drawing(series, grid, _CONFIDENCE)
+    is_long = bool(whole.longer)
     figure.set_size_inches(9.0, 6.8 if is_long else 4.2)
     *above, axes = figure.subplots(1 + is_long, squeeze=False, height_ratios=(2, 3)[-1 - is_long :])[:, 0]
     ts.plot(series, grid=grid, axes=axes, unit=unit, confidence_level=_CONFIDENCE)
-    for whole in above:  # the means of cycles, and the ranges within: a line of thousands of steps would be a slab
-        cycles = series.values[: series.release.size // cycle * cycle].reshape(-1, cycle)
-        at = grid.instants()[: cycles.size : cycle]
-        whole.fill_between(at, cycles.min(axis=1), cycles.max(axis=1), color=RANGE, linewidth=0)
-        whole.plot(at, cycles.mean(axis=1), color=BLUE, linewidth=1.2)
-        whole.set_title(f"All of it: means of {cycle} steps, and the range within them", loc="left", fontsize="medium")
-        style_axes(whole, grid)
-        first = (series.release.size - enlarged) // 2 // cycle * cycle
-        axes.set_xlim(*grid.instants()[[first, first + enlarged]])
-        begins, ends = instants_as_text(grid)[[first, first + enlarged]]
+    for top in above:  # a line of thousands of steps would be a slab
+        at, middle = whole.grid.edges(), len(whole.values) // 2
+        top.fill_between(at[:-1], whole.least, whole.most, color=RANGE, linewidth=0)
+        top.plot(at[:-1], whole.values, color=BLUE, linewidth=1.2)
+        top.set_title(f"All of it: means of {whole.longer}, and the range within them", loc="left", fontsize="medium")
+        style_axes(top, grid)
+        ends = slice(middle - _ENLARGED // 2, middle + _ENLARGED // 2 + 1, _ENLARGED)
+        axes.set_xlim(*at[ends])
+        begins, ends = instants_as_text(whole.grid)[ends]
         axes.set_title(f"{begins} to {ends}, enlarged", loc="left", fontsize="medium")

@@ -32,8 +32,6 @@ from opendp_timeseries.reconstruction.seasons import read_seasons
 
 __all__ = ["release"]
 
-#: Without a season, a figure summarises a long series by so many means.
-_MEANS: Final = 200
 #: How near the counts are to the truth, but for noise.
 _TRUTH: Final = {
     "drop": "What exceeds the cap is left out, so totals are too low, and the intervals are of what is left.",
@@ -56,7 +54,7 @@ def release(options: argparse.Namespace) -> str:
         )
     wanted = places(options)
     grid = grid_of(options)
-    options.cycle = _cycle(options, grid)
+    _check_seasons(options, grid)
     with held_back(), stage("Finding the noise", quiet=options.quiet):
         query = Query.of(options, grid)
         if part is not None and ledger is not None:
@@ -105,16 +103,15 @@ def _another(place: Path) -> str:
     return f"output ({place}) exists, and is of another release; choose another --output, or replace it by --force"
 
 
-def _cycle(options: argparse.Namespace, grid: ts.TimeGrid) -> int:
-    """Return the length of the shortest season, and refuse what are none."""
+def _check_seasons(options: argparse.Namespace, grid: ts.TimeGrid) -> None:
+    """Refuse seasons that are none."""
     lengths = {"minimum": 2.0, "maximum": float(grid.size)}
     remedy = "a season is a number of steps, such as 24 with hours, 7 with days"
     for season in options.season or ():
         if not isinstance(season, str):
             check.real("season", season, **lengths, remedy=remedy)
-    found = read_seasons(options.season, grid, grid.size, options.holidays or ())
-    several = [check.real("season", season.length, **lengths, remedy=remedy) for season in found]
-    return int(min(several, default=max(1, grid.size // _MEANS)))
+    for found in read_seasons(options.season, grid, grid.size, options.holidays or ()):
+        check.real("season", found.length, **lengths, remedy=remedy)
 
 
 def _log(options: argparse.Namespace) -> Any:

@@ -19,6 +19,7 @@ from opendp_timeseries.release.documents import write_releases
 from opendp_timeseries.release.release import Release, software
 
 __all__ = ["Contents", "contents_of", "digits_for", "ends_as_text", "instants_as_text", "periods_as_text"]
+__all__ += ["rounded"]
 
 #: :class:`~opendp_timeseries.Series`, which makes its pages of these.
 _Series = Any
@@ -166,7 +167,7 @@ def _near(groups: list[dict[str, _Series]], unit: str, level: float) -> list[str
         model = ", if the model is right" if parts[0].error_covers in captions.BANDED else ""
         found.append(
             f"An interval holds {of}{where} with a probability of {level:.0%}, each step on its own{model}: for half of"
-            f" the steps it is at most ±{np.median(half):.3g} {unit}, where {mean:.3g} is the average."
+            f" the steps it is at most ±{rounded(float(np.median(half)))} {unit}, where {rounded(mean)} is the average."
         )
     return found
 
@@ -217,6 +218,12 @@ def periods_as_text(grid: TimeGrid) -> list[str]:
     step = str(grid.step)
     length = 4 if step.endswith("y") else 7 if step.endswith(("mo", "q")) else None
     return [start[:length] for start in instants_as_text(grid)[:-1].tolist()]
+
+
+def rounded(number: float) -> str:
+    """Write a number to three digits, as people do."""
+    short = f"{number:.3g}"
+    return f"{float(short):,.0f}" if "e+" in short else short
 
 
 def digits_for(*errors: NDArray[np.float64]) -> int:
