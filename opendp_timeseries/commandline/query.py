@@ -56,7 +56,7 @@ class Query(NamedTuple):
             count = count >> ts.then_circulant_filter(ts.gaussian_kernel(grid.size, options.filter_std))
         people = [] if not options.people else [space >> ts.then_individual_count(grid=grid)]
         if options.people_cap is not None:
-            keyed = {"by": options.by, "keys": panel["keys"], "cap": options.people_cap}
+            keyed = {"by": options.by, "keys": panel["keys"], "key_cap": options.people_cap}
             people.append(space >> ts.then_individual_count(**keyed, grid=grid))
         return cls(count, groups, tuple(people), chosen(options, "sampling_probability", "sampling"))
 
