@@ -296,7 +296,7 @@ SLIPS = {
     "release, of haar": lambda it: ts.smooth(it, "haar"),
     "release, of lines": lambda it: ts.interpolate(it),
     "series": lambda it: ts.plot(it),
-    "kind": lambda it: ts.interpolate(pipeline()({"id": np.array([1]), "time": np.array([3])})).to_frame(kind=it),
+    "library": lambda it: ts.interpolate(pipeline()({"id": np.array([1]), "time": np.array([3])})).to_frame(library=it),
 }
 
 

@@ -72,7 +72,7 @@ def make_individual_count(
     count = Count(
         source=source,
         grid=_one_step(pooled),
-        participation_cap=_checked(key_cap, panel),
+        participation_cap=_check_cap(key_cap, panel),
         panel=panel,
         pooled=pooled,
         unit=unit,
@@ -80,7 +80,7 @@ def make_individual_count(
     return counted(input_domain, input_metric, count)
 
 
-def _checked(key_cap: int | None, panel: tuple[Key, ...] | None) -> int:
+def _check_cap(key_cap: int | None, panel: tuple[Key, ...] | None) -> int:
     """Check in how many numbers one individual may be; without keys there is one number."""
     if panel is None:
         if key_cap is not None:
