@@ -132,14 +132,14 @@ def array_of(domain: dp.Domain) -> Callable[[Any], Any]:
     return (lambda data: np.asarray(data, dtype=kinds[atom])) if atom in kinds else lambda data: data
 
 
-class Made(NamedTuple):
+class Call(NamedTuple):
     """A call of a constructor of OpenDP."""
 
     constructor: str
     arguments: dict[str, Any]
 
 
-def how_made(made: Any) -> Made | None:
+def how_made(made: Any) -> Call | None:
     """Return which of OpenDP's constructors made a transformation or measurement; None if that is not noted.
 
     OpenDP keeps this for its own documents, and offers no public way to it.
@@ -147,7 +147,7 @@ def how_made(made: Any) -> Made | None:
     note = getattr(made, "__opendp_dict__", None)
     if not isinstance(note, dict) or not {"__function__", "__kwargs__"} <= note.keys():
         return None
-    return Made(note["__function__"], note["__kwargs__"])
+    return Call(note["__function__"], note["__kwargs__"])
 
 
 def empty_frame(domain: dp.Domain) -> Any:

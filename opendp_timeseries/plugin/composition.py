@@ -22,7 +22,7 @@ from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.subsampled import MIN_SCALE
 from opendp_timeseries.design.signal import UnknownSignal
 from opendp_timeseries.plugin._opendp import Partial, array_of, partial_of
-from opendp_timeseries.plugin.known import Known, Part, PrivacyMap, known_loss
+from opendp_timeseries.plugin.known import Known, PrivacyMap, StatedDesign, known_loss
 from opendp_timeseries.plugin.spaces import influence_space
 from opendp_timeseries.plugin.subsampled_gaussian import stated, view_of
 from opendp_timeseries.release.release import Release
@@ -89,7 +89,7 @@ def make_composition(
     behind_count = influence_space(members[0].input_metric) is not None
     wholes: list[Whole] = []
     if parts is not None and view.is_pair:  # its releases state their loss at the δ of the composition
-        parts = tuple(Part(part.design, view) for part in parts)
+        parts = tuple(StatedDesign(part.design, view) for part in parts)
         wholes = _wholes(parts)
 
     def function(data: Any) -> list[Any]:
@@ -118,7 +118,7 @@ def make_composition(
     return dp.m.make_user_measurement(*members[0].input_space, measure, function, privacy_map)
 
 
-def _wholes(parts: Sequence[Part]) -> list[Whole]:
+def _wholes(parts: Sequence[StatedDesign]) -> list[Whole]:
     """Return what each release says of the composition; nothing where its loss is not known or not finite."""
     if any(isinstance(part.design.signal, UnknownSignal) or part.design.scale < MIN_SCALE for part in parts):
         return []

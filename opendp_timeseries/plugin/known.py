@@ -21,10 +21,19 @@ from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.plugin._opendp import how_made
 from opendp_timeseries.plugin.spaces import influence_space
 
-__all__ = ["Known", "Part", "PrivacyMap", "foreign_stage", "known_loss", "parts_of", "signal_of", "transformation"]
+__all__ = [
+    "Known",
+    "PrivacyMap",
+    "StatedDesign",
+    "foreign_stage",
+    "known_loss",
+    "signal_of",
+    "stated_designs",
+    "transformation",
+]
 
 
-class Part(NamedTuple):
+class StatedDesign(NamedTuple):
     """A release that a measurement returns: what runs, and the view of its loss that it states."""
 
     design: Design
@@ -67,7 +76,7 @@ class Known:
 
     loss: Callable[[Any], PrivacyLoss]
     times: Callable[[float], dp.Measurement]
-    parts: tuple[Part, ...] | None
+    parts: tuple[StatedDesign, ...] | None
     foreign: str | None = None
 
 
@@ -130,7 +139,7 @@ def known_loss(measurement: dp.Measurement) -> Known | None:
     return Known(loss, times, None if made.constructor == "make_chain_pm" else inner.parts, foreign)
 
 
-def parts_of(measurement: Any) -> tuple[Part, ...]:
+def stated_designs(measurement: Any) -> tuple[StatedDesign, ...]:
     """Return the releases that a measurement returns, in order.
 
     :raises TypeError: unless it is a measurement.

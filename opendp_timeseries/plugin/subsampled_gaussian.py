@@ -28,7 +28,7 @@ from opendp_timeseries.accounting.view import APPROXIMATE, CONCENTRATED, PROFILE
 from opendp_timeseries.design.design import Design, noise_exponent
 from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.plugin._opendp import lp_kind, privacy_profile, then, vector_space
-from opendp_timeseries.plugin.known import Known, Part, PrivacyMap
+from opendp_timeseries.plugin.known import Known, PrivacyMap, StatedDesign
 from opendp_timeseries.plugin.spaces import as_influence, influence_space, norm_influence
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.release.statement import Statement, Whole
@@ -290,7 +290,7 @@ def _measurement(
     def times(factor: float) -> dp.Measurement:
         return _measurement(input_domain, input_metric, scale * factor, sampled, measure, view)
 
-    known = Known(loss, times, (Part(design, view),))
+    known = Known(loss, times, (StatedDesign(design, view),))
     privacy_map = PrivacyMap(lambda d_in: stated(view, loss(d_in)), known)
     return dp.m.make_user_measurement(input_domain, input_metric, measure, function, privacy_map)
 
