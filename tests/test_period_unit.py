@@ -334,7 +334,7 @@ def test_a_context_spends_its_share_on_the_unit():
 def test_counts_that_do_not_know_of_periods_refuse_them():
     # What is built on log_of has to say that it counts within periods.
     with pytest.raises(TypeError, match="this query would not"):
-        log_of(LOG, day(), by=None, time=None)
+        log_of(LOG, day(), by=None, keys=None, time=None)
     with pytest.raises(TypeError, match="this query would not"):
         ts.make_individual_count(LOG, day(), grid=HOURS)
     context = context_of_days(1)

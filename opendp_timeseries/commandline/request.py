@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
 from opendp_timeseries.commandline.inputs import chosen, excess_of, keys_and_groups
-from opendp_timeseries.plugin._opendp import symmetric_distance
 from opendp_timeseries.plugin.known import signal_of
+from opendp_timeseries.plugin.native import symmetric_distance
 
 __all__ = ["Request"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import opendp.prelude as dp
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.design.count import Count, Key, Keys, panel_of
+from opendp_timeseries.design.count import Count, Keys
 from opendp_timeseries.grid import TimeGrid, check_grid
 from opendp_timeseries.plugin._opendp import then
 from opendp_timeseries.plugin.event_logs import log_of
@@ -66,29 +66,17 @@ def make_individual_count(
     >>> places(log), places.map(1)
     ([2, 1, 0], Influence(l0=2, l2=1.41422, linf=1))
     """
-    source, unit = log_of(input_domain, input_metric, by=by, time=time, timed=grid is not None)
+    log = log_of(input_domain, input_metric, by=by, keys=keys, time=time, timed=grid is not None)
+    cap = 1
+    if log["panel"] is not None:
+        remedy = "the most keys in which one individual counts, from what is plausible"
+        check.required("key_cap", check.REQUIRED if key_cap is None else key_cap, f"choose {remedy}")
+        cap = check.integer("key_cap", key_cap, minimum=1, remedy=remedy)
+    elif key_cap is not None:
+        raise ValueError(f"key_cap ({check.shown(key_cap)}) requires by= and keys=; leave it out without them")
     pooled = None if grid is None else check_grid(grid)
-    panel = panel_of(by, keys)
-    count = Count(
-        source=source,
-        grid=_one_step(pooled),
-        participation_cap=_check_cap(key_cap, panel),
-        panel=panel,
-        pooled=pooled,
-        unit=unit,
-    )
+    count = Count(**log, grid=_one_step(pooled), participation_cap=cap, pooled=pooled)
     return counted(input_domain, input_metric, count)
-
-
-def _check_cap(key_cap: int | None, panel: tuple[Key, ...] | None) -> int:
-    """Check in how many numbers one individual may be; without keys there is one number."""
-    if panel is None:
-        if key_cap is not None:
-            raise ValueError(f"key_cap ({check.shown(key_cap)}) requires by= and keys=; leave it out without them")
-        return 1
-    remedy = "the most keys in which one individual counts, from what is plausible"
-    check.required("key_cap", check.REQUIRED if key_cap is None else key_cap, f"choose {remedy}")
-    return check.integer("key_cap", key_cap, minimum=1, remedy=remedy)
 
 
 def _one_step(grid: TimeGrid | None) -> TimeGrid:

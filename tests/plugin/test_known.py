@@ -116,7 +116,7 @@ def test_a_stage_that_is_not_ours_ends_what_is_known_and_is_named(log_space, tmp
 
 def test_noise_behind_the_cast_states_a_loss_and_no_design(log_space, tmp_path):
     measurement = count(log_space) >> ts.then_lp_distance(dp.l2_distance(T=float)) >> NOISE
-    assert known_loss(measurement).parts[0].design.signal == UnknownSignal(SIZE)
+    assert known_loss(measurement).designs[0].design.signal == UnknownSignal(SIZE)
     assert measurement.map(1)[0] > 0
     with pytest.raises(ValueError, match="must return a release that knows how it was made"):
         stated_designs(measurement)
