@@ -224,7 +224,7 @@ def test_what_is_not_known_is_not_stated():
         (lambda: replace(PANEL, source=SOURCE), r"by \(None\) is the column of a panel"),
         (lambda: replace(ONE, source=Source(identifier="id")), r"time \(None\) must name a column, by which 48 steps"),
         (lambda: replace(ONE, panel=(), source=BY), "panel"),
-        (lambda: replace(ONE, panel=("a", 1), source=BY), "all of them text or all whole numbers"),
+        (lambda: replace(ONE, panel=("a", 1), source=BY), "all strings or all integers"),
         (lambda: replace(ONE, panel=("a", "a"), source=BY), "must be distinct"),
         (lambda: replace(ONE, unit=Unit(period=Period("1d", "Asia/Tokyo"))), "zone|period"),
         (lambda: replace(ONE, excess="scaled"), r"excess \('scaled'\) must be one of 'scale', 'scale_l1', 'drop'"),
