@@ -18,7 +18,7 @@ from opendp_timeseries._tables import text_table
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.commandline.inputs import amplitudes_of, by_flags, chosen, grid_of, wrapped
-from opendp_timeseries.commandline.query import Query
+from opendp_timeseries.commandline.request import Request
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.plugin.known import signal_of
 from opendp_timeseries.plugin.subsampled_gaussian import sample_of
@@ -97,22 +97,22 @@ def take_part(options: argparse.Namespace, ledger: ts.Ledger | None) -> Part:
     return part
 
 
-def planned_measurement(query: Query, part: Part, options: argparse.Namespace, ledger: ts.Ledger) -> Any:
+def planned_measurement(request: Request, part: Part, options: argparse.Namespace, ledger: ts.Ledger) -> Any:
     """Return the measurement of a part, with the noise that was planned.
 
     :raises ValueError: if the options are not those that it was planned with.
     """
     designs = part.designs(_programme_of(ledger))
-    if [design.signal for design in designs] != [signal_of(chain) for chain in query.chains]:
+    if [design.signal for design in designs] != [signal_of(chain) for chain in request.chains]:
         raise ValueError(f"ledger ({ledger.path}) is for a programme with another grid, other caps or keys; {_CHANGED}")
     asked = []
-    for design, sample in zip(designs, query.samples, strict=True):
+    for design, sample in zip(designs, request.samples, strict=True):
         kept = sample_of(sample["sampling_probability"], options.sampling, design.signal.size).probability
         asked.append(replace(design, sampling_probability=kept, sampling=options.sampling))
     if (options.epsilon, options.delta, *asked) != (ledger.epsilon, ledger.delta, *designs):
         raise ValueError(f"ledger ({ledger.path}) is for a programme with another budget or sampling; {_CHANGED}")
     samples = [{"sampling_probability": d.sampling_probability, "sampling": d.sampling} for d in designs]
-    return query.measurement([design.scale for design in designs], samples, ledger.delta)
+    return request.measurement([design.scale for design in designs], samples, ledger.delta)
 
 
 def programme(options: argparse.Namespace) -> str:
@@ -121,9 +121,9 @@ def programme(options: argparse.Namespace) -> str:
     with warnings.catch_warnings():  # what is printed says it
         warnings.simplefilter("ignore", ts.LargeDeltaWarning)
         if options.new:
-            ts.Ledger.create(options.ledger, programme=_plan(options, parts))
+            ts.Ledger.create(options.ledger, programme=_planned(options, parts))
         ledger = ts.Ledger(options.ledger) if options.ledger.exists() else None
-        found = _plan(options, parts) if ledger is None else _programme_of(ledger)
+        found = _planned(options, parts) if ledger is None else _programme_of(ledger)
     if options.json:
         return found.to_json()
     states = ["planned" if ledger is None else part.state(ledger) for part in parts]
@@ -174,15 +174,15 @@ def _errors(options: argparse.Namespace, parts: list[Part], programme: ts.Progra
     return [f"{error.smoothed:.4g}{of}" for error, of in zip(found, share, strict=True)]
 
 
-def _plan(options: argparse.Namespace, parts: list[Part]) -> ts.Programme:
+def _planned(options: argparse.Namespace, parts: list[Part]) -> ts.Programme:
     """Find the noise of all parts."""
     cuts = [argparse.Namespace(**vars(options) | {"start": p.start, "end": p.end, "size": None}) for p in parts]
-    queries = [Query.of(cut, grid_of(cut)) for cut in cuts]
+    requests = [Request.of(cut, grid_of(cut)) for cut in cuts]
     return ts.Programme.plan(
-        [chain for query in queries for chain in query.chains],
+        [chain for request in requests for chain in request.chains],
         epsilon=options.epsilon,
         delta=options.delta,
-        sampling_probability=[sample["sampling_probability"] for query in queries for sample in query.samples],
+        sampling_probability=[sample["sampling_probability"] for request in requests for sample in request.samples],
         sampling=options.sampling,
-        relative_scales=[scale for query in queries for scale in query.relative_scales],
+        relative_scales=[scale for request in requests for scale in request.relative_scales],
     )

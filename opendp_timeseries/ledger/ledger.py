@@ -22,7 +22,7 @@ from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period
 from opendp_timeseries.ledger.book import Book, Entry, Standing, Terms
 from opendp_timeseries.ledger.programme import DESCRIBED, Programme, described
-from opendp_timeseries.plugin.known import parts_of, signal_of
+from opendp_timeseries.plugin.known import signal_of, stated_designs
 from opendp_timeseries.plugin.spaces import check_member
 from opendp_timeseries.plugin.subsampled_gaussian import sample_of
 from opendp_timeseries.release.release import Release
@@ -431,7 +431,7 @@ class Ledger:
 
 def _designs(measurement: Any) -> tuple[Design, ...]:
     """Return what a measurement consists of, if what it releases can be stated."""
-    parts = parts_of(measurement)
+    parts = stated_designs(measurement)
     for design, view in parts:
         if not all(math.isfinite(number) for point in view.points(design.loss()) for number in point):
             raise ValueError(f"measurement states no finite loss at scale ({design.scale}); raise it")

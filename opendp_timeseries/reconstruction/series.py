@@ -266,7 +266,7 @@ class Series:
     def to_frame(
         self,
         *,
-        kind: Literal["pandas", "polars"] = "pandas",
+        library: Literal["pandas", "polars"] = "pandas",
         zone: str = "local",
         confidence_level: float = 0.9,
         grid: TimeGrid | None = None,
@@ -279,12 +279,12 @@ class Series:
         of integer steps it is ``step``. Of a panel, the series are below each other, with a column ``key`` (where keys
         are pairs, as text in Polars).
 
-        :param kind: ``"pandas"`` (extra ``tables``) or ``"polars"`` (extra ``polars``).
+        :param library: ``"pandas"`` (extra ``tables``) or ``"polars"`` (extra ``polars``).
         :param zone: whose clock: ``"local"`` for the grid's own zone, ``"UTC"``, or the IANA name of another.
         :param confidence_level: see :meth:`interval`.
         :param grid: the grid of the count (of one series, in a panel); by default the release's own.
         :raises ImportError: without the library, naming the extra to install.
-        :raises ValueError: for an unknown kind or zone, or a grid of another size.
+        :raises ValueError: for an unknown library or zone, or a grid of another size.
 
         >>> from opendp_timeseries import Release, interpolate
         >>> from opendp_timeseries.design.design import Design
@@ -300,7 +300,7 @@ class Series:
         """
         low, high = frames.known_interval(self, confidence_level)
         rows = {"value": self.values, "low": low, "high": high, "kept": self.kept}
-        return frames.to_frame(rows, frames.grid_of(self.release, grid), self.release.keys, kind=kind, zone=zone)
+        return frames.to_frame(rows, frames.grid_of(self.release, grid), self.release.keys, library=library, zone=zone)
 
     def plot(self, **options: Any) -> Axes:
         """Draw the series; see :func:`opendp_timeseries.plot` for the options."""

@@ -198,7 +198,7 @@ def test_nobody_at_all_is_fitted():
 
 def test_what_does_not_fit_is_refused():
     release = released(drawn(NIGHTS, np.random.default_rng(9)), np.random.default_rng(9))
-    with pytest.raises(ValueError, match=r"kind='haar' reads one scale of activity"):
+    with pytest.raises(ValueError, match=r"method='haar' reads one scale of activity"):
         ts.smooth(release, "haar")
 
 

@@ -523,15 +523,15 @@ def test_bad_parameters_are_refused():
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        ({"kind": "spiky"}, r"kind \('spiky'\) must be one of structural, haar"),
-        ({"band": "signal"}, r"band \('signal'\) must be one of counts, rate"),
+        ({"method": "spiky"}, r"method \('spiky'\) must be one of 'structural', 'haar'"),
+        ({"band": "signal"}, r"band \('signal'\) must be one of 'counts', 'rate'"),
         (
-            {"kind": "haar"},
-            r"needs every step, and this release kept each with probability 0.5; take kind='structural'",
+            {"method": "haar"},
+            r"needs every step, and this release kept each with probability 0.5; take method='structural'",
         ),
-        ({"kind": "haar", "seasons": 24}, "has neither seasons, trend nor band; leave them out"),
-        ({"kind": "haar", "trend": True}, "has neither seasons, trend nor band; leave them out"),
-        ({"kind": "haar", "band": "rate"}, "has neither seasons, trend nor band; leave them out"),
+        ({"method": "haar", "seasons": 24}, "has neither seasons, trend nor band; leave them out"),
+        ({"method": "haar", "trend": True}, "has neither seasons, trend nor band; leave them out"),
+        ({"method": "haar", "band": "rate"}, "has neither seasons, trend nor band; leave them out"),
     ],
 )
 def test_bad_choices_are_refused(choice, message):
