@@ -12,7 +12,7 @@ from opendp_timeseries.accounting.view import APPROXIMATE, CONCENTRATED, Points,
 __all__ = ["Statement", "Whole"]
 
 #: What a release may be part of, and how that is said.
-_KINDS: Final = {
+_WHOLES: Final = {
     "composition": "a composition",
     "context": "a Context",
     "programme": "a programme",
@@ -43,7 +43,7 @@ class Whole:
     digest: str | None = None
 
     def __post_init__(self) -> None:
-        check.choice("kind of the whole", self.kind, _KINDS)
+        check.choice("kind of the whole", self.kind, _WHOLES)
         check.choice("measure of the whole", self.measure, (APPROXIMATE, CONCENTRATED))
         first, delta = self.loss
         check.real("loss of the whole", first, minimum=0.0)
@@ -62,7 +62,7 @@ class Whole:
             loss = f"{up(delta, 4)}-approximate {up(first)}-zCDP"
         else:
             loss = f"(ε = {up(first)}, δ = {up(delta, 4)})"
-        return f"{number}{_KINDS[self.kind]} with {loss} in all"
+        return f"{number}{_WHOLES[self.kind]} with {loss} in all"
 
 
 @dataclass(frozen=True, kw_only=True)
