@@ -56,8 +56,7 @@ def interpolate(release: Release, kind: Kind = "linear", *, clip_at_zero: bool =
     >>> series.standard_error.round(3).tolist()
     [1.0, 1.0, 1.0, 0.707, 1.0, 1.0]
     """
-    if kind not in get_args(Kind):
-        raise ValueError(f"kind ({check.shown(kind)}) must be one of {', '.join(get_args(Kind))}")
+    check.choice("kind", kind, get_args(Kind))
 
     def one_series(part: Release) -> Series:
         values, slopes = _through(part, part.values, kind), part.scale * _slopes(part, kind)

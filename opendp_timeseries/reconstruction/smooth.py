@@ -114,9 +114,8 @@ def smooth(
     >>> smooth(release, seasons=24)
     Series(120 steps by structural model (level, departure, season 24); standard error of the counts)
     """
-    for name, value, known in (("kind", kind, get_args(SmoothKind)), ("band", band, get_args(Band))):
-        if value not in known:
-            raise ValueError(f"{name} ({check.shown(value)}) must be one of {', '.join(known)}")
+    check.choice("kind", kind, get_args(SmoothKind))
+    check.choice("band", band, get_args(Band))
     signal = check_release(release).design.signal
     count, trend = signal.count, bool(trend)
     scales = None if count is None else count.scales
@@ -176,7 +175,7 @@ def _structural(release: Release, patterns: tuple[Season, ...], trend: bool, ban
         covariance=errors.scaled(found.joint, passed) + errors.diagonal(variance - passed**2 * found.variance),
         error_covers=band,
         unfiltered=unfiltered,
-        events=() if found.events is None else found.events.steps(seen).tolist(),
+        events=() if found.events is None else found.events.steps(seen.steps).tolist(),
         model=_describe(patterns, trend, unfiltered, kept_filter=bool(made.kernels) and not unfiltered),
     )
 
@@ -221,7 +220,7 @@ def _everybody(
         if not 1e-100 < noise < 1e100:
             return _fallback(one, "the kept values do not vary, or beyond all measure")
         try:
-            mean, variance, joint = of_everybody(
+            mean, variance, joint, events = of_everybody(
                 values / noise,
                 ends,
                 weights / (noise * 2**RESOLUTION_BITS),
@@ -238,6 +237,7 @@ def _everybody(
         standard_error=np.sqrt(variance),
         covariance=joint,
         error_covers=band,
+        events=events,
         model=f"{_describe(patterns, trend, unfiltered=False, kept_filter=False)} at all scales of activity",
     )
 

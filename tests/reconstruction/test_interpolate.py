@@ -100,7 +100,7 @@ def test_it_stands_behind_the_query_of_a_context():
 
 
 def test_unknown_kind_is_refused():
-    with pytest.raises(ValueError, match=r"kind \('cubic'\) must be one of linear, nearest, pchip"):
+    with pytest.raises(ValueError, match=r"kind \('cubic'\) must be one of 'linear', 'nearest', 'pchip'"):
         interpolate(release([0], [1.0], 2), "cubic")
 
 
