@@ -177,7 +177,7 @@ def _structural(release: Release, patterns: tuple[Season, ...], trend: bool, ban
         covariance=errors.scaled(found.joint, passed) + errors.diagonal(variance - passed**2 * found.variance),
         error_covers=band,
         unfiltered=unfiltered,
-        events=() if found.events is None else found.events.steps(seen).tolist(),
+        events=() if found.events is None else found.events.steps(seen.steps).tolist(),
         model=_describe(patterns, trend, unfiltered, kept_filter=bool(made.kernels) and not unfiltered),
     )
 
@@ -222,7 +222,7 @@ def _everybody(
         if not 1e-100 < noise < 1e100:
             return _fallback(one, "the kept values do not vary, or beyond all measure")
         try:
-            mean, variance, joint = of_everybody(
+            mean, variance, joint, events = of_everybody(
                 values / noise,
                 ends,
                 weights / (noise * 2**RESOLUTION_BITS),
@@ -239,6 +239,7 @@ def _everybody(
         standard_error=np.sqrt(variance),
         covariance=joint,
         error_covers=band,
+        events=events,
         model=f"{_describe(patterns, trend, unfiltered=False, kept_filter=False)} at all scales of activity",
     )
 

@@ -144,6 +144,8 @@ def test_a_total_sets_the_level_and_its_error_is_in_every_band():
     assert np.allclose(found, 2 * np.arange(10.0))
     assert np.allclose(found.standard_error, np.hypot(0.6, 0.1 * found.values))
     assert np.allclose(one.with_total(45.0).standard_error, one.standard_error)
+    assert (one.levelled, found.levelled, found.with_total(9.0).levelled) == (False, True, True)
+    assert repr(found) == "Series(10 steps by a test, at the level of a total; standard error of the noise)"
     for total, error, message in (
         (0.0, 1.0, r"total \(0\.0\) must"),
         (9.0, -1.0, r"standard_error \(-1\.0\) must"),

@@ -199,7 +199,7 @@ def test_a_series_of_ones_own_is_checked():
         ({"covariance": np.eye(4), "standard_error": 2.0}, "standard_error must be the root of the diagonal"),
         ({"standard_error": -1.0}, "standard_error must not be negative"),
         ({"standard_error": [1.0, 2.0]}, r"standard_error \(shape \(2,\)\) must have the release's size \(4\)"),
-        ({"error_covers": "all"}, r"error_covers \('all'\) must be one of nothing, noise, rate, counts"),
+        ({"error_covers": "all"}, r"error_covers \('all'\) must be one of 'nothing', 'noise', 'rate', 'counts'"),
         ({"events": [4]}, r"events \(4\) must be at most 3"),
     ):
         with pytest.raises(ValueError, match=message):
