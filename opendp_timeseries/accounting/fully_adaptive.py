@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from scipy.optimize import minimize_scalar
 
@@ -21,9 +21,7 @@ from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up
 __all__ = ["RenyiFilter"]
 
 
-@lru_cache(maxsize=2**14)
-def _renyi(loss: PrivacyLoss, order: float) -> float:
-    return loss.renyi(order)
+_renyi: Final = lru_cache(maxsize=2**14)(PrivacyLoss.renyi)
 
 
 class RenyiFilter(NamedTuple):
