@@ -1,8 +1,8 @@
 """Releases whose caps, sampling and noise may be chosen by what earlier ones showed.
 
-The exact law of the sum of losses holds only for parameters that are fixed in advance. Rényi divergences of one order
-add up whatever is chosen, as long as the order and a bound on the sum are fixed: a privacy filter (Feldman & Zrnic
-2021, arXiv:2008.11193). It costs some 7 to 15 percent more noise. Proof: docs/proofs/several_releases.md.
+Rényi divergences of one order add up whatever is chosen, as long as the order and a bound on the sum are fixed: a
+privacy filter (Feldman & Zrnic 2021, arXiv:2008.11193). It costs some 7 to 15 percent more noise than parameters that
+are fixed in advance. Proof: docs/proofs/several_releases.md.
 """
 
 from __future__ import annotations
