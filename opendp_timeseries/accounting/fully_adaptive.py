@@ -1,8 +1,8 @@
 """Releases whose caps, sampling and noise may be chosen by what earlier ones showed.
 
-The exact law of the sum of losses holds only for parameters that are fixed in advance. Rényi divergences of one order
-add up whatever is chosen, as long as the order and a bound on the sum are fixed: a privacy filter (Feldman & Zrnic
-2021, arXiv:2008.11193). It costs some 7 to 15 percent more noise. Proof: docs/proofs/several_releases.md.
+Rényi divergences of one order add up whatever is chosen, as long as the order and a bound on the sum are fixed: a
+privacy filter (Feldman & Zrnic 2021, arXiv:2008.11193). It costs some 7 to 15 percent more noise than parameters that
+are fixed in advance. Proof: docs/proofs/several_releases.md.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from scipy.optimize import minimize_scalar
 
@@ -21,9 +21,7 @@ from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up
 __all__ = ["RenyiFilter"]
 
 
-@lru_cache(maxsize=2**14)
-def _renyi(loss: PrivacyLoss, order: float) -> float:
-    return loss.renyi(order)
+_renyi: Final = lru_cache(maxsize=2**14)(PrivacyLoss.renyi)
 
 
 class RenyiFilter(NamedTuple):

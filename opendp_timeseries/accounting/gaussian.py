@@ -21,8 +21,7 @@ __all__ = ["MAX_EPSILON_OF_SLOPE", "gaussian_delta", "gaussian_delta_slope", "in
 MAX_EPSILON_OF_SLOPE: Final = 1e5
 
 _SQRT2: Final = math.sqrt(2.0)
-# Below this ratio the two terms of the profile agree in so many digits that their difference is taken from a
-# series in μ instead.
+# Below this ratio the two terms of the profile agree in many digits: their difference is taken from a series in μ.
 _SMALL_RATIO: Final = 2.0**-6
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,11 +92,7 @@ class JointLaw:
     """
 
     parts: tuple[_Part, ...]
-
-    @property
-    def holds_from(self) -> float:
-        """The least scale at which the laws hold: their own is 1."""
-        return _HOLDS_FROM
+    holds_from: ClassVar[float] = _HOLDS_FROM  # their own scale is 1
 
     @cached_property
     def most(self) -> float:

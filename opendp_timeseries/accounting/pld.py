@@ -63,8 +63,7 @@ def _mirrored(delta: float, epsilon: float) -> float:
 def _lower_convex_hull(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the values at ``x`` of the largest convex function that is nowhere above ``y``.
 
-    A profile is convex in ``e^ε``, so if it is below ``y`` it is below this; and no distribution has a profile that is
-    not convex, as the least of several bounds may be.
+    A profile is convex in ``e^ε``, as the least of several bounds need not be: if it is below ``y`` it is below this.
     """
     corners = [0]
     for k in range(1, len(x)):

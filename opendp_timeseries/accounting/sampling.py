@@ -74,7 +74,7 @@ class Blocks:
     @property
     def count(self) -> int:
         """Number of blocks."""
-        return self.full + (self.short > 0)
+        return -(-self.size // self.length)
 
     @property
     def probability(self) -> float:
@@ -95,9 +95,6 @@ def blocks_of(sampling_probability: float, size: int) -> Blocks:
 
     >>> blocks_of(1 / 12, size=100)
     Blocks(size=100, length=12)
-    >>> blocks_of(0.15, size=100)
-    Traceback (most recent call last):
-    ValueError: sampling_probability (0.15) must be one over a whole number of steps for sampling='stratified', ...
     """
     p = check.probability("sampling_probability", sampling_probability)
     if p == 0 or 1 / p > size + 0.5:
