@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import warnings
 from dataclasses import replace
@@ -15,7 +16,7 @@ from opendp_timeseries.commandline.arguments import ASSUMED, COMMANDS, FIXED, fl
 from opendp_timeseries.commandline.inputs import check_of, chosen, grid_of, wrapped
 from opendp_timeseries.commandline.programme import parts_of, take_part
 from opendp_timeseries.commandline.progress import stage
-from opendp_timeseries.commandline.words import share
+from opendp_timeseries.commandline.words import flag, share
 from opendp_timeseries.release.documents import Document, read_document
 
 __all__ = ["check", "completion", "ledger", "plan", "verify"]
@@ -28,15 +29,17 @@ _ADVICE: Final = (
     " private histogram of how often individuals take part (make_participation_histogram, in Python); or publish totals"
     " that are too low, and say so."
 )
+#: Words of a plan's answer, and their flags.
 _BY_FLAGS: Final = {
     "participation=, such as {0.9: 20, 1.0: 500}": "--participation 90%:20 100%:500",
     "participation=": "--participation",
     "{0.9: 20, 1.0: 500}": "90%:20 100%:500",
     "season_amplitudes={period: amplitude}": "--season 24:90",
     "by all three, or by a public proxy": "or by all three",
-    "season_amplitudes": "season",
     "{24: 60.0}": "24:60",
 }
+#: Arguments that its refusals name.
+_ARGUMENTS: Final = {name: name for name in ASSUMED} | {"std": "filter_std", "season_amplitudes": "season"}
 
 
 def check(options: argparse.Namespace) -> str:
@@ -62,7 +65,12 @@ def plan(options: argparse.Namespace) -> str:
     try:
         found = ts.plan(grid_of(options), **{name: value for name, value in assumed.items() if value is not None})
     except (TypeError, ValueError) as error:
-        raise ValueError(_by_flags(str(error))) from None
+        named = re.sub(
+            rf"\b({'|'.join(_ARGUMENTS)})\b(=)?",
+            lambda found: flag(_ARGUMENTS[found[1]]) + (" " if found[2] else ""),
+            _by_flags(str(error)),
+        )
+        raise ValueError(named) from None
     if options.json:
         return json.dumps(found.to_dict(), ensure_ascii=False)
     return f"{_by_flags(str(found))}\n\nRun, with your file and its columns:\n{found.command() or found.python()}"
