@@ -17,6 +17,7 @@ from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.sampling import SAMPLINGS
 from opendp_timeseries.accounting.subsampled import MIN_SCALE, ExtremalLaw, extremal_law
 from opendp_timeseries.design.count import Count
+from opendp_timeseries.design.scales import default_scales
 from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid
@@ -132,14 +133,15 @@ class Design:
         signal = replace(signal, count=count)
         return _law(signal, self.sampling_probability, self.sampling, distance, periods)
 
-    def python(self, *, log: str = "log", delta: float | None = None) -> str:
+    def python(self, *, log: str = "log", epsilon: float | None = None, delta: float | None = None) -> str:
         """Return the call that makes this release, ready to paste.
 
         :param log: the name of the log's variable.
+        :param epsilon: ε of a private series whose noise is the least for (ε, δ); if left out, its scale is written.
         :param delta: δ at which the measurement is to state its loss; the whole profile if left out.
         :raises ValueError: if it is not known how the signal is made, or the count was made elsewhere.
         """
-        return _python(self, log, delta)
+        return _python(self, log, epsilon, delta)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the design as plain Python objects, ready for ``json.dumps``."""
@@ -179,7 +181,7 @@ def noise_exponent(scale: float, resolution_bits: int | None) -> int:
     return min(fine - _GRID_BITS, -resolution_bits)
 
 
-def _python(design: Design, log: str, delta: float | None) -> str:
+def _python(design: Design, log: str, epsilon: float | None, delta: float | None) -> str:
     count, signal = design.count, design.known
     source = count.source
     if source is None or source.exact:
@@ -188,6 +190,7 @@ def _python(design: Design, log: str, delta: float | None) -> str:
         "import opendp.prelude as dp, opendp_timeseries as ts",
         'dp.enable_features("contrib", "honest-but-curious")',
     ]
+    release = f"release = measurement({log})"
     grid = None if source.time is None else count.row_grid
     if grid is not None:
         lines.append(f"grid = {_call_of_grid(grid)}")
@@ -209,7 +212,12 @@ def _python(design: Design, log: str, delta: float | None) -> str:
             caps += "" if count.excess == "scale" else f", excess={count.excess!r}"
             call = f"participation_count(grid, participation_cap={count.participation_cap}{caps})"
         else:
-            call = f"activity_count(grid, scales=ts.{count.scales}{caps})"
+            scales = f", scales=ts.{count.scales}{caps}"
+            if epsilon is not None and delta is not None:
+                scales = caps if count.scales == default_scales(count.most_steps) else scales
+                call = f"private_series(grid, epsilon={epsilon!r}, delta={delta!r}{scales})"
+                return "\n".join([*lines, f"measurement = space >> ts.then_{call}", release])
+            call = f"activity_count(grid{scales})"
         lines.append(f"count = space >> ts.then_{call}")
     if signal.groups is not None:
         lines.append(f"count = count >> ts.then_totals({dict(signal.groups.to_dict())!r})")
@@ -218,7 +226,7 @@ def _python(design: Design, log: str, delta: float | None) -> str:
     sample += f", sampling={design.sampling!r}" if design.sampling != "poisson" else ""
     lines += [
         f"measurement = count >> ts.then_subsampled_gaussian({design.scale!r}, {sample}{_also('delta', delta)})",
-        f"release = measurement({log})",
+        release,
     ]
     return "\n".join(lines)
 

@@ -93,7 +93,7 @@ class Basis:
 
     @cached_property
     def _logarithms(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array, Array, Array, Array]:
-        """Of waves: their columns, seasons, squares of harmonics, and 1 where exact; of all: what is added, and less what."""
+        """Of waves: columns, seasons, squares of harmonics, and 1 where exact; of all: what is added, and less what."""
         season, bends = self._columns["season"], self._columns["half_waves"]
         waves = np.flatnonzero(season >= 0)
         its, moving, trend = season[waves], (season >= 0) & (bends > 0), (season == -2) & (bends > 0)
