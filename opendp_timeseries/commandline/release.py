@@ -7,7 +7,6 @@ import contextlib
 import math
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -141,11 +140,6 @@ def _reconstructed(releases: list[ts.Release], query: Query, options: argparse.N
     return Made(tuple(releases), panel, totals, people)
 
 
-def _held(work: Callable[[], Any]) -> Any:
-    with held_back():
-        return work()
-
-
 @contextlib.contextmanager
 def _paying(
     measurement: Any, ledger: ts.Ledger | None, options: argparse.Namespace
@@ -153,7 +147,7 @@ def _paying(
     """Yield a function that makes the release, and add to whatever ends the block which entry is spent."""
     resume = bool(options.resume)
     if ledger is None:
-        yield lambda read: _held(partial(measurement, read()))
+        yield lambda read: held_back()(measurement)(read())
         return
     paid = ledger.paid(measurement)
     if paid is not None and paid.released is None and not resume:
@@ -174,7 +168,7 @@ def _paying(
             print(f"Entry {number} of {ledger.path} pays for this release. {remedy}", file=sys.stderr, flush=True)
             return log
 
-        return _held(partial(ledger.release, measurement, announced, resume=resume))
+        return held_back()(ledger.release)(measurement, announced, resume=resume)
 
     try:
         yield make

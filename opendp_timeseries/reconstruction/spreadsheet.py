@@ -69,8 +69,8 @@ def _harmless(text: str) -> str:
     return f"'{text}" if text.startswith(_FORMULA) or text.lstrip().startswith(_FORMULA) else text
 
 
-def to_excel(series: _Series, path: str | PathLike[str], **options: Any) -> None:
-    """Write a workbook; see :meth:`.Series.to_excel`."""
+def to_excel(series: _Series, path: str | PathLike[str] | None, **options: Any) -> bytes:
+    """Return a workbook; see :meth:`.Series.to_excel`."""
     try:
         import openpyxl
     except ImportError:
@@ -91,8 +91,12 @@ def to_excel(series: _Series, path: str | PathLike[str], **options: Any) -> None
     for row, text in enumerate([made.title, *_notes(made)], 1):
         _write(notes.cell(row, 1), text)
     notes.column_dimensions["A"].width = 120
-    with files_together([place := Path(path)], replace=True) as files:
-        book.save(files[place])
+    file = io.BytesIO()
+    book.save(file)
+    if path is not None:
+        with files_together([place := Path(path)], replace=True) as files:
+            files[place].write(file.getbuffer())
+    return file.getvalue()
 
 
 def _notes(made: Contents) -> list[str]:
