@@ -15,7 +15,7 @@ import opendp_timeseries as ts
 from opendp_timeseries.commandline.arguments import COMMANDS, flags_of
 from opendp_timeseries.commandline.inputs import amplitudes_of, by_flags, check_of, chosen, grid_of, wrapped
 from opendp_timeseries.commandline.programme import parts_of, take_part
-from opendp_timeseries.commandline.progress import stage
+from opendp_timeseries.commandline.waiting import stage
 from opendp_timeseries.commandline.words import EVERY, TABLES, share, words_of
 from opendp_timeseries.release.documents import Document, read_document
 
@@ -104,8 +104,7 @@ def ledger(options: argparse.Namespace) -> str:
     """Make a ledger, or enter records, and verify it: what is in it."""
     options.programme = options.programme and _programme(options.programme)
     if options.new:
-        with warnings.catch_warnings():  # what is printed says it
-            warnings.simplefilter("ignore", ts.LargeDeltaWarning)
+        with warnings.catch_warnings(action="ignore", category=ts.LargeDeltaWarning):  # what is printed says it
             fixed = (name for name, word in EVERY.items() if word.fixed)
             ts.Ledger.create(options.ledger, **chosen(options, *fixed))
     found = ts.Ledger(options.ledger)

@@ -97,15 +97,10 @@ def places(options: argparse.Namespace) -> dict[str, Path]:
     if options.spreadsheet and find_spec("openpyxl") is None:
         raise ImportError("--spreadsheet needs openpyxl; install opendp_timeseries[excel], or leave it out")
     found = {suffix: output.with_name(output.name + suffix) for suffix in _MARKS}
-    wanted = {
-        ".csv": True,
-        "-people.csv": options.people or options.people_cap is not None,
-        ".json": True,
-        figure: figure in found and _can_draw(),
-        ".html": options.page,
-        ".xlsx": options.spreadsheet,
-    }
-    written = [suffix for suffix in found if wanted.get(suffix)]
+    wanted = {".csv": True, ".json": True, ".html": options.page, ".xlsx": options.spreadsheet}
+    wanted["-people.csv"] = options.people or options.people_cap is not None
+    wanted[figure] = figure in found and _can_draw()
+    written = {suffix: place for suffix, place in found.items() if wanted.get(suffix)}
     for suffix, place in found.items():
         if log is not None and place.exists() and os.path.samefile(place, log):
             raise ValueError(f"output ({place}) is the log ({log}) itself; choose another --output")
@@ -123,7 +118,7 @@ def places(options: argparse.Namespace) -> dict[str, Path]:
                 what, how = "figure", f"--figure {suffix[1:]} with opendp_timeseries[plot]"
             remedy = f"choose another --output, or {how}"
             raise ValueError(f"output ({place}) is of an earlier release, and no new {what} replaces it; {remedy}")
-    return {suffix: found[suffix] for suffix in written}
+    return written
 
 
 def _is_ours(place: Path, suffix: str) -> bool:
@@ -261,14 +256,13 @@ def _panel(made: Made, unit: str) -> Any:
 
 def _one(series: ts.Series, unit: str) -> Any:
     """Draw a long series by the means of longer steps, and enlarge some of it."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from matplotlib import pyplot
 
     whole = drawing(series, series.release.design.count.grid, _CONFIDENCE)
     is_long = bool(whole.longer)
-    figure = Figure(figsize=(9.0, 6.8 if is_long else 4.2), layout="constrained")
-    FigureCanvasAgg(figure)
-    *above, axes = figure.subplots(1 + is_long, squeeze=False, height_ratios=(2, 3)[-1 - is_long :])[:, 0]
+    how: dict[str, Any] = {"squeeze": False, "layout": "constrained", "height_ratios": (2, 3)[-1 - is_long :]}
+    figure, all_axes = pyplot.subplots(1 + is_long, figsize=(9.0, 6.8 if is_long else 4.2), **how)
+    *above, axes = all_axes[:, 0]
     ts.plot(series, axes=axes, unit=unit, confidence_level=_CONFIDENCE)
     for top in above:  # a line of thousands of steps would be a slab
         at, middle = whole.grid.edges(), len(whole.values) // 2

@@ -8,7 +8,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -19,25 +19,16 @@ from opendp_timeseries.accounting.calibrate import large_delta
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.rounding import printed_up, up
 from opendp_timeseries.commandline.inputs import check_of, chosen, grid_of, read_log, wrapped
-from opendp_timeseries.commandline.interrupts import held_back
 from opendp_timeseries.commandline.outputs import Made, document, places
 from opendp_timeseries.commandline.programme import planned_measurement, take_part
-from opendp_timeseries.commandline.progress import stage
 from opendp_timeseries.commandline.query import Query
+from opendp_timeseries.commandline.waiting import held_back, stage
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.plugin.known import parts_of
 from opendp_timeseries.reconstruction.scales import unscaled
 from opendp_timeseries.reconstruction.seasons import read_seasons
 
 __all__ = ["release"]
-
-#: How near the counts are to the truth, but for noise.
-_TRUTH: Final = {
-    "drop": "What exceeds the cap is left out, so totals are too low, and the intervals are of what is left.",
-    "scale": "What exceeds the cap weighs less, so totals are too low, and the intervals are of what is left.",
-    "scales": "Nobody is left out: the series is of the true counts, and so are its intervals.",
-    "limits": "What is beyond these limits is left out, so totals are too low, and the intervals are of what is left.",
-}
 
 
 def release(options: argparse.Namespace) -> str:
@@ -195,10 +186,13 @@ def _of_programme(options: argparse.Namespace, ledger: ts.Ledger, query: Query) 
     return measurement
 
 
-def _kind(count: Count) -> str:
-    if count.scales is None:
-        return count.excess
-    return "scales" if (count.step_cap, count.gap, count.key_cap) == (1, 1, None) else "limits"
+def _truth(count: Count) -> str:
+    """Say how near the counts are to the truth, but for noise."""
+    if count.scales is not None and (count.step_cap, count.gap, count.key_cap) == (1, 1, None):
+        return "Nobody is left out: the series is of the true counts, and so are its intervals."
+    beyond = "exceeds the cap" if count.scales is None else "is beyond these limits"
+    lost = "weighs less" if count.scales is None and count.excess == "scale" else "is left out"
+    return f"What {beyond} {lost}, so totals are too low, and the intervals are of what is left."
 
 
 def _of_scales(count: Count) -> str:
@@ -236,7 +230,7 @@ def _summary(made: Made, options: argparse.Namespace) -> list[str]:
         _guarantee(made, within),
         "It holds for everyone, whatever their events: each individual (one value of"
         f" {options.identifier!r}) is counted in {count.words()}{within}, {each}."
-        f" {_TRUTH[_kind(count)]} It assumes that each individual has one identifier; that the grid,"
+        f" {_truth(count)} It assumes that each individual has one identifier; that the grid,"
         " the caps and all other parameters were chosen without looking at this log; and that whoever runs this, who"
         " is trusted with the log, publishes nothing from it but this release and what is computed from the release.",
     ]

@@ -6,12 +6,11 @@ import csv
 import io
 import re
 from os import PathLike
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from opendp_timeseries._files import files_together
+from opendp_timeseries._files import write_file
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction.contents import Contents, contents_of, digits_for, instants_as_text
 from opendp_timeseries.reconstruction.frames import known_interval
@@ -34,9 +33,7 @@ _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
 def to_csv(series: _Series, path: str | PathLike[str] | None, **options: Any) -> str:
     """Return a table; see :meth:`.Series.to_csv`."""
     text = table_of(contents_of(series, totals="", **options))
-    if path is not None:
-        with files_together([place := Path(path)], replace=True) as files:
-            files[place].write(text.encode())
+    write_file(path, text.encode())
     return text
 
 
@@ -93,9 +90,7 @@ def to_excel(series: _Series, path: str | PathLike[str] | None, **options: Any) 
     notes.column_dimensions["A"].width = 120
     file = io.BytesIO()
     book.save(file)
-    if path is not None:
-        with files_together([place := Path(path)], replace=True) as files:
-            files[place].write(file.getbuffer())
+    write_file(path, file.getvalue())
     return file.getvalue()
 
 
