@@ -641,9 +641,10 @@ def test_a_programme_says_the_error_to_expect_of_each_part(city, capsys):
     for part, error in zip(("2024-03", "2024-04", "2024-05"), errors[::4], strict=True):
         assert 0 < error.smoothed < programme.designs[0].scale
         assert re.search(rf"{part}  planned .* {error.smoothed:.4g} \({error.smoothed / 200:.0%}\) +ε = ", said)
-    assert main(["programme", "publication.toml", "--deviation", "20"]) == 2
-    assert "describe the signal by --season 24:90, by deviation (line" not in (refused := refusal(capsys))
-    assert "by deviation and time_scale, or by all three" in refused
+    (city / "trips.ledger").unlink()
+    assert main(["programme", "publication.toml", "--new", "--deviation", "20"]) == 2
+    assert not (city / "trips.ledger").exists()
+    assert f"by season (line {line_of(city, 'season =')}) 24:90, by deviation and time_scale, or by" in refusal(capsys)
 
 
 def test_a_record_is_of_a_programme_that_was_published(city, capsys):
