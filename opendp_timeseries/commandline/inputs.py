@@ -34,7 +34,7 @@ _BY_FLAGS: Final = {
     "{0.9: 20, 1.0: 500}": "90%:20 100%:500",
     "season_amplitudes={period: amplitude}": "--season 24:90",
     "by all three, or by a public proxy": "or by all three",
-    "season_amplitudes": "season",
+    "season_amplitudes": "--season",
     "{24: 60.0}": "24:60",
 }
 
@@ -56,7 +56,7 @@ def by_flags(text: str, *, refused: bool = False) -> str:
     if not refused:
         return text
     taken = inspect.signature(ts.plan).parameters.keys() & WORDS.keys() - {"participation"}
-    names = {name: name for name in taken} | {"std": "filter_std", "season_amplitudes": "season"}
+    names = {name: name for name in taken} | {"std": "filter_std"}
     named = re.compile(rf"\b({'|'.join(names)})\b(=)?")
     return named.sub(lambda found: flag(names[found[1]]) + (" " if found[2] else ""), text)
 

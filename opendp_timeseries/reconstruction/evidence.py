@@ -151,7 +151,7 @@ def _fit_patterns(
 
 
 def fit_departure(model: Model, held: Normal, learnt: Learnt, search: _Search | None = None) -> tuple[Learnt, float]:
-    """Return variance and duration of the departure with the largest posterior density given the coefficients, and that.
+    """Return variance and duration of the departure of largest posterior density, given the coefficients, and that.
 
     With so many steps, these are all but known.
     """
