@@ -135,9 +135,8 @@ class Design:
         space = _call("event_log_domain", identifier=source.identifier, time=time)
         sampling = None if self.sampling == "poisson" else self.sampling
         sample = {"sampling_probability": self.sampling_probability, "sampling": sampling}
-        budget = (
-            {} if epsilon is None or delta is None or count.scales is None else {"epsilon": epsilon, "delta": delta}
-        )
+        private = count.scales is not None and signal.groups is None and not signal.kernels
+        budget = {"epsilon": epsilon, "delta": delta} if private and None not in (epsilon, delta) else {}
         stages = [_call_of_count(count, source, **budget)]
         if signal.groups is not None:
             stages.append(_call("then_totals", repr(dict(signal.groups.to_dict()))))
@@ -205,7 +204,7 @@ def _call_of_grid(grid: TimeGrid) -> str:
     return _call("TimeGrid.from_edges" if "edges" in written else "TimeGrid", **written)
 
 
-def _call_of_count(count: Count, source: Source, **budget: float) -> str:
+def _call_of_count(count: Count, source: Source, **budget: float | None) -> str:
     """Write the call of a count; of a private series within a budget, with its noise."""
     panel = {} if count.panel is None else {"by": source.by, "keys": list(count.panel)}
     if source.time is None or (count.pooled is not None and not count.is_total):
