@@ -22,9 +22,6 @@ def renyi_to_delta(alpha: float, renyi_epsilon: float, epsilon: float) -> float:
     Canonne, Kamath & Steinke (2020), arXiv:2004.00010v4, Proposition 12; rounded up, at most 1.
 
     :raises ValueError: for an order of 1 or below.
-
-    >>> renyi_to_delta(2.0, 0.5, 4.0)
-    0.00754...
     """
     if not alpha > 1:
         raise ValueError(f"alpha ({alpha}) must be greater than 1")

@@ -25,8 +25,8 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting import filtering
 from opendp_timeseries.accounting.calibrate import calibrate
-from opendp_timeseries.accounting.filtering import l1_norm, row_energy, spectral_norm, stable_rank
 from opendp_timeseries.accounting.gaussian import gaussian_delta
 from opendp_timeseries.accounting.laws import binomial_tail
 from opendp_timeseries.accounting.loss import over_variance
@@ -117,11 +117,13 @@ class FilterConstants:
 
 def filter_constants(kernel: Kernel) -> FilterConstants:
     """Return what the paper's theorems need to know of a kernel."""
+    energy, (least, most) = filtering.energy(kernel), filtering.norm_bounds(kernel)
     return FilterConstants(
-        row_energy=row_energy(kernel),
-        stable_rank=stable_rank(kernel),
-        norm=spectral_norm(kernel),
-        l1_norm=l1_norm(kernel),
+        row_energy=up_fraction(energy),
+        # ‖A‖_F² = T·L, and ‖A‖² is at least L, the mean of all |ĥ|².
+        stable_rank=up_fraction(kernel.size * energy / max(least**2, energy)),
+        norm=up_fraction(most),
+        l1_norm=up_fraction(filtering.gain(kernel)),
     )
 
 

@@ -17,13 +17,7 @@ _LAST: Final = re.compile(rb'\{"digest": "([0-9a-f]{64})", "entries": (\d{1,12})
 
 
 class Chain(NamedTuple):
-    """Entries as they stand in a file: JSON documents without line breaks.
-
-    >>> print(Chain().then('{"a": 1}').file().decode())
-    {"digest": "f9d86028c6e0d64e225186f96acb6933...", "entry": {"a": 1}}
-    {"digest": "f9d86028c6e0d64e225186f96acb6933...", "entries": 1}
-    <BLANKLINE>
-    """
+    """Entries as they stand in a file: JSON documents without line breaks."""
 
     lines: bytes = b""  #: of the file, but the last
     length: int = 0  #: how many they are

@@ -590,7 +590,7 @@ MUTANTS = [
            edited(("left(k, max(n, steps[k]))", "left(k, steps[k])")),
            ("test_weights_on_all_scales_keep_the_norm_together", 0.8, (4, 9), 90)),
     mutant("the sum of magnitudes passes as it is", "filtering:_of_one",
-           edited(("influence.l1_norm(), _gain(kernel)", "influence.l1_norm(), Fraction(1)")),
+           edited(("influence.l1_norm(), gain(kernel)", "influence.l1_norm(), Fraction(1)")),
            "test_behind_any_filter_the_sum_of_magnitudes_is_known"),
     mutant("a list of steps that lie apart that is cut short", "filtering:_separated",
            given(every=lambda every: every / 2), ("test_a_full_comb_attains_all_of_it", 12, 4)),
