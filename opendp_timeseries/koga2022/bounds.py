@@ -197,11 +197,8 @@ def least_alpha(
     At 1 nothing can fail. The filter must have ℓ1 norm 1.
     """
     wanted = check.real("failure_probability", failure_probability, above=0.0, below=1.0)
-
-    def proved(alpha: float) -> bool:
-        return with_filter(alpha, participation_cap, sampling_probability, filter, tail).failure <= wanted
-
-    return _least(proved, 0.0, 1.0)
+    setting = participation_cap, sampling_probability, filter, tail
+    return _least(lambda alpha: with_filter(alpha, *setting).failure <= wanted, 0.0, 1.0)
 
 
 def _least(holds: Callable[[float], bool], low: float, high: float) -> float:
@@ -278,12 +275,9 @@ class SensitivityBound:
 
     def least_epsilon(self, scale: float, delta: float) -> float:
         """Return an ``ε`` at which the corollary claims (ε, δ) for the noise ``σ``, or infinity."""
-
-        def claimed(epsilon: float) -> bool:
-            return self.least_scale(epsilon, delta) <= scale
-
-        grid = [0.0, *np.geomspace(1e-6, 16.0, 300).tolist()]
-        return next((_least(claimed, low, high) for low, high in pairwise(grid) if claimed(high)), math.inf)
+        least, grid = partial(self.least_scale, delta=delta), [0.0, *np.geomspace(1e-6, 16.0, 300).tolist()]
+        cells = ((low, high) for low, high in pairwise(grid) if least(high) <= scale)
+        return next((_least(lambda epsilon: least(epsilon) <= scale, *cell) for cell in cells), math.inf)
 
     def _failure_cost(self, epsilon: float) -> float:
         """Return ``δ′·(e^{ε/α} − e^ε)`` rounded up, by ``e^ε·(e^{ε(1/α−1)} − 1)``."""
@@ -411,12 +405,10 @@ def analytic_scale(epsilon: float, delta: float, squared_sensitivity: float) -> 
     square = check.real("squared_sensitivity", squared_sensitivity, minimum=0.0)
     if square == 0.0:
         return 0.0
-
-    def profile(scale: float) -> float:
-        return float(gaussian_delta(epsilon, over_variance(np.array([square]), scale))[0])
-
+    ratio = partial(over_variance, np.array([square]))
     try:
-        return calibrate(profile, lambda found: found <= delta, start=math.sqrt(square))
+        start = math.sqrt(square)
+        return calibrate(ratio, lambda found: bool(gaussian_delta(epsilon, found)[0] <= delta), start=start)
     except ValueError:  # δ is below what the profile resolves
         return math.inf
 

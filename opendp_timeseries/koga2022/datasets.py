@@ -138,8 +138,8 @@ def synth(
     probability = factor / 10.0
     if not 0.0 < probability <= 1.0:
         raise ValueError(
-            f"frequency ({frequency:g}) gives the sampling probability {probability:g}, which must be above "
-            f"0 and at most 1; choose a frequency from {base**-36:g} to less than {base**4:g}"
+            f"frequency ({frequency:g}) gives the sampling probability {probability:g}, which must be above 0 and at"
+            f" most 1; choose a frequency from {base**-36:g} to less than {base**4:g}"
         )
     time = np.arange(math.ceil(10_000 * frequency)) / frequency
     observed = noiseless = 200.0 * np.sin(omega * time) + 500.0 + 0.1 * time

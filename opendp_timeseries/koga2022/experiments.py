@@ -128,8 +128,7 @@ def gaussian(problem: Problem, *, exact: bool = False) -> Method:
 def fourier(problem: Problem, frequencies: int | None = None, *, exact: bool = False) -> Method:
     """Return DFT with Gaussian noise on the first coefficients: as in the paper, or with what is known today.
 
-    :param frequencies: ``k``; by default the best for the very series that is released, which no private release could
-        know. It favours this baseline.
+    :param frequencies: ``k``; by default the best for the very series that is released, which favours this baseline.
     :param exact: take the exact privacy profile, and count only what one individual's few steps can move in low
         frequencies; else the classical theorem and the norm of the whole change, as in the paper.
     """
@@ -180,12 +179,8 @@ def algorithm1(problem: Problem, *, filtered: bool) -> Method:
         output_measure=native.approximate(native.max_divergence()),
         delta=problem.delta,
     )
-    return Method(
-        name=f"paper, {_filter_name(filtered)}",
-        scale=choice.scale,
-        numbers=problem.size * problem.sampling_probability,
-        measurement=release >> interpolate,
-    )
+    name, numbers = f"paper, {_filter_name(filtered)}", problem.size * problem.sampling_probability
+    return Method(name=name, scale=choice.scale, numbers=numbers, measurement=release >> interpolate)
 
 
 def subsampled(
