@@ -2,7 +2,8 @@
 
 A filter that is wide compared with somebody's participation lowers sensitivity, and more so where their steps lie a gap
 apart: the norm of the whole filter alone, as used by Koga et al. (2022), does not show it. All sums over taps are sums
-of integers, in the unit ``2**-resolution_bits``, and every result is rounded up. Proof: docs/proofs/filters.md.
+of integers, in the unit ``2**-resolution_bits``, and every result is rounded up. Proofs: docs/proofs/filters.md, and
+docs/proofs/separated_steps.md.
 """
 
 from __future__ import annotations
@@ -249,9 +250,6 @@ def norm_bounds(kernel: Taps) -> tuple[Fraction, Fraction]:
     error = fft_error(4 * size) * math.sqrt(2.0 * size) * math.sqrt(up_fraction(energy(kernel)))
     largest = float(np.abs(np.fft.rfft(np.ldexp(taps.astype(np.float64), -kernel.resolution_bits))).max())
     return Fraction(max(largest - error, 0.0)), min(most, Fraction(largest + error))
-
-
-# --- Steps that lie apart: docs/proofs/separated_steps.md ---
 
 
 def most_apart(size: int, gap: int) -> int:

@@ -62,9 +62,6 @@ Tail = Literal["theorem 4", "sharper", "fixed pair"]
 _EPS: Final = 2.0**-52
 
 
-# --- Without a filter: how many of an individual's steps are kept ---
-
-
 def theorem2(kept: int, participation_cap: int, sampling_probability: float) -> float:
     """Theorem 2: ``δ′ = P(Bin(I, p) > I′)``, zero only where it is exactly zero.
 
@@ -89,9 +86,6 @@ def kept_steps(alpha: float, participation_cap: int) -> int:
     """Corollary 3's ``I′ = ⌈α²I⌉``, exactly."""
     alpha = check.real("alpha", alpha, above=0.0, maximum=1.0)
     return math.ceil(Fraction(alpha) ** 2 * check.integer("participation_cap", participation_cap, minimum=0))
-
-
-# --- With a filter: the largest singular value of the sampled filter ---
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,9 +200,6 @@ def _least(holds: Callable[[float], bool], low: float, high: float) -> float:
     while (middle := (low + high) / 2.0) not in (low, high):
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high
-
-
-# --- From a bound on the sensitivity to (ε, δ) ---
 
 
 @dataclass(frozen=True)
@@ -366,9 +357,6 @@ def proposition1(
     return larger, actual.delta(larger, share)
 
 
-# --- The Gaussian mechanism, for comparison ---
-
-
 def classical_holds(epsilon: float, delta: float) -> bool:
     """Whether the classical theorem's noise ``Δ·√(2ln(1.25/δ))/ε`` is (ε, δ)-private by the exact profile.
 
@@ -411,9 +399,6 @@ def analytic_scale(epsilon: float, delta: float, squared_sensitivity: float) -> 
         return calibrate(ratio, lambda found: bool(gaussian_delta(epsilon, found)[0] <= delta), start=start)
     except ValueError:  # δ is below what the profile resolves
         return math.inf
-
-
-# --- The best split of δ ---
 
 
 class Choice(NamedTuple):

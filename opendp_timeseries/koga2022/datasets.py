@@ -57,9 +57,6 @@ T = TypeVar("T")
 Name = str | PathLike[str]
 
 
-# --- A series to release ---
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Problem:
     """A count series, and the settings at which the paper, and every method, releases it."""
@@ -98,9 +95,6 @@ def assumed_count(size: int, cap: int) -> native.Transformation:
     space = count_signal_domain(size), native.symmetric_distance()
     count: native.Transformation = space >> then_assume_participation(participation_cap=cap)
     return count
-
-
-# --- The synthetic series: section "Setup" and appendix "Instantiation" of the paper ---
 
 
 def synth(
@@ -155,9 +149,6 @@ def synth(
         sampling_probability=probability,
         std=10.0 / factor,
     )
-
-
-# --- Check-ins of Gowalla and Foursquare ---
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -259,8 +250,6 @@ def _check_ins(path: Name, pattern: re.Pattern[str], instant_and_place: Callable
     )
 
 
-# --- Traffic flow of the California Performance Measurement System (PeMS) ---
-
 _Reading = tuple[datetime, int]  # local time, vehicles; -1 vehicles: none published
 _NO_FLOW: Final = -1
 
@@ -357,9 +346,6 @@ def _filled(signal: NDArray[np.int64], fill: int | None) -> NDArray[np.int64]:
 
 def _steps(wrong: NDArray[np.bool_]) -> str:
     return f"{np.count_nonzero(wrong)} of {len(wrong)} steps, the first of them step {np.argmax(wrong)},"
-
-
-# --- The published files ---
 
 
 def _read(path: Name, parse: Callable[[str], T], *, header: bool = False) -> Iterator[T]:

@@ -55,9 +55,6 @@ __all__ = [
 ]
 
 
-# --- What is released ---
-
-
 def pems(path: str | PathLike[str]) -> Problem:
     """Return the first 1,800 rows of a flow file, each a step, with the paper's PeMS settings.
 
@@ -90,9 +87,6 @@ def _generated(name: str, *, size: int, individuals: int, period: int, depth: fl
     profile = daily_profile(size, period, depth=depth)
     log = simulate_event_log(TimeGrid(size=size), individuals, law, rng=np.random.default_rng(2022), profile=profile)
     return _tenth(name, np.bincount(log["time"], minlength=size))
-
-
-# --- The methods ---
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -262,9 +256,6 @@ def _frequencies(problem: Problem, asked: int | None, noise: Callable[[int], flo
 
 def _filter_name(filtered: bool) -> str:
     return "with filter" if filtered else "without filter"
-
-
-# --- How tight the chain of this library is: its own α, and noise below which no proof could go ---
 
 
 def alpha_of_chain(

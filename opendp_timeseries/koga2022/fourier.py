@@ -257,9 +257,6 @@ def fourier_series(coefficients: NDArray[np.float64], size: int) -> NDArray[np.f
     return np.fft.irfft(spectrum, n=size)
 
 
-# --- How many coefficients to release, chosen without private data ---
-
-
 def best_frequencies(proxy: NDArray[np.float64], noise: Callable[[int], float]) -> int:
     """Return the number of frequencies with the least expected squared error for a **public** series.
 
