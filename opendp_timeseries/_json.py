@@ -73,8 +73,9 @@ def decode(expected: Any, document: Any, name: str) -> Any:
     :param name: for messages.
     :raises TypeError, ValueError: for anything else, naming the field.
     """
-    if get_origin(expected) in (Union, UnionType):
-        for choice in get_args(expected):
+    choices = get_args(expected) if get_origin(expected) in (Union, UnionType) else (expected,)
+    if len(choices) > 1:
+        for choice in choices:
             if _fits(choice, document):
                 return decode(choice, document, name)
     elif _fits(expected, document):
@@ -98,7 +99,7 @@ def decode(expected: Any, document: Any, name: str) -> Any:
             return float(document) if expected is float else document
         except OverflowError:
             raise ValueError(f"{name} must be {_NAMES[float]}, found an integer beyond it") from None
-    wanted = " or ".join(_NAMES.get(_form(choice), "object") for choice in get_args(expected) or (expected,))
+    wanted = " or ".join(_NAMES.get(_form(choice), "object") for choice in choices)
     raise ValueError(f"{name} must be {wanted}, found {_NAMES.get(type(document), type(document).__name__)}")
 
 

@@ -24,7 +24,7 @@ from opendp_timeseries._lock import locked
 from opendp_timeseries.accounting.joint import RenyiFilter, joint_loss
 from opendp_timeseries.ledger import ledger
 from opendp_timeseries.ledger.book import Chain, _digest
-from opendp_timeseries.plugin.known import PrivacyMap, known_loss
+from opendp_timeseries.plugin.known import KnownMap, known_loss
 
 dp.enable_features("contrib", "honest-but-curious")
 SPACE = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
@@ -299,7 +299,7 @@ def test_a_release_with_other_noise_than_was_entered_is_withheld(tmp_path):
         release = inner(log)
         return dataclasses.replace(release, design=dataclasses.replace(release.design, scale=30.0))
 
-    privacy_map = PrivacyMap(inner.map, known_loss(inner))
+    privacy_map = KnownMap(inner.map, known_loss(inner))
     other = dp.m.make_user_measurement(*inner.input_space, inner.output_measure, louder, privacy_map)
     book = new(tmp_path)
     with pytest.raises(TypeError, match="withheld"):

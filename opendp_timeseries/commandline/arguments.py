@@ -11,10 +11,10 @@ from typing import Any, Final, NamedTuple, NoReturn
 import opendp_timeseries as ts
 from opendp_timeseries.commandline.inputs import is_file_of_keys
 from opendp_timeseries.commandline.publication import located, read_publication
-from opendp_timeseries.commandline.words import RUN, TABLES, WORDS, Word, flag, steps_of
+from opendp_timeseries.commandline.words import EVERY, RUN, TABLES, WORDS, Word, flag, steps_of, words_of
 from opendp_timeseries.counting.files import CSV_SUFFIXES, PARQUET_SUFFIXES
 
-__all__ = ["ASSUMED", "COMMANDS", "FIXED", "PROGRAM", "flags_of", "parse"]
+__all__ = ["COMMANDS", "PROGRAM", "flags_of", "parse"]
 
 PROGRAM: Final = "python -m opendp_timeseries"
 
@@ -25,31 +25,13 @@ _EPILOG: Final = (
     " 'programme' plans them. Readers of a release run 'verify RECORD'. Each has --help. The command ends with 0; with"
     " 2 after one line that says what to change; or with 130 if it was interrupted."
 )
-#: For the log that comes with the package, of aircraft departing from New York in 2013, by the clock there.
-_FLIGHTS: Final[dict[str, Any]] = {
-    "identifier": "tailnum", "time": "time", "zone": "America/New_York", "start": "2013-01-01T00:00", "step": "3h",
-    "size": 2920, "epsilon": 1.0, "delta": 1e-6, "season": ["1d", "1w"],
-}  # fmt: skip
-#: What the programme of a ledger determines, if none of the first two is given.
-_PLANNED: Final = ("epsilon", "delta", "sampling_probability", "sampling")
 _OF_CSV: Final = ("time_format", "time_unit", "delimiter")
-#: What is fixed when a ledger is made.
-_BUDGET: Final = ("epsilon", "delta", "programme")
-FIXED: Final = (*_BUDGET, "period", "zone", "parameters_fixed")
-#: What a plan is told, beside the grid.
-ASSUMED: Final = (
-    *("participation_cap", "gap", "step_cap", "epsilon", "delta", "sampling_probability", "sampling"),
-    *("level", "deviation", "time_scale"),
-)
-#: What is compared by ``plan``, so that several may be given.
-_COMPARED: Final = ("participation_cap", "gap", "sampling_probability", "filter_std")
 
 
 class Command(NamedTuple):
-    """A command: what it does, its words, its operand with what that is, and what completes its options."""
+    """A command: what it does, its operand with what that is, and what completes its options."""
 
     description: str
-    words: tuple[str, ...]
     operand: tuple[str, str]
     complete: Callable[[argparse.Namespace], None]
 
@@ -73,7 +55,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """
     named = bool(arguments) and arguments[0] in COMMANDS
     name = arguments[0] if named else "release"
-    options = argparse.Namespace(**dict.fromkeys((*WORDS, *RUN, COMMANDS[name].operand[0], "publication")))
+    options = argparse.Namespace(**dict.fromkeys((*EVERY, COMMANDS[name].operand[0], "publication")))
     options.command, options.lines = name, {}
     program = f"{PROGRAM} {name}" if named else PROGRAM
     try:
@@ -96,24 +78,27 @@ def _no_command(name: str) -> str:
 
 
 def _parser(name: str, program: str) -> _Parser:
-    description, names, (operand, operand_help), _ = COMMANDS[name]
+    description, (operand, operand_help), _ = COMMANDS[name]
     parser = _Parser(prog=program, description=description, epilog=_EPILOG, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"opendp_timeseries {ts.__version__}")
     parser.add_argument(operand, type=Path, help=operand_help, nargs="?" if operand in ("file", "shell") else None)
-    for title, words in (*TABLES.values(), ("this run", RUN)):
-        group = parser.add_argument_group(title)
-        for each in [each for each in words if each in names and each != operand]:
-            word = words[each]
-            how: dict[str, Any] = {"default": None, "help": word.explained.replace("%", "%%")}
-            if word.kind is bool:
-                how["action"] = "store_true"
-            elif word.choices:
-                how["choices"] = word.choices
-            else:
-                how |= {"type": _typed(word), "metavar": each.upper()}
-            if word.many or (each in _COMPARED and name == "plan"):
-                how["nargs"] = "+"
-            group.add_argument(flag(each), **how)
+    groups = {
+        each: parser.add_argument_group(title)
+        for title, words in (*TABLES.values(), ("this run", RUN))
+        for each in words
+    }
+    for each, word in words_of(name).items():
+        how: dict[str, Any] = {"default": None, "help": word.explained.replace("%", "%%")}
+        if word.kind is bool:
+            how["action"] = "store_true"
+        elif word.choices:
+            how["choices"] = word.choices
+        else:
+            how |= {"type": _typed(word), "metavar": each.upper()}
+        if word.many or (word.compared and name == "plan"):
+            how["nargs"] = "+"
+        if each != operand:
+            groups[each].add_argument(flag(each), **how)
     return parser
 
 
@@ -163,10 +148,11 @@ def _complete(options: argparse.Namespace) -> None:
     _check_pairs(options)
     file, is_flights = options.file, options.file is None and options.publication is None
     given = {name for name in WORDS if getattr(options, name) is not None}
-    determined = set(_PLANNED if "ledger" in given and not given & {"epsilon", "delta", "every"} else ())
-    for name, value in _FLIGHTS.items() if is_flights else ():
+    by_programme = "ledger" in given and not given & {"epsilon", "delta", "every"}
+    determined = {name for name, word in WORDS.items() if word.planned and by_programme}
+    for name, word in WORDS.items() if is_flights else ():
         if name not in given | determined and not (name == "size" and "end" in given):
-            setattr(options, name, value)
+            setattr(options, name, word.flights)
     left_out = determined | ({"end"} if options.size is not None else set()) | ({"file"} if is_flights else set())
     left_out |= TABLES["budget"][1].keys() if options.command == "check" else set()
     needed = [name for name, word in WORDS.items() if word.ask == "must" and name not in left_out]
@@ -182,7 +168,8 @@ def _complete(options: argparse.Namespace) -> None:
         if suffix in PARQUET_SUFFIXES and text:
             raise _UsageError(f"file ({file}) has typed columns: leave out {text}, which are for CSV files")
     _fill(options, *determined)
-    options.season = [steps_of(each)[0] for each in options.season or ()] or None
+    options.amplitudes = [steps_of(each) for each in options.season or ()]
+    options.season = [steps for steps, _ in options.amplitudes] or None
     options.zone = options.zone or "UTC"
 
 
@@ -193,13 +180,13 @@ def _check_pairs(options: argparse.Namespace) -> None:
         value = getattr(options, name)
         return flag(name) if isinstance(value, (bool, list)) else f"{flag(name)} ({value})"
 
-    for name, word in {**WORDS, **RUN}.items():
+    for name, word in EVERY.items():
         if getattr(options, name) in (None, word.usual):
             continue
         for need in word.needs:
             if getattr(options, need) is None:
                 remedy = "give its name" if need == "file" else f"give {flag(need)}"
-                raise _UsageError(f"{said(name)} is for {WORDS[need].gives}: {remedy}, or leave it out")
+                raise _UsageError(f"{said(name)} is for {EVERY[need].gives}: {remedy}, or leave it out")
         for other, why in word.bars:
             if getattr(options, other) is not None:
                 raise _UsageError(f"{said(name)} and {said(other)} must not both be given{why}: leave one out")
@@ -214,11 +201,12 @@ def _fill(options: argparse.Namespace, *but: str) -> None:
 def _ledger(options: argparse.Namespace) -> None:
     if options.ledger is None:
         raise _UsageError(f"{options.publication} must say, in [budget], which file is the ledger: ledger")
-    given = [name for name in FIXED if getattr(options, name) is not None]
+    given = [name for name, word in EVERY.items() if word.fixed and getattr(options, name) is not None]
     if given and not options.new:
         names = ", ".join(map(flag, given))
         raise _UsageError(f"{names} is fixed when a ledger is made: give --new, or leave it out")
-    if options.new and [name for name in given if name in _BUDGET] not in (["epsilon", "delta"], ["programme"]):
+    budget = [name for name in ("epsilon", "delta", "programme") if name in given]
+    if options.new and budget not in (["epsilon", "delta"], ["programme"]):
         raise _UsageError("--new takes the budget of all releases together: --epsilon and --delta, or --programme")
     if options.zone is not None and options.period is None:
         raise _UsageError(f"--zone ({options.zone}) is the zone of --period: give both, or leave it out")
@@ -236,13 +224,11 @@ def _plan(options: argparse.Namespace) -> None:
             f"plan is for one release of one series, and for all that somebody does: leave out {', '.join(given)};"
             " of a programme, the command 'programme' says the noise before any of it is fixed"
         )
-    seasons = [steps_of(each) for each in options.season or ()]
-    for steps, amplitude in seasons:
-        if amplitude is None or isinstance(steps, str):
-            found = steps if isinstance(steps, str) else f"{steps:g}"
-            raise _UsageError(f"argument --season: ({found}) must be steps and an amplitude in counts, such as 24:90")
-    options.season_amplitudes = dict(seasons) or None
-    options.std = options.filter_std
+    options.amplitudes = [steps_of(each) for each in options.season or ()]
+    for steps, amplitude in options.amplitudes:
+        if amplitude is None:
+            shown = steps if isinstance(steps, str) else f"{steps:g}"
+            raise _UsageError(f"argument --season: ({shown}) must be steps and an amplitude in counts, such as 24:90")
     options.zone = options.zone or (options.start and "UTC")
 
 
@@ -250,30 +236,23 @@ def _no_more(options: argparse.Namespace) -> None:
     """Take the options as they are."""
 
 
-_OF_RELEASE: Final = (
-    *(name for table, (_, words) in TABLES.items() if table != "plan" for name in words),
-    *("quiet", "resume", "force", "number"),
-)
 _LOG: Final = ("file", "the log, or a publication file, .toml")
 COMMANDS: Final = {
     "release": Command(
         "Release a differentially private series of counts per time step. It protects each individual's whole history,"
         " unless --period is given. Without a file, it counts the aircraft that departed from New York in 2013.",
-        _OF_RELEASE,
         _LOG,
         _complete,
     ),
     "check": Command(
         "Say on standard error how the rows of a log are read, and what the caps would leave out. What it says is"
         " private: do not publish it, and choose no parameter of a release by it. Nothing is written.",
-        _OF_RELEASE,
         _LOG,
         _complete,
     ),
     "init": Command(
         "Write a publication file, which says all that is public about a release, with a comment for each word. What"
         " flags say is filled in; in a terminal, it asks for the rest that must be given.",
-        (*WORDS, "quiet"),
         ("path", "the file to write, such as publication.toml"),
         _no_more,
     ),
@@ -281,28 +260,24 @@ COMMANDS: Final = {
         "Say which caps, filter and sampling to choose, and what error to expect, from public facts and from your"
         " assumptions about the series. It reads no data. Several caps, gaps, shares and filters are compared; flags"
         " go before what a publication file says.",
-        ("zone", "start", "end", "size", "step", *ASSUMED, "participation", "filter_std", "season", "quiet", "json"),
         ("file", "a publication file, .toml"),
         _plan,
     ),
     "verify": Command(
         "Recompute the guarantee of a release from the caps, filter, sampling and noise in its record, and reject the"
         " record if it claims more privacy than they give. It needs no data.",
-        ("quiet",),
         ("record", "the OUTPUT.json of a release, or the publication file of releases"),
         _fill,
     ),
     "ledger": Command(
         "Say what was released about one population, what it guarantees together, and what is left of its budget; every"
         " record is verified. With --new, make a ledger, for the --ledger of releases.",
-        (*FIXED, "quiet", "json", "new", "add"),
         ("ledger", "the file, or a publication file that names it"),
         _ledger,
     ),
     "programme": Command(
         "Say what a programme releases, such as one part each month: what was released, what is next, and what is left;"
         " before any data are read. With --new, make its ledger, in which the noise of all parts is fixed.",
-        (*_OF_RELEASE, "new", "json"),
         _LOG,
         _complete,
     ),
@@ -310,7 +285,6 @@ COMMANDS: Final = {
         "Print a script that completes commands and flags of opendp-timeseries in a shell. For bash, put into"
         ' ~/.bashrc: eval "$(opendp-timeseries completion)". For zsh, put before it: autoload -U bashcompinit &&'
         " bashcompinit.",
-        ("quiet",),
         ("shell", "bash or zsh, which take the same script; may be left out"),
         _no_more,
     ),

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Final
 
 import opendp_timeseries as ts
-from opendp_timeseries.commandline.arguments import ASSUMED, COMMANDS, FIXED, flags_of
-from opendp_timeseries.commandline.inputs import check_of, chosen, grid_of, wrapped
+from opendp_timeseries.commandline.arguments import COMMANDS, flags_of
+from opendp_timeseries.commandline.inputs import amplitudes_of, by_flags, check_of, chosen, grid_of, wrapped
 from opendp_timeseries.commandline.programme import parts_of, take_part
 from opendp_timeseries.commandline.progress import stage
-from opendp_timeseries.commandline.words import share
+from opendp_timeseries.commandline.words import EVERY, TABLES, share, words_of
 from opendp_timeseries.release.documents import Document, read_document
 
 __all__ = ["check", "completion", "ledger", "plan", "verify"]
@@ -28,15 +28,6 @@ _ADVICE: Final = (
     " private histogram of how often individuals take part (make_participation_histogram, in Python); or publish totals"
     " that are too low, and say so."
 )
-_BY_FLAGS: Final = {
-    "participation=, such as {0.9: 20, 1.0: 500}": "--participation 90%:20 100%:500",
-    "participation=": "--participation",
-    "{0.9: 20, 1.0: 500}": "90%:20 100%:500",
-    "season_amplitudes={period: amplitude}": "--season 24:90",
-    "by all three, or by a public proxy": "or by all three",
-    "season_amplitudes": "season",
-    "{24: 60.0}": "24:60",
-}
 
 
 def check(options: argparse.Namespace) -> str:
@@ -57,22 +48,18 @@ def check(options: argparse.Namespace) -> str:
 
 def plan(options: argparse.Namespace) -> str:
     """Compare designs by their expected errors: the table, the advice and the command of the best."""
-    assumed = chosen(options, *ASSUMED, "std", "season_amplitudes")
+    grid, public = grid_of(options), {**TABLES["count"][1], **TABLES["budget"][1], **TABLES["plan"][1]}
+    assumed = chosen(options, *(name for name in words_of("plan") if name in public))
+    assumed["std"] = assumed.pop("filter_std")
     assumed["participation"] = dict(map(share, options.participation)) if options.participation else None
+    assumed["season_amplitudes"] = amplitudes_of(options, grid)
     try:
-        found = ts.plan(grid_of(options), **{name: value for name, value in assumed.items() if value is not None})
+        found = ts.plan(grid, **{name: value for name, value in assumed.items() if value is not None})
     except (TypeError, ValueError) as error:
-        raise ValueError(_by_flags(str(error))) from None
+        raise ValueError(by_flags(str(error))) from None
     if options.json:
         return json.dumps(found.to_dict(), ensure_ascii=False)
-    return f"{_by_flags(str(found))}\n\nRun, with your file and its columns:\n{found.command() or found.python()}"
-
-
-def _by_flags(text: str) -> str:
-    """Say by flags what Python says by arguments."""
-    for python, flags in _BY_FLAGS.items():
-        text = text.replace(python, flags)
-    return text
+    return f"{by_flags(str(found))}\n\nRun, with your file and its columns:\n{found.command() or found.python()}"
 
 
 def verify(options: argparse.Namespace) -> str:
@@ -81,43 +68,51 @@ def verify(options: argparse.Namespace) -> str:
         outputs = [part.output(options.output) for part in parts_of(options)] if options.every else [options.output]
         records = [Path(f"{output}.json") for output in outputs]
         records = [path for path in records if path.exists()] or records[:1]
-        return "\n".join(map(_verified, records))
-    return _verified(options.record)
+    else:
+        records = [options.record]
+    return "\n".join(_verified(record, options.programme) for record in records)
 
 
-def _verified(record: Path) -> str:
+def _verified(record: Path, published: Path | None) -> str:
     releases, together = _read(record)
+    programme = None if published is None else _programme(published)
     wholes = {release.stated.whole for release in releases}
+    if programme is not None:
+        parts = {
+            (whole.planned if whole else None, r.design in programme.designs)
+            for r in releases
+            for whole in [r.stated.whole]
+        }
+        if parts != {(programme.identifier, True)}:
+            raise ValueError(f"record ({record}) is of no release of the programme in {published}")
     guarantees, of_all = "; and ".join(release.guarantee() for release in releases), ""
     if len(releases) > 1:
         if len(wholes) == 1 and (whole := wholes.pop()) is not None:  # is said once
             alone = [replace(one, statement=replace(one.stated, whole=None)).guarantee() for one in releases]
             guarantees, together = "; and ".join(alone), f"{together}; {whole}"
         guarantees, of_all = f"to each of {len(releases)} alone {guarantees}", f". All of them together: {together}"
+    planned = "" if programme is None else f" They were planned in {published}."
     return wrapped(
-        f"Verified: the parameters in {record} give {guarantees}{of_all}. No record can show that the values"
+        f"Verified: the parameters in {record} give {guarantees}{of_all}.{planned} No record can show that the values"
         " came from this mechanism, or that the caps were enforced: for that, readers must trust its publisher."
     )
 
 
 def ledger(options: argparse.Namespace) -> str:
     """Make a ledger, or enter records, and verify it: what is in it."""
-    if options.programme is not None:
-        try:
-            options.programme = ts.Programme.from_json(options.programme.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ValueError(f"programme ({options.programme}) is refused: {error}") from None
+    options.programme = options.programme and _programme(options.programme)
     if options.new:
         with warnings.catch_warnings():  # what is printed says it
             warnings.simplefilter("ignore", ts.LargeDeltaWarning)
-            ts.Ledger.create(options.ledger, **chosen(options, *FIXED))
+            fixed = (name for name, word in EVERY.items() if word.fixed)
+            ts.Ledger.create(options.ledger, **chosen(options, *fixed))
     found = ts.Ledger(options.ledger)
     for release in [release for path in options.add or () for release in _read(path).releases]:
         found.add(release)
     found.verify()
     if options.json:
         return json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False)
-    return f"{found!r}\n\n" + wrapped(
+    return f"{found.table(planned=bool(options.planned))}\n\n" + wrapped(
         "No file can show that nothing was released without it, or that it is not an older copy of itself. Publish the"
         f" digest after each release, so that readers can see that nothing was taken back: {found.digest[:16]}"
     )
@@ -137,6 +132,13 @@ def completion(options: argparse.Namespace) -> str:
   COMPREPLY=($(compgen -W "$words" -- "${{COMP_WORDS[COMP_CWORD]}}"))
 }}
 complete -o default -F _opendp_timeseries opendp-timeseries"""
+
+
+def _programme(path: Path) -> ts.Programme:
+    try:
+        return ts.Programme.from_json(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"programme ({path}) is refused: {error}") from None
 
 
 def _read(record: Path) -> Document:

@@ -14,13 +14,26 @@ from opendp_timeseries.counting.engines import check_schema
 from opendp_timeseries.counting.files import CSV_SUFFIXES, PARQUET_SUFFIXES, read_csv_log, read_parquet_log
 from opendp_timeseries.counting.tables import UtcLog
 from opendp_timeseries.datasets import load_flights
+from opendp_timeseries.reconstruction.seasons import read_seasons
 
-__all__ = ["check_of", "chosen", "excess_of", "grid_of", "is_file_of_keys", "panel_of", "read_log", "wrapped"]
+__all__ = ["amplitudes_of", "by_flags", "check_of", "chosen", "excess_of", "grid_of", "is_file_of_keys"]
+__all__ += ["keys_and_groups", "read_log", "wrapped"]
 
 #: Nobody looks at a figure or a table of more steps than this.
 _MAX_STEPS: Final = 1_000_000
 #: With totals and intervals, a sheet holds no more.
 _MOST_COLUMNS: Final = 2500
+
+
+_BY_FLAGS: Final = {
+    "participation=, such as {0.9: 20, 1.0: 500}": "--participation 90%:20 100%:500",
+    "participation=": "--participation",
+    "{0.9: 20, 1.0: 500}": "90%:20 100%:500",
+    "season_amplitudes={period: amplitude}": "--season 24:90",
+    "by all three, or by a public proxy": "or by all three",
+    "season_amplitudes": "season",
+    "{24: 60.0}": "24:60",
+}
 
 
 def chosen(options: argparse.Namespace, *names: str) -> dict[str, Any]:
@@ -33,6 +46,19 @@ def wrapped(text: str) -> str:
     return textwrap.fill(text, 100, break_on_hyphens=False)
 
 
+def by_flags(text: str) -> str:
+    """Say by flags what Python says by arguments."""
+    for python, flags in _BY_FLAGS.items():
+        text = text.replace(python, flags)
+    return text
+
+
+def amplitudes_of(options: argparse.Namespace, grid: ts.TimeGrid) -> dict[float, float] | None:
+    """Return the amplitudes of the seasons that say theirs, by their lengths in steps."""
+    said = {steps: amplitude for steps, amplitude in options.amplitudes if amplitude is not None}
+    return {read_seasons(steps, grid, grid.size)[0].length: amplitude for steps, amplitude in said.items()} or None
+
+
 def grid_of(options: argparse.Namespace) -> ts.TimeGrid:
     """Return the grid, before any data are read; from then on, the options have its size."""
     most: dict[str, Any] = {"maximum": _MAX_STEPS, "remedy": "choose longer steps, or use Python"}
@@ -42,7 +68,7 @@ def grid_of(options: argparse.Namespace) -> ts.TimeGrid:
     return grid
 
 
-def panel_of(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def keys_and_groups(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Return the column, the keys and the key cap of a panel, and the groups of its totals; nothing of one series."""
     if options.by is None:
         return {}, None
@@ -110,7 +136,7 @@ def read_log(options: argparse.Namespace) -> Any:
 def check_of(options: argparse.Namespace, grid: ts.TimeGrid) -> ts.LogCheck:
     """Look at the log. Private."""
     names = ("identifier", "time", "participation_cap", "step_cap", "gap", "period")
-    how = {**chosen(options, *names), "excess": excess_of(options), **panel_of(options)[0]}
+    how = {**chosen(options, *names), "excess": excess_of(options), **keys_and_groups(options)[0]}
     return ts.check_log(read_log(options), grid=grid, **how)
 
 

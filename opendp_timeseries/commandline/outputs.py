@@ -28,6 +28,7 @@ from opendp_timeseries.reconstruction.contents import instants_as_text
 from opendp_timeseries.reconstruction.frames import known_interval
 from opendp_timeseries.reconstruction.page import to_html
 from opendp_timeseries.reconstruction.plot import BLUE, RANGE, style_axes
+from opendp_timeseries.reconstruction.svg import drawing
 
 __all__ = ["Made", "document", "places"]
 
@@ -56,6 +57,8 @@ _WORD: Final = {
 #: What the intervals in table and figure cover, at each step on its own.
 _CONFIDENCE: Final = 0.9
 _HALF: Final = float(ndtri((1 + _CONFIDENCE) / 2))  # half the width of an interval, in standard errors
+#: So many of the longer steps of a long series are enlarged.
+_ENLARGED: Final = 14
 #: So many series of a panel are drawn.
 _MOST_SERIES: Final = 12
 
@@ -108,6 +111,8 @@ def places(options: argparse.Namespace) -> dict[str, Path]:
             raise ValueError(f"output ({place}) is the log ({log}) itself; choose another --output")
         if check_place(place, replace=True) is None:
             continue
+        if options.resume and not options.force and _is_ours(place, suffix):
+            continue  # what is missing is written beside it
         if not options.force:
             raise ValueError(f"output ({place}) exists; choose another --output, or replace it by --force")
         if not _is_ours(place, suffix):
@@ -160,8 +165,8 @@ def document(suffix: str, made: Made, options: argparse.Namespace) -> bytes:
         case ".html" | ".xlsx":
             return _page(suffix, made, unit, options.title)
     if made.series.parts:
-        return _panel(suffix[1:], made, unit)
-    return _figure(suffix[1:], made.series, grid, unit, options.cycle)
+        return _panel(suffix[1:], made, unit, options.title)
+    return _figure(suffix[1:], made.series, grid, unit, options.title)
 
 
 def _record(made: Made) -> str:
@@ -234,7 +239,7 @@ def _csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
     return text.getvalue().encode()
 
 
-def _panel(kind: str, made: Made, unit: str) -> bytes:
+def _panel(kind: str, made: Made, unit: str, title: str | None) -> bytes:
     """Draw the totals of a panel; or, without any, its first series."""
     import matplotlib
     from matplotlib import pyplot
@@ -250,6 +255,7 @@ def _panel(kind: str, made: Made, unit: str) -> bytes:
             sharey=False,  # a city is beside its districts
         )
         figure: Any = next(iter(axes.values())).figure
+        _entitle(figure, title, unit)
         image = _saved(figure, kind)
         pyplot.close(figure)
     return image
@@ -268,7 +274,11 @@ def _saved(figure: Any, kind: str) -> bytes:
     return image.getvalue()
 
 
-def _figure(kind: str, series: ts.Series, grid: ts.TimeGrid, unit: str, cycle: int) -> bytes:
+def _entitle(figure: Any, title: str | None, unit: str) -> None:
+    figure.suptitle(title or f"Private series of {unit}", x=0.01, ha="left", parse_math=False)
+
+
+def _figure(kind: str, series: ts.Series, grid: ts.TimeGrid, unit: str, title: str | None) -> bytes:
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -276,26 +286,25 @@ def _figure(kind: str, series: ts.Series, grid: ts.TimeGrid, unit: str, cycle: i
     with matplotlib.rc_context(_rc(matplotlib)):
         figure = Figure(figsize=(9.0, 6.8), layout="constrained")
         FigureCanvasAgg(figure)
-        _draw(figure, series, grid, unit, cycle)
+        _draw(figure, series, grid, unit)
+        _entitle(figure, title, unit)
         return _saved(figure, kind)
 
 
-def _draw(figure: Any, series: ts.Series, grid: ts.TimeGrid, unit: str, cycle: int) -> None:
-    """Draw a long series by the means of cycles, and enlarge some of them."""
-    enlarged = 14 * cycle
-    is_long = series.release.size >= 2 * enlarged
+def _draw(figure: Any, series: ts.Series, grid: ts.TimeGrid, unit: str) -> None:
+    """Draw a long series by the means of longer steps, and enlarge some of it."""
+    whole = drawing(series, grid, _CONFIDENCE)
+    is_long = bool(whole.longer)
     figure.set_size_inches(9.0, 6.8 if is_long else 4.2)
     *above, axes = figure.subplots(1 + is_long, squeeze=False, height_ratios=(2, 3)[-1 - is_long :])[:, 0]
     ts.plot(series, grid=grid, axes=axes, unit=unit, confidence_level=_CONFIDENCE)
-    for whole in above:  # the means of cycles, and the ranges within: a line of thousands of steps would be a slab
-        cycles = series.values[: series.release.size // cycle * cycle].reshape(-1, cycle)
-        at = grid.instants()[: cycles.size : cycle]
-        whole.fill_between(at, cycles.min(axis=1), cycles.max(axis=1), color=RANGE, linewidth=0)
-        whole.plot(at, cycles.mean(axis=1), color=BLUE, linewidth=1.2)
-        whole.set_title(f"All of it: means of {cycle} steps, and the range within them", loc="left", fontsize="medium")
-        style_axes(whole, grid)
-        first = (series.release.size - enlarged) // 2 // cycle * cycle
-        axes.set_xlim(*grid.instants()[[first, first + enlarged]])
-        begins, ends = instants_as_text(grid)[[first, first + enlarged]]
+    for top in above:  # a line of thousands of steps would be a slab
+        at, middle = whole.grid.edges(), len(whole.values) // 2
+        top.fill_between(at[:-1], whole.least, whole.most, color=RANGE, linewidth=0)
+        top.plot(at[:-1], whole.values, color=BLUE, linewidth=1.2)
+        top.set_title(f"All of it: means of {whole.longer}, and the range within them", loc="left", fontsize="medium")
+        style_axes(top, grid)
+        ends = slice(middle - _ENLARGED // 2, middle + _ENLARGED // 2 + 1, _ENLARGED)
+        axes.set_xlim(*at[ends])
+        begins, ends = instants_as_text(whole.grid)[ends]
         axes.set_title(f"{begins} to {ends}, enlarged", loc="left", fontsize="medium")
-    figure.suptitle(f"Private series of {unit}", x=0.01, ha="left")

@@ -17,8 +17,8 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries._tables import text_table
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.rounding import printed_up
-from opendp_timeseries.commandline.inputs import grid_of, wrapped
-from opendp_timeseries.commandline.query import Query
+from opendp_timeseries.commandline.inputs import amplitudes_of, by_flags, chosen, grid_of, wrapped
+from opendp_timeseries.commandline.request import Request
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.plugin.known import signal_of
 from opendp_timeseries.plugin.subsampled_gaussian import sample_of
@@ -27,6 +27,7 @@ __all__ = ["Part", "parts_of", "planned_measurement", "programme", "take_part"]
 
 #: How much of an instant names a part; of others, the day.
 _NAMED: Final = {"1y": 4, "1q": 7, "1mo": 7}
+_LIKE: Final = "--level, and --deviation with --time-scale, or amplitudes, as in --season 1d:90"
 _CHANGED: Final = "say again what it was made with, or make another one under another name"
 
 
@@ -96,22 +97,22 @@ def take_part(options: argparse.Namespace, ledger: ts.Ledger | None) -> Part:
     return part
 
 
-def planned_measurement(query: Query, part: Part, options: argparse.Namespace, ledger: ts.Ledger) -> Any:
+def planned_measurement(request: Request, part: Part, options: argparse.Namespace, ledger: ts.Ledger) -> Any:
     """Return the measurement of a part, with the noise that was planned.
 
     :raises ValueError: if the options are not those that it was planned with.
     """
     designs = part.designs(_programme_of(ledger))
-    if [design.signal for design in designs] != [signal_of(chain) for chain in query.chains]:
+    if [design.signal for design in designs] != [signal_of(chain) for chain in request.chains]:
         raise ValueError(f"ledger ({ledger.path}) is for a programme with another grid, other caps or keys; {_CHANGED}")
     asked = []
-    for design, sample in zip(designs, query.samples, strict=True):
+    for design, sample in zip(designs, request.samples, strict=True):
         kept = sample_of(sample["sampling_probability"], options.sampling, design.signal.size).probability
         asked.append(replace(design, sampling_probability=kept, sampling=options.sampling))
     if (options.epsilon, options.delta, *asked) != (ledger.epsilon, ledger.delta, *designs):
         raise ValueError(f"ledger ({ledger.path}) is for a programme with another budget or sampling; {_CHANGED}")
     samples = [{"sampling_probability": d.sampling_probability, "sampling": d.sampling} for d in designs]
-    return query.measurement([design.scale for design in designs], samples, ledger.delta)
+    return request.measurement([design.scale for design in designs], samples, ledger.delta)
 
 
 def programme(options: argparse.Namespace) -> str:
@@ -120,9 +121,9 @@ def programme(options: argparse.Namespace) -> str:
     with warnings.catch_warnings():  # what is printed says it
         warnings.simplefilter("ignore", ts.LargeDeltaWarning)
         if options.new:
-            ts.Ledger.create(options.ledger, programme=_plan(options, parts))
+            ts.Ledger.create(options.ledger, programme=_planned(options, parts))
         ledger = ts.Ledger(options.ledger) if options.ledger.exists() else None
-        found = _plan(options, parts) if ledger is None else _programme_of(ledger)
+        found = _planned(options, parts) if ledger is None else _programme_of(ledger)
     if options.json:
         return found.to_json()
     states = ["planned" if ledger is None else part.state(ledger) for part in parts]
@@ -133,33 +134,55 @@ def programme(options: argparse.Namespace) -> str:
         "people by key": options.people_cap,
     }
     noise = [f"noise of {name}" for name, is_asked in asked.items() if is_asked]
-    rows = []
+    rows, errors = [], _errors(options, parts, found)
     for part, state in zip(parts, states, strict=True):
         designs = part.designs(found)
         alone = joint_loss([design.loss() for design in designs], adaptive=False).epsilon(found.delta)
         if len(designs) != len(noise):
             raise ValueError(f"ledger ({options.ledger}) is for a programme of other counts; {_CHANGED}")
         scales = (f"{design.scale:.4g}" for design in designs)
-        rows.append((str(part.number), part.name, state, *scales, f"ε = {printed_up(alone)}"))
+        expected = errors[part.number - 1 : part.number]
+        rows.append((str(part.number), part.name, state, *scales, *expected, f"ε = {printed_up(alone)}"))
+    end = [f"It is programme {found.identifier[:16]}: every part names it. Publish it, as --json prints it."]
+    if errors:
+        noise.append("error of series")
+        end.insert(0, "Errors are of each step, as they are to be expected, without what caps leave out.")
+    else:
+        end.insert(0, f"For the error to expect of each part, say roughly what the series is like: {_LIKE}.")
     if ledger is None:
-        end = [f"Nothing is fixed yet: --new makes {options.ledger}, and then it is."]
+        end += [f"Nothing is fixed yet: --new makes {options.ledger}, and then it is."]
     else:
         left = [part for part, state in zip(parts, states, strict=True) if state != "released"]
         following = f"; next is part {left[0].number}, {left[0].name}" if left else ""
-        end = [f"So far: {ledger.guarantee()}.", f"Left: {len(left)} of {len(parts)}{following}."]
+        end += [f"So far: {ledger.guarantee()}.", f"Left: {len(left)} of {len(parts)}{following}."]
     title = f"{len(parts)} parts within (ε = {found.epsilon:g}, δ = {found.delta:g}) for {found.unit}"
     return "\n".join([title, text_table(("part", "from", "state", *noise, "alone"), rows), "", *map(wrapped, end)])
 
 
-def _plan(options: argparse.Namespace, parts: list[Part]) -> ts.Programme:
+def _errors(options: argparse.Namespace, parts: list[Part], programme: ts.Programme) -> list[str]:
+    """Return the error to expect of each part's series, in a step; nothing if the series is not described."""
+    cut = argparse.Namespace(**vars(options) | {"start": parts[0].start, "end": parts[0].end, "size": None})
+    known = chosen(options, "level", "deviation", "time_scale")
+    known["season_amplitudes"] = amplitudes_of(options, grid_of(cut))
+    if all(value is None for value in known.values()):
+        return []
+    try:
+        found = programme.expected_errors(**known)[:: len(programme) // len(parts)]
+    except (TypeError, ValueError) as error:
+        raise ValueError(by_flags(str(error))) from None
+    share = (f" ({error.smoothed / options.level:.0%})" if options.level else "" for error in found)
+    return [f"{error.smoothed:.4g}{of}" for error, of in zip(found, share, strict=True)]
+
+
+def _planned(options: argparse.Namespace, parts: list[Part]) -> ts.Programme:
     """Find the noise of all parts."""
     cuts = [argparse.Namespace(**vars(options) | {"start": p.start, "end": p.end, "size": None}) for p in parts]
-    queries = [Query.of(cut, grid_of(cut)) for cut in cuts]
+    requests = [Request.of(cut, grid_of(cut)) for cut in cuts]
     return ts.Programme.plan(
-        [chain for query in queries for chain in query.chains],
+        [chain for request in requests for chain in request.chains],
         epsilon=options.epsilon,
         delta=options.delta,
-        sampling_probability=[sample["sampling_probability"] for query in queries for sample in query.samples],
+        sampling_probability=[sample["sampling_probability"] for request in requests for sample in request.samples],
         sampling=options.sampling,
-        relative_scales=[scale for query in queries for scale in query.relative_scales],
+        relative_scales=[scale for request in requests for scale in request.relative_scales],
     )

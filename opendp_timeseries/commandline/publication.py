@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import difflib
 import re
 import sys
@@ -125,12 +124,13 @@ def _answer(name: str, given: dict[str, Any], ask: Callable[[str], str]) -> None
         text = ask(f"{name}: {word.explained}\n  such as {example}{none}: ").strip()
         if none and not text:
             return
-        with contextlib.suppress(ValueError):
-            read = [word.kind(each) for each in text.split()] if word.many else word.kind(text)
-            if text:
-                given[name] = read
-                return
-        print(f"  That cannot be read as {name}.", file=sys.stderr)
+        try:
+            if not text:
+                raise ValueError("it must be given")
+            given[name] = [word.kind(each) for each in text.split()] if word.many else word.kind(text)
+            return
+        except ValueError as error:
+            print(f"  That cannot be read as {name}: {error}", file=sys.stderr)
 
 
 def _written(given: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -23,16 +24,14 @@ from opendp_timeseries.commandline.interrupts import held_back
 from opendp_timeseries.commandline.outputs import Made, document, places
 from opendp_timeseries.commandline.programme import planned_measurement, take_part
 from opendp_timeseries.commandline.progress import stage
-from opendp_timeseries.commandline.query import Query
+from opendp_timeseries.commandline.request import Request
 from opendp_timeseries.design.count import Count
-from opendp_timeseries.plugin.known import parts_of
+from opendp_timeseries.plugin.known import stated_designs
 from opendp_timeseries.reconstruction.scales import unscaled
 from opendp_timeseries.reconstruction.seasons import read_seasons
 
 __all__ = ["release"]
 
-#: Without a season, a figure summarises a long series by so many means.
-_MEANS: Final = 200
 #: How near the counts are to the truth, but for noise.
 _TRUTH: Final = {
     "drop": "What exceeds the cap is left out, so totals are too low, and the intervals are of what is left.",
@@ -50,28 +49,41 @@ def release(options: argparse.Namespace) -> str:
     ledger = None if options.ledger is None else ts.Ledger(options.ledger)
     part = take_part(options, ledger) if options.every else None
     if part is not None and ledger is not None and not options.resume and part.state(ledger) == "released":
-        raise ValueError(f"number ({part.number}) is released already; --resume writes its files once more, at no cost")
+        raise ValueError(
+            f"number ({part.number}) is released already; --resume writes those of its files that are missing, free"
+        )
     wanted = places(options)
     grid = grid_of(options)
-    options.cycle = _cycle(options, grid)
+    _check_seasons(options, grid)
     with held_back(), stage("Finding the noise", quiet=options.quiet):
-        query = Query.of(options, grid)
+        request = Request.of(options, grid)
         if part is not None and ledger is not None:
-            measurement = planned_measurement(query, part, options, ledger)
+            measurement = planned_measurement(request, part, options, ledger)
         elif ledger is not None and (options.epsilon, options.delta) == (None, None):
-            measurement = _of_programme(options, ledger, query)
+            measurement = _of_programme(options, ledger, request)
         else:
-            measurement = query.within(options.epsilon, options.delta)
+            measurement = request.within(options.epsilon, options.delta)
+    kept = [] if options.force else [suffix for suffix, place in wanted.items() if place.exists()]
+    if kept and ledger is not None and ((paid := ledger.paid(measurement)) is None or paid.released is None):
+        raise ValueError(_another(wanted[kept[0]]))
     with (
         _paying(measurement, ledger, options) as make,
-        files_together(wanted.values(), replace=options.force) as files,
+        files_together(
+            [place for suffix, place in wanted.items() if suffix not in kept], replace=options.force
+        ) as files,
     ):
         with stage("Counting, and adding noise", quiet=options.quiet):
-            made = _reconstructed(_flat(make(lambda: _log(options))), query, options)
+            made = _reconstructed(_flat(make(lambda: _log(options))), request, options)
         with stage("Writing the files", quiet=options.quiet):
+            first = next((suffix for suffix in (".json", ".csv") if suffix in kept), None)
+            if kept and (first is None or wanted[first].read_bytes() != document(first, made, options)):
+                raise ValueError(_another(wanted[kept[0]]))
             for suffix, place in wanted.items():
-                files[place].write(document(suffix, made, options))
-    said = ["\n\n".join(_summary(made, options)), "", f"Written: {', '.join(map(str, wanted.values()))}"]
+                if suffix not in kept:
+                    files[place].write(document(suffix, made, options))
+    said = ["\n\n".join(_summary(made, options)), "", f"Written: {', '.join(map(str, files)) or 'nothing'}"]
+    if kept:
+        said.append(f"There already: {', '.join(str(wanted[suffix]) for suffix in kept)}")
     if options.file is None:  # of any other log, this is private
         share = f"{check_of(options, grid).events_lost_share:.0%} of its departures"
         by = "caps" if options.gap == 1 else "gap and the caps"
@@ -87,16 +99,19 @@ def release(options: argparse.Namespace) -> str:
     return "\n".join(said)
 
 
-def _cycle(options: argparse.Namespace, grid: ts.TimeGrid) -> int:
-    """Return the length of the shortest season, and refuse what are none."""
+def _another(place: Path) -> str:
+    return f"output ({place}) exists, and is of another release; choose another --output, or replace it by --force"
+
+
+def _check_seasons(options: argparse.Namespace, grid: ts.TimeGrid) -> None:
+    """Refuse seasons that are none."""
     lengths = {"minimum": 2.0, "maximum": float(grid.size)}
     remedy = "a season is a number of steps, such as 24 with hours, 7 with days"
     for season in options.season or ():
         if not isinstance(season, str):
             check.real("season", season, **lengths, remedy=remedy)
-    found = read_seasons(options.season, grid, grid.size, options.holidays or ())
-    several = [check.real("season", season.length, **lengths, remedy=remedy) for season in found]
-    return int(min(several, default=max(1, grid.size // _MEANS)))
+    for found in read_seasons(options.season, grid, grid.size, options.holidays or ()):
+        check.real("season", found.length, **lengths, remedy=remedy)
 
 
 def _log(options: argparse.Namespace) -> Any:
@@ -108,9 +123,9 @@ def _flat(made: Any) -> list[ts.Release]:
     return [one for part in made for one in _flat(part)] if isinstance(made, list) else [made]
 
 
-def _reconstructed(releases: list[ts.Release], query: Query, options: argparse.Namespace) -> Made:
+def _reconstructed(releases: list[ts.Release], request: Request, options: argparse.Namespace) -> Made:
     """Make series of releases, that of a panel and its totals so that they add up."""
-    counts, people = releases[: query.levels], tuple(releases[query.levels :])
+    counts, people = releases[: request.levels], tuple(releases[request.levels :])
     try:
         shown = False if options.quiet else None
         series = [
@@ -145,10 +160,11 @@ def _paying(
         problem = f"entry {paid.number} of {ledger.path} has paid for this release, which is unfinished"
         raise ValueError(f"{problem}: give --resume, which costs nothing")
     ledger.check(measurement, resume=resume)
-    number = paid.number if resume and paid is not None else None
+    done = resume and paid is not None and paid.released is not None
+    number = paid.number if resume and not done and paid is not None else None
 
     def make(read: Callable[[], Any]) -> Any:
-        log = None if resume and paid is not None and paid.released is not None else read()
+        log = None if done else read()
 
         def announced() -> Any:
             nonlocal number
@@ -172,13 +188,13 @@ def _paying(
         raise
 
 
-def _of_programme(options: argparse.Namespace, ledger: ts.Ledger, query: Query) -> Any:
+def _of_programme(options: argparse.Namespace, ledger: ts.Ledger, request: Request) -> Any:
     if ledger.programme is None:
         raise ValueError(f"ledger ({options.ledger}) has no programme: give --epsilon and --delta of this release")
-    if len(query.chains) > 1:
+    if len(request.chains) > 1:
         raise ValueError("totals and numbers of people are planned with --every: give it, or leave them out")
-    measurement = ledger.programme.measurement(query.count)
-    design = parts_of(measurement)[0].design
+    measurement = ledger.programme.measurement(request.count)
+    design = stated_designs(measurement)[0].design
     for name, given in chosen(options, "sampling_probability", "sampling").items():
         if given not in (None, planned := getattr(design, name)):
             raise ValueError(f"{name} ({given}) must be left out, as the programme says {planned}")

@@ -13,9 +13,16 @@ from typing import Any, Final, NamedTuple
 
 from opendp_timeseries.accounting.sampling import SAMPLINGS
 from opendp_timeseries.counting.files import CSV_SUFFIXES, TIME_UNITS
-from opendp_timeseries.grid import PERIODS
+from opendp_timeseries.grid import PERIODS, parse_zone
+from opendp_timeseries.grid.edges import parse_width
+from opendp_timeseries.grid.instants import parse_instants
 
-__all__ = ["RUN", "TABLES", "WORDS", "Word", "flag", "share", "shown", "steps_of"]
+__all__ = ["EVERY", "RUN", "TABLES", "WORDS", "Word", "flag", "share", "shown", "steps_of", "words_of"]
+
+
+#: The commands that take what a release does, what a plan does beside them, and what is expected of a series.
+RELEASES: Final = ("release", "check", "programme")
+_PLANS, _EXPECTED = (*RELEASES, "plan"), ("plan", "programme")
 
 
 class Word(NamedTuple):
@@ -31,6 +38,11 @@ class Word(NamedTuple):
     :param gives: what there is only with it.
     :param needs: words without which it says nothing.
     :param bars: words with which it must not be given, each with the reason.
+    :param of: the commands that take it; if it is ``fixed``, so does ``ledger``, and of the file, ``init``.
+    :param compared: whether ``plan`` takes several, to compare them.
+    :param planned: whether the programme of a ledger determines it.
+    :param fixed: whether it is fixed when a ledger is made.
+    :param flights: what it is for the log that comes with the package, of aircraft departing from New York in 2013.
     """
 
     kind: Callable[[Any], Any]
@@ -43,6 +55,11 @@ class Word(NamedTuple):
     gives: str = ""
     needs: tuple[str, ...] = ()
     bars: tuple[tuple[str, str], ...] = ()
+    of: tuple[str, ...] = RELEASES
+    compared: bool = False
+    planned: bool = False
+    fixed: bool = False
+    flights: Any = None
 
     @property
     def explained(self) -> str:
@@ -68,9 +85,17 @@ class Word(NamedTuple):
         return read
 
 
-def instant(text: str) -> str:
-    """Keep an instant as it is written; TOML has a form for it, too."""
-    return text
+def kept(read: Callable[[str], Any], must: str) -> Callable[[str], str]:
+    """Return what keeps a text as it is written, if it can be read."""
+
+    def keep(text: str) -> str:
+        try:
+            read(text)
+        except ValueError:
+            raise ValueError(f"must be {must}") from None
+        return text
+
+    return keep
 
 
 def key(value: Any) -> str:
@@ -94,15 +119,6 @@ def steps_of(season: float | str) -> tuple[float | str, float | None]:
     return steps if steps in PERIODS else float(steps), float(amplitude) if amplitude else None
 
 
-def part(text: str) -> str:
-    """Keep a share and a number of steps as they are written."""
-    try:
-        share(text)
-    except ValueError:
-        raise ValueError("must be a share and a number of steps, such as 90%:20") from None
-    return text
-
-
 def share(text: str) -> tuple[float, int]:
     """Return a share of individuals, and in how many steps they come at most."""
     of_all, _, steps = text.partition(":")
@@ -119,12 +135,20 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+zone: Final = kept(parse_zone, "the IANA name of a time zone, such as UTC; where the system has none, install tzdata")
+instant: Final = kept(
+    lambda text: parse_instants({"time": text}, dt.UTC), "a time in ISO 8601, such as 2024-01-01 or 2024-01-01T08:00"
+)
+day: Final = kept(dt.date.fromisoformat, "a date, such as 2024-12-25")
+step: Final = kept(parse_width, "a whole number and a unit: 5min and 24h are fixed times, 1d, 1w and 1mo a calendar's")
+part: Final = kept(share, "a share and a number of steps, such as 90%:20")
 #: How values stand in a file, and what to call them; all others are text.
 _TYPES: Final[dict[Any, tuple[tuple[type, ...], str]]] = {
     bool: ((bool,), "true or false"),
     int: ((int,), "a whole number"),
     float: ((int, float), "a number"),
     instant: ((str, dt.date), "a time"),
+    day: ((str, dt.date), "a date"),
     key: ((str, int), "a text"),
     season: ((str, int, float), "a number of steps"),
 }
@@ -137,9 +161,10 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
     "log": ("the log", {
         "file": Word(Path, "event log, .csv or .parquet, with one row for each event; {part} stands for the part of a"
             " programme, such as 2024-02", "rides.csv", ask="must", gives="a file"),
-        "identifier": Word(str, "the column that identifies individuals", "card", ask="must", needs=("file",)),
-        "time": Word(str, "the column of event times", "time", ask="must", needs=("file",)),
-        "times_zone": Word(str, "time zone of event times that do not say theirs (that of the grid)", "UTC",
+        "identifier": Word(str, "the column that identifies individuals", "card", ask="must", needs=("file",),
+            flights="tailnum"),
+        "time": Word(str, "the column of event times", "time", ask="must", needs=("file",), flights="time"),
+        "times_zone": Word(zone, "time zone of event times that do not say theirs (that of the grid)", "UTC",
             needs=("file",)),
         "time_format": Word(str, "how a CSV file writes times (ISO 8601)", "%d.%m.%Y %H:%M", needs=("file",)),
         "time_unit": Word(str, f"unit of times that are numbers since 1970: {', '.join(TIME_UNITS)}", "s",
@@ -148,27 +173,32 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
             needs=("file",)),
     }),
     "grid": ("the steps of time", {
-        "zone": Word(str, "time zone of the calendar, of start and end (UTC)", "Europe/London", ask="may"),
-        "start": Word(instant, "start of the first step", "2024-01-01T00:00", ask="must"),
-        "end": Word(instant, "where the last step ends", "2025-01-01", ask="must", gives="a grid with an end"),
-        "size": Word(int, "number of steps, in place of the end", 8784, bars=(("end", ""),)),
-        "step": Word(str, "a fixed time such as 5min or 1h, or 1d, 1w, 1mo, 1q or 1y of the calendar", "1h",
-            ask="must"),
+        "zone": Word(zone, "time zone of the calendar, of start and end (UTC)", "Europe/London", ask="may",
+            of=_PLANS, fixed=True, flights="America/New_York"),
+        "start": Word(instant, "start of the first step", "2024-01-01T00:00", ask="must", of=_PLANS,
+            flights="2013-01-01T00:00"),
+        "end": Word(instant, "where the last step ends", "2025-01-01", ask="must", of=_PLANS,
+            gives="a grid with an end"),
+        "size": Word(int, "number of steps, in place of the end", 8784, bars=(("end", ""),), of=_PLANS, flights=2920),
+        "step": Word(step, "a fixed time such as 5min or 1h, or 1d, 1w, 1mo, 1q or 1y of the calendar", "1h",
+            ask="must", of=_PLANS, flights="3h"),
         "every": Word(str, "make a programme: from start to end, one release for each day, week, month, quarter or"
             " year, all of them within one budget, in a ledger", "1mo", choices=PERIODS, gives="a programme",
             needs=("end", "ledger")),
     }),
     "count": ("the count, in public terms", {
         "participation_cap": Word(int, "steps up to which an individual counts in full, if you know a cap that next to"
-            " nobody exceeds; without it, everybody counts in full", 60, gives="a count with a cap"),
+            " nobody exceeds; without it, everybody counts in full", 60, gives="a count with a cap", of=_PLANS,
+            compared=True),
         "excess": Word(str, "with a cap: scale down who exceeds it, or drop what does (scale)", "drop",
             choices=("scale", "drop"), needs=_CAP),
         "step_cap": Word(int, "people or events? 1 counts the people of each step; a greater number counts events, up"
-            " to so many of one individual in a step", 3, usual=1, ask="may"),
-        "gap": Word(int, "least distance, in steps, of two in which one individual counts", 6, usual=1),
+            " to so many of one individual in a step", 3, usual=1, ask="may", of=_PLANS),
+        "gap": Word(int, "least distance, in steps, of two in which one individual counts", 6, usual=1, of=_PLANS,
+            compared=True),
         "period": Word(str, "protect what one individual does within one day, week, month, quarter or year of the zone,"
             " and NOT all that they do, which is protected without it; caps hold within each period, and a ledger is"
-            " for one kind of period", "1d", choices=PERIODS),
+            " for one kind of period", "1d", choices=PERIODS, fixed=True),
         "by": Word(str, "the column of keys, such as stations: one series for each key", "station",
             gives="several keys", needs=("keys",)),
         "keys": Word(key, f"the keys, which are public; or a file of them ({', '.join(CSV_SUFFIXES)}) with the column"
@@ -182,52 +212,71 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
         "people": Word(bool, "say also how many individuals there are in all", True, bars=_NO_PERIOD),
         "people_cap": Word(int, "say also how many individuals there are at each key, each at so many keys at most",
             3, needs=("by",), bars=_NO_PERIOD),
-        "filter_std": Word(float, "with a cap: width in steps of a Gaussian filter before the noise", 3.0, needs=_CAP),
+        "filter_std": Word(float, "with a cap: width in steps of a Gaussian filter before the noise", 3.0, needs=_CAP,
+            of=_PLANS, compared=True),
     }),
     "budget": ("the guarantee", {
-        "epsilon": Word(float, "epsilon of the guarantee", 1.0, ask="must"),
+        "epsilon": Word(float, "epsilon of the guarantee", 1.0, ask="must", of=_PLANS, planned=True, fixed=True,
+            flights=1.0),
         "delta": Word(float, "delta of the guarantee: far less than one over the number of individuals", 1e-6,
-            ask="must"),
+            ask="must", of=_PLANS, planned=True, fixed=True, flights=1e-6),
         "individuals": Word(int, "about how many individuals there are, if that is public: it is compared with delta",
             20_000),
-        "sampling_probability": Word(float, "share of the steps to keep", 0.5, usual=1.0, needs=_CAP),
+        "sampling_probability": Word(float, "share of the steps to keep", 0.5, usual=1.0, needs=_CAP, of=_PLANS,
+            compared=True, planned=True),
         "sampling": Word(str, "keep each step by itself, or one of each block of 1/probability", "stratified",
-            usual="poisson", choices=SAMPLINGS),
+            usual="poisson", choices=SAMPLINGS, of=_PLANS, planned=True),
         "ledger": Word(Path, "enter the release there, if its budget allows it", "rides.ledger",
             gives="a release with --ledger"),
     }),
-    "plan": ("what is known of the series, roughly", {
+    "plan": ("what is known of the series, roughly: of each key, for the error to expect", {
         "participation": Word(part, "in how many steps individuals come, as far as that is public knowledge: 90%:20"
-            " 100%:500 says that 90% come in at most 20, and the heaviest in 500", ["90%:20", "100%:500"], many=True),
-        "level": Word(float, "mean count of a step", 200.0),
-        "deviation": Word(float, "standard deviation of departures from level and seasons, in counts", 20.0),
-        "time_scale": Word(float, "steps within which departures change", 12.0),
+            " 100%:500 says that 90% come in at most 20, and the heaviest in 500", ["90%:20", "100%:500"], many=True,
+            of=("plan",)),
+        "level": Word(float, "mean count of a step", 200.0, of=_EXPECTED),
+        "deviation": Word(float, "standard deviation of departures from level and seasons, in counts", 20.0,
+            of=_EXPECTED),
+        "time_scale": Word(float, "steps within which departures change", 12.0, of=_EXPECTED),
     }),
     "outputs": ("the files", {
         "season": Word(season, "smooth by patterns that repeat each day, week, month, quarter or year of the zone, such"
-            " as 1d 1w, or after so many steps; to plan, steps with an amplitude in counts, such as 24:90",
-            ["1d", "1w"], many=True, ask="may", gives="a series with a season"),
-        "holidays": Word(instant, "days that are like Sundays", ["2024-12-25"], many=True, needs=("season",)),
+            " as 1d 1w, or after so many steps; to plan, with an amplitude in counts, such as 1d:90 or 24:90",
+            ["1d", "1w"], many=True, ask="may", gives="a series with a season", of=_PLANS, flights=["1d", "1w"]),
+        "holidays": Word(day, "days that are like Sundays", ["2024-12-25"], many=True, needs=("season",)),
         "output": Word(Path, "write OUTPUT.csv, OUTPUT.json and a figure", "release", usual=Path("release")),
         "figure": Word(str, "format of the figure", "svg", usual="png", choices=("png", "svg", "pdf", "none")),
-        "title": Word(str, "what is counted, in words, for the page and the workbook", "Riders in London"),
+        "title": Word(str, "what is counted, in words, for the figure, the page and the workbook", "Riders in London"),
         "page": Word(bool, "write OUTPUT.html, too: a page to publish, which needs no other file", True),
         "spreadsheet": Word(bool, "write OUTPUT.xlsx, too, for Excel or LibreOffice (extra excel)", True),
     }),
 }
 #: What is said of one run, and does not stand in a file.
 RUN: Final = {
-    "quiet": Word(bool, "say nothing but errors, and what a ledger pays for"),
-    "json": Word(bool, "print JSON"),
-    "resume": Word(bool, "write the files of a release that the ledger has paid for already", needs=("ledger",)),
+    "quiet": Word(bool, "say nothing but errors, and what a ledger pays for",
+        of=(*_PLANS, "ledger", "verify", "init", "completion")),
+    "json": Word(bool, "print JSON", of=("plan", "ledger", "programme")),
+    "resume": Word(bool, "write those files of a release that are missing, if the ledger has paid for it already",
+        needs=("ledger",)),
     "force": Word(bool, "replace an earlier release at OUTPUT"),
     "number": Word(int, "which part of a programme; the next one, if left out", needs=("every",)),
-    "new": Word(bool, "make the ledger, which must not exist yet"),
-    "programme": Word(Path, "releases planned in advance, as written by Programme.to_json"),
+    "new": Word(bool, "make the ledger, which must not exist yet", of=("ledger", "programme")),
+    "programme": Word(Path, "releases planned in advance, as 'programme --json' prints them: a ledger is made for them,"
+        " and a record is verified to be of one of them", of=("verify",), fixed=True),
     "parameters_fixed": Word(bool, "promise that no caps, sampling or noise are chosen by earlier releases, for less"
-        " noise"),
-    "add": Word(Path, "enter releases made without it, by their records", many=True),
+        " noise", of=(), fixed=True),
+    "add": Word(Path, "enter releases made without it, by their records", many=True, of=("ledger",)),
+    "planned": Word(bool, "list all that is planned, and not only how much of it", of=("ledger",)),
 }
 # fmt: on
-#: The words of the file.
+#: The words of the file, and all of them.
 WORDS: Final = {name: word for _, words in TABLES.values() for name, word in words.items()}
+EVERY: Final = WORDS | RUN
+
+
+def words_of(command: str) -> dict[str, Word]:
+    """Return the words that a command takes."""
+
+    def takes(name: str, word: Word) -> bool:
+        return command in word.of or (command == "ledger" and word.fixed) or (command == "init" and name in WORDS)
+
+    return {name: word for name, word in EVERY.items() if takes(name, word)}

@@ -24,7 +24,7 @@ from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period
 from opendp_timeseries.ledger.book import Book, Entry, Standing, Terms
 from opendp_timeseries.ledger.programme import DESCRIBED, Programme, described
-from opendp_timeseries.plugin.known import parts_of, signal_of
+from opendp_timeseries.plugin.known import signal_of, stated_designs
 from opendp_timeseries.plugin.spaces import check_member
 from opendp_timeseries.plugin.subsampled_gaussian import sample_of
 from opendp_timeseries.release.release import Release
@@ -34,6 +34,8 @@ __all__ = ["Ledger"]
 
 #: Seconds to wait for another process.
 _WAIT: Final = 10.0
+#: So many planned releases are listed; more are summed up.
+_MOST_PLANNED: Final = 12
 
 
 class Ledger:
@@ -333,15 +335,25 @@ class Ledger:
             "planned": None if terms.programme is None else encode(tuple(book.planned())),
         }
 
+    def table(self, *, planned: bool = False) -> str:
+        """Return what was released and what is left as a text table, as it prints.
+
+        :param planned: list all that is planned, however much it is.
+        """
+        return "\n".join(self._lines(text_table, planned))
+
     def __repr__(self) -> str:
-        return "\n".join(self._lines(text_table))
+        return self.table()
 
     def _repr_html_(self) -> str:
         return "".join(
             line if line.startswith("<table>") else f"<p>{html.escape(line)}</p>" for line in self._lines(html_table)
         )
 
-    def _lines(self, table: Callable[[Sequence[str], Sequence[Sequence[str]]], str]) -> list[str]:
+    def _lines(
+        self, table: Callable[[Sequence[str], Sequence[Sequence[str]]], str], planned: bool = False
+    ) -> list[str]:
+        """Return what was released, what is left and a table."""
         book = self._read()
         standing, terms = book.standing(), book.terms
         lines = [f"Budget: (ε = {terms.epsilon:g}, δ = {terms.delta:g}) for {terms.unit}, by all that is released."]
@@ -349,9 +361,14 @@ class Ledger:
             (str(entry.number), "released" if entry.released else "spent, nothing released", *described(design))
             for entry in book.entries
             for design in entry.designs
-        ] + [("", "planned", *described(design)) for design in book.planned()]
+        ]
+        left = book.planned()
+        listed = left if planned or len(left) <= _MOST_PLANNED else []
+        rows += [("", "planned", *described(design)) for design in listed]
         if rows:
             lines.append(table(("entry", "state", *DESCRIBED), rows))
+        if left and not listed:
+            lines.append(f"Planned: {len(left)} more, from {left[0].count.grid.start or 0} on.")
         lines.append(f"So far: {_guarantee(book, standing)}{_HOLDS[standing.adaptivity] if book.entries else ''}.")
         if large := large_delta(terms.delta):
             lines.append(large)
@@ -400,7 +417,7 @@ class Ledger:
 
 def _designs(measurement: Any) -> tuple[Design, ...]:
     """Return what a measurement consists of, if what it releases can be stated."""
-    parts = parts_of(measurement)
+    parts = stated_designs(measurement)
     for design, view in parts:
         if not all(math.isfinite(number) for point in view.points(design.loss()) for number in point):
             raise ValueError(f"measurement states no finite loss at scale ({design.scale}); raise it")
@@ -430,7 +447,8 @@ def _whole(book: Book, number: int, designs: tuple[Design, ...]) -> Whole:
         planned = terms.programme.designs
         places = [k for k in range(0, len(planned), size) if planned[k : k + size] == designs]
         if len(places) == 1:
-            ledger = replace(ledger, number=places[0] // size + 1, parts=len(planned) // size)
+            number, parts = places[0] // size + 1, len(planned) // size
+            ledger = replace(ledger, number=number, parts=parts, programme=terms.programme.identifier)
     return replace(ledger, digest=book.chain.digest)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.reconstruction.contents import digits_for, ends_as_text, instants_as_text
+from opendp_timeseries.reconstruction.contents import digits_for, ends_as_text, instants_as_text, rounded
 from opendp_timeseries.reconstruction.frames import known_interval
 from opendp_timeseries.reconstruction.totals import totals
 
@@ -24,8 +24,8 @@ Array = NDArray[np.float64]
 #: :class:`~opendp_timeseries.Series`, of one series.
 _Series = Any
 
-#: Most steps that are drawn.
-_MOST: Final = 750
+#: Most steps that are drawn; and fewest, if they are longer ones.
+_MOST, _FEWEST = 750, 28
 _WIDTH, _HEIGHT = 1000, 300
 _TICKS: Final = 5
 _DATES: Final = 9
@@ -61,7 +61,7 @@ def drawing(series: _Series, grid: TimeGrid, level: float) -> Drawing:
             found = totals(series, step, groups=None, grid=grid)
         except ValueError:  # that step divides those of the grid, or it has no calendar
             continue
-        if len(found) <= _MOST:
+        if _FEWEST <= len(found) <= _MOST:
             break
     starts = found.starts
     sizes = np.diff(starts, append=grid.size)
@@ -126,14 +126,14 @@ def _seconds(grid: TimeGrid) -> Array:
 
 
 def _axis(low: float, high: float) -> tuple[float, float, list[float]]:
-    """Return the ends of an axis, and round numbers on it."""
+    """Return the ends of an axis, and round numbers on it, of which the last is its upper end."""
     span = high - low if high > low else 1.0
     rough = span / _TICKS
     unit = 10.0 ** math.floor(math.log10(rough))
     step = next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= rough)
-    first, last = math.floor(low / step), math.ceil((low + span) / step)
+    first, last = math.ceil(low / step), math.ceil((low + span) / step)
     ticks = [round(step * k, 9) for k in range(first, last + 1)]
-    return ticks[0], ticks[-1], ticks
+    return low, ticks[-1], ticks
 
 
 def _said(drawn: Drawing, unit: str, level: float) -> list[str]:
@@ -158,8 +158,8 @@ def _in_short(drawn: Drawing, unit: str) -> str:
     (begin, end), highest_at = ends_as_text(drawn.grid), instants_as_text(drawn.grid)[int(np.argmax(drawn.most))]
     what = f"means of {drawn.longer}, " if drawn.longer else ""
     return (
-        f"line of {what}{unit}, from {begin} to {end}; {drawn.values.mean():.3g} on average, lowest"
-        f" {drawn.least.min():.3g}, highest {drawn.most.max():.3g} ({highest_at})"
+        f"line of {what}{unit}, from {begin} to {end}; {rounded(drawn.values.mean())} on average,"
+        f" lowest {rounded(drawn.least.min())}, highest {rounded(drawn.most.max())} ({highest_at})"
     )
 
 

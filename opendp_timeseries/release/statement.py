@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._json import LATER
 from opendp_timeseries.accounting.rounding import printed_up as up
 from opendp_timeseries.accounting.view import APPROXIMATE, CONCENTRATED, Points, View
 
@@ -32,6 +33,7 @@ class Whole:
     :param parts: number of releases of the whole, where that is fixed; of a ledger, those of its programme.
     :param identifier: of the ledger or the programme.
     :param digest: of the ledger with this entry, so that an entry that was taken back is missed.
+    :param programme: identifier of the programme of the ledger, if the entry is of it.
     """
 
     kind: str
@@ -41,6 +43,7 @@ class Whole:
     parts: int | None = None
     identifier: str | None = None
     digest: str | None = None
+    programme: str | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         check.choice("kind of the whole", self.kind, _WHOLES)
@@ -55,14 +58,23 @@ class Whole:
     def __str__(self) -> str:
         of = "" if self.parts is None else f" of {self.parts}"
         number = f"release {self.number}{of} in " if self.number is not None else "in "
+        whole = _WHOLES[self.kind]
+        planned = "the programme" if self.planned is None else f"programme {self.planned[:16]}"
         if self.kind == "ledger":
-            number = f"entry {self.number} of " if self.parts is None else f"{number}the programme of "
+            number = f"entry {self.number} of " if self.parts is None else f"{number}{planned} of "
+        elif self.planned is not None:
+            whole = planned
         first, delta = self.loss
         if self.measure == CONCENTRATED:
             loss = f"{up(delta, 4)}-approximate {up(first)}-zCDP"
         else:
             loss = f"(ε = {up(first)}, δ = {up(delta, 4)})"
-        return f"{number}{_WHOLES[self.kind]} with {loss} in all"
+        return f"{number}{whole} with {loss} in all"
+
+    @property
+    def planned(self) -> str | None:
+        """The identifier of the programme of which a release is a part, by which it is found where it was published."""
+        return self.identifier if self.kind == "programme" else self.programme
 
 
 @dataclass(frozen=True, kw_only=True)

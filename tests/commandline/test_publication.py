@@ -16,7 +16,7 @@ import scipy.stats
 
 import opendp_timeseries as ts
 from opendp_timeseries.__main__ import main
-from opendp_timeseries.commandline import inputs, publication
+from opendp_timeseries.commandline import inputs, publication, release
 from opendp_timeseries.commandline.words import TABLES, WORDS
 from tests.commandline.trips import export_trips, stations
 from tests.refused import refusal
@@ -114,16 +114,16 @@ def test_a_city_publishes_every_month(tmp_path, capsys, monkeypatch, rows, numbe
     alone = re.search(r"2024-03 planned [0-9. ]+ ε = ([0-9.]+)", new)[1]
     assert f"Guarantee: (ε = {alone}, δ = 1e-06)" in first
     assert f"Part 1 of 12, 2024-03, in trips-2024-03.csv PRIVATE: do not publish {rows} rows were read" in check
-    assert "release 1 of 12 in the programme of a ledger with (ε = 1, δ = 1e-06) in all" in first
+    programme = re.search(r"It is programme ([0-9a-f]{16}): every part names it.", new)[1]
+    of_all = f"of 12 in programme {programme} of a ledger with (ε = 1, δ = 1e-06) in all"
+    assert f"release 1 {of_all}" in first
     assert "This is part 2 of 12 of a programme" in second
     assert "Left: 10 of 12; next is part 3, 2024-05." in after
     assert verified.count("Verified") == 2
     # With the δ of the ledger, as on the page; of the programme, once.
     end = f"All of them together: (ε = {alone}, δ = 1e-06)-differential privacy for one individual added or removed;"
     for month in (1, 2):
-        assert (
-            f"{end} release {month} of 12 in the programme of a ledger with (ε = 1, δ = 1e-06) in all. No" in verified
-        )
+        assert f"{end} release {month} {of_all}. No" in verified
     assert verified.count("release 2 of 12") == 1
     assert "all of it planned in advance" in ledger
     assert ts.Ledger("trips.ledger").verify().epsilon < 1
@@ -131,7 +131,7 @@ def test_a_city_publishes_every_month(tmp_path, capsys, monkeypatch, rows, numbe
         name = f"release-2024-{month:02}"
         assert (tmp_path / f"{name}.png").exists() == (figure == "png")
         page = (tmp_path / f"{name}.html").read_text()
-        assert f"release {month - 2} of 12 in the programme of a ledger with (ε = 1, δ = 1e-06) in all" in page
+        assert f"release {month - 2} {of_all}" in page
         assert "<h1>Bike riders</h1>" in page
         assert "individuals in all, within" in page
         at_keys = [(row["key"], float(row["individuals"])) for row in rows_of(tmp_path / f"{name}-people.csv")[1:]]
@@ -149,8 +149,8 @@ def test_a_city_publishes_every_month(tmp_path, capsys, monkeypatch, rows, numbe
         assert f"(ε = {alone}, δ = 1e-06)" in json.loads(base64.b64decode(record))["guarantee"]
         book = openpyxl.load_workbook(tmp_path / f"{name}.xlsx")
         assert [cell.value for cell in book["Series"][1]][:4] == ["time", "city", "north", "south"]
-        for release in ts.read_releases((tmp_path / f"{name}.json").read_text()):
-            whole = release.stated.whole
+        for made in ts.read_releases((tmp_path / f"{name}.json").read_text()):
+            whole = made.stated.whole
             assert (whole.number, whole.parts, whole.loss) == (month - 2, 12, (1.0, 1e-6))
         table = rows_of(tmp_path / f"{name}.csv")
         keys = list(dict.fromkeys(row["key"] for row in table))
@@ -256,7 +256,8 @@ def test_the_figure_of_a_panel_says_both_guarantees(city, capsys, monkeypatch):
     changed(city, 'figure = "none"', 'figure = "png"')
     assert main(["release", "publication.toml"]) == 0
     assert f"{drawn[0]}. Whether or not" in " ".join(capsys.readouterr().out.split())
-    assert "release 1 of 3 in the programme of a ledger with (ε = 100, δ = 1e-06) in all" in drawn[0]
+    programme = ts.Ledger("trips.ledger").programme.identifier[:16]
+    assert f"release 1 of 3 in programme {programme} of a ledger with (ε = 100, δ = 1e-06) in all" in drawn[0]
     assert (city / "release-2024-03.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -298,7 +299,11 @@ def test_next_month_is_not_released_before_it_is_over(city, capsys):
         ("season = [7.0]", 'season = ["x"]', "must be a number of steps, such as 24, or one of 1d, 1w, 1mo, 1q, 1y"),
         ("season = [7.0]", 'season = ["1q"]', "must be at most 31"),
         ("season = [7.0]", 'season = ["1d"]', "seasons ('1d') must be at least two steps"),
-        ("season = [7.0]", 'season = ["1w"]\nholidays = ["Easter"]', "holidays (['Easter']) must be dates"),
+        (
+            "season = [7.0]",
+            'season = ["1w"]\nholidays = ["Easter"]',
+            'holidays (["Easter"]) must be a date, such as 2024-12-25',
+        ),
         ("season = [7.0]", "season = [7.0]\nholidays = [2024-03-29]", "holidays are like Sundays"),
         ("season = [7.0]", "holidays = [2024-03-29]", "is for a series with a season: give season"),
         ('groups = ["district"]', 'groups = ["ward"]', "must have one column 'ward'"),
@@ -400,18 +405,26 @@ def test_init_writes_every_word_and_never_over_a_file(city, capsys):
     assert (city / "publication.toml").read_text() != ""
 
 
-def test_init_asks_in_a_terminal(tmp_path, monkeypatch):
+@pytest.mark.parametrize("flags", [["--step", "1 day"], ["--start", "soon"], ["--end", "24:00"], ["--zone", "Mars/X"]])
+def test_init_refuses_what_a_release_would(tmp_path, capsys, flags):
+    assert main(["init", str(tmp_path / "publication.toml"), *flags]) == 2
+    assert f"argument {flags[0]}: ({flags[1]}) must be " in refusal(capsys)
+    assert not list(tmp_path.iterdir())
+
+
+def test_init_asks_in_a_terminal(tmp_path, capsys, monkeypatch):
     answers = {
         "file": "log.csv", "identifier": "card", "time": "when", "zone": "Europe/Oslo", "start": "2024-01-01",
-        "end": "2024-02-01", "step": "1h", "step_cap": "2", "epsilon": "one", "delta": "1e-6", "season": "24 168",
+        "end": "2024-02-01", "step": "1 day", "step_cap": "2", "epsilon": "one", "delta": "", "season": "24 168",
     }  # fmt: skip
+    better = {"step": "1h", "epsilon": "1", "delta": "1e-6"}
 
     asked = []
 
     def ask(question):
         asked.append(question)
         name = question.partition(":")[0]
-        answer, answers["epsilon"] = answers[name], "1" if name == "epsilon" else answers["epsilon"]
+        answer, answers[name] = answers[name], better.get(name, answers[name])
         return answer
 
     monkeypatch.setattr(sys, "stdin", type("Terminal", (), {"isatty": lambda self: True})())
@@ -420,6 +433,9 @@ def test_init_asks_in_a_terminal(tmp_path, monkeypatch):
     values, lines = publication.read_publication(tmp_path / "publication.toml")
     assert (values["step_cap"], values["epsilon"], values["season"]) == (2, 1.0, [24.0, 168.0])
     assert values.keys() == answers.keys() == lines.keys()
+    said = capsys.readouterr().err
+    for problem in ("step: must be a whole number and a unit", "epsilon: could not convert", "delta: it must be given"):
+        assert f"  That cannot be read as {problem}" in said
     # Examples stand as they are typed.
     assert asked[0].endswith("  such as rides.csv: ")
     assert asked[-1].endswith("  such as 1d 1w; Enter for none: ")
@@ -544,10 +560,123 @@ def test_a_part_that_is_released_is_not_released_again(city, capsys):
     for more in ([], ["--force"]):
         capsys.readouterr()
         assert main(["release", "publication.toml", "--number", "1", *more]) == 2
-        assert "number (1) is released already; --resume writes its files once more, at no cost" in refusal(capsys)
+        assert "number (1) is released already; --resume writes those of its files that are missing, free" in refusal(
+            capsys
+        )
     assert {path.name: path.read_bytes() for path in city.iterdir()} == before
     assert main(["release", "publication.toml", "--number", "1", "--resume", "--force"]) == 0
     assert (city / "release-2024-03.json").read_bytes() == before["release-2024-03.json"]
+
+
+def test_what_is_missing_alone_is_written_from_the_record(city, capsys, monkeypatch):
+    changed(city, "#page = true", "page = true")
+    assert main(["release", "publication.toml"]) == 0
+    names = [f"release-2024-03{suffix}" for suffix in (".csv", "-people.csv", ".json", ".html")]
+    before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in city.iterdir()}
+    monkeypatch.setattr(release, "read_log", lambda options: pytest.fail("the log was read"))
+    resume = ["release", "publication.toml", "--number", "1", "--resume"]
+    for missing in (names[:1], names[1:], names[3:], names[:2] + names[3:], []):
+        for name in missing:
+            (city / name).unlink()
+        capsys.readouterr()
+        assert main(resume) == 0
+        said = capsys.readouterr().out
+        assert f"Written: {', '.join(missing) or 'nothing'}\n" in said
+        left = ", ".join(name for name in names if name not in missing)
+        assert (f"There already: {left}\n" in said) == bool(left)
+        after = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in city.iterdir()}
+        assert {name for name in after if after[name] != before[name]} == {*missing}
+        assert {name: content for name, (content, _) in after.items()} == {
+            name: each for name, (each, _) in before.items()
+        }
+        before = after
+    # Nothing stands beside files of another release, or of none.
+    for name in names[1:2] + names[3:]:
+        (city / name).unlink()
+    other = (city / names[2]).read_text().replace('"steps": "all"', '"steps": "all" ')
+    for content in (other, "{}"):
+        (city / names[2]).write_text(content)
+        assert main(resume) == 2
+        assert f"output ({names[0 if content is other else 2]}) exists" in refusal(capsys)
+    (city / names[2]).unlink()
+    (city / names[0]).rename(city / "moved.csv")
+    (city / names[3]).write_bytes(before[names[3]][0])
+    assert main(resume) == 2
+    assert f"output ({names[3]}) exists, and is of another release; choose another output, or" in refusal(capsys)
+
+
+def test_an_unfinished_release_is_not_written_beside_files(city, capsys, monkeypatch):
+    def fail(options):
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ts.ledger.ledger, "_checked", lambda *_: fail(None))
+        assert main(["release", "publication.toml"]) == 2
+    (city / "release-2024-03.csv").write_bytes(b"key,step_start,private_count,low,high,kept\r\n")
+    capsys.readouterr()
+    assert main(["release", "publication.toml", "--resume"]) == 2
+    assert "output (release-2024-03.csv) exists, and is of another release" in refusal(capsys)
+    (city / "release-2024-03.csv").unlink()
+    assert main(["release", "publication.toml", "--resume"]) == 0
+    assert len(ts.Ledger("trips.ledger").entries) == 1
+
+
+def test_a_programme_says_the_error_to_expect_of_each_part(city, capsys):
+    capsys.readouterr()
+    assert main(["programme", "publication.toml"]) == 0
+    said = capsys.readouterr().out
+    assert "error of series" not in said
+    assert "For the error to expect of each part, say roughly what the series is like: --level, and" in said
+    known = ["--level", "200", "--deviation", "20", "--time-scale", "4"]
+    changed(city, "season = [7.0]", 'season = ["1w:90"]')
+    assert main(["programme", "publication.toml", *known]) == 0
+    said = capsys.readouterr().out
+    programme = ts.Ledger("trips.ledger").programme
+    errors = programme.expected_errors(level=200, deviation=20, time_scale=4, season_amplitudes={7.0: 90.0})
+    for part, error in zip(("2024-03", "2024-04", "2024-05"), errors[::4], strict=True):
+        assert 0 < error.smoothed < programme.designs[0].scale
+        assert re.search(rf"{part}  planned .* {error.smoothed:.4g} \({error.smoothed / 200:.0%}\) +ε = ", said)
+    assert main(["programme", "publication.toml", "--deviation", "20"]) == 2
+    assert "describe the signal by --season 24:90, by deviation (line" not in (refused := refusal(capsys))
+    assert "by deviation and time_scale, or by all three" in refused
+
+
+def test_a_record_is_of_a_programme_that_was_published(city, capsys):
+    capsys.readouterr()
+    assert main(["programme", "publication.toml", "--json"]) == 0
+    (city / "published.json").write_text(capsys.readouterr().out)
+    assert main(["release", "publication.toml"]) == 0
+    assert main(["verify", "release-2024-03.json", "--programme", "published.json"]) == 0
+    programme = ts.Ledger("trips.ledger").programme
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"release 1 of 3 in programme {programme.identifier[:16]} of a ledger" in said
+    assert "They were planned in published.json." in said
+    records = ts.read_releases((city / "release-2024-03.json").read_text())
+    assert {record.stated.whole.programme for record in records} == {programme.identifier}
+    document = json.loads((city / "published.json").read_text())
+    for change in ({"delta": 2e-6}, {"releases": document["releases"][4:]}):
+        (city / "other.json").write_text(json.dumps(document | change))
+        assert main(["verify", "release-2024-03.json", "--programme", "other.json"]) == 2
+        assert "record (release-2024-03.json) is of no release of the programme in other.json" in refusal(capsys)
+    (city / "other.json").write_text("{}")
+    assert main(["verify", "release-2024-03.json", "--programme", "other.json"]) == 2
+    assert "programme (other.json) is refused" in refusal(capsys)
+
+
+def test_a_ledger_sums_up_what_is_planned(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    export(tmp_path, 100, stations(3), cards=30)
+    assert main(["init", "publication.toml", *(word.replace("2024-06-01", "2024-09-01") for word in FLAGS)]) == 0
+    assert main(["programme", "publication.toml", "--new"]) == 0
+    capsys.readouterr()
+    assert main(["ledger", "publication.toml"]) == 0
+    said = capsys.readouterr().out
+    assert "Planned: 24 more, from 2024-03-01T00:00+00:00 on." in said
+    assert "       planned" not in said
+    assert main(["ledger", "publication.toml", "--planned"]) == 0
+    said = capsys.readouterr().out
+    assert said.count("\n       planned  ") == 24
+    assert "Planned:" not in said
 
 
 def test_a_column_that_is_missing_is_said_by_its_word(city, capsys):
