@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import toms748
 
+from opendp_timeseries.accounting.conversions import delta_from_renyi, privacy_loss_distribution
 from opendp_timeseries.accounting.gaussian import (
     MAX_EPSILON_OF_SLOPE,
     gaussian_delta,
@@ -30,8 +31,6 @@ from opendp_timeseries.accounting.gaussian import (
     inflection,
 )
 from opendp_timeseries.accounting.laws import Law
-from opendp_timeseries.accounting.pld import privacy_loss_distribution
-from opendp_timeseries.accounting.renyi import delta_from_renyi
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up_fraction
 
 __all__ = ["DISCRETE_NOISE", "PrivacyLoss", "SquaredDistance", "over_variance"]
@@ -218,7 +217,7 @@ class PrivacyLoss:
         return (rho if rho <= _MAX_RHO else math.inf), attained
 
     def distribution(self, discretization: float = 1e-3, tail: float = 1e-15) -> Any:
-        """Return the privacy loss distribution for ``dp_accounting``: :func:`~.pld.privacy_loss_distribution`."""
+        """Return the loss for ``dp_accounting``, by :func:`~.conversions.privacy_loss_distribution`."""
         return privacy_loss_distribution(self.delta, discretization, tail)
 
     def _over_variance(self, squares: Floats) -> Floats:

@@ -55,9 +55,6 @@ __all__ = [
 ]
 
 
-# --- What is released ---
-
-
 def pems(path: str | PathLike[str]) -> Problem:
     """Return the first 1,800 rows of a flow file, each a step, with the paper's PeMS settings.
 
@@ -90,9 +87,6 @@ def _generated(name: str, *, size: int, individuals: int, period: int, depth: fl
     profile = daily_profile(size, period, depth=depth)
     log = simulate_event_log(TimeGrid(size=size), individuals, law, rng=np.random.default_rng(2022), profile=profile)
     return _tenth(name, np.bincount(log["time"], minlength=size))
-
-
-# --- The methods ---
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -128,8 +122,7 @@ def gaussian(problem: Problem, *, exact: bool = False) -> Method:
 def fourier(problem: Problem, frequencies: int | None = None, *, exact: bool = False) -> Method:
     """Return DFT with Gaussian noise on the first coefficients: as in the paper, or with what is known today.
 
-    :param frequencies: ``k``; by default the best for the very series that is released, which no private release could
-        know. It favours this baseline.
+    :param frequencies: ``k``; by default the best for the very series that is released, which favours this baseline.
     :param exact: take the exact privacy profile, and count only what one individual's few steps can move in low
         frequencies; else the classical theorem and the norm of the whole change, as in the paper.
     """
@@ -180,12 +173,8 @@ def algorithm1(problem: Problem, *, filtered: bool) -> Method:
         output_measure=native.approximate(native.max_divergence()),
         delta=problem.delta,
     )
-    return Method(
-        name=f"paper, {_filter_name(filtered)}",
-        scale=choice.scale,
-        numbers=problem.size * problem.sampling_probability,
-        measurement=release >> interpolate,
-    )
+    name, numbers = f"paper, {_filter_name(filtered)}", problem.size * problem.sampling_probability
+    return Method(name=name, scale=choice.scale, numbers=numbers, measurement=release >> interpolate)
 
 
 def subsampled(
@@ -267,9 +256,6 @@ def _frequencies(problem: Problem, asked: int | None, noise: Callable[[int], flo
 
 def _filter_name(filtered: bool) -> str:
     return "with filter" if filtered else "without filter"
-
-
-# --- How tight the chain of this library is: its own α, and noise below which no proof could go ---
 
 
 def alpha_of_chain(

@@ -171,22 +171,15 @@ class Programme:
         :raises ValueError: if it is not in the programme, or several times and no number says which.
         """
         signal = signal_of(chain)
-        found = [k for k, design in enumerate(self.designs, 1) if design.signal == signal]
-        if number is not None:
-            found = [k for k in found if k == number]
+        found = [k for k, design in enumerate(self.designs, 1) if design.signal == signal and number in (None, k)]
         if len({self.designs[k - 1] for k in found}) != 1:
             where = "" if number is None else f" as number {number}"
             raise ValueError(
                 f"chain must match one release of the programme, in columns, grid, caps and filters; it matches"
                 f" {len(found)}{where}" + ("; give number=, one of " + ", ".join(map(str, found)) if found else "")
             )
-        whole = Whole(
-            kind="programme",
-            loss=(self.epsilon, self.delta),
-            number=found[0] if len(found) == 1 else None,
-            parts=len(self),
-            identifier=self.identifier,
-        )
+        loss, alone = (self.epsilon, self.delta), found[0] if len(found) == 1 else None
+        whole = Whole(kind="programme", loss=loss, number=alone, parts=len(self), identifier=self.identifier)
         design, view = self.designs[found[0] - 1], View.of(self.delta, concentrated=False)
         domain, metric = chain.output_space
         return chain >> make_part(domain, metric, design, view, whole)
