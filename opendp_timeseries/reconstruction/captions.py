@@ -49,7 +49,7 @@ def measured(release: Release, part: _Series) -> str:
         return f"{rate}{whole}{_LEVELLED}"
     if _is_whole(count):
         return f"{rate}{whole}"
-    if not release.design.is_filtered:
+    if not release.design.signal.kernels:
         return f"{rate}the capped counts"
     return f"{rate}the capped counts before the filter" if part.unfiltered else f"{rate}the capped, filtered counts"
 

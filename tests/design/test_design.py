@@ -201,7 +201,7 @@ def test_nothing_of_it_can_be_changed():
 
 def test_what_is_not_known_is_not_stated():
     unknown = design(UnknownSignal(48))
-    assert (unknown.signal.size, unknown.is_filtered) == (48, False)
+    assert (unknown.signal.size, unknown.signal.kernels) == (48, ())
     for ask in (unknown.loss, unknown.to_dict, unknown.python, lambda: unknown.count, lambda: unknown.unit):
         with pytest.raises(ValueError, match="not known how this signal was made"):
             ask()
