@@ -136,10 +136,10 @@ class Count:
             _ = self.total_starts  # or they do not fit the grid, and are refused
         check.integer("size of the panel", self.size, maximum=2**31, remedy="use fewer steps or keys")
         if self.unit.period is not None:
-            if self.pooled is not None and not self.is_total:
-                raise ValueError(
-                    f"period ({self.unit.period}) must be left out where individuals are counted once over a whole grid"
-                )
+            timeless = self.source is not None and self.source.time is None
+            if timeless or (self.pooled is not None and not self.is_total):
+                problem = "must be left out where individuals are counted once over a whole grid, or log"
+                raise ValueError(f"period ({self.unit.period}) {problem}")
             lengths = self.period_lengths()  # or it does not fit the grid, and is refused
             # As whole bits, which engines keep free beside those of an individual's number.
             bits = (len(lengths) - 1).bit_length() + (int(lengths[0]) * self.panel_size - 1).bit_length()
