@@ -201,8 +201,13 @@ def test_proofs_are_about_the_code_as_it_is():
 
 
 #: OpenDP's, and what `plugin/` calls them by.
-MAKERS = {"make_user_transformation", "make_user_measurement", "transformation", "count_transformation"}
-MAKERS |= {"known_measurement"}
+MAKERS = {
+    "make_user_transformation",
+    "make_user_measurement",
+    "transformation",
+    "count_transformation",
+    "known_measurement",
+}
 
 
 def constructors():
