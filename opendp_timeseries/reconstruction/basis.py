@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import accumulate, repeat
 from typing import Final
 
 import numpy as np
@@ -52,33 +53,22 @@ class Basis:
 
     def at(self, steps: NDArray[np.int64]) -> Array:
         """Return the columns at these steps, one row for each."""
-        columns = self._columns[self.which].tolist()
+        columns = self._columns[self.which]
+        highest, most = int(columns["harmonic"].max()), int(columns["half_waves"].max())
         found = np.ones((len(columns), len(steps)))  # column by column
         for first in range(0, len(steps), _BLOCK):
             some = steps[first : first + _BLOCK]
-            waves = [np.exp(2j * np.pi * season.at(some)) for season in self.seasons]
-            slow = np.exp(1j * np.pi * (some + 0.5) / self.size)
-            rows = found[:, first : first + _BLOCK]
-            season, harmonic, wave = -1, 0, slow
-            half_waves, bend = 0, np.ones_like(slow)
             # Powers of one wave are its harmonics: faster than as many cosines.
-            for row, (its, height, _, sine, bends) in zip(rows, columns, strict=True):
+            slow = _powers(np.exp(1j * np.pi * (some + 0.5) / self.size), most)
+            waves = [_powers(np.exp(2j * np.pi * season.at(some)), highest) for season in self.seasons]
+            rows = found[:, first : first + _BLOCK]
+            for row, (its, harmonic, _, sine, bends) in zip(rows, columns.tolist(), strict=True):
                 if its >= 0:
-                    if (its, height) < (season, harmonic) or its > season:
-                        season, harmonic, wave = its, 1, waves[its].copy()
-                    for _ in range(height - harmonic):
-                        wave *= waves[its]
-                    harmonic = height
-                    row[:] = wave.imag if sine else wave.real
+                    row[:] = waves[its][harmonic - 1].imag if sine else waves[its][harmonic - 1].real
                 elif its == -2 and bends == 0:
                     row[:] = (2 * some + 1) / self.size - 1
                 if bends:
-                    if bends < half_waves:
-                        half_waves, bend = 0, np.ones_like(slow)
-                    for _ in range(bends - half_waves):
-                        bend *= slow
-                    row *= bend.real
-                    half_waves = bends
+                    row *= slow[bends - 1].real
         return found.T
 
     @cached_property
@@ -114,6 +104,10 @@ class Basis:
         log_variance = added @ parameters - steep
         log_variance[waves] -= 2 * np.log1p(ratio) + np.log(total)[its]
         return log_variance[self.which], slope[self.which]
+
+
+def _powers(wave: NDArray[np.complex128], most: int) -> list[NDArray[np.complex128]]:
+    return list(accumulate(repeat(wave, most), np.multiply))
 
 
 @lru_cache(maxsize=8)

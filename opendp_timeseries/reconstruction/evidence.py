@@ -13,15 +13,17 @@ from opendp_timeseries.reconstruction.banded import FitError
 from opendp_timeseries.reconstruction.basis import Basis
 from opendp_timeseries.reconstruction.linearised import Learnt, Model, Normal, Reduced, Solved, State
 
-__all__ = ["away", "fit_departure", "learn", "start"]
+__all__ = ["away", "fit_departure", "learn", "prior", "start"]
 
 Array = NDArray[np.float64]
 
 #: Value and slope of a function, and how it bends, more or less.
 _Evaluated = tuple[float, Array, Callable[[], Array]]
 
-#: Standard deviation of the normal priors of the logarithms of variances and durations.
+#: Standard deviation of the normal priors of the logarithms of variances and the like, and of the departure's duration,
+#: as noise that is a little larger than it should be looks like a departure that is gone at once.
 _SPREAD: Final = 2.0
+_OF_DURATION: Final = 1.0
 #: Up to this number of nodes times the square of that of columns, the departure's variance is sought with the patterns
 #: integrated out; above, at their mean.
 _JOINT: Final = 1e7
@@ -37,15 +39,23 @@ _SAMPLE: Final = 2_000
 _PASSING: Final = 1.0
 
 
+def prior(basis: Basis) -> tuple[Array, Array]:
+    """Return modes and standard deviations of the logarithms of parameters."""
+    centre = np.array([math.log(0.03), math.log(basis.size / 100 + 1), *basis.start()])
+    spread = np.full(len(centre), _SPREAD)
+    spread[1] = _OF_DURATION
+    return centre, spread
+
+
 def start(model: Model) -> Learnt:
-    """Return what is thought before the fit: the modes of the priors."""
-    return Learnt(_centre(model.basis), model.basis.start(), model.seen.dispersion)
+    """Return what is thought before the fit."""
+    return Learnt(prior(model.basis)[0], model.seen.dispersion)
 
 
 def away(basis: Basis, learnt: Learnt) -> float:
-    """Return how much less likely that is than the modes, in the logarithm."""
-    moved = np.concatenate([learnt.departure - _centre(basis), learnt.patterns - basis.start()]) / _SPREAD
-    return 0.5 * float(moved @ moved)
+    """Return how much less likely that is before the fit, in the logarithm."""
+    centre, spread = prior(basis)
+    return 0.5 * float((((learnt.parameters - centre) / spread) ** 2).sum())
 
 
 def learn(model: Model, kept_steps: int, learnt: Learnt, state: State | None = None) -> tuple[Learnt, State, Model]:
@@ -70,8 +80,8 @@ def learn(model: Model, kept_steps: int, learnt: Learnt, state: State | None = N
         state, _ = model.advance(state, normal, solved, learnt)
         if not few:
             learnt, _ = fit_departure(model, model.given(normal, solved.mean), learnt, searches[1])
-        moved = [*(learnt.departure - before.departure), *(learnt.patterns - before.patterns)]
-        if max(*map(abs, moved), abs(math.log(learnt.dispersion / before.dispersion))) < 0.05:
+        moved = [*(learnt.parameters - before.parameters), math.log(learnt.dispersion / before.dispersion)]
+        if max(map(abs, moved)) < 0.05:
             break
         if turn == 0:
             model, state = model.of_the_worthwhile(learnt, state, kept_steps)
@@ -79,20 +89,18 @@ def learn(model: Model, kept_steps: int, learnt: Learnt, state: State | None = N
     return learnt, state, model
 
 
-def _centre(basis: Basis) -> Array:
-    """Logarithms of the departure's variance and duration before the fit."""
-    return np.array([math.log(0.03), math.log(basis.size / 100 + 1)])
-
-
 def _bounds(model: Model) -> tuple[Array, Array]:
-    """Return the least and the most that the logarithms of the departure's variance and duration may be.
+    """Return the least and the most that these logarithms may be.
 
     A departure that is gone after a step is how the counts vary around their rate. And one in proportion to the
     patterns that lasts would be the patterns themselves, which are known from the same values.
     """
-    centre = _centre(model.basis)
-    longest = 7 if model.amplitude is None else _PASSING
-    return np.array([centre[0] - 7, 0.0]), centre + np.array([7, longest])
+    centre, _ = prior(model.basis)
+    lowest, highest = centre - 7, centre + 7
+    lowest[1] = 0.0
+    if model.amplitude is not None:
+        highest[1] = centre[1] + _PASSING
+    return lowest, highest
 
 
 def _fit_dispersion(model: Model, f: Array, solved: Solved, before: float) -> float:
@@ -120,51 +128,62 @@ def _fit_patterns(
 
     :param reduced: the problem, if the departure's are given.
     """
-    basis = model.basis
-    own = 2 if reduced is None else 0
-    centre, (lowest, highest) = np.append(_centre(basis), basis.start()), _bounds(model)
+    own = 2 if reduced is None else 0  # parameters of the departure
 
-    def loss(parameters: Array) -> _Evaluated:
-        log_variance, by_parameter = basis.variances(parameters[own:])
+    def evaluate(parameters: Array) -> _Evaluated:
+        log_variance, by_parameter = model.basis.variances(parameters[own:])
         problem = model.reduce(normal, parameters[:2]) if reduced is None else reduced
-        value, mean, root = problem.evidence(log_variance)
+        solved, precision = problem.given(log_variance), np.exp(-log_variance)
         # By Fisher's identity: the posterior mean of the slope of the log density.
-        precision = np.exp(-log_variance)
-        left = (root**2).sum(axis=1) * precision
-        slope = 0.5 * (mean**2 * precision + left - 1) @ by_parameter
+        left = (solved.root**2).sum(axis=1) * precision
+        slope = 0.5 * (solved.mean**2 * precision + left - 1) @ by_parameter
         if reduced is None:
-            slope = np.append(model.by_departure(Solved(problem, value, mean, root), parameters[:2]), slope)
+            slope = np.append(model.by_departure(solved, parameters[:2]), slope)
 
         def bend() -> Array:
-            found = np.eye(len(parameters)) / _SPREAD**2
-            found[own:, own:] += 0.5 * ((1 - left[:, None]) * by_parameter).T @ ((1 - left[:, None]) * by_parameter)
+            found, told = np.zeros((len(parameters), len(parameters))), (1 - left[:, None]) * by_parameter
+            found[own:, own:] = 0.5 * told.T @ told
             if reduced is None:
-                found[:2, :2] += _information(model, normal, parameters[:2])
+                found[:2, :2] = _information(model, normal, parameters[:2])
             return found
 
-        moved = (parameters - centre[2 - own :]) / _SPREAD
-        return 0.5 * float(moved @ moved) - value, moved / _SPREAD - slope, bend
+        return solved.value, slope, bend
 
-    lowest, highest = np.append(lowest, centre[2:] - 7)[2 - own :], np.append(highest, centre[2:] + 7)[2 - own :]
-    found, _ = search.minimum(loss, np.append(learnt.departure, learnt.patterns)[2 - own :], lowest, highest, gain)
-    return learnt._replace(departure=found[:2] if own else learnt.departure, patterns=found[own:])
+    return _most_likely(model, learnt, slice(2 - own, None), evaluate, search, gain)[0]
 
 
 def fit_departure(model: Model, held: Normal, learnt: Learnt, search: _Search | None = None) -> tuple[Learnt, float]:
-    """Return variance and duration of the departure of largest posterior density, given the coefficients, and that.
+    """Return what has the largest posterior density of the departure's parameters, given the coefficients, and that.
 
     With so many steps, these are all but known.
     """
-    centre = _centre(model.basis)
 
-    def loss(departure: Array) -> _Evaluated:
-        value, slope = model.density(held, departure)
-        moved = (departure - centre) / _SPREAD
-        bend = lambda: _information(model, held, departure) + np.eye(2) / _SPREAD**2  # noqa: E731
-        return 0.5 * float(moved @ moved) - value, moved / _SPREAD - slope, bend
+    def evaluate(departure: Array) -> _Evaluated:
+        return *model.density(held, departure), lambda: _information(model, held, departure)
 
-    found, least = (search or _Search()).minimum(loss, learnt.departure, *_bounds(model))
-    return learnt._replace(departure=found), -least
+    return _most_likely(model, learnt, slice(2), evaluate, search or _Search())
+
+
+def _most_likely(
+    model: Model,
+    learnt: Learnt,
+    among: slice,
+    evaluate: Callable[[Array], _Evaluated],
+    search: _Search,
+    gain: float = _GAIN,
+) -> tuple[Learnt, float]:
+    """Return the parameters with the largest posterior density, and that, where only some of them are sought."""
+    (centre, spread), (lowest, highest) = prior(model.basis), _bounds(model)
+
+    def loss(at: Array) -> _Evaluated:
+        value, slope, bend = evaluate(at)
+        moved = (at - centre[among]) / spread[among]
+        least = 0.5 * float(moved @ moved) - value
+        return least, moved / spread[among] - slope, lambda: bend() + np.diag(spread[among] ** -2)
+
+    parameters = learnt.parameters.copy()
+    parameters[among], least = search.minimum(loss, parameters[among], lowest[among], highest[among], gain)
+    return learnt._replace(parameters=parameters), -least
 
 
 def _information(model: Model, normal: Normal, departure: Array) -> Array:

@@ -36,11 +36,20 @@ SHORTEST: Final = 1 / 16
 
 
 class Learnt(NamedTuple):
-    """What the evidence chose: logarithms of the parameters of departure and patterns; the dispersion."""
+    """What the evidence chose: logarithms of parameters, of which two are the departure's; the dispersion."""
 
-    departure: Array  # its variance and its duration
-    patterns: Array
+    parameters: Array
     dispersion: float
+
+    @property
+    def departure(self) -> Array:
+        """Logarithms of its variance and its duration."""
+        return self.parameters[:2]
+
+    @property
+    def patterns(self) -> Array:
+        """Those of the parameters of patterns and trend, see :meth:`Basis.variances`."""
+        return self.parameters[2:]
 
 
 @dataclass(frozen=True)
@@ -192,8 +201,7 @@ class Model:
 
     def solve(self, normal: Normal, learnt: Learnt, reduced: Reduced | None = None) -> Solved:
         """Return the posterior of the linearised problem, which may be given with the departure integrated out."""
-        reduced = reduced or self.reduce(normal, learnt.departure)
-        return Solved(reduced, *reduced.evidence(self.basis.variances(learnt.patterns)[0]))
+        return (reduced or self.reduce(normal, learnt.departure)).given(self.basis.variances(learnt.patterns)[0])
 
     def advance(
         self, state: State, normal: Normal, solved: Solved, learnt: Learnt, most: float = 1.0
@@ -296,8 +304,8 @@ class Reduced(NamedTuple):
             found[some] += (times(free[some], root) ** 2).sum(axis=1)
         return found
 
-    def evidence(self, log_variance: Array) -> tuple[float, Array, Array]:
-        """Return the log density of the data, the coefficients' mean, and R with their covariance ``R R'``."""
+    def given(self, log_variance: Array) -> Solved:
+        """Return the posterior, given the logarithms of the coefficients' variances."""
         root = np.exp(log_variance / 2)
         matrix = root[:, None] * self.gram * root
         matrix.flat[:: len(matrix) + 1] += 1.0
@@ -306,7 +314,7 @@ class Reduced(NamedTuple):
         inverse *= root
         half = inverse @ self.push
         value = self.value + 0.5 * (float(half @ half) - log_determinant)
-        return value, inverse.T @ half, inverse.T
+        return Solved(self, value, inverse.T @ half, inverse.T)
 
 
 class Solved(NamedTuple):
