@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries.reconstruction.banded import FitError
-from opendp_timeseries.reconstruction.basis import Basis
 from opendp_timeseries.reconstruction.linearised import Learnt, Model, Normal, Reduced, Solved, State
 
 __all__ = ["away", "fit_departure", "learn", "prior", "start"]
@@ -20,8 +19,8 @@ Array = NDArray[np.float64]
 #: Value and slope of a function, and how it bends, more or less.
 _Evaluated = tuple[float, Array, Callable[[], Array]]
 
-#: Standard deviation of the normal priors of the logarithms of variances and the like, and of the departure's duration,
-#: as noise that is a little larger than it should be looks like a departure that is gone at once.
+#: Standard deviation of the normal priors of the logarithms of variances and the like, and of the departure's duration
+#: in steps: noise that is a little larger than it should be looks like a departure that is gone at once.
 _SPREAD: Final = 2.0
 _OF_DURATION: Final = 1.0
 #: Up to this number of nodes times the square of that of columns, the departure's variance is sought with the patterns
@@ -39,22 +38,23 @@ _SAMPLE: Final = 2_000
 _PASSING: Final = 1.0
 
 
-def prior(basis: Basis) -> tuple[Array, Array]:
+def prior(model: Model) -> tuple[Array, Array]:
     """Return modes and standard deviations of the logarithms of parameters."""
-    centre = np.array([math.log(0.03), math.log(basis.size / 100 + 1), *basis.start()])
+    centre = np.array([math.log(0.03), math.log(model.basis.size / 100 + 1), *model.basis.start()])
     spread = np.full(len(centre), _SPREAD)
-    spread[1] = _OF_DURATION
+    if model.clock is None:
+        spread[1] = _OF_DURATION
     return centre, spread
 
 
 def start(model: Model) -> Learnt:
     """Return what is thought before the fit."""
-    return Learnt(prior(model.basis)[0], model.seen.dispersion)
+    return Learnt(prior(model)[0], model.seen.dispersion)
 
 
-def away(basis: Basis, learnt: Learnt) -> float:
+def away(model: Model, learnt: Learnt) -> float:
     """Return how much less likely that is before the fit, in the logarithm."""
-    centre, spread = prior(basis)
+    centre, spread = prior(model)
     return 0.5 * float((((learnt.parameters - centre) / spread) ** 2).sum())
 
 
@@ -95,7 +95,7 @@ def _bounds(model: Model) -> tuple[Array, Array]:
     A departure that is gone after a step is how the counts vary around their rate. And one in proportion to the
     patterns that lasts would be the patterns themselves, which are known from the same values.
     """
-    centre, _ = prior(model.basis)
+    centre, _ = prior(model)
     lowest, highest = centre - 7, centre + 7
     lowest[1] = 0.0
     if model.amplitude is not None:
@@ -173,7 +173,7 @@ def _most_likely(
     gain: float = _GAIN,
 ) -> tuple[Learnt, float]:
     """Return the parameters with the largest posterior density, and that, where only some of them are sought."""
-    (centre, spread), (lowest, highest) = prior(model.basis), _bounds(model)
+    (centre, spread), (lowest, highest) = prior(model), _bounds(model)
 
     def loss(at: Array) -> _Evaluated:
         value, slope, bend = evaluate(at)

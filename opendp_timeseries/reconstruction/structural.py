@@ -231,7 +231,7 @@ def _posterior(model: Model, normal: Normal, learnt: Learnt, state: State, solve
         rate, slope = here.rate(f), here.unit * here.amplitude * np.ones_like(f)
     posterior = Posterior(rate, slope**2 * variance, learnt.dispersion, Joint(model, learnt, normal.nodes, slope))
     patterns = (here.mean + times(every.columns, solved.mean)) * here.amplitude
-    density = solved.value - evidence.away(model.basis, learnt)
+    density = solved.value - evidence.away(model, learnt)
     return _Fitted(model, learnt, state, posterior, density, patterns, model.given(normal, solved.mean))
 
 
