@@ -142,7 +142,7 @@ def test_the_main_job(tmp_path, capsys, monkeypatch):
     assert (tmp_path / "flights.png").read_bytes()[:4] == b"\x89PNG"
     whole, enlarged = drawn[-1].axes
     assert drawn[-1].get_suptitle() == "Private series of aircraft per 3h"
-    assert whole.get_title("left") == "All of it: means of 8 steps, and the range within them"
+    assert whole.get_title("left") == "All of it: means of 24 hours, and the range within them"
     assert enlarged.get_title("left") == "2013-06-25 01:00 to 2013-07-09 01:00, enlarged"
     for part in (
         "America/New_York",
