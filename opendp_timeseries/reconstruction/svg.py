@@ -57,7 +57,8 @@ def drawing(series: _Series, grid: TimeGrid, level: float) -> Drawing:
     if grid.size <= _MOST:
         low, high = known_interval(series, level)
         return Drawing(grid, series.values, low, high, series.values, series.values, series.events, "")
-    for step in (*_LONGER, -(-grid.size // (_MOST // 2))):
+    steps: list[str | int] = [*_LONGER, -(-grid.size // (_MOST // 2))]
+    for step in steps:
         try:
             found = totals(series, step, groups=None, grid=grid)
         except ValueError:  # that step divides those of the grid, or it has no calendar
