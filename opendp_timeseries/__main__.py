@@ -16,7 +16,7 @@ from opendp_timeseries.commandline.programme import programme
 from opendp_timeseries.commandline.publication import init, located
 from opendp_timeseries.commandline.release import release
 from opendp_timeseries.commandline.waiting import interruptible
-from opendp_timeseries.plugin._opendp import OpenDPException, enable_features
+from opendp_timeseries.plugin.native import OpenDPException, enable_features
 
 __all__ = ["main"]
 

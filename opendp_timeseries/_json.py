@@ -64,41 +64,42 @@ def encode(value: Any) -> Any:
     return [encode(part) for part in value] if isinstance(value, tuple) else value
 
 
-def decode(kind: Any, document: Any, name: str) -> Any:
+def decode(expected: Any, document: Any, name: str) -> Any:
     """Read back what :func:`encode` wrote of a type, and nothing else: every field is typed, and none is unknown.
 
-    :param kind: a dataclass, a class with ``from_dict``, a plain type (a bool is not a number, ``float`` takes integers
-        too), a union of such, or a tuple of them.
+    :param expected: a dataclass, a class with ``from_dict``, a plain type (a bool is not a number, ``float`` takes
+        integers too), a union of such, or a tuple of them.
     :param document: what was read.
     :param name: for messages.
     :raises TypeError, ValueError: for anything else, naming the field.
     """
-    if get_origin(kind) in (Union, UnionType):
-        for choice in get_args(kind):
+    choices = get_args(expected) if get_origin(expected) in (Union, UnionType) else (expected,)
+    if len(choices) > 1:
+        for choice in choices:
             if _fits(choice, document):
                 return decode(choice, document, name)
-    elif _fits(kind, document):
-        if get_origin(kind) is tuple:
-            inner, *more = get_args(kind)
-            kinds = [inner] * len(document) if more == [...] else [inner, *more]
-            if len(kinds) != len(document):
-                raise ValueError(f"{name} must list {len(kinds)} values, found {len(document)}")
+    elif _fits(expected, document):
+        if get_origin(expected) is tuple:
+            inner, *more = get_args(expected)
+            parts = [inner] * len(document) if more == [...] else [inner, *more]
+            if len(parts) != len(document):
+                raise ValueError(f"{name} must list {len(parts)} values, found {len(document)}")
             return tuple(
-                decode(one, part, f"{name}[{k}]") for k, (one, part) in enumerate(zip(kinds, document, strict=True))
+                decode(one, part, f"{name}[{k}]") for k, (one, part) in enumerate(zip(parts, document, strict=True))
             )
-        if hasattr(kind, "from_dict"):
-            return kind.from_dict(document)
-        if dataclasses.is_dataclass(kind):
-            made = cast(Callable[..., Any], kind)
-            types = _types(cast(type, kind))
-            later = {field.name for field in dataclasses.fields(kind) if "later" in field.metadata}
+        if hasattr(expected, "from_dict"):
+            return expected.from_dict(document)
+        if dataclasses.is_dataclass(expected):
+            made = cast(Callable[..., Any], expected)
+            types = _types(cast(type, expected))
+            later = {field.name for field in dataclasses.fields(expected) if "later" in field.metadata}
             missing = later - document.keys()
             return made(**fields_of(document, name, {field: types[field] for field in types.keys() - missing}))
         try:
-            return float(document) if kind is float else document
+            return float(document) if expected is float else document
         except OverflowError:
             raise ValueError(f"{name} must be {_NAMES[float]}, found an integer beyond it") from None
-    wanted = " or ".join(_NAMES.get(_form(choice), "object") for choice in get_args(kind) or (kind,))
+    wanted = " or ".join(_NAMES.get(_form(choice), "object") for choice in choices)
     raise ValueError(f"{name} must be {wanted}, found {_NAMES.get(type(document), type(document).__name__)}")
 
 
@@ -118,21 +119,21 @@ def fields_of(document: Any, name: str, types: Mapping[str, Any]) -> dict[str, A
     for field in types.keys() ^ document.keys():
         problem = "is not known" if field in document else "is missing"
         raise ValueError(f"{name} has a field {field!r} that {problem}")
-    return {field: decode(kind, document[field], f"{field} of {name}") for field, kind in types.items()}
+    return {field: decode(expected, document[field], f"{field} of {name}") for field, expected in types.items()}
 
 
-def _form(kind: Any) -> type:
+def _form(expected: Any) -> type:
     """The type of what JSON holds for a type."""
-    if get_origin(kind) is tuple:
+    if get_origin(expected) is tuple:
         return list
-    if kind in (bool, int, float, str, list, dict, type(None)):
-        return kind  # type: ignore[no-any-return]
+    if expected in (bool, int, float, str, list, dict, type(None)):
+        return expected  # type: ignore[no-any-return]
     return dict
 
 
-def _fits(kind: Any, document: Any) -> bool:
-    form = _form(kind)
-    return kind is Any or type(document) is form or (form is float and type(document) is int)
+def _fits(expected: Any, document: Any) -> bool:
+    form = _form(expected)
+    return expected is Any or type(document) is form or (form is float and type(document) is int)
 
 
 _NAMES: Final = {type(None): "null", list: "a list", dict: "an object"} | {
@@ -140,27 +141,27 @@ _NAMES: Final = {type(None): "null", list: "a list", dict: "an object"} | {
 }
 
 
-def read_versioned(document: Any, kind: str, readers: Mapping[int, Callable[[dict[str, Any]], T]]) -> T:
+def read_versioned(document: Any, name: str, readers: Mapping[int, Callable[[dict[str, Any]], T]]) -> T:
     """Read a document by the reader of its version.
 
     :param document: an object with the fields ``format`` and ``version``; the reader gets the others.
-    :param kind: what ``format`` must say.
+    :param name: of the format, which ``format`` must say.
     :param readers: one for each version there has ever been.
-    :raises ValueError: for another kind of document, or a version that is newer than these readers.
+    :raises ValueError: for another format, or a version that is newer than these readers.
     """
-    if not isinstance(document, dict) or document.get("format") != kind:
-        raise ValueError(f"the document is not in the format {kind!r}")
+    if not isinstance(document, dict) or document.get("format") != name:
+        raise ValueError(f"the document is not in the format {name!r}")
     fields = dict(document)
     version = fields.pop("version", None)
     del fields["format"]
     if type(version) is int and version > max(readers):
         raise ValueError(
-            f"the document ({kind}) was written in version {version} of its format, and this package reads versions up"
+            f"the document ({name}) was written in version {version} of its format, and this package reads versions up"
             f" to {max(readers)}; read it with a newer opendp_timeseries"
         )
     if type(version) is not int or version not in readers:
-        raise ValueError(f"version of the document ({kind}) must be one of {', '.join(map(str, readers))}")
+        raise ValueError(f"version of the document ({name}) must be one of {', '.join(map(str, readers))}")
     try:
         return readers[version](fields)
     except TypeError as error:
-        raise ValueError(f"the document ({kind}): {error}") from None
+        raise ValueError(f"the document ({name}): {error}") from None

@@ -371,7 +371,7 @@ def test_a_query_spends_its_share_on_one_step_of_each_block():
 
 # --- What newcomers type first ---
 
-KEYS = {"by": "site", "keys": ["a", "b", "c"], "cap": 2}
+KEYS = {"by": "site", "keys": ["a", "b", "c"], "key_cap": 2}
 SITES = {"site": np.array(["a", "b", "c"])[np.arange(1200) % 3]}
 BUDGETS = {
     "ε": dp.loss_of(epsilon=1.0),

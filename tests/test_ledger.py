@@ -25,7 +25,7 @@ from opendp_timeseries.accounting.fully_adaptive import RenyiFilter
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.ledger import chain, ledger
 from opendp_timeseries.ledger.chain import Chain
-from opendp_timeseries.plugin.known import PrivacyMap, known_loss
+from opendp_timeseries.plugin.known import KnownMap, known_loss
 
 dp.enable_features("contrib", "honest-but-curious")
 SPACE = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
@@ -300,7 +300,7 @@ def test_a_release_with_other_noise_than_was_entered_is_withheld(tmp_path):
         release = inner(log)
         return dataclasses.replace(release, design=dataclasses.replace(release.design, scale=30.0))
 
-    privacy_map = PrivacyMap(inner.map, known_loss(inner))
+    privacy_map = KnownMap(inner.map, known_loss(inner))
     other = dp.m.make_user_measurement(*inner.input_space, inner.output_measure, louder, privacy_map)
     book = new(tmp_path)
     with pytest.raises(TypeError, match="withheld"):

@@ -14,7 +14,7 @@ from opendp_timeseries.accounting.fully_adaptive import RenyiFilter
 from opendp_timeseries.accounting.influence import count_influence
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.plugin.event_logs import log_of
-from opendp_timeseries.plugin.known import parts_of, signal_of
+from opendp_timeseries.plugin.known import signal_of, stated_designs
 from tests.oracles import counting as oracle
 
 pytestmark = pytest.mark.filterwarnings("ignore::opendp_timeseries.PeriodUnitWarning")
@@ -334,7 +334,7 @@ def test_a_context_spends_its_share_on_the_unit():
 def test_counts_that_do_not_know_of_periods_refuse_them():
     # What is built on log_of has to say that it counts within periods.
     with pytest.raises(TypeError, match="this query would not"):
-        log_of(LOG, day(), by=None, time=None)
+        log_of(LOG, day(), by=None, keys=None, time=None)
     with pytest.raises(TypeError, match="this query would not"):
         ts.make_individual_count(LOG, day(), grid=HOURS)
     context = context_of_days(1)
@@ -469,7 +469,7 @@ def test_a_count_made_elsewhere_is_in_every_period(tmp_path):
     other = assumed >> ts.then_subsampled_gaussian(24.0, sampling_probability=1.0, delta=1e-6)
     ledger.release(other, np.zeros(months[1].size, dtype=int))
     together = RenyiFilter.within(1.0, 1e-6)
-    losses = Counter(part.design.loss() for one in (made, other) for part in parts_of(one))
+    losses = Counter(part.design.loss() for one in (made, other) for part in stated_designs(one))
     both = together.epsilon_of(together.divergence(losses.items()))
     assert ledger.spent().epsilon == pytest.approx(both, rel=1e-8)
 

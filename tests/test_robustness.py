@@ -277,9 +277,9 @@ SLIPS = {
     "zone": lambda it: ts.TimeGrid(start="2024-03-04", step="1h", size=2, zone=it),
     "grid": lambda it: PANDAS >> ts.then_participation_count(it, participation_cap=1, excess="drop"),
     "participation_cap": lambda it: PANDAS >> ts.then_participation_count(HOURS, participation_cap=it, excess="drop"),
-    "by": lambda it: PANDAS >> ts.then_individual_count(by=it, keys=["a"], cap=1),
-    "keys": lambda it: PANDAS >> ts.then_individual_count(by="site", keys=it, cap=1),
-    "cap": lambda it: PANDAS >> ts.then_individual_count(by="site", keys=["a"], cap=it),
+    "by": lambda it: PANDAS >> ts.then_individual_count(by=it, keys=["a"], key_cap=1),
+    "keys": lambda it: PANDAS >> ts.then_individual_count(by="site", keys=it, key_cap=1),
+    "key_cap": lambda it: PANDAS >> ts.then_individual_count(by="site", keys=["a"], key_cap=it),
     "kernel": lambda it: count() >> ts.then_circulant_filter(it),
     "scale": lambda it: count() >> ts.then_subsampled_gaussian(it, sampling_probability=1),
     "sampling": lambda it: count() >> ts.then_subsampled_gaussian(1.0, sampling_probability=1, sampling=it),
@@ -296,7 +296,7 @@ SLIPS = {
     "release, of haar": lambda it: ts.smooth(it, "haar"),
     "release, of lines": lambda it: ts.interpolate(it),
     "series": lambda it: ts.plot(it),
-    "kind": lambda it: ts.interpolate(pipeline()({"id": np.array([1]), "time": np.array([3])})).to_frame(kind=it),
+    "library": lambda it: ts.interpolate(pipeline()({"id": np.array([1]), "time": np.array([3])})).to_frame(library=it),
 }
 
 

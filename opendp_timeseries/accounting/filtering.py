@@ -1,10 +1,8 @@
 """How far individuals move a signal after a circulant filter.
 
-A filter that is wide compared with somebody's participation lowers sensitivity: the norm of the whole filter alone, as
-used by Koga et al. (2022), does not show it. Where somebody's steps lie a gap apart, so do the taps that they meet, and
-the filter spreads them thin. Proofs: docs/proofs/filters.md and docs/proofs/separated_steps.md.
-
-All sums over taps are sums of integers, in the unit ``2**-resolution_bits``, and every result is rounded up.
+A filter that is wide compared with somebody's participation lowers sensitivity, and more so where their steps lie a gap
+apart: the norm of the whole filter alone, as used by Koga et al. (2022), does not show it. All sums over taps are sums
+of integers, in the unit ``2**-resolution_bits``, and every result is rounded up. Proof: docs/proofs/filters.md.
 """
 
 from __future__ import annotations
@@ -22,14 +20,17 @@ from numpy.typing import NDArray
 from opendp_timeseries.accounting.circulant import EXACT, circulant_product, fft_error
 from opendp_timeseries.accounting.influence import Influence, Majorant
 from opendp_timeseries.accounting.rounding import up_fraction, up_sqrt
-from opendp_timeseries.accounting.separated import comb_sums, most_apart, row_sum
 
 __all__ = [
     "Taps",
+    "comb_sums",
+    "envelope",
     "filtered_influence",
     "is_symmetric_decreasing",
     "l1_norm",
+    "most_apart",
     "row_energy",
+    "row_sum",
     "spectral_norm",
     "stable_rank",
 ]
@@ -54,10 +55,7 @@ class Taps(Protocol):
 
 
 def is_symmetric_decreasing(numerators: NDArray[np.int64]) -> bool:
-    """Return whether ``h >= 0``, ``h_t = h_(-t)`` and ``h`` does not increase in circular distance.
-
-    This is the shape that the magnitude majorant needs (docs/proofs/filters.md).
-    """
+    """Return whether ``h >= 0``, ``h_t = h_(-t)`` and ``h`` falls in circular distance, as the majorant needs."""
     half = numerators[: len(numerators) // 2 + 1]
     return bool(
         numerators.min() >= 0 and np.array_equal(numerators[1:], numerators[:0:-1]) and np.all(np.diff(half) <= 0)
@@ -65,14 +63,10 @@ def is_symmetric_decreasing(numerators: NDArray[np.int64]) -> bool:
 
 
 def filtered_influence(influence: Influence, kernel: Taps, panel_size: int = 1) -> Influence:
-    """Return the influence on a filtered signal, given that on the signal.
+    """Return the influence on a filtered signal, given that on the signal, of the same individuals.
 
-    One individual is carried through the filter, and the number of individuals stays. The majorant survives a symmetric
-    decreasing kernel; behind any other it would be false. With a gap there is one for every kernel. The gap itself is
-    used up: steps of the output lie close together.
+    A majorant survives a symmetric decreasing kernel, and with a gap every kernel has one. The gap itself is used up.
 
-    :param influence: what individuals can do to the signal.
-    :param kernel: the filter.
     :param panel_size: number of series in the signal, each as long as the kernel and filtered by itself.
     """
     one = _of_one(replace(influence, individuals=1), kernel, panel_size)
@@ -101,12 +95,12 @@ def stable_rank(kernel: Taps) -> float:
     return up_fraction(len(kernel.numerators) * energy / max(least**2, energy))
 
 
-def _times(value: float, factor: Fraction) -> float:
-    return math.inf if math.isinf(value) else up_fraction(Fraction(value) * factor)
+def _times(value: Fraction | float, factor: Fraction) -> float:
+    return math.inf if value == math.inf else up_fraction(Fraction(value) * factor)
 
 
 def _times_root(value: float, square: Fraction) -> float:
-    return math.inf if math.isinf(value) else up_sqrt(Fraction(value) ** 2 * square)
+    return math.inf if value == math.inf else up_sqrt(Fraction(value) ** 2 * square)
 
 
 @lru_cache(maxsize=32)
@@ -129,8 +123,7 @@ def _of_one(influence: Influence, kernel: Taps, panel_size: int) -> Influence:
         _times(influence.linf, sum(largest) * unit),
         _times_root(influence.l2, sum(q * q for q in largest) * unit**2),
     )
-    l1 = influence.l1_norm()
-    l1 = math.inf if l1 == math.inf else up_fraction(Fraction(l1) * _gain(kernel))
+    l1 = _times(influence.l1_norm(), _gain(kernel))
     carried = _carried(influence, kernel, panel_size)
     l0 = min(panel_size * size, influence.l0 * len(_magnitudes(kernel)))
     if carried is None:
@@ -142,19 +135,15 @@ def _of_one(influence: Influence, kernel: Taps, panel_size: int) -> Influence:
 
 
 def _halves(influence: Influence, kernel: Taps) -> int:
-    """Return how often the bound for steps that lie apart counts: the halves of those replaced are not negative.
+    """Return how often the bound for steps that lie apart counts.
 
-    So taps of one sign make them work against each other, and neither squares nor entries exceed those of both side by
-    side.
+    The halves of those replaced are not negative, so taps of one sign make them work against each other.
     """
     return 2 if influence.replaced and kernel.numerators.min() < 0 < kernel.numerators.max() else 1
 
 
 def _carried(influence: Influence, kernel: Taps, panel_size: int) -> tuple[NDArray[np.float64], float] | None:
-    """Return the majorant after the filter, and its Euclidean norm, rounded up; None if nothing is known of it.
-
-    Every bound on the sums of the largest magnitudes holds, and their minimum is again that of a majorant.
-    """
+    """Return the majorant after the filter, and its Euclidean norm, rounded up; None if nothing is known of it."""
     given = influence.majorant
     fits = given is not None and (panel_size == 1 or len(given.values) <= len(kernel.numerators))
     block = given is not None and fits and is_symmetric_decreasing(kernel.numerators)
@@ -204,8 +193,7 @@ def _separated(influence: Influence, kernel: Taps, panel_size: int, every: float
 
     Entry by entry they are at most these: two for each step and distance to it, one for the step itself.
 
-    :param every: sum of the magnitudes before the filter, in units of the largest: no more than this, times all taps,
-        is looked at.
+    :param every: sum of the magnitudes before the filter, in units of the largest: times all taps, the list ends there.
     """
     size, halves = len(kernel.numerators), _halves(influence, kernel)
     apart = most_apart(size, influence.gap)
@@ -262,13 +250,12 @@ def _autocorrelation(kernel: Taps) -> NDArray[Any]:
         # All that is used are sums with R_0 among them, and the sum of all |R_m| is at most this.
         return np.array([total**2] + [0] * (len(taps) - 1), dtype=object)
     mirrored = np.roll(taps[::-1], 1)
-    kind = np.int64 if total**2 < 2**62 else object
-    shifts = np.zeros(len(taps), dtype=kind)
+    shifts = np.zeros(len(taps), dtype=np.int64 if total**2 < 2**62 else object)
     rest, place = np.abs(taps), 0
     while rest.any():
         digits = np.sign(taps) * (rest & (2**width - 1))
         part = circulant_product(digits.astype(np.float64), mirrored).astype(np.int64)
-        shifts += part.astype(kind) * 2**place
+        shifts += part.astype(shifts.dtype) * 2**place
         rest, place = rest >> width, place + width
     return np.abs(shifts)
 
@@ -285,3 +272,56 @@ def _norm_bounds(kernel: Taps) -> tuple[Fraction, Fraction]:
     error = fft_error(4 * size) * math.sqrt(2.0 * size) * math.sqrt(up_fraction(_energy(kernel)))
     largest = float(np.abs(np.fft.rfft(np.ldexp(taps.astype(np.float64), -kernel.resolution_bits))).max())
     return Fraction(max(largest - error, 0.0)), min(gain, Fraction(largest + error))
+
+
+# --- Steps that lie apart: docs/proofs/separated_steps.md ---
+
+
+def most_apart(size: int, gap: int) -> int:
+    """Return how many steps of a cycle can lie a gap apart."""
+    return max(size // gap, 1)
+
+
+def envelope(magnitudes: NDArray[Any]) -> NDArray[Any]:
+    """Return the largest of ``T`` magnitudes by shift at each circular distance ``0 … ⌊T/2⌋`` or a larger one."""
+    mirrored = np.roll(magnitudes[::-1], 1)
+    inwards = np.maximum(magnitudes, mirrored)[: len(magnitudes) // 2 + 1][::-1]
+    largest: NDArray[Any] = np.maximum.accumulate(inwards)
+    return largest[::-1]
+
+
+def row_sum(magnitudes: NDArray[Any], gap: int, steps: int) -> Any:
+    """Return the most that ``T`` magnitudes by shift sum to over the differences of one of so many steps to all.
+
+    Weights that do not decrease with the distance are replaced by their envelope; of integers the sum is exact.
+    """
+    # The k-th step clockwise lies at least k gaps away, and at least n - k gaps the other way round.
+    k = np.arange(1, steps)
+    neighbours = envelope(magnitudes)[gap * np.minimum(k, steps - k)]
+    return sum(neighbours.tolist(), *magnitudes[:1].tolist())
+
+
+def comb_sums(magnitudes: NDArray[np.int64], gap: int, steps: int) -> NDArray[Any]:
+    """Return the most that ``T`` taps sum to over so many steps, by the distance ``0 … ⌊T/2⌋`` of the nearest one.
+
+    Seen from any step they lie at least ``d, d + gap, d + 2·gap, …`` away on one side, and ``gap − d, 2·gap − d, …`` on
+    the other: two combs.
+    """
+    weights = envelope(magnitudes)
+    nearest = np.arange(len(weights))
+    # On the other side, the nearest is no nearer, and the two are a gap apart.
+    opposite = np.minimum(np.maximum(nearest, gap - nearest), len(weights) - 1)
+    sums: NDArray[Any] = _combs(weights, gap, steps - steps // 2) + _combs(weights, gap, steps // 2)[opposite]
+    return sums
+
+
+def _combs(weights: NDArray[Any], gap: int, teeth: int) -> NDArray[Any]:
+    """Return ``Σ_{k < teeth} weights[d + k·gap]`` for every ``d``; beyond the end, there are no steps."""
+    rows = -(-len(weights) // gap)
+    table = np.zeros((rows, gap), dtype=np.int64 if int(weights[0]) * rows < 2**62 else object)
+    table.flat[: len(weights)] = weights
+    sums = np.cumsum(table[::-1], axis=0)[::-1]
+    beyond = np.zeros_like(sums)
+    beyond[: max(rows - teeth, 0)] = sums[teeth:]
+    within: NDArray[Any] = sums - beyond
+    return within.ravel()[: len(weights)]

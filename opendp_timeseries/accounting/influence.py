@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +18,15 @@ from numpy.typing import ArrayLike, NDArray
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.rounding import printed_up, up, up_fraction, up_sqrt
 
-__all__ = ["Influence", "Majorant", "count_influence", "scales_influence"]
+__all__ = [
+    "Influence",
+    "Level",
+    "Majorant",
+    "count_influence",
+    "pooled_influence",
+    "scales_influence",
+    "totals_influence",
+]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -75,26 +83,22 @@ def _as_floats(values: ArrayLike) -> NDArray[np.float64]:
 class Influence:
     """How far two signals of ``T`` steps are apart: a distance, partially ordered.
 
-    They differ by a sum of ``individuals`` vectors. Each has at most ``l0`` non-zero entries, Euclidean norm at most
-    ``l2``, magnitudes of at most ``linf`` and a sum of magnitudes of at most ``l1``, and is weakly majorised by
-    ``majorant``, if that is given. Its non-zero
-    entries lie at least ``gap`` steps apart, around the cycle of each series, and at each step are in at most
-    ``key_cap`` series. An individual who is ``replaced`` leaves some steps and enters others: the vector is then a
-    difference of two non-negative ones, each with gap, key cap and at most half of ``l0`` non-zero entries.
+    They differ by a sum of vectors, one for each individual, in the signal's unit. An individual who is replaced leaves
+    some steps and enters others: the vector is then a difference of two non-negative ones, each with gap, key cap and
+    at most half of ``l0`` non-zero entries.
 
     Influences that cannot be compared compare as False both ways, so a compositor that was built for one never lets the
     other pass.
 
-    :param l0: steps that one individual can change.
-    :param l2: Euclidean norm of one individual's change, in the signal's unit.
-    :param linf: largest change of one step by one individual, in the signal's unit.
+    :param l0: most non-zero entries of one individual's change.
+    :param l2: its largest Euclidean norm.
+    :param linf: its largest magnitude.
     :param individuals: number of individuals that differ.
-    :param majorant: magnitude majorant of one individual's change, if one is known.
-    :param gap: least distance of two steps of one individual, for filters; 1 means none.
+    :param majorant: its magnitude majorant, if one is known.
+    :param gap: least distance of two of its non-zero entries, around the cycle of each series; 1 means none.
     :param replaced: whether gap and key cap hold for the two halves only; without either it is False.
-    :param key_cap: series that one individual can change at one step, for totals; None means all.
-    :param l1: sum of the magnitudes of one individual's change, where the other numbers do not say it: see
-        ``l1_norm()``.
+    :param key_cap: most series in which it is not zero at one step; None means all.
+    :param l1: its largest sum of magnitudes, where the other numbers do not say it: see ``l1_norm()``.
     :param squared: square of the Euclidean norm, where ``l2`` had to be rounded up; None if it is that of ``l2``.
     """
 
@@ -224,8 +228,7 @@ def count_influence(
     :param key_cap: series per individual and step; None means all.
     :param periods: if individuals count in each period by itself: how many steps the periods have, at most, in which
         one individual differs. Steps of two periods may lie close together.
-    :param excess: what becomes of an individual in more than ``I`` steps: ``"drop"`` keeps ``I`` of them, ``"scale"``
-        all of them with an ℓ2 norm of at most ``M√I``, ``"scale_l1"`` all of them with an ℓ1 norm of at most ``MI``.
+    :param excess: of an individual in more than ``I`` steps, as in :class:`~opendp_timeseries.design.count.Count`.
     """
     # Somebody replaced leaves up to I steps and enters up to I others, and entries of the difference stay within ±M.
     most = _most_steps(size // series if periods is None else periods, size // series, gap, series, key_cap)
@@ -312,7 +315,6 @@ def scales_influence(influence: Influence, largest: float, series: int) -> Influ
     An individual's vector ``x`` of the one series becomes ``w_k·x`` in series ``k``, and all of these together are
     no longer than ``x`` scaled.
 
-    :param influence: of the same individuals on the one series; the norm of those replaced too is that of one series.
     :param largest: weight that anybody has in any series, at most 1.
     :param series: number of scales.
     """
@@ -326,3 +328,64 @@ def scales_influence(influence: Influence, largest: float, series: int) -> Influ
         linf=min(linf, up(linf * largest)),
         individuals=influence.individuals,
     )
+
+
+class Level(NamedTuple):
+    """Groups of series that have no series in common: how many, and the number of series in the largest of them."""
+
+    groups: int
+    largest: int
+
+
+def totals_influence(influence: Influence, levels: Sequence[Level], steps: int) -> Influence:
+    """Return the influence on the totals of all groups, one level after the other, given that on a panel.
+
+    The gap is lost: at neighbouring steps somebody may be in different series of a group. Proof: docs/proofs/totals.md.
+
+    :param levels: at least one; a series is in at most one group of each.
+    :param steps: of each series.
+    """
+    each = [_of_level(influence, level, steps) for level in levels]
+    squares = [one.l2_squared for one in each]
+    values = [one.majorant.values for one in each if one.majorant is not None]
+    return Influence(
+        l0=sum(one.l0 for one in each),
+        l2=math.inf if math.inf in squares else up_sqrt(sum((Fraction(one) for one in squares), Fraction())),
+        linf=max(one.linf for one in each),
+        individuals=influence.individuals,
+        majorant=Majorant(np.sort(np.concatenate(values))[::-1]) if len(values) == len(each) else None,
+    )
+
+
+def _of_level(influence: Influence, level: Level, steps: int) -> Influence:
+    """Return the influence of one individual on the totals of one level."""
+    l0 = min(influence.l0, level.groups * steps)
+    if influence.l2 == math.inf:
+        return Influence(l0=l0, l2=math.inf, linf=math.inf)
+    # So many entries of one individual can meet in one total.
+    together = level.largest if influence.key_cap is None else min(level.largest, influence.key_cap)
+    together = max(min(together, influence.l0_apart), 1)
+    squared = together * Fraction(influence.l2_squared)
+    # No entry is above the norm, nor a total (Cauchy-Schwarz).
+    linf = min(up_fraction(together * Fraction(min(influence.linf, influence.l2))), up_sqrt(squared))
+    majorant = None
+    if influence.majorant is not None:
+        # What they left and what they entered has opposite signs, and does not add up within a total.
+        halves = 2 if influence.replaced else 1
+        sums = np.repeat(_sums(influence.majorant.values[: influence.l0_apart], together), halves)
+        if np.all(np.isfinite(sums)):
+            majorant = Majorant(sums)
+            values, counts = np.unique(sums, return_counts=True)
+            equal = zip(map(Fraction, values.tolist()), counts.tolist(), strict=True)
+            squared = min(squared, sum((n * value**2 for value, n in equal), Fraction()))
+            linf = min(linf, float(sums.max(initial=0.0)))
+    l2 = up_sqrt(squared)
+    return Influence(l0=l0, l2=l2, squared=None if l2 == math.inf else squared, linf=linf, majorant=majorant)
+
+
+def _sums(values: NDArray[np.float64], together: int) -> NDArray[np.float64]:
+    """Return the sums of ``together`` consecutive entries of a descending row, each rounded up."""
+    blocks = np.append(values, np.zeros(-len(values) % together)).reshape(-1, together)
+    rows, places = np.unique(blocks, axis=0, return_inverse=True)  # in a count, nearly all are equal
+    sums = np.array([up_fraction(sum(map(Fraction, row), Fraction())) for row in rows.tolist()], dtype=np.float64)
+    return sums[places.ravel()]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -41,8 +41,8 @@ _HOLDS_FROM: Final = 0.5
 def joint_loss(losses: Iterable[PrivacyLoss], *, adaptive: bool = True, factor: float = 1.0) -> PrivacyLoss:
     """Return the loss of several releases about the same people, all of them together.
 
-    Each draws its own steps and noise; everything else may differ. It is exact for counts without filter, and attained
-    by somebody who is at the cap in all of them.
+    Each draws its own steps and noise. It is exact for counts without filter, and attained by somebody who is at the
+    cap in all of them.
 
     :param losses: of the single releases, each at its own scale; they may be joint losses themselves.
     :param adaptive: True if *what* is released, within the influence of each loss, may depend on what earlier releases
@@ -82,12 +82,6 @@ def _parts(loss: PrivacyLoss, adaptive: bool, factor: float) -> tuple[_Part, ...
     if not isinstance(loss.law, JointLaw):
         return (_Part(PrivacyLoss(loss.law, scale), adaptive),)
     return tuple(_Part(PrivacyLoss(part.law, part.scale * scale), adaptive or inner) for part, inner in loss.law.parts)
-
-
-@lru_cache(maxsize=16)
-def _joint_law(parts: tuple[_Part, ...]) -> JointLaw:
-    # A search, the plan that it is for and the ledger of that ask for the same one.
-    return JointLaw(parts)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -161,17 +155,17 @@ class JointLaw:
             moved = (loss.law.increasing.weights[loss.law.increasing.values > 0].sum() for loss, _ in self.parts)
             return Law(np.array([0.0, math.inf]), np.array([1.0, min(1.0, math.fsum(moved) * _MARGIN)]))
         counts: Counter[tuple[Fraction, float]] = Counter()
-        terms = []
+        terms: _Terms = []
         for part, n in Counter(self.parts).items():
             convex = () if choice is None else _convex(part)
             if convex:  # a release with fewer laws than others takes part with its last
-                terms.append(_Term(_scaled(convex[min(choice or 0, len(convex) - 1)], part.loss.scale), n))
+                terms.append((_scaled(convex[min(choice or 0, len(convex) - 1)], part.loss.scale), n))
             elif (equal := _as_binomial(part.loss.law)) is not None:
                 unit, steps, p = equal
                 counts[unit / Fraction(part.loss.scale) ** 2, p] += n * steps
             else:
-                terms.append(_Term(_increasing(part.loss), n))
-        terms += [_Term(_trimmed(_law_of_count(unit, steps, p)), 1) for (unit, p), steps in counts.items()]
+                terms.append((_increasing(part.loss), n))
+        terms += [(_trimmed(_law_of_count(unit, steps, p)), 1) for (unit, p), steps in counts.items()]
         return _law_of_sum(terms, split)
 
 
@@ -201,6 +195,10 @@ def _scaled(law: Law, scale: float) -> Law:
     return _trimmed(Law(over_variance(law.values, scale), law.weights))
 
 
+# A search, the plan that it is for and the ledger of that ask for the same one.
+_joint_law: Final = lru_cache(maxsize=16)(JointLaw)
+
+
 # A search for the scale of one more release asks for those of all others at each step.
 @lru_cache(maxsize=2**11)
 def _increasing(loss: PrivacyLoss) -> Law:
@@ -212,11 +210,8 @@ def _most(loss: PrivacyLoss) -> float:
     return float(over_variance(np.array([loss.law.most]), loss.scale)[0])
 
 
-class _Term(NamedTuple):
-    """Independent copies of one variable."""
-
-    law: Law
-    copies: int
+#: Independent variables, each with how many copies of it there are.
+_Terms = list[tuple[Law, int]]
 
 
 def _trimmed(law: Law) -> Law:
@@ -228,7 +223,7 @@ def _trimmed(law: Law) -> Law:
     return Law(values[low:], kept)
 
 
-def _law_of_sum(terms: Sequence[_Term], split: _Split) -> Law:
+def _law_of_sum(terms: _Terms, split: _Split) -> Law:
     """Return the law of a sum of independent variables, from above for the functions that ``split`` is for."""
     if math.prod(len(law.values) ** copies for law, copies in terms) <= _MAX_ATOMS:
         total = Law(np.zeros(1), np.ones(1))
@@ -259,7 +254,7 @@ def _every_sum(x: Law, y: Law) -> Law:
     return Law(np.where(values > 0, up_array(values), 0.0)[order], weights[order] * _TINY_MARGIN)
 
 
-def _reach_above_lowest(terms: Sequence[_Term]) -> float:
+def _reach_above_lowest(terms: _Terms) -> float:
     """Return how far above its least value the sum can be, but for a mass of 1e-60, by Chernoff's bound."""
     farthest = math.fsum(float(law.values[-1] - law.values[0]) * copies for law, copies in terms)
     rates = np.geomspace(1.0, 1e6, 61) / farthest

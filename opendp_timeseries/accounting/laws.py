@@ -20,7 +20,6 @@ from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up, up_array, up
 
 __all__ = [
     "MAX_POINTS",
-    "Binomial",
     "Lattice",
     "Law",
     "binomial",
@@ -47,12 +46,13 @@ class Law(NamedTuple):
     weights: NDArray[np.float64]
 
 
-class Binomial(NamedTuple):
-    """``Bin(n, p)`` from above: weights of ``first, first + 1, …``, and the mass beyond the last."""
+class Lattice(NamedTuple):
+    """Masses at ``step·first, step·(first + 1), …``, ``step`` a power of two; ``cut`` may lie at the top."""
 
+    step: int
     first: int
-    weights: NDArray[np.float64]
-    beyond: float
+    mass: NDArray[np.float64]
+    cut: float
 
 
 def _margin(n: int) -> float:
@@ -75,10 +75,10 @@ def _chernoff(k: NDArray[np.int64], n: int, p: float) -> NDArray[np.float64]:
         return np.where(low + high == -np.inf, 0.0, np.exp(np.minimum(exponent, 0.0)))
 
 
-def binomial(n: int, p: float) -> Binomial:
-    """Return the law of the number kept of ``n``, from above; the mass below ``first`` is moved up to it.
+def binomial(n: int, p: float) -> Lattice:
+    """Return ``Bin(n, p)`` from above, with step 1: mass below the first is moved up to it, and beyond the last is cut.
 
-    For ``n`` up to about 10⁷ nothing is left out that double precision can represent.
+    For ``n`` up to about 10⁷ nothing is cut that double precision can represent.
     """
     deviation = math.sqrt(n * p * (1 - p))
     # By Bernstein's inequality the mass beyond the first of these is below 1e-300. The second bounds work.
@@ -91,7 +91,7 @@ def binomial(n: int, p: float) -> Binomial:
     if first > 0:
         below = float(binom.cdf(first - 1, n, p)) * _margin(n)
         weights[0] += below if below > _SCIPY_RESOLVES else float(_chernoff(kept[:1] - 1, n, p)[0])
-    return Binomial(first, weights, binomial_tail(last, n, p))
+    return Lattice(1, first, weights, binomial_tail(last, n, p))
 
 
 def binomial_tail(k: int, n: int, p: float) -> float:
@@ -110,15 +110,14 @@ def binomial_tail(k: int, n: int, p: float) -> float:
 
 def vertex_sum(n: int, step: Fraction, rest: Fraction, p: float) -> Law:
     """Return the law of ``step·Bin(n, p) + rest·Bernoulli(p)``, for increasing ``φ``."""
-    count = binomial(n, p)
-    values = multiples(step, np.arange(count.first, count.first + len(count.weights)))
-    weights = count.weights
+    _, first, weights, beyond = binomial(n, p)
+    values = multiples(step, np.arange(first, first + len(weights)))
     if rest > 0:
         values = np.concatenate([values, up_array(values + up_fraction(rest))])
         weights = up_array(np.concatenate([weights * up(1 - p), weights * p]))
-    if count.beyond > 0:
+    if beyond > 0:
         values = np.append(values, up_fraction(n * step + rest))
-        weights = np.append(weights, count.beyond)
+        weights = np.append(weights, beyond)
     order = np.argsort(values, kind="stable")
     return Law(values[order], weights[order])
 
@@ -159,22 +158,12 @@ def trials_sum(trials: Sequence[tuple[int, float]]) -> Law:
     return Law(values, mass * _LATTICE_MARGIN)
 
 
-class Lattice(NamedTuple):
-    """Masses at ``step·first, step·(first + 1), …``, ``step`` a power of two; ``cut`` may lie at the top."""
-
-    step: int
-    first: int
-    mass: NDArray[np.float64]
-    cut: float
-
-
 def kept_sum(squares: NDArray[np.float64], p: float) -> Law:
     """Return the law of the sum of what is kept of ``squares``, each with probability ``p``, for convex ``φ``.
 
     Multiples of a lattice step that majorise the numbers weakly take their place: prefix sums are rounded up, not
-    numbers, so the whole rises by less than one step, and what is lost is of second order in it. The sum on the lattice
-    is exact, by direct convolution; where it has too many points, every second one is split in halves onto its
-    neighbours, which keeps the mean and so never lowers ``E φ``.
+    numbers, so the whole rises by less than one step. The sum on the lattice is exact; where it has too many points,
+    every second one is split in halves onto its neighbours, which keeps the mean and so never lowers ``E φ``.
 
     :param squares: positive, finite and descending.
     :param p: in (0, 1].
@@ -207,8 +196,7 @@ def _lattice_levels(squares: NDArray[np.float64], bits: int) -> NDArray[np.int64
 
 def _kept_copies(level: int, count: int, p: float) -> Lattice:
     """Return ``level·Bin(count, p)``."""
-    kept = binomial(count, p)
-    thin = trim(Lattice(1, kept.first, kept.weights, kept.beyond))
+    thin = trim(binomial(count, p))
     mass = np.zeros((len(thin.mass) - 1) * level + 1)
     mass[::level] = thin.mass
     return _shorten(Lattice(1, thin.first * level, mass, thin.cut))

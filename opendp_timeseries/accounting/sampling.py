@@ -1,25 +1,49 @@
-"""Which sets of steps a sample may keep, and with which probability. All of it is public, and nothing is drawn here.
+"""Which sets of steps a sample may keep, and how many of an individual's. All is public; nothing is drawn here.
 
 * ``"poisson"``: each step by itself, with probability ``p`` (Koga, Meehan & Chaudhuri 2022, Algorithm 1).
 * ``"stratified"``: one uniformly random step of each block of ``B = 1/p``. In a short last block, too, one of ``B``
   offsets is drawn, and nothing is kept if no step has it: every step is kept with probability ``1/B``.
+
+Somebody with ``n_b`` steps in block ``b`` is caught there with probability ``n_b/B``, in each block independently. For
+convex functions of the number kept, steps spread evenly over the blocks are the worst; for other increasing ones, a
+member of the finite list of :func:`spreads`. Proof: docs/proofs/extremal_law.md.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
+from itertools import islice
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting.laws import MAX_POINTS, Law, multiples, trials_sum
 from opendp_timeseries.accounting.rounding import up_fraction
 
-__all__ = ["SAMPLINGS", "Blocks", "blocks_of"]
+__all__ = [
+    "SAMPLINGS",
+    "Blocks",
+    "Spread",
+    "blocks_of",
+    "even_spread",
+    "kept_of_spread",
+    "spreads",
+    "trials_of",
+    "worst_spreads",
+]
 
 SAMPLINGS: Final = ("poisson", "stratified")
+
+#: Steps spread over blocks: pairs ``(blocks, steps)`` of that many blocks with that many steps in each, all positive.
+Spread = tuple[tuple[int, int], ...]
+
+#: The list is made where its laws have at most so many weights in all: about a second of work.
+_MAX_WEIGHTS: Final = 2**19
 
 
 @dataclass(frozen=True)
@@ -88,3 +112,68 @@ def blocks_of(sampling_probability: float, size: int) -> Blocks:
             f" keeps one step of each block; the nearest are 1/{below} and 1/{below + 1}"
         )
     return Blocks(size, length)
+
+
+def even_spread(steps: int, blocks: Blocks) -> Spread:
+    """Return the most even spread: the worst for every convex increasing function.
+
+    >>> even_spread(7, Blocks(size=25, length=10)), even_spread(20, Blocks(size=25, length=10))
+    (((2, 2), (1, 3)), ((1, 5), (1, 7), (1, 8)))
+    """
+    each, _ = divmod(steps, blocks.count)
+    if not blocks.short or each <= blocks.short:
+        return _evenly(steps, blocks.count)
+    return _joined((1, blocks.short), *_evenly(steps - blocks.short, blocks.full))
+
+
+def spreads(steps: int, blocks: Blocks) -> Iterator[Spread]:
+    """Yield spreads of which one is the worst, for every increasing function of the number kept.
+
+    Blocks that are neither empty nor all the individual's have numbers of steps that differ by at most one.
+    """
+    for whole in range(min(steps // blocks.length, blocks.full) + 1):
+        rest, free = steps - whole * blocks.length, blocks.full - whole
+        for in_short in {0, blocks.short}:
+            for others in range(free + 1):
+                if others <= rest - in_short <= others * blocks.length:
+                    yield _joined((whole, blocks.length), (1, in_short), *_evenly(rest - in_short, others))
+        for others in range(1, free + 2):
+            # One of them is the short block, with the lesser number.
+            if others <= rest <= others * blocks.length and 0 < rest // others < blocks.short:
+                yield _joined((whole, blocks.length), *_evenly(rest, others))
+
+
+def trials_of(spread: Spread, length: int) -> list[tuple[int, float]]:
+    """Return how many trials share a probability, and that probability, rounded up."""
+    return [(count, up_fraction(Fraction(steps, length))) for count, steps in spread]
+
+
+def kept_of_spread(spread: Spread, length: int, square: Fraction) -> Law:
+    """Return the law of ``square`` times the number kept, of the functions that ``trials_sum`` is for."""
+    law = trials_sum(trials_of(spread, length))
+    return Law(multiples(square, law.values.astype(np.int64)), law.weights)
+
+
+@lru_cache(maxsize=16)
+def worst_spreads(steps: int, blocks: Blocks, square: Fraction) -> Law | None:
+    """Return the laws of ``square`` times the number of steps kept, rows of weights; None if the list is too long."""
+    most = min(steps, blocks.count)
+    if most >= MAX_POINTS:
+        return None
+    found = list(islice(spreads(steps, blocks), _MAX_WEIGHTS // (most + 1) + 1))
+    if len(found) * (most + 1) > _MAX_WEIGHTS:
+        return None
+    weights = np.zeros((len(found), most + 1))
+    for row, spread in zip(weights, found, strict=True):
+        law = trials_sum(trials_of(spread, blocks.length))
+        row[law.values.astype(np.int64)] = law.weights
+    return Law(multiples(square, np.arange(most + 1)), weights)
+
+
+def _evenly(steps: int, blocks: int) -> Spread:
+    each, more = divmod(steps, blocks) if blocks else (0, 0)
+    return _joined((blocks - more, each), (more, each + 1))
+
+
+def _joined(*parts: tuple[int, int]) -> Spread:
+    return tuple((blocks, steps) for blocks, steps in parts if blocks > 0 and steps > 0)

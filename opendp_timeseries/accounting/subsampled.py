@@ -10,13 +10,14 @@ An :class:`~.influence.Influence` bounds ``v``. With ``m = ℓ∞²`` and ``W = 
 * *reach*: ``S ≤ min(W, m·K, a_0² + … + a_{K−1}²)`` with ``K ~ Bin(ℓ0, p)``, which bounds ``E φ(S)`` for all
   increasing ``φ``, and is attained if ``W = ℓ0·m`` and no majorant is known.
 
-In a stratified sample the first two hold as they stand, and :mod:`.stratified` bounds ``K``. Several individuals move
+In a stratified sample the first two hold as they stand, and :mod:`.sampling` bounds ``K``. Several individuals move
 ``v`` by as many times what one does. Proof: docs/proofs/extremal_law.md.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -31,8 +32,15 @@ from opendp_timeseries.accounting.influence import Influence, Majorant
 from opendp_timeseries.accounting.laws import Law, binomial, binomial_tail, kept_sum, multiples, scaled, vertex_sum
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up, up_fraction
-from opendp_timeseries.accounting.sampling import SAMPLINGS, Blocks, blocks_of
-from opendp_timeseries.accounting.stratified import even_spread, kept_of_spread, trials_of, worst_spreads
+from opendp_timeseries.accounting.sampling import (
+    SAMPLINGS,
+    Blocks,
+    blocks_of,
+    even_spread,
+    kept_of_spread,
+    trials_of,
+    worst_spreads,
+)
 
 __all__ = ["MIN_SCALE", "ExtremalLaw", "Kept", "extremal_law", "hinge", "law_of_reach"]
 
@@ -93,11 +101,6 @@ class ExtremalLaw:
     :param convex: laws for convex increasing functions.
     :param squares: of worst differences, for exponential moments.
     :param attained: what the worst individual can do in a stratified sample, where that is known exactly.
-
-    >>> from opendp_timeseries.accounting.influence import count_influence
-    >>> person = count_influence(1, participation_cap=10, step_cap=1, size=100, replaced=False)
-    >>> round(extremal_law(person, 0.1, 100).at(2.0).delta(1.0), 6)
-    0.016762
     """
 
     kept: Kept
@@ -134,7 +137,7 @@ class ExtremalLaw:
         if bound <= float(np.sum(weights * function(values))) * (1 + 1e-10):
             return bound
         worst = worst_spreads(*self.attained)
-        return bound if worst is None else min(bound, worst.mean(function) * _MARGIN)
+        return bound if worst is None else min(bound, float(np.max(worst.weights @ function(worst.values))) * _MARGIN)
 
     def log_moment(self, rate: float, scale: float) -> float:
         """Return ``log E exp(rate·S/scale²)``, to within 1e-13."""
@@ -143,8 +146,7 @@ class ExtremalLaw:
     def quantile(self, failure_probability: float) -> tuple[float, float]:
         """Return ``s``, and the probability, at most ``failure_probability``, that ``S > s``.
 
-        The better of two rules: the number of kept steps is at most its quantile (Koga, Meehan & Chaudhuri 2022,
-        Theorem 2; the tail that it attains is reported), or a :func:`hinge` meets ``failure_probability``.
+        By the quantile of the steps kept (Koga, Meehan & Chaudhuri 2022, Theorem 2), or a :func:`hinge` if it is less.
         """
         squared, attained = self._quantile_of_reach(failure_probability)
         for law in self.convex if failure_probability > 0 else ():
@@ -155,17 +157,11 @@ class ExtremalLaw:
     def _quantile_of_reach(self, failure_probability: float) -> tuple[float, float]:
         """Return the reach at the least ``k`` with ``P(K > k) ≤ δ′``, and that tail."""
         # By bisection on the tail: SciPy's inverse tail errs far out (scipy/scipy#22622).
-        low, high = 0, max(self.kept.trials, self.kept.least)
-        while low < high:
-            k = (low + high) // 2
-            if self.kept.tail(k) <= failure_probability:
-                high = k
-            else:
-                low = k + 1
-        squared = float(self.reach[min(high, len(self.reach) - 1)])
+        most = max(self.kept.trials, self.kept.least)
+        k = bisect_left(range(most), True, key=lambda k: self.kept.tail(k) <= failure_probability)
+        squared = float(self.reach[min(k, len(self.reach) - 1)])
         # Where the reach has met its most, nothing is beyond it.
-        beyond = squared < self.reach[-1]
-        return squared, self.kept.tail(high) if beyond else 0.0
+        return squared, self.kept.tail(k) if squared < self.reach[-1] else 0.0
 
 
 def _log_means(squares: _Squares, rate: float, scale: float) -> float:
@@ -188,9 +184,8 @@ def hinge(law: Law, failure_probability: float) -> float:
 
 @lru_cache(maxsize=256)
 def extremal_law(influence: Influence, probability: float, size: int, sampling: str = "poisson") -> ExtremalLaw:
-    """Return the worst-case law of the squared distance.
+    """Return the worst-case law of the squared distance, for individuals who differ by an influence.
 
-    :param influence: what is known of the individuals that differ.
     :param probability: ``p`` in [0, 1], with which each step is kept.
     :param size: ``T``, steps of the signal.
     :param sampling: ``"poisson"`` or ``"stratified"``, see :mod:`.sampling`.
@@ -215,10 +210,7 @@ def extremal_law(influence: Influence, probability: float, size: int, sampling: 
 
 
 def _kept_of_blocks(steps: int, blocks: Blocks) -> Kept:
-    """Return the number kept of so many steps, wherever they are: a sum of independent trials, from above.
-
-    Beyond its mean, it has at most the tail of as many equal trials of the same mean (Hoeffding 1956).
-    """
+    """Return the number kept of steps, wherever they are, from above: of as many equal trials (Hoeffding 1956)."""
     trials = min(steps, blocks.count)
     probability = min(up_fraction(Fraction(steps, blocks.length * trials)), 1.0) if trials else 0.0
     return Kept(trials, probability, least=-(-steps // blocks.length))
@@ -227,10 +219,10 @@ def _kept_of_blocks(steps: int, blocks: Blocks) -> Kept:
 def law_of_reach(reach: NDArray[np.float64], kept: Kept) -> Law:
     """Return the law of ``reach[K]``: one atom from ``K = len(reach) − 1`` on."""
     count = binomial(kept.trials, kept.probability)
-    numbers = np.maximum(np.arange(count.first, count.first + len(count.weights)), kept.least)
+    numbers = np.maximum(np.arange(count.first, count.first + len(count.mass)), kept.least)
     inside = int(np.searchsorted(numbers, len(reach) - 1))
-    most = float(np.sum(count.weights[inside:])) + count.beyond
-    return Law(np.append(reach[numbers[:inside]], reach[-1]), np.append(count.weights[:inside], most))
+    most = float(np.sum(count.mass[inside:])) + count.cut
+    return Law(np.append(reach[numbers[:inside]], reach[-1]), np.append(count.mass[:inside], most))
 
 
 @lru_cache(maxsize=64)

@@ -16,8 +16,8 @@ from opendp_timeseries.counting.tables import UtcLog
 from opendp_timeseries.datasets import load_flights
 from opendp_timeseries.reconstruction.seasons import read_seasons
 
-__all__ = ["amplitudes_of", "by_flags", "check_of", "chosen", "excess_of", "grid_of", "is_file_of_keys", "panel_of"]
-__all__ += ["read_log", "wrapped"]
+__all__ = ["amplitudes_of", "by_flags", "check_of", "chosen", "excess_of", "grid_of", "is_file_of_keys"]
+__all__ += ["keys_and_groups", "read_log", "wrapped"]
 
 #: Nobody looks at a figure or a table of more steps than this.
 _MAX_STEPS: Final = 1_000_000
@@ -68,7 +68,7 @@ def grid_of(options: argparse.Namespace) -> ts.TimeGrid:
     return grid
 
 
-def panel_of(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def keys_and_groups(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Return the column, the keys and the key cap of a panel, and the groups of its totals; nothing of one series."""
     if options.by is None:
         return {}, None
@@ -136,7 +136,7 @@ def read_log(options: argparse.Namespace) -> Any:
 def check_of(options: argparse.Namespace, grid: ts.TimeGrid) -> ts.LogCheck:
     """Look at the log. Private."""
     names = ("identifier", "time", "participation_cap", "step_cap", "gap", "period")
-    how = {**chosen(options, *names), "excess": excess_of(options), **panel_of(options)[0]}
+    how = {**chosen(options, *names), "excess": excess_of(options), **keys_and_groups(options)[0]}
     return ts.check_log(read_log(options), grid=grid, **how)
 
 

@@ -18,7 +18,7 @@ from opendp_timeseries._tables import text_table
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.commandline.inputs import amplitudes_of, by_flags, chosen, grid_of, wrapped
-from opendp_timeseries.commandline.query import Query
+from opendp_timeseries.commandline.request import Request
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.plugin.known import signal_of
 from opendp_timeseries.plugin.subsampled_gaussian import sample_of
@@ -101,22 +101,22 @@ def take_part(options: argparse.Namespace, ledger: ts.Ledger | None) -> Part:
     return part
 
 
-def planned_measurement(query: Query, part: Part, options: argparse.Namespace, ledger: ts.Ledger) -> Any:
+def planned_measurement(request: Request, part: Part, options: argparse.Namespace, ledger: ts.Ledger) -> Any:
     """Return the measurement of a part, with the noise that was planned.
 
     :raises ValueError: if the options are not those that it was planned with.
     """
     designs = part.designs(_programme_of(ledger))
-    if [design.signal for design in designs] != [signal_of(chain) for chain in query.chains]:
+    if [design.signal for design in designs] != [signal_of(chain) for chain in request.chains]:
         raise ValueError(f"ledger ({ledger.path}) is for a programme with another grid, other caps or keys; {_CHANGED}")
     asked = []
-    for design, sample in zip(designs, query.samples, strict=True):
+    for design, sample in zip(designs, request.samples, strict=True):
         kept = sample_of(sample["sampling_probability"], options.sampling, design.signal.size).probability
         asked.append(replace(design, sampling_probability=kept, sampling=options.sampling))
     if (options.epsilon, options.delta, *asked) != (ledger.epsilon, ledger.delta, *designs):
         raise ValueError(f"ledger ({ledger.path}) is for a programme with another budget or sampling; {_CHANGED}")
     samples = [{"sampling_probability": d.sampling_probability, "sampling": d.sampling} for d in designs]
-    return query.measurement([design.scale for design in designs], samples, ledger.delta)
+    return request.measurement([design.scale for design in designs], samples, ledger.delta)
 
 
 def programme(options: argparse.Namespace) -> str:
@@ -124,7 +124,7 @@ def programme(options: argparse.Namespace) -> str:
     parts = parts_of(options)
     with warnings.catch_warnings(action="ignore", category=ts.LargeDeltaWarning):  # what is printed says it
         ledger = None if options.new or not options.ledger.exists() else ts.Ledger(options.ledger)
-        found = _plan(options, parts) if ledger is None else _programme_of(ledger)
+        found = _planned(options, parts) if ledger is None else _programme_of(ledger)
         errors = _errors(options, parts, found)
         if options.new:
             ledger = ts.Ledger.create(options.ledger, programme=found)
@@ -171,14 +171,14 @@ def _errors(options: argparse.Namespace, parts: list[Part], programme: ts.Progra
     return [f"{error.smoothed:.4g}{of}" for error, of in zip(found, share, strict=True)]
 
 
-def _plan(options: argparse.Namespace, parts: list[Part]) -> ts.Programme:
+def _planned(options: argparse.Namespace, parts: list[Part]) -> ts.Programme:
     """Find the noise of all parts."""
-    queries = [Query.of(cut, grid_of(cut)) for part in parts for cut in [part.cut(options)]]
+    requests = [Request.of(cut, grid_of(cut)) for part in parts for cut in [part.cut(options)]]
     return ts.Programme.plan(
-        [chain for query in queries for chain in query.chains],
+        [chain for request in requests for chain in request.chains],
         epsilon=options.epsilon,
         delta=options.delta,
-        sampling_probability=[sample["sampling_probability"] for query in queries for sample in query.samples],
+        sampling_probability=[sample["sampling_probability"] for request in requests for sample in request.samples],
         sampling=options.sampling,
-        relative_scales=[scale for query in queries for scale in query.relative_scales],
+        relative_scales=[scale for request in requests for scale in request.relative_scales],
     )

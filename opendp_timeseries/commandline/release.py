@@ -21,10 +21,10 @@ from opendp_timeseries.accounting.rounding import printed_up, up
 from opendp_timeseries.commandline.inputs import check_of, chosen, grid_of, read_log, wrapped
 from opendp_timeseries.commandline.outputs import Made, document, places
 from opendp_timeseries.commandline.programme import planned_measurement, take_part
-from opendp_timeseries.commandline.query import Query
+from opendp_timeseries.commandline.request import Request
 from opendp_timeseries.commandline.waiting import held_back, stage
 from opendp_timeseries.design.count import Count
-from opendp_timeseries.plugin.known import parts_of
+from opendp_timeseries.plugin.known import stated_designs
 from opendp_timeseries.reconstruction.scales import unscaled
 from opendp_timeseries.reconstruction.seasons import read_seasons
 
@@ -46,13 +46,13 @@ def release(options: argparse.Namespace) -> str:
     grid = grid_of(options)
     _check_seasons(options, grid)
     with held_back(), stage("Finding the noise", quiet=options.quiet):
-        query = Query.of(options, grid)
+        request = Request.of(options, grid)
         if part is not None and ledger is not None:
-            measurement = planned_measurement(query, part, options, ledger)
+            measurement = planned_measurement(request, part, options, ledger)
         elif ledger is not None and (options.epsilon, options.delta) == (None, None):
-            measurement = _of_programme(options, ledger, query)
+            measurement = _of_programme(options, ledger, request)
         else:
-            measurement = query.within(options.epsilon, options.delta)
+            measurement = request.within(options.epsilon, options.delta)
     kept = [] if options.force else [suffix for suffix, place in wanted.items() if place.exists()]
     if kept and ledger is not None and ((paid := ledger.paid(measurement)) is None or paid.released is None):
         raise ValueError(_another(wanted[kept[0]]))
@@ -63,7 +63,7 @@ def release(options: argparse.Namespace) -> str:
         ) as files,
     ):
         with stage("Counting, and adding noise", quiet=options.quiet):
-            made = _reconstructed(_flat(make(lambda: _log(options))), query, options)
+            made = _reconstructed(_flat(make(lambda: _log(options))), request, options)
         with stage("Writing the files", quiet=options.quiet):
             first = next((suffix for suffix in (".json", ".csv") if suffix in kept), None)
             if kept and (first is None or wanted[first].read_bytes() != document(first, made, options)):
@@ -113,9 +113,9 @@ def _flat(made: Any) -> list[ts.Release]:
     return [one for part in made for one in _flat(part)] if isinstance(made, list) else [made]
 
 
-def _reconstructed(releases: list[ts.Release], query: Query, options: argparse.Namespace) -> Made:
+def _reconstructed(releases: list[ts.Release], request: Request, options: argparse.Namespace) -> Made:
     """Make series of releases, that of a panel and its totals so that they add up."""
-    counts, people = releases[: query.levels], tuple(releases[query.levels :])
+    counts, people = releases[: request.levels], tuple(releases[request.levels :])
     try:
         shown = False if options.quiet else None
         series = [
@@ -173,13 +173,13 @@ def _paying(
         raise
 
 
-def _of_programme(options: argparse.Namespace, ledger: ts.Ledger, query: Query) -> Any:
+def _of_programme(options: argparse.Namespace, ledger: ts.Ledger, request: Request) -> Any:
     if ledger.programme is None:
         raise ValueError(f"ledger ({options.ledger}) has no programme: give --epsilon and --delta of this release")
-    if len(query.chains) > 1:
+    if len(request.chains) > 1:
         raise ValueError("totals and numbers of people are planned with --every: give it, or leave them out")
-    measurement = ledger.programme.measurement(query.count)
-    design = parts_of(measurement)[0].design
+    measurement = ledger.programme.measurement(request.count)
+    design = stated_designs(measurement)[0].design
     for name, given in chosen(options, "sampling_probability", "sampling").items():
         if given not in (None, planned := getattr(design, name)):
             raise ValueError(f"{name} ({given}) must be left out, as the programme says {planned}")

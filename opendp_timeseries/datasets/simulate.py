@@ -15,8 +15,6 @@ from opendp_timeseries.grid import TimeGrid
 
 __all__ = ["daily_profile", "power_law", "simulate_event_log"]
 
-_ROUNDS = 8
-
 
 def simulate_event_log(
     grid: TimeGrid,
@@ -118,16 +116,15 @@ def _different_steps(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Draw ``wanted`` different steps for each person, one after another without replacement.
 
-    Independent draws, of which repeats are dropped until enough are different, have that law. They are made
-    for all people at once; whoever is still short after a few rounds, with most of the weight taken, is
-    completed alone, by NumPy's draw without replacement from the steps that are left.
+    Independent draws, of which repeats are dropped until enough are different, have that law. Whoever is still short
+    after a few rounds, with most of the weight taken, is completed alone, by NumPy from the steps that are left.
     """
     size = len(share)
     edges = np.cumsum(share)
     edges[np.flatnonzero(share)[-1] :] = 1.0
     taken = np.zeros(0, dtype=np.int64)  # person · size + step, ascending
     short = wanted
-    for _ in range(_ROUNDS):
+    for _ in range(8):
         person = np.repeat(np.arange(len(wanted)), short)
         drawn = np.searchsorted(edges, rng.random(len(person)), side="right")
         taken = np.sort(np.concatenate((taken, person * size + drawn)))

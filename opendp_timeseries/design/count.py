@@ -7,7 +7,6 @@ counts are equal exactly if they are the same query.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import LATER
 from opendp_timeseries.accounting.influence import Influence, count_influence, pooled_influence, scales_influence
+from opendp_timeseries.design.groups import Key
 from opendp_timeseries.design.scales import RESOLUTION_BITS, Scales
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import TimeGrid, check_grid
@@ -28,7 +28,6 @@ __all__ = ["EXCESS", "Count", "Key", "Keys", "Source", "panel_of"]
 #: What becomes of somebody in more steps than the cap: see :class:`Count`.
 EXCESS: Final = ("scale", "scale_l1", "drop")
 
-Key = str | int
 Keys = Sequence[str] | Sequence[int]
 
 
@@ -103,23 +102,18 @@ class Count:
 
     def __post_init__(self) -> None:
         check_grid(self.grid)
-        _check_panel(self.panel)
-        check.required(
-            "participation_cap",
-            self.participation_cap,
-            "choose it from what is plausible for one individual, never from the log",
-        )
+        if self.panel is not None:
+            _check_panel(self.panel)
+        plausible = "choose it from what is plausible for one individual, never from the log"
+        check.required("participation_cap", self.participation_cap, plausible)
         if self.key_cap is not None and self.panel is None:
             raise ValueError(f"key_cap ({check.shown(self.key_cap)}) requires by= and keys=, or leave it out")
         steps = self.row_grid.size if self.is_total else self.grid.size
-        gap = (
-            "the fewest steps from one counted step of an individual to their next, from 1, which is no gap, to the"
-            f" {steps} of the grid"
-        )
+        gap = "the fewest steps from one counted step of an individual to their next, from 1, which is no gap, to the"
         for name, remedy, most in (
             ("participation_cap", "the most steps that one individual may enter", None),
             ("step_cap", "the most events of one individual in one step", 10**100),  # its square is a float
-            ("gap", gap, steps),
+            ("gap", f"{gap} {steps} of the grid", steps),
             ("key_cap", "the most keys at which one individual counts in a step", None),
         ):
             if name != "key_cap" or self.key_cap is not None:
@@ -212,10 +206,8 @@ class Count:
 
     def totals(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return what counts of each step add up to; counts of no totals as they are."""
-        if not self.is_total:
-            return counts
-        sums: NDArray[np.int64] = np.add.reduceat(counts.reshape(self.series, -1), self.total_starts, axis=1)
-        return sums.ravel()
+        starts = self.total_starts if self.is_total else None
+        return counts if starts is None else np.add.reduceat(counts.reshape(self.series, -1), starts, axis=1).ravel()
 
     @property
     def is_assumed(self) -> bool:
@@ -352,10 +344,9 @@ class Count:
 
 
 def panel_of(by: str | None, keys: Keys | None) -> tuple[Key, ...] | None:
-    """Check the column and the keys of a panel; None without either.
+    """Return the keys of a panel, as plain Python ones; None without a panel.
 
-    :raises TypeError: if one of the two is left out, or keys are neither all strings nor all integers.
-    :raises ValueError: if there are none, or one of them twice.
+    :raises TypeError: if the column or the keys are left out, or keys have no order. :class:`Count` checks the rest.
     """
     if by is None and keys is None:
         return None
@@ -364,31 +355,23 @@ def panel_of(by: str | None, keys: Keys | None) -> tuple[Key, ...] | None:
             f"by ({check.shown(by)}) and keys ({check.shown(keys)}) must be given together: keys are public, and never"
             " read from the data"
         )
-    if not _is_list(keys):
+    ordered = hasattr(keys, "__array__") and getattr(keys, "ndim", 0) == 1  # an array, or an index or series of pandas
+    if isinstance(keys, (str, bytes)) or not (ordered or isinstance(keys, Sequence)):
         raise TypeError(f"keys ({check.shown(keys)}) must be a list of keys: their order is that of the series")
-    listed: list[Any] = [str(key) if isinstance(key, str) else key for key in keys]  # NumPy's are shown as np.str_
-    if not all(isinstance(key, str) for key in listed):
-        if any(isinstance(key, (bool, np.bool_)) or not hasattr(key, "__index__") for key in listed):
-            raise TypeError(f"keys ({check.shown(listed)}) must be all strings or all integers")
-        listed = [operator.index(key) for key in listed]
-    if not listed:
-        raise ValueError("keys must name at least one series")
-    return tuple(listed)
+    return tuple(map(_plain, keys))
 
 
-def _is_list(keys: Any) -> bool:
-    """Whether these have an order: a sequence but text, an array, or an index or series of pandas."""
-    if isinstance(keys, Sequence):
-        return not isinstance(keys, (str, bytes))
-    return hasattr(keys, "__array__") and getattr(keys, "ndim", 0) == 1
+def _plain(key: Any) -> Any:
+    if isinstance(key, str):
+        return str(key)  # NumPy's are shown as np.str_
+    return int(key) if isinstance(key, np.integer) else key
 
 
-def _check_panel(panel: tuple[Key, ...] | None) -> None:
-    if panel is None:
-        return
-    if not panel or len({type(key) for key in panel}) > 1 or type(panel[0]) not in (str, int):
-        raise ValueError("panel must list keys, all of them text or all whole numbers")
+def _check_panel(panel: tuple[Key, ...]) -> None:
+    if not panel:
+        raise ValueError("keys of the panel must name at least one series")
+    if len({type(key) for key in panel}) > 1 or type(panel[0]) not in (str, int):
+        raise ValueError(f"keys of the panel ({check.shown(list(panel))}) must be all strings or all integers")
     if len(set(panel)) < len(panel):
-        raise ValueError(
-            f"keys ({check.shown(list(panel))}) must be distinct: name each series once, from a public list"
-        )
+        remedy = "name each series once, from a public list"
+        raise ValueError(f"keys of the panel ({check.shown(list(panel))}) must be distinct: {remedy}")

@@ -195,7 +195,7 @@ def _python(design: Design, log: str, delta: float | None) -> str:
     lines.append(f"space = ts.event_log_domain(identifier={source.identifier!r}, time={time!r}), {count.unit.python()}")
     panel = "" if count.panel is None else f", by={source.by!r}, keys={list(count.panel)!r}"
     if grid is None or (count.pooled is not None and not count.is_total):
-        cap = "" if count.panel is None else f", cap={count.participation_cap}"
+        cap = "" if count.panel is None else f", key_cap={count.participation_cap}"
         given = "" if grid is None else ", grid=grid"
         lines.append(f"count = space >> ts.then_individual_count({(panel + cap + given)[2:]})")
     else:

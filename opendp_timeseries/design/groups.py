@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._json import decode
 
 __all__ = ["Groups", "Key"]
 
@@ -23,25 +24,54 @@ class Groups:
     :param members: name and keys of each group, with every key in at least one.
     :raises ValueError: if they are not like that, naming the group and the key.
 
+    From these follow the ``names`` of the groups; the position of the smallest group around each, ``parents``, which is
+    None where there is none; how many groups are around each, ``depths``: those of one depth have no key in common; and
+    the position of the smallest group of each key, ``innermost``.
+
     >>> groups = Groups.of({"city": {"north": ["a", "b"], "south": ["c"]}}, keys=["a", "b", "c"])
     >>> groups.names, groups.parents
     (('city', 'north', 'south'), (None, 0, 0))
     """
 
     members: tuple[tuple[str, tuple[Key, ...]], ...]
+    names: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    parents: tuple[int | None, ...] = field(init=False, repr=False, compare=False)
+    depths: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    innermost: Mapping[Key, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.members:
             raise ValueError(f"groups must name at least one; {_REMEDY}")
-        names = [name for name, _ in self.members]
-        if repeated := _repeated(names):
-            raise ValueError(f"groups must have distinct names; {repeated!r} is there twice")
+        names = tuple(name for name, _ in self.members)
+        if (twice := _repeated(names)) is not None:
+            raise ValueError(f"groups must have distinct names; {twice!r} is there twice")
         for name, keys in self.members:
             if not keys:
                 raise ValueError(f"group {name!r} must hold at least one key")
             if (twice := _repeated(keys)) is not None:
                 raise ValueError(f"group {name!r} must hold distinct keys; {twice!r} is there twice")
-        _ = self._placed  # once, and kept; or they overlap, and are refused
+        for found, value in {"names": names, **self._place()}.items():
+            object.__setattr__(self, found, value)
+
+    def _place(self) -> dict[str, Any]:
+        """Place groups in each other.
+
+        :raises ValueError: if two overlap.
+        """
+        innermost: dict[Key, int] = {}
+        parents: list[int | None] = []
+        depths: list[int] = []
+        for k, (name, keys) in enumerate(self.members):
+            around = {innermost.get(key) for key in keys}
+            if len(around) > 1:
+                others = " and ".join(repr(self.members[up][0]) for up in sorted(up for up in around if up is not None))
+                raise ValueError(
+                    f"groups must be nested, the larger first, or have no key in common; {name!r} overlaps {others}"
+                )
+            parents.append(up := around.pop())
+            depths.append(0 if up is None else depths[up] + 1)
+            innermost |= dict.fromkeys(keys, k)
+        return {"parents": tuple(parents), "depths": tuple(depths), "innermost": innermost}
 
     @classmethod
     def of(cls, tree: Any, keys: Sequence[Key]) -> Groups:
@@ -63,57 +93,11 @@ class Groups:
         if missing := [key for key in keys if key not in self.innermost]:
             more = "" if len(missing) == 1 else f", and {len(missing) - 1} more"
             raise ValueError(f"every key of the panel must be in a group; {missing[0]!r} is in none{more}")
-        if len(self.innermost) > len(keys):
-            other = next(key for key in self.innermost if key not in set(keys))
-            raise ValueError(f"groups must hold keys of the panel; {other!r} is not one")
-        texts = set(map(str, keys))
-        for name in self.names:
-            if name in texts:
-                raise ValueError(f"groups must not have the name of a key; {name!r} is one")
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """The name of each group."""
-        return tuple(name for name, _ in self.members)
-
-    @property
-    def parents(self) -> tuple[int | None, ...]:
-        """The position of the smallest group around each group; None if there is none."""
-        return self._placed.parents
-
-    @property
-    def innermost(self) -> Mapping[Key, int]:
-        """The position of the smallest group of each key."""
-        return self._placed.innermost
-
-    @property
-    def depths(self) -> tuple[int, ...]:
-        """The number of groups around each group. Those of one depth have no key in common."""
-        return self._placed.depths
-
-    @cached_property
-    def _placed(self) -> _Placed:
-        return self._place()
-
-    def _place(self) -> _Placed:
-        """Place groups in each other.
-
-        :raises ValueError: if two overlap.
-        """
-        innermost: dict[Key, int] = {}
-        parents: list[int | None] = []
-        depths: list[int] = []
-        for k, (name, keys) in enumerate(self.members):
-            around = {innermost.get(key) for key in keys}
-            if len(around) > 1:
-                others = " and ".join(repr(self.members[up][0]) for up in sorted(up for up in around if up is not None))
-                raise ValueError(
-                    f"groups must be nested, the larger first, or have no key in common; {name!r} overlaps {others}"
-                )
-            parents.append(up := around.pop())
-            depths.append(0 if up is None else depths[up] + 1)
-            innermost |= dict.fromkeys(keys, k)
-        return _Placed(tuple(parents), tuple(depths), innermost)
+        panel, texts = set(keys), set(map(str, keys))
+        if others := [key for key in self.innermost if key not in panel]:
+            raise ValueError(f"groups must hold keys of the panel; {others[0]!r} is not one")
+        if named := [name for name in self.names if name in texts]:
+            raise ValueError(f"groups must not have the name of a key; {named[0]!r} is one")
 
     def to_dict(self) -> list[Any]:
         """Return plain Python objects; :meth:`from_dict` reads them back exactly."""
@@ -125,20 +109,7 @@ class Groups:
 
         :raises ValueError: for anything else.
         """
-        if not all(
-            isinstance(group, list)
-            and [type(part) for part in group] == [str, list]
-            and all(type(key) in (str, int) for key in group[1])
-            for group in groups
-        ):
-            raise ValueError("totals must list pairs of a name and keys")
-        return cls(tuple((name, tuple(keys)) for name, keys in groups))
-
-
-class _Placed(NamedTuple):
-    parents: tuple[int | None, ...]
-    depths: tuple[int, ...]
-    innermost: dict[Key, int]
+        return cls(decode(tuple[tuple[str, tuple[Key, ...]], ...], groups, "totals"))
 
 
 def _walk(tree: Any) -> Iterator[tuple[str, list[Any]]]:
@@ -173,9 +144,4 @@ def _of_panel(name: str, leaf: Any, known: Mapping[str, Key]) -> Key:
 
 def _repeated(values: Sequence[Any]) -> Any:
     """Return a value that is there twice; None if there is none."""
-    seen: set[Any] = set()
-    for value in values:
-        if value in seen:
-            return value
-        seen.add(value)
-    return None
+    return next((value for value, times in Counter(values).items() if times > 1), None)

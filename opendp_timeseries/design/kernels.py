@@ -1,8 +1,4 @@
-"""Public filter kernels, with taps on a dyadic grid.
-
-The sensitivity of a filter is a statement about the taps that are applied, not about ideal ones. Every tap
-here is an integer times ``2**-resolution_bits``, so norms are exact rationals and filtering can be exact arithmetic.
-"""
+"""Public filter kernels, with taps on a dyadic grid: what is accounted for is what is applied, exactly."""
 
 from __future__ import annotations
 
@@ -34,6 +30,7 @@ __all__ = [
 #: up to 2**27 - 1 still pass an averaging filter exactly.
 _RESOLUTION_BITS: Final = 26
 _MAX_TOTAL: Final = 2**53
+_FIELDS: Final = {"name": str, "size": int, "resolution_bits": int, "taps": tuple[tuple[int, int], ...]}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -93,17 +90,15 @@ class Kernel:
         :param size: what the size must be, so that a document cannot ask for any amount of memory.
         :raises TypeError, ValueError: for anything else.
         """
-        fields = fields_of(document, "filter", {"name": str, "size": int, "resolution_bits": int, "taps": list})
+        fields = fields_of(document, "filter", _FIELDS)
         if fields["size"] != size:
             raise ValueError(f"size of the filter ({fields['size']}) must be the grid's ({size})")
         numerators = np.zeros(integer("size of the filter", size, minimum=1, maximum=2**31), dtype=np.int64)
         before = -1
-        for tap in fields["taps"]:
-            if not (isinstance(tap, list) and [type(number) for number in tap] == [int, int]):
-                raise ValueError("taps must list pairs of whole numbers: the step, and the numerator there")
-            step, numerator = tap
+        for step, numerator in fields["taps"]:
             if not before < step < size or not 0 < abs(numerator) < 2**63:
-                raise ValueError(f"tap {tap} must have a step above the one before it, and a numerator other than 0")
+                problem = "must have a step above the one before it, and a numerator other than 0"
+                raise ValueError(f"tap {[step, numerator]} {problem}")
             numerators[step], before = numerator, step
         return cls(numerators, fields["resolution_bits"], fields["name"])
 
@@ -139,24 +134,23 @@ class Kernel:
     @property
     def identifier(self) -> str:
         """Name, size, resolution_bits and a digest of the taps: kernels that differ have identifiers that differ."""
-        return (
-            f"{self.name}, size={self.size}, resolution_bits={self.resolution_bits}, sha256={self._digest.hex()[:16]}"
-        )
+        digest = self._digest.hex()[:16]
+        return f"{self.name}, size={self.size}, resolution_bits={self.resolution_bits}, sha256={digest}"
 
     def python(self) -> str:
         """Return the call that makes this kernel, after ``ts.``."""
-        kind, _, parameter = self.name.partition(" ")
         if self._named(self.resolution_bits) != self:
             return f"Kernel.from_dict({self.to_dict()!r}, {self.size})"
-        usual = kind == "identity" or self.resolution_bits == _RESOLUTION_BITS
-        bits = [] if usual else [f"resolution_bits={self.resolution_bits}"]
-        return f"{kind}_kernel({', '.join([str(self.size), *parameter.split(), *bits])})"
+        maker, *parameter = self.name.split()
+        if maker != "identity" and self.resolution_bits != _RESOLUTION_BITS:
+            parameter.append(f"resolution_bits={self.resolution_bits}")
+        return f"{maker}_kernel({', '.join([str(self.size), *parameter])})"
 
     def _named(self, resolution_bits: int) -> Kernel | None:
         """Return what a constructor makes by this kernel's name; None if there is no such name."""
-        kind, _, parameter = self.name.partition(" ")
-        bits = {} if kind == "identity" else {"resolution_bits": resolution_bits}
-        return _NAMED[kind](self.size, **_read(parameter), **bits) if kind in _NAMED else None
+        maker, _, parameter = self.name.partition(" ")
+        bits = {} if maker == "identity" else {"resolution_bits": resolution_bits}
+        return _NAMED[maker](self.size, **_read(parameter), **bits) if maker in _NAMED else None
 
     def rounded(self, resolution_bits: int) -> Kernel:
         """Return this kernel with at most this many binary places; a named kernel as its constructor makes it.
@@ -172,10 +166,7 @@ class Kernel:
             return self
         if self._named(self.resolution_bits) == self:
             return self._named(resolution_bits) or self
-        if self.is_symmetric_decreasing:
-            half = self.taps[: self.size // 2 + 1]
-            return _decreasing(self.name, self.size, half, resolution_bits, gain=self.l1)
-        return kernel_from_taps(self.taps, resolution_bits=resolution_bits)
+        return _rounded(self.name, self.taps, resolution_bits, self.l1 if self.is_symmetric_decreasing else None)
 
     def convolve(self, other: Kernel, *, resolution_bits: int = _RESOLUTION_BITS) -> Kernel:
         """Return one kernel for two filters in a row.
@@ -195,10 +186,8 @@ class Kernel:
         if other.size != self.size:
             raise ValueError(f"kernel sizes ({self.size} and {other.size}) must be equal")
         product = np.fft.irfft(np.fft.rfft(self.taps) * np.fft.rfft(other.taps), n=self.size)
-        if self.is_symmetric_decreasing and other.is_symmetric_decreasing:
-            half = product[: self.size // 2 + 1]
-            return _decreasing("convolution", self.size, half, resolution_bits, gain=self.l1 * other.l1)
-        return kernel_from_taps(product, resolution_bits=resolution_bits)
+        decreasing = self.is_symmetric_decreasing and other.is_symmetric_decreasing
+        return _rounded("convolution", product, resolution_bits, self.l1 * other.l1 if decreasing else None)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Kernel) and self._digest == other._digest  # which is of resolution_bits too
@@ -218,8 +207,15 @@ def _size(size: Any) -> int:
     return integer("size", size, minimum=1, remedy="give the number of steps of the grid, grid.size")
 
 
+def _rounded(name: str, taps: NDArray[np.float64], resolution_bits: int, gain: Fraction | None) -> Kernel:
+    """Put taps on a grid; with a gain, those of a kernel that is symmetric and decreasing, so that it stays so."""
+    if gain is None:
+        return kernel_from_taps(taps, resolution_bits=resolution_bits)
+    return _decreasing(name, len(taps), taps[: len(taps) // 2 + 1], resolution_bits, gain)
+
+
 def _decreasing(
-    name: str, size: int, weights: NDArray[np.float64], resolution_bits: int, *, gain: Fraction = Fraction(1)
+    name: str, size: int, weights: NDArray[np.float64], resolution_bits: int, gain: Fraction = Fraction(1)
 ) -> Kernel:
     """Put weights at the distances 0 … ⌊T/2⌋ on the grid, with ‖h‖₁ = ``gain`` rounded down to the grid.
 
@@ -230,15 +226,12 @@ def _decreasing(
     resolution_bits = integer("resolution_bits", resolution_bits, minimum=0, maximum=40)
     units = math.floor(gain * 2**resolution_bits)
     if units < 1:
-        raise ValueError(
-            f"a gain of {float(gain):g} is less than one unit at resolution_bits ({resolution_bits}); raise it"
-        )
+        problem = f"is less than one unit at resolution_bits ({resolution_bits}); raise it"
+        raise ValueError(f"a gain of {float(gain):g} {problem}")
     # Rounding noise must not break the order, nor leave a negative weight.
     weights = np.minimum.accumulate(np.maximum(weights, 0.0))
-    copies = np.full(len(weights), 2)
-    copies[0] = 1
-    if size % 2 == 0:
-        copies[-1] = 1  # the antipode of an even cycle is its own mirror image
+    distances = np.arange(len(weights))
+    copies = np.where(2 * distances % size == 0, 1, 2)  # the centre, and the antipode of an even cycle, are their own
     # A hair low, by more than the few rounding errors here, so that the sum of the floors is at most `units`.
     scale = units / math.fsum(copies * weights) * (1 - 2.0**-45)
     half = np.floor(weights * scale).astype(np.int64)
@@ -247,11 +240,6 @@ def _decreasing(
     half[1 : pairs + 1] += 1
     half[0] += left - 2 * pairs  # at least 1 whenever its neighbour got 1
     return Kernel(np.concatenate([half, half[(size - 1) // 2 : 0 : -1]]), resolution_bits, name)
-
-
-def _distances(size: int) -> NDArray[np.float64]:
-    """Circular distances 0 … ⌊T/2⌋."""
-    return np.arange(size // 2 + 1, dtype=np.float64)
 
 
 def gaussian_kernel(size: int, std: float, *, resolution_bits: int = _RESOLUTION_BITS) -> Kernel:
@@ -269,7 +257,7 @@ def gaussian_kernel(size: int, std: float, *, resolution_bits: int = _RESOLUTION
     """
     size, std = _size(size), real("std", std, above=0.0)
     with np.errstate(over="ignore"):  # a vanishing std: everything but the centre has weight 0
-        weights = np.exp(-0.5 * (_distances(size) / std) ** 2)
+        weights = np.exp(-0.5 * (np.arange(size // 2 + 1) / std) ** 2)
     return _decreasing(f"gaussian std={_short(std)}", size, weights, resolution_bits)
 
 
@@ -285,7 +273,7 @@ def exponential_kernel(size: int, decay: float, *, resolution_bits: int = _RESOL
     """
     size, decay = _size(size), real("decay", decay, above=0.0)
     with np.errstate(over="ignore"):
-        weights = np.exp(-_distances(size) / decay)
+        weights = np.exp(-np.arange(size // 2 + 1) / decay)
     return _decreasing(f"exponential decay={_short(decay)}", size, weights, resolution_bits)
 
 
@@ -306,7 +294,7 @@ def boxcar_kernel(size: int, width: int, *, resolution_bits: int = _RESOLUTION_B
     width = integer("width", width, minimum=1, maximum=size, remedy="a moving average fits on the cycle once")
     if width % 2 == 0:
         raise ValueError(f"width ({width}) must be odd, so that the average is centred; try {width + 1}")
-    weights = (_distances(size) <= width // 2).astype(np.float64)
+    weights = (np.arange(size // 2 + 1) <= width // 2).astype(np.float64)
     return _decreasing(f"boxcar width={width}", size, weights, resolution_bits)
 
 
@@ -353,19 +341,12 @@ def kernel_from_taps(
     centre = integer("centre", centre, minimum=0, maximum=given.size - 1, remedy="it is a place in the taps")
     steps = given.size if size is None else integer("size", size, minimum=given.size, remedy="leave out taps of zero")
     values = given.astype(np.float64)
-    finite = np.isfinite(values)
-    if not finite.all():
-        first = int(np.flatnonzero(~finite)[0])
+    for first in np.flatnonzero(~np.isfinite(values)):
         raise ValueError(f"taps[{first}] ({values[first]}) must be finite; give every step a finite weight")
-    limit = math.ldexp(1.0, 53 - resolution_bits)
-    largest = float(np.abs(values).max())
-    if largest >= limit:
-        raise ValueError(
-            f"taps up to {largest:g} must be below 2**{53 - resolution_bits} at resolution_bits ({resolution_bits});"
-            " scale them"
-        )
     values = np.roll(np.append(values, np.zeros(steps - len(values))), -centre)
-    return Kernel(np.rint(np.ldexp(values, resolution_bits)).astype(np.int64), resolution_bits)
+    with np.errstate(over="ignore"):  # clipped taps are as much too large as they are
+        numerators = np.clip(np.rint(np.ldexp(values, resolution_bits)), -_MAX_TOTAL, _MAX_TOTAL)
+    return Kernel(numerators.astype(np.int64), resolution_bits)
 
 
 _NAMED: Final[dict[str, Callable[..., Kernel]]] = {

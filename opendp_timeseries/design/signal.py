@@ -14,10 +14,9 @@ from typing import Any, Literal
 
 from opendp_timeseries._json import encode, fields_of, written
 from opendp_timeseries.accounting.filtering import filtered_influence
-from opendp_timeseries.accounting.influence import Influence
-from opendp_timeseries.accounting.totals import Level, totals_influence
-from opendp_timeseries.design.count import Count, Key
-from opendp_timeseries.design.groups import Groups
+from opendp_timeseries.accounting.influence import Influence, Level, totals_influence
+from opendp_timeseries.design.count import Count
+from opendp_timeseries.design.groups import Groups, Key
 from opendp_timeseries.design.kernels import Kernel
 from opendp_timeseries.grid import TimeGrid
 

@@ -1,14 +1,13 @@
 """The bounds that Koga, Meehan & Chaudhuri (2022) state themselves, for comparison.
 
-The library accounts for its releases with the tighter maps of :mod:`~opendp_timeseries.accounting.subsampled`; this
-module answers what the paper would claim, and what noise it would need. Statements that do not hold as printed are here
-in the form that does. Every probability, distance and scale is rounded up. Proof: docs/proofs/koga2022.md.
+The library accounts for its releases with the tighter maps of :mod:`~opendp_timeseries.accounting.subsampled`.
+Statements that do not hold as printed are here in the form that does. Every probability, distance and scale is rounded
+up. Proof: docs/proofs/koga2022.md.
 
 One notation holds for all parameters: ``participation_cap`` is ``I``, ``sampling_probability`` ``p``, ``alpha`` ``α``,
 ``scale`` ``σ``, the standard deviation of the noise, ``epsilon`` ``ε``, positive, ``delta`` ``δ`` in (0, 1),
 ``failure_probability`` ``δ′`` in (0, 1), and ``share`` ``δ_g``, the share of ``δ`` that sets the noise.
-``δ_G(ε; μ)`` is the privacy profile of the Gaussian mechanism with sensitivity ``μσ``. The step cap is one, and one
-individual is added or removed; for others see :meth:`SensitivityBound.times`.
+The step cap is one, and one individual is added or removed; for others see :meth:`SensitivityBound.times`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from fractions import Fraction
 from functools import partial
 from itertools import pairwise
 from operator import attrgetter
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -37,8 +36,6 @@ from opendp_timeseries.design.kernels import Kernel
 __all__ = [
     "Choice",
     "FilterConstants",
-    "Form",
-    "Guarantee",
     "SensitivityBound",
     "Tail",
     "analytic_scale",
@@ -59,10 +56,7 @@ __all__ = [
     "without_filter",
 ]
 
-#: A claim by the corollaries with the paper's factor, with that factor capped at one, or without the
-#: classical Gaussian theorem altogether.
-Form = Literal["printed", "capped", "mixture"]
-#: The matrix Chernoff bound as printed, in its sharper form, and the bound for one fixed individual.
+#: The matrix Chernoff bound of Theorem 4 as printed, in a sharper form, and Chernoff's for one fixed individual.
 Tail = Literal["theorem 4", "sharper", "fixed pair"]
 
 _EPS: Final = 2.0**-52
@@ -143,10 +137,7 @@ def theorem4(alpha: float, sampling_probability: float, filter: FilterConstants)
 
 
 def theorem4_sharper(alpha: float, sampling_probability: float, filter: FilterConstants) -> float:
-    """Theorem 4 without its loose last step: ``srank·(e^{(x−1)c} − 1)/(e^{c·x·ln x} − 1)``, ``c = p‖A‖²/L``.
-
-    The matrix Laplace transform bound with ``e^{θt} − 1`` (Tropp 2015, chapter 7) at ``θ = ln(x)/L``.
-    """
+    """Theorem 4 without its loose last step: ``srank·(e^{(x−1)c} − 1)/(e^{c·x·ln x} − 1)``, ``c = p‖A‖²/L``."""
     ratio = filter.norm**2 / filter.row_energy
     x, log_tail = _chernoff(alpha, sampling_probability, filter, ratio)
     if x <= 1.0 or sampling_probability == 0.0:
@@ -161,8 +152,7 @@ def theorem4_sharper(alpha: float, sampling_probability: float, filter: FilterCo
 def fixed_pair(alpha: float, participation_cap: int, sampling_probability: float, filter: FilterConstants) -> float:
     """Chernoff's bound for one fixed individual: ``δ′ = (e^{x−1}/x^x)^{p·max(‖A‖²I/‖h‖₁², ‖A‖²/L)}``.
 
-    Privacy compares one pair of adjacent data sets at a time, so neither a maximum over individuals nor its dimension
-    factor is needed. Never above :func:`theorem4`.
+    Privacy compares one pair of data sets at a time, so no maximum over individuals is needed: never above Theorem 4.
     """
     cap = check.integer("participation_cap", participation_cap, minimum=1)
     ratio = max(filter.norm**2 * cap / filter.l1_norm**2, filter.norm**2 / filter.row_energy)
@@ -202,7 +192,7 @@ def least_alpha(
 ) -> float:
     """Return the least ``α ≤ 1``, to float precision, whose failure probability is at most the one wanted.
 
-    It is 1, at which nothing can fail, where no smaller one is proved. The filter must have ℓ1 norm 1.
+    At 1 nothing can fail. The filter must have ℓ1 norm 1.
     """
     wanted = check.real("failure_probability", failure_probability, above=0.0, below=1.0)
 
@@ -241,9 +231,9 @@ class SensitivityBound:
         return math.sqrt(self.usual / self.worst)
 
     def times(self, factor: int) -> SensitivityBound:
-        """Return the bound for differences that are ``factor`` times as large.
+        """Return the bound for differences that are ``factor`` times as large, such as of a step cap ``M``.
 
-        For a step cap ``M`` take ``times(M)``. For ``k`` individuals, ``times(k·M)`` of :func:`with_filter`, or of
+        For ``k`` individuals, ``times(k·M)`` of :func:`with_filter`, or of
         :func:`without_filter` with ``min(kI, T)`` in place of ``I``; for replaced individuals, with ``min(2I, T)``.
         """
         square = check.integer("factor", factor, minimum=1) ** 2
@@ -257,55 +247,35 @@ class SensitivityBound:
         (ratio,) = over_variance(np.array([self.usual]), check.real("scale", scale, minimum=0.0)).tolist()
         return up(ratio / 2.0), self.failure
 
-    def delta(self, epsilon: float, share: float, form: Form = "printed") -> float:
+    def delta(self, epsilon: float, share: float) -> float:
         """Corollaries 2 and 3: the ``δ`` claimed at ``ε`` with the noise ``√usual · √(2ln(1.25/δ_g))/ε``.
 
-        ``δ = δ_g + δ′·F`` with ``F = e^{ε/α} − e^ε``, where ``α = √(usual/worst)``; in the form ``"capped"`` at most 1.
-        Corollary 3 is this with ``usual = I′``; as printed, with the noise of ``α√I``, it is false.
+        ``δ = δ_g + δ′·(e^{ε/α} − e^ε)``, where ``α = √(usual/worst)``. Corollary 3 is this with ``usual = I′``; as
+        printed, with the noise of ``α√I``, it is false.
 
         :raises ValueError: where the classical Gaussian theorem does not hold at ``ε`` or ``ε/α`` by the exact profile,
-            so that nothing is proved; ``"mixture"`` of :meth:`least_scale` has no such condition.
+            so that nothing is proved.
         """
         epsilon = check.real("epsilon", epsilon, above=0.0)
         share = check.real("share", share, above=0.0, below=1.0)
-        if form not in ("printed", "capped"):
-            raise ValueError(f"form ({form!r}) must be 'printed' or 'capped'; for 'mixture' use mixture_delta")
-        if not self._proved(epsilon, share, form):
+        if not self._proved(epsilon, share):
             raise ValueError(
                 f"the classical Gaussian theorem fails for epsilon ({epsilon:g}) or epsilon/α"
-                f" ({epsilon * math.sqrt(self.worst / self.usual):g}) at share ({share:g}); use mixture_delta"
+                f" ({epsilon * math.sqrt(self.worst / self.usual):g}) at share ({share:g}); choose a smaller epsilon"
             )
-        return min(1.0, up(share + self._failure_cost(epsilon, form)))
+        return min(1.0, up(share + self._failure_cost(epsilon)))
 
-    def mixture_delta(self, epsilon: float, scale: float) -> float:
-        """Return ``(1−δ′)·δ_G(ε; √usual/σ) + δ′·δ_G(ε; √worst/σ)``, valid without any condition."""
-        epsilon = check.real("epsilon", epsilon, minimum=0.0)
-        ratios = over_variance(np.array([self.usual, self.worst]), check.real("scale", scale, minimum=0.0))
-        usual, worst = gaussian_delta(epsilon, ratios).tolist()
-        # Written as an increase, so that an upper bound on δ′ gives an upper bound on δ.
-        return min(1.0, up(usual + self.failure * up(max(0.0, worst - usual)), 2))
-
-    def least_scale(self, epsilon: float, delta: float, form: Form = "printed") -> float:
-        """Return the noise ``σ`` that this bound needs for ``(ε, δ)``, or infinity where it proves nothing.
-
-        :param form: ``"printed"`` or ``"capped"`` (:meth:`delta`) or ``"mixture"`` (:meth:`mixture_delta`).
-        """
+    def least_scale(self, epsilon: float, delta: float) -> float:
+        """Return the noise ``σ`` that this bound needs for ``(ε, δ)``, or infinity where it proves nothing."""
         epsilon = check.real("epsilon", epsilon, above=0.0)
         delta = check.real("delta", delta, above=0.0, below=1.0)
-        if form == "mixture":
-            return self._mixture_scale(epsilon, delta)
-        check.choice("form", form, get_args(Form))
-        share = (delta - self._failure_cost(epsilon, form)) * (1.0 - 4 * _EPS)
-        if not share > 0.0 or not self._proved(epsilon, share, form):
+        share = (delta - self._failure_cost(epsilon)) * (1.0 - 4 * _EPS)
+        if not share > 0.0 or not self._proved(epsilon, share):
             return math.inf
         return _classical(epsilon, share, self.usual)
 
     def least_epsilon(self, scale: float, delta: float) -> float:
-        """Return an ``ε`` at which the printed corollary claims (ε, δ) for the noise ``σ``, or infinity if none.
-
-        The inverse of :meth:`least_scale`: the least ``ε`` on a fine grid, refined. A claim at one ``ε`` is a claim at
-        every larger one.
-        """
+        """Return an ``ε`` at which the corollary claims (ε, δ) for the noise ``σ``, or infinity."""
 
         def claimed(epsilon: float) -> bool:
             return self.least_scale(epsilon, delta) <= scale
@@ -313,35 +283,22 @@ class SensitivityBound:
         grid = [0.0, *np.geomspace(1e-6, 16.0, 300).tolist()]
         return next((_least(claimed, low, high) for low, high in pairwise(grid) if claimed(high)), math.inf)
 
-    def _mixture_scale(self, epsilon: float, delta: float) -> float:
-        profile, start = partial(self.mixture_delta, epsilon), math.sqrt(self.worst)
-        try:
-            return calibrate(profile, lambda found: found <= delta, start=start)
-        except ValueError:  # δ is below what the profile resolves
-            return math.inf
-
-    def _failure_cost(self, epsilon: float, form: Form) -> float:
-        """``δ′·F`` rounded up."""
-        return up(self.failure * self._factor(epsilon, form)) if self.failure else 0.0
-
-    def _factor(self, epsilon: float, form: Form) -> float:
-        """``e^{ε/α} − e^ε`` rounded up, as ``e^ε·(e^{ε(1/α−1)} − 1)``."""
+    def _failure_cost(self, epsilon: float) -> float:
+        """Return ``δ′·(e^{ε/α} − e^ε)`` rounded up, by ``e^ε·(e^{ε(1/α−1)} − 1)``."""
+        if self.failure == 0.0:
+            return 0.0
         # 1/α − 1 = √(worst/usual) − 1 without cancellation, as (w − u)/(u·(√(w/u) + 1)).
         excess = (self.worst - self.usual) / (self.usual * (math.sqrt(self.worst / self.usual) + 1.0))
         try:
             factor = math.exp(epsilon) * math.expm1(epsilon * excess)
         except OverflowError:
-            factor = math.inf
-        factor = up(factor * (1.0 + 16 * _EPS * (1.0 + epsilon * (1.0 + excess))))
-        return min(1.0, factor) if form == "capped" else factor
+            return math.inf
+        return up(self.failure * up(factor * (1.0 + 16 * _EPS * (1.0 + epsilon * (1.0 + excess)))))
 
-    def _proved(self, epsilon: float, share: float, form: Form) -> bool:
-        """Whether the classical theorem holds where the corollaries' proof uses it."""
-        # Where F is capped at 1 the proof bounds P(release ∈ S | failure) by 1 and asks nothing at ε/α; an
-        # event of probability zero asks nothing either.
-        only_usual = self.failure == 0.0 or (form == "capped" and self._factor(epsilon, form) >= 1.0)
+    def _proved(self, epsilon: float, share: float) -> bool:
+        """Whether the classical theorem holds where the corollaries' proof uses it: if nothing fails, not at ε/α."""
         return classical_holds(epsilon, share) and (
-            only_usual or classical_holds(up(epsilon * math.sqrt(self.worst / self.usual), 3), share)
+            self.failure == 0.0 or classical_holds(up(epsilon * math.sqrt(self.worst / self.usual), 3), share)
         )
 
 
@@ -364,8 +321,7 @@ def with_filter(
 ) -> SensitivityBound:
     """Theorem 4 as a bound on the sensitivity: ``α√I`` except with probability ``δ′``; at ``α = 1`` nothing can fail.
 
-    Where nothing is assumed, ``I = T`` is always true.
-
+    :param participation_cap: ``I``; ``T`` where nothing is assumed.
     :param tail: ``"theorem 4"``, ``"sharper"`` (:func:`theorem4_sharper`) or ``"fixed pair"`` (:func:`fixed_pair`).
     :raises ValueError: if the rows' ℓ1 norm is not 1, which makes ``√I`` the sensitivity in the worst case.
     """
@@ -385,29 +341,23 @@ def with_filter(
     return SensitivityBound(up_fraction(Fraction(alpha) ** 2 * cap), up_fraction(cap), failure)
 
 
-class Guarantee(NamedTuple):
-    """An (ε, δ) guarantee, both numbers rounded up."""
-
-    epsilon: float
-    delta: float
-
-
 def proposition1(
     epsilon: float,
     share: float,
     claimed: SensitivityBound,
     true_cap: int,
     sampling_probability: float | None = None,
-) -> Guarantee:
+) -> tuple[float, float]:
     """Proposition 1: what remains of the guarantee when individuals take part in more steps than was assumed.
 
-    The noise is that of :meth:`SensitivityBound.delta` for the claimed bound. If the true cap is ``cI``, the release is
-    private at ``√c·ε``, with the ``δ`` of the corollary at that ``ε``. With a filter the failure probability stands.
-    Without one it does not, though the printed proof keeps it: ``δ′ = P(Bin(⌊cI⌋, p) > cI′)`` is recomputed here.
+    With the noise of :meth:`SensitivityBound.delta` for the claimed bound, and a true cap of ``cI``, the release is
+    private at ``√c·ε`` with the corollary's ``δ`` there. Without a filter ``δ′ = P(Bin(⌊cI⌋, p) > cI′)`` is recomputed,
+    which the printed proof leaves out.
 
     :param claimed: :func:`with_filter` or :func:`without_filter` at the cap that was assumed.
     :param true_cap: ``cI``, at least the cap that was assumed.
     :param sampling_probability: ``p``, for a bound without a filter; None for one with a filter.
+    :return: ``ε`` and ``δ``, rounded up.
     :raises ValueError: where the classical Gaussian theorem does not hold at the larger ``ε``.
     """
     true_cap = check.integer("true_cap", true_cap, minimum=math.ceil(claimed.worst))
@@ -417,7 +367,7 @@ def proposition1(
         failure = theorem2(math.floor(usual), true_cap, sampling_probability)
     actual = SensitivityBound(up_fraction(usual), up_fraction(true_cap), failure)
     larger = up(check.real("epsilon", epsilon, above=0.0) * up_sqrt(growth))
-    return Guarantee(larger, actual.delta(larger, share))
+    return larger, actual.delta(larger, share)
 
 
 # --- The Gaussian mechanism, for comparison ---
@@ -457,7 +407,16 @@ def analytic_scale(epsilon: float, delta: float, squared_sensitivity: float) -> 
     epsilon = check.real("epsilon", epsilon, minimum=0.0)
     delta = check.real("delta", delta, above=0.0, below=1.0)
     square = check.real("squared_sensitivity", squared_sensitivity, minimum=0.0)
-    return SensitivityBound(square, square, 0.0)._mixture_scale(epsilon, delta) if square > 0.0 else 0.0
+    if square == 0.0:
+        return 0.0
+
+    def profile(scale: float) -> float:
+        return float(gaussian_delta(epsilon, over_variance(np.array([square]), scale))[0])
+
+    try:
+        return calibrate(profile, lambda found: found <= delta, start=math.sqrt(square))
+    except ValueError:  # δ is below what the profile resolves
+        return math.inf
 
 
 # --- The best split of δ ---
@@ -471,7 +430,7 @@ class Choice(NamedTuple):
 
 
 def least_scale_without_filter(
-    epsilon: float, delta: float, participation_cap: int, sampling_probability: float, form: Form = "printed"
+    epsilon: float, delta: float, participation_cap: int, sampling_probability: float
 ) -> Choice:
     """Return the least noise for (ε, δ) over all ``I′``, each with its own split of ``δ``.
 
@@ -485,9 +444,9 @@ def least_scale_without_filter(
     for kept in range(max(1, math.floor(cap * p)), cap + 1):
         bound = without_filter(kept, cap, p)
         # The noise grows with δ′ and with I′, so that no later I′ can need less than this one without δ′.
-        if replace(bound, failure=0.0).least_scale(epsilon, delta, form) >= best.scale:
+        if replace(bound, failure=0.0).least_scale(epsilon, delta) >= best.scale:
             break
-        best = min(best, Choice(bound.least_scale(epsilon, delta, form), bound), key=attrgetter("scale"))
+        best = min(best, Choice(bound.least_scale(epsilon, delta), bound), key=attrgetter("scale"))
     return best
 
 
@@ -497,7 +456,6 @@ def least_scale_with_filter(
     participation_cap: int,
     sampling_probability: float,
     filter: FilterConstants,
-    form: Form = "printed",
     tail: Tail = "theorem 4",
 ) -> Choice:
     """Return the least noise for (ε, δ) over ``α``, on a refined grid, each with its own split of ``δ``.
@@ -510,14 +468,14 @@ def least_scale_with_filter(
 
     def choice(alpha: float) -> Choice:
         bound = with_filter(alpha, participation_cap, sampling_probability, filter, tail)
-        return Choice(bound.least_scale(epsilon, delta, form), bound)
+        return Choice(bound.least_scale(epsilon, delta), bound)
 
     step = 1.0 / 128
-    alpha = min(np.arange(1, 129) * step, key=lambda alpha: choice(float(alpha)).scale)
+    alpha = min((np.arange(1, 129) * step).tolist(), key=lambda alpha: choice(alpha).scale)
     refined = minimize_scalar(
         lambda alpha: min(choice(float(alpha)).scale, 1e300),  # the search subtracts values: infinities would give NaN
         bounds=(max(alpha - step, step / 2), min(alpha + step, 1.0)),
         method="bounded",
         options={"xatol": 1e-9},
     ).x
-    return min(choice(float(alpha)), choice(float(refined)), key=attrgetter("scale"))
+    return min(choice(alpha), choice(float(refined)), key=attrgetter("scale"))

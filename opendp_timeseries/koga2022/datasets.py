@@ -114,21 +114,16 @@ def synth(
     """Return the paper's synthetic series at relative sampling frequency ``f``, with ``I = 100`` at every frequency.
 
     ``x_t = 200 sin(ωt) + 500 + 0.1t`` at ``t = 0, 1/f, 2/f, …`` below 10,000, so ``T = ⌈10000 f⌉``, and with
-    ``noisy`` an independent ``100 · N(0, 1)`` at every step, rounded: people add whole events before that rounding, so
-    no sensitivity changes. A noisy count may be negative, as in the paper.
-
-    The counts are the noiseless values or the noisy ones, rounded; the ``truth``, against which the paper measures
-    errors, is the noiseless values. ``p = 0.1 (1 − log f / 4)`` and ``σ_g = 10 / (1 − log f / 4)``.
-
-    The paper states neither ω nor the base of the logarithm in ``p`` and ``σ_g``; ``docs/datasets.md`` says why these.
+    ``noisy`` an independent ``100 · N(0, 1)`` at every step. The counts are these, rounded, and may be negative, as in
+    the paper; the ``truth``, against which it measures errors, is ``x_t``. ``p = 0.1 (1 − log f / 4)`` and
+    ``σ_g = 10 / (1 − log f / 4)``. ``docs/datasets.md`` says why ω and the base, which the paper does not state.
 
     :param frequency: ``f``, above 0 and below ``logarithm_base⁴`` (where ``p`` would fall to 0).
     :param noisy: add the paper's observation noise.
     :param rng: source of the observation noise. The series is public: this has no part in privacy.
     :param angular_frequency: ω, in radians per unit of time.
     :param logarithm_base: base of the logarithm in ``p`` and ``σ_g``.
-    :raises ValueError: if ``p`` would leave (0, 1].
-    :raises TypeError: if ``noisy`` is set and ``rng`` is not given.
+    :raises TypeError, ValueError: if ``noisy`` is set without ``rng``, or ``p`` would leave (0, 1].
 
     >>> series = synth(1 / 4)
     >>> series.size, series.participation_cap, series.sampling_probability
@@ -183,7 +178,6 @@ class CheckIns:
         return {"identifier": self.identifier[here], "time": self.time[here]}
 
 
-_CheckIn = tuple[int, int, str]  # user, seconds since 1970 in UTC, place
 _GOWALLA: Final = re.compile(r"(\d{1,18})\t(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)\t[^\t]*\t[^\t]*\t([^\t]+)", re.ASCII)
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _FOURSQUARE: Final = re.compile(
@@ -198,12 +192,7 @@ def load_gowalla(path: Name) -> CheckIns:
 
     :raises ValueError: at the first line that is not in this format, with its number.
     """
-
-    def parse(line: str) -> _CheckIn:
-        user, instant, place = _fields(_GOWALLA, line)
-        return int(user), _seconds(instant), place
-
-    return _ranked(_read(path, parse))
+    return _check_ins(path, _GOWALLA, lambda instant, place: (instant, place))
 
 
 def load_foursquare(path: Name) -> CheckIns:
@@ -215,19 +204,17 @@ def load_foursquare(path: Name) -> CheckIns:
     :raises ValueError: at the first line that is not in this format, with its number.
     """
 
-    def parse(line: str) -> _CheckIn:
-        user, place, month, day, clock, year = _fields(_FOURSQUARE, line)
-        return int(user), _seconds(f"{year}-{_MONTHS.index(month) + 1:02}-{day}T{clock}Z"), place
+    def instant(place: str, month: str, day: str, clock: str, year: str) -> tuple[str, str]:
+        return f"{year}-{_MONTHS.index(month) + 1:02}-{day}T{clock}Z", place
 
-    return _ranked(_read(path, parse))
+    return _check_ins(path, _FOURSQUARE, instant)
 
 
 def largest_participation(checkins: CheckIns, grid: TimeGrid, *, places: int = 15) -> NDArray[np.int64]:
     """Return, for each of the most visited places, in how many steps its most frequent visitor is.
 
-    **This reads the rows and is not private.** It computes the paper's Table 1, for public benchmark data alone. Choose
-    the participation cap of a private release beforehand, or from public or simulated data. The paper counts check-ins;
-    with at most one a step, as it assumes, the two are the same.
+    **This reads the rows and is not private.** It computes the paper's Table 1, for public benchmark data alone: never
+    choose the cap of a private release by it. The paper counts check-ins, of which it assumes at most one a step.
 
     :param checkins: as read by :func:`load_gowalla` or :func:`load_foursquare`.
     :param grid: the steps; check-ins off the grid do not count.
@@ -244,25 +231,24 @@ def largest_participation(checkins: CheckIns, grid: TimeGrid, *, places: int = 1
     return largest
 
 
-def _fields(pattern: re.Pattern[str], line: str) -> tuple[str, ...]:
-    match = pattern.fullmatch(line)
-    if match is None:
-        raise ValueError("its fields are not those of the published format")
-    return match.groups()
-
-
-def _seconds(instant: str) -> int:
-    return int(datetime.fromisoformat(instant).timestamp())
-
-
-def _ranked(rows: Iterable[_CheckIn]) -> CheckIns:
-    """Keep 20 bytes a row and each place's name once."""
+def _check_ins(path: Name, pattern: re.Pattern[str], instant_and_place: Callable[..., tuple[str, str]]) -> CheckIns:
+    """Read and rank a file of which lines have a pattern, the user first. Of a row it keeps 20 bytes."""
     identifier, instant, place = array("q"), array("q"), array("i")
     code: dict[str, int] = {}
-    for user, second, name in rows:
-        identifier.append(user)
+
+    def parse(line: str) -> None:
+        match = pattern.fullmatch(line)
+        if match is None:
+            raise ValueError("its fields are not those of the published format")
+        user, *fields = match.groups()
+        text, name = instant_and_place(*fields)
+        second = int(datetime.fromisoformat(text).timestamp())
+        identifier.append(int(user))
         instant.append(second)
         place.append(code.setdefault(name, len(code)))
+
+    for _ in _read(path, parse):
+        pass
     codes, names = np.array(place, dtype=np.int32), list(code)
     by_visits = np.argsort(-np.bincount(codes, minlength=len(code)), kind="stable")
     return CheckIns(
@@ -274,7 +260,6 @@ def _ranked(rows: Iterable[_CheckIn]) -> CheckIns:
 
 
 # --- Traffic flow of the California Performance Measurement System (PeMS) ---
-# PeMS publishes counts without identifiers, so these are count signals, for make_assume_participation.
 
 _Reading = tuple[datetime, int]  # local time, vehicles; -1 vehicles: none published
 _NO_FLOW: Final = -1
@@ -286,9 +271,8 @@ def load_pems_station(
     """Read the flow at one station from PeMS files such as ``d04_text_station_5min_2017_01_01.txt``.
 
     Comma-separated, without a header: local time as ``01/31/2017 23:55:00``, station, district, freeway, direction,
-    lane type, length, samples, percentage observed, total flow, and more that is not used. PeMS imputes what a detector
-    misses, and leaves the flow empty where it cannot. The counts have no identifiers: they are a count signal, for
-    :func:`~opendp_timeseries.make_assume_participation`.
+    lane type, length, samples, percentage observed, total flow (empty where there is none), and more that is not used.
+    The counts have no identifiers: they are a count signal, for :func:`~opendp_timeseries.make_assume_participation`.
 
     :param paths: the files, one a day, in any order; names that end in ``.gz`` are read through gzip.
     :param station: number of the station.
@@ -311,8 +295,7 @@ def load_flow(path: Name, grid: TimeGrid | None = None, *, fill: int | None = No
     """Read a flow from a CSV file with a header and the columns local time (ISO 8601, no offset) and flow.
 
     Redistributed files often leave out whole days, such as weekends. On a grid those steps have no flow. Without a grid
-    each row is a step, in the order of the file, whatever its time, as in the traffic literature: the steps are those
-    of ``TimeGrid(size=len(flow))``.
+    each row is a step, whatever its time, as in the traffic literature.
 
     :param path: the file; a name that ends in ``.gz`` is read through gzip.
     :param grid: the steps, in the zone of the file's clock; rows off the grid are left out.

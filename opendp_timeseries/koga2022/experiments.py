@@ -1,15 +1,13 @@
 """The experiments of Koga, Meehan & Chaudhuri (2022), for the notebooks: comparison, not part of the pipeline.
 
-A :class:`Problem` is a count series with the settings at which it is released. A :class:`Method` releases it: a real
-OpenDP measurement, with the noise that its accounting asks for; all make the same promise, (ε, δ) for one individual
-added or removed. The series are public or generated, and errors are measured against them: nothing here protects
-anybody. The results are in ``docs/reproduction.md``.
+A :class:`Method` releases the series of a :class:`Problem`: a real OpenDP measurement, with the noise that its
+accounting asks for. All make the same promise, (ε, δ) for one individual added or removed. The series are public or
+generated: nothing here protects anybody. The results are in ``docs/reproduction.md``.
 """
 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -18,11 +16,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.accounting.calibrate import LargeDeltaWarning
+from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.gaussian import gaussian_delta
+from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.datasets import daily_profile, power_law, simulate_event_log
 from opendp_timeseries.design.kernels import Kernel
 from opendp_timeseries.grid import TimeGrid
@@ -215,10 +213,9 @@ def subsampled(
     :param reconstruct: a reconstruction of your own, of a release, instead of both: a function, by whose name it is
         called, that returns a value for each step.
     """
-    name = f"ours, {_filter_name(filtered)}" + (", smoothed" if smoothed else "")
-    if reconstruct is not None:
-        name = f"ours, {_filter_name(filtered)}, {_name_of(reconstruct)}"
+    how = f", {_name_of(reconstruct)}" if reconstruct else ", smoothed" if smoothed else ""
     made = reconstruct or (smooth if smoothed else interpolate)
+    name = f"ours, {_filter_name(filtered)}{how}"
     return _chained(name, problem, problem.sampling_probability, made, filtered=filtered)
 
 
@@ -235,11 +232,10 @@ def every_step(
     :param seasons: a pattern in steps that repeats, known in public, for the smoother.
     :param reconstruct: see :func:`subsampled`.
     """
-    if reconstruct is not None:
-        return _chained(f"every step, then {_name_of(reconstruct)}", problem, 1.0, reconstruct, filtered=False)
-    name = f"every step, then {'smoother' if smoothed else 'filter'}" + (f" with season {seasons:g}" if seasons else "")
-    made = partial(smooth, seasons=seasons) if smoothed else _filtered(problem.kernel)
-    return _chained(name, problem, 1.0, made, filtered=False)
+    how = _name_of(reconstruct) if reconstruct else "smoother" if smoothed else "filter"
+    how += f" with season {seasons:g}" if seasons else ""
+    made = reconstruct or (partial(smooth, seasons=seasons) if smoothed else _filtered(problem.kernel))
+    return _chained(f"every step, then {how}", problem, 1.0, made, filtered=False)
 
 
 def _name_of(reconstruct: Callable[[Release], Any]) -> str:
@@ -289,24 +285,14 @@ def _filter_name(filtered: bool) -> str:
 def alpha_of_chain(
     kernel: Kernel, participation_cap: int, sampling_probability: float, failure_probabilities: ArrayLike
 ) -> NDArray[np.float64]:
-    """Return, for each δ′, the ``α`` with which this library's chain bounds the sensitivity by ``α√I``.
+    """Return, for each δ′ in (0, 1), the ``α`` with which this library's chain bounds the sensitivity by ``α√I``.
 
-    Off an event of probability δ′ the chain is ``ρ``-zero-concentrated private with ``ρ = α²I/(2σ²)``, from which ``α``
-    is read: the same statement as the paper's Theorem 4, for one pair of adjacent logs.
-
-    :param failure_probabilities: values of ``δ′``, in (0, 1).
+    It is read from ``ρ = α²I/(2σ²)``: the statement of the paper's Theorem 4, for one pair of adjacent logs.
     """
-    smooth_count = assumed_count(kernel.size, participation_cap) >> then_circulant_filter(kernel)
-
-    def alpha(failure_probability: float) -> float:
-        chain = smooth_count >> then_subsampled_gaussian(
-            1.0, sampling_probability=sampling_probability, failure_probability=failure_probability
-        )
-        return math.sqrt(2.0 * chain.map(1)[0] / participation_cap)
-
-    with warnings.catch_warnings():  # the figure shows tails of any size
-        warnings.simplefilter("ignore", LargeDeltaWarning)
-        return np.array([alpha(float(tail)) for tail in np.asarray(failure_probabilities)])
+    count = assumed_count(kernel.size, participation_cap) >> then_circulant_filter(kernel)
+    loss = extremal_law(count.map(1), sampling_probability, kernel.size).at(1.0)
+    rho = [loss.zero_concentrated(float(tail))[0] for tail in np.asarray(failure_probabilities)]
+    return np.sqrt(2.0 * np.array(rho) / participation_cap)
 
 
 def block_scale_lower(
@@ -320,8 +306,8 @@ def block_scale_lower(
 ) -> float:
     """Return noise below which (ε, δ) **fails**, whatever the proof: for somebody in ``I`` adjacent steps.
 
-    That individual's own privacy profile is worked out with squares rounded down to a lattice, so the answer is a
-    lower bound, by at most 0.3% in the settings of the notebooks.
+    That individual's own privacy profile is worked out with squares rounded down to a lattice: a lower bound, by at
+    most 0.3% in the settings of the notebooks.
 
     :param participation_cap: ``I``, at most the kernel's size.
     :param sampling_probability: ``p``, above 0.
@@ -338,11 +324,7 @@ def block_scale_lower(
         law[shift:] += kept
     sums = width * np.arange(len(law), dtype=np.float64)
 
-    def log_excess(scale: float) -> float:
-        return math.log(float(law @ gaussian_delta(epsilon, sums / scale**2)) / delta)
-
-    high = analytic_scale(epsilon, delta, float(squares.sum()))  # as if every step were kept
-    low = high / 2
-    while log_excess(low) < 0.0:
-        low /= 2
-    return float(brentq(log_excess, low, high, rtol=1e-9))
+    start = analytic_scale(epsilon, delta, float(squares.sum()))  # as if every step were kept
+    return calibrate(
+        lambda scale: float(law @ gaussian_delta(epsilon, sums / scale**2)), lambda found: found <= delta, start=start
+    )

@@ -9,18 +9,16 @@ stable transformation, the noise is OpenDP's own, and the inverse is post-proces
 with Gaussian noise as in Koga et al. (2022), or, with ``output_metric=dp.l1_distance(T=float)`` and
 ``dp.m.then_laplace(scale)``, in the original form.
 
-Someone who is in few steps moves the low frequencies little, where both papers charge the whole norm of the change. The
-first ``k`` frequencies of ``T`` steps have ``n = 2k − 1`` real coefficients in an orthonormal basis ``F``, and
-``P = FᵀF`` is the circulant projection with Dirichlet's kernel ``P_d = sin(πnd/T)/(T·sin(πd/T))``. A change ``v`` of
-``s`` steps moves the coefficients by at most ``‖v‖₂·√top_s(|P|)``, the root of the sum of the ``s`` largest, less where
-the steps lie apart, and at most ``‖v‖₁·√(n/T)``. Proof: docs/proofs/koga2022.md.
+Someone in few steps moves the low frequencies little, where both papers charge the whole norm of the change: with ``P``
+the circulant projection on ``n = 2k − 1`` coefficients, a change ``v`` of ``s`` steps moves them by at most
+``‖v‖₂·√top_s(|P|)``, the root of the sum of the ``s`` largest, and ``‖v‖₁·√(n/T)``. Proof: docs/proofs/koga2022.md.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final
@@ -29,9 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting.filtering import most_apart, row_sum
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.rounding import up, up_fraction
-from opendp_timeseries.accounting.separated import most_apart, row_sum
 from opendp_timeseries.koga2022.bounds import analytic_scale
 from opendp_timeseries.planning import Candidate, Plan
 from opendp_timeseries.planning.signal import copies
@@ -40,7 +38,6 @@ from opendp_timeseries.plugin._opendp import lp_kind, signal_domain, then, vecto
 from opendp_timeseries.plugin.spaces import as_influence, influence_space, norm_influence
 
 __all__ = [
-    "ADVISED_FREQUENCIES",
     "best_frequencies",
     "fourier_design",
     "fourier_series",
@@ -49,10 +46,6 @@ __all__ = [
     "make_fourier_coefficients",
     "then_fourier_coefficients",
 ]
-
-#: A usual ``k`` in comparisons with the method of Rastogi & Nath. Koga et al. (2022) take the best that was
-#: reported for it and do not print the number; :func:`best_frequencies` finds one for a kind of series.
-ADVISED_FREQUENCIES: Final = 20
 
 _EPS: Final = 2.0**-52
 #: Signals are clamped to ±2^20, and taken apart into digits to base 2^20, so that every sum below is exact.
@@ -70,19 +63,16 @@ def make_fourier_coefficients(
     """Return the ``2k − 1`` real coefficients of the first ``k`` frequencies, in an orthonormal basis.
 
     In the order: mean (the sum divided by ``√T``), then cosine and sine of ``1 … k−1`` cycles per signal.
-    The output domain is ``vector_domain(atom_domain(T="f64", nan=False), size=2k−1)``.
+    The output domain is ``vector_domain(atom_domain(T="f64", nan=False), size=2k−1)``. Inputs are clamped to ±2^20.
 
-    The map holds for the numbers that are computed: the basis is rounded to a dyadic grid, inputs are clamped to ±2^20,
-    every sum is then exact in float64, and what the rounded basis adds is in the map. The coefficients of a filtered
-    signal, whose entries have more digits, are rounded once at the end, and the map is larger by that rounding.
-
-    From the influence metric, individuals who are in few steps are known to move the coefficients little: one step in
-    ``T`` moves them by ``√((2k−1)/T)`` in ℓ2, not by 1.
+    The map holds for the numbers that are computed, the rounding of the basis and of the result included. From the
+    influence metric, individuals who are in few steps are known to move the coefficients little: one step in ``T``
+    moves them by ``√((2k−1)/T)`` in ℓ2, not by 1.
 
     :param input_domain: counts or a filtered signal, ``T`` steps.
     :param input_metric: ``influence_distance()``, ``dp.l1_distance(T=…)`` or ``dp.l2_distance(T=…)``;
         a filtered signal needs the influence metric, which knows its grid.
-    :param frequencies: ``k``, public, with ``2k − 1 ≤ T``: :data:`ADVISED_FREQUENCIES`, or the best for a public series
+    :param frequencies: ``k``, public, with ``2k − 1 ≤ T``: 20 is usual in comparisons; or the best for a public series
         that resembles the private one, :func:`best_frequencies`.
     :param output_metric: ``dp.l2_distance(T=float)`` (default) for ``dp.m.then_gaussian``, or
         ``dp.l1_distance(T=float)`` for ``dp.m.then_laplace``.
@@ -105,7 +95,7 @@ def make_fourier_coefficients(
     if lp_kind(output) not in (("l1", "f64"), ("l2", "f64")):
         raise TypeError(f"output_metric ({output}) must be dp.l2_distance(T=float) or dp.l1_distance(T=float)")
     to_l1, given = lp_kind(output) == ("l1", "f64"), lp_kind(input_metric)
-    basis = _DyadicBasis.of(size, k)
+    basis = _DyadicBasis(size, k)
     rounding = basis.rounding(bits) * (2 * k - 1 if to_l1 else math.sqrt(2 * k - 1))
 
     def function(values: Any) -> NDArray[np.float64]:
@@ -148,30 +138,21 @@ def _resolution_bits(domain: native.Domain, metric: native.Metric, atom: str) ->
     return space.resolution_bits
 
 
-@dataclass(frozen=True)
 class _DyadicBasis:
-    """The first rows of the orthonormal Fourier basis, rounded to multiples of ``2**-basis_bits``."""
+    """The first rows of the orthonormal Fourier basis, rounded to multiples of ``2**-basis_bits``: whole numbers."""
 
-    size: int
-    frequencies: int
-    basis_bits: int
-    constant: float  #: ``2**basis_bits/√T``, a whole number
-    cosine: NDArray[np.float64]  #: ``√(2/T)·cos(2πj/T)·2**basis_bits`` for ``j = 0 … T−1``, whole numbers
-    sine: NDArray[np.float64]  #: the same of the sine
-
-    @classmethod
-    def of(cls, size: int, frequencies: int) -> _DyadicBasis:
+    def __init__(self, size: int, frequencies: int) -> None:
         # Exactness: a row of an orthonormal matrix has Σ_t |F_t| ≤ √T, and rounding adds at most T units to it.
         # So with √T·2^basis_bits + T ≤ 2^33 and digits of at most 2^20, no partial sum exceeds 2^53.
         room = 2.0 ** (53 - _DIGIT_BITS) - size
-        basis_bits = min(30, math.floor(math.log2(room / math.sqrt(size)) - 1e-9)) if room > 0 else 0
-        if basis_bits < 1:
+        self.basis_bits = min(30, math.floor(math.log2(room / math.sqrt(size)) - 1e-9)) if room > 0 else 0
+        if self.basis_bits < 1:
             raise ValueError(f"a signal of {size} steps is too long for exact Fourier sums")
+        self.size, self.frequencies = size, frequencies
         angles = 2 * np.pi * np.arange(size) / size
-        amplitude = math.sqrt(2 / size) * 2.0**basis_bits
-        constant = float(round(2.0**basis_bits / math.sqrt(size)))
-        cosine, sine = np.rint(amplitude * np.cos(angles)), np.rint(amplitude * np.sin(angles))
-        return cls(size, frequencies, basis_bits, constant, cosine, sine)
+        amplitude = math.sqrt(2 / size) * 2.0**self.basis_bits
+        self.constant = float(round(2.0**self.basis_bits / math.sqrt(size)))
+        self.cosine, self.sine = np.rint(amplitude * np.cos(angles)), np.rint(amplitude * np.sin(angles))
 
     @property
     def entry_error(self) -> float:
@@ -216,13 +197,8 @@ class _DyadicBasis:
 
 
 def influence_l2(influence: Influence, size: int, frequencies: int, *, entry_error: float = 0.0) -> float:
-    """ℓ2 distance of the coefficients of two signals within ``influence``, rounded up.
+    """ℓ2 distance of the first ``k`` coefficients of two signals of ``T`` steps within ``influence``, rounded up.
 
-    One individual's bound, times the individuals: norms obey the triangle inequality.
-
-    :param influence: distance of the signals.
-    :param size: ``T``, steps of the signal.
-    :param frequencies: ``k``.
     :param entry_error: how far any entry of the matrix that is applied may be from the ideal basis.
     """
     if 0 in (influence.individuals, influence.l0, influence.l2, influence.linf):
@@ -302,9 +278,8 @@ def best_frequencies(proxy: NDArray[np.float64], noise: Callable[[int], float]) 
     """Return the number of frequencies with the least expected squared error for a **public** series.
 
     The error of ``k`` frequencies is the energy of those left out, plus the variance of the noise on ``2k − 1``.
-    Chosen on the private series itself, ``k`` would reveal something of it, uncharged.
 
-    :param proxy: a public series that resembles the private one: an earlier year, a simulation.
+    :param proxy: resembles the private series: an earlier year, a simulation. The private one itself would leak.
     :param noise: from ``k`` to the standard deviation of the noise on each coefficient; of Laplace noise, ``√2`` times
         its scale.
     :return: ``k``; the smallest on a tie.
@@ -331,8 +306,7 @@ def fourier_design(plan: Plan) -> Candidate:
     Its noise is the least by the exact Gaussian profile, for what few steps can move in low frequencies. Both
     favour this baseline.
 
-    :param plan: made by :func:`opendp_timeseries.plan`, with a participation cap; what exceeds it is taken to be
-        dropped, and what that loses is not in the error.
+    :param plan: with a participation cap; what exceeds it is taken to be dropped, and that loss is not in the error.
     :return: a candidate whose ``noise`` and ``bias`` are of the inverse transform; to print, ``plan.beside(...)``.
 
     >>> import opendp_timeseries as ts

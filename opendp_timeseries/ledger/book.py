@@ -62,22 +62,14 @@ class Standing(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What was fixed when the ledger was made.
+    """What was fixed when the ledger was made."""
 
-    :param epsilon: ε of all releases together.
-    :param delta: δ of all releases together.
-    :param unit: what a distance of 1 between two logs is: all that one individual did, or did within a period.
-    :param order: of the Rényi divergences of a privacy filter; None if all parameters are fixed in advance.
-    :param programme: releases that are planned.
-    :param identifier: unique to this ledger.
-    """
-
-    epsilon: float
-    delta: float
-    unit: Unit
-    order: float | None
-    programme: Programme | None
-    identifier: str
+    epsilon: float  #: of all releases together
+    delta: float  #: of all releases together
+    unit: Unit  #: what a distance of 1 between two logs is
+    order: float | None  #: of the Rényi divergences of a privacy filter; None if all parameters are fixed in advance
+    programme: Programme | None  #: releases that are planned
+    identifier: str  #: unique to this ledger
 
     def to_dict(self) -> dict[str, Any]:
         """Return what the first entry of the file says."""
@@ -85,25 +77,26 @@ class Terms(NamedTuple):
 
     @classmethod
     def from_dict(cls, document: Any) -> Terms:
-        """Read back what :meth:`to_dict` wrote, in any version so far.
-
-        :raises TypeError, ValueError: for anything else, naming it.
-        """
+        """Read back what :meth:`to_dict` wrote, in any version so far; refuse anything else."""
         return read_versioned(document, _FORMAT, {1: _read_1})
 
     def standing(self, ran: Counter[Design], slack: float = 1.0) -> Standing:
         """Account for what ran, by the bound that holds; ``slack`` is for δ."""
         if not ran:
             return Standing(self.adaptivity, 0.0, True)
-        planned = Counter(() if self.programme is None else self.programme.designs)
-        if self.programme is not None and ran <= planned:
-            # All of it is within the budget, and of what is fixed in advance a part costs no more than the whole.
-            parts = [_joint(part, adaptive=not self.programme.data_fixed) for part in self._losses(ran)]
-            return Standing("non-adaptive", max(loss.epsilon(self.delta) for loss in parts), True)
-        if self.order is None:
-            parts = [_joint(part, adaptive=True) for part in self._losses(ran)]
-            within = all(loss.delta(self.epsilon) <= self.delta * slack for loss in parts)
-            return Standing("adaptive", max(loss.epsilon(self.delta) for loss in parts), within)
+        programme = self.programme
+        planned = Counter(() if programme is None else programme.designs)
+        fixed = programme is not None and ran <= planned
+        if fixed or self.order is None:
+            adaptive = not (fixed and programme is not None and programme.data_fixed)
+            parts = [
+                joint_loss([loss for loss, n in part for _ in range(n)], adaptive=adaptive)
+                for part in self._losses(ran)
+            ]
+            # A programme is within the budget, and of what is fixed in advance a part costs no more than the whole.
+            within = fixed or all(loss.delta(self.epsilon) <= self.delta * slack for loss in parts)
+            spent = max(loss.epsilon(self.delta) for loss in parts)
+            return Standing("non-adaptive" if fixed else "adaptive", spent, within)
         privacy_filter = RenyiFilter(self.epsilon, self.delta * slack, self.order)
         # What is planned is spent, as it will run.
         divergence = max(privacy_filter.divergence(part) for part in self._losses(ran | planned if planned else ran))
@@ -130,9 +123,7 @@ class Terms(NamedTuple):
         """Return what is lost in each of these sets, once where several lose the same."""
         found = {}
         for part in self._at_once(ran):
-            losses: Counter[PrivacyLoss] = Counter()
-            for design, n in part.items():
-                losses[_loss(design)] += n
+            losses = Counter(_loss(design) for design in part.elements())
             found[tuple(losses.items())] = True
         return list(found)
 
@@ -156,10 +147,6 @@ def _read_1(document: dict[str, Any]) -> Terms:
 #: Losses, each with how often it occurs.
 _Losses = tuple[tuple[PrivacyLoss, int], ...]
 _loss: Final = lru_cache(maxsize=2**14)(Design.loss)
-
-
-def _joint(losses: _Losses, *, adaptive: bool) -> PrivacyLoss:
-    return joint_loss([loss for loss, n in losses for _ in range(n)], adaptive=adaptive)
 
 
 @dataclass(frozen=True)
@@ -197,19 +184,10 @@ class Book:
         """Return the file."""
         return self.chain.file()
 
-    @property
-    def digest(self) -> str:
-        """A digest of all entries, whether or not they are in a file."""
-        return self.chain.digest
-
     def with_spent(self, designs: Sequence[Design]) -> Book:
         """Return the book after one more entry: the number of entries is its number."""
-        line = {
-            "spent": len(self.entries) + 1,
-            "at": _now(),
-            "designs": [design.to_dict() for design in designs],
-        }
-        return self._with(line)
+        written_designs = [design.to_dict() for design in designs]
+        return self._with({"spent": len(self.entries) + 1, "at": _now(), "designs": written_designs})
 
     def with_released(self, number: int, releases: Sequence[Release]) -> Book:
         """Return the book after an entry was completed."""
@@ -228,9 +206,8 @@ class Book:
         """What is planned and has not run yet, in order."""
         left, ran = [], self.ran()
         for design in () if self.terms.programme is None else self.terms.programme.designs:
-            if ran[design] > 0:
-                ran[design] -= 1
-            else:
+            ran[design] -= 1
+            if ran[design] < 0:
                 left.append(design)
         return left
 
@@ -240,36 +217,28 @@ class Book:
 
     def allows(self, *more: Design) -> Standing:
         """Return what the releases so far cost together with more of them."""
-        ran = self.ran()
-        ran.update(more)
-        return self.terms.standing(ran)
+        return self.terms.standing(self.ran() + Counter(more))
 
     def releases(self, numbers: Container[int] | None = None) -> dict[int, tuple[Release, ...]]:
-        """Return the releases by the numbers of their entries, in the order in which they were written.
+        """Return the releases by the numbers of their entries, all or some, in the order in which they were written.
 
-        :param numbers: of the entries to read; None for all.
         :raises ValueError: if one is not a release.
         """
         found = {}
         for line in self.chain.entries():
-            released = _RELEASED_BEGINS.match(line)
+            released = _RELEASED.fullmatch(line)
             if released is not None and (numbers is None or int(released[1]) in numbers):
                 types = {"released": int, "at": str, "releases": tuple[Release, ...]}
-                document = fields_of(parse_json(line), "an entry", types)
-                found[document["released"]] = document["releases"]
+                found[int(released[1])] = fields_of(parse_json(line), "an entry", types)["releases"]
         return found
 
 
-_RELEASED_BEGINS: Final = re.compile(r'\{"released": (\d+)')
 #: Releases are long, and are read only when asked for.
 _RELEASED: Final = re.compile(r'\{"released": (\d+), "at": "([0-9:TZ-]+)", "releases": \[.*\]\}')
 
 
 def _append(entries: list[Entry], line: str, terms: Terms) -> None:
-    """Add what a line says.
-
-    :raises ValueError: if it is not a line of a ledger, or does not follow the ones before it.
-    """
+    """Add what a line says; refuse it if it is not a line of a ledger, or does not follow the ones before it."""
     released = _RELEASED.fullmatch(line)
     if released is not None:
         number = int(released[1])
@@ -288,32 +257,25 @@ def _append(entries: list[Entry], line: str, terms: Terms) -> None:
 
 
 def _check_population(design: Design, terms: Terms, earlier: Sequence[Design]) -> None:
-    """Refuse a release that is not about the individuals of the ledger.
-
-    :raises ValueError: naming both.
-    """
+    """Refuse a release that is not about the individuals of the ledger, naming both."""
     if design.unit != terms.unit:
         raise ValueError(
             f"the unit of privacy of the ledger is {terms.unit}; that of the release is {design.unit}: what the two"
             " lose does not add up. Choose the input_metric of its count (--period) accordingly, or keep another ledger"
         )
     planned = () if terms.programme is None else terms.programme.designs
-    for other in (*planned[:1], *earlier):
-        if other.count.source is not None and design.count.source is not None:
-            found, known = population_of(design), population_of(other)
-            if found != known:
-                raise ValueError(
-                    f"the ledger is about individuals by the columns {_columns(other)}, and the release is by"
-                    f" {_columns(design)}: what the two lose does not add up. Keep another ledger"
-                )
-            return
+    with_source = (other for other in (*planned[:1], *earlier) if other.count.source is not None)
+    other = None if design.count.source is None else next(with_source, None)
+    if other is not None and population_of(design) != population_of(other):
+        raise ValueError(
+            f"the ledger is about individuals by the columns {_columns(other)}, and the release is by"
+            f" {_columns(design)}: what the two lose does not add up. Keep another ledger"
+        )
 
 
 def _columns(design: Design) -> str:
-    source = design.count.source
-    assert source is not None
-    time = "" if design.unit.period is None else f" and {source.time!r}"
-    return f"{source.identifier!r}{time}"
+    time = "" if design.unit.period is None else f" and {design.count.log.time!r}"
+    return f"{design.count.log.identifier!r}{time}"
 
 
 def _now() -> str:

@@ -1,8 +1,7 @@
 """Entries of a file, each bound to all before it by a digest, so that a torn or edited file is noticed.
 
 The file is in JSON Lines. Every line but the last holds one entry, and the SHA-256 digest of the digest before it and
-the entry's bytes. The last line says how many entries there are. Digests can be forged by anybody who can compute
-them: what is noticed are accidents and edits by hand.
+the entry's bytes; the last says how many they are. Digests can be forged: what is noticed are accidents and edits.
 """
 
 from __future__ import annotations
@@ -20,19 +19,15 @@ _LAST: Final = re.compile(rb'\{"digest": "([0-9a-f]{64})", "entries": (\d{1,12})
 class Chain(NamedTuple):
     """Entries as they stand in a file: JSON documents without line breaks.
 
-    :param lines: of the file, but the last.
-    :param length: how many they are.
-    :param digest: of all of them.
-
     >>> print(Chain().then('{"a": 1}').file().decode())
     {"digest": "f9d86028c6e0d64e225186f96acb6933...", "entry": {"a": 1}}
     {"digest": "f9d86028c6e0d64e225186f96acb6933...", "entries": 1}
     <BLANKLINE>
     """
 
-    lines: bytes = b""
-    length: int = 0
-    digest: str = ""
+    lines: bytes = b""  #: of the file, but the last
+    length: int = 0  #: how many they are
+    digest: str = ""  #: of all of them
 
     def then(self, entry: str) -> Chain:
         """Return the chain with one more entry."""

@@ -12,17 +12,19 @@ from typing import Any, Final
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._files import check_place, files_together
+from opendp_timeseries._json import encode
 from opendp_timeseries._lock import locked
 from opendp_timeseries._tables import html_table, text_table
 from opendp_timeseries.accounting.calibrate import calibrate, large_delta, warn_of_large_delta
 from opendp_timeseries.accounting.fully_adaptive import RenyiFilter
 from opendp_timeseries.accounting.rounding import printed_up
+from opendp_timeseries.accounting.view import View
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period
 from opendp_timeseries.ledger.book import Book, Entry, Standing, Terms
 from opendp_timeseries.ledger.programme import DESCRIBED, Programme, described
-from opendp_timeseries.plugin.known import parts_of, signal_of
+from opendp_timeseries.plugin.known import signal_of, stated_designs
 from opendp_timeseries.plugin.spaces import check_member
 from opendp_timeseries.plugin.subsampled_gaussian import sample_of
 from opendp_timeseries.release.release import Release
@@ -39,8 +41,8 @@ _MOST_PLANNED: Final = 12
 class Ledger:
     """The releases about one population under one budget, in a file.
 
-    Make one with :meth:`create`, and open it by its path. :meth:`release` makes a release within the budget, or refuses
-    before the data are read. Processes take turns: a release waits for another one, and after ten seconds is refused.
+    Make one with :meth:`create`, and open it by its path. Processes take turns: a release waits for another one, and
+    after ten seconds is refused.
 
     :param path: of the file. Beside it, a lock is kept in a file of the same name between ``.`` and ``.lock``.
     :raises FileNotFoundError: if no file is there: a ledger is made by :meth:`create`, so that a typo cannot open a
@@ -98,8 +100,8 @@ class Ledger:
         by the bound that holds for anything.
 
         :param path: where no file is yet.
-        :param epsilon: ε of all releases together; a programme brings its own.
-        :param delta: δ of all releases together; a programme brings its own.
+        :param epsilon: ε of all releases together; a programme brings its own, and its own δ.
+        :param delta: δ of all releases together.
         :param programme: releases that are planned in advance.
         :param parameters_fixed: a promise that nobody chooses the caps, sampling and noise of a release, or whether
             there is one, by what earlier releases showed.
@@ -117,18 +119,16 @@ class Ledger:
         if programme is not None:
             if epsilon is not None or delta is not None or parameters_fixed or replaced or period is not None:
                 raise ValueError("programme brings its own budget and unit of privacy: leave out the other parameters")
-            epsilon, delta = programme.epsilon, programme.delta
+            epsilon, delta, unit = programme.epsilon, programme.delta, programme.unit
         elif epsilon is None or delta is None:
             raise ValueError("epsilon and delta must be given: the budget of all releases together")
-        epsilon = check.real("epsilon", epsilon, above=0.0)
-        delta = check.real("delta", delta, above=0.0, below=1.0)
-        warn_of_large_delta(delta, stacklevel=2)
-        order = None if parameters_fixed else RenyiFilter.within(epsilon, delta).order
-        if programme is not None:
-            unit = programme.unit
         else:
+            epsilon = check.real("epsilon", epsilon, above=0.0)
+            delta = check.real("delta", delta, above=0.0, below=1.0)
             within = None if period is None and zone is None else Period(period, zone)  # type: ignore[arg-type]
             unit = Unit(replaced=bool(replaced), period=within)
+        warn_of_large_delta(delta, stacklevel=2)
+        order = None if parameters_fixed else RenyiFilter.within(epsilon, delta).order
         terms = Terms(epsilon, delta, unit, order, programme, secrets.token_hex(16))
         try:
             with locked(place, _WAIT), files_together([place]) as files:
@@ -170,7 +170,7 @@ class Ledger:
     @property
     def digest(self) -> str:
         """A digest of all that was written: published, it shows later that nothing was taken back."""
-        return self._read().digest
+        return self._read().chain.digest
 
     def spent(self) -> Standing:
         """Return what the releases so far cost together, and by which bound."""
@@ -223,10 +223,7 @@ class Ledger:
         return releases if isinstance(made, list) else releases[0]
 
     def check(self, measurement: Any, *, resume: bool = False) -> None:
-        """Refuse what :meth:`release` would refuse, without a log. Another process may still come first.
-
-        :raises TypeError, ValueError: as :meth:`release` does, before anything is spent or read.
-        """
+        """Refuse what :meth:`release` would refuse before it reads the log. Another process may still come first."""
         designs, book = _designs(measurement), self._read()
         if resume:
             self._resumed(book, designs)
@@ -244,10 +241,7 @@ class Ledger:
         return entry
 
     def _spend(self, book: Book, designs: tuple[Design, ...]) -> Book:
-        """Return the book after a further entry.
-
-        :raises ValueError: if the budget would be exceeded.
-        """
+        """Return the book after a further entry, unless the budget would be exceeded."""
         entered = book.with_spent(designs)
         standing, terms = book.allows(*designs), book.terms
         if not standing.within:
@@ -270,7 +264,8 @@ class Ledger:
         with locked(self._path, _WAIT) as check_lock:
             before = book = self._read(again=True)
             alike = {entry.number for entry in book.entries if release.design in entry.designs}
-            if any(_same(release, known) for entered in book.releases(alike).values() for known in entered):
+            known = [replace(one, statement=None) for entered in book.releases(alike).values() for one in entered]
+            if replace(release, statement=None) in known:  # whatever is stated of it
                 raise ValueError(f"release is in {self._path} already")
             book = book.with_spent([release.design])
             self._write(book.with_released(len(book.entries), [release]), self._guard(before, check_lock))
@@ -315,12 +310,11 @@ class Ledger:
         book = self._read()
         releases = book.releases()
         for entry in book.entries:
-            found = releases.get(entry.number)
-            if (found is None) != (entry.released is None) or (
-                found is not None and tuple(release.design for release in found) != entry.designs
-            ):
+            found = releases.get(entry.number, ())
+            ran = () if entry.released is None else entry.designs
+            if tuple(release.design for release in found) != ran:
                 raise ValueError(f"ledger ({self._path}): releases of entry {entry.number} are not of what was entered")
-            for release in found or ():
+            for release in found:
                 release.verify()
         return book.standing()
 
@@ -336,17 +330,12 @@ class Ledger:
             "delta": terms.delta if book.entries else 0.0,
             "within": standing.within,
             "guarantee": _guarantee(book, standing),
-            "digest": book.digest,
+            "digest": book.chain.digest,
             "entries": [
-                {
-                    "number": entry.number,
-                    "spent": entry.spent,
-                    "released": entry.released,
-                    "designs": [design.to_dict() for design in entry.designs],
-                }
+                {field: encode(getattr(entry, field)) for field in ("number", "spent", "released", "designs")}
                 for entry in book.entries
             ],
-            "planned": None if terms.programme is None else [design.to_dict() for design in book.planned()],
+            "planned": None if terms.programme is None else encode(tuple(book.planned())),
         }
 
     def table(self, *, planned: bool = False) -> str:
@@ -431,7 +420,7 @@ class Ledger:
 
 def _designs(measurement: Any) -> tuple[Design, ...]:
     """Return what a measurement consists of, if what it releases can be stated."""
-    parts = parts_of(measurement)
+    parts = stated_designs(measurement)
     for design, view in parts:
         if not all(math.isfinite(number) for point in view.points(design.loss()) for number in point):
             raise ValueError(f"measurement states no finite loss at scale ({design.scale}); raise it")
@@ -463,12 +452,7 @@ def _whole(book: Book, number: int, designs: tuple[Design, ...]) -> Whole:
         if len(places) == 1:
             number, parts = places[0] // size + 1, len(planned) // size
             ledger = replace(ledger, number=number, parts=parts, programme=terms.programme.identifier)
-    return replace(ledger, digest=book.digest)
-
-
-def _same(release: Release, other: Release) -> bool:
-    """Whether two are the same release, whatever is stated of it."""
-    return replace(release, statement=None) == replace(other, statement=None)
+    return replace(ledger, digest=book.chain.digest)
 
 
 def _paid(book: Book, designs: tuple[Design, ...]) -> Entry | None:
@@ -486,12 +470,11 @@ _HOLDS: Final = {
 
 def _guarantee(book: Book, standing: Standing) -> str:
     terms = book.terms
-    who = str(terms.unit)
     if not book.entries:
-        return f"nothing has been released about {who}"
-    loss = f"(ε = {printed_up(standing.epsilon)}, δ = {printed_up(terms.delta, 4)})"
+        return f"nothing has been released about {terms.unit}"
+    loss = View.of(terms.delta, concentrated=False).words(((standing.epsilon, terms.delta),))
     assumed = any(design.count.is_assumed for design in book.ran())
     condition = ", assuming the caps of counts made elsewhere" if assumed else ""
     if standing.adaptivity == "adaptive":
         condition += ", if no caps, sampling or noise were chosen by what earlier releases showed"
-    return f"{loss}-differential privacy for {who}{condition}"
+    return f"{loss} for {terms.unit}{condition}"

@@ -35,7 +35,6 @@ from opendp_timeseries.release.statement import Whole
 __all__ = ["Programme"]
 
 _FORMAT: Final = "opendp_timeseries programme"
-_VERSION: Final = 1
 #: A joint loss that is computed again may differ in the last digits between machines.
 _TOLERANCE: Final = 1 + 1e-9
 
@@ -44,8 +43,8 @@ _TOLERANCE: Final = 1 + 1e-9
 class Programme:
     """Releases that are fixed in advance, within one budget for all of them: made by :meth:`plan`.
 
-    It prints as a table. As all of it is fixed before the first release, the loss of all releases together is exact
-    where the loss of each is, and smaller than (ε, δ) added up: twelve equal months need a quarter of the noise.
+    It prints as a table. The loss of all releases together is exact where the loss of each is, and smaller than (ε, δ)
+    added up: twelve equal months need a quarter of the noise.
 
     :param designs: what will run, in order.
     :param epsilon: ε of all releases together.
@@ -122,15 +121,11 @@ class Programme:
         delta = check.real("delta", delta, above=0.0, below=1.0)
         warn_of_large_delta(delta, stacklevel=2)
         made = [signal_of(chain) for chain in chains]
-        kept = _one_each("sampling_probability", sampling_probability, len(made))
+        asked = _one_each("sampling_probability", sampling_probability, len(made))
         relative = _one_each("relative_scales", 1.0 if relative_scales is None else relative_scales, len(made))
+        kept = [sample_of(p, sampling, signal.size).probability for signal, p in zip(made, asked, strict=True)]
         designs = [
-            Design(
-                signal=signal,
-                sampling_probability=sample_of(p, sampling, signal.size).probability,
-                sampling=sampling,
-                scale=scale,
-            )
+            Design(signal=signal, sampling_probability=p, sampling=sampling, scale=scale)
             for signal, p, scale in zip(made, kept, relative, strict=True)
         ]
         if not designs:
@@ -210,31 +205,28 @@ class Programme:
             ones as ``proxy``.
         :raises ValueError: for a number out of range, or not exactly one description of the series.
         """
+        given = dict.fromkeys(("level", "season_amplitudes", "deviation", "time_scale", "proxy")) | assumed
 
         @lru_cache
-        def error(size: int, kernels: tuple[Kernel, ...], p: float, scale: float, sampling: str) -> ExpectedError:
+        def sampled(size: int, kernels: tuple[Kernel, ...], p: float, scale: float, sampling: str) -> ExpectedError:
             kernel = reduce(Kernel.convolve, kernels) if kernels else identity_kernel(size)
             return expected_error(described_signal(size, **given), kernel, p, scale, sampling)
-
-        given = dict.fromkeys(("level", "season_amplitudes", "deviation", "time_scale", "proxy")) | assumed
 
         @lru_cache
         def at_scales(count: Count, scale: float) -> ExpectedError:
             often = participation_of({}, count.most_steps)
             return error_at_scales(described_signal(count.grid.size, **given), count, scale, often)
 
-        def number(design: Design) -> ExpectedError:
-            whole = design.sampling_probability == 1 and not design.signal.kernels
-            return ExpectedError(design.scale, *((0.0, design.scale) if whole else (math.nan, math.nan)))
+        def error(design: Design) -> ExpectedError:
+            size, kernels = design.known.grid.size, design.signal.kernels
+            p, scale = design.sampling_probability, design.scale
+            if design.count.pooled is not None or size == 1:
+                return ExpectedError(scale, *((math.nan, math.nan) if p < 1 or kernels else (0.0, scale)))
+            if design.count.scales is not None:
+                return at_scales(replace(design.count, source=None), scale)
+            return sampled(size, kernels, p, scale, design.sampling)
 
-        return tuple(
-            number(d)
-            if d.count.pooled is not None or d.known.grid.size == 1
-            else at_scales(replace(d.count, source=None), d.scale)
-            if d.count.scales is not None
-            else error(d.known.grid.size, d.signal.kernels, d.sampling_probability, d.scale, d.sampling)
-            for d in self.designs
-        )
+        return tuple(map(error, self.designs))
 
     def table(self, **assumed: Any) -> str:
         """Return the programme as a text table; with the errors to expect if the series is described.
@@ -266,14 +258,8 @@ class Programme:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the programme as plain Python objects, ready for ``json.dumps``."""
-        return {
-            "format": _FORMAT,
-            "version": _VERSION,
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "data_fixed": self.data_fixed,
-            "releases": [design.to_dict() for design in self.designs],
-        }
+        numbers = {name: getattr(self, name) for name in ("epsilon", "delta", "data_fixed")}
+        return {"format": _FORMAT, "version": 1, **numbers, "releases": [design.to_dict() for design in self.designs]}
 
     def to_json(self) -> str:
         """Return the programme as one JSON document; floats are written so that they read back exactly."""
@@ -289,10 +275,7 @@ class Programme:
 
     @classmethod
     def from_json(cls, text: str) -> Programme:
-        """Read back what :meth:`to_json` wrote, in any version so far.
-
-        :raises ValueError: if it is no such document, or its releases exceed its budget.
-        """
+        """Read back what :meth:`to_json` wrote, as :meth:`from_dict` does."""
         return cls.from_dict(parse_json(text))
 
 
@@ -314,18 +297,13 @@ DESCRIBED: Final = ("from", "steps", "cap", "kept", "scale")
 
 def described(design: Design) -> tuple[str, ...]:
     """Return a design in words, for a row of a table."""
-    signal, count = design.known, design.count
-    times = f" x {count.step_cap}" if count.step_cap > 1 else ""
-    apart = f", {count.gap} apart" if count.gap > 1 else ""
-    apart += f", {count.key_cap} at a time" if count.key_cap is not None else ""
-    totals = ", totals" if signal.groups is not None else ""
-    filters = f", {len(signal.kernels)} filters" if len(signal.kernels) > 1 else ", filtered" if signal.kernels else ""
-    return (
-        count.grid.start or "",
-        (str(count.grid.size) if count.grid.step is None else f"{count.grid.size} of {count.grid.step}")
-        + totals
-        + filters,
-        f"{'none' if count.scales is not None else count.participation_cap}{times}{apart}",
-        f"{design.sampling_probability:.4g}" + (" in blocks" if design.sampling == "stratified" else ""),
-        f"{design.scale:.4g}",
-    )
+    signal, count, filters = design.known, design.count, len(design.signal.kernels)
+    steps = str(count.grid.size) if count.grid.step is None else f"{count.grid.size} of {count.grid.step}"
+    steps += ", totals" if signal.groups is not None else ""
+    steps += f", {filters} filters" if filters > 1 else ", filtered" if filters else ""
+    caps = "none" if count.scales is not None else f"{count.participation_cap}"
+    caps += f" x {count.step_cap}" if count.step_cap > 1 else ""
+    caps += f", {count.gap} apart" if count.gap > 1 else ""
+    caps += f", {count.key_cap} at a time" if count.key_cap is not None else ""
+    kept = f"{design.sampling_probability:.4g}" + (" in blocks" if design.sampling == "stratified" else "")
+    return count.grid.start or "", steps, caps, kept, f"{design.scale:.4g}"

@@ -11,9 +11,9 @@ from typing import Any
 import opendp.prelude as dp
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.design.count import Count, Keys, panel_of
+from opendp_timeseries.design.count import Count, Keys
 from opendp_timeseries.design.scales import Scales, default_scales
-from opendp_timeseries.grid import TimeGrid, check_grid
+from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.plugin._opendp import then
 from opendp_timeseries.plugin.event_logs import log_of
 from opendp_timeseries.plugin.participation_count import counted
@@ -64,20 +64,11 @@ def make_activity_count(
     >>> count.map(1)
     Influence(l0=8, l2=1, linf=0.901...)
     """
-    source, unit = log_of(input_domain, input_metric, by=by, time=time, periods=True)
     if scales is not None and not isinstance(scales, Scales):
         raise TypeError(f"scales ({check.shown(scales)}) must be given as Scales(ends=(10, 50))")
-    count = Count(
-        source=source,
-        grid=check_grid(grid),
-        participation_cap=1,
-        step_cap=step_cap,
-        gap=gap,
-        key_cap=key_cap,
-        panel=panel_of(by, keys),
-        unit=unit,
-        excess="scale",
-    )
+    log = log_of(input_domain, input_metric, by=by, keys=keys, time=time, periods=True)
+    caps: dict[str, Any] = {"participation_cap": 1, "step_cap": step_cap, "gap": gap, "key_cap": key_cap}
+    count = Count(**log, **caps, grid=grid, excess="scale")
     most = count.most_steps
     scales = default_scales(most) if scales is None else scales
     return counted(input_domain, input_metric, replace(count, participation_cap=scales.first(most), scales=scales))

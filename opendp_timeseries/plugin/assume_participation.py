@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.design.count import Count
+from opendp_timeseries.design.signal import UnknownSignal
 from opendp_timeseries.grid import TimeGrid, check_grid
 from opendp_timeseries.plugin._opendp import then
 from opendp_timeseries.plugin.participation_count import count_transformation
-from opendp_timeseries.plugin.spaces import CountSignal, descriptor_of, unit_of
+from opendp_timeseries.plugin.spaces import described, unit_of
 
 __all__ = ["make_assume_participation", "then_assume_participation"]
 
@@ -45,7 +46,9 @@ def make_assume_participation(
     :raises TypeError: for a wrong domain or metric, or a cap that was left out.
     :raises ValueError: for a cap below 1, or a gap below 1 or above the number of steps.
     """
-    space = descriptor_of(input_domain, CountSignal, "use count_signal_domain(size)")
+    space = described(input_domain, UnknownSignal)
+    if space is None:
+        raise TypeError(f"input_domain ({input_domain}) is not of counts made elsewhere; use count_signal_domain(size)")
     grid = TimeGrid(size=space.size) if grid is None else check_grid(grid)
     if grid.size != space.size:
         raise ValueError(f"grid ({grid.size} steps) must have the size of the signal ({space.size})")

@@ -1,8 +1,6 @@
 """Several releases of one log as one measurement, with their joint loss.
 
-``dp.c.make_composition`` adds up what the maps of its members state. Here the losses themselves are joined, by
-:mod:`opendp_timeseries.accounting.joint`: for the same noise a fraction of the loss. Proof:
-docs/proofs/several_releases.md.
+Proof: docs/proofs/several_releases.md.
 """
 
 from __future__ import annotations
@@ -20,11 +18,13 @@ from opendp_timeseries.accounting import joint
 from opendp_timeseries.accounting.calibrate import Budget, calibrate
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.subsampled import MIN_SCALE
+from opendp_timeseries.accounting.view import View
+from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.signal import UnknownSignal
-from opendp_timeseries.plugin._opendp import Partial, array_of, partial_of
-from opendp_timeseries.plugin.known import Known, Part, PrivacyMap, known_loss
+from opendp_timeseries.plugin._opendp import Partial, as_array
+from opendp_timeseries.plugin.known import Known, known_loss
 from opendp_timeseries.plugin.spaces import influence_space
-from opendp_timeseries.plugin.subsampled_gaussian import stated, view_of
+from opendp_timeseries.plugin.subsampled_gaussian import measurement, view_of
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.release.statement import Statement, Whole
 
@@ -46,8 +46,9 @@ def make_composition(
 ) -> dp.Measurement:
     """Make several releases of one log at once, and return them in a list, in order.
 
-    The map states their joint loss: the law of the sum of their squared distances, each in units of its own noise.
-    That is exact for one individual and counts without filter, and less than what ``dp.c.make_composition`` adds up.
+    The map states their joint loss: the law of the sum of their squared distances, each in units of its own noise
+    (:mod:`~opendp_timeseries.accounting.joint`). That is exact for one individual and counts without filter, and a
+    fraction of what ``dp.c.make_composition`` adds up of what the maps of the members state.
     The queries are all fixed beforehand, so that filters keep their full benefit.
 
     :param measurements: chains that end in a subsampled Gaussian, with whatever before and behind it, or
@@ -75,25 +76,30 @@ def make_composition(
     """
     members = _members(measurements)
     factor = check.real("factor", factor, above=0.0)
-    known = [_known(k, member) for k, member in enumerate(members)]
+    return _composition(members, factor, view_of(output_measure, failure_probability, delta))
+
+
+def _composition(members: Sequence[dp.Measurement], factor: float, view: View) -> dp.Measurement:
+    known = _all_known(members)
     if factor != 1:
         members = [one.times(factor) for one in known]
-        known = [_known(k, member) for k, member in enumerate(members)]
-    measure, view = view_of(output_measure, failure_probability, delta)
+        known = _all_known(members)
 
     def loss(d_in: Any) -> PrivacyLoss:
         return joint.joint_loss([one.loss(d_in) for one in known], adaptive=False)
 
-    as_array = array_of(members[0].input_domain)
-    parts = None if any(one.parts is None for one in known) else tuple(p for one in known for p in one.parts or ())
-    behind_count = influence_space(members[0].input_metric) is not None
+    domain, metric = members[0].input_space
+    designs = None
+    if all(one.designs is not None for one in known):
+        designs = tuple(each for one in known for each in one.designs or ())
     wholes: list[Whole] = []
-    if parts is not None and view.is_pair:  # its releases state their loss at the δ of the composition
-        parts = tuple(Part(part.design, view) for part in parts)
-        wholes = _wholes(parts)
+    if designs is not None and view.is_pair:  # its releases state their loss at the δ of the composition
+        wholes = _wholes([each.design for each in designs], view)
+        designs = tuple(each._replace(view=view) for each in designs)
+    behind_count = influence_space(metric) is not None
 
     def function(data: Any) -> list[Any]:
-        given = as_array(data)
+        given = as_array(data, domain)
         made = [member(given) for member in members]
         if wholes:
             whole = iter(wholes)
@@ -104,30 +110,20 @@ def make_composition(
             made = _each(made, lambda one: replace(one, invocation=name) if isinstance(one, Release) else one)
         return made
 
-    def times(more: float) -> dp.Measurement:
-        return make_composition(
-            members,
-            factor=more,
-            output_measure=output_measure,
-            failure_probability=failure_probability,
-            delta=delta,
-        )
-
     foreign = next((one.foreign for one in known if one.foreign is not None), None)
-    privacy_map = PrivacyMap(lambda d_in: stated(view, loss(d_in)), Known(loss, times, parts, foreign))
-    return dp.m.make_user_measurement(*members[0].input_space, measure, function, privacy_map)
+    all_of_it = Known(loss, lambda factor: _composition(members, factor, view), designs, foreign)
+    return measurement(domain, metric, view, function, all_of_it)
 
 
-def _wholes(parts: Sequence[Part]) -> list[Whole]:
+def _wholes(designs: Sequence[Design], view: View) -> list[Whole]:
     """Return what each release says of the composition; nothing where its loss is not known or not finite."""
-    if any(isinstance(part.design.signal, UnknownSignal) or part.design.scale < MIN_SCALE for part in parts):
+    if any(isinstance(design.signal, UnknownSignal) or design.scale < MIN_SCALE for design in designs):
         return []
-    view = parts[0].view
-    (loss,) = view.points(joint.joint_loss([part.design.loss() for part in parts], adaptive=False))
+    (loss,) = view.points(joint.joint_loss([design.loss() for design in designs], adaptive=False))
     if not all(map(math.isfinite, loss)):
         return []
-    whole = Whole(kind="composition", loss=loss, measure=view.measure, parts=len(parts))
-    return [replace(whole, number=number) for number in range(1, len(parts) + 1)]
+    whole = Whole(kind="composition", loss=loss, measure=view.measure, parts=len(designs))
+    return [replace(whole, number=number) for number in range(1, len(designs) + 1)]
 
 
 def _each(made: Any, change: Callable[[Any], Any]) -> Any:
@@ -149,7 +145,7 @@ def then_composition(measurements: Sequence[dp.Measurement | Partial], **options
     >>> (count >> ts.then_composition([noise, noise], delta=1e-6)).map(1)
     (1.45878..., 1e-06)
     """
-    return partial_of(lambda domain, metric: make_composition(completed(measurements, domain, metric), **options))
+    return Partial(lambda domain, metric: make_composition(completed(measurements, domain, metric), **options))
 
 
 def completed(measurements: Any, domain: dp.Domain, metric: dp.Metric) -> list[dp.Measurement]:
@@ -184,13 +180,14 @@ def least_factor(measurements: Sequence[dp.Measurement], *, epsilon: float, delt
 def least_factor_at(measurements: Sequence[dp.Measurement], budget: Budget, d_in: Any = 1) -> float:
     """Return the least factor on all scales with which a composition is within a budget."""
     members = _members(measurements)
-    losses = [_known(k, member).loss(d_in) for k, member in enumerate(members)]
+    losses = [one.loss(d_in) for one in _all_known(members)]
     if any(loss.scale == 0 for loss in losses):
         raise ValueError("a measurement without noise (scale 0) has no scale to multiply; give each a relative scale")
     start = 1 / min(loss.scale for loss in losses)
 
     def made_at(factor: float) -> PrivacyLoss:
-        return _known(0, make_composition(members, factor=factor)).loss(d_in)
+        (made,) = _all_known([make_composition(members, factor=factor)])
+        return made.loss(d_in)
 
     factor = calibrate(lambda factor: joint.joint_loss(losses, adaptive=False, factor=factor), budget, start=start)
     # Floats off any grid are rounded to one that follows the scale: what is made may lose a little more.
@@ -218,10 +215,10 @@ def _members(measurements: Any) -> list[dp.Measurement]:
     return members
 
 
-def _known(k: int, member: dp.Measurement) -> Known:
-    known = known_loss(member)
-    if known is None:
-        raise TypeError(
-            f"measurements[{k}] ({member.output_measure}) has no loss that is known here: it must be {_REMEDY}"
-        )
-    return known
+def _all_known(members: Sequence[dp.Measurement]) -> list[Known]:
+    found = [known_loss(member) for member in members]
+    if None in found:
+        k = found.index(None)
+        problem = f"measurements[{k}] ({members[k].output_measure}) has no loss that is known here"
+        raise TypeError(f"{problem}: it must be {_REMEDY}")
+    return [one for one in found if one is not None]

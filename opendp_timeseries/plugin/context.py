@@ -1,8 +1,5 @@
 """A Context whose shares always add up, and whose queries account exactly for what they release.
 
-In it, ``query.subsampled_gaussian(sampling_probability=…)`` uses the query's own share: of (ε, δ) by the exact privacy
-profile at its δ, of (ρ, δ) by approximate zCDP with δ for its failure probability.
-
 OpenDP 0.16 cannot split some budgets of the form (ε, δ) or (ρ, δ): the sum of, say, 20 equal shares of (0.1, 1e-6)
 rounds above one part and below the other, and pairs that are neither above nor below are an error. And a query
 whose δ alone exceeds its share answers ``.param()``, and fails at ``.release()`` with a message about orderings.
@@ -29,17 +26,14 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.calibrate import Budget
 from opendp_timeseries.accounting.rounding import down_fraction
 from opendp_timeseries.accounting.view import APPROXIMATE, CONCENTRATED
+from opendp_timeseries.design.count import Source
 from opendp_timeseries.design.signal import UnknownSignal
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.plugin._opendp import how_made, is_opendps, is_registered, partial_of, vector_space
-from opendp_timeseries.plugin.composition import (
-    completed,
-    least_factor_at,
-    make_composition,
-)
+from opendp_timeseries.plugin._opendp import Partial, how_made, maker_of, vector_space
+from opendp_timeseries.plugin.composition import completed, least_factor_at, make_composition
 from opendp_timeseries.plugin.known import known_loss
 from opendp_timeseries.plugin.lp_distance import make_lp_distance
-from opendp_timeseries.plugin.spaces import influence_space, is_event_log
+from opendp_timeseries.plugin.spaces import described, influence_space
 from opendp_timeseries.plugin.subsampled_gaussian import least_scale_at
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.release.statement import Whole
@@ -47,19 +41,18 @@ from opendp_timeseries.release.statement import Whole
 __all__ = ["Context", "Query", "compositor", "split_budget"]
 
 #: What is left unspent so that sums of up to a million rounded shares stay within the whole.
-_KEPT_BACK = 1 - Fraction(1, 2**30)
-
+_KEPT_BACK: Final = 1 - Fraction(1, 2**30)
 #: OpenDP draws Gaussian noise for floats on the grid ``2**k``: four times as fast on this one as on its default, the
 #: finest there is. Signals of ours lie on it.
 _NATIVE_EXPONENT: Final = -52
-
-Loss = float | tuple[float, float]
 _MEASURE_OPTIONS: Final = frozenset({"output_measure", "failure_probability", "delta"})
 #: Constructors of OpenDP that take any domain, and those that take any LazyFrame.
 _GENERAL: Final = frozenset({"identity", "user_measurement", "user_transformation"})
 _OF_FRAMES: Final = _GENERAL | {"private_lazyframe", "stable_lazyframe"}
 #: OpenDP's combinators that state the loss of a measurement in another way.
 _RESTATED: Final = frozenset({"make_fix_delta", "make_zCDP_to_approxDP", "make_pureDP_to_zCDP", "make_approximate"})
+
+Loss = float | tuple[float, float]
 
 
 def split_budget(loss: Loss, parts: int | Sequence[float] | NDArray[Any]) -> list[Loss]:
@@ -91,12 +84,11 @@ def _weights(name: str, weights: Any) -> list[float]:
 
 
 def _split(loss: Any, parts: Sequence[float]) -> list[Any]:
-    weights = list(map(Fraction, parts))
-    total = sum(weights)
-    kept_back = _KEPT_BACK if len(weights) > 1 else Fraction(1)
-    whole = [Fraction(check.real("loss", v, minimum=0.0)) for v in (loss if isinstance(loss, tuple) else (loss,))]
-    shares: list[Any] = [tuple(down_fraction(v * kept_back * w / total) + 0.0 for v in whole) for w in weights]
-    return shares if isinstance(loss, tuple) else [share[0] for share in shares]
+    if isinstance(loss, tuple):
+        return list(zip(*(_split(each, parts) for each in loss), strict=True))
+    whole = Fraction(check.real("loss", loss, minimum=0.0)) * (_KEPT_BACK if len(parts) > 1 else 1)
+    total = sum(map(Fraction, parts))
+    return [down_fraction(whole * Fraction(part) / total) + 0.0 for part in parts]
 
 
 def compositor(
@@ -110,10 +102,8 @@ def compositor(
 ) -> Context:
     """Return a Context like ``dp.Context.compositor``'s, for any number of shares and with exact accounting.
 
-    It takes what ``dp.Context.compositor`` takes, in the same order.
-
-    In it, ``subsampled_gaussian(sampling_probability=…)`` spends the query's own share: see
-    :meth:`~opendp_timeseries.plugin.context.Query.subsampled_gaussian`.
+    It takes what ``dp.Context.compositor`` takes, in the same order. Queries are
+    :class:`~opendp_timeseries.plugin.context.Query`, whose noise spends the query's own share.
 
     :param data: the private data; nothing of it is read here.
     :param privacy_unit: metric and distance, such as ``(dp.symmetric_distance(), 1)``: one individual.
@@ -123,8 +113,8 @@ def compositor(
     :param domain: domain of the data, such as :func:`~opendp_timeseries.event_log_domain`; of a Polars LazyFrame it may
         be left out, and OpenDP takes the columns and types of the frame for public.
     :param margins: of a LazyFrame, OpenDP's descriptors of grouped data.
-    :raises ValueError: if not exactly one of the two is given. Queries raise it, before any scale is told, if
-        their failure probability or delta exceeds their share.
+    :raises TypeError, ValueError: unless exactly one of the two is given, or for another argument that does not fit.
+        Queries raise ValueError, before any scale is told, if their failure probability or delta exceeds their share.
 
     >>> import opendp.prelude as dp, opendp_timeseries as ts, numpy as np
     >>> dp.enable_features("contrib", "honest-but-curious")
@@ -150,24 +140,19 @@ def compositor(
     for name, pair in (("privacy_unit", privacy_unit), ("privacy_loss", privacy_loss)):
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise TypeError(f"{name} ({check.shown(pair)}) must be a pair, as of dp.unit_of(…) and dp.loss_of(…)")
+    example = "such as event_log_domain(identifier=…, time=…)"
     if domain is None:
         try:
             domain = dp.domain_of(data, infer=True)
         except (UnknownTypeException, dp.OpenDPException, TypeError):
-            raise TypeError(
-                f"domain must be given for data of type {type(data).__name__}, such as"
-                " event_log_domain(identifier=…, time=…)"
-            ) from None
+            raise TypeError(f"domain must be given for data of type {type(data).__name__}, {example}") from None
     if not isinstance(domain, dp.Domain):
-        raise TypeError(
-            f"domain ({check.shown(domain)}) must be a domain, such as event_log_domain(identifier=…, time=…)"
-        )
+        raise TypeError(f"domain ({check.shown(domain)}) must be a domain, {example}")
     for margin in margins or ():
         domain = dp.with_margin(domain, margin)
-    metric, d_in = privacy_unit
+    (metric, d_in), (measure, d_out) = privacy_unit, privacy_loss
     if isinstance(d_in, np.generic):
         d_in = d_in.item()  # OpenDP takes Python numbers only
-    measure, d_out = privacy_loss
     d_mids: Any = _split(d_out, parts)
     accountant = dp.c.make_adaptive_composition(domain, metric, measure, d_in=d_in, d_mids=d_mids)
     context = Context(accountant, accountant(data), d_in=d_in, d_mids=d_mids)
@@ -222,17 +207,11 @@ def _cast(noise: str, domain: dp.Domain, metric: dp.Metric) -> dp.Transformation
     return make_lp_distance(domain, metric, dp.l1_distance(T=float) if noise == "laplace" else dp.l2_distance(T=float))
 
 
-def _refuse(name: str, frame: bool, *args: Any, **options: Any) -> Any:
-    raise TypeError(_not_of_logs(f"{name}() is OpenDP's, and", name, frame))
-
-
 def _not_of_logs(what: str, name: str, frame: bool) -> str:
     """Say that a query does not take an event log, and which does."""
-    remedy = (
-        f"query().{name}(…) on the Context asks OpenDP's own queries of the LazyFrame"
-        if frame
-        else "for OpenDP's own queries make the log a Polars LazyFrame (howto/contexts in the documentation)"
-    )
+    remedy = "for OpenDP's own queries make the log a Polars LazyFrame (howto/contexts in the documentation)"
+    if frame:
+        remedy = f"query().{name}(…) on the Context asks OpenDP's own queries of the LazyFrame"
     return (
         f"{what} does not take an event log: individual_count() counts people, private_series(grid) releases a count"
         f" in each step of time, and participation_count(grid, participation_cap=…) counts with a cap; {remedy}"
@@ -247,15 +226,15 @@ class Query(dp.Query):
         if name.startswith("_"):
             return super().__getattr__(name)
         domain = self._chain[0] if isinstance(self._chain, tuple) else None
-        frame = isinstance(domain, LazyFrameDomain)
-        if frame or is_event_log(domain):
-            if not is_registered(name):
-                raise AttributeError(_not_of_logs(f"{name!r}", name, frame))
-            if is_opendps(name) and name not in (_OF_FRAMES if frame else _GENERAL):
-                return partial(_refuse, name, frame)
+        frame, maker = isinstance(domain, LazyFrameDomain), maker_of(name)
+        of_logs = frame or described(domain, Source) is not None
+        if of_logs and maker is None:
+            raise AttributeError(_not_of_logs(f"{name!r}", name, frame))
         make: Callable[..., Any] = super().__getattr__(name)
 
         def stage(*args: Any, **options: Any) -> Query:
+            if of_logs and str(maker).startswith("opendp.") and name not in (_OF_FRAMES if frame else _GENERAL):
+                raise TypeError(_not_of_logs(f"{name}() is OpenDP's, and", name, frame))
             query: Query = make(*args, **options)
             query._chain = self._in_budget(query._chain)
             return query
@@ -263,7 +242,7 @@ class Query(dp.Query):
         return stage
 
     def _in_budget(self, chain: Any) -> Any:
-        """Return a measurement in pure ε as one in ρ, for a budget in (ρ, δ): a conversion that OpenDP leaves out."""
+        """Return a measurement in pure ε as one in ρ for a budget in (ρ, δ), a conversion that OpenDP leaves out."""
         if str(self._output_measure.type) != "Approximate<ZeroConcentratedDivergence>":
             return chain
         if isinstance(chain, PartialChain):
@@ -299,7 +278,7 @@ class Query(dp.Query):
         query = self
         space = chain if isinstance(chain, tuple) else getattr(chain, "output_space", None)
         if isinstance(chain, PartialChain):
-            query = self.new_with(chain=chain >> partial_of(partial(_cast, noise)))
+            query = self.new_with(chain=chain >> Partial(partial(_cast, noise)))
         elif space is not None and influence_space(space[1]) is not None:
             cast_to = _cast(noise, *space)
             if noise == "gaussian" and vector_space(space[0]).atom == "f64":
@@ -316,25 +295,18 @@ class Query(dp.Query):
     def subsampled_gaussian(self, *args: Any, **options: Any) -> Any:
         """Add the subsampled Gaussian within this query's share, see :func:`.make_subsampled_gaussian`.
 
-        What is left out is chosen for you: the least scale, and the view of the loss that the budget is in. That is the
+        Leave out the scale, and the least is found; and the view of the loss, which is then that of the budget: the
         exact profile at the δ of an (ε, δ) share, or approximate zCDP with the δ of a (ρ, δ) share for its failure
         probability.
 
         :raises ValueError: for a budget without δ, or a share that is spent.
         """
-        make = self.__getattr__("subsampled_gaussian")
-        if _MEASURE_OPTIONS & options.keys():
-            return make(*args, **options)
-        budget = self._share()
-        options["delta" if budget.rho is None else "failure_probability"] = budget.delta
-        if args or "scale" in options or isinstance(self._chain, PartialChain):
+        make, budget = self.__getattr__("subsampled_gaussian"), self._in_share(options)
+        if budget is None or args or "scale" in options or isinstance(self._chain, PartialChain):
             return make(*args, **options)
         # OpenDP's own search would find the same scale, asking the map some hundred times.
-        chain: Any = self._chain
-        domain, metric = chain if isinstance(chain, tuple) else chain.output_space
-        d_in = self._d_in if isinstance(chain, tuple) else chain.map(self._d_in)
         probability = options.get("sampling_probability", check.REQUIRED)
-        scale = least_scale_at(domain, metric, d_in, budget, probability, options.get("sampling", "poisson"))
+        scale = least_scale_at(*self._space(), budget, probability, options.get("sampling", "poisson"))
         if scale == 0:
             raise ValueError(
                 f"sampling_probability ({probability}) keeps no step, or nobody is counted: nothing would be released"
@@ -358,11 +330,11 @@ class Query(dp.Query):
     def composition(self, measurements: Sequence[Any], *, factor: float | None = None, **options: Any) -> Query:
         """Make several releases as one query, within its share of the budget: see :func:`.make_composition`.
 
-        What is left out is chosen for you: the view of the loss, as in :meth:`subsampled_gaussian`, and the least
-        factor by which the scales of all releases are multiplied, so that together they spend the share.
+        The view of the loss is chosen as in :meth:`subsampled_gaussian`.
 
         :param measurements: as there, or in their ``then_`` form, on the space of this query.
-        :param factor: by which the scales are multiplied; 1 leaves them as they are. Left out, they are relative.
+        :param factor: by which the scales of all releases are multiplied; 1 leaves them as they are. Left out, they
+            are relative, and the least factor is found with which together they are within the share.
         :raises ValueError: for a budget without δ, or a share that is spent.
         """
         chain: Any = self._chain
@@ -370,26 +342,31 @@ class Query(dp.Query):
             raise ValueError(
                 "a stage before the composition lacks a parameter; give it, as only scales are searched for"
             )
-        start = isinstance(chain, tuple)
-        members = completed(measurements, *(chain if start else chain.output_space))
-        if not _MEASURE_OPTIONS & options.keys():
-            budget = self._share()
-            options["delta" if budget.rho is None else "failure_probability"] = budget.delta
-            if factor is None:
-                d_in = self._d_in if start else chain.map(self._d_in)
-                factor = least_factor_at(members, budget, d_in)
-                if factor == 0:
-                    raise ValueError("no measurement keeps a step, or nobody is counted: nothing would be released")
+        domain, metric, d_in = self._space()
+        members, budget = completed(measurements, domain, metric), self._in_share(options)
+        if budget is not None and factor is None:
+            factor = least_factor_at(members, budget, d_in)
+            if factor == 0:
+                raise ValueError("no measurement keeps a step, or nobody is counted: nothing would be released")
         made = make_composition(members, factor=1.0 if factor is None else factor, **options)
-        query = self.new_with(chain=made if start else chain >> made)
+        query = self.new_with(chain=made if isinstance(chain, tuple) else chain >> made)
         query._chain.param = factor  # type: ignore[union-attr]
         return query
 
-    def _share(self) -> Budget:
-        """Return this query's share, (ε, δ) or (ρ, δ).
+    def _space(self) -> tuple[dp.Domain, dp.Metric, Any]:
+        """Return the domain, the metric and the distance behind the stages so far."""
+        chain: Any = self._chain
+        if isinstance(chain, tuple):
+            return *chain, self._d_in
+        return *chain.output_space, chain.map(self._d_in)
+
+    def _in_share(self, options: dict[str, Any]) -> Budget | None:
+        """Add to the options the view that this query's share is in, and return the share; None if they choose a view.
 
         :raises ValueError: for a budget without δ, or a share that is spent.
         """
+        if _MEASURE_OPTIONS & options.keys():
+            return None
         budget = str(self._output_measure.type)
         if budget not in ("Approximate<MaxDivergence>", "Approximate<ZeroConcentratedDivergence>"):
             raise ValueError(
@@ -400,7 +377,11 @@ class Query(dp.Query):
         first, delta = share
         if not 0 < delta < 1 or not first > 0:
             raise ValueError(f"its share ({first!r}, {delta!r}) leaves nothing to spend; raise both above 0")
-        return Budget(rho=first, delta=delta) if "ZeroConcentrated" in budget else Budget(epsilon=first, delta=delta)
+        if "ZeroConcentrated" in budget:
+            options["failure_probability"] = delta
+            return Budget(rho=first, delta=delta)
+        options["delta"] = delta
+        return Budget(epsilon=first, delta=delta)
 
     def release(self, data: Any = None, bounds: Any = None, T: Any = None) -> Any:
         """Release the query: its share is spent first, and post-processing follows.
@@ -449,43 +430,37 @@ class Query(dp.Query):
                 "this query adds no noise, so there is nothing to release; end it by laplace() or gaussian(), or, for a"
                 " series, by subsampled_gaussian(sampling_probability=…)"
             )
-        self._check_delta()
+        self._check_share(chain(1.0) if isinstance(chain, PartialChain) else chain, at_any_scale=True)
         if isinstance(chain, PartialChain):
             d_in, share = cast(Any, (self._d_in, self._d_out))
             chain = chain.fix(d_in, share, self._output_measure, bounds=bounds, T=T)
         resolved: Any = dp.Query.resolve(self.new_with(chain=chain))
         if chain is self._chain:  # nothing was searched for: the noise is given
-            self._check_loss(resolved)
+            self._check_share(resolved, at_any_scale=False)
         if hasattr(chain, "param"):  # OpenDP loses it where it converts the measure
             resolved.param = chain.param
         return resolved
 
-    def _check_loss(self, measurement: dp.Measurement) -> None:
-        """Refuse a loss too large for the share, in words: OpenDP would say that two pairs have no order."""
+    def _check_share(self, measurement: Any, *, at_any_scale: bool) -> None:
+        """Refuse a loss too large for the share, in words: OpenDP would say that two pairs have no order.
+
+        A δ does not depend on the scale, so one that exceeds the share is refused before any scale is searched for.
+        """
         share: Any = self._d_out
-        if share is None or self._d_in is None:
+        if share is None or self._d_in is None or not isinstance(measurement, dp.Measurement):
             return
         loss = measurement.map(self._d_in)
+        if isinstance(loss, tuple) and isinstance(share, tuple) and loss[1] > share[1]:
+            raise ValueError(
+                f"delta ({loss[1]!r} at these settings, whatever the scale) exceeds this query's share ({share[1]!r});"
+                " lower failure_probability= or delta= to at most the share, which is"
+                " context.remaining_privacy_loss()[0][1]"
+            )
         parts, most = (x if isinstance(x, tuple) else (x,) for x in (loss, share))
-        if any(part > limit for part, limit in zip(parts, most, strict=True)):
+        if not at_any_scale and any(part > limit for part, limit in zip(parts, most, strict=True)):
             raise ValueError(
                 f"its loss ({', '.join(map(repr, parts))}) exceeds this query's share ({', '.join(map(repr, most))});"
                 " leave out the scale, and the least that fits is found, or raise it"
-            )
-
-    def _check_delta(self) -> None:
-        """Refuse a δ that no scale can bring within the share: it does not depend on the scale."""
-        if not isinstance(self._d_out, tuple):
-            return
-        chain = self._chain(1.0) if isinstance(self._chain, PartialChain) else self._chain
-        if not isinstance(chain, dp.Measurement) or not str(chain.output_measure.type).startswith("Approximate"):
-            return
-        delta = chain.map(self._d_in)[1]
-        if delta > self._d_out[1]:
-            raise ValueError(
-                f"delta ({delta!r} at these settings, whatever the scale) exceeds this query's share"
-                f" ({self._d_out[1]!r}); lower failure_probability= or delta= to at most the share, which is"
-                " context.remaining_privacy_loss()[0][1]"
             )
 
 

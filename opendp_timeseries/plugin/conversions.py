@@ -1,6 +1,6 @@
 """Conversions of a measurement's loss that OpenDP 0.16 lacks.
 
-To a Rényi curve, from one to a privacy profile, and from a profile to a privacy loss distribution.
+Proof: docs/proofs/conversions.md.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ def make_zCDP_to_renyiDP(measurement: dp.Measurement) -> dp.Measurement:  # noqa
     """Return the same measurement with its loss as a Rényi curve: ``ρ``-zCDP is ``α ↦ ρα``.
 
     So OpenDP's own Gaussian mechanism composes with a subsampled Gaussian whose ``output_measure`` is
-    ``renyi_divergence()``. Source: Bun & Steinke (2016), arXiv:1605.02065, Definition 1.1; proof:
-    docs/proofs/conversions.md.
+    ``renyi_divergence()``. Source: Bun & Steinke (2016), arXiv:1605.02065, Definition 1.1.
 
-    :param measurement: a measurement under ``zero_concentrated_divergence()``, not interactive: OpenDP does not say
-        before a release whether it is a queryable, so such a release fails with a ``TypeError`` and nothing leaves.
+    :param measurement: a measurement under ``zero_concentrated_divergence()``, not interactive: a release that is a
+        queryable fails with a ``TypeError``, and nothing leaves.
     :raises TypeError: for another output measure.
 
     >>> import opendp.prelude as dp
@@ -38,7 +37,7 @@ def make_zCDP_to_renyiDP(measurement: dp.Measurement) -> dp.Measurement:  # noqa
     >>> round(curve(3.0), 12)
     0.375
     """
-    _needs(measurement, "ZeroConcentratedDivergence", dp.zero_concentrated_divergence())
+    _check_measure(measurement, dp.zero_concentrated_divergence())
 
     def privacy_map(d_in: Any) -> Any:
         rho = measurement.map(d_in)
@@ -55,15 +54,13 @@ def make_zCDP_to_renyiDP(measurement: dp.Measurement) -> dp.Measurement:  # noqa
 def make_renyiDP_to_approxDP(measurement: dp.Measurement) -> dp.Measurement:  # noqa: N802
     """Return the same measurement with the privacy profile that follows from its Rényi curve.
 
-    At each ``ε`` the best of many orders is taken; every order is valid. Fix the other parameter with
-    ``dp.c.make_fix_delta``. Source: Canonne, Kamath & Steinke (2020), arXiv:2004.00010v4, Proposition 12; proof:
-    docs/proofs/conversions.md.
+    At each ``ε`` the best of many orders is taken; every order is valid. Fix δ with ``dp.c.make_fix_delta``.
+    Source: Canonne, Kamath & Steinke (2020), arXiv:2004.00010v4, Proposition 12.
 
-    :param measurement: a measurement under ``renyi_divergence()``, such as a composition of several, not interactive:
-        a release that is a queryable fails with a ``TypeError``, and nothing leaves.
+    :param measurement: a measurement under ``renyi_divergence()``, such as a composition of several, not interactive.
     :raises TypeError: for another output measure.
     """
-    _needs(measurement, "RenyiDivergence", dp.renyi_divergence())
+    _check_measure(measurement, dp.renyi_divergence())
 
     def privacy_map(d_in: Any) -> Any:
         curve = measurement.map(d_in)
@@ -79,7 +76,7 @@ def privacy_loss_distribution(
 
     It composes with the distributions of other mechanisms. Its profile meets the measurement's at multiples of
     ``discretization``, and is never below the true one in between. Source: Doroshenko et al. (2022),
-    arXiv:2207.04380; proof: docs/proofs/conversions.md.
+    arXiv:2207.04380.
 
     :param measurement: a measurement under ``smoothed_max_divergence()``, such as the subsampled Gaussian.
     :param d_in: distance between neighbouring inputs, such as the number of individuals.
@@ -99,13 +96,13 @@ def privacy_loss_distribution(
     >>> round(week.get_epsilon_for_delta(1e-6), 2)
     2.39
     """
-    _needs(measurement, "SmoothedMaxDivergence", dp.smoothed_max_divergence())
+    _check_measure(measurement, dp.smoothed_max_divergence())
     return pld.privacy_loss_distribution(measurement.map(d_in).delta, discretization, tail)
 
 
-def _needs(measurement: dp.Measurement, name: str, measure: dp.Measure) -> None:
-    if not isinstance(measurement, dp.Measurement) or str(measurement.output_measure.type) != name:
-        found = getattr(measurement, "output_measure", type(measurement).__name__)
+def _check_measure(measurement: dp.Measurement, measure: dp.Measure) -> None:
+    found = getattr(measurement, "output_measure", type(measurement).__name__)
+    if not isinstance(measurement, dp.Measurement) or found != measure:
         raise TypeError(f"output_measure ({found}) of the measurement must be {measure}")
 
 
@@ -115,9 +112,7 @@ def _with_loss(measurement: dp.Measurement, measure: dp.Measure, privacy_map: An
         _refuse_queryables(release)
         return release
 
-    return dp.m.make_user_measurement(
-        measurement.input_domain, measurement.input_metric, measure, function, privacy_map
-    )
+    return dp.m.make_user_measurement(*measurement.input_space, measure, function, privacy_map)
 
 
 def _refuse_queryables(release: Any) -> None:

@@ -10,6 +10,7 @@ for equally many identifiers in both: a distance of 1 may be two individuals add
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 import opendp.prelude as dp
@@ -18,10 +19,10 @@ from opendp.mod import LazyFrameDomain
 from opendp_timeseries import _validate as check
 from opendp_timeseries.counting.identifiers import key_numbers
 from opendp_timeseries.counting.tables import read_positions
-from opendp_timeseries.design.count import Count, Source
+from opendp_timeseries.design.count import Count, Keys, Source, panel_of
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.plugin._opendp import empty_frame
-from opendp_timeseries.plugin.spaces import EventLog, descriptor_of, unit_of
+from opendp_timeseries.plugin.spaces import described, unit_of
 
 __all__ = ["check_readable", "log_of"]
 
@@ -33,26 +34,27 @@ def log_of(
     input_metric: dp.Metric,
     *,
     by: str | None,
+    keys: Keys | None,
     time: str | None,
     timed: bool = True,
     periods: bool = False,
-) -> tuple[Source, Unit]:
-    """Return which columns of a log are read, and what a distance of 1 is.
+) -> dict[str, Any]:
+    """Return what a :class:`.Count` says of a log: which columns are read, for which keys, and the unit of privacy.
 
     :param input_domain: :func:`~opendp_timeseries.event_log_domain` or an OpenDP ``LazyFrameDomain``.
     :param input_metric: a distance that counts individuals.
-    :param by: name of the column that tells the series of a panel apart, if there is one.
+    :param by: name of the column that tells the series of a panel apart, if there is one; with its ``keys``.
     :param time: name of the column of event times, of a LazyFrame only.
     :param timed: whether times are read.
     :param periods: whether the count treats an individual as another one in each period, where the metric
         does. Other counts refuse such a metric.
-    :raises TypeError: for a wrong domain, metric or name.
-    :raises ValueError: for a column that is named twice.
+    :raises TypeError, ValueError: for a wrong domain, metric, name or key, or a column that is named twice.
     """
     if not timed and time is not None:
         raise TypeError(
             f"time ({check.shown(time)}) is for a grid; give grid=, or leave it out, as no times are read without one"
         )
+    panel = panel_of(by, keys)
     if isinstance(input_domain, LazyFrameDomain):
         identifier, unit = _of_frame(input_metric)
         if timed and not isinstance(time, str):
@@ -60,8 +62,11 @@ def log_of(
                 f"time ({check.shown(time)}) must name the column of event times in the LazyFrame, for instance"
                 " time='time'"
             )
-        return Source(identifier=identifier, time=time, by=by, exact=True), unit
-    log = descriptor_of(input_domain, EventLog, "use event_log_domain(identifier=…, time=…)")
+        source = Source(identifier=identifier, time=time, by=by, exact=True)
+        return {"source": source, "panel": panel, "unit": unit}
+    log = described(input_domain, Source)
+    if log is None:
+        raise TypeError(f"input_domain ({input_domain}) is not of logs; use event_log_domain(identifier=…, time=…)")
     if time is not None:
         raise TypeError(f"time ({check.shown(time)}) is for a LazyFrame; leave it out, as {input_domain} names its own")
     unit = unit_of(input_metric)
@@ -70,7 +75,8 @@ def log_of(
             f"input_metric ({input_metric}) counts individuals within a period, and this query would not; use"
             " dp.symmetric_distance() or dp.change_one_distance()"
         )
-    return Source(identifier=log.identifier, time=log.time if timed else None, by=by), unit
+    source = replace(log, time=log.time if timed else None, by=by)
+    return {"source": source, "panel": panel, "unit": unit}
 
 
 def check_readable(count: Count, input_domain: dp.Domain) -> None:
@@ -93,15 +99,10 @@ def _of_frame(input_metric: dp.Metric) -> tuple[str, Unit]:
             " dp.symmetric_id_distance(…) or dp.change_one_id_distance(…), as in the privacy unit"
             " dp.unit_of(contributions=1, identifier=…)"
         )
-    return _column(input_metric), _UNITS[kind]
-
-
-def _column(metric: Any) -> str:
-    """Name of the column that identifies individuals."""
-    expression = metric.identifier
+    expression: Any = input_metric.identifier
     if not expression.meta.is_column():  # an expression could merge individuals, or tell one's rows apart
         raise TypeError(
-            f"input_metric ({metric}) must identify individuals by a plain column; make the expression a column"
+            f"input_metric ({input_metric}) must identify individuals by a plain column; make the expression a column"
             " of the LazyFrame first, and name that in dp.unit_of(…, identifier=…)"
         )
-    return str(expression.meta.output_name())
+    return str(expression.meta.output_name()), _UNITS[kind]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import opendp.prelude as dp
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.design.count import Count, Key, Keys, panel_of
+from opendp_timeseries.design.count import Count, Keys
 from opendp_timeseries.grid import TimeGrid, check_grid
 from opendp_timeseries.plugin._opendp import then
 from opendp_timeseries.plugin.event_logs import log_of
@@ -23,7 +23,7 @@ def make_individual_count(
     *,
     by: str | None = None,
     keys: Keys | None = None,
-    cap: int | None = None,
+    key_cap: int | None = None,
     grid: TimeGrid | None = None,
     time: str | None = None,
 ) -> dp.Transformation:
@@ -33,8 +33,8 @@ def make_individual_count(
     looked at, and everybody with at least one of them counts once, whatever the number of steps. Rows without an
     identifier belong to nobody.
 
-    With ``by``, ``keys`` and ``cap`` there is one number for each key, of the individuals with at least one row of
-    that key. One individual is in at most ``cap`` of these numbers: of somebody with more keys, that many are kept,
+    With ``by``, ``keys`` and ``key_cap`` there is one number for each key, of the individuals with at least one row of
+    that key. One individual is in at most ``key_cap`` of these numbers: of somebody with more keys, that many are kept,
     each equally likely, by a keyed hash as in :func:`~opendp_timeseries.make_participation_count`, so that what is
     kept depends on nothing but their own records. Keys are public and never come from the data; rows of other keys
     are dropped, and a key without rows has the number 0. The numbers do not add up to the number of individuals, as
@@ -48,12 +48,12 @@ def make_individual_count(
     :param input_metric: as there.
     :param by: the column that holds the keys.
     :param keys: distinct strings, or distinct integers.
-    :param cap: keys in which one individual counts, at least 1. It is public: from what is plausible for one
+    :param key_cap: keys in which one individual counts, at least 1. It is public: from what is plausible for one
         individual, never from the log.
     :param grid: the period that is looked at; all of the log if left out.
     :param time: with a grid, the column of event times, of a LazyFrame only.
-    :raises TypeError: for a wrong domain, metric or grid, or keys without a cap.
-    :raises ValueError: for a cap below 1, or one without keys.
+    :raises TypeError: for a wrong domain, metric or grid, or keys without a ``key_cap``.
+    :raises ValueError: for a ``key_cap`` below 1, or without keys.
 
     >>> import numpy as np, opendp.prelude as dp, opendp_timeseries as ts
     >>> dp.enable_features("contrib", "honest-but-curious")
@@ -62,33 +62,21 @@ def make_individual_count(
     >>> people = space >> ts.then_individual_count()
     >>> people(log), people.map(1)
     ([2], Influence(l0=1, l2=1, linf=1))
-    >>> places = space >> ts.then_individual_count(by="site", keys=["a", "b", "c"], cap=2)
+    >>> places = space >> ts.then_individual_count(by="site", keys=["a", "b", "c"], key_cap=2)
     >>> places(log), places.map(1)
     ([2, 1, 0], Influence(l0=2, l2=1.41422, linf=1))
     """
-    source, unit = log_of(input_domain, input_metric, by=by, time=time, timed=grid is not None)
+    log = log_of(input_domain, input_metric, by=by, keys=keys, time=time, timed=grid is not None)
+    cap = 1
+    if log["panel"] is not None:
+        remedy = "the most keys in which one individual counts, from what is plausible"
+        check.required("key_cap", check.REQUIRED if key_cap is None else key_cap, f"choose {remedy}")
+        cap = check.integer("key_cap", key_cap, minimum=1, remedy=remedy)
+    elif key_cap is not None:
+        raise ValueError(f"key_cap ({check.shown(key_cap)}) requires by= and keys=; leave it out without them")
     pooled = None if grid is None else check_grid(grid)
-    panel = panel_of(by, keys)
-    count = Count(
-        source=source,
-        grid=_one_step(pooled),
-        participation_cap=_check_cap(cap, panel),
-        panel=panel,
-        pooled=pooled,
-        unit=unit,
-    )
+    count = Count(**log, grid=_one_step(pooled), participation_cap=cap, pooled=pooled)
     return counted(input_domain, input_metric, count)
-
-
-def _check_cap(cap: int | None, panel: tuple[Key, ...] | None) -> int:
-    """Check in how many numbers one individual may be; without keys there is one number."""
-    if panel is None:
-        if cap is not None:
-            raise ValueError(f"cap ({check.shown(cap)}) requires by= and keys=; leave it out, as everybody counts once")
-        return 1
-    given = check.REQUIRED if cap is None else cap
-    check.required("cap", given, "choose the most keys in which one individual counts by what is plausible")
-    return check.integer("cap", given, minimum=1, remedy="the most keys in which one individual counts")
 
 
 def _one_step(grid: TimeGrid | None) -> TimeGrid:

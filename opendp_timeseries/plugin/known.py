@@ -1,7 +1,6 @@
-"""What is known of an OpenDP transformation or measurement from how it was made.
+"""What is known of an OpenDP transformation or measurement from how it was made: its whole loss, and its designs.
 
-OpenDP's maps state one view of a loss; here the whole loss, and the designs of the releases, are found again. The maps
-of this package are objects of the two classes below, and OpenDP notes for each of its objects with which arguments it
+The maps of this package are :class:`KnownMap` objects, and OpenDP notes for each of its objects with which arguments it
 was made (:func:`~._opendp.how_made`). A stage that is not of this package ends what is known, and is named.
 """
 
@@ -21,10 +20,19 @@ from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.plugin._opendp import how_made
 from opendp_timeseries.plugin.spaces import influence_space
 
-__all__ = ["Known", "Part", "PrivacyMap", "foreign_stage", "known_loss", "parts_of", "signal_of", "transformation"]
+__all__ = [
+    "Known",
+    "KnownMap",
+    "StatedDesign",
+    "foreign_stage",
+    "known_loss",
+    "signal_of",
+    "stated_designs",
+    "transformation",
+]
 
 
-class Part(NamedTuple):
+class StatedDesign(NamedTuple):
     """A release that a measurement returns: what runs, and the view of its loss that it states."""
 
     design: Design
@@ -32,13 +40,14 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True)
-class StabilityMap:
-    """The stability map of a transformation of this package."""
+class KnownMap:
+    """The map of a transformation or measurement of this package; of a measurement, with what else is known of it."""
 
     call: Callable[[Any], Any]
+    known: Known | None = None
 
     def __call__(self, d_in: Any) -> Any:
-        """Return the distance between outputs."""
+        """Return the distance between outputs, or the loss."""
         return self.call(d_in)
 
 
@@ -51,7 +60,7 @@ def transformation(
     stability_map: Callable[[Any], Any],
 ) -> dp.Transformation:
     """Return a transformation that is known to be of this package."""
-    known = StabilityMap(stability_map)
+    known = KnownMap(stability_map)
     return dp.t.make_user_transformation(domain, metric, output_domain, output_metric, function, known)
 
 
@@ -61,30 +70,17 @@ class Known:
 
     :param loss: from a distance of the measurement's input metric to the loss.
     :param times: from a factor to the measurement with all scales of its noise multiplied by it.
-    :param parts: its releases, in order; None if it returns anything else.
+    :param designs: of its releases, in order; None if it returns anything else.
     :param foreign: the stage before the noise that is not of this package, if there is one.
     """
 
     loss: Callable[[Any], PrivacyLoss]
     times: Callable[[float], dp.Measurement]
-    parts: tuple[Part, ...] | None
+    designs: tuple[StatedDesign, ...] | None
     foreign: str | None = None
 
 
-@dataclass(frozen=True)
-class PrivacyMap:
-    """The privacy map of a measurement of this package, and what else is known of it."""
-
-    call: Callable[[Any], Any]
-    known: Known
-
-    def __call__(self, d_in: Any) -> Any:
-        """Return the loss at a distance."""
-        return self.call(d_in)
-
-
-#: OpenDP's combinators that keep the mechanism of one argument, and which that is: something goes before it or is done
-#: with its releases, or its loss is stated in another way.
+#: OpenDP's combinators that keep the mechanism of one argument, and which argument that is.
 _SAME_MECHANISM: Final = {
     "make_chain_mt": "measurement1",
     "make_chain_pm": "measurement0",
@@ -100,7 +96,7 @@ def foreign_stage(chain: Any) -> str | None:
         return "a stage of unknown making"
     if made.constructor == "make_chain_tt":
         return foreign_stage(made.arguments["transformation0"]) or foreign_stage(made.arguments["transformation1"])
-    return None if isinstance(made.arguments.get("stability_map"), StabilityMap) else made.constructor
+    return None if isinstance(made.arguments.get("stability_map"), KnownMap) else made.constructor
 
 
 def known_loss(measurement: dp.Measurement) -> Known | None:
@@ -109,12 +105,12 @@ def known_loss(measurement: dp.Measurement) -> Known | None:
     if made is None:
         return None
     privacy_map = made.arguments.get("privacy_map")
-    if isinstance(privacy_map, PrivacyMap):
+    if isinstance(privacy_map, KnownMap):
         return privacy_map.known
     if made.constructor not in _SAME_MECHANISM:
         return None
-    part = _SAME_MECHANISM[made.constructor]
-    inner = known_loss(made.arguments[part])
+    name = _SAME_MECHANISM[made.constructor]
+    inner = known_loss(made.arguments[name])
     if inner is None:
         return None
     before = made.arguments.get("transformation0")
@@ -122,46 +118,43 @@ def known_loss(measurement: dp.Measurement) -> Known | None:
     def loss(d_in: Any) -> PrivacyLoss:
         return inner.loss(d_in if before is None else before.map(d_in))
 
-    def times(factor: float) -> dp.Measurement:
-        again: dp.Measurement = getattr(dp.c, made.constructor)(**{**made.arguments, part: inner.times(factor)})
-        return again
+    def times(factor: float) -> Any:
+        return getattr(dp.c, made.constructor)(**{**made.arguments, name: inner.times(factor)})
 
     foreign = inner.foreign or (None if before is None else foreign_stage(before))
-    return Known(loss, times, None if made.constructor == "make_chain_pm" else inner.parts, foreign)
+    return Known(loss, times, None if made.constructor == "make_chain_pm" else inner.designs, foreign)
 
 
-def parts_of(measurement: Any) -> tuple[Part, ...]:
-    """Return the releases that a measurement returns, in order.
+def stated_designs(measurement: Any) -> tuple[StatedDesign, ...]:
+    """Return the designs of the releases that a measurement returns, in order.
 
-    :raises TypeError: unless it is a measurement.
-    :raises ValueError: if it returns anything else, or it is not known how a signal is made.
+    :raises TypeError, ValueError: unless it is a measurement that returns releases alone, and it is known how.
     """
     if not isinstance(measurement, dp.Measurement):
         raise TypeError(f"measurement ({type(measurement).__name__}) must be a Measurement, such as a count >> noise")
     known = known_loss(measurement)
     if known is not None and known.foreign is not None:
         raise ValueError(_foreign("measurement", known.foreign))
-    parts = None if known is None else known.parts
-    if parts is None or any(isinstance(part.design.signal, UnknownSignal) for part in parts):
+    designs = None if known is None else known.designs
+    if designs is None or any(isinstance(each.design.signal, UnknownSignal) for each in designs):
         raise ValueError(
             "measurement must return a release that knows how it was made: a subsampled Gaussian with noise behind a"
             " count of this package, or a make_composition(…) of such; process what it releases afterwards"
         )
-    for part in parts:
-        if part.design.scale < MIN_SCALE:
-            raise ValueError(f"measurement adds no noise (scale {part.design.scale:g}), so it states no finite loss")
-    return parts
+    for design, _ in designs:
+        if design.scale < MIN_SCALE:
+            raise ValueError(f"measurement adds no noise (scale {design.scale:g}), so it states no finite loss")
+    return designs
 
 
 def signal_of(chain: Any) -> Signal:
     """Return how a chain makes its signal.
 
-    :raises TypeError: unless it is a transformation that knows.
-    :raises ValueError: if a stage of it is not of this package.
+    :raises TypeError, ValueError: unless it is a transformation that knows, all of whose stages are of this package.
     """
-    space = influence_space(chain.output_metric) if isinstance(chain, dp.Transformation) else None
+    found = chain.output_metric if isinstance(chain, dp.Transformation) else type(chain).__name__
+    space = influence_space(found)
     if space is None or space.signal is None:
-        found = chain.output_metric if isinstance(chain, dp.Transformation) else type(chain).__name__
         raise TypeError(f"chain ({found}) must be a count of this package, with or without filters")
     if (foreign := foreign_stage(chain)) is not None:
         raise ValueError(_foreign("chain", foreign))

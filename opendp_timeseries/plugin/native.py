@@ -3,7 +3,7 @@
 from opendp.measurements import make_user_measurement, then_gaussian, then_laplace
 from opendp.measures import approximate, max_divergence, renyi_divergence, zero_concentrated_divergence
 from opendp.metrics import l1_distance, l2_distance, symmetric_distance
-from opendp.mod import Domain, Measure, Measurement, Metric, Transformation, binary_search_param
+from opendp.mod import Domain, Measure, Measurement, Metric, OpenDPException, Transformation, enable_features
 from opendp.transformations import make_user_transformation
 
 __all__ = [
@@ -11,9 +11,10 @@ __all__ = [
     "Measure",
     "Measurement",
     "Metric",
+    "OpenDPException",
     "Transformation",
     "approximate",
-    "binary_search_param",
+    "enable_features",
     "l1_distance",
     "l2_distance",
     "make_user_measurement",

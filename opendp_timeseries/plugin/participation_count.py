@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.design.count import Count, Keys, panel_of
+from opendp_timeseries.design.count import Count, Keys
 from opendp_timeseries.design.signal import Signal
-from opendp_timeseries.grid import TimeGrid, check_grid
+from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.plugin._opendp import signal_domain, then
 from opendp_timeseries.plugin.event_logs import check_readable, log_of
 from opendp_timeseries.plugin.known import transformation
@@ -105,16 +105,13 @@ def make_participation_count(
     >>> np.round(count({"id": np.full(4, 7), "step": np.arange(4)}), 4)  # √(2/4) in each
     array([0.7071, 0.7071, 0.7071, 0.7071])
     """
-    source, unit = log_of(input_domain, input_metric, by=by, time=time, periods=True)
     count = Count(
-        source=source,
-        grid=check_grid(grid),
+        **log_of(input_domain, input_metric, by=by, keys=keys, time=time, periods=True),
+        grid=grid,
         participation_cap=participation_cap,
         step_cap=step_cap,
         gap=gap,
         key_cap=key_cap,
-        panel=panel_of(by, keys),
-        unit=unit,
         excess=excess,
     )
     return counted(input_domain, input_metric, count)

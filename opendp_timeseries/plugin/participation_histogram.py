@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from opendp_timeseries.accounting.influence import Influence, count_influence
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.design.count import Count, Keys, panel_of
+from opendp_timeseries.design.count import Count, Keys
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.planning.participation import checked_caps
 from opendp_timeseries.plugin._opendp import signal_domain, then
@@ -63,12 +63,12 @@ def make_participation_histogram(
     >>> histogram.map(1)
     Influence(l0=1, l2=1, linf=1)
     """
-    source, unit = log_of(input_domain, input_metric, by=by, time=time, periods=True)
+    log = log_of(input_domain, input_metric, by=by, keys=keys, time=time, periods=True)
     # The caps of this count are not used: everybody's steps are counted, and none left out but by the gap.
-    count = Count(source=source, grid=grid, participation_cap=1, gap=gap, panel=panel_of(by, keys), unit=unit)
+    count = Count(**log, grid=grid, participation_cap=1, gap=gap)
     check_readable(count, input_domain)
     edges = np.array(checked_caps(caps, count.size), dtype=np.int64)
-    size = len(edges) + 1
+    size, unit = len(edges) + 1, count.unit
 
     def function(table: Any) -> NDArray[np.int64]:
         steps = engine_of(table).participation(table, count)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import opendp.prelude as dp
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.design.count import Count, Keys, panel_of
+from opendp_timeseries.design.count import Count, Keys
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid, check_grid
 from opendp_timeseries.plugin._opendp import then
@@ -73,17 +73,15 @@ def make_participation_total(
     >>> np.round(by_halves(log), 3), by_halves.map(1)  # 2/3 for each of three steps
     (array([1.333, 1.667]), Influence(l0=2, l2=2, linf=2))
     """
-    source, unit = log_of(input_domain, input_metric, by=by, time=time, periods=True)
+    log = log_of(input_domain, input_metric, by=by, keys=keys, time=time, periods=True)
     count = Count(
-        source=source,
-        grid=_periods(check_grid(grid), periods, unit),
+        **log,
+        grid=_periods(check_grid(grid), periods, log["unit"]),
         participation_cap=participation_cap,
         step_cap=step_cap,
         gap=gap,
         key_cap=key_cap,
-        panel=panel_of(by, keys),
         pooled=grid,
-        unit=unit,
         excess="scale_l1",
     )
     return counted(input_domain, input_metric, count)

@@ -15,7 +15,7 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.design.design import Design
-from opendp_timeseries.plugin.known import parts_of
+from opendp_timeseries.plugin.known import stated_designs
 from opendp_timeseries.release.documents import population_of
 from opendp_timeseries.release.release import Release
 
@@ -86,4 +86,4 @@ def _designs(release: dp.Measurement | Release) -> list[Design]:
         return [release.design]
     if not isinstance(release, dp.Measurement):
         raise TypeError(f"releases ({type(release).__name__}) must be a Measurement or a Release, or several")
-    return [part.design for part in parts_of(release)]
+    return [part.design for part in stated_designs(release)]

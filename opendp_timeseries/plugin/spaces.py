@@ -21,24 +21,21 @@ from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.rounding import up_fraction
 from opendp_timeseries.counting.engines import check_schema
 from opendp_timeseries.design.count import Source
-from opendp_timeseries.design.signal import Signal
+from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period
 
 __all__ = [
-    "CountSignal",
-    "EventLog",
     "InfluenceSpace",
     "as_influence",
     "check_member",
     "count_signal_domain",
-    "descriptor_of",
     "event_log_domain",
     "PeriodUnitWarning",
     "influence_distance",
     "influence_metric",
     "influence_space",
-    "is_event_log",
+    "described",
     "norm_influence",
     "period_distance",
     "unit_of",
@@ -47,19 +44,10 @@ __all__ = [
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True)
-class EventLog:
-    """Descriptor of an event-log domain: the names of the two columns that are read."""
-
-    identifier: str
-    time: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class CountSignal:
-    """Descriptor of a domain of count signals made elsewhere: the number of steps."""
-
-    size: int
+def described(space: Any, kind: type[T]) -> T | None:
+    """Return what a domain or metric of this package says of itself; None if that is not of this type."""
+    descriptor = space.descriptor if isinstance(space, ExtrinsicDomain | ExtrinsicDistance) else None
+    return descriptor if isinstance(descriptor, kind) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,10 +95,9 @@ def event_log_domain(*, identifier: str, time: str) -> dp.Domain:
     >>> ts.event_log_domain(identifier="tailnum", time="time")
     EventLogDomain(identifier='tailnum', time='time')
     """
-    Source(identifier=identifier, time=time)  # or refuse their types
+    source = Source(identifier=identifier, time=time)  # or refuse their types
     if identifier == time:
         raise ValueError(f"identifier and time must be two columns, found {identifier!r} for both")
-    descriptor = EventLog(identifier=identifier, time=time)
 
     def member(table: Any) -> bool:
         try:
@@ -119,12 +106,7 @@ def event_log_domain(*, identifier: str, time: str) -> dp.Domain:
             return False
         return True
 
-    return dp.user_domain(f"EventLogDomain(identifier={identifier!r}, time={time!r})", member, descriptor)
-
-
-def is_event_log(domain: Any) -> bool:
-    """Whether a domain is one of :func:`event_log_domain`."""
-    return isinstance(domain, ExtrinsicDomain) and isinstance(domain.descriptor, EventLog)
+    return dp.user_domain(f"EventLogDomain(identifier={identifier!r}, time={time!r})", member, source)
 
 
 def count_signal_domain(size: int) -> dp.Domain:
@@ -146,7 +128,7 @@ def count_signal_domain(size: int) -> dp.Domain:
         values = np.asarray(signal)
         return values.shape == (size,) and np.issubdtype(values.dtype, np.integer)
 
-    return dp.user_domain(f"CountSignalDomain(size={size})", member, CountSignal(size=size))
+    return dp.user_domain(f"CountSignalDomain(size={size})", member, UnknownSignal(size))
 
 
 class PeriodUnitWarning(UserWarning):
@@ -222,10 +204,9 @@ def influence_metric(space: InfluenceSpace) -> dp.Metric:
     return dp.user_distance(f"InfluenceDistance(resolution={unit}{panel}{made})", space)
 
 
-def influence_space(metric: dp.Metric) -> InfluenceSpace | None:
+def influence_space(metric: Any) -> InfluenceSpace | None:
     """Return the descriptor of an influence metric, None for any other metric."""
-    descriptor = metric.descriptor if isinstance(metric, ExtrinsicDistance) else None
-    return descriptor if isinstance(descriptor, InfluenceSpace) else None
+    return described(metric, InfluenceSpace)
 
 
 def as_influence(d_in: Any) -> Influence:
@@ -251,8 +232,7 @@ def unit_of(input_metric: dp.Metric) -> Unit:
 
     :raises TypeError: for any other metric, naming it and the remedy.
     """
-    unit = input_metric.descriptor if isinstance(input_metric, ExtrinsicDistance) else None
-    if isinstance(unit, Unit):
+    if (unit := described(input_metric, Unit)) is not None:
         return unit
     name = str(input_metric.type) if isinstance(input_metric, dp.Metric) else ""
     if name not in ("SymmetricDistance", "ChangeOneDistance"):
@@ -263,24 +243,12 @@ def unit_of(input_metric: dp.Metric) -> Unit:
     return Unit(replaced=name == "ChangeOneDistance")
 
 
-def descriptor_of(domain: dp.Domain, kind: type[T], remedy: str) -> T:
-    """Return the descriptor of a domain of this package.
-
-    :raises TypeError: if the domain is another one, naming it and the remedy.
-    """
-    descriptor = domain.descriptor if isinstance(domain, ExtrinsicDomain) else None
-    if not isinstance(descriptor, kind):
-        raise TypeError(f"input_domain ({domain}) cannot be used here; {remedy}")
-    return descriptor
-
-
 def check_member(domain: dp.Domain, log: Any) -> None:
     """Refuse a log outside a domain of this package, by names and types of columns, before anything is spent.
 
     :raises TypeError, ValueError: naming the column, or the domain.
     """
-    descriptor = domain.descriptor if isinstance(domain, ExtrinsicDomain) else None
-    if isinstance(descriptor, EventLog):
-        check_schema(log, identifier=descriptor.identifier, time=descriptor.time)
-    elif descriptor is not None and not domain.member(log):
+    if (source := described(domain, Source)) is not None:
+        check_schema(log, identifier=source.identifier, time=str(source.time))
+    elif described(domain, UnknownSignal) is not None and not domain.member(log):
         raise TypeError(f"log ({type(log).__name__}) must be a member of {domain}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple
 
@@ -28,7 +28,7 @@ from opendp_timeseries.accounting.view import APPROXIMATE, CONCENTRATED, PROFILE
 from opendp_timeseries.design.design import Design, noise_exponent
 from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.plugin._opendp import lp_kind, privacy_profile, then, vector_space
-from opendp_timeseries.plugin.known import Known, Part, PrivacyMap
+from opendp_timeseries.plugin.known import Known, KnownMap, StatedDesign
 from opendp_timeseries.plugin.spaces import as_influence, influence_space, norm_influence
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.release.statement import Statement, Whole
@@ -39,9 +39,9 @@ __all__ = [
     "least_scale_at",
     "make_part",
     "make_subsampled_gaussian",
+    "measurement",
     "sample_of",
     "sampling_threshold",
-    "stated",
     "then_subsampled_gaussian",
     "view_of",
 ]
@@ -52,8 +52,8 @@ _COIN_BITS: Final = 53
 _CHUNK: Final = 4096
 
 
-class _Signal(NamedTuple):
-    """What is public about the signal: its size, how its entries lie on a dyadic grid, and how it was made."""
+class _Space(NamedTuple):
+    """What is public about signals: their size, how their entries lie on a dyadic grid, and how they were made."""
 
     size: int
     resolution_bits: int | None  # None: the entries are arbitrary floats, rounded to the noise grid
@@ -61,15 +61,14 @@ class _Signal(NamedTuple):
     made: Signal | UnknownSignal
 
 
-def _read_space(domain: dp.Domain, metric: dp.Metric) -> _Signal:
+def _read_space(domain: dp.Domain, metric: dp.Metric) -> _Space:
     signal = vector_space(domain)
     whole = not signal.atom.startswith("f")
     space = influence_space(metric)
     if space is not None:
         if whole and space.resolution_bits != 0:
             raise ValueError(f"input_metric ({metric}) does not fit whole numbers; use influence_distance()")
-        made = space.signal or UnknownSignal(signal.size)
-        return _Signal(signal.size, space.resolution_bits, as_influence, made)
+        return _Space(signal.size, space.resolution_bits, as_influence, space.signal or UnknownSignal(signal.size))
     kind = lp_kind(metric)
     if kind is None or kind[0] != "l2":
         raise TypeError(
@@ -77,7 +76,7 @@ def _read_space(domain: dp.Domain, metric: dp.Metric) -> _Signal:
             " dp.l2_distance(T=float)"
         )
     made = UnknownSignal(signal.size)
-    return _Signal(signal.size, 0 if whole else None, lambda d_in: norm_influence(d_in, signal.size), made)
+    return _Space(signal.size, 0 if whole else None, lambda d_in: norm_influence(d_in, signal.size), made)
 
 
 def _after_rounding(influence: Influence, size: int, step: float) -> Influence:
@@ -121,7 +120,7 @@ def _keep_one_of_each(blocks: Blocks) -> NDArray[np.int64]:
 
 
 class Sample(NamedTuple):
-    """A design of samples of a signal: its name, the probability that is accounted for, and how it is drawn."""
+    """How a signal is sampled: by name, with the probability that is accounted for, and how the steps are drawn."""
 
     name: str
     probability: float
@@ -129,9 +128,9 @@ class Sample(NamedTuple):
 
 
 def sample_of(sampling_probability: Any, sampling: Any, size: int) -> Sample:
-    """Return a design of samples of ``size`` steps.
+    """Return how ``size`` steps are sampled.
 
-    :raises TypeError, ValueError: for an unknown design, or a probability out of range.
+    :raises TypeError, ValueError: for an unknown ``sampling``, or a probability out of range.
     """
     name = check.choice("sampling", sampling, SAMPLINGS)
     threshold, probability = sampling_threshold(sampling_probability)
@@ -246,56 +245,65 @@ def make_subsampled_gaussian(
     >>> release.map(1)
     (4.07..., 1e-06)
     """
-    sampled = {"sampling_probability": sampling_probability, "sampling": sampling}
-    measure, view = view_of(output_measure, failure_probability, delta)
-    return _measurement(input_domain, input_metric, scale, sampled, measure, view)
+    view = view_of(output_measure, failure_probability, delta)
+    return _measurement(input_domain, input_metric, scale, (sampling_probability, sampling), view)
 
 
 def make_part(
     input_domain: dp.Domain, input_metric: dp.Metric, design: Design, view: View, whole: Whole
 ) -> dp.Measurement:
     """Return the subsampled Gaussian of a design, whose release says of which whole it is a part."""
-    sampled = {"sampling_probability": design.sampling_probability, "sampling": design.sampling}
-    return _measurement(input_domain, input_metric, design.scale, sampled, _MEASURES[view.measure](), view, whole)
+    sampling = design.sampling_probability, design.sampling
+    return _measurement(input_domain, input_metric, design.scale, sampling, view, whole)
 
 
 def _measurement(
     input_domain: dp.Domain,
     input_metric: dp.Metric,
     scale: float,
-    sampled: Mapping[str, Any],
-    measure: dp.Measure,
+    sampling: tuple[float, str],
     view: View,
     whole: Whole | None = None,
 ) -> dp.Measurement:
     signal = _read_space(input_domain, input_metric)
     scale = check.real("scale", scale, minimum=0.0)
-    sample = sample_of(sampled["sampling_probability"], sampled["sampling"], signal.size)
+    sample = sample_of(*sampling, signal.size)
     design = Design(signal=signal.made, sampling_probability=sample.probability, sampling=sample.name, scale=scale)
     exponent = noise_exponent(scale, signal.resolution_bits)
 
     def function(values: Any) -> Release:
         kept = sample.draw()
-        exact = _on_grid(np.asarray(values)[kept], signal.resolution_bits)
-        return Release(
-            steps=kept,
-            values=_add_noise(exact, scale, exponent),
-            design=design,
-            statement=Statement(view=view, whole=whole),
-        )
+        noisy = _add_noise(_on_grid(np.asarray(values)[kept], signal.resolution_bits), scale, exponent)
+        return Release(steps=kept, values=noisy, design=design, statement=Statement(view=view, whole=whole))
 
     def loss(d_in: Any) -> PrivacyLoss:
         return _loss(signal, d_in, sample, scale)
 
     def times(factor: float) -> dp.Measurement:
-        return _measurement(input_domain, input_metric, scale * factor, sampled, measure, view)
+        return _measurement(input_domain, input_metric, scale * factor, sampling, view)
 
-    known = Known(loss, times, (Part(design, view),))
-    privacy_map = PrivacyMap(lambda d_in: stated(view, loss(d_in)), known)
-    return dp.m.make_user_measurement(input_domain, input_metric, measure, function, privacy_map)
+    known = Known(loss, times, (StatedDesign(design, view),))
+    return measurement(input_domain, input_metric, view, function, known)
 
 
-def _loss(signal: _Signal, d_in: Any, sample: Sample, scale: float) -> PrivacyLoss:
+def measurement(
+    domain: dp.Domain, metric: dp.Metric, view: View, function: Callable[[Any], Any], known: Known
+) -> dp.Measurement:
+    """Return a measurement of which it is known how it was made, whose map states a view of its loss."""
+
+    def stated(d_in: Any) -> Any:
+        loss = known.loss(d_in)
+        if view.measure == RENYI:
+            return loss.renyi
+        if view.measure == PROFILE:
+            return privacy_profile(loss.delta)
+        ((first, second),) = view.points(loss)
+        return first, second
+
+    return dp.m.make_user_measurement(domain, metric, _MEASURES[view.measure](), function, KnownMap(stated, known))
+
+
+def _loss(signal: _Space, d_in: Any, sample: Sample, scale: float) -> PrivacyLoss:
     """Return the loss at a distance of the input metric: all that a privacy map can state is a view of it."""
     influence = signal.influence(d_in)
     if signal.resolution_bits is None:
@@ -313,9 +321,7 @@ _MEASURES: Final[dict[str, Callable[[], dp.Measure]]] = {
 }
 
 
-def view_of(
-    measure: dp.Measure | None, failure_probability: float | None, delta: float | None
-) -> tuple[dp.Measure, View]:
+def view_of(measure: dp.Measure | None, failure_probability: float | None, delta: float | None) -> View:
     """Choose the view of the loss that is stated: by its measure, or by the one parameter that is given."""
     if measure is None:
         name = CONCENTRATED if failure_probability is not None else PROFILE if delta is None else APPROXIMATE
@@ -328,17 +334,7 @@ def view_of(
         )
     view = View(name, failure_probability=failure_probability, delta=delta)
     warn_of_large_delta(failure_probability if delta is None else delta, stacklevel=3)
-    return _MEASURES[name](), view
-
-
-def stated(view: View, loss: PrivacyLoss) -> Any:
-    """Return a loss in the form that a privacy map of its measure must return."""
-    if view.measure == RENYI:
-        return loss.renyi
-    if view.measure == PROFILE:
-        return privacy_profile(loss.delta)
-    ((first, second),) = view.points(loss)
-    return first, second
+    return view
 
 
 then_subsampled_gaussian = then(make_subsampled_gaussian)

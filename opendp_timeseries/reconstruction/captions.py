@@ -10,7 +10,6 @@ from typing import Any, Final
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.reconstruction.level import LEVELLED
 from opendp_timeseries.release.documents import joint_guarantee
 from opendp_timeseries.release.release import Release
 
@@ -20,6 +19,7 @@ __all__ = [
     "caps_in_words",
     "guarantee_in_words",
     "kept_in_words",
+    "made_by",
     "measured",
     "models_of",
     "step_in_words",
@@ -30,6 +30,12 @@ _Series = Any
 
 #: What an error must cover for a band to be drawn between kept steps.
 BANDED: Final = ("rate", "counts")
+_LEVELLED: Final = ", at the level of a total"
+
+
+def made_by(series: _Series) -> str:
+    """Return how a series was made."""
+    return f"{series.model}{_LEVELLED if series.levelled else ''}"
 
 
 def measured(release: Release, part: _Series) -> str:
@@ -39,8 +45,8 @@ def measured(release: Release, part: _Series) -> str:
     if count is None:
         return f"{rate}the counts after caps and filters"
     whole = "the counts of everybody" if _is_whole(count) else "the capped counts"
-    if LEVELLED in part.model:
-        return f"{rate}{whole}{LEVELLED}"
+    if part.levelled:
+        return f"{rate}{whole}{_LEVELLED}"
     if _is_whole(count):
         return f"{rate}{whole}"
     if not release.design.is_filtered:
@@ -85,7 +91,7 @@ def caps_in_words(series: _Series, count: Count, where: str) -> str:
     apart = "" if count.gap == 1 else f", at least {count.gap} steps apart"
     few = "" if count.key_cap is None else f", in at most {count.key_cap} at a time"
     each = "each individual" if count.unit.period is None else f"each individual within {count.unit.period}"
-    level = "; the level is that of a total, with its own cap" if LEVELLED in series.model else ""
+    level = "; the level is that of a total, with its own cap" if series.levelled else ""
     if _is_whole(count):
         return f"Counted of {each}: every step{where}, once in each{level}"
     caps = f"{each}: {count.words()}{where}{few}, {often} in each{apart}"
@@ -110,5 +116,5 @@ def step_in_words(grid: TimeGrid) -> str:
 
 def models_of(parts: Sequence[_Series]) -> str:
     """Return how series were made; of several, whose fits differ in detail, without that."""
-    every = [part.model if len(parts) == 1 else re.sub(r" \([^)]*\)", "", part.model) for part in parts]
+    every = [made_by(part) if len(parts) == 1 else re.sub(r" \([^)]*\)", "", made_by(part)) for part in parts]
     return " or ".join(dict.fromkeys(every))

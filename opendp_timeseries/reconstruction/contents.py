@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction import captions, frames
-from opendp_timeseries.reconstruction.totals import Totals, longer_steps, totals
+from opendp_timeseries.reconstruction.totals import Totals, longer_steps
 from opendp_timeseries.release.documents import write_releases
 from opendp_timeseries.release.release import Release, software
 
@@ -35,7 +35,8 @@ _METHOD: Final = (
 class Contents:
     """What is published.
 
-    :param groups: series that belong together, by name: first those beside the series, then it itself.
+    :param series: by name: first those beside the series, then it itself.
+    :param groups: names of those that belong together.
     :param totals: of each series, by the same names; empty for none.
     :param protected: sentences on what is protected.
     :param near: sentences on how far the numbers are from the truth.
@@ -46,17 +47,13 @@ class Contents:
     unit: str
     grid: TimeGrid
     level: float
-    groups: list[dict[str, _Series]]
+    series: dict[str, _Series]
+    groups: list[list[str]]
     totals: dict[str, Totals]
     protected: list[str]
     near: list[str]
     cite: str
     records: str | None
-
-    @property
-    def series(self) -> dict[str, _Series]:
-        """Every series by its name."""
-        return {name: one for group in self.groups for name, one in group.items()}
 
 
 def contents_of(
@@ -82,41 +79,34 @@ def contents_of(
     for one in beside:
         if frames.grid_of(one.release, grid) != steps:
             raise ValueError("beside must hold series on the grid of this one")
-    groups: list[dict[str, _Series]] = []
+    by_name: dict[str, _Series] = {}
+    groups: list[list[str]] = []
     for one in every:
-        taken = {name for group in groups for name in group}
-        named = one.by_key() if one.release.keys else {(title or "series") if one is series else "total": one}
-        groups.append({_free(name, taken): part for name, part in named.items()})
+        parts = one.by_key() if one.release.keys else {(title or "series") if one is series else "total": one}
+        groups.append([_free(name, by_name) for name in parts])
+        by_name.update(zip(groups[-1], parts.values(), strict=True))
     releases = tuple(dict.fromkeys(release for one in every for release in one.sources or (one.release,)))
     words = captions.guarantee_in_words(series.release, releases, guarantee)
     title = f"Private series of {unit}" if title is None else title
-    found = Contents(
+    step = _suitable(steps) if totals is None else totals
+    return Contents(
         title=title,
         unit=unit,
         grid=steps,
         level=confidence_level,
+        series=by_name,
         groups=groups,
-        totals=_totals(groups, steps, totals),
+        totals={} if step == "" else {name: one.resample(step, grid=steps) for name, one in by_name.items()},
         protected=[*_protected(series, words), *notes],
-        near=_near(groups, unit, confidence_level),
+        near=_near(by_name, groups, unit, confidence_level),
         cite=_citation(title, words, steps) if cite is None else cite,
         records=_records(releases) if records is None else records,
     )
-    if len(found.series) != sum(map(len, groups)):
-        raise ValueError("keys must differ when they are written as text")
-    return found
 
 
-def _free(key: Any, taken: set[str]) -> str:
+def _free(key: Any, taken: Collection[str]) -> str:
     name = " / ".join(map(str, key)) if isinstance(key, tuple) else str(key)
     return next(each for each in (name, *(f"{name} ({k})" for k in range(2, len(taken) + 3))) if each not in taken)
-
-
-def _totals(groups: list[dict[str, _Series]], grid: TimeGrid, step: str | int | None) -> dict[str, Totals]:
-    every = {name: one for group in groups for name, one in group.items()}
-    if step is None:
-        step = _suitable(grid)
-    return {} if step == "" else {name: totals(one, step, groups=None, grid=grid) for name, one in every.items()}
 
 
 def _suitable(grid: TimeGrid) -> str:
@@ -143,11 +133,11 @@ def _protected(series: _Series, words: str) -> list[str]:
     ]
 
 
-def _near(groups: list[dict[str, _Series]], unit: str, level: float) -> list[str]:
+def _near(series: dict[str, _Series], groups: list[list[str]], unit: str, level: float) -> list[str]:
     found = []
     for group in groups:
-        parts = list(group.values())
-        release, name = parts[0].release, "" if len(groups) == 1 else f"{_few(list(group))}: "
+        parts = [series[name] for name in group]
+        release, name = parts[0].release, "" if len(groups) == 1 else f"{_few(group)}: "
         made = f"{name}made by {captions.models_of(parts)}"
         if scales := captions.at_scales(parts[0]):
             made += f", from {scales} noisy series in which those who come often weigh more or less."

@@ -44,10 +44,9 @@ def grid_of(release: Any, given: TimeGrid | None) -> TimeGrid:
     return TimeGrid(size=size) if grid is None else grid
 
 
-def to_frame(rows: Columns, grid: TimeGrid, keys: Sequence[Any] | None, *, kind: str, zone: str) -> Any:
+def to_frame(rows: Columns, grid: TimeGrid, keys: Sequence[Any] | None, *, library: str, zone: str) -> Any:
     """Write rows for every step of every key as a data frame; see :meth:`opendp_timeseries.Series.to_frame`."""
-    if not isinstance(kind, str) or kind not in _MAKERS:
-        raise ValueError(f"kind ({check.shown(kind)}) must be one of {', '.join(map(repr, _MAKERS))}")
+    check.choice("library", library, _MAKERS)
     copies, size = len(keys or (0,)), grid.size
     if grid.is_integer:
         columns: Columns = {"step": np.tile(np.arange(size), copies)}
@@ -59,7 +58,7 @@ def to_frame(rows: Columns, grid: TimeGrid, keys: Sequence[Any] | None, *, kind:
         columns = {"step_start": np.tile(grid.instants(), copies)}
     if keys is not None:
         columns["key"] = [key for key in keys for _ in range(size)]
-    return _MAKERS[kind](columns | rows, zone)
+    return _MAKERS[library](columns | rows, zone)
 
 
 def _pandas(columns: Columns, zone: str) -> Any:

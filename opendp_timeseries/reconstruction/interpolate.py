@@ -16,16 +16,16 @@ from opendp_timeseries.reconstruction.scales import unscaled
 from opendp_timeseries.reconstruction.series import Series, reconstruct_parts
 from opendp_timeseries.release.release import Release, check_release
 
-__all__ = ["Kind", "interpolate"]
+__all__ = ["Method", "interpolate"]
 
-Kind = Literal["linear", "nearest", "pchip"]
+Method = Literal["linear", "nearest", "pchip"]
 
 
-def interpolate(release: Release, kind: Kind = "linear", *, clip_at_zero: bool = False) -> Series:
+def interpolate(release: Release, method: Method = "linear", *, clip_at_zero: bool = False) -> Series:
     """Interpolate between the kept steps of a release; each series of a panel by itself.
 
     Post-processing: it reads the release alone, and costs no privacy. In a chain, write
-    ``measurement >> interpolate``, or ``measurement >> functools.partial(interpolate, kind="nearest")``.
+    ``measurement >> interpolate``, or ``measurement >> functools.partial(interpolate, method="nearest")``.
 
     At kept steps the series equals the noisy values. Before the first and after the last kept step it is
     constant, as in Koga, Meehan & Chaudhuri (2022), appendix 2. With no kept step it is zero everywhere.
@@ -38,13 +38,13 @@ def interpolate(release: Release, kind: Kind = "linear", *, clip_at_zero: bool =
     ``smooth`` makes far more of it. With no kept step it is 0: the zeros carry no noise, and no information.
 
     :param release: a release of the subsampled Gaussian, of one series or of a panel.
-    :param kind: ``"linear"`` (the paper's), ``"nearest"`` (the earlier step wins a tie), or ``"pchip"``
+    :param method: ``"linear"`` (the paper's), ``"nearest"`` (the earlier step wins a tie), or ``"pchip"``
         (monotone cubic between kept steps; linear if fewer than three were kept).
     :param clip_at_zero: replace negative values by zero. Off by default: it biases low counts upwards. The standard
         error stays that of the values before clipping.
     :return: a :class:`~opendp_timeseries.Series` of ``release.size`` values in the signal's unit, with
         ``error_covers="noise"``.
-    :raises ValueError: if ``kind`` is unknown.
+    :raises ValueError: if ``method`` is unknown.
 
     >>> from opendp_timeseries import Release, interpolate
     >>> from opendp_timeseries.design.design import Design
@@ -56,11 +56,10 @@ def interpolate(release: Release, kind: Kind = "linear", *, clip_at_zero: bool =
     >>> series.standard_error.round(3).tolist()
     [1.0, 1.0, 1.0, 0.707, 1.0, 1.0]
     """
-    if kind not in get_args(Kind):
-        raise ValueError(f"kind ({check.shown(kind)}) must be one of {', '.join(get_args(Kind))}")
+    check.choice("method", method, get_args(Method))
 
     def one_series(part: Release) -> Series:
-        values, slopes = _through(part, part.values, kind), part.scale * _slopes(part, kind)
+        values, slopes = _through(part, part.values, method), part.scale * _slopes(part, method)
         by_values = aslinearoperator(slopes)
         return Series(
             release=part,
@@ -68,7 +67,7 @@ def interpolate(release: Release, kind: Kind = "linear", *, clip_at_zero: bool =
             standard_error=np.sqrt(slopes.multiply(slopes).sum(axis=1)),
             covariance=by_values @ by_values.T,
             error_covers="noise",
-            model=f"{kind} interpolation" + (", clipped at zero" if clip_at_zero else ""),
+            model=f"{method} interpolation" + (", clipped at zero" if clip_at_zero else ""),
         )
 
     scaled = unscaled(check_release(release))
@@ -76,35 +75,35 @@ def interpolate(release: Release, kind: Kind = "linear", *, clip_at_zero: bool =
     return found if scaled is release else replace(found, sources=(release,))
 
 
-def _through(release: Release, values: NDArray[np.float64], kind: Kind) -> NDArray[np.float64]:
+def _through(release: Release, values: NDArray[np.float64], method: Method) -> NDArray[np.float64]:
     """The series that takes these values at the kept steps."""
     steps, every = release.steps, np.arange(release.size)
     if len(steps) == 0:
         return np.zeros(release.size)
-    if kind == "nearest":
+    if method == "nearest":
         return values[np.searchsorted((steps[1:] + steps[:-1]) / 2, every, side="left")]
-    if kind == "linear" or len(steps) < 3:
+    if method == "linear" or len(steps) < 3:
         return np.interp(every, steps, values)
     series: NDArray[np.float64] = PchipInterpolator(steps, values)(np.clip(every, steps[0], steps[-1]))
     series[steps[-1] :] = values[-1]  # exactly: a cubic meets its right end but for rounding
     return series
 
 
-def _slopes(release: Release, kind: Kind) -> Any:
+def _slopes(release: Release, method: Method) -> Any:
     """Return the derivatives of the series by the kept values, as a sparse array with a row for each step."""
     # Between two kept steps the series depends on those two and their neighbours only, as PCHIP sets its slopes so.
     # Four series, each with every fourth value moved, therefore show every derivative on its own. The other kinds are
     # linear: their derivatives are the series through ones and zeros.
-    base = release.values if kind == "pchip" else np.zeros(len(release))
+    base = release.values if method == "pchip" else np.zeros(len(release))
     largest = float(np.max(np.abs(base), initial=0.0))
-    step = max(release.scale * 2.0**-10, largest * 2.0**-26, 1e-300) if kind == "pchip" else 1.0
+    step = max(release.scale * 2.0**-10, largest * 2.0**-26, 1e-300) if method == "pchip" else 1.0
     every = np.arange(release.size)
     after = np.searchsorted(release.steps, every)  # the kept step that comes next
     found: Any = csr_array((release.size, max(len(release), 1)))
     for start in range(min(4, len(release))):
         moved = base.copy()
         moved[start::4] += step
-        slope = (_through(release, moved, kind) - _through(release, base, kind)) / step
+        slope = (_through(release, moved, method) - _through(release, base, method)) / step
         # Of those that were moved, the one that is among the two before and the two after.
         by = np.clip(after + (start - after + 2) % 4 - 2, 0, len(release) - 1)
         found += csr_array((slope, (every, by)), shape=found.shape)

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries.release.release import Release
 
-__all__ = ["LEVELLED", "total_of_each"]
-
-#: What the model of a series says that was brought to a total.
-LEVELLED: Final = ", at the level of a total"
+__all__ = ["total_of_each"]
 
 
 def total_of_each(release: Release, total: Release, *, unfiltered: bool) -> NDArray[np.int64]:

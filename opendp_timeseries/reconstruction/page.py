@@ -74,9 +74,9 @@ def _section(title: str, sentences: Iterable[str]) -> str:
 def _figures(made: Contents) -> str:
     found, shown, longer, scaled, marked = [], 0, "", False, False
     for group in made.groups:
-        some = dict(list(group.items())[: max(MOST_SERIES - shown, 0)])
+        some = group[: max(MOST_SERIES - shown, 0)]
         shown += len(some)
-        drawn = {name: drawing(one, made.grid, made.level) for name, one in some.items()}
+        drawn = {name: drawing(made.series[name], made.grid, made.level) for name in some}
         tops = [highest(one) for one in drawn.values()]
         apart = bool(tops) and max(tops) > APART * min(tops)
         scaled, longer = scaled or apart, next((one.longer for one in drawn.values()), longer)

@@ -28,7 +28,6 @@ from opendp_timeseries.reconstruction.captions import (
     step_in_words,
 )
 from opendp_timeseries.reconstruction.frames import known_interval
-from opendp_timeseries.reconstruction.level import LEVELLED
 from opendp_timeseries.release.release import Release
 
 if TYPE_CHECKING:
@@ -371,7 +370,7 @@ def _caption(
         f"Grey band: {band}, if the model is right" if band else "",
         f"Bars, at kept steps only: {bars}" if bars else "",
         f"Orange dots: noisy values at {kept_in_words(release)}, with noise of standard deviation {release.scale:.4g}"
-        f"{', before the total' if LEVELLED in parts[0].model else ''}"
+        f"{', before the total' if parts[0].levelled else ''}"
         if not (scales := at_scales(parts[0]))
         else f"Made from {scales} noisy series, in which those who come often weigh more or less; they are not drawn",
         f"Triangles at the edge: noisy values beyond it ({beyond})" if beyond else "",

@@ -128,8 +128,9 @@ def of_everybody(
     *,
     trend: bool,
     counts: bool,
-) -> tuple[Array, Array, LinearOperator]:
-    """Return mean, variance and covariance of the counts of everybody at every step, or of their rate.
+) -> tuple[Array, Array, LinearOperator, list[int]]:
+    """Return mean, variance and covariance of the counts of everybody at every step, or of their rate; and the steps
+    of single events.
 
     :param values: a row for each scale, in units of their noise.
     :param ends: how often people come who have a row of weights.
@@ -157,8 +158,11 @@ def of_everybody(
     means, variances = [common.mean], [common.variance]
     joints: list[LinearOperator] = [common.joint]
     slope = np.sqrt(np.maximum(common.mean / sizes[0], _LOWEST))  # as it is the root of a rate that departs
+    # What is seen in a single event tells nothing of how the rate departs at other steps.
+    chance = np.zeros(size) if common.events is None else common.events.chance
+    unsure = slope**-2 / np.maximum(1 - chance, 1e-9)
     for row, largest in zip(seen[1:], sizes[1:], strict=True):
-        departure = Observations(size, steps, row / slope, slope**-2, dispersion=1e-6, doubt=0.01)
+        departure = Observations(size, steps, row / slope, unsure, dispersion=1e-6, doubt=0.01)
         found = fit(departure, seasons, trend=trend, unit=_DEPARTURE * largest)
         means.append(slope * found.mean)
         # Less what it knows of its level, which all scales tell together.
@@ -177,7 +181,6 @@ def of_everybody(
         deviation = np.sqrt(np.maximum(rates / level[:, None], 0.0) * common.dispersion / spread).T
         owns = [deviation[:, :, None] * own * deviation[:, None, :]]
         if common.events is not None:
-            chance = common.events.chance
             more = 1 + common.events.variance / np.maximum(common.dispersion * common.mean, 1e-9)
             owns, chances = [*owns, more[:, None, None] * owns[0]], [1 - chance, chance]
         gains = [np.linalg.solve(each + unit, each[:, :, -1:])[:, :, 0] for each in owns]
@@ -199,4 +202,5 @@ def of_everybody(
     joint = errors.common(of_level / everybody, by_often.variance) + errors.diagonal(own_part / everybody**2)
     for row, one in zip(rows / everybody, joints, strict=True):
         joint += errors.scaled(one, row)
-    return mean / everybody, variance / everybody**2, joint
+    marked = [] if common.events is None else common.events.steps(steps).tolist()
+    return mean / everybody, variance / everybody**2, joint, marked

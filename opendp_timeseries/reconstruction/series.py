@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from opendp_timeseries import _validate as check
 from opendp_timeseries._tables import html_table
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.reconstruction import errors, frames, page, plot, spreadsheet, workers
-from opendp_timeseries.reconstruction.level import LEVELLED, total_of_each
+from opendp_timeseries.reconstruction import captions, errors, frames, page, plot, spreadsheet, workers
+from opendp_timeseries.reconstruction.level import total_of_each
 from opendp_timeseries.reconstruction.totals import Totals, totals
 from opendp_timeseries.release.release import Release, check_release
 
@@ -55,6 +55,7 @@ class Series:
     :param model: how it was made, in words.
     :param unfiltered: True if the values are of the counts before the release's filter; False if they are of what was
         measured. Either way of the counts after caps.
+    :param levelled: True if the level is that of a total; see :meth:`with_total`.
     :param converged: False if a fit did not converge; ``model`` then says why, and what was used instead.
     :param parts: of a panel, the series of each key, in order, by default cut from this one; empty for one series.
     :param sources: all releases that the values are made from, where that is more than ``release``; else empty.
@@ -84,6 +85,7 @@ class Series:
     error_covers: ErrorCovers = _UNKNOWN
     model: str = "a model of the authors' own"
     unfiltered: bool = False
+    levelled: bool = False
     converged: bool = True
     parts: Sequence[Series] = ()
     sources: tuple[Release, ...] = ()
@@ -118,8 +120,7 @@ class Series:
         if diagonal is not None and not np.allclose(diagonal, self.standard_error**2, equal_nan=True):
             raise ValueError("standard_error must be the root of the diagonal of covariance; leave one of them out")
         covers = covers or ("nothing" if np.all(np.isnan(self.standard_error)) else "counts")
-        if covers not in get_args(ErrorCovers):
-            raise ValueError(f"error_covers ({check.shown(covers)}) must be one of {', '.join(get_args(ErrorCovers))}")
+        check.choice("error_covers", covers, get_args(ErrorCovers))
         events = sorted({check.integer("events", step, minimum=0, maximum=size - 1) for step in self.events})
         parts = tuple(self.parts) if self.parts or not keys else self._cut(keys, covers, events)
         for name, value in {"error_covers": covers, "events": tuple(events), "parts": parts}.items():
@@ -224,7 +225,7 @@ class Series:
                 values=values,
                 standard_error=np.hypot(one.standard_error * ratios, values * shared),
                 covariance=joint,
-                model=one.model.removesuffix(LEVELLED) + LEVELLED,
+                levelled=True,
                 parts=tuple(scaled(*part) for part in each),
                 sources=sources,
             )
@@ -266,7 +267,7 @@ class Series:
     def to_frame(
         self,
         *,
-        kind: Literal["pandas", "polars"] = "pandas",
+        library: Literal["pandas", "polars"] = "pandas",
         zone: str = "local",
         confidence_level: float = 0.9,
         grid: TimeGrid | None = None,
@@ -279,12 +280,12 @@ class Series:
         of integer steps it is ``step``. Of a panel, the series are below each other, with a column ``key`` (where keys
         are pairs, as text in Polars).
 
-        :param kind: ``"pandas"`` (extra ``tables``) or ``"polars"`` (extra ``polars``).
+        :param library: ``"pandas"`` (extra ``tables``) or ``"polars"`` (extra ``polars``).
         :param zone: whose clock: ``"local"`` for the grid's own zone, ``"UTC"``, or the IANA name of another.
         :param confidence_level: see :meth:`interval`.
         :param grid: the grid of the count (of one series, in a panel); by default the release's own.
         :raises ImportError: without the library, naming the extra to install.
-        :raises ValueError: for an unknown kind or zone, or a grid of another size.
+        :raises ValueError: for an unknown library or zone, or a grid of another size.
 
         >>> from opendp_timeseries import Release, interpolate
         >>> from opendp_timeseries.design.design import Design
@@ -300,7 +301,7 @@ class Series:
         """
         low, high = frames.known_interval(self, confidence_level)
         rows = {"value": self.values, "low": low, "high": high, "kept": self.kept}
-        return frames.to_frame(rows, frames.grid_of(self.release, grid), self.release.keys, kind=kind, zone=zone)
+        return frames.to_frame(rows, frames.grid_of(self.release, grid), self.release.keys, library=library, zone=zone)
 
     def plot(self, **options: Any) -> Axes:
         """Draw the series; see :func:`opendp_timeseries.plot` for the options."""
@@ -367,11 +368,11 @@ class Series:
         half = self.interval()[1] - self.values
         error = f"±{np.nanmedian(half):.3g}, of the {self.error_covers}" if np.any(np.isfinite(half)) else "not known"
         header = ("steps", "made by", "average", "90% interval, in the middle of all")
-        return html_table(header, [(f"{len(self):,}", self.model, f"{np.mean(self.values):.4g}", error)])
+        return html_table(header, [(f"{len(self):,}", captions.made_by(self), f"{np.mean(self.values):.4g}", error)])
 
     def __repr__(self) -> str:
         error = "no standard error" if self.error_covers == "nothing" else f"standard error of the {self.error_covers}"
-        return f"Series({len(self)} steps by {self.model}; {error})"
+        return f"Series({len(self)} steps by {captions.made_by(self)}; {error})"
 
 
 def reconstruct_parts(

@@ -26,20 +26,20 @@ from opendp_timeseries.reconstruction.series import Series, reconstruct_parts
 from opendp_timeseries.reconstruction.structural import FitError, Observations, Posterior, fit
 from opendp_timeseries.release.release import Release, check_release
 
-__all__ = ["Band", "SmoothKind", "smooth"]
+__all__ = ["Band", "SmoothMethod", "smooth"]
 
 #: With fewer kept steps there is nothing to learn variances from.
 MIN_KEPT: Final = 8
 #: Most multiplications for a filter to be undone, and so about a minute.
 _WORK: Final = 4e9
 
-SmoothKind = Literal["structural", "haar"]
+SmoothMethod = Literal["structural", "haar"]
 Band = Literal["counts", "rate"]
 
 
 def smooth(
     release: Release,
-    kind: SmoothKind = "structural",
+    method: SmoothMethod = "structural",
     *,
     seasons: Seasons = None,
     trend: bool = False,
@@ -55,7 +55,7 @@ def smooth(
     ``measurement >> functools.partial(smooth, seasons=24)``. But there a wrong season is an error only after the
     release is made, and loses it.
 
-    ``kind="structural"`` fits a structural model (Harvey 1989). Counts vary around a rate. The root of the rate is
+    ``method="structural"`` fits a structural model (Harvey 1989). Counts vary around a rate. The root of the rate is
     an unknown level, plus for each season a smooth pattern that repeats and may drift slowly, plus a departure from
     both that dies away exponentially, in proportion to the patterns if the release clearly shows that; where the
     mean of the release is below four standard errors, the rate itself is. The variance of the privacy noise is
@@ -64,7 +64,7 @@ def smooth(
     likelihood. Values that noise and counts around a rate cannot explain are single events, and keep their counts.
     Each series of a panel is fitted by itself.
 
-    ``kind="haar"`` is for series with spikes and jumps, which upset every smooth model. It takes a release of every
+    ``method="haar"`` is for series with spikes and jumps, which upset every smooth model. It takes a release of every
     step, and keeps the differences of neighbouring averages that exceed the noise (translation-invariant Haar wavelets,
     Coifman & Donoho 1995). It has no standard errors: nobody knows the spikes that noise hides.
 
@@ -76,7 +76,7 @@ def smooth(
     If counts were filtered before noise was added, the series is nevertheless of the counts before the filter, which
     the release knows. What the filter hides shows in the errors. With ``filtered=True`` the series is of the filtered
     counts; so it is where a filter cannot be undone, because its weights sum to zero or less, or it is too long.
-    ``unfiltered`` and ``model`` of the series say which. ``kind="haar"`` undoes no filter.
+    ``unfiltered`` and ``model`` of the series say which. ``method="haar"`` undoes no filter.
 
     The result depends only on the release and the parameters; no random numbers are drawn. Choose the parameters from
     public knowledge, such as that the day has 288 steps.
@@ -86,7 +86,7 @@ def smooth(
     of counts depends on their unit.
 
     :param release: a release of the subsampled Gaussian, of one series or of a panel.
-    :param kind: ``"structural"``, or ``"haar"`` for series with spikes.
+    :param method: ``"structural"``, or ``"haar"`` for series with spikes.
     :param seasons: what repeats, by the clock and the calendar of the grid's zone, ``"1d"``, ``"1w"``, ``"1mo"``,
         ``"1q"`` or ``"1y"``; or after so many steps, such as 288 for a day of 5 minutes; several, such as
         ``("1d", "1w")``; or None.
@@ -100,8 +100,8 @@ def smooth(
     :return: a :class:`~opendp_timeseries.Series` of ``release.size`` values in the signal's unit. Where the fit
         fails, or fewer than 8 steps were kept, linear interpolation with ``converged=False``, and ``model`` says why.
     :raises TypeError: if a season is neither a number nor text.
-    :raises ValueError: if a season is shorter than two steps or needs a calendar that the grid has not, ``kind`` or
-        ``band`` is unknown, or ``kind="haar"`` is given a release of some steps only, a season, a trend or a band.
+    :raises ValueError: if a season is shorter than two steps or needs a calendar that the grid has not, ``method`` or
+        ``band`` is unknown, or ``method="haar"`` is given a release of some steps only, a season, a trend or a band.
 
     >>> import numpy as np
     >>> from opendp_timeseries import Release, smooth
@@ -114,28 +114,29 @@ def smooth(
     >>> smooth(release, seasons=24)
     Series(120 steps by structural model (level, departure, season 24); standard error of the counts)
     """
-    for name, value, known in (("kind", kind, get_args(SmoothKind)), ("band", band, get_args(Band))):
-        if value not in known:
-            raise ValueError(f"{name} ({check.shown(value)}) must be one of {', '.join(known)}")
+    check.choice("method", method, get_args(SmoothMethod))
+    check.choice("band", band, get_args(Band))
     signal = check_release(release).design.signal
     count, trend = signal.count, bool(trend)
     scales = None if count is None else count.scales
     size = release.size // len(release.keys or "1") if count is None else count.grid.size
     patterns = read_seasons(seasons, grid or signal.grid, size, holidays)
-    if kind == "structural":
+    if method == "structural":
         shown = sys.stderr.isatty() if progress is None else progress
         if count is not None and scales is not None:
             return _private_series(release, count, scales, patterns, trend, band, shown)
         made = partial(_structural, patterns=patterns, trend=trend, band=band, filtered=filtered)
         return reconstruct_parts(release, made, progress=shown)
     if patterns or trend or band != "counts":
-        raise ValueError("kind='haar' has neither seasons, trend nor band; leave them out, or take kind='structural'")
+        raise ValueError(
+            "method='haar' has neither seasons, trend nor band; leave them out, or take method='structural'"
+        )
     if scales is not None:
-        raise ValueError("kind='haar' reads one scale of activity, and this release has several; leave it out")
+        raise ValueError("method='haar' reads one scale of activity, and this release has several; leave it out")
     if release.sampling_probability < 1:
         raise ValueError(
-            f"kind='haar' needs every step, and this release kept each with probability"
-            f" {release.sampling_probability:g}; take kind='structural'"
+            f"method='haar' needs every step, and this release kept each with probability"
+            f" {release.sampling_probability:g}; take method='structural'"
         )
     return reconstruct_parts(release, _haar)
 
@@ -176,7 +177,7 @@ def _structural(release: Release, patterns: tuple[Season, ...], trend: bool, ban
         covariance=errors.scaled(found.joint, passed) + errors.diagonal(variance - passed**2 * found.variance),
         error_covers=band,
         unfiltered=unfiltered,
-        events=() if found.events is None else found.events.steps(seen).tolist(),
+        events=() if found.events is None else found.events.steps(seen.steps).tolist(),
         model=_describe(patterns, trend, unfiltered, kept_filter=bool(made.kernels) and not unfiltered),
     )
 
@@ -221,7 +222,7 @@ def _everybody(
         if not 1e-100 < noise < 1e100:
             return _fallback(one, "the kept values do not vary, or beyond all measure")
         try:
-            mean, variance, joint = of_everybody(
+            mean, variance, joint, events = of_everybody(
                 values / noise,
                 ends,
                 weights / (noise * 2**RESOLUTION_BITS),
@@ -238,6 +239,7 @@ def _everybody(
         standard_error=np.sqrt(variance),
         covariance=joint,
         error_covers=band,
+        events=events,
         model=f"{_describe(patterns, trend, unfiltered=False, kept_filter=False)} at all scales of activity",
     )
 

@@ -531,9 +531,9 @@ class Events(NamedTuple):
     share: float  # of steps that have one
     variance: float  # of their sizes
 
-    def steps(self, seen: Observations) -> NDArray[np.int64]:
+    def steps(self, kept: NDArray[np.int64]) -> NDArray[np.int64]:
         """Kept steps that are rather one than not."""
-        return seen.steps[self.chance > 0.5]
+        return kept[self.chance > 0.5]
 
 
 def _with_events(model: _Model, fitted: _Fitted) -> Posterior:

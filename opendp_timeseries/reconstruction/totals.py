@@ -69,7 +69,7 @@ class Totals:
         }
 
     def to_frame(
-        self, *, kind: Literal["pandas", "polars"] = "pandas", zone: str = "local", confidence_level: float = 0.9
+        self, *, library: Literal["pandas", "polars"] = "pandas", zone: str = "local", confidence_level: float = 0.9
     ) -> Any:
         """Return a data frame with a row for each total: ``value``, ``low``, ``high`` and ``complete``.
 
@@ -77,7 +77,7 @@ class Totals:
         """
         low, high = self.interval(confidence_level)
         rows = {"value": self.values, "low": low, "high": high, "complete": self.complete}
-        return frames.to_frame(rows, self.grid, self.keys, kind=kind, zone=zone)
+        return frames.to_frame(rows, self.grid, self.keys, library=library, zone=zone)
 
     def plot(self, **options: Any) -> Axes:
         """Draw the totals of one series, with intervals. Options are ``axes``, ``unit`` and ``confidence_level``."""

@@ -26,15 +26,10 @@ __all__ = [
 ]
 
 FORMAT: Final = "opendp_timeseries releases"
-VERSION: Final = 1
 
 
 class Document(NamedTuple):
-    """Releases that were written and verified together.
-
-    :param releases: in order.
-    :param guarantee: of all of them, in words.
-    """
+    """Releases that were written and verified together, and the guarantee of all of them in words."""
 
     releases: tuple[Release, ...]
     guarantee: str
@@ -66,7 +61,7 @@ def write_releases(
     warn_of_large_delta(view.failure_probability if view.delta is None else view.delta, stacklevel=2)
     document = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": 1,
         "guarantee": _together(releases, points := _joint(releases, in_advance, data_fixed, view)),
         "in_advance": in_advance,
         "data_fixed": data_fixed,
@@ -85,10 +80,7 @@ def read_releases(text: str) -> tuple[Release, ...]:
 
 
 def read_document(text: str) -> Document:
-    """Return what :func:`read_releases` reads, with the joint guarantee in words.
-
-    :raises ValueError: as there.
-    """
+    """Return what :func:`read_releases` reads, with the joint guarantee in words."""
     document = parse_json(text)
     if isinstance(document, dict) and document.get("format") == FORMAT_OF_ONE:
         release = Release.from_dict(document)
@@ -102,8 +94,7 @@ def _read_1(document: dict[str, Any]) -> Document:
     releases = fields["releases"]
     for release in releases:
         release.verify()
-    stated = fields["joint_loss"]
-    view = _total(releases)
+    stated, view = fields["joint_loss"], _total(releases)
     if fields["in_advance"] and view.delta is not None and len(stated) == 1 and 0.0 < stated[0][1] < 1.0:
         view = replace(view, delta=stated[0][1])
     right = _joint(releases, fields["in_advance"], fields["data_fixed"], view)
@@ -121,18 +112,14 @@ _FIELDS: Final[dict[str, Any]] = {
 
 
 def joint_guarantee(releases: Sequence[Release]) -> str:
-    """Return in words what all of these guarantee together, if all of it was fixed before the first release.
-
-    :raises ValueError: if they do not add up, as in :func:`write_releases`.
-    """
+    """Return in words what all of these guarantee together, if all of it was fixed before the first release."""
     return _together(releases, _joint(releases, in_advance=True, data_fixed=True, view=_total(releases)))
 
 
 def population_of(design: Design) -> tuple[Any, ...]:
-    """Return what must be equal for losses of two releases to be about the same individuals.
+    """Return what must be equal for two releases to be about the same individuals.
 
-    That is the unit of privacy and the columns that it speaks of: of identifiers, and, where the unit is within a
-    period, of times.
+    That is the unit of privacy and the columns of identifiers, and of times where the unit is within a period.
     """
     source, unit = design.count.source, design.unit
     if source is None:
@@ -148,19 +135,15 @@ def _together(releases: Sequence[Release], points: Points) -> str:
 
 
 def _total(releases: Sequence[Release]) -> View:
-    """The view that states the joint loss: of the same measure, at the sum of all δ or δ′.
-
-    :raises ValueError: if the releases are not of one kind.
-    """
-    stated = [release.stated for release in releases]
-    kinds = {(one.view.measure, one.distance, population_of(r.design)) for one, r in zip(stated, releases, strict=True)}
-    if len(kinds) != 1:
-        units = {r.design.unit.of(one.distance) for one, r in zip(stated, releases, strict=True)}
+    """The view that states the joint loss: of the same measure, at the sum of all δ or δ′; or a refusal to add."""
+    views = [release.stated.view for release in releases]
+    alike = {(r.stated.view.measure, r.stated.distance, population_of(r.design)) for r in releases}
+    if len(alike) != 1:
+        units = {r.design.unit.of(r.stated.distance) for r in releases}
         raise ValueError(
             "releases must be at least one, of one measure, unit of privacy, identifier column and distance; found"
             f" {'; '.join(sorted(units)) or 'none'}"
         )
-    views = [one.view for one in stated]
     return View(
         views[0].measure,
         failure_probability=_sum_up([view.failure_probability for view in views]),
@@ -179,8 +162,7 @@ def _joint(releases: Sequence[Release], in_advance: bool, data_fixed: bool, view
     first, second = (_sum_up([each[0][k] for each in points]) for k in (0, 1))
     if not in_advance:
         return ((first, second),)
-    designs = [release.design for release in releases]
-    losses = [design.loss(release.stated.distance) for design, release in zip(designs, releases, strict=True)]
+    losses = [release.design.loss(release.stated.distance) for release in releases]
     # Without the promise, data react: docs/proofs/several_releases.md.
     joint = view.points(joint_loss(losses, adaptive=not data_fixed))
     # By basic composition, no more than the sum of pairs is ever lost.

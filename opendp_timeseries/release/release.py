@@ -1,7 +1,6 @@
 """A release: kept steps, noisy values, how they were made, and what is stated of them. The first thing that is public.
 
-It is its own record: nothing in it is typed by hand, and a reader can recompute its loss without the data and without
-OpenDP, from the caps, filters, sampling and noise that it states.
+It is its own record: a reader can recompute its loss without the data and without OpenDP.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ from opendp_timeseries.release.statement import Statement
 __all__ = ["FORMAT", "Release", "check_covered", "check_release", "software"]
 
 FORMAT: Final = "opendp_timeseries release"
-VERSION: Final = 1
 #: A recomputed loss may differ in the last digits between machines.
 _TOLERANCE: Final = 1e-9
 #: A number of kept steps, or a value, that is less probable than this was not drawn as the release says.
@@ -72,9 +70,13 @@ class Release:
     invocation: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "steps", _frozen_row("steps", self.steps, np.int64))
-        object.__setattr__(self, "values", _frozen_row("values", self.values, np.float64))
-        _check_kept(self.steps, self.values, self.size)
+        steps, values = _frozen_row("steps", self.steps, np.int64), _frozen_row("values", self.values, np.float64)
+        object.__setattr__(self, "steps", steps)
+        object.__setattr__(self, "values", values)
+        if steps.ndim != 1 or steps.shape != values.shape:
+            raise ValueError(f"steps {steps.shape} and values {values.shape} must be rows of the same length")
+        if len(steps) and (steps[0] < 0 or steps[-1] >= self.size or np.any(np.diff(steps) <= 0)):
+            raise ValueError(f"steps must ascend within 0 … {self.size - 1}")
 
     def __reduce__(self) -> Any:
         return partial(Release, **{field.name: getattr(self, field.name) for field in fields(self)}), ()
@@ -210,8 +212,7 @@ class Release:
         """Refuse kept steps that cannot have been drawn by the design."""
         kept, size, p = len(self), self.size, self.sampling_probability
         if self.sampling == "stratified":
-            blocks = blocks_of(p, size)
-            if not blocks.allow(self.steps):
+            if not (blocks := blocks_of(p, size)).allow(self.steps):
                 raise ValueError(
                     f"steps must hold one of each block of {blocks.length}, which sampling ('stratified') keeps at"
                     f" sampling_probability ({p:g})"
@@ -256,7 +257,16 @@ class Release:
 
     def parts(self) -> list[Release]:
         """Return one release for each series of a panel, in order; this release alone if it is of one series."""
-        return [self] if self.keys is None else self._cut(len(self.keys))
+        if self.keys is None:
+            return [self]
+        size = self.size // len(self.keys)
+        bounds = np.searchsorted(self.steps, np.arange(len(self.keys) + 1) * size)
+        # A part states nothing by itself: what one individual loses is a matter of the whole panel.
+        one = partial(replace, self, design=replace(self.design, signal=self.design.signal.each), statement=None)
+        return [
+            one(steps=self.steps[low:high] - k * size, values=self.values[low:high])
+            for k, (low, high) in enumerate(pairwise(bounds))
+        ]
 
     def by_key(self) -> dict[Hashable, Release]:
         """Return one release for each series of a panel, by its key.
@@ -267,18 +277,6 @@ class Release:
             raise ValueError("this release is of one series, or does not know its keys")
         return dict(zip(self.keys, self.parts(), strict=True))
 
-    def _cut(self, series: int) -> list[Release]:
-        size = self.size // series
-        bounds = np.searchsorted(self.steps, np.arange(series + 1) * size)
-        # A part states nothing by itself: what one individual loses is a matter of the whole panel.
-        one = replace(self.design, signal=self.design.signal.each)
-        return [
-            replace(
-                self, steps=self.steps[low:high] - k * size, values=self.values[low:high], design=one, statement=None
-            )
-            for k, (low, high) in enumerate(pairwise(bounds))
-        ]
-
     def to_dict(self) -> dict[str, Any]:
         """Return the release as plain Python objects, ready for ``json.dumps``.
 
@@ -286,7 +284,7 @@ class Release:
         """
         return {
             "format": FORMAT,
-            "version": VERSION,
+            "version": 1,
             "guarantee": self.guarantee(),
             "statement": encode(self.stated),
             "design": self.design.to_dict(),
@@ -296,10 +294,7 @@ class Release:
         } | ({} if self.invocation is None else {"invocation": self.invocation})
 
     def to_json(self) -> str:
-        """Return the release as one JSON document, its record; floats are written so that they read back exactly.
-
-        :raises ValueError: as :meth:`to_dict` does.
-        """
+        """Return the release as one JSON document, its record; floats are written so that they read back exactly."""
         return written(self.to_dict())
 
     @classmethod
@@ -308,14 +303,11 @@ class Release:
 
         :raises ValueError: if it is no such document, naming the part that is wrong.
         """
-        return read_versioned(document, FORMAT, _READERS)
+        return read_versioned(document, FORMAT, {1: _read_1})
 
     @classmethod
     def from_json(cls, text: str) -> Release:
-        """Read back what :meth:`to_json` wrote. The loss is read as it stands: :meth:`verify` checks it.
-
-        :raises ValueError: if it is no such document, naming the part that is wrong.
-        """
+        """Read back what :meth:`to_json` wrote, as :meth:`from_dict` does: :meth:`verify` checks the loss."""
         return cls.from_dict(parse_json(text))
 
 
@@ -339,8 +331,8 @@ def _read_1(document: Mapping[str, Any]) -> Release:
     )
 
 
-def _row(name: str, numbers: Any, kinds: tuple[type, ...], dtype: type[np.generic]) -> NDArray[Any]:
-    if not (isinstance(numbers, list) and all(type(number) in kinds for number in numbers)):
+def _row(name: str, numbers: Any, types: tuple[type, ...], dtype: type[np.generic]) -> NDArray[Any]:
+    if not (isinstance(numbers, list) and all(type(number) in types for number in numbers)):
         raise ValueError(f"{name} of the release must list numbers")
     try:
         return np.array(numbers, dtype=dtype)
@@ -348,7 +340,6 @@ def _row(name: str, numbers: Any, kinds: tuple[type, ...], dtype: type[np.generi
         raise ValueError(f"{name} of the release must list numbers that fit {dtype.__name__}") from None
 
 
-_READERS: Final = {1: _read_1}
 _FIELDS: Final[dict[str, Any]] = {
     "guarantee": str,  # for readers: it is written anew, and never compared
     "statement": Statement,
@@ -361,10 +352,7 @@ _FIELDS: Final[dict[str, Any]] = {
 
 
 def check_covered(name: str, stated: Points, right: Points, source: str) -> None:
-    """Refuse points of a loss of which one is below what it should be, by more than rounding.
-
-    :raises ValueError: naming both.
-    """
+    """Refuse points of a loss of which one is below what it should be, by more than rounding, naming both."""
     if len(stated) != len(right):
         raise ValueError(f"{name} ({len(stated)} points) must have {len(right)} points")
     for point, exact in zip(stated, right, strict=True):
@@ -382,10 +370,7 @@ def check_release(release: Any) -> Release:
 
 
 def _frozen_row(name: str, values: ArrayLike, dtype: type[np.generic]) -> NDArray[Any]:
-    """Return numbers as an array that can never be made writeable again.
-
-    :raises ValueError: unless they are a row of numbers that the type holds without loss.
-    """
+    """Return numbers, which the type must hold without loss, as an array that can never be made writeable again."""
     given = np.asarray(values)
     with np.errstate(invalid="ignore"):  # what does not fit comes out unequal
         array = given.astype(dtype) if given.dtype.kind in "iuf" else None
@@ -394,17 +379,6 @@ def _frozen_row(name: str, values: ArrayLike, dtype: type[np.generic]) -> NDArra
     if array.dtype.kind == "f":
         array = array + 0.0  # -0.0 equals 0.0, and must have its hash
     return np.frombuffer(array.tobytes(), dtype=dtype).reshape(array.shape)
-
-
-def _check_kept(steps: NDArray[np.int64], values: NDArray[np.float64], size: int) -> None:
-    """Refuse kept steps and values that do not fit together, or the size.
-
-    :raises ValueError: naming what does not fit.
-    """
-    if steps.ndim != 1 or steps.shape != values.shape:
-        raise ValueError(f"steps {steps.shape} and values {values.shape} must be rows of the same length")
-    if len(steps) and (steps[0] < 0 or steps[-1] >= size or np.any(np.diff(steps) <= 0)):
-        raise ValueError(f"steps must ascend within 0 … {size - 1}")
 
 
 def software() -> dict[str, str]:

@@ -13,7 +13,7 @@ from opendp_timeseries.accounting.view import APPROXIMATE, CONCENTRATED, Points,
 __all__ = ["Statement", "Whole"]
 
 #: What a release may be part of, and how that is said.
-_KINDS: Final = {
+_WHOLES: Final = {
     "composition": "a composition",
     "context": "a Context",
     "programme": "a programme",
@@ -46,7 +46,7 @@ class Whole:
     programme: str | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
-        check.choice("kind of the whole", self.kind, _KINDS)
+        check.choice("kind of the whole", self.kind, _WHOLES)
         check.choice("measure of the whole", self.measure, (APPROXIMATE, CONCENTRATED))
         first, delta = self.loss
         check.real("loss of the whole", first, minimum=0.0)
@@ -58,7 +58,7 @@ class Whole:
     def __str__(self) -> str:
         of = "" if self.parts is None else f" of {self.parts}"
         number = f"release {self.number}{of} in " if self.number is not None else "in "
-        whole = _KINDS[self.kind]
+        whole = _WHOLES[self.kind]
         planned = "the programme" if self.planned is None else f"programme {self.planned[:16]}"
         if self.kind == "ledger":
             number = f"entry {self.number} of " if self.parts is None else f"{number}{planned} of "

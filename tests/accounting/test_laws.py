@@ -25,11 +25,11 @@ def test_binomial_is_just_above_the_truth(n, p):
     asked = {law.first, int(n * p), min(n, int(n * p + 5 * deviation)), min(n, int(n * p + 20 * deviation))}
     for k in sorted(asked):
         truth = mp.binomial(n, k) * mp.mpf(p) ** k * (1 - mp.mpf(p)) ** (n - k)
-        got = law.weights[k - law.first]
+        got = law.mass[k - law.first]
         # What lies below the first atom is moved to it, so there only the lower side is checked.
         assert truth <= got + 1e-320, (k, got)
         assert k == law.first > 0 or got <= truth * (1 + mp.mpf(2e-11 if n <= 10**6 else 2e-9)) + 1e-320
-    assert np.sum(law.weights) + law.beyond == pytest.approx(1, abs=1e-10 if n <= 10**6 else 2e-9)
+    assert np.sum(law.mass) + law.cut == pytest.approx(1, abs=1e-10 if n <= 10**6 else 2e-9)
 
 
 # The cases of SciPy's inverse tail that went wrong (scipy/scipy#22622 and others), and a tie.
@@ -61,8 +61,8 @@ def test_far_tails_and_masses_are_above_the_truth(k, n, p):
         assert laws.binomial_tail(k, n, p) >= min(mass, least)
         assert mass == 0 or laws.binomial_tail(k, n, p) <= max(mass / (1 - ratio) * 1e6, 1e-299)
     law = laws.binomial(n, p) if n < 10**5 else None
-    if law is not None and 0 <= k + 1 - law.first < len(law.weights):
-        assert law.weights[k + 1 - law.first] >= (mass if mass > 1e-305 else 0)
+    if law is not None and 0 <= k + 1 - law.first < len(law.mass):
+        assert law.mass[k + 1 - law.first] >= (mass if mass > 1e-305 else 0)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_masses_far_out_at_large_n_are_above_the_truth(k, n, p):
             mp.loggamma(n + 1) - mp.loggamma(k + 1) - mp.loggamma(n - k + 1) + k * mp.log(x) + (n - k) * mp.log(1 - x)
         )
     law = laws.binomial(n, p)
-    assert truth <= law.weights[k - law.first] <= truth * (1 + mp.mpf(2e-9))
+    assert truth <= law.mass[k - law.first] <= truth * (1 + mp.mpf(2e-9))
 
 
 def test_tail_is_zero_only_where_it_is_impossible():
@@ -204,7 +204,7 @@ def test_the_largest_value_of_a_kept_sum_is_not_below_the_sum():
 def test_what_lies_beyond_the_window_is_at_the_largest_value():
     n, step, rest = 10**4, Fraction(1), Fraction(1, 2)
     law = laws.vertex_sum(n, step, rest, 0.01)
-    assert laws.binomial(n, 0.01).beyond > 0
+    assert laws.binomial(n, 0.01).cut > 0
     assert law.values[-1] == n * step + rest
 
 

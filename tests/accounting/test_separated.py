@@ -9,9 +9,8 @@ import pytest
 
 from opendp_timeseries import Influence
 from opendp_timeseries.accounting.calibrate import Budget, calibrate
-from opendp_timeseries.accounting.filtering import filtered_influence
+from opendp_timeseries.accounting.filtering import filtered_influence, most_apart
 from opendp_timeseries.accounting.influence import Majorant, count_influence
-from opendp_timeseries.accounting.separated import most_apart
 from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.design.kernels import Kernel, boxcar_kernel, exponential_kernel, gaussian_kernel
 from tests.oracles import separated as oracle

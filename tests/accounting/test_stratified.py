@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from opendp_timeseries.accounting import stratified, subsampled
+from opendp_timeseries.accounting import sampling, subsampled
 from opendp_timeseries.accounting.calibrate import Budget, calibrate
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import Influence, count_influence
@@ -121,7 +121,7 @@ def test_a_poisson_samples_exact_profile_is_no_bound():
 def test_the_list_and_the_even_spread_are_of_spreads_that_are_possible(size, length, steps):
     blocks = Blocks(size, length)
     most_even = None
-    for spread in [*stratified.spreads(steps, blocks), stratified.even_spread(steps, blocks)]:
+    for spread in [*sampling.spreads(steps, blocks), sampling.even_spread(steps, blocks)]:
         each = sorted((k for count, k in spread for _ in range(count)), reverse=True)
         assert sum(each) == steps
         assert len(each) <= blocks.count
@@ -130,7 +130,7 @@ def test_the_list_and_the_even_spread_are_of_spreads_that_are_possible(size, len
             assert min(each) <= blocks.short
         most_even = sum(k * k for k in each)
     assert most_even <= min(
-        sum(k * k for count, k in spread for _ in range(count)) for spread in stratified.spreads(steps, blocks)
+        sum(k * k for count, k in spread for _ in range(count)) for spread in sampling.spreads(steps, blocks)
     )
 
 
@@ -153,11 +153,11 @@ def test_more_steps_than_blocks_lose_less_than_in_a_poisson_sample():
 def test_a_long_list_is_bounded_by_a_convex_majorant_closely(monkeypatch):
     found = {}
     for most in (2**19, 1):
-        monkeypatch.setattr(stratified, "_MAX_WEIGHTS", most)
-        stratified.worst_spreads.cache_clear()
+        monkeypatch.setattr(sampling, "_MAX_WEIGHTS", most)
+        sampling.worst_spreads.cache_clear()
         found[most] = law(60, 10, 600).at(4.74).delta(0.5)
     assert found[2**19] < found[1] < found[2**19] * 1.01
-    stratified.worst_spreads.cache_clear()
+    sampling.worst_spreads.cache_clear()
 
 
 @pytest.mark.parametrize("trials", [[(3, 0.2)], [(5, 0.5), (4, 0.1)], [(2, 1.0), (6, 0.3), (1, 0.9)], [(2, 1.0)]])

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.accounting.influence import Influence, Majorant, count_influence
-from opendp_timeseries.accounting.totals import Level, totals_influence
+from opendp_timeseries.accounting.influence import Influence, Level, Majorant, count_influence, totals_influence
 from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.signal import tree_influence
 from tests.oracles import totals as oracle

@@ -169,7 +169,7 @@ def measurements(case: Case) -> dict[str, tuple[dp.Measurement, dp.Measurement]]
     if case.ends:
         signal = space >> ts.then_activity_count(grid, scales=ts.Scales(ends=case.ends, share=SHARE))
     if case.places:
-        signal = space >> ts.then_individual_count(by="place", keys=list(range(case.size)), cap=case.cap)
+        signal = space >> ts.then_individual_count(by="place", keys=list(range(case.size)), key_cap=case.cap)
     if case.series > 1:
         keys = list(range(case.series))
         panel = space >> ts.then_participation_count(grid, by="place", keys=keys, **caps, excess="drop")

@@ -19,7 +19,7 @@ from opendp_timeseries.design.scales import Scales
 from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid
-from opendp_timeseries.plugin.known import parts_of
+from opendp_timeseries.plugin.known import stated_designs
 
 HOURS = TimeGrid(start="2024-03-30", step="1h", size=48, zone="Europe/Berlin")
 WHOLE = TimeGrid.from_edges([HOURS.start, HOURS.end], zone="Europe/Berlin")
@@ -114,7 +114,7 @@ def test_a_design_comes_back_from_its_document_and_from_its_call(name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ts.PeriodUnitWarning)
         exec(made.python(delta=1e-6), names)
-    ((known, view),) = parts_of(names["measurement"])
+    ((known, view),) = stated_designs(names["measurement"])
     assert (known, view.delta) == (made, 1e-6)
     assert names["release"].design == made
     assert names["measurement"].map(2) == made.loss(2).epsilon_delta(1e-6)
@@ -224,7 +224,7 @@ def test_what_is_not_known_is_not_stated():
         (lambda: replace(PANEL, source=SOURCE), r"by \(None\) is the column of a panel"),
         (lambda: replace(ONE, source=Source(identifier="id")), r"time \(None\) must name a column, by which 48 steps"),
         (lambda: replace(ONE, panel=(), source=BY), "panel"),
-        (lambda: replace(ONE, panel=("a", 1), source=BY), "all of them text or all whole numbers"),
+        (lambda: replace(ONE, panel=("a", 1), source=BY), "all strings or all integers"),
         (lambda: replace(ONE, panel=("a", "a"), source=BY), "must be distinct"),
         (lambda: replace(ONE, unit=Unit(period=Period("1d", "Asia/Tokyo"))), "zone|period"),
         (lambda: replace(ONE, excess="scaled"), r"excess \('scaled'\) must be one of 'scale', 'scale_l1', 'drop'"),

@@ -146,13 +146,12 @@ def test_least_alpha_is_the_papers():
     assert paper.least_alpha(1e-9, 180, 0.9, SMOOTH) == 1.0  # nothing below 1 is proved
 
 
-# --- Corollaries 2 and 3, Proposition 1, the mixture ---
+# --- Corollaries 2 and 3, Proposition 1 ---
 
 
 def test_corollary2_golden():
     for (epsilon, share, failure, alpha, cap), case in golden("cor2"):
         bound = SensitivityBound(alpha**2 * cap * (1 - 1e-15), cap, failure)
-        just_above(bound.delta(epsilon, share, "capped"), case["delta_capped"])
         just_above(paper._classical(epsilon, share, bound.usual), case["sigma"])
         if case["check_passes"]:
             just_above(bound.delta(epsilon, share), case["delta_total"])
@@ -172,31 +171,28 @@ def test_corollary3_golden():
 def test_proposition1_golden():
     for (epsilon, share, cap, kept, p, true_cap), case in golden("prop1"):
         got = paper.proposition1(epsilon, share, paper.without_filter(kept, cap, p), true_cap, p)
-        just_above(got.epsilon, case["eps_out"])
-        just_above(got.delta, case["delta_total"])
+        just_above(got[0], case["eps_out"])
+        just_above(got[1], case["delta_total"])
 
 
 def test_proposition1_with_a_filter_keeps_the_failure_probability():
     claimed = paper.with_filter(0.7, 180, 0.1, SMOOTH)
-    same = paper.proposition1(0.3, 5e-5, claimed, 180)
-    assert same.epsilon == pytest.approx(0.3, rel=1e-14)
-    assert same.delta == pytest.approx(claimed.delta(0.3, 5e-5), rel=1e-12)
-    more = paper.proposition1(0.3, 5e-5, claimed, 270)
-    just_above(more.epsilon, mp.mpf(0.3) * mp.sqrt(1.5))
-    just_above(more.delta, oracle.corollary(more.epsilon, 5e-5, claimed.failure, claimed.usual, claimed.worst))
+    epsilon, delta = paper.proposition1(0.3, 5e-5, claimed, 180)
+    assert epsilon == pytest.approx(0.3, rel=1e-14)
+    assert delta == pytest.approx(claimed.delta(0.3, 5e-5), rel=1e-12)
+    epsilon, delta = paper.proposition1(0.3, 5e-5, claimed, 270)
+    just_above(epsilon, mp.mpf(0.3) * mp.sqrt(1.5))
+    just_above(delta, oracle.corollary(epsilon, 5e-5, claimed.failure, claimed.usual, claimed.worst))
 
 
 @given(st.floats(0.05, 1), st.floats(1e-9, 1e-2), st.floats(0, 1e-2), st.integers(1, 300), st.floats(0.05, 1))
 @settings(derandomize=True)
-def test_corollaries_and_mixture_are_rounded_up(epsilon, share, failure, worst, fraction):
+def test_corollaries_are_rounded_up(epsilon, share, failure, worst, fraction):
     bound = SensitivityBound(worst * fraction, worst, failure)
-    if bound._proved(epsilon, share, "printed"):
+    if bound._proved(epsilon, share):
         truth = oracle.corollary(epsilon, share, failure, bound.usual, worst)
         just_above(bound.delta(epsilon, share), min(1, truth))
-        assert bound.delta(epsilon, share, "capped") <= bound.delta(epsilon, share)
-    scale = paper._classical(epsilon, share, bound.usual)
-    just_above(scale, oracle.classical_scale(epsilon, share, bound.usual))
-    just_above(bound.mixture_delta(epsilon, scale), oracle.mixture(epsilon, scale, failure, bound.usual, worst), 1e-8)
+    just_above(paper._classical(epsilon, share, bound.usual), oracle.classical_scale(epsilon, share, bound.usual))
 
 
 @pytest.mark.parametrize(("cap", "kept", "p"), [(1, 1, 1.0), (10, 3, 0.25), (20, 10, 0.2), (40, 12, 0.1)])
@@ -204,10 +200,8 @@ def test_no_claim_is_below_the_exact_profile(cap, kept, p):
     bound = paper.without_filter(kept, cap, p)
     for epsilon, share in itertools.product((0.1, 0.5, 0.9), (1e-2, 1e-5)):
         scale = paper._classical(epsilon, share, bound.usual)
-        truth = oracle.exact_profile(epsilon, scale, cap, p)
-        assert truth <= bound.mixture_delta(epsilon, scale) * (1 + 1e-12)
-        if bound._proved(epsilon, share, "printed"):
-            assert bound.mixture_delta(epsilon, scale) <= bound.delta(epsilon, share, "capped") * (1 + 1e-12)
+        if bound._proved(epsilon, share):
+            assert oracle.exact_profile(epsilon, scale, cap, p) <= bound.delta(epsilon, share) * (1 + 1e-12)
 
 
 def test_corollary3_as_printed_is_false():
@@ -233,8 +227,8 @@ def test_proposition1_with_the_old_tail_is_false():
     recomputed = paper.theorem2(1, 3, 0.1)
     assert kept_tail < 0.0101 < 0.027 < recomputed
     claimed = paper.without_filter(1, 2, 0.1)
-    got = paper.proposition1(0.5, 1e-3, claimed, 3, 0.1)
-    just_above(got.delta, oracle.corollary(got.epsilon, 1e-3, oracle.tail(1, 3, 0.1), 1.5, 3))
+    epsilon, delta = paper.proposition1(0.5, 1e-3, claimed, 3, 0.1)
+    just_above(delta, oracle.corollary(epsilon, 1e-3, oracle.tail(1, 3, 0.1), 1.5, 3))
 
 
 def test_classical_theorem_is_checked_not_trusted():
@@ -281,19 +275,12 @@ def test_noise_with_the_papers_filter():
 
 
 def test_each_step_away_from_the_printed_form_needs_less_noise():
-    def needed(form, tail):
-        return paper.least_scale_with_filter(0.5, 1e-4, 180, 0.1, SMOOTH, form, tail).scale
+    def needed(tail):
+        return paper.least_scale_with_filter(0.5, 1e-4, 180, 0.1, SMOOTH, tail).scale
 
-    printed = needed("printed", "theorem 4")
-    assert printed > needed("printed", "sharper") > needed("printed", "fixed pair")
-    assert needed("mixture", "theorem 4") < 0.63 * printed
-    for form in ("printed", "capped", "mixture"):
-        choice = paper.least_scale_without_filter(0.5, 1e-4, 40, 0.1, form)
-        truth = oracle.exact_profile(0.5, choice.scale, 40, 0.1)
-        assert truth <= 1e-4
-    bound = paper.without_filter(36, 180, 0.1)
-    scale = bound.least_scale(0.5, 1e-4, "mixture")
-    assert bound.mixture_delta(0.5, scale) <= 1e-4 < bound.mixture_delta(0.5, scale * (1 - 1e-9))
+    assert needed("theorem 4") > needed("sharper") > needed("fixed pair")
+    choice = paper.least_scale_without_filter(0.5, 1e-4, 40, 0.1)
+    assert oracle.exact_profile(0.5, choice.scale, 40, 0.1) <= 1e-4
 
 
 @pytest.mark.parametrize(("size", "cap", "scale"), [(1800, 180, 39.884), (725, 73, 29.084), (2126, 213, 42.442)])
@@ -335,7 +322,6 @@ def test_searches_end():
     assert paper.analytic_scale(0.5, 1e-305, 1.0) == math.inf
     assert paper.analytic_scale(0.5, 1e-4, 0.0) == 0.0
     assert 0 < paper.analytic_scale(700.0, 0.5, 1.0) < 0.1
-    assert paper.without_filter(3, 10, 0.5).least_scale(0.5, 1e-305, "mixture") == math.inf
 
 
 def test_sampling_nothing_costs_nothing():
@@ -360,8 +346,6 @@ def test_sampling_nothing_costs_nothing():
         (lambda: paper.without_filter(0, 10, 0.5), "kept"),
         (lambda: FilterConstants(row_energy=2.0, stable_rank=3), "row_energy"),
         (lambda: FilterConstants(row_energy=0.1, stable_rank=3, norm=2.0), "norm"),
-        (lambda: paper.without_filter(3, 10, 0.5).delta(0.5, 1e-4, "mixture"), "mixture_delta"),
-        (lambda: paper.without_filter(3, 10, 0.5).least_scale(0.5, 1e-4, "other"), "form"),
         (lambda: paper.proposition1(0.5, 1e-4, paper.without_filter(3, 10, 0.5), 9, 0.5), "true_cap"),
     ],
 )

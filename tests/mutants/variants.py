@@ -19,12 +19,12 @@ import ibis
 import numpy as np
 
 from opendp_timeseries.accounting import joint
+from opendp_timeseries.accounting.filtering import _combs as combs
+from opendp_timeseries.accounting.filtering import envelope
 from opendp_timeseries.accounting.gaussian import gaussian_delta_slope
 from opendp_timeseries.accounting.influence import Majorant
 from opendp_timeseries.accounting.loss import DISCRETE_NOISE, PrivacyLoss
 from opendp_timeseries.accounting.rounding import up_fraction
-from opendp_timeseries.accounting.separated import _combs as combs
-from opendp_timeseries.accounting.separated import envelope
 from opendp_timeseries.accounting.subsampled import Kept, extremal_law
 from opendp_timeseries.counting.capped_count import Places, _add_scaled, _apart, _firsts
 from opendp_timeseries.counting.database import _walked
@@ -395,10 +395,11 @@ MUTANTS = [
     mutant("no cap on the keys of an individual", "participation_count:counted",
            but_caps(participation_cap=99), ("test_neighbours_are_as_near_as_the_maps_say", 2)),
     mutant("the keys of who comes in the place of another forgotten", "log_of",
-           after(lambda found: (found[0], replace(found[1], replaced=False))),
+           after(lambda found: found | {"unit": replace(found["unit"], replaced=False)}),
            ("test_maps_are_the_worst_that_people_can_do", True), ("test_neighbours_are_as_near_as_the_maps_say", 2)),
     mutant("one individual for a halved distance", "log_of",
-           after(lambda found: (found[0], replace(found[1], individuals=1))), "test_a_distance_between_frames"),
+           after(lambda found: found | {"unit": replace(found["unit"], individuals=1)}),
+           "test_a_distance_between_frames"),
     mutant("people outside of the period counted", "tables:_read", off_the_grid_too,
            "test_integer_steps_and_identifiers_of_every_width"),
     mutant("a gap that ends with the grid", "kept_apart", given(cycle=lambda cycle: 2 * cycle),
@@ -506,10 +507,10 @@ MUTANTS = [
            "test_groups_pay_quadratically_at_p_1", "test_individuals_are_carried_through"),
     mutant("block law for kernels of every shape", "filtering:is_symmetric_decreasing", always(True),
            ("test_the_block_law_is_false_for_other_kernels", [2, 0, 1, 0, 0, 0], 2)),
-    mutant("the envelope of taps left out", "separated:envelope",
+    mutant("the envelope of taps left out", "filtering:envelope",
            lambda sound, taps: np.maximum(taps, np.roll(taps[::-1], 1))[: len(taps) // 2 + 1],
            "test_steps_need_not_be_as_close_as_they_may"),
-    mutant("one neighbour too few", "separated:row_sum", given(steps=lambda steps: steps - 1),
+    mutant("one neighbour too few", "filtering:row_sum", given(steps=lambda steps: steps - 1),
            ("test_no_set_of_steps_exceeds_the_influence", 8, 2, False), ("test_a_full_comb_attains_all_of_it", 12, 4)),
     mutant("one side of a step left out", "comb_sums",
            lambda sound, taps, gap, steps: combs(envelope(taps), gap, steps - steps // 2),
@@ -590,7 +591,7 @@ MUTANTS = [
            edited(("left(k, max(n, steps[k]))", "left(k, steps[k])")),
            ("test_weights_on_all_scales_keep_the_norm_together", 0.8, (4, 9), 90)),
     mutant("the sum of magnitudes passes as it is", "filtering:_of_one",
-           edited(("Fraction(l1) * _gain(kernel)", "Fraction(l1)")),
+           edited(("influence.l1_norm(), _gain(kernel)", "influence.l1_norm(), Fraction(1)")),
            "test_behind_any_filter_the_sum_of_magnitudes_is_known"),
     mutant("a list of steps that lie apart that is cut short", "filtering:_separated",
            given(every=lambda every: every / 2), ("test_a_full_comb_attains_all_of_it", 12, 4)),
@@ -598,20 +599,20 @@ MUTANTS = [
            lambda sound, d, e: sound(replace(d, l1=e.l1), replace(e, l1=d.l1)),
            "test_a_smaller_sum_of_magnitudes_is_a_smaller_influence"),
     # ---- totals
-    mutant("somebody is in one series of a group at a time", "totals:_of_level",
+    mutant("somebody is in one series of a group at a time", "influence:_of_level",
            given(influence=lambda influence: replace(influence, key_cap=1)),
            ("test_no_individual_exceeds_the_influence_on_totals", "one total", False)),
-    mutant("a norm of nothing where the largest entry is not known", "totals:_of_level",
+    mutant("a norm of nothing where the largest entry is not known", "influence:_of_level",
            given(influence=lambda i: replace(i, l2=math.inf) if i.linf == math.inf else i),
            "test_bounds_that_say_nothing_stay_such"),
-    mutant("one half of those replaced in a total", "totals:_of_level",
+    mutant("one half of those replaced in a total", "influence:_of_level",
            seeing(np=but(np, repeat=lambda sums, halves: sums)),
            ("test_no_individual_exceeds_the_influence_on_totals", "one total", True)),
     mutant("one level of a tree for all", "totals_influence", given(levels=lambda levels: levels[:1]),
            "test_levels_add_up_and_individuals_stay",
            ("test_no_individual_exceeds_the_influence_on_totals", "a tree", False)),
     mutant("nested groups on one level", "Groups._place",
-           after(lambda placed: placed._replace(depths=(0,) * len(placed.depths))),
+           after(lambda placed: placed | {"depths": (0,) * len(placed["depths"])}),
            ("test_no_individual_exceeds_the_influence_on_totals", "a tree", False)),
     mutant("groups that overlap", "Groups._place", seeing(len=lambda around: 1),
            ("test_groups_that_are_no_tree_of_the_panel", {"x": ["a", "b"], "y": ["b", "c", "d"]},
@@ -662,9 +663,9 @@ MUTANTS = [
            "test_tails_of_increasing_functions_hold_for_every_spread"),
     mutant("the even spread taken for the worst", "ExtremalLaw.refined", even_spread_alone,
            ("test_the_profile_is_that_of_the_worst_places", 8, 4, 4), "test_no_view_is_below_the_truth_at_random"),
-    mutant("blocks with all their steps left out of the list", "stratified:spreads", seeing(min=lambda *_: 0),
+    mutant("blocks with all their steps left out of the list", "sampling:spreads", seeing(min=lambda *_: 0),
            ("test_the_profile_is_that_of_the_worst_places", 8, 4, 5)),
-    mutant("the short block left out of the list", "stratified:spreads", edited(("{0, blocks.short}", "{0}")),
+    mutant("the short block left out of the list", "sampling:spreads", edited(("{0, blocks.short}", "{0}")),
            ("test_the_profile_is_that_of_the_worst_places", 5, 3, 4)),
     mutant("records of stratified samples with any steps", "Blocks.allow", always(True),
            "test_steps_that_blocks_cannot_keep_are_found_out"),
@@ -770,7 +771,7 @@ MUTANTS = [
            ("test_a_split_mass_never_has_a_lower_profile", 0.3)),
     mutant("tails split as if profiles were asked for", "_upwards", lambda sound, below, place, step: place,
            "test_quantiles_on_the_lattice_are_not_below"),
-    mutant("a member of a composition left out", "make_composition",
+    mutant("a member of a composition left out", "_composition",
            seeing(joint=but(joint, joint_loss=without_the_first)), "test_no_member_is_left_out"),
     mutant("the stages before a member forgotten", "known_loss", seeing(how_made=without_stages),
            "test_distances_go_through_the_stages_before"),

@@ -72,12 +72,6 @@ def corollary(epsilon, share, failure, usual, worst):
     return mp.mpf(share) + mp.mpf(failure) * factor
 
 
-def mixture(epsilon, scale, failure, usual, worst):
-    low = gaussian_profile(epsilon, mp.sqrt(mp.mpf(usual)) / mp.mpf(scale))
-    high = gaussian_profile(epsilon, mp.sqrt(mp.mpf(worst)) / mp.mpf(scale))
-    return (1 - mp.mpf(failure)) * low + mp.mpf(failure) * high
-
-
 def exact_profile(epsilon, scale, cap, p):
     """The privacy profile of the sampled Gaussian mechanism without filter: E δ_G(ε; √K/σ), K ~ Bin(I, p)."""
     return mp.fsum(

@@ -10,7 +10,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.design.scales import default_scales
-from opendp_timeseries.plugin.known import parts_of, signal_of
+from opendp_timeseries.plugin.known import signal_of, stated_designs
 
 SIZE = 60
 GRID = ts.TimeGrid(size=SIZE)
@@ -25,7 +25,7 @@ def series(log_space):
 
 def test_it_is_the_count_at_its_scales_with_the_least_noise(log_space, series):
     chain = log_space >> ts.then_activity_count(GRID)
-    ((design, view),) = parts_of(series)
+    ((design, view),) = stated_designs(series)
     assert design.signal == signal_of(chain)
     assert design.count.scales == default_scales(SIZE)
     assert design.scale == ts.least_scale(chain, sampling_probability=1, **BUDGET)
@@ -85,7 +85,7 @@ def test_it_composes_with_releases_of_every_kind(log_space, series, tmp_path):
     for one in chains:
         assert ledger.release(programme.measurement(one), LOG).stated.whole.kind == "ledger"
     free = ts.Ledger.create(tmp_path / "free", epsilon=2.0, delta=1e-5)
-    assert free.release(series, LOG).design == parts_of(series)[0].design
+    assert free.release(series, LOG).design == stated_designs(series)[0].design
     scale = free.least_scale(chain, sampling_probability=1.0)
     free.release(chain >> ts.then_subsampled_gaussian(scale, sampling_probability=1, delta=1e-6), LOG)
     native = dp.c.make_composition([series, log_space >> ts.then_private_series(GRID, epsilon=0.5, delta=1e-7)])

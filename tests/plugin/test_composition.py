@@ -8,7 +8,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.accounting.joint import joint_loss
-from opendp_timeseries.plugin.known import known_loss, parts_of
+from opendp_timeseries.plugin.known import known_loss, stated_designs
 from tests.oracles import joint as oracle
 
 SIZE = 60
@@ -127,8 +127,8 @@ def test_filters_keep_their_benefit_as_all_is_fixed_beforehand():
 
 
 def test_a_ledger_finds_every_member(members):
-    found = parts_of(ts.make_composition(members))
-    assert [part.design for part in found] == [parts_of(member)[0].design for member in members]
+    found = stated_designs(ts.make_composition(members))
+    assert [part.design for part in found] == [stated_designs(member)[0].design for member in members]
     assert [part.design.scale for part in found] == [4.0, 1.0, 9.0]
 
 

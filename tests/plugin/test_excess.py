@@ -10,7 +10,7 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.plugin.known import parts_of, signal_of
+from opendp_timeseries.plugin.known import signal_of, stated_designs
 from tests.oracles import counting as oracle
 
 GRID, KEYS = ts.TimeGrid(size=4), ["a", "b"]
@@ -162,7 +162,7 @@ def test_a_context_a_chain_and_a_document_agree(excess, unit, caps):
         scale = ts.least_scale(chain, epsilon=epsilon, delta=delta, **options)
         assert release.scale == scale
         measurement = chain >> ts.then_subsampled_gaussian(scale, delta=delta, **options)
-        ((design, _),) = parts_of(measurement)
+        ((design, _),) = stated_designs(measurement)
         assert release.design == design
         assert design.signal == signal_of(chain)
         assert release.verify() == (measurement.map(1),)

@@ -81,7 +81,7 @@ TABLES = {
 
 
 def places(space, cap=2, keys=SITES, **options):
-    return space >> ts.then_individual_count(by="site", keys=keys, cap=cap, **options)
+    return space >> ts.then_individual_count(by="site", keys=keys, key_cap=cap, **options)
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
@@ -274,14 +274,14 @@ def test_beside_a_series_in_one_budget(log_space):
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"cap": 3}, ValueError, r"cap \(3\) requires by= and keys="),
-        ({"by": "site", "keys": ["a"]}, TypeError, "cap must be given"),
-        ({"by": "site", "keys": ["a"], "cap": 0}, ValueError, r"cap \(0\) must be at least 1"),
-        ({"by": "site", "keys": ["a"], "cap": 1.5}, TypeError, r"cap \(1.5\) must be an integer"),
-        ({"by": "site", "cap": 1}, TypeError, "must be given together"),
-        ({"keys": ["a"], "cap": 1}, TypeError, "must be given together"),
-        ({"by": "id", "keys": ["a"], "cap": 1}, ValueError, "different column"),
-        ({"by": "site", "keys": ["a", "a"], "cap": 1}, ValueError, "distinct"),
+        ({"key_cap": 3}, ValueError, r"key_cap \(3\) requires by= and keys="),
+        ({"by": "site", "keys": ["a"]}, TypeError, "key_cap must be given"),
+        ({"by": "site", "keys": ["a"], "key_cap": 0}, ValueError, r"key_cap \(0\) must be at least 1"),
+        ({"by": "site", "keys": ["a"], "key_cap": 1.5}, TypeError, r"key_cap \(1.5\) must be an integer"),
+        ({"by": "site", "key_cap": 1}, TypeError, "must be given together"),
+        ({"keys": ["a"], "key_cap": 1}, TypeError, "must be given together"),
+        ({"by": "id", "keys": ["a"], "key_cap": 1}, ValueError, "different column"),
+        ({"by": "site", "keys": ["a", "a"], "key_cap": 1}, ValueError, "distinct"),
         ({"grid": 5}, TypeError, "TimeGrid"),
         ({"time": "time"}, TypeError, "no times are read"),
     ],

@@ -8,7 +8,7 @@ import opendp_timeseries as ts
 from opendp_timeseries.design.count import Count, Source
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.signal import Signal, UnknownSignal
-from opendp_timeseries.plugin.known import foreign_stage, known_loss, parts_of, signal_of
+from opendp_timeseries.plugin.known import foreign_stage, known_loss, signal_of, stated_designs
 
 SIZE = 12
 GRID, KERNEL = ts.TimeGrid(size=SIZE), ts.gaussian_kernel(SIZE, 1.0)
@@ -30,7 +30,7 @@ def test_a_chain_knows_the_whole_query(log_space):
     source = Source(identifier="id", time="time")
     signal = Signal(Count(source=source, grid=GRID, participation_cap=3, gap=2), (KERNEL,))
     assert signal_of(chain) == signal
-    ((design, view),) = parts_of(chain >> NOISE)
+    ((design, view),) = stated_designs(chain >> NOISE)
     assert design == Design(signal=signal, sampling_probability=0.5, scale=3.0)
     assert view.delta == 1e-6
     assert (chain >> NOISE)(LOG).design == design
@@ -101,7 +101,7 @@ def test_a_stage_that_is_not_ours_ends_what_is_known_and_is_named(log_space, tmp
         chain >> ts.then_composition([NOISE]),
     ):
         with pytest.raises(ValueError, match=rf"measurement holds a {refusal}"):
-            parts_of(made)
+            stated_designs(made)
     # Nor does anything that adds up or plans.
     ledger = ts.Ledger.create(tmp_path / "ledger", epsilon=9.0, delta=1e-3)
     with pytest.raises(ValueError, match=refusal):
@@ -116,10 +116,10 @@ def test_a_stage_that_is_not_ours_ends_what_is_known_and_is_named(log_space, tmp
 
 def test_noise_behind_the_cast_states_a_loss_and_no_design(log_space, tmp_path):
     measurement = count(log_space) >> ts.then_lp_distance(dp.l2_distance(T=float)) >> NOISE
-    assert known_loss(measurement).parts[0].design.signal == UnknownSignal(SIZE)
+    assert known_loss(measurement).designs[0].design.signal == UnknownSignal(SIZE)
     assert measurement.map(1)[0] > 0
     with pytest.raises(ValueError, match="must return a release that knows how it was made"):
-        parts_of(measurement)
+        stated_designs(measurement)
     release = measurement(LOG)
     for ask in (release.guarantee, release.verify, release.to_json, lambda: release.stated):
         with pytest.raises(ValueError, match="not known how this signal was made"):
@@ -143,7 +143,7 @@ def test_noise_behind_the_cast_states_a_loss_and_no_design(log_space, tmp_path):
 )
 def test_what_returns_no_release_is_refused(log_space, made, error, message):
     with pytest.raises(error, match=message):
-        parts_of(made(count(log_space)))
+        stated_designs(made(count(log_space)))
 
 
 def test_what_is_no_count_has_no_signal(log_space):

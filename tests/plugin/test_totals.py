@@ -113,7 +113,7 @@ def test_a_record_that_claims_other_groups_is_refused():
             "totals are of a panel",
         ),
         (lambda made: made["count"].update(panel=None), r"key_cap \(1\) requires by= and keys="),
-        (lambda made: made["stages"][0].update(totals=[["city", "a"]]), "pairs of a name and keys"),
+        (lambda made: made["stages"][0].update(totals=[["city", "a"]]), r"totals\[0\]\[1\] must be a list"),
         (lambda made: made["stages"][0].update(totals=[]), "at least one"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -50,12 +50,12 @@ def test_pchip_passes_through_the_values_and_stays_between_neighbours():
     assert series.max() <= values.max() + 1e-12
 
 
-@pytest.mark.parametrize("kind", ["linear", "nearest", "pchip"])
+@pytest.mark.parametrize("method", ["linear", "nearest", "pchip"])
 @pytest.mark.parametrize("n", range(6))
-def test_few_kept_steps(kind, n):
+def test_few_kept_steps(method, n):
     steps = [1, 2, 5, 7, 8][:n]
     values = [3.0, -1.0, 4.0, 1.0, 5.0][:n]
-    series = interpolate(release(steps, values, 9), kind).values
+    series = interpolate(release(steps, values, 9), method).values
     assert series.shape == (9,)
     assert series.dtype == np.float64
     assert series[steps].tolist() == values
@@ -73,7 +73,7 @@ def test_clipping_is_off_unless_asked():
 def test_it_stands_behind_a_measurement_as_it_is():
     space = dp.vector_domain(dp.atom_domain(T="i64"), size=5), dp.l2_distance(T=float)
     everything = space >> ts.then_subsampled_gaussian(0.0, sampling_probability=1.0, failure_probability=1e-3)
-    for function in (interpolate, functools.partial(interpolate, kind="nearest")):
+    for function in (interpolate, functools.partial(interpolate, method="nearest")):
         series = (everything >> function)([1, 2, 3, 4, 5])
         assert isinstance(series, Series)
         assert series.values.tolist() == [1, 2, 3, 4, 5]
@@ -93,25 +93,25 @@ def test_it_stands_behind_the_query_of_a_context():
         count = context.query().participation_count(ts.TimeGrid(size=6), participation_cap=2)
         return count.subsampled_gaussian(sampling_probability=1.0)
 
-    inside = context(query().resolve() >> functools.partial(interpolate, kind="nearest"))
+    inside = context(query().resolve() >> functools.partial(interpolate, method="nearest"))
     outside = interpolate(query().release())
     assert [inside.model, outside.model] == ["nearest interpolation", "linear interpolation"]
     assert len(inside) == len(outside) == 6
 
 
-def test_unknown_kind_is_refused():
-    with pytest.raises(ValueError, match=r"kind \('cubic'\) must be one of linear, nearest, pchip"):
+def test_unknown_method_is_refused():
+    with pytest.raises(ValueError, match=r"method \('cubic'\) must be one of 'linear', 'nearest', 'pchip'"):
         interpolate(release([0], [1.0], 2), "cubic")
 
 
-@pytest.mark.parametrize("kind", ["linear", "nearest", "pchip"])
-def test_nothing_runs_across_the_seams_of_a_panel(kind):
+@pytest.mark.parametrize("method", ["linear", "nearest", "pchip"])
+def test_nothing_runs_across_the_seams_of_a_panel(method):
     # The first series has its kept steps early, the second none, the third late: a line from one to the next would
     # rise through the second.
     whole = panel("abc", steps=[0, 2, 3, 16, 18], values=[1.0, 5.0, 2.0, 70.0, 90.0], size=21)
-    series = interpolate(whole, kind)
+    series = interpolate(whole, method)
     for key, one in whole.by_key().items():
-        alone = interpolate(one, kind)
+        alone = interpolate(one, method)
         assert np.array_equal(series.by_key()[key].values, alone.values)
         assert np.array_equal(series.by_key()[key].standard_error, alone.standard_error)
     assert series[3:14].tolist() == [2.0] * 4 + [0.0] * 7

@@ -37,8 +37,8 @@ def test_standard_error_of_nearest_is_the_noise():
     assert np.allclose(interpolate(RELEASE, "nearest").standard_error, 3.0, rtol=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["linear", "nearest", "pchip"])
-def test_standard_error_is_the_spread_of_repeated_noise(kind):
+@pytest.mark.parametrize("method", ["linear", "nearest", "pchip"])
+def test_standard_error_is_the_spread_of_repeated_noise(method):
     # Small noise on a monotone signal, where PCHIP is smooth in its values: 4,000 draws, so each of the 60
     # relative errors has standard deviation 1/√8000 = 0.011; 0.08 is beyond 7 of them, false alarm below 1e-9.
     rng = np.random.default_rng(0)
@@ -47,8 +47,8 @@ def test_standard_error_is_the_spread_of_repeated_noise(kind):
     errors = np.zeros((4000, 60))
     exact = release_of(steps=kept, values=signal, signal=60, scale=1e-3, sampling_probability=0.2)
     for i in range(4000):
-        errors[i] = _through(exact, signal + rng.normal(0, 1e-3, len(kept)), kind)
-    claimed = interpolate(exact, kind).standard_error
+        errors[i] = _through(exact, signal + rng.normal(0, 1e-3, len(kept)), method)
+    claimed = interpolate(exact, method).standard_error
     assert np.allclose(errors.std(axis=0), claimed, rtol=0.08)
 
 
@@ -144,6 +144,8 @@ def test_a_total_sets_the_level_and_its_error_is_in_every_band():
     assert np.allclose(found, 2 * np.arange(10.0))
     assert np.allclose(found.standard_error, np.hypot(0.6, 0.1 * found.values))
     assert np.allclose(one.with_total(45.0).standard_error, one.standard_error)
+    assert (one.levelled, found.levelled, found.with_total(9.0).levelled) == (False, True, True)
+    assert repr(found) == "Series(10 steps by a test, at the level of a total; standard error of the noise)"
     for total, error, message in (
         (0.0, 1.0, r"total \(0\.0\) must"),
         (9.0, -1.0, r"standard_error \(-1\.0\) must"),

@@ -307,7 +307,7 @@ def test_single_events_are_kept():
         assert np.all(variance >= passed**2 * posterior.variance * (1 - 1e-12))
         errors.append(np.abs(mean - counts)[evening])
         covered.append(errors[-1] <= 1.645 * np.sqrt(variance[evening]))
-        found += posterior.events.steps(seen).tolist()
+        found += posterior.events.steps(seen.steps).tolist()
     assert np.mean(errors) < 25  # of noise alone, 20
     assert 0.85 < np.mean(covered) <= 1
     assert np.count_nonzero(np.isin(found, evening)) == 8 * len(evening)
@@ -321,7 +321,7 @@ def test_there_are_no_single_events_in_noise():
         release = sampled(rng.poisson(daily(504, 24)), rng, scale=30.0, probability=0.5)
         seen = _observations(release, filtered=False)
         events = fit(seen, SEASONS, trend=False).events
-        found += 0 if events is None else len(events.steps(seen))
+        found += 0 if events is None else len(events.steps(seen.steps))
     assert found <= 1
 
 
@@ -523,15 +523,15 @@ def test_bad_parameters_are_refused():
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        ({"kind": "spiky"}, r"kind \('spiky'\) must be one of structural, haar"),
-        ({"band": "signal"}, r"band \('signal'\) must be one of counts, rate"),
+        ({"method": "spiky"}, r"method \('spiky'\) must be one of 'structural', 'haar'"),
+        ({"band": "signal"}, r"band \('signal'\) must be one of 'counts', 'rate'"),
         (
-            {"kind": "haar"},
-            r"needs every step, and this release kept each with probability 0.5; take kind='structural'",
+            {"method": "haar"},
+            r"needs every step, and this release kept each with probability 0.5; take method='structural'",
         ),
-        ({"kind": "haar", "seasons": 24}, "has neither seasons, trend nor band; leave them out"),
-        ({"kind": "haar", "trend": True}, "has neither seasons, trend nor band; leave them out"),
-        ({"kind": "haar", "band": "rate"}, "has neither seasons, trend nor band; leave them out"),
+        ({"method": "haar", "seasons": 24}, "has neither seasons, trend nor band; leave them out"),
+        ({"method": "haar", "trend": True}, "has neither seasons, trend nor band; leave them out"),
+        ({"method": "haar", "band": "rate"}, "has neither seasons, trend nor band; leave them out"),
     ],
 )
 def test_bad_choices_are_refused(choice, message):

@@ -109,17 +109,17 @@ def test_the_error_of_a_total_is_common_to_all_keys():
     assert found.standard_error.tolist() == pytest.approx([np.sqrt(independent + (0.1 * total) ** 2)])
 
 
-@pytest.mark.parametrize("kind", ["linear", "nearest", "pchip"])
+@pytest.mark.parametrize("method", ["linear", "nearest", "pchip"])
 @pytest.mark.parametrize("kept", [[], [4], [1, 5], [0, 1, 2, 6, 9, 10, 11, 17, 19], range(20)])
-def test_the_covariance_of_an_interpolation_is_that_of_its_slopes(kind, kept):
+def test_the_covariance_of_an_interpolation_is_that_of_its_slopes(method, kept):
     values = np.array([float(k) ** 1.5 for k in kept])
     release = release_of(steps=kept, values=values, signal=20, scale=3.0, sampling_probability=0.3)
     slopes = np.zeros((20, max(len(kept), 1)))
     for k in range(len(kept)):
         moved = values.copy()
         moved[k] += 1e-5
-        slopes[:, k] = (_through(release, moved, kind) - _through(release, values, kind)) / 1e-5
-    found = interpolate(release, kind)
+        slopes[:, k] = (_through(release, moved, method) - _through(release, values, method)) / 1e-5
+    found = interpolate(release, method)
     assert np.allclose(dense(found.covariance), 9 * slopes @ slopes.T, atol=0.05)
     assert np.allclose(np.diag(dense(found.covariance)), found.standard_error**2)
     # Between kept steps nothing is known of the counts.
@@ -199,7 +199,7 @@ def test_a_series_of_ones_own_is_checked():
         ({"covariance": np.eye(4), "standard_error": 2.0}, "standard_error must be the root of the diagonal"),
         ({"standard_error": -1.0}, "standard_error must not be negative"),
         ({"standard_error": [1.0, 2.0]}, r"standard_error \(shape \(2,\)\) must have the release's size \(4\)"),
-        ({"error_covers": "all"}, r"error_covers \('all'\) must be one of nothing, noise, rate, counts"),
+        ({"error_covers": "all"}, r"error_covers \('all'\) must be one of 'nothing', 'noise', 'rate', 'counts'"),
         ({"events": [4]}, r"events \(4\) must be at most 3"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -58,7 +58,7 @@ CHAINS = {
     "gap in a panel": lambda: count(**BY_PLACE, gap=6) >> ts.then_circulant_filter(COARSE[0]),
     "every step of one individual": lambda: count(participation_cap=10**9, step_cap=2**40),
     "people": people,
-    "people by place, on a grid": lambda: people(**BY_PLACE, cap=2, grid=GRID),
+    "people by place, on a grid": lambda: people(**BY_PLACE, key_cap=2, grid=GRID),
 }
 
 

@@ -10,11 +10,11 @@ from typing import Any, Final, NamedTuple
 
 import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
-from opendp_timeseries.commandline.inputs import chosen, excess_of, panel_of
-from opendp_timeseries.plugin._opendp import symmetric_distance
+from opendp_timeseries.commandline.inputs import chosen, excess_of, keys_and_groups
 from opendp_timeseries.plugin.known import signal_of
+from opendp_timeseries.plugin.native import symmetric_distance
 
-__all__ = ["Query"]
+__all__ = ["Request"]
 
 #: Counts are whole numbers, and nobody would call this noise.
 _MIN_SCALE: Final = 1e-6
@@ -22,7 +22,7 @@ _MIN_SCALE: Final = 1e-6
 _SERIES_TO_PEOPLE: Final = 9
 
 
-class Query(NamedTuple):
+class Request(NamedTuple):
     """Counts of one log that are released together.
 
     :param count: the series, or a panel of them.
@@ -37,14 +37,14 @@ class Query(NamedTuple):
     sample: dict[str, Any]
 
     @classmethod
-    def of(cls, options: argparse.Namespace, grid: ts.TimeGrid) -> Query:
+    def of(cls, options: argparse.Namespace, grid: ts.TimeGrid) -> Request:
         """Make the counts that the options ask for, before any data are read."""
         unit = symmetric_distance()
         if options.period is not None:
             with warnings.catch_warnings(action="ignore", category=ts.PeriodUnitWarning):  # the summary says it
                 unit = ts.period_distance(options.period, zone=options.zone)
         space = ts.event_log_domain(**chosen(options, "identifier", "time")), unit
-        panel, groups = panel_of(options)
+        panel, groups = keys_and_groups(options)
         caps = chosen(options, "step_cap", "gap") | panel
         if options.participation_cap is None:
             count = space >> ts.then_activity_count(grid, **caps)
@@ -55,7 +55,7 @@ class Query(NamedTuple):
             count = count >> ts.then_circulant_filter(ts.gaussian_kernel(grid.size, options.filter_std))
         people = [] if not options.people else [space >> ts.then_individual_count(grid=grid)]
         if options.people_cap is not None:
-            keyed = {"by": options.by, "keys": panel["keys"], "cap": options.people_cap}
+            keyed = {"by": options.by, "keys": panel["keys"], "key_cap": options.people_cap}
             people.append(space >> ts.then_individual_count(**keyed, grid=grid))
         return cls(count, groups, tuple(people), chosen(options, "sampling_probability", "sampling"))
 
