@@ -142,7 +142,7 @@ def test_the_main_job(tmp_path, capsys, monkeypatch):
     assert (tmp_path / "flights.png").read_bytes()[:4] == b"\x89PNG"
     whole, enlarged = drawn[-1].axes
     assert drawn[-1].get_suptitle() == "Private series of aircraft per 3h"
-    assert whole.get_title("left") == "All of it: means of 8 steps, and the range within them"
+    assert whole.get_title("left") == "All of it: means of 24 hours, and the range within them"
     assert enlarged.get_title("left") == "2013-06-25 01:00 to 2013-07-09 01:00, enlarged"
     for part in (
         "America/New_York",
@@ -151,6 +151,28 @@ def test_the_main_job(tmp_path, capsys, monkeypatch):
         "individual: every step, once in each",
     ):
         assert part in enlarged.get_xlabel()
+
+
+def test_what_is_enlarged_fills_its_axis():
+    from matplotlib import pyplot
+
+    space = ts.event_log_domain(identifier="who", time="when"), dp.symmetric_distance()
+    count = space >> ts.then_participation_count(
+        ts.TimeGrid(start="2024-01-01", step="1h", size=1000, zone="UTC"), participation_cap=3
+    )
+    log = {"who": np.array(["ann"]), "when": np.array(["2024-01-01"], "M8[s]")}
+    made = (count >> ts.then_subsampled_gaussian(5.0, sampling_probability=1.0, delta=1e-6))(log)
+    values = 50 + 20 * np.sin(np.arange(1000) / 4)
+    values[10] = 5000.0
+    figure = outputs._one(ts.Series(values, release=made, covariance=np.eye(1000), model="a sine"), "visits per hour")
+    whole, enlarged = figure.axes
+    assert whole.get_title("left") == "All of it: means of days, and the range within them"
+    assert enlarged.get_title("left") == "2024-01-15 to 2024-01-29, enlarged"
+    assert whole.get_ylim()[1] > 5000
+    # The sine is within 30 and 70, and noise within six of its standard deviations of it.
+    assert -40 < enlarged.get_ylim()[0] < 28
+    assert 72 < enlarged.get_ylim()[1] < 110
+    pyplot.close(figure)
 
 
 @pytest.mark.long

@@ -23,6 +23,7 @@ from scipy.special import ndtri
 import opendp_timeseries as ts
 from opendp_timeseries._files import check_place
 from opendp_timeseries.accounting.joint import joint_loss
+from opendp_timeseries.reconstruction.captions import at_scales
 from opendp_timeseries.reconstruction.contents import instants_as_text
 from opendp_timeseries.reconstruction.frames import known_interval
 from opendp_timeseries.reconstruction.page import to_html
@@ -272,6 +273,18 @@ def _one(series: ts.Series, unit: str) -> Any:
         style_axes(top, whole.grid)
         ends = slice(middle - _ENLARGED // 2, middle + _ENLARGED // 2 + 1, _ENLARGED)
         axes.set_xlim(*at[ends])
+        _fit(axes, series, slice(*np.searchsorted(series.release.design.count.grid.edges(), at[ends])))
         begins, ends = instants_as_text(whole.grid)[ends]
         axes.set_title(f"{begins} to {ends}, enlarged", loc="left", fontsize="medium")
     return figure
+
+
+def _fit(axes: Any, series: ts.Series, shown: slice) -> None:
+    """Let an axis reach as far as what is shown needs, and no farther than it did."""
+    kept = series.release.steps
+    dots = series.release.values[np.searchsorted(kept, shown.start) : np.searchsorted(kept, shown.stop)]
+    rows = (series.values, *known_interval(series, _CONFIDENCE))
+    seen = np.concatenate([*(row[shown] for row in rows), () if at_scales(series) else dots])
+    low, high = np.nanmin(seen), np.nanmax(seen)
+    bottom, top = axes.get_ylim()
+    axes.set_ylim(max(bottom, low - 0.05 * (high - low)), min(top, high + 0.05 * (high - low)))

@@ -308,7 +308,11 @@ def style_axes(axes: Axes, grid: TimeGrid | None) -> None:
 
         locator = AutoDateLocator(tz=_zone(grid))
         axes.xaxis.set_major_locator(locator)
-        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=_zone(grid)))
+        formatter = ConciseDateFormatter(locator, tz=_zone(grid))
+        # Each day with its month: beside the axis stands that of the last tick, where the next month may begin.
+        formatter.formats[2] = formatter.zero_formats[2] = "%d %b"
+        formatter.offset_formats[2] = "%Y"
+        axes.xaxis.set_major_formatter(formatter)
 
 
 def _name_marks(axes: Axes, series: _Series, level: float) -> None:
@@ -369,8 +373,8 @@ def _caption(
         f"{', before the total' if parts[0].levelled else ''}"
         if not (scales := at_scales(parts[0]))
         else f"Made from {scales} noisy series, in which those who come often weigh more or less; they are not drawn",
-        f"Triangles at the edge: {beyond} noisy values beyond it" if beyond else "",
-        f"Dotted lines: {events} single events, which no pattern explains" if events else "",
+        f"Triangles at the edge: noisy values beyond it ({beyond})" if beyond else "",
+        f"Dotted lines: single events, which no pattern explains ({events})" if events else "",
         "" if count is None else caps_in_words(parts[0], count, " over all series" if release.keys else ""),
     ]
     return _filled(lines)

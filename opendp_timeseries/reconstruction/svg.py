@@ -26,6 +26,7 @@ _Series = Any
 
 #: Most steps that are drawn; and fewest, if they are longer ones.
 _MOST, _FEWEST = 750, 28
+_LONGER: Final = {"1d": "days", "24h": "24 hours", "1w": "weeks", "1mo": "months"}
 _WIDTH, _HEIGHT = 1000, 300
 _TICKS: Final = 5
 _DATES: Final = 9
@@ -56,7 +57,8 @@ def drawing(series: _Series, grid: TimeGrid, level: float) -> Drawing:
     if grid.size <= _MOST:
         low, high = known_interval(series, level)
         return Drawing(grid, series.values, low, high, series.values, series.values, series.events, "")
-    for step in ("1d", "1w", "1mo", -(-grid.size // (_MOST // 2))):
+    steps: list[str | int] = [*_LONGER, -(-grid.size // (_MOST // 2))]
+    for step in steps:
         try:
             found = totals(series, step, groups=None, grid=grid)
         except ValueError:  # that step divides those of the grid, or it has no calendar
@@ -68,7 +70,7 @@ def drawing(series: _Series, grid: TimeGrid, level: float) -> Drawing:
     low, high = (end / sizes for end in found.interval(level))
     least, most = (by.reduceat(series.values, starts) for by in (np.minimum, np.maximum))
     events = tuple(sorted(set((np.searchsorted(starts, series.events, side="right") - 1).tolist())))
-    longer = {"1d": "days", "1w": "weeks", "1mo": "months"}.get(str(step), f"{step} steps")
+    longer = _LONGER.get(str(step), f"{step} steps")
     return Drawing(found.grid, found.values / sizes, low, high, least, most, events, longer)
 
 

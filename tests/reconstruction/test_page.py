@@ -88,6 +88,22 @@ def test_a_page_is_whole_and_asks_for_nothing(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    ("step", "size", "longer", "number"),
+    [
+        ("1h", 24 * 60 - 1, "days", 60),
+        ("3h", 8 * 100, "24 hours", 100),
+        ("1min", 1440, "4 steps", 360),
+        ("1d", 800, "weeks", 115),
+    ],
+)
+def test_a_long_series_is_drawn_by_means_of_longer_steps(step, size, longer, number):
+    grid = ts.TimeGrid(start="2024-03-01T00:00", size=size, step=step, zone="Europe/Berlin")
+    drawn = drawing(smoothed(size), grid, 0.9)
+    assert (drawn.longer, len(drawn.values)) == (longer, number)
+    assert len(drawn.grid.edges()) == number + 1
+
+
 def test_the_last_of_whole_days_is_in_the_series():
     month = ts.TimeGrid(start="2024-03-01", end="2024-04-01", step="1d", zone="Europe/Berlin")
     page = smoothed(31).to_html(grid=month, title="Trips")

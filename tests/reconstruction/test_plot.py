@@ -465,7 +465,7 @@ def test_noise_far_beyond_all_else_stretches_no_axis(axes):
     marks = [tuple(a.get_offsets()[0]) for a in axes.get_children() if a.get_label() == "beyond"]
     assert marks == [(3, pytest.approx(high.max() + room)), (40, pytest.approx(low.min() - room))]
     assert axes.get_ylim()[1] < 13
-    assert "Triangles at the edge: 2 noisy values beyond it" in axes.get_xlabel()
+    assert "Triangles at the edge: noisy values beyond it (2)" in axes.get_xlabel()
     # All that interpolation draws is at the noisy values.
     interpolate(noisy).plot(axes=axes)
     assert "Triangles" not in axes.get_xlabel()
@@ -475,7 +475,7 @@ def test_single_events_are_marked(axes):
     dataclasses.replace(smoothed(RELEASE), events=[5, 17]).plot(axes=axes)
     segments = np.array(labelled(axes, "events").get_segments())
     assert segments[:, :, 0].tolist() == [[5, 5], [17, 17]]
-    assert "Dotted lines: 2 single events, which no pattern explains" in axes.get_xlabel()
+    assert "Dotted lines: single events, which no pattern explains (2)" in axes.get_xlabel()
 
 
 @pytest.mark.parametrize(("city", "shared"), [(45.0, True), (500.0, False)])
