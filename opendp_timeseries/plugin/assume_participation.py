@@ -70,9 +70,7 @@ def make_assume_participation(
 def _whole(signal: NDArray[Any], size: int) -> NDArray[np.int64]:
     """Members of the domain as int64. The dtype and the shape are public; the numbers are not."""
     if signal.shape != (size,) or not np.issubdtype(signal.dtype, np.integer):
-        raise TypeError(
-            f"a count signal must be a row of {size} integers, found dtype {signal.dtype} of shape {signal.shape}"
-        )
+        raise TypeError(f"a count signal must be {size} integers, found {signal.dtype} of shape {signal.shape}")
     if signal.dtype == np.uint64:
         signal = np.minimum(signal, np.uint64(np.iinfo(np.int64).max))
     return signal.astype(np.int64)

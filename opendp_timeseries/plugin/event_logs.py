@@ -48,17 +48,12 @@ def log_of(
     :raises TypeError, ValueError: for a wrong domain, metric, name or key, or a column that is named twice.
     """
     if not timed and time is not None:
-        raise TypeError(
-            f"time ({check.shown(time)}) is for a grid; give grid=, or leave it out, as no times are read without one"
-        )
+        raise TypeError(f"time ({check.shown(time)}) requires grid=; leave it out, as no times are read without one")
     panel = panel_of(by, keys)
     if isinstance(input_domain, LazyFrameDomain):
         identifier, unit = _of_frame(input_metric)
         if timed and not isinstance(time, str):
-            raise TypeError(
-                f"time ({check.shown(time)}) must name the column of event times in the LazyFrame, for instance"
-                " time='time'"
-            )
+            raise TypeError(f"time ({check.shown(time)}) must name the LazyFrame's column of event times: time='time'")
         source = Source(identifier=identifier, time=time, by=by, exact=True)
         return {"source": source, "panel": panel, "unit": unit}
     log = described(input_domain, Source)
