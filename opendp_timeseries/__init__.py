@@ -28,10 +28,6 @@ from opendp_timeseries.plugin.activity_count import (
     then_activity_count,
     then_private_series,
 )
-from opendp_timeseries.plugin.assume_participation import (
-    make_assume_participation,
-    then_assume_participation,
-)
 from opendp_timeseries.plugin.circulant_filter import (
     FilterWithoutGapWarning,
     make_circulant_filter,
@@ -47,14 +43,17 @@ from opendp_timeseries.plugin.conversions import (
 from opendp_timeseries.plugin.individual_count import make_individual_count, then_individual_count
 from opendp_timeseries.plugin.lp_distance import make_lp_distance, then_lp_distance
 from opendp_timeseries.plugin.participation_count import (
+    make_assume_participation,
     make_participation_count,
+    make_participation_total,
+    then_assume_participation,
     then_participation_count,
+    then_participation_total,
 )
 from opendp_timeseries.plugin.participation_histogram import (
     make_participation_histogram,
     then_participation_histogram,
 )
-from opendp_timeseries.plugin.participation_total import make_participation_total, then_participation_total
 from opendp_timeseries.plugin.periods import loss_over_periods
 from opendp_timeseries.plugin.spaces import (
     PeriodUnitWarning,

@@ -16,7 +16,7 @@ from scipy.stats import chi2
 import opendp_timeseries as ts
 from opendp_timeseries.accounting import circulant
 from opendp_timeseries.design.design import noise_exponent
-from opendp_timeseries.plugin.circular_convolution import circular_convolve, largest_input
+from opendp_timeseries.plugin.circulant_filter import circular_convolve, largest_input
 
 SIZE = 4000
 INTEGERS = dp.vector_domain(dp.atom_domain(T="i64"), size=SIZE), ts.influence_distance()

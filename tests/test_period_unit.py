@@ -13,8 +13,8 @@ import opendp_timeseries as ts
 from opendp_timeseries.accounting.influence import count_influence
 from opendp_timeseries.accounting.joint import RenyiFilter
 from opendp_timeseries.design.unit import Unit
-from opendp_timeseries.plugin.event_logs import log_of
 from opendp_timeseries.plugin.known import signal_of, stated_designs
+from opendp_timeseries.plugin.spaces import log_of
 from tests.oracles import counting as oracle
 
 pytestmark = pytest.mark.filterwarnings("ignore::opendp_timeseries.PeriodUnitWarning")

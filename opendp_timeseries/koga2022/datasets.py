@@ -25,7 +25,7 @@ from opendp_timeseries._validate import integer, real
 from opendp_timeseries.design.kernels import Kernel, gaussian_kernel
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.plugin import native
-from opendp_timeseries.plugin.assume_participation import then_assume_participation
+from opendp_timeseries.plugin.participation_count import then_assume_participation
 from opendp_timeseries.plugin.spaces import count_signal_domain
 
 __all__ = [

@@ -15,8 +15,8 @@ from opendp_timeseries.design.count import Count, Keys
 from opendp_timeseries.design.scales import Scales, default_scales
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.plugin._opendp import then
-from opendp_timeseries.plugin.event_logs import log_of
 from opendp_timeseries.plugin.participation_count import counted
+from opendp_timeseries.plugin.spaces import log_of
 from opendp_timeseries.plugin.subsampled_gaussian import least_scale, then_subsampled_gaussian
 
 __all__ = ["make_activity_count", "make_private_series", "then_activity_count", "then_private_series"]

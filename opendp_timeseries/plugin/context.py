@@ -308,9 +308,7 @@ class Query(dp.Query):
         probability = options.get("sampling_probability", check.REQUIRED)
         scale = least_scale_at(*self._space(), budget, probability, options.get("sampling", "poisson"))
         if scale == 0:
-            raise ValueError(
-                f"sampling_probability ({probability}) keeps no step, or nobody is counted: nothing would be released"
-            )
+            raise ValueError(f"sampling_probability ({probability}) keeps no step, or nobody is counted at all")
         query: Any = make(scale, **options)
         query._chain.param = scale
         return query
@@ -339,9 +337,7 @@ class Query(dp.Query):
         """
         chain: Any = self._chain
         if isinstance(chain, PartialChain):
-            raise ValueError(
-                "a stage before the composition lacks a parameter; give it, as only scales are searched for"
-            )
+            raise ValueError("a stage before the composition lacks a parameter; give it: only scales are searched for")
         domain, metric, d_in = self._space()
         members, budget = completed(measurements, domain, metric), self._in_share(options)
         if budget is not None and factor is None:

@@ -11,8 +11,8 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.design.count import Count, Keys
 from opendp_timeseries.grid import TimeGrid, check_grid
 from opendp_timeseries.plugin._opendp import then
-from opendp_timeseries.plugin.event_logs import log_of
 from opendp_timeseries.plugin.participation_count import counted
+from opendp_timeseries.plugin.spaces import log_of
 
 __all__ = ["make_individual_count", "then_individual_count"]
 

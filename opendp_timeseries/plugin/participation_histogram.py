@@ -19,9 +19,8 @@ from opendp_timeseries.design.count import Count, Keys
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.planning.participation import checked_caps
 from opendp_timeseries.plugin._opendp import signal_domain, then
-from opendp_timeseries.plugin.event_logs import check_readable, log_of
 from opendp_timeseries.plugin.known import transformation
-from opendp_timeseries.plugin.spaces import influence_distance
+from opendp_timeseries.plugin.spaces import check_readable, influence_distance, log_of
 
 __all__ = ["make_participation_histogram", "then_participation_histogram"]
 

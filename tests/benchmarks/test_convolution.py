@@ -6,7 +6,7 @@ import pytest
 from opendp_timeseries.accounting import filtering
 from opendp_timeseries.accounting.influence import count_influence
 from opendp_timeseries.design.kernels import boxcar_kernel, gaussian_kernel
-from opendp_timeseries.plugin.circular_convolution import circular_convolve
+from opendp_timeseries.plugin.circulant_filter import circular_convolve
 
 SIZE = 10**6
 KERNELS = {

@@ -11,7 +11,7 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import count_influence
-from opendp_timeseries.plugin.circular_convolution import largest_input
+from opendp_timeseries.plugin.circulant_filter import largest_input
 
 INTEGERS = dp.vector_domain(dp.atom_domain(T="i64"), size=8)
 KERNEL = ts.kernel_from_taps([0.5, 0.25, 0, 0, 0, 0, 0, 0.25])

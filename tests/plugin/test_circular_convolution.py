@@ -16,7 +16,7 @@ from opendp_timeseries.design.kernels import (
     identity_kernel,
     kernel_from_taps,
 )
-from opendp_timeseries.plugin.circular_convolution import circular_convolve, largest_input
+from opendp_timeseries.plugin.circulant_filter import circular_convolve, largest_input
 from tests.oracles import filtering as oracle
 
 PATHS = {"direct": 10**9, "fourier": 0}
