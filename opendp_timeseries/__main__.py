@@ -12,10 +12,10 @@ from typing import Final
 
 from opendp_timeseries.commandline.arguments import parse
 from opendp_timeseries.commandline.commands import check, completion, ledger, plan, verify
-from opendp_timeseries.commandline.interrupts import interruptible
 from opendp_timeseries.commandline.programme import programme
 from opendp_timeseries.commandline.publication import init, located
 from opendp_timeseries.commandline.release import release
+from opendp_timeseries.commandline.waiting import interruptible
 from opendp_timeseries.plugin.native import OpenDPException, enable_features
 
 __all__ = ["main"]

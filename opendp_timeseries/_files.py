@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-__all__ = ["UNFINISHED", "check_place", "files_together"]
+__all__ = ["UNFINISHED", "check_place", "files_together", "write_file"]
 
 UNFINISHED: Final = ".unfinished"
 
@@ -80,6 +80,13 @@ def files_together(
     finally:
         for unfinished in drafts.values():
             unfinished.unlink(missing_ok=True)
+
+
+def write_file(path: str | os.PathLike[str] | None, content: bytes) -> None:
+    """Write a file in place of any that is there; nothing without a path."""
+    if path is not None:
+        with files_together([place := Path(path)], replace=True) as files:
+            files[place].write(content)
 
 
 def check_place(place: Path, *, replace: bool) -> os.stat_result | None:

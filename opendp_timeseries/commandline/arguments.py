@@ -82,23 +82,21 @@ def _parser(name: str, program: str) -> _Parser:
     parser = _Parser(prog=program, description=description, epilog=_EPILOG, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"opendp_timeseries {ts.__version__}")
     parser.add_argument(operand, type=Path, help=operand_help, nargs="?" if operand in ("file", "shell") else None)
-    groups = {
-        each: parser.add_argument_group(title)
-        for title, words in (*TABLES.values(), ("this run", RUN))
-        for each in words
-    }
-    for each, word in words_of(name).items():
-        how: dict[str, Any] = {"default": None, "help": word.explained.replace("%", "%%")}
-        if word.kind is bool:
-            how["action"] = "store_true"
-        elif word.choices:
-            how["choices"] = word.choices
-        else:
-            how |= {"type": _typed(word), "metavar": each.upper()}
-        if word.many or (word.compared and name == "plan"):
-            how["nargs"] = "+"
-        if each != operand:
-            groups[each].add_argument(flag(each), **how)
+    taken = words_of(name)
+    for title, words in (*TABLES.values(), ("this run", RUN)):
+        group = parser.add_argument_group(title)
+        for each, word in words.items():
+            how: dict[str, Any] = {"default": None, "help": word.explained.replace("%", "%%")}
+            if word.kind is bool:
+                how["action"] = "store_true"
+            elif word.choices:
+                how["choices"] = word.choices
+            else:
+                how |= {"type": _typed(word), "metavar": each.upper()}
+            if word.many or (word.compared and name == "plan"):
+                how["nargs"] = "+"
+            if each in taken and each != operand:
+                group.add_argument(flag(each), **how)
     return parser
 
 
@@ -232,10 +230,6 @@ def _plan(options: argparse.Namespace) -> None:
     options.zone = options.zone or (options.start and "UTC")
 
 
-def _no_more(options: argparse.Namespace) -> None:
-    """Take the options as they are."""
-
-
 _LOG: Final = ("file", "the log, or a publication file, .toml")
 COMMANDS: Final = {
     "release": Command(
@@ -254,7 +248,7 @@ COMMANDS: Final = {
         "Write a publication file, which says all that is public about a release, with a comment for each word. What"
         " flags say is filled in; in a terminal, it asks for the rest that must be given.",
         ("path", "the file to write, such as publication.toml"),
-        _no_more,
+        lambda options: None,
     ),
     "plan": Command(
         "Say which caps, filter and sampling to choose, and what error to expect, from public facts and from your"
@@ -286,6 +280,6 @@ COMMANDS: Final = {
         ' ~/.bashrc: eval "$(opendp-timeseries completion)". For zsh, put before it: autoload -U bashcompinit &&'
         " bashcompinit.",
         ("shell", "bash or zsh, which take the same script; may be left out"),
-        _no_more,
+        lambda options: None,
     ),
 }

@@ -6,20 +6,22 @@ import argparse
 import json
 import sys
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import opendp_timeseries as ts
 from opendp_timeseries.commandline.arguments import COMMANDS, flags_of
 from opendp_timeseries.commandline.inputs import amplitudes_of, by_flags, check_of, chosen, grid_of, wrapped
 from opendp_timeseries.commandline.programme import parts_of, take_part
-from opendp_timeseries.commandline.progress import stage
+from opendp_timeseries.commandline.waiting import stage
 from opendp_timeseries.commandline.words import EVERY, TABLES, share, words_of
 from opendp_timeseries.release.documents import Document, read_document
 
 __all__ = ["check", "completion", "ledger", "plan", "verify"]
 
+T = TypeVar("T")
 _ADVICE: Final = (
     "These numbers are exact, and nothing protects them. Use them to find and correct a wrong column, time format, zone"
     " or year. A start, size or cap chosen by them says something about the log, which the guarantee of a release does"
@@ -56,7 +58,7 @@ def plan(options: argparse.Namespace) -> str:
     try:
         found = ts.plan(grid, **{name: value for name, value in assumed.items() if value is not None})
     except (TypeError, ValueError) as error:
-        raise ValueError(by_flags(str(error))) from None
+        raise ValueError(by_flags(str(error), refused=True)) from None
     if options.json:
         return json.dumps(found.to_dict(), ensure_ascii=False)
     return f"{by_flags(str(found))}\n\nRun, with your file and its columns:\n{found.command() or found.python()}"
@@ -74,7 +76,7 @@ def verify(options: argparse.Namespace) -> str:
 
 
 def _verified(record: Path, published: Path | None) -> str:
-    releases, together = _read(record)
+    releases, together = _document(record)
     programme = None if published is None else _programme(published)
     wholes = {release.stated.whole for release in releases}
     if programme is not None:
@@ -102,12 +104,11 @@ def ledger(options: argparse.Namespace) -> str:
     """Make a ledger, or enter records, and verify it: what is in it."""
     options.programme = options.programme and _programme(options.programme)
     if options.new:
-        with warnings.catch_warnings():  # what is printed says it
-            warnings.simplefilter("ignore", ts.LargeDeltaWarning)
+        with warnings.catch_warnings(action="ignore", category=ts.LargeDeltaWarning):  # what is printed says it
             fixed = (name for name, word in EVERY.items() if word.fixed)
             ts.Ledger.create(options.ledger, **chosen(options, *fixed))
     found = ts.Ledger(options.ledger)
-    for release in [release for path in options.add or () for release in _read(path).releases]:
+    for release in [release for path in options.add or () for release in _document(path).releases]:
         found.add(release)
     found.verify()
     if options.json:
@@ -134,15 +135,16 @@ def completion(options: argparse.Namespace) -> str:
 complete -o default -F _opendp_timeseries opendp-timeseries"""
 
 
+def _document(path: Path) -> Document:
+    return _read(path, read_document, "record", "; give the OUTPUT.json of a release")
+
+
 def _programme(path: Path) -> ts.Programme:
-    try:
-        return ts.Programme.from_json(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"programme ({path}) is refused: {error}") from None
+    return _read(path, ts.Programme.from_json, "programme")
 
 
-def _read(record: Path) -> Document:
+def _read(path: Path, read: Callable[[str], T], what: str, remedy: str = "") -> T:
     try:
-        return read_document(record.read_text(encoding="utf-8"))
+        return read(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"record ({record}) is refused: {error}; give the OUTPUT.json of a release") from None
+        raise ValueError(f"{what} ({path}) is refused: {error}{remedy}") from None

@@ -10,7 +10,6 @@ import io
 import json
 import os
 import sys
-import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -28,6 +27,7 @@ from opendp_timeseries.reconstruction.contents import instants_as_text
 from opendp_timeseries.reconstruction.frames import known_interval
 from opendp_timeseries.reconstruction.page import to_html
 from opendp_timeseries.reconstruction.plot import BLUE, RANGE, style_axes
+from opendp_timeseries.reconstruction.spreadsheet import to_excel
 from opendp_timeseries.reconstruction.svg import drawing
 
 __all__ = ["Made", "document", "places"]
@@ -97,15 +97,10 @@ def places(options: argparse.Namespace) -> dict[str, Path]:
     if options.spreadsheet and find_spec("openpyxl") is None:
         raise ImportError("--spreadsheet needs openpyxl; install opendp_timeseries[excel], or leave it out")
     found = {suffix: output.with_name(output.name + suffix) for suffix in _MARKS}
-    wanted = {
-        ".csv": True,
-        "-people.csv": options.people or options.people_cap is not None,
-        ".json": True,
-        figure: figure in found and _can_draw(),
-        ".html": options.page,
-        ".xlsx": options.spreadsheet,
-    }
-    written = [suffix for suffix in found if wanted.get(suffix)]
+    wanted = {".csv": True, ".json": True, ".html": options.page, ".xlsx": options.spreadsheet}
+    wanted["-people.csv"] = options.people or options.people_cap is not None
+    wanted[figure] = figure in found and _can_draw()
+    written = {suffix: place for suffix, place in found.items() if wanted.get(suffix)}
     for suffix, place in found.items():
         if log is not None and place.exists() and os.path.samefile(place, log):
             raise ValueError(f"output ({place}) is the log ({log}) itself; choose another --output")
@@ -123,7 +118,7 @@ def places(options: argparse.Namespace) -> dict[str, Path]:
                 what, how = "figure", f"--figure {suffix[1:]} with opendp_timeseries[plot]"
             remedy = f"choose another --output, or {how}"
             raise ValueError(f"output ({place}) is of an earlier release, and no new {what} replaces it; {remedy}")
-    return {suffix: found[suffix] for suffix in written}
+    return written
 
 
 def _is_ours(place: Path, suffix: str) -> bool:
@@ -142,12 +137,7 @@ def _is_ours(place: Path, suffix: str) -> bool:
 def _can_draw() -> bool:
     if "matplotlib" not in sys.modules:
         os.environ["MPLBACKEND"] = "agg"  # a notebook's draws on its page
-    try:
-        import matplotlib.backends.backend_agg
-        import matplotlib.figure  # noqa: F401
-    except ImportError:
-        return False
-    return True
+    return find_spec("matplotlib") is not None
 
 
 def document(suffix: str, made: Made, options: argparse.Namespace) -> bytes:
@@ -164,9 +154,7 @@ def document(suffix: str, made: Made, options: argparse.Namespace) -> bytes:
             return (_record(made) + "\n").encode()
         case ".html" | ".xlsx":
             return _page(suffix, made, unit, options.title)
-    if made.series.parts:
-        return _panel(suffix[1:], made, unit, options.title)
-    return _figure(suffix[1:], made.series, grid, unit, options.title)
+    return _figure(suffix[1:], made, unit, options.title)
 
 
 def _record(made: Made) -> str:
@@ -198,10 +186,7 @@ def _page(suffix: str, made: Made, unit: str, title: str | None) -> bytes:
     }
     if suffix == ".html":
         return to_html(made.series, None, records=_record(made), **shown).encode()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "series.xlsx")
-        made.series.to_excel(path, **shown)
-        return path.read_bytes()
+    return to_excel(made.series, None, **shown)
 
 
 def _rows_of(series: ts.Series) -> Iterator[tuple[Any, ...]]:
@@ -239,72 +224,54 @@ def _csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
     return text.getvalue().encode()
 
 
-def _panel(kind: str, made: Made, unit: str, title: str | None) -> bytes:
-    """Draw the totals of a panel; or, without any, its first series."""
+def _figure(kind: str, made: Made, unit: str, title: str | None) -> bytes:
+    """Draw a series; or the totals of a panel, or, without any, its first series."""
     import matplotlib
     from matplotlib import pyplot
 
-    shown = made.series if made.totals is None else made.totals
-    with matplotlib.rc_context(_rc(matplotlib)):
-        axes = ts.plot_panel(
-            shown,
-            keys=list(shown.by_key())[:_MOST_SERIES],
-            unit=unit,
-            confidence_level=_CONFIDENCE,
-            guarantee=f"Guarantee: {made.together.guarantee()}",
-            sharey=False,  # a city is beside its districts
-        )
-        figure: Any = next(iter(axes.values())).figure
-        _entitle(figure, title, unit)
-        image = _saved(figure, kind)
-        pyplot.close(figure)
-    return image
-
-
-def _rc(matplotlib: Any) -> Any:
-    """What figures are drawn with: Matplotlib's own settings, whatever somebody's are, as TeX may be missing."""
-    # Long lines overflow Agg's memory.
+    # Matplotlib's own settings, whatever somebody's are, as TeX may be missing.
     own = {name: value for name, value in matplotlib.rcParamsDefault.items() if not name.startswith("backend")}
-    return own | {"agg.path.chunksize": 10_000}
-
-
-def _saved(figure: Any, kind: str) -> bytes:
-    image, metadata = io.BytesIO(), {"Software" if kind == "png" else "Creator": "opendp_timeseries", **_UNDATED[kind]}
-    figure.savefig(image, format=kind, dpi=150, metadata=metadata)
+    # Long lines overflow Agg's memory.
+    with matplotlib.rc_context(own | {"agg.path.chunksize": 10_000}):
+        figure = _panel(made, unit) if made.series.parts else _one(made.series, unit)
+        figure.suptitle(title or f"Private series of {unit}", x=0.01, ha="left", parse_math=False)
+        image, creator = io.BytesIO(), "Software" if kind == "png" else "Creator"
+        figure.savefig(image, format=kind, dpi=150, metadata={creator: "opendp_timeseries", **_UNDATED[kind]})
+        pyplot.close(figure)
     return image.getvalue()
 
 
-def _entitle(figure: Any, title: str | None, unit: str) -> None:
-    figure.suptitle(title or f"Private series of {unit}", x=0.01, ha="left", parse_math=False)
+def _panel(made: Made, unit: str) -> Any:
+    shown = made.series if made.totals is None else made.totals
+    axes = ts.plot_panel(
+        shown,
+        keys=list(shown.by_key())[:_MOST_SERIES],
+        unit=unit,
+        confidence_level=_CONFIDENCE,
+        guarantee=f"Guarantee: {made.together.guarantee()}",
+        sharey=False,  # a city is beside its districts
+    )
+    return next(iter(axes.values())).figure
 
 
-def _figure(kind: str, series: ts.Series, grid: ts.TimeGrid, unit: str, title: str | None) -> bytes:
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(_rc(matplotlib)):
-        figure = Figure(figsize=(9.0, 6.8), layout="constrained")
-        FigureCanvasAgg(figure)
-        _draw(figure, series, grid, unit)
-        _entitle(figure, title, unit)
-        return _saved(figure, kind)
-
-
-def _draw(figure: Any, series: ts.Series, grid: ts.TimeGrid, unit: str) -> None:
+def _one(series: ts.Series, unit: str) -> Any:
     """Draw a long series by the means of longer steps, and enlarge some of it."""
-    whole = drawing(series, grid, _CONFIDENCE)
+    from matplotlib import pyplot
+
+    whole = drawing(series, series.release.design.count.grid, _CONFIDENCE)
     is_long = bool(whole.longer)
-    figure.set_size_inches(9.0, 6.8 if is_long else 4.2)
-    *above, axes = figure.subplots(1 + is_long, squeeze=False, height_ratios=(2, 3)[-1 - is_long :])[:, 0]
-    ts.plot(series, grid=grid, axes=axes, unit=unit, confidence_level=_CONFIDENCE)
+    how: dict[str, Any] = {"squeeze": False, "layout": "constrained", "height_ratios": (2, 3)[-1 - is_long :]}
+    figure, all_axes = pyplot.subplots(1 + is_long, figsize=(9.0, 6.8 if is_long else 4.2), **how)
+    *above, axes = all_axes[:, 0]
+    ts.plot(series, axes=axes, unit=unit, confidence_level=_CONFIDENCE)
     for top in above:  # a line of thousands of steps would be a slab
         at, middle = whole.grid.edges(), len(whole.values) // 2
         top.fill_between(at[:-1], whole.least, whole.most, color=RANGE, linewidth=0)
         top.plot(at[:-1], whole.values, color=BLUE, linewidth=1.2)
         top.set_title(f"All of it: means of {whole.longer}, and the range within them", loc="left", fontsize="medium")
-        style_axes(top, grid)
+        style_axes(top, whole.grid)
         ends = slice(middle - _ENLARGED // 2, middle + _ENLARGED // 2 + 1, _ENLARGED)
         axes.set_xlim(*at[ends])
         begins, ends = instants_as_text(whole.grid)[ends]
         axes.set_title(f"{begins} to {ends}, enlarged", loc="left", fontsize="medium")
+    return figure

@@ -47,6 +47,10 @@ class Part(NamedTuple):
             raise ValueError(f"every: the ledger is for a programme of other parts than these {self.of}; {_CHANGED}")
         return programme.designs[(self.number - 1) * size : self.number * size]
 
+    def cut(self, options: argparse.Namespace) -> argparse.Namespace:
+        """Return the options of this part."""
+        return argparse.Namespace(**vars(options) | {"start": self.start, "end": self.end, "size": None})
+
     def output(self, whole: Path) -> Path:
         """Return where its files go, if those of the programme go there; without a name if that has none."""
         return whole.parent / (whole.name and f"{whole.name}-{self.name}")
@@ -118,23 +122,18 @@ def planned_measurement(request: Request, part: Part, options: argparse.Namespac
 def programme(options: argparse.Namespace) -> str:
     """Plan a programme, or say how far it is."""
     parts = parts_of(options)
-    with warnings.catch_warnings():  # what is printed says it
-        warnings.simplefilter("ignore", ts.LargeDeltaWarning)
-        if options.new:
-            ts.Ledger.create(options.ledger, programme=_planned(options, parts))
-        ledger = ts.Ledger(options.ledger) if options.ledger.exists() else None
+    with warnings.catch_warnings(action="ignore", category=ts.LargeDeltaWarning):  # what is printed says it
+        ledger = None if options.new or not options.ledger.exists() else ts.Ledger(options.ledger)
         found = _planned(options, parts) if ledger is None else _programme_of(ledger)
+        errors = _errors(options, parts, found)
+        if options.new:
+            ledger = ts.Ledger.create(options.ledger, programme=found)
     if options.json:
         return found.to_json()
     states = ["planned" if ledger is None else part.state(ledger) for part in parts]
-    asked = {
-        "series": True,
-        "totals": options.total or options.groups,
-        "people": options.people,
-        "people by key": options.people_cap,
-    }
-    noise = [f"noise of {name}" for name, is_asked in asked.items() if is_asked]
-    rows, errors = [], _errors(options, parts, found)
+    asked = {"totals": options.total or options.groups, "people": options.people, "people by key": options.people_cap}
+    noise = ["noise of series", *(f"noise of {name}" for name, is_asked in asked.items() if is_asked)]
+    rows = []
     for part, state in zip(parts, states, strict=True):
         designs = part.designs(found)
         alone = joint_loss([design.loss() for design in designs], adaptive=False).epsilon(found.delta)
@@ -143,12 +142,11 @@ def programme(options: argparse.Namespace) -> str:
         scales = (f"{design.scale:.4g}" for design in designs)
         expected = errors[part.number - 1 : part.number]
         rows.append((str(part.number), part.name, state, *scales, *expected, f"ε = {printed_up(alone)}"))
-    end = [f"It is programme {found.identifier[:16]}: every part names it. Publish it, as --json prints it."]
-    if errors:
-        noise.append("error of series")
-        end.insert(0, "Errors are of each step, as they are to be expected, without what caps leave out.")
-    else:
-        end.insert(0, f"For the error to expect of each part, say roughly what the series is like: {_LIKE}.")
+    end = ["Errors are of each step, as they are to be expected, without what caps leave out."]
+    noise += ["error of series"] if errors else []
+    if not errors:
+        end = [f"For the error to expect of each part, say roughly what the series is like: {_LIKE}."]
+    end += [f"It is programme {found.identifier[:16]}: every part names it. Publish it, as --json prints it."]
     if ledger is None:
         end += [f"Nothing is fixed yet: --new makes {options.ledger}, and then it is."]
     else:
@@ -161,23 +159,21 @@ def programme(options: argparse.Namespace) -> str:
 
 def _errors(options: argparse.Namespace, parts: list[Part], programme: ts.Programme) -> list[str]:
     """Return the error to expect of each part's series, in a step; nothing if the series is not described."""
-    cut = argparse.Namespace(**vars(options) | {"start": parts[0].start, "end": parts[0].end, "size": None})
     known = chosen(options, "level", "deviation", "time_scale")
-    known["season_amplitudes"] = amplitudes_of(options, grid_of(cut))
+    known["season_amplitudes"] = amplitudes_of(options, grid_of(parts[0].cut(options)))
     if all(value is None for value in known.values()):
         return []
     try:
         found = programme.expected_errors(**known)[:: len(programme) // len(parts)]
     except (TypeError, ValueError) as error:
-        raise ValueError(by_flags(str(error))) from None
+        raise ValueError(by_flags(str(error), refused=True)) from None
     share = (f" ({error.smoothed / options.level:.0%})" if options.level else "" for error in found)
     return [f"{error.smoothed:.4g}{of}" for error, of in zip(found, share, strict=True)]
 
 
 def _planned(options: argparse.Namespace, parts: list[Part]) -> ts.Programme:
     """Find the noise of all parts."""
-    cuts = [argparse.Namespace(**vars(options) | {"start": p.start, "end": p.end, "size": None}) for p in parts]
-    requests = [Request.of(cut, grid_of(cut)) for cut in cuts]
+    requests = [Request.of(cut, grid_of(cut)) for part in parts for cut in [part.cut(options)]]
     return ts.Programme.plan(
         [chain for request in requests for chain in request.chains],
         epsilon=options.epsilon,

@@ -17,8 +17,6 @@ from opendp_timeseries.commandline.words import TABLES, WORDS, shown
 
 __all__ = ["init", "located", "read_publication"]
 
-_TABLE: Final = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?")
-_KEY: Final = re.compile(r"""\s*(?:"([^"]+)"|'([^']+)'|([\w-]+))\s*[=.]""")
 _HEAD: Final = "All that is public about a release. No word of it may be chosen by looking at the log."
 _TABLE_OF: Final = {name: table for table, (_, words) in TABLES.items() for name in words}
 
@@ -34,16 +32,16 @@ def read_publication(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
     except tomllib.TOMLDecodeError as error:
         remedy = "texts stand in quotes, true and false are small, and no key stands twice"
         raise ValueError(f"{path} is no TOML: {error}; {remedy}") from None
-    places, values, lines = _places(text), {}, {}
+    values, lines = {}, {}
     for table, content in tables.items():
-        at, words = places.get((table, ""), places.get(("", table), 1)), TABLES.get(table, ("", {}))[1]
+        words, at = TABLES.get(table, ("", {}))[1], f"{path}, line {_line(text, table)}"
         if not isinstance(content, dict):
-            raise ValueError(f"{path}, line {at}: {_unknown(table, '')}")
+            raise ValueError(f"{at}: {_unknown(table, '')}")
         if not words:
             known = ", ".join(f"[{each}]" for each in TABLES)
-            raise ValueError(f"{path}, line {at}: [{table}] is no table of a publication; the tables are {known}")
+            raise ValueError(f"{at}: [{table}] is no table of a publication; the tables are {known}")
         for name, value in content.items():
-            lines[name] = places.get((table, name), at)
+            lines[name] = _line(text, table, name)
             try:
                 if name not in words:
                     raise ValueError(_unknown(name, table))
@@ -54,17 +52,12 @@ def read_publication(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
     return values, lines
 
 
-def _places(text: str) -> dict[tuple[str, str], int]:
-    """Return where tables and keys stand, for messages."""
-    found: dict[tuple[str, str], int] = {}
-    table = ""
-    for number, line in enumerate(text.splitlines(), 1):
-        if head := _TABLE.fullmatch(line):
-            table = head[1].strip("\"'")
-            found.setdefault((table, ""), number)
-        elif key := _KEY.match(line):
-            found.setdefault((table, key[1] or key[2] or key[3]), number)
-    return found
+def _line(text: str, table: str, name: str = "") -> int:
+    """Return where a key stands in a table, or the table, or a key before all tables; for messages."""
+    lines, head = text.splitlines(), re.compile(rf"""\s*\[\s*["']?{re.escape(table)}\b""")
+    first = next((k for k, line in enumerate(lines) if head.match(line)), 0)
+    key = re.compile(rf"""\s*["']?{re.escape(name or table)}["']?\s*[=.]""")
+    return next((k for k, line in enumerate(lines[first:], first) if key.match(line)), first) + 1
 
 
 def _unknown(name: str, table: str) -> str:

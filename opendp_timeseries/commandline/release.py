@@ -7,9 +7,8 @@ import contextlib
 import math
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -20,25 +19,16 @@ from opendp_timeseries.accounting.calibrate import large_delta
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.rounding import printed_up, up
 from opendp_timeseries.commandline.inputs import check_of, chosen, grid_of, read_log, wrapped
-from opendp_timeseries.commandline.interrupts import held_back
 from opendp_timeseries.commandline.outputs import Made, document, places
 from opendp_timeseries.commandline.programme import planned_measurement, take_part
-from opendp_timeseries.commandline.progress import stage
 from opendp_timeseries.commandline.request import Request
+from opendp_timeseries.commandline.waiting import held_back, stage
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.plugin.known import stated_designs
 from opendp_timeseries.reconstruction.scales import unscaled
 from opendp_timeseries.reconstruction.seasons import read_seasons
 
 __all__ = ["release"]
-
-#: How near the counts are to the truth, but for noise.
-_TRUTH: Final = {
-    "drop": "What exceeds the cap is left out, so totals are too low, and the intervals are of what is left.",
-    "scale": "What exceeds the cap weighs less, so totals are too low, and the intervals are of what is left.",
-    "scales": "Nobody is left out: the series is of the true counts, and so are its intervals.",
-    "limits": "What is beyond these limits is left out, so totals are too low, and the intervals are of what is left.",
-}
 
 
 def release(options: argparse.Namespace) -> str:
@@ -141,11 +131,6 @@ def _reconstructed(releases: list[ts.Release], request: Request, options: argpar
     return Made(tuple(releases), panel, totals, people)
 
 
-def _held(work: Callable[[], Any]) -> Any:
-    with held_back():
-        return work()
-
-
 @contextlib.contextmanager
 def _paying(
     measurement: Any, ledger: ts.Ledger | None, options: argparse.Namespace
@@ -153,7 +138,7 @@ def _paying(
     """Yield a function that makes the release, and add to whatever ends the block which entry is spent."""
     resume = bool(options.resume)
     if ledger is None:
-        yield lambda read: _held(partial(measurement, read()))
+        yield lambda read: held_back()(measurement)(read())
         return
     paid = ledger.paid(measurement)
     if paid is not None and paid.released is None and not resume:
@@ -174,7 +159,7 @@ def _paying(
             print(f"Entry {number} of {ledger.path} pays for this release. {remedy}", file=sys.stderr, flush=True)
             return log
 
-        return _held(partial(ledger.release, measurement, announced, resume=resume))
+        return held_back()(ledger.release)(measurement, announced, resume=resume)
 
     try:
         yield make
@@ -201,10 +186,13 @@ def _of_programme(options: argparse.Namespace, ledger: ts.Ledger, request: Reque
     return measurement
 
 
-def _kind(count: Count) -> str:
-    if count.scales is None:
-        return count.excess
-    return "scales" if (count.step_cap, count.gap, count.key_cap) == (1, 1, None) else "limits"
+def _truth(count: Count) -> str:
+    """Say how near the counts are to the truth, but for noise."""
+    if count.scales is not None and (count.step_cap, count.gap, count.key_cap) == (1, 1, None):
+        return "Nobody is left out: the series is of the true counts, and so are its intervals."
+    beyond = "exceeds the cap" if count.scales is None else "is beyond these limits"
+    lost = "weighs less" if count.scales is None and count.excess == "scale" else "is left out"
+    return f"What {beyond} {lost}, so totals are too low, and the intervals are of what is left."
 
 
 def _of_scales(count: Count) -> str:
@@ -242,7 +230,7 @@ def _summary(made: Made, options: argparse.Namespace) -> list[str]:
         _guarantee(made, within),
         "It holds for everyone, whatever their events: each individual (one value of"
         f" {options.identifier!r}) is counted in {count.words()}{within}, {each}."
-        f" {_TRUTH[_kind(count)]} It assumes that each individual has one identifier; that the grid,"
+        f" {_truth(count)} It assumes that each individual has one identifier; that the grid,"
         " the caps and all other parameters were chosen without looking at this log; and that whoever runs this, who"
         " is trusted with the log, publishes nothing from it but this release and what is computed from the release.",
     ]

@@ -41,8 +41,7 @@ class Request(NamedTuple):
         """Make the counts that the options ask for, before any data are read."""
         unit = symmetric_distance()
         if options.period is not None:
-            with warnings.catch_warnings():  # the summary says it
-                warnings.simplefilter("ignore", ts.PeriodUnitWarning)
+            with warnings.catch_warnings(action="ignore", category=ts.PeriodUnitWarning):  # the summary says it
                 unit = ts.period_distance(options.period, zone=options.zone)
         space = ts.event_log_domain(**chosen(options, "identifier", "time")), unit
         panel, groups = keys_and_groups(options)
@@ -85,8 +84,7 @@ class Request(NamedTuple):
     def measurement(self, scales: Sequence[float], samples: Sequence[Mapping[str, Any]], delta: float) -> Any:
         """Return the measurement with this noise."""
         stated: dict[str, Any] = {} if len(scales) > 1 else {"delta": delta}
-        with warnings.catch_warnings():  # the summary says it
-            warnings.simplefilter("ignore", ts.LargeDeltaWarning)
+        with warnings.catch_warnings(action="ignore", category=ts.LargeDeltaWarning):  # the summary says it
             first, *others = [
                 ts.then_subsampled_gaussian(scale, **sample, **stated)
                 for scale, sample in zip(scales, samples, strict=True)

@@ -7,10 +7,9 @@ import html
 from collections.abc import Iterable
 from importlib import resources
 from os import PathLike
-from pathlib import Path
 from typing import Any, Final
 
-from opendp_timeseries._files import files_together
+from opendp_timeseries._files import write_file
 from opendp_timeseries.reconstruction.captions import step_in_words
 from opendp_timeseries.reconstruction.contents import (
     Contents,
@@ -20,6 +19,7 @@ from opendp_timeseries.reconstruction.contents import (
     periods_as_text,
 )
 from opendp_timeseries.reconstruction.frames import known_interval
+from opendp_timeseries.reconstruction.plot import APART, MOST_SERIES
 from opendp_timeseries.reconstruction.spreadsheet import table_of
 from opendp_timeseries.reconstruction.svg import drawing, figure, highest
 from opendp_timeseries.release.release import software
@@ -29,19 +29,13 @@ __all__ = ["to_html"]
 #: :class:`~opendp_timeseries.Series`, which makes its page by this module.
 _Series = Any
 
-#: So many figures stand on one page; series whose heights differ by this factor have axes of their own.
-_FIGURES: Final = 60
-_APART: Final = 10.0
-
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def to_html(series: _Series, path: str | PathLike[str] | None, **options: Any) -> str:
     """Return a page; see :meth:`.Series.to_html`."""
     page = _page(contents_of(series, **options))
-    if path is not None:
-        with files_together([place := Path(path)], replace=True) as files:
-            files[place].write(page.encode())
+    write_file(path, page.encode())
     return page
 
 
@@ -80,11 +74,11 @@ def _section(title: str, sentences: Iterable[str]) -> str:
 def _figures(made: Contents) -> str:
     found, shown, longer, scaled, marked = [], 0, "", False, False
     for group in made.groups:
-        some = group[: max(_FIGURES - shown, 0)]
+        some = group[: max(MOST_SERIES - shown, 0)]
         shown += len(some)
         drawn = {name: drawing(made.series[name], made.grid, made.level) for name in some}
         tops = [highest(one) for one in drawn.values()]
-        apart = bool(tops) and max(tops) > _APART * min(tops)
+        apart = bool(tops) and max(tops) > APART * min(tops)
         scaled, longer = scaled or apart, next((one.longer for one in drawn.values()), longer)
         marked = marked or any(one.events for one in drawn.values())
         figures = [
@@ -145,7 +139,7 @@ def _cells(totals: Any, level: float) -> list[str]:
 def _downloads(made: Contents) -> str:
     table = _link("series.csv", "text/csv", table_of(made), "The series with intervals, for spreadsheets (CSV)")
     if made.records is None:
-        return f"<p>{table}</p><p>No guarantee is recorded, so there is no record to verify.</p>"
+        return f"<p>{table}</p><p>No guarantee of all of it is recorded, so there is no record to verify.</p>"
     record = _link("release.json", "application/json", made.records, "The record of what was released (JSON)")
     check = "python -m opendp_timeseries verify release.json"
     return f"<p>{table}</p><p>{record}</p><p>Anybody can verify it: <code>{check}</code></p>"

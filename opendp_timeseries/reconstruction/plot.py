@@ -33,7 +33,8 @@ from opendp_timeseries.release.release import Release
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["BLUE", "ORANGE", "RANGE", "new_axes", "plot", "plot_panel", "plot_totals", "style_axes"]
+__all__ = ["APART", "BLUE", "MOST_SERIES", "ORANGE", "RANGE"]
+__all__ += ["new_axes", "plot", "plot_panel", "plot_totals", "style_axes"]
 
 #: What is made from a release, and what was released.
 BLUE: Final = "#0072B2"
@@ -46,10 +47,9 @@ _WORDS: Final = "0.3"
 _FEW: Final = 400
 #: Noisy values may stretch an axis by so much of what else is drawn, above and below.
 _ROOM: Final = 0.5
-#: Series whose heights differ by this factor have axes of their own.
-_APART: Final = 10.0
-#: So many series fit in one figure.
-_MOST_SERIES: Final = 60
+#: Series whose heights differ by this factor have axes of their own; and so many fit in one figure, or on one page.
+APART: Final = 10.0
+MOST_SERIES: Final = 60
 #: Steps longer than this are drawn as wide as they are.
 _WIDE: Final = np.timedelta64(6, "D")
 #: Height of a line of small words, in inches.
@@ -106,10 +106,8 @@ def plot(
         )
     grid = release.grid if grid is None else grid
     caption = _caption(release, [series], grid, confidence_level, guarantee)
-    axes = new_axes(2.8 + _height(caption)) if axes is None else axes
+    axes = _captioned(axes, unit, caption)
     _draw(axes, series, grid, confidence_level)
-    axes.set_ylabel(unit)
-    axes.set_xlabel(caption, fontsize="small", color=_WORDS, loc="left", multialignment="left")
     _name_marks(axes, series, confidence_level)
     return axes
 
@@ -144,9 +142,9 @@ def plot_panel(
     chosen = list(parts) if keys is None else list(keys)
     if unknown := [key for key in chosen if key not in parts]:
         raise ValueError(f"keys ({unknown[0]!r}) must be those of the release")
-    if not 0 < len(chosen) <= _MOST_SERIES:
+    if not 0 < len(chosen) <= MOST_SERIES:
         raise ValueError(
-            f"{len(chosen)} series do not fit in a figure; choose 1 to {_MOST_SERIES} of the {len(parts)}: keys=[…]"
+            f"{len(chosen)} series do not fit in a figure; choose 1 to {MOST_SERIES} of the {len(parts)}: keys=[…]"
         )
     drawn = {key: parts[key] for key in chosen}
     grid = release.grid if grid is None else grid
@@ -156,7 +154,7 @@ def plot_panel(
     height = 1.5 * rows + _height(caption)
     if sharey is None:
         heights = [float(np.max(np.abs(part.values), initial=0.0)) for part in drawn.values()]
-        sharey = max(heights) <= _APART * min(heights)
+        sharey = max(heights) <= APART * min(heights)
     options = {"layout": "constrained", "sharex": True, "sharey": bool(sharey), "squeeze": False}
     figure, grid_of_axes = _pyplot().subplots(rows, columns, figsize=(9.0, height), **options)
     every = list(grid_of_axes.flat)
@@ -193,15 +191,12 @@ def plot_totals(totals: Any, *, axes: Axes | None = None, unit: str = "count", c
         f"Grey band: {confidence_level:.0%} intervals{most}" if np.any(np.isfinite(low)) else "",
         "" if np.all(totals.complete) else "The first or the last is of a period that the series covers in part.",
     ]
-    caption = "\n".join(textwrap.fill(line, 120) for line in lines if line)
-    axes = new_axes(2.8 + _height(caption)) if axes is None else axes
+    axes = _captioned(axes, unit, _filled(lines))
     edges = _places(axes, dated=edges.dtype.kind == "M")(edges)
     values, low, high = (np.append(row, row[-1]) for row in (totals.values, low, high))
     axes.fill_between(edges, low, high, step="post", color=_BAND, linewidth=0, label="band")
     axes.plot(edges, values, color=BLUE, linewidth=1.2, drawstyle="steps-post", label="totals")
     style_axes(axes, totals.grid)
-    axes.set_ylabel(unit)
-    axes.set_xlabel(caption, fontsize="small", color=_WORDS, loc="left", multialignment="left")
     return axes
 
 
@@ -378,7 +373,19 @@ def _caption(
         f"Dotted lines: {events} single events, which no pattern explains" if events else "",
         "" if count is None else caps_in_words(parts[0], count, " over all series" if release.keys else ""),
     ]
+    return _filled(lines)
+
+
+def _filled(lines: Sequence[str]) -> str:
     return "\n".join(textwrap.fill(line, 120) for line in lines if line)
+
+
+def _captioned(axes: Axes | None, unit: str, caption: str) -> Axes:
+    """Return axes, or those of a new figure, with their labels."""
+    axes = new_axes(2.8 + _height(caption)) if axes is None else axes
+    axes.set_ylabel(unit)
+    axes.set_xlabel(caption, fontsize="small", color=_WORDS, loc="left", multialignment="left")
+    return axes
 
 
 def _height(caption: str) -> float:

@@ -6,12 +6,11 @@ import csv
 import io
 import re
 from os import PathLike
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from opendp_timeseries._files import files_together
+from opendp_timeseries._files import write_file
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction.contents import Contents, contents_of, digits_for, instants_as_text
 from opendp_timeseries.reconstruction.frames import known_interval
@@ -34,9 +33,7 @@ _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
 def to_csv(series: _Series, path: str | PathLike[str] | None, **options: Any) -> str:
     """Return a table; see :meth:`.Series.to_csv`."""
     text = table_of(contents_of(series, totals="", **options))
-    if path is not None:
-        with files_together([place := Path(path)], replace=True) as files:
-            files[place].write(text.encode())
+    write_file(path, text.encode())
     return text
 
 
@@ -69,8 +66,8 @@ def _harmless(text: str) -> str:
     return f"'{text}" if text.startswith(_FORMULA) or text.lstrip().startswith(_FORMULA) else text
 
 
-def to_excel(series: _Series, path: str | PathLike[str], **options: Any) -> None:
-    """Write a workbook; see :meth:`.Series.to_excel`."""
+def to_excel(series: _Series, path: str | PathLike[str] | None, **options: Any) -> bytes:
+    """Return a workbook; see :meth:`.Series.to_excel`."""
     try:
         import openpyxl
     except ImportError:
@@ -91,8 +88,10 @@ def to_excel(series: _Series, path: str | PathLike[str], **options: Any) -> None
     for row, text in enumerate([made.title, *_notes(made)], 1):
         _write(notes.cell(row, 1), text)
     notes.column_dimensions["A"].width = 120
-    with files_together([place := Path(path)], replace=True) as files:
-        book.save(files[place])
+    file = io.BytesIO()
+    book.save(file)
+    write_file(path, file.getvalue())
+    return file.getvalue()
 
 
 def _notes(made: Contents) -> list[str]:

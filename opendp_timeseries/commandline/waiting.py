@@ -1,4 +1,7 @@
-"""What SIGINT, SIGTERM and SIGHUP do: the first ends the command where it can clean up, a second one at once."""
+"""While somebody waits: words on standard error, and what SIGINT, SIGTERM and SIGHUP do.
+
+The first of these signals ends the command where it can clean up, a second one at once.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,10 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Final
 
-__all__ = ["held_back", "interruptible"]
+__all__ = ["held_back", "interruptible", "stage"]
 
+#: Seconds after which somebody who waits wants to know for what.
+_PATIENCE: Final = 2.0
 _SIGNALS: Final = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _waiting: list[list[int]] = []  # what has arrived, for each block that holds it back
 
@@ -60,3 +65,18 @@ def _once(number: int) -> None:
         library = ctypes.CDLL(None)
         library.signal.restype = ctypes.c_void_p
         library.sysv_signal(number, ctypes.c_void_p(library.signal(number, None)))
+
+
+@contextlib.contextmanager
+def stage(doing: str, *, quiet: bool | None) -> Iterator[None]:
+    """Say in a terminal what is being done in the block, if it takes more than two seconds."""
+    if quiet or sys.stderr is None or not sys.stderr.isatty():
+        yield
+        return
+    timer = threading.Timer(_PATIENCE, print, [f"{doing} …"], {"file": sys.stderr, "flush": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
