@@ -218,17 +218,14 @@ def count_influence(
 ) -> Influence:
     """Return the influence of individuals on a count with caps (docs/proofs/counts.md and scaling.md).
 
+    Caps, gap and excess are those of a :class:`~opendp_timeseries.design.count.Count`.
+
     :param individuals: how many are added or removed, or replaced.
-    :param participation_cap: ``I``, steps per individual.
-    :param step_cap: ``M``, events per individual and step.
     :param size: entries of the count: ``T`` steps of the grid, in each series.
     :param replaced: True if individuals are replaced.
-    :param gap: least distance of two steps of an individual in one series, around the cycle; at most ``T``.
     :param series: number of series, each with the same number of steps.
-    :param key_cap: series per individual and step; None means all.
     :param periods: if individuals count in each period by itself: how many steps the periods have, at most, in which
         one individual differs. Steps of two periods may lie close together.
-    :param excess: of an individual in more than ``I`` steps, as in :class:`~opendp_timeseries.design.count.Count`.
     """
     # Somebody replaced leaves up to I steps and enters up to I others, and entries of the difference stay within ±M.
     most = _most_steps(size // series if periods is None else periods, size // series, gap, series, key_cap)

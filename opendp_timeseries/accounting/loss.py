@@ -1,4 +1,4 @@
-"""The loss of a release, and its views.
+"""The loss of a release, and its views: as numbers and in words.
 
 Given its kept steps, a release is a Gaussian mechanism at some squared distance ``S``. So its loss is the law of
 ``U = S/σ²``, and with ``g`` the profile of :mod:`.gaussian`,
@@ -17,12 +17,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import toms748
 
+from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.conversions import delta_from_renyi, privacy_loss_distribution
 from opendp_timeseries.accounting.gaussian import (
     MAX_EPSILON_OF_SLOPE,
@@ -31,9 +33,21 @@ from opendp_timeseries.accounting.gaussian import (
     inflection,
 )
 from opendp_timeseries.accounting.laws import Law
-from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up_fraction
+from opendp_timeseries.accounting.rounding import LOWEST_BOUND, printed_up, up_fraction
 
-__all__ = ["DISCRETE_NOISE", "PrivacyLoss", "SquaredDistance", "over_variance"]
+__all__ = [
+    "APPROXIMATE",
+    "CONCENTRATED",
+    "DISCRETE_NOISE",
+    "PROFILE",
+    "RENYI",
+    "Points",
+    "PrivacyLoss",
+    "SquaredDistance",
+    "View",
+    "in_words",
+    "over_variance",
+]
 
 Floats = NDArray[np.float64]
 
@@ -274,3 +288,81 @@ def _mean_of_convex_majorant(epsilon: float, u: Floats, weights: Floats) -> floa
         # The centre is the best t if its tangent is above the same points; halving makes sure that the loop ends.
         t = math.sqrt(low) * math.sqrt(high) if bisect or not low < centre <= high else centre
         bisect = not bisect
+
+
+#: One point (ε, δ), one point (ρ, δ′), and the curves δ(ε) and α ↦ Rényi divergence.
+APPROXIMATE: Final = "approximate max divergence"
+CONCENTRATED: Final = "approximate zero-concentrated divergence"
+PROFILE: Final = "smoothed max divergence"
+RENYI: Final = "Rényi divergence"
+
+#: The parameter of each measure.
+_PARAMETERS: Final = {APPROXIMATE: "delta", CONCENTRATED: "failure_probability", PROFILE: None, RENYI: None}
+#: A profile is put into words at the first point with at most this δ.
+_SMALL_DELTA: Final = 1e-5
+#: Where curves are written down.
+_ORDERS: Final = (1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
+_EPSILONS: Final = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+
+Points = tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class View:
+    """Which view of its loss a measurement states.
+
+    :param measure: the measure of privacy.
+    :param failure_probability: δ′, of approximate zCDP alone.
+    :param delta: δ, of (ε, δ) alone.
+    :raises ValueError: for an unknown measure, or one without its parameter or with another's.
+    """
+
+    measure: str
+    failure_probability: float | None = None
+    delta: float | None = None
+
+    def __post_init__(self) -> None:
+        check.choice("measure", self.measure, _PARAMETERS)
+        for name in ("failure_probability", "delta"):
+            value = getattr(self, name)
+            if (value is None) == (_PARAMETERS[self.measure] == name):
+                raise ValueError(f"measure ({self.measure}) {'needs' if value is None else 'does not use'} {name}")
+            if value is not None:
+                object.__setattr__(self, name, check.real(name, value, above=0.0, below=1.0))
+
+    @classmethod
+    def of(cls, parameter: float, *, concentrated: bool) -> View:
+        """Return the view as (ε, δ), or as (ρ, δ′), at a δ."""
+        return cls(CONCENTRATED, failure_probability=parameter) if concentrated else cls(APPROXIMATE, delta=parameter)
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether the loss is stated as one pair, (ε, δ) or (ρ, δ′), rather than as a curve."""
+        return _PARAMETERS[self.measure] is not None
+
+    @lru_cache(maxsize=1024)  # noqa: B019
+    def points(self, loss: PrivacyLoss) -> Points:
+        """Return the loss as points: one ``(ρ, δ′)`` or ``(ε, δ)``, or several ``(α, ε)`` or ``(ε, δ)`` of a curve."""
+        if self.failure_probability is not None:
+            return (loss.zero_concentrated(self.failure_probability),)
+        if self.delta is not None:
+            return (loss.epsilon_delta(self.delta),)
+        if self.measure == RENYI:
+            return tuple((order, loss.renyi(order)) for order in _ORDERS)
+        return tuple((epsilon, loss.delta(epsilon)) for epsilon in _EPSILONS)
+
+    def words(self, points: Points) -> str:
+        """Put points into words, rounded up."""
+        first, second = points[0]
+        if self.measure == PROFILE:
+            first, second = next((point for point in points if point[1] <= _SMALL_DELTA), points[-1])
+        if self.measure == RENYI:
+            return f"Rényi divergence of order {first:g} at most {printed_up(second)}"
+        return in_words(self.measure, first, second) + ("" if self.measure == CONCENTRATED else "-differential privacy")
+
+
+def in_words(measure: str, first: float, second: float) -> str:
+    """Put (ρ, δ′) or (ε, δ) into words, rounded up."""
+    if measure == CONCENTRATED:
+        return f"{printed_up(second, 4)}-approximate {printed_up(first)}-zCDP"
+    return f"(ε = {printed_up(first)}, δ = {printed_up(second, 4)})"

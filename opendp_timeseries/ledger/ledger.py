@@ -17,8 +17,8 @@ from opendp_timeseries._lock import locked
 from opendp_timeseries._tables import html_table, text_table
 from opendp_timeseries.accounting.calibrate import calibrate, large_delta, warn_of_large_delta
 from opendp_timeseries.accounting.joint import RenyiFilter
+from opendp_timeseries.accounting.loss import View
 from opendp_timeseries.accounting.rounding import printed_up
-from opendp_timeseries.accounting.view import View
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period

@@ -17,9 +17,8 @@ from opendp_timeseries._json import fields_of, parse_json, read_versioned, writt
 from opendp_timeseries._tables import html_table, text_table
 from opendp_timeseries.accounting.calibrate import Budget, calibrate, warn_of_large_delta
 from opendp_timeseries.accounting.joint import joint_loss
-from opendp_timeseries.accounting.loss import PrivacyLoss
+from opendp_timeseries.accounting.loss import PrivacyLoss, View
 from opendp_timeseries.accounting.rounding import printed_up
-from opendp_timeseries.accounting.view import View
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.kernels import Kernel, identity_kernel

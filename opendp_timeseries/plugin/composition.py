@@ -16,9 +16,8 @@ import opendp.prelude as dp
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting import joint
 from opendp_timeseries.accounting.calibrate import Budget, calibrate
-from opendp_timeseries.accounting.loss import PrivacyLoss
+from opendp_timeseries.accounting.loss import PrivacyLoss, View
 from opendp_timeseries.accounting.subsampled import MIN_SCALE
-from opendp_timeseries.accounting.view import View
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.signal import UnknownSignal
 from opendp_timeseries.plugin._opendp import Partial, as_array

@@ -24,8 +24,8 @@ from opendp.mod import LazyFrameDomain, UnknownTypeException
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.calibrate import Budget
+from opendp_timeseries.accounting.loss import APPROXIMATE, CONCENTRATED
 from opendp_timeseries.accounting.rounding import down_fraction
-from opendp_timeseries.accounting.view import APPROXIMATE, CONCENTRATED
 from opendp_timeseries.design.count import Source
 from opendp_timeseries.design.signal import UnknownSignal
 from opendp_timeseries.grid import TimeGrid

@@ -12,9 +12,8 @@ from typing import Any, Final, NamedTuple
 
 import opendp.prelude as dp
 
-from opendp_timeseries.accounting.loss import PrivacyLoss
+from opendp_timeseries.accounting.loss import PrivacyLoss, View
 from opendp_timeseries.accounting.subsampled import MIN_SCALE
-from opendp_timeseries.accounting.view import View
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.plugin._opendp import how_made

@@ -19,11 +19,10 @@ from numpy.typing import NDArray
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.calibrate import Budget, calibrate, warn_of_large_delta
 from opendp_timeseries.accounting.influence import Influence
-from opendp_timeseries.accounting.loss import PrivacyLoss
+from opendp_timeseries.accounting.loss import APPROXIMATE, CONCENTRATED, PROFILE, RENYI, PrivacyLoss, View
 from opendp_timeseries.accounting.rounding import up
 from opendp_timeseries.accounting.sampling import SAMPLINGS, Blocks, blocks_of
 from opendp_timeseries.accounting.subsampled import MIN_SCALE, extremal_law
-from opendp_timeseries.accounting.view import APPROXIMATE, CONCENTRATED, PROFILE, RENYI, View
 from opendp_timeseries.design.design import Design, noise_exponent
 from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.plugin._opendp import lp_kind, privacy_profile, signal_domain, then, vector_space

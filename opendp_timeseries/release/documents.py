@@ -11,7 +11,7 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries._json import fields_of, parse_json, read_versioned, written
 from opendp_timeseries.accounting.calibrate import warn_of_large_delta
 from opendp_timeseries.accounting.joint import joint_loss
-from opendp_timeseries.accounting.view import Points, View
+from opendp_timeseries.accounting.loss import Points, View
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.release.release import FORMAT as FORMAT_OF_ONE
 from opendp_timeseries.release.release import Release, check_covered

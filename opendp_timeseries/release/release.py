@@ -21,9 +21,9 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries._json import encode, fields_of, parse_json, read_versioned, written
 from opendp_timeseries._tables import html_table
 from opendp_timeseries.accounting.laws import binomial_tail
+from opendp_timeseries.accounting.loss import RENYI, Points
 from opendp_timeseries.accounting.sampling import blocks_of
 from opendp_timeseries.accounting.subsampled import MIN_SCALE
-from opendp_timeseries.accounting.view import RENYI, Points
 from opendp_timeseries.design.design import LARGEST_ENTRY, Design
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.release.statement import Statement

@@ -7,8 +7,7 @@ from typing import Final
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import LATER
-from opendp_timeseries.accounting.rounding import printed_up as up
-from opendp_timeseries.accounting.view import APPROXIMATE, CONCENTRATED, Points, View
+from opendp_timeseries.accounting.loss import APPROXIMATE, CONCENTRATED, Points, View, in_words
 
 __all__ = ["Statement", "Whole"]
 
@@ -27,7 +26,7 @@ class Whole:
 
     :param kind: ``"composition"``, ``"context"``, ``"programme"`` or ``"ledger"``.
     :param loss: (ε, δ), or (ρ, δ′), of the whole.
-    :param measure: the measure of that, as in :class:`~opendp_timeseries.accounting.view.View`.
+    :param measure: the measure of that, as in :class:`~opendp_timeseries.accounting.loss.View`.
     :param number: of this release, or of its entry in a ledger, from 1; if the ledger has a programme, and the entry is
         of it, its number there.
     :param parts: number of releases of the whole, where that is fixed; of a ledger, those of its programme.
@@ -64,12 +63,7 @@ class Whole:
             number = f"entry {self.number} of " if self.parts is None else f"{number}{planned} of "
         elif self.planned is not None:
             whole = planned
-        first, delta = self.loss
-        if self.measure == CONCENTRATED:
-            loss = f"{up(delta, 4)}-approximate {up(first)}-zCDP"
-        else:
-            loss = f"(ε = {up(first)}, δ = {up(delta, 4)})"
-        return f"{number}{whole} with {loss} in all"
+        return f"{number}{whole} with {in_words(self.measure, *self.loss)} in all"
 
     @property
     def planned(self) -> str | None:

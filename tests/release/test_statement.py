@@ -8,8 +8,8 @@ import pytest
 
 from opendp_timeseries._json import decode, encode
 from opendp_timeseries.accounting.influence import Influence
+from opendp_timeseries.accounting.loss import APPROXIMATE, CONCENTRATED, PROFILE, RENYI, View
 from opendp_timeseries.accounting.subsampled import extremal_law
-from opendp_timeseries.accounting.view import APPROXIMATE, CONCENTRATED, PROFILE, RENYI, View
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period
 from opendp_timeseries.release.statement import Statement, Whole
