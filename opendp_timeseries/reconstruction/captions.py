@@ -44,7 +44,7 @@ def measured(release: Release, part: _Series) -> str:
     count = release.design.signal.count
     if count is None:
         return f"{rate}the counts after caps and filters"
-    whole, filtered = _is_whole(count), release.design.is_filtered and not part.levelled
+    whole, filtered = _is_whole(count), bool(release.design.signal.kernels) and not part.levelled
     if filtered and not part.unfiltered:
         return f"{rate}{'the filtered counts of everybody' if whole else 'the capped, filtered counts'}"
     end = " before the filter" if filtered else _LEVELLED if part.levelled else ""
