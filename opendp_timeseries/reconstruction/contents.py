@@ -105,8 +105,8 @@ def contents_of(
 
 
 def _free(key: Any, taken: Collection[str]) -> str:
-    name = " / ".join(map(str, key)) if isinstance(key, tuple) else str(key)
-    return next(each for each in (name, *(f"{name} ({k})" for k in range(2, len(taken) + 3))) if each not in taken)
+    names = (str(key), *(f"{key} ({k})" for k in range(2, len(taken) + 3)))
+    return next(name for name in names if name not in taken)
 
 
 def _suitable(grid: TimeGrid) -> str:

@@ -1,4 +1,4 @@
-"""How the errors of the steps of a series depend on each other, and what follows for its sums.
+"""How far values are from the truth, how their errors depend on each other, and what follows for their sums.
 
 A covariance is whatever multiplies a matrix with a row for each step: an array, or an operator that is worked out when
 it is asked for, as nobody can hold the array of a year of hours for each place.
@@ -13,13 +13,46 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array, eye_array
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
+from scipy.special import ndtri
 
-__all__ = ["Independent", "common", "diagonal", "part_of", "scaled", "variances_of"]
+from opendp_timeseries import _validate as check
+
+__all__ = ["Estimates", "Independent", "common", "diagonal", "part_of", "scaled", "variances_of"]
 
 Array = NDArray[np.float64]
 
 #: Numbers that are worked on at a time.
 _BLOCK: Final = 2**22
+
+
+class Estimates:
+    """Values with standard errors. NumPy takes them as the array of the values."""
+
+    values: Array
+    standard_error: Array
+
+    def interval(self, confidence_level: float = 0.9) -> tuple[Array, Array]:
+        """Return the lower and the upper end of a normal interval around each value.
+
+        Coverage is pointwise, not simultaneous: the whole course of the signal lies within all intervals far less
+        often. ``error_covers`` of a series says what they leave out: with ``"noise"`` they are honest at kept steps
+        only, and narrowest between them, where least is known; with ``"nothing"`` they are NaN.
+
+        :param confidence_level: the probability with which each interval covers, in (0, 1).
+        :return: two float64 arrays of ``len(self)`` values, in the unit of the values.
+        :raises ValueError: if the level is not between 0 and 1.
+        """
+        level = check.real("confidence_level", confidence_level, above=0.0, below=1.0)
+        half = float(ndtri((1 + level) / 2)) * self.standard_error
+        return self.values - half, self.values + half
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """Return the values, read-only unless they are copied."""
+        return np.asarray(self.values, dtype) if copy is None else np.array(self.values, dtype, copy=copy)
+
+    def __len__(self) -> int:
+        """Return the number of values."""
+        return len(self.values)
 
 
 def diagonal(variances: Array) -> LinearOperator:

@@ -7,32 +7,22 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import TimeGrid, check_grid, parse_zone
 
-__all__ = ["grid_of", "interval", "known_interval", "to_frame"]
+__all__ = ["grid_of", "known_interval", "to_frame"]
 
 Columns = dict[str, Any]
-Ends = tuple[NDArray[np.float64], NDArray[np.float64]]
 #: :class:`~opendp_timeseries.Series`, or its totals, which make their frames by this module.
 _Series = Any
 
 
-def interval(series: _Series, confidence_level: float) -> Ends:
-    """Return the ends of a normal interval around each value."""
-    level = check.real("confidence_level", confidence_level, above=0.0, below=1.0)
-    half = float(ndtri((1 + level) / 2)) * series.standard_error
-    return series.values - half, series.values + half
-
-
-def known_interval(series: _Series, confidence_level: float) -> Ends:
+def known_interval(series: _Series, confidence_level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the ends of the interval at each step, NaN where the errors leave out how the counts move."""
-    low, high = interval(series, confidence_level)
-    if getattr(series, "error_covers", None) != "noise":
-        return low, high
-    return np.where(series.kept, low, np.nan), np.where(series.kept, high, np.nan)
+    low, high = series.interval(confidence_level)
+    known = series.kept if getattr(series, "error_covers", None) == "noise" else True
+    return np.where(known, low, np.nan), np.where(known, high, np.nan)
 
 
 def grid_of(release: Any, given: TimeGrid | None) -> TimeGrid:
@@ -79,16 +69,13 @@ def _polars(columns: Columns, zone: str) -> Any:
         import polars
     except ImportError:
         raise ImportError("this data frame needs Polars; install opendp_timeseries[polars]") from None
-    if "key" in columns:
-        columns["key"] = [str(key) if isinstance(key, tuple) else key for key in columns["key"]]
     if "step_start" in columns:
         unit = np.datetime_data(columns["step_start"].dtype)[0]
         columns["step_start"] = columns["step_start"].astype("M8[us]" if unit in ("s", "ms") else f"M8[{unit}]")
     frame = polars.DataFrame(columns, nan_to_null=True)
-    if "step_start" in columns:
-        start = polars.col("step_start").dt.replace_time_zone("UTC").dt.convert_time_zone(zone)
-        frame = frame.with_columns(start)
-    return frame
+    if "step_start" not in columns:
+        return frame
+    return frame.with_columns(polars.col("step_start").dt.replace_time_zone("UTC").dt.convert_time_zone(zone))
 
 
 _MAKERS: Final[Mapping[str, Callable[[Columns, str], Any]]] = {"pandas": _pandas, "polars": _polars}

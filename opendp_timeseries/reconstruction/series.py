@@ -35,7 +35,7 @@ _UNKNOWN: Any = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Series:
+class Series(errors.Estimates):
     """One value per step, made from a release alone: post-processing, which costs no further privacy.
 
     NumPy, pandas and Matplotlib take it as the array of its values. :func:`~opendp_timeseries.smooth` and
@@ -151,19 +151,6 @@ class Series:
         mask[self.release.steps] = True
         return mask
 
-    def interval(self, confidence_level: float = 0.9) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the lower and the upper ends of a normal interval at each step.
-
-        Coverage is pointwise, not simultaneous: the whole course of the signal lies within all intervals far less
-        often. ``error_covers`` says what they leave out: with ``"noise"`` they are honest at kept steps only, and
-        narrowest between them, where least is known; with ``"nothing"`` they are NaN.
-
-        :param confidence_level: the probability with which each interval covers, in (0, 1).
-        :return: two float64 arrays of ``len(self)`` values, in the signal's unit.
-        :raises ValueError: if the level is not between 0 and 1.
-        """
-        return frames.interval(self, confidence_level)
-
     def covariance_with(self, standard_error: NDArray[np.float64]) -> Any:
         """Return the covariance if it is also that of these standard errors; else None, as it is not known."""
         same = np.array_equal(self.standard_error, standard_error, equal_nan=True)
@@ -278,8 +265,7 @@ class Series:
         Its columns are ``value``, ``low``, ``high`` and ``kept``: the ends of the interval are missing where the
         errors leave out how the signal moves, which is between kept steps if ``error_covers`` is ``"noise"``. The
         start of each step is ``step_start``, with its time zone, the index in pandas and a column in Polars; on a grid
-        of integer steps it is ``step``. Of a panel, the series are below each other, with a column ``key`` (where keys
-        are pairs, as text in Polars).
+        of integer steps it is ``step``. Of a panel, the series are below each other, with a column ``key``.
 
         :param library: ``"pandas"`` (extra ``tables``) or ``"polars"`` (extra ``polars``).
         :param zone: whose clock: ``"local"`` for the grid's own zone, ``"UTC"``, or the IANA name of another.
@@ -348,14 +334,6 @@ class Series:
         ``confidence_level`` and ``grid`` are options, as of :meth:`to_html`.
         """
         return spreadsheet.to_csv(self, path, **options)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """Return the values, read-only unless they are copied, so that NumPy functions take a series as an array."""
-        return np.asarray(self.values, dtype) if copy is None else np.array(self.values, dtype, copy=copy)
-
-    def __len__(self) -> int:
-        """Return the number of steps."""
-        return len(self.values)
 
     def __getitem__(self, steps: Any) -> Any:
         """Return the values at steps, indexed as an array is."""

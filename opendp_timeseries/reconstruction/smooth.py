@@ -7,9 +7,10 @@ modelled. What is fitted is the release; it never sees the counts.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,14 +121,14 @@ def smooth(
     count, trend = signal.count, bool(trend)
     scales = None if count is None else count.scales
     size = release.size // len(release.keys or "1") if count is None else count.grid.size
-    patterns = read_seasons(seasons, grid or signal.grid, size, holidays)
+    asked = _Asked(read_seasons(seasons, grid or signal.grid, size, holidays), trend, band)
     if method == "structural":
         shown = sys.stderr.isatty() if progress is None else progress
         if count is not None and scales is not None:
-            return _private_series(release, count, scales, patterns, trend, band, shown)
-        made = partial(_structural, patterns=patterns, trend=trend, band=band, filtered=filtered)
+            return _private_series(release, count, scales, asked, shown)
+        made = partial(_tried, make=_structural, asked=asked, filtered=filtered)
         return reconstruct_parts(release, made, progress=shown)
-    if patterns or trend or band != "counts":
+    if asked != _Asked((), False, "counts"):
         raise ValueError(
             "method='haar' has neither seasons, trend nor band; leave them out, or take method='structural'"
         )
@@ -138,109 +139,103 @@ def smooth(
             f"method='haar' needs every step, and this release kept each with probability"
             f" {release.sampling_probability:g}; take method='structural'"
         )
-    return reconstruct_parts(release, _haar)
+    return reconstruct_parts(release, partial(_tried, make=_haar))
+
+
+class _Asked(NamedTuple):
+    """What the model has, and what values and errors are of."""
+
+    patterns: tuple[Season, ...]
+    trend: bool
+    band: Band
+
+    def model(self, of: str = "") -> str:
+        parts = ["level", *(["trend"] if self.trend else []), "departure"]
+        if self.patterns:
+            parts.append(f"season {', '.join(map(str, self.patterns))}")
+        return f"structural model{of} ({', '.join(parts)})"
+
+
+def _tried(release: Release, *rows: Any, make: Callable[..., Series], **options: Any) -> Series:
+    """Make a series; where that does not work, a line that says why."""
+    try:
+        with np.errstate(all="ignore"):  # absurd values overflow, and are found
+            return make(release, *rows, **options)
+    except FitError as error:
+        line = interpolate(release)
+        return replace(line, model=f"{line.model} ({error})", converged=False)
 
 
 def _haar(release: Release) -> Series:
-    with np.errstate(all="ignore"):  # absurd values overflow; the next line finds them
-        values = haar.threshold(release.values, release.scale * release.scale)
+    values = haar.threshold(release.values, release.scale * release.scale)
     if not np.all(np.isfinite(values)):
-        return _fallback(release, "the values are beyond all measure")
-    return Series(
-        release=release,
-        values=values,
-        standard_error=np.full(release.size, np.nan),
-        error_covers="nothing",
-        model="translation-invariant Haar thresholding",
-    )
+        raise FitError("the values are beyond all measure")
+    return Series(values, release=release, model="translation-invariant Haar thresholding")
 
 
-def _structural(release: Release, patterns: tuple[Season, ...], trend: bool, band: Band, filtered: bool) -> Series:
+def _check_kept(release: Release, measure: float) -> None:
+    """Refuse too few steps, and values whose measure is nothing, or beyond all others."""
     if len(release) < MIN_KEPT:
-        return _fallback(release, f"fewer than {MIN_KEPT} steps were kept")
-    with np.errstate(all="ignore"):
-        if not (1e-100 < float(np.std(release.values)) < 1e100 and release.scale < 1e100):
-            return _fallback(release, "the kept values do not vary, or beyond all measure")
-        seen = _observations(release, filtered)
-        try:
-            found = fit(seen, patterns, trend=trend)
-        except FitError as error:
-            return _fallback(release, str(error))
+        raise FitError(f"fewer than {MIN_KEPT} steps were kept")
+    if not (1e-100 < measure < 1e100 and release.scale < 1e100):
+        raise FitError("the kept values do not vary, or beyond all measure")
+
+
+def _structural(release: Release, *, asked: _Asked, filtered: bool) -> Series:
+    _check_kept(release, float(np.std(release.values)) if len(release) else 0.0)
+    seen = _observations(release, filtered)
+    found = fit(seen, asked.patterns, trend=asked.trend)
     of_rate = found.mean, found.variance, np.ones(seen.size)
-    values, variance, passed = of_rate if band == "rate" else _of_counts(seen, found)
+    values, variance, passed = of_rate if asked.band == "rate" else _of_counts(seen, found)
     unfiltered = seen.taps is not None
-    made = release.design.signal
+    kept_filter = " of the filtered counts" if release.design.signal.kernels else ""
     return Series(
+        values,
         release=release,
-        values=values,
         standard_error=np.sqrt(variance),
         covariance=errors.scaled(found.joint, passed) + errors.diagonal(variance - passed**2 * found.variance),
-        error_covers=band,
+        error_covers=asked.band,
         unfiltered=unfiltered,
         events=() if found.events is None else found.events.steps(seen.steps).tolist(),
-        model=_describe(patterns, trend, unfiltered, kept_filter=bool(made.kernels) and not unfiltered),
+        model=asked.model(" of the counts before the filter" if unfiltered else kept_filter),
     )
 
 
-def _private_series(
-    release: Release,
-    count: Count,
-    scales: Scales,
-    patterns: tuple[Season, ...],
-    trend: bool,
-    band: Band,
-    progress: bool,
-) -> Series:
+def _private_series(release: Release, count: Count, scales: Scales, asked: _Asked, progress: bool) -> Series:
     """Return the series of everybody, from a count at several scales of activity."""
     by_scale = release.values.reshape(scales.series, count.panel_size, count.grid.size)
-    made = partial(_everybody, count=count, noise=release.scale, patterns=patterns, trend=trend, band=band)
+    made = partial(_tried, make=_everybody, asked=asked, count=count, noise=release.scale)
     found = reconstruct_parts(unscaled(release), made, list(np.moveaxis(by_scale, 1, 0)), progress=progress)
     parts = [replace(part, sources=(release,)) if part.converged else part for part in found.parts]
     return replace(found, sources=(release,), parts=parts)
 
 
-def _everybody(
-    one: Release,
-    values: NDArray[np.float64],
-    *,
-    count: Count,
-    noise: float,
-    patterns: tuple[Season, ...],
-    trend: bool,
-    band: Band,
-) -> Series:
+def _everybody(one: Release, values: NDArray[np.float64], *, asked: _Asked, count: Count, noise: float) -> Series:
     """Return the series of everybody, from its values at all scales.
 
     :param one: its last scale, in counts.
     """
     assert count.scales is not None
-    if len(one) < MIN_KEPT:
-        return _fallback(one, f"fewer than {MIN_KEPT} steps were kept")
     ends, weights = count.scales.table(count.most_steps)
-    with np.errstate(all="ignore"):
-        noise = max(noise, 1e-4 * float(np.std(values)))
-        if not 1e-100 < noise < 1e100:
-            return _fallback(one, "the kept values do not vary, or beyond all measure")
-        try:
-            mean, variance, joint, events = of_everybody(
-                values / noise,
-                ends,
-                weights / (noise * 2**RESOLUTION_BITS),
-                count.step_cap**0.5,
-                patterns,
-                trend=trend,
-                counts=band == "counts",
-            )
-        except FitError as error:
-            return _fallback(one, str(error))
+    noise = max(noise, 1e-4 * float(np.std(values)))
+    _check_kept(one, noise)
+    mean, variance, joint, events = of_everybody(
+        values / noise,
+        ends,
+        weights / (noise * 2**RESOLUTION_BITS),
+        count.step_cap**0.5,
+        asked.patterns,
+        trend=asked.trend,
+        counts=asked.band == "counts",
+    )
     return Series(
+        mean,
         release=one,
-        values=mean,
         standard_error=np.sqrt(variance),
         covariance=joint,
-        error_covers=band,
+        error_covers=asked.band,
         events=events,
-        model=f"{_describe(patterns, trend, unfiltered=False, kept_filter=False)} at all scales of activity",
+        model=f"{asked.model()} at all scales of activity",
     )
 
 
@@ -301,16 +296,3 @@ def _of_counts(
         mean[kept] += moved
         passed[kept] = 1 - sum(by * share for by, share in zip(chances, shares, strict=True))
     return mean, variance, passed
-
-
-def _describe(patterns: tuple[Season, ...], trend: bool, unfiltered: bool, kept_filter: bool) -> str:
-    parts = ["level", *(["trend"] if trend else []), "departure"]
-    if patterns:
-        parts.append(f"season {', '.join(map(str, patterns))}")
-    what = " of the counts before the filter" if unfiltered else " of the filtered counts" if kept_filter else ""
-    return f"structural model{what} ({', '.join(parts)})"
-
-
-def _fallback(release: Release, reason: str) -> Series:
-    line = interpolate(release)
-    return replace(line, model=f"{line.model} ({reason})", converged=False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, kron
+from scipy.sparse import csr_array, eye_array, kron
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import TimeGrid
@@ -27,10 +27,8 @@ _Series = Any
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Totals:
+class Totals(errors.Estimates):
     """Totals over longer steps, as :meth:`.Series.resample` returns them.
-
-    NumPy takes them as the array of their values.
 
     :param series: what was added up.
     :param values: of a panel or of groups, one row of totals after the other.
@@ -50,10 +48,6 @@ class Totals:
     grid: TimeGrid
     keys: tuple[Hashable, ...] | None = None
     is_bound: bool = False
-
-    def interval(self, confidence_level: float = 0.9) -> tuple[Array, Array]:
-        """Return the lower and the upper ends of a normal interval of each total; see :meth:`.Series.interval`."""
-        return frames.interval(self, confidence_level)
 
     def by_key(self) -> dict[Hashable, Totals]:
         """Return the totals of each key or group.
@@ -83,14 +77,6 @@ class Totals:
         """Draw the totals of one series, with intervals. Options are ``axes``, ``unit`` and ``confidence_level``."""
         return plot.plot_totals(self, **options)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """Return the values."""
-        return np.asarray(self.values, dtype) if copy is None else np.array(self.values, dtype, copy=copy)
-
-    def __len__(self) -> int:
-        """Return the number of totals."""
-        return len(self.values)
-
     def __repr__(self) -> str:
         of = "" if self.keys is None else f" of {len(self.keys)} keys"
         return f"Totals({len(self)}{of}, over {self.grid.step or 'steps'}; standard error{' at most' * self.is_bound})"
@@ -104,17 +90,21 @@ def totals(
     starts, longer, complete = longer_steps(grid, step)
     parts = [series] if keys is None else list(series.by_key().values())
     over_time = _sums(starts, grid.size)
-    over_keys = csr_array(np.eye(len(parts))) if groups is None else _members(groups, keys)
+    over_keys: Any = eye_array(len(parts)) if groups is None else _members(groups, keys)
     values = over_keys @ np.array([over_time @ part.values for part in parts])
     if series.covariance is not None:
         sums = csr_array(kron(over_keys, over_time))
-        variances, is_bound = errors.variances_of(series.covariance, sums).reshape(values.shape), False
+        is_bound, variances = False, errors.variances_of(series.covariance, sums).reshape(values.shape)
     else:
-        known = np.array([[part.covariance is not None] for part in parts])
-        most = np.array([_most(part, over_time) for part in parts])
         # Errors of different keys are independent. What is not known may all go in one direction.
-        variances = over_keys @ np.where(known, most**2, 0.0) + (over_keys @ np.where(known, 0.0, most)) ** 2
-        is_bound = not known.all() and values.size < series.release.size
+        known, most = np.zeros((2, len(parts), len(starts)))
+        for row, part in enumerate(parts):
+            if part.covariance is None:
+                most[row] = over_time @ part.standard_error
+            else:
+                known[row] = errors.variances_of(part.covariance, over_time)
+        variances = over_keys @ known + (over_keys @ most) ** 2
+        is_bound = any(part.covariance is None for part in parts) and values.size < series.release.size
     between = np.array([over_time @ (~part.kept & (part.error_covers == "noise")) for part in parts])
     variances[over_keys @ between > 0] = np.nan
     return Totals(
@@ -132,14 +122,6 @@ def totals(
 def _sums(starts: NDArray[np.int64], size: int) -> csr_array:
     """Return what adds up stretches, each from its start to the next one's."""
     return csr_array((np.ones(size), np.arange(size), np.append(starts, size)), shape=(len(starts), size))
-
-
-def _most(part: _Series, over_time: csr_array) -> Array:
-    """Return standard errors of totals of one series, or the most that they can be."""
-    if part.covariance is None:
-        most: Array = over_time @ part.standard_error
-        return most
-    return np.sqrt(errors.variances_of(part.covariance, over_time))
 
 
 def longer_steps(grid: TimeGrid, step: str | int) -> tuple[NDArray[np.int64], TimeGrid, NDArray[np.bool_]]:
