@@ -44,14 +44,11 @@ def measured(release: Release, part: _Series) -> str:
     count = release.design.signal.count
     if count is None:
         return f"{rate}the counts after caps and filters"
-    whole = "the counts of everybody" if _is_whole(count) else "the capped counts"
-    if part.levelled:
-        return f"{rate}{whole}{_LEVELLED}"
-    if _is_whole(count):
-        return f"{rate}{whole}"
-    if not release.design.signal.kernels:
-        return f"{rate}the capped counts"
-    return f"{rate}the capped counts before the filter" if part.unfiltered else f"{rate}the capped, filtered counts"
+    whole, filtered = _is_whole(count), bool(release.design.signal.kernels) and not part.levelled
+    if filtered and not part.unfiltered:
+        return f"{rate}{'the filtered counts of everybody' if whole else 'the capped, filtered counts'}"
+    end = " before the filter" if filtered else _LEVELLED if part.levelled else ""
+    return f"{rate}{'the counts of everybody' if whole else 'the capped counts'}{end}"
 
 
 def guarantee_in_words(

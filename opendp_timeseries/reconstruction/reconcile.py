@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Final, NamedTuple, get_args
+from typing import Any, Final, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.reconstruction import errors as of_steps
 from opendp_timeseries.reconstruction.series import ErrorCovers, Series
-from opendp_timeseries.release.release import Release
 
 __all__ = ["reconcile"]
 
@@ -96,11 +95,13 @@ def reconcile(*series: Series) -> tuple[Series, ...]:
         covers = "nothing"
     if covers == "noise" and np.all(np.isfinite(variances)):
         _check_apart(apart, steps * (len(values) - len(keys)))
-    errors = _errors(covers, variances, found)
+    # Those of the noise alone are independent.
+    known = found if covers == "noise" else np.where(np.isinf(variances), found, variances)
+    errors = np.sqrt(np.where(np.isinf(known) | (covers == "nothing"), np.nan, known))
     ends = np.cumsum([0, *(one.release.size // steps for one in ordered)])
     sources = tuple({id(release): release for one in ordered for release in one.sources or (one.release,)}.values())
     consistent = {
-        id(one): _consistent(one, values[low:high], errors[low:high], covers, sources)
+        id(one): _consistent(one, values[low:high], errors[low:high], error_covers=covers, sources=sources)
         for one, (low, high) in zip(ordered, pairwise(ends), strict=True)
     }
     return tuple(consistent[id(one)] for one in series)
@@ -163,16 +164,6 @@ def _variances(series: Series, steps: int) -> Floats:
     return variances
 
 
-def _errors(covers: ErrorCovers, before: Floats, after: Floats) -> Floats:
-    """Return standard errors, given variances before and after; NaN where nothing is known."""
-    if covers == "nothing":
-        return np.full_like(after, np.nan)
-    # Those of the noise alone are independent.
-    errors = np.sqrt(after if covers == "noise" else np.where(np.isinf(before), after, before))
-    errors[np.isinf(errors)] = np.nan
-    return errors
-
-
 class _Level(NamedTuple):
     """Groups of one depth: their rows, and those of their parts, group after group."""
 
@@ -180,6 +171,13 @@ class _Level(NamedTuple):
     parts: NDArray[np.intp]
     begins: NDArray[np.intp]
     parents: NDArray[np.intp]  # position in `groups` of each part's
+
+    def sums(self, values: Floats, variances: Floats) -> list[Floats]:
+        """Of the parts of each group: sum of estimates, sum of finite variances, and number of infinite ones."""
+        own, error = values[self.parts], variances[self.parts]
+        free = np.isinf(error)
+        rows = own, np.where(free, 0.0, error), free.astype(np.float64)
+        return [np.add.reduceat(row, self.begins, axis=0) for row in rows]
 
 
 def _tree(keys: tuple[str | int, ...], released: Sequence[Groups]) -> list[_Level]:
@@ -209,14 +207,6 @@ def _tree(keys: tuple[str | int, ...], released: Sequence[Groups]) -> list[_Leve
     return levels
 
 
-class _Sums(NamedTuple):
-    """Of the parts of each group: sum of estimates, sum of finite variances, and number of infinite ones."""
-
-    estimate: Floats
-    variance: Floats
-    unknown: Floats
-
-
 def _least_squares(levels: Sequence[_Level], values: Floats, variances: Floats) -> tuple[Floats, Floats]:
     """Return generalised least-squares estimates and their variances, for figures with independent errors.
 
@@ -227,19 +217,19 @@ def _least_squares(levels: Sequence[_Level], values: Floats, variances: Floats) 
     values, variances = values.copy(), variances.copy()
     sums = []
     for level in reversed(levels):
-        of_parts = _sums(level, values[level.parts], variances[level.parts])
-        sums.append(of_parts)
+        sums.append(level.sums(values, variances))
+        estimate, known, unknown = sums[-1]
         own, error = values[level.groups], variances[level.groups]
-        below = np.where(of_parts.unknown > 0, np.inf, of_parts.variance)
+        below = np.where(unknown > 0, np.inf, known)
         with np.errstate(invalid="ignore"):
             weight, joint = below / (below + error), below * error / (below + error)
         weight = np.where(np.isinf(error), 0.0, np.where(np.isinf(below), 1.0, weight))
-        values[level.groups] = of_parts.estimate + weight * (own - of_parts.estimate)
+        values[level.groups] = estimate + weight * (own - estimate)
         variances[level.groups] = np.where(np.isfinite(joint), joint, np.minimum(below, error))
-    for level, of_parts in zip(levels, reversed(sums), strict=True):
-        above = (values[level.groups] - of_parts.estimate)[level.parents]
+    for level, (estimate, known, unknown) in zip(levels, reversed(sums), strict=True):
+        above = (values[level.groups] - estimate)[level.parents]
         error = variances[level.groups][level.parents]
-        known, unknown = of_parts.variance[level.parents], of_parts.unknown[level.parents]
+        known, unknown = known[level.parents], unknown[level.parents]
         own = variances[level.parts]
         free = np.isinf(own)
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -251,33 +241,18 @@ def _least_squares(levels: Sequence[_Level], values: Floats, variances: Floats) 
     return values, variances
 
 
-def _sums(level: _Level, values: Floats, variances: Floats) -> _Sums:
-    free = np.isinf(variances)
-    return _Sums(
-        np.add.reduceat(values, level.begins, axis=0),
-        np.add.reduceat(np.where(free, 0.0, variances), level.begins, axis=0),
-        np.add.reduceat(free.astype(np.float64), level.begins, axis=0),
+def _consistent(one: Series, values: Floats, errors: Floats, **change: Any) -> Series:
+    """Return a series with other values and errors, a row for each part, and so its parts."""
+    rows = zip(one.parts, values, errors, strict=False)  # of a part, the rows are numbers, and there are no parts
+    parts = [_consistent(*row, **change) for row in rows]
+    error = errors.ravel()
+    joint = of_steps.diagonal(error**2) if change["error_covers"] == "noise" else one.covariance_with(error)
+    return replace(
+        one,
+        values=values.ravel(),
+        standard_error=error,
+        covariance=None if parts else joint,
+        model=f"{one.model}, reconciled with totals",
+        parts=parts,
+        **change,
     )
-
-
-def _consistent(
-    series: Series, values: Floats, errors: Floats, covers: ErrorCovers, sources: tuple[Release, ...]
-) -> Series:
-    """Return a series with other values and errors, in its parts too."""
-
-    def renewed(one: Series, value: Floats, error: Floats, parts: Sequence[Series] = ()) -> Series:
-        # Those of the noise alone are independent.
-        joint = of_steps.diagonal(error**2) if covers == "noise" else one.covariance_with(error)
-        return replace(
-            one,
-            values=value,
-            standard_error=error,
-            covariance=None if parts else joint,
-            error_covers=covers,
-            model=f"{one.model}, reconciled with totals",
-            parts=parts,
-            sources=sources,
-        )
-
-    parts = [renewed(*each) for each in zip(series.parts, values, errors, strict=True)]
-    return renewed(series, values.ravel(), errors.ravel(), parts)

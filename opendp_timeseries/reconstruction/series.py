@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -96,7 +97,7 @@ class Series(errors.Estimates):
         size, keys = check_release(self.release).size, len(self.release.keys or ())
         given: Any = self.standard_error
         covers: Any = self.error_covers
-        covariance = self.covariance
+        covariance, set_field = self.covariance, partial(object.__setattr__, self)
         if covariance is not None and getattr(covariance, "shape", None) != (size, size):
             raise ValueError(
                 f"covariance ({check.shown(covariance)}) must multiply a matrix, with a row and a column for each of"
@@ -112,7 +113,7 @@ class Series(errors.Estimates):
             if array.shape != (size,):
                 raise ValueError(f"{name} (shape {array.shape}) must have the release's size ({size})")
             array.flags.writeable = False
-            object.__setattr__(self, name, array)
+            set_field(name, array)
         if not np.all(np.isfinite(self.values)):
             raise ValueError("values must be finite: give every step one")
         if np.any(self.standard_error < 0):
@@ -122,27 +123,27 @@ class Series(errors.Estimates):
         covers = covers or ("nothing" if np.all(np.isnan(self.standard_error)) else "counts")
         check.choice("error_covers", covers, get_args(ErrorCovers))
         events = sorted({check.integer("events", step, minimum=0, maximum=size - 1) for step in self.events})
-        parts = tuple(self.parts) if self.parts or not keys else self._cut(keys, covers, events)
-        for name, value in {"error_covers": covers, "events": tuple(events), "parts": parts}.items():
-            object.__setattr__(self, name, value)
-        if len(parts) != keys:
-            raise ValueError(f"parts ({len(parts)}) must be one for each key of the release ({keys})")
+        set_field("error_covers", covers)
+        set_field("events", tuple(events))
+        if self.parts and len(self.parts) != keys:
+            raise ValueError(f"parts ({len(self.parts)}) must be one for each key of the release ({keys})")
+        set_field("parts", tuple(self._of_keys(size // keys)) if keys else ())
 
-    def _cut(self, keys: int, covers: ErrorCovers, events: Sequence[int]) -> tuple[Series, ...]:
-        """Return a series for each key of a panel."""
-        size = self.release.size // keys
-        return tuple(
-            replace(
-                self,
-                values=self.values[first : first + size],
-                standard_error=self.standard_error[first : first + size],
-                error_covers=covers,
-                release=release,
-                events=[step - first for step in events if first <= step < first + size],
-                covariance=None if self.covariance is None else errors.part_of(self.covariance, first, size),
+    def _of_keys(self, size: int) -> Iterator[Series]:
+        """Go through the series of a panel: their shares of the values, each by the model of its part."""
+        for k, release in enumerate(self.release.parts()):
+            first = k * size
+            values, error = (row[first : first + size] for row in (self.values, self.standard_error))
+            if self.parts:
+                part = self.parts[k]
+                covariance, events = part.covariance_with(error), part.events
+            else:
+                part = self
+                covariance = None if self.covariance is None else errors.part_of(self.covariance, first, size)
+                events = [step - first for step in self.events if first <= step < first + size]
+            yield replace(
+                part, release=release, values=values, standard_error=error, covariance=covariance, events=events
             )
-            for first, release in zip(range(0, self.release.size, size), self.release.parts(), strict=True)
-        )
 
     @property
     def kept(self) -> NDArray[np.bool_]:
@@ -157,18 +158,11 @@ class Series(errors.Estimates):
         return self.covariance if same else None
 
     def by_key(self) -> dict[Hashable, Series]:
-        """Return the series of each key of a panel: its share of the values, by the model of its part.
+        """Return the series of each key of a panel.
 
         :raises ValueError: if the release has no keys.
         """
-        releases = self.release.by_key()
-        rows = (np.split(row, len(releases)) for row in (self.values, self.standard_error))
-        return {
-            key: replace(
-                part, release=release, values=values, standard_error=error, covariance=part.covariance_with(error)
-            )
-            for (key, release), part, values, error in zip(releases.items(), self.parts, *rows, strict=True)
-        }
+        return dict(zip(self.release.by_key(), self.parts, strict=True))
 
     def with_total(self, total: float | Release, standard_error: float = 0.0) -> Series:
         """Return the series multiplied so that it adds up to a total, as one that was released by itself.
