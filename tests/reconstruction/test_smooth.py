@@ -284,6 +284,19 @@ def test_pems(probability, scale, filter_std, most):
     assert 0.85 < cover < 0.97
 
 
+@pytest.mark.parametrize("std", [1, 3, 10])
+def test_bands_cover_the_counts_before_a_filter(std):
+    counts, kernel = flow()[:864], gaussian_kernel(864, std)
+    release = sampled(counts, np.random.default_rng(0), scale=25.711, probability=1.0, kernel=kernel)
+    series = smooth(release, seasons=288)
+    assert series.unfiltered
+    error, cover = error_and_cover(series, counts)
+    assert error < 9
+    assert 0.87 < cover < 0.97
+    # The broken variant: as if the filtered counts were the counts.
+    assert error_and_cover(smooth(release, seasons=288, filtered=True), counts)[1] < 0.85
+
+
 def test_a_trend_is_followed():
     rate, errors = 5 * np.exp(np.arange(900) / 250), []
     for seed in range(4):
@@ -387,6 +400,18 @@ def test_behind_a_filter_again_and_again(probability, scale, most):
     error, cover = simulated(flow(), 6, season=288, scale=scale, probability=probability, kernel=kernel)
     assert error < most
     assert 0.87 < cover < 0.96
+
+
+@pytest.mark.long
+def test_the_page_says_what_is_measured_behind_filters():
+    hours, _ = flights("1h", 1440, 30)
+    kinds = [(flow(), 288, 25.711)] * 3 + [(of_the_models_kind, 288, 25.711)] * 3 + [(hours, (24, 168), 12.0)] * 2
+    rows = table("howto/reconstruct.md", "filter std |")
+    for (counts, season, scale), (std, _, error, share, *_) in zip(kinds, rows, strict=True):
+        kernel = gaussian_kernel(1440 if counts is hours else 1800, std)
+        found = simulated(counts, 4, season=season, scale=scale, probability=1.0, kernel=kernel)
+        assert abs(found[0] / error - 1) < 0.06
+        assert abs(found[1] - share / 100) < 0.03
 
 
 @pytest.mark.long
