@@ -92,9 +92,7 @@ class Independent(LinearOperator):
 
     def _matmat(self, columns: Array) -> Array:
         rows = np.split(columns, np.cumsum([part.shape[0] for part in self._parts])[:-1])
-        return np.concatenate(
-            [part @ row if np.any(row) else np.zeros(row.shape) for part, row in zip(self._parts, rows, strict=True)]
-        )
+        return np.concatenate([part @ row if np.any(row) else row for part, row in zip(self._parts, rows, strict=True)])
 
     def _adjoint(self) -> Independent:
         return self
@@ -102,9 +100,8 @@ class Independent(LinearOperator):
 
 def variances_of(covariance: Any, sums: csr_array) -> Array:
     """Return the variances of weighted sums of steps, a row of weights for each."""
-    variances, many = [], max(1, _BLOCK // sums.shape[1])
-    for first in range(0, sums.shape[0], many):
+    found, many = np.zeros(sums.shape[0]), max(1, _BLOCK // sums.shape[1])
+    for first in range(0, len(found), many):
         rows = sums[first : first + many].toarray()
-        variances.append(np.einsum("ij,ji->i", rows, covariance @ rows.T))
-    found: Array = np.maximum(np.concatenate(variances), 0.0)  # by rounding, a little below
-    return found
+        found[first : first + many] = np.einsum("ij,ji->i", rows, covariance @ rows.T)
+    return np.maximum(found, 0.0)  # by rounding, a little below

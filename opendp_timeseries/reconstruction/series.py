@@ -120,11 +120,10 @@ class Series(errors.Estimates):
             raise ValueError("standard_error must not be negative: it is the standard deviation of each step's error")
         if diagonal is not None and not np.allclose(diagonal, self.standard_error**2, equal_nan=True):
             raise ValueError("standard_error must be the root of the diagonal of covariance; leave one of them out")
-        covers = covers or ("nothing" if np.all(np.isnan(self.standard_error)) else "counts")
-        check.choice("error_covers", covers, get_args(ErrorCovers))
-        events = sorted({check.integer("events", step, minimum=0, maximum=size - 1) for step in self.events})
-        set_field("error_covers", covers)
-        set_field("events", tuple(events))
+        known = "nothing" if np.all(np.isnan(self.standard_error)) else "counts"
+        set_field("error_covers", check.choice("error_covers", covers or known, get_args(ErrorCovers)))
+        events = {check.integer("events", step, minimum=0, maximum=size - 1) for step in self.events}
+        set_field("events", tuple(sorted(events)))
         if self.parts and len(self.parts) != keys:
             raise ValueError(f"parts ({len(self.parts)}) must be one for each key of the release ({keys})")
         set_field("parts", tuple(self._of_keys(size // keys)) if keys else ())

@@ -244,10 +244,8 @@ def _observations(release: Release, filtered: bool) -> Observations:
     made = release.design.signal
     taps = None
     if made.kernels:
-        spectrum = np.ones(release.size // 2 + 1, dtype=np.complex128)
-        for kernel in made.kernels:
-            spectrum *= np.fft.rfft(kernel.taps)
-        taps = np.fft.irfft(spectrum, n=release.size)
+        spectra = [np.fft.rfft(kernel.taps) for kernel in made.kernels]
+        taps = np.fft.irfft(np.prod(spectra, axis=0), n=release.size)
     # A release without noise still needs a variance that arithmetic can see.
     least = 1e-8 * float(np.var(release.values))
     cap = 1 if made.count is None else made.count.step_cap
@@ -260,15 +258,12 @@ def _observations(release: Release, filtered: bool) -> Observations:
         dispersion=cap**0.5,  # between one event and the most that one individual may have in a step
         doubt=0.5 + float(np.log(cap)) / 4,
     )
-    if taps is None:
-        return seen
     width = 2 * seen.radius + 1
-    if filtered or seen.gain <= 0 or release.size * width * (width + 50) > _WORK:
-        # The filtered counts as counts, whose own variance is less.
-        return replace(
-            seen, taps=None, dispersion=max(float(taps @ taps) / max(seen.gain, 1e-9), 1e-9) * seen.dispersion
-        )
-    return seen
+    undone = not filtered and seen.gain > 0 and release.size * width * (width + 50) <= _WORK
+    if taps is None or undone:
+        return seen
+    # The filtered counts as counts, whose own variance is less.
+    return replace(seen, taps=None, dispersion=max(seen.energy / max(seen.gain, 1e-9), 1e-9) * seen.dispersion)
 
 
 def _of_counts(
@@ -285,14 +280,12 @@ def _of_counts(
         chance, everywhere, spread = found.events or (0.0, 0.0, 0.0)
         variance += everywhere * spread
         # As it is if there is no event, and as it is if there is one, which adds to how counts vary.
-        shares = [one / (one + seen.variance) for one in (own[kept], own[kept] + spread)]
-        chances = [1 - chance, chance]
-        moves = [share * (seen.values - mean[kept]) for share in shares]
-        moved = sum(by * move for by, move in zip(chances, moves, strict=True))
-        variance[kept] = sum(
-            by * ((1 - share) ** 2 * found.variance[kept] + share * seen.variance + (move - moved) ** 2)
-            for by, share, move in zip(chances, shares, moves, strict=True)
-        )
+        chances, either = np.stack([1 - chance, chance]).reshape(2, -1), np.stack([own[kept], own[kept] + spread])
+        shares = either / (either + seen.variance)
+        moves = shares * (seen.values - mean[kept])
+        moved = (chances * moves).sum(axis=0)
+        each = (1 - shares) ** 2 * found.variance[kept] + shares * seen.variance + (moves - moved) ** 2
+        variance[kept] = (chances * each).sum(axis=0)
         mean[kept] += moved
-        passed[kept] = 1 - sum(by * share for by, share in zip(chances, shares, strict=True))
+        passed[kept] = 1 - (chances * shares).sum(axis=0)
     return mean, variance, passed

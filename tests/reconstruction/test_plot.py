@@ -121,6 +121,11 @@ def test_a_measured_panel_knows_its_keys_and_its_guarantee(agg):
             "capped, filtered counts",
         ),
         (
+            {"participation_cap": 48, "excess": "scale", "stages": (identity_kernel(48),)},
+            "Counted of each individual: every step, once in each",
+            "filtered counts of everybody",
+        ),
+        (
             {"excess": "scale"},
             "Counted of each individual: every step, by √(30/n) if in n > 30, once in each; totals are too low by the"
             " rest",
@@ -135,7 +140,7 @@ def test_a_measured_panel_knows_its_keys_and_its_guarantee(agg):
     ],
 )
 def test_the_caption_says_what_the_cap_leaves_out(axes, made, line, intervals):
-    smoothed(behind(RELEASE, signal_of(size=48, participation_cap=30, **made))).plot(axes=axes)
+    smoothed(behind(RELEASE, signal_of(size=48, **{"participation_cap": 30} | made))).plot(axes=axes)
     lines = axes.get_xlabel().split("\n")
     assert lines[-1] == line
     assert f"Grey band: 90% intervals for the {intervals}, each step on its own, if the model is right" in lines
