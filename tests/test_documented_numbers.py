@@ -66,7 +66,7 @@ def scale(steps: int, p: float, per_step: int = 1, epsilon: float = 0.5, delta: 
 
 
 def test_noise_of_every_month() -> None:
-    from opendp_timeseries.accounting.fully_adaptive import RenyiFilter
+    from opendp_timeseries.accounting.joint import RenyiFilter
 
     within = RenyiFilter.within(1.0, 1e-6)  # the order that leaves most room for Gaussian noise, as the page's ledger
     rows = table("howto/several-releases.md", "monthly releases")

@@ -21,10 +21,9 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries import _files
 from opendp_timeseries._lock import locked
-from opendp_timeseries.accounting.fully_adaptive import RenyiFilter
-from opendp_timeseries.accounting.joint import joint_loss
-from opendp_timeseries.ledger import chain, ledger
-from opendp_timeseries.ledger.chain import Chain
+from opendp_timeseries.accounting.joint import RenyiFilter, joint_loss
+from opendp_timeseries.ledger import ledger
+from opendp_timeseries.ledger.book import Chain, _digest
 from opendp_timeseries.plugin.known import KnownMap, known_loss
 
 dp.enable_features("contrib", "honest-but-curious")
@@ -553,7 +552,7 @@ def test_an_entry_with_a_right_digest_of_its_own_is_refused(tmp_path):
     lines = book.path.read_bytes().split(b"\n")
     before, line = (json.loads(lines[k]) for k in (0, 1))
     entry = json.dumps(line["entry"] | {"at": "2001-01-01T00:00:00Z"}).encode()
-    lines[1] = b'{"digest": "%s", "entry": %s}' % (chain._digest(before["digest"], entry).encode(), entry)
+    lines[1] = b'{"digest": "%s", "entry": %s}' % (_digest(before["digest"], entry).encode(), entry)
     book.path.write_bytes(b"\n".join(lines))
     with pytest.raises(ValueError, match="line 3 was changed after it was written, or one before it"):
         ts.Ledger(book.path)

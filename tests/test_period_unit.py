@@ -10,8 +10,8 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.accounting.fully_adaptive import RenyiFilter
 from opendp_timeseries.accounting.influence import count_influence
+from opendp_timeseries.accounting.joint import RenyiFilter
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.plugin.event_logs import log_of
 from opendp_timeseries.plugin.known import signal_of, stated_designs

@@ -22,9 +22,6 @@ from opendp_timeseries.accounting.subsampled import MIN_SCALE
 
 __all__ = ["Budget", "calibrate", "large_delta", "warn_of_large_delta"]
 
-#: Above this, δ is said to be large: it is too much for a thousand individuals or more.
-_LARGE_DELTA: Final = 1e-3
-
 # ε is read off the profile to 12 digits, so the search asks for so much less.
 _SPARE: Final = 1 - 2.0**-40
 # Logarithms of factors stay within this: floats end at e^±709.
@@ -78,10 +75,7 @@ class Budget:
 
 
 class LargeDeltaWarning(UserWarning):
-    """δ, or δ′, is above 1e-3: publishing all that is known of each individual with probability δ would be allowed.
-
-    Of a thousand individuals, of whom most logs have more, that is one. How many a log has is not looked at.
-    """
+    """δ, or δ′, is above 1e-3: of a thousand individuals, one may be exposed outright. No log is looked at."""
 
 
 def warn_of_large_delta(delta: float | None, *, stacklevel: int) -> None:
@@ -92,7 +86,7 @@ def warn_of_large_delta(delta: float | None, *, stacklevel: int) -> None:
 
 def large_delta(delta: float) -> str:
     """Say what a large δ means; return an empty text for any other."""
-    if delta <= _LARGE_DELTA:
+    if delta <= 1e-3:
         return ""
     # Dwork & Roth (2014), The Algorithmic Foundations of Differential Privacy, section 2.3.
     return (

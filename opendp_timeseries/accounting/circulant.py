@@ -1,8 +1,8 @@
 """Exact circular convolution of integers: the arithmetic that the filter and its stability map share.
 
 Integers travel as float64, under one condition: ``max|x| * sum|q| < 2**53``. Then every product, and every partial sum
-in whatever order, is an integer that float64 holds exactly: no library, instruction set or number of threads can change
-the result. (That *results* are below 2**53 would not do: cancellation hides partial sums that are not.)
+in whatever order, is an integer that float64 holds exactly, on any machine. (That *results* are below 2**53 would not
+do: cancellation hides partial sums that are not.)
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 A filter that is wide compared with somebody's participation lowers sensitivity, and more so where their steps lie a gap
 apart: the norm of the whole filter alone, as used by Koga et al. (2022), does not show it. All sums over taps are sums
-of integers, in the unit ``2**-resolution_bits``, and every result is rounded up. Proof: docs/proofs/filters.md.
+of integers, in the unit ``2**-resolution_bits``, and every result is rounded up. Proofs: docs/proofs/filters.md, and
+docs/proofs/separated_steps.md.
 """
 
 from __future__ import annotations
@@ -24,15 +25,14 @@ from opendp_timeseries.accounting.rounding import up_fraction, up_sqrt
 __all__ = [
     "Taps",
     "comb_sums",
+    "energy",
     "envelope",
     "filtered_influence",
+    "gain",
     "is_symmetric_decreasing",
-    "l1_norm",
     "most_apart",
-    "row_energy",
+    "norm_bounds",
     "row_sum",
-    "spectral_norm",
-    "stable_rank",
 ]
 
 
@@ -73,28 +73,6 @@ def filtered_influence(influence: Influence, kernel: Taps, panel_size: int = 1) 
     return replace(one, individuals=influence.individuals)
 
 
-def l1_norm(kernel: Taps) -> float:
-    """Return the sum of the taps' magnitudes, rounded up."""
-    return up_fraction(_gain(kernel))
-
-
-def spectral_norm(kernel: Taps) -> float:
-    """Return an upper bound on ``‖A‖ = max|ĥ|``; for ``h >= 0`` the sum of the taps, exactly."""
-    return up_fraction(_norm_bounds(kernel)[1])
-
-
-def row_energy(kernel: Taps) -> float:
-    """Return ``sum h**2``, rounded up: ``L`` of the matrix Chernoff bound (Koga et al. 2022, Theorem 4)."""
-    return up_fraction(_energy(kernel))
-
-
-def stable_rank(kernel: Taps) -> float:
-    """Return ``‖A‖_F² / ‖A‖²``, rounded up, for the same bound."""
-    energy, (least, _) = _energy(kernel), _norm_bounds(kernel)
-    # ‖A‖_F² = T·L, and ‖A‖² is at least L, the mean of all |ĥ|².
-    return up_fraction(len(kernel.numerators) * energy / max(least**2, energy))
-
-
 def _times(value: Fraction | float, factor: Fraction) -> float:
     return math.inf if value == math.inf else up_fraction(Fraction(value) * factor)
 
@@ -110,7 +88,7 @@ def _of_one(influence: Influence, kernel: Taps, panel_size: int) -> Influence:
     apart = min(influence.l0_apart, most_apart(size, influence.gap))
     steps = min(influence.l0, 2 * apart if influence.replaced else apart)
     largest = _magnitudes(kernel)[:steps].tolist()
-    _, norm = _norm_bounds(kernel)
+    _, norm = norm_bounds(kernel)
     # ‖Av‖₂² = v_S' G v_S with G a principal submatrix of A'A, whose rows hold the autocorrelation at `steps`
     # different shifts: its top eigenvalue is at most its largest absolute row sum (Gershgorin).
     shifts = _autocorrelation(kernel)
@@ -123,7 +101,7 @@ def _of_one(influence: Influence, kernel: Taps, panel_size: int) -> Influence:
         _times(influence.linf, sum(largest) * unit),
         _times_root(influence.l2, sum(q * q for q in largest) * unit**2),
     )
-    l1 = _times(influence.l1_norm(), _gain(kernel))
+    l1 = _times(influence.l1_norm(), gain(kernel))
     carried = _carried(influence, kernel, panel_size)
     l0 = min(panel_size * size, influence.l0 * len(_magnitudes(kernel)))
     if carried is None:
@@ -231,13 +209,13 @@ def _total(kernel: Taps) -> int:
     return int(_magnitudes(kernel).sum())  # below 2**53, a rule of kernels
 
 
-def _gain(kernel: Taps) -> Fraction:
-    """``sum |h|``."""
+def gain(kernel: Taps) -> Fraction:
+    """Return ``sum |h|``, exactly."""
     return Fraction(_total(kernel), 2**kernel.resolution_bits)
 
 
-def _energy(kernel: Taps) -> Fraction:
-    """``sum h**2``."""
+def energy(kernel: Taps) -> Fraction:
+    """Return ``sum h**2``, exactly."""
     return Fraction(sum(q * q for q in _magnitudes(kernel).tolist()), 4**kernel.resolution_bits)
 
 
@@ -261,20 +239,17 @@ def _autocorrelation(kernel: Taps) -> NDArray[Any]:
 
 
 @lru_cache(maxsize=16)
-def _norm_bounds(kernel: Taps) -> tuple[Fraction, Fraction]:
+def norm_bounds(kernel: Taps) -> tuple[Fraction, Fraction]:
     """Return a lower and an upper bound on ``max|ĥ|``: equal unless the taps have both signs."""
-    gain, taps = _gain(kernel), kernel.numerators
+    most, taps = gain(kernel), kernel.numerators
     if taps.min() >= 0 or taps.max() <= 0:
-        return gain, gain  # attained at frequency 0
+        return most, most  # attained at frequency 0
     size = len(taps)
     # The transform of a length with a large prime factor is itself a convolution, of the taps with a chirp
     # of at most 4T points and 2T magnitudes of 1.
-    error = fft_error(4 * size) * math.sqrt(2.0 * size) * math.sqrt(up_fraction(_energy(kernel)))
+    error = fft_error(4 * size) * math.sqrt(2.0 * size) * math.sqrt(up_fraction(energy(kernel)))
     largest = float(np.abs(np.fft.rfft(np.ldexp(taps.astype(np.float64), -kernel.resolution_bits))).max())
-    return Fraction(max(largest - error, 0.0)), min(gain, Fraction(largest + error))
-
-
-# --- Steps that lie apart: docs/proofs/separated_steps.md ---
+    return Fraction(max(largest - error, 0.0)), min(most, Fraction(largest + error))
 
 
 def most_apart(size: int, gap: int) -> int:

@@ -70,6 +70,13 @@ class Majorant:
         return f"Majorant(<{len(self.values)} values>)"
 
 
+def _exact_sum(values: NDArray[np.float64], power: int) -> Fraction:
+    """Return the exact sum of powers of numbers of which many are equal."""
+    found, counts = np.unique(values, return_counts=True)
+    powers = [n * Fraction(one) ** power for one, n in zip(found.tolist(), counts.tolist(), strict=True)]
+    return sum(powers, Fraction())
+
+
 def _as_floats(values: ArrayLike) -> NDArray[np.float64]:
     """Return float64, rounded up."""
     given = np.asarray(values)
@@ -83,9 +90,9 @@ def _as_floats(values: ArrayLike) -> NDArray[np.float64]:
 class Influence:
     """How far two signals of ``T`` steps are apart: a distance, partially ordered.
 
-    They differ by a sum of vectors, one for each individual, in the signal's unit. An individual who is replaced leaves
-    some steps and enters others: the vector is then a difference of two non-negative ones, each with gap, key cap and
-    at most half of ``l0`` non-zero entries.
+    They differ by a sum of vectors, one for each individual, in the signal's unit. That of somebody replaced, who
+    leaves some steps and enters others, is a difference of two non-negative ones, each with gap, key cap and at most
+    half of ``l0`` non-zero entries.
 
     Influences that cannot be compared compare as False both ways, so a compositor that was built for one never lets the
     other pass.
@@ -158,14 +165,13 @@ class Influence:
         if self.linf < math.inf:
             bounds.append(self.l0 * Fraction(self.linf))
         if self.majorant is not None:
-            values, counts = np.unique(self.majorant.values, return_counts=True)
-            equal = zip(map(Fraction, values.tolist()), counts.tolist(), strict=True)
-            bounds.append(sum((value * n for value, n in equal), Fraction(0)))
+            bounds.append(_exact_sum(self.majorant.values, 1))
         if self.l2 < math.inf and (root := up_sqrt(self.l0 * Fraction(self.l2) ** 2)) < math.inf:
             bounds.append(Fraction(root))
         return min(bounds, default=math.inf)
 
     # Not a dataclass's own `order=True`: tuples compare otherwise, and (5, 100, 100) is less than (10, 3, 1).
+    # For >= and > Python asks the other side.
     def __le__(self, other: Any) -> bool:
         if not isinstance(other, Influence):
             return NotImplemented
@@ -186,14 +192,8 @@ class Influence:
         few = other.key_cap is None or (self.key_cap is not None and self.key_cap <= other.key_cap)
         return self.gap >= other.gap and few and halves
 
-    def __ge__(self, other: Any) -> bool:
-        return other <= self if isinstance(other, Influence) else NotImplemented
-
     def __lt__(self, other: Any) -> bool:
         return self <= other and self != other if isinstance(other, Influence) else NotImplemented
-
-    def __gt__(self, other: Any) -> bool:
-        return other < self if isinstance(other, Influence) else NotImplemented
 
     def __repr__(self) -> str:
         many = "" if self.individuals == 1 else f", individuals={self.individuals}"
@@ -295,14 +295,14 @@ def pooled_influence(
     parts = np.sort(np.repeat(parts, 2 if replaced else 1))[: -entries - 1 : -1]
     found, counts = np.unique(parts[parts > 0], return_counts=True)
     values = [step_cap * value for value in found.tolist()]
-    squared = sum(value**2 * n for value, n in zip(values, counts.tolist(), strict=True))
+    squared = Fraction(sum(value**2 * n for value, n in zip(values, counts.tolist(), strict=True)))
     linf = up_fraction(values[-1])
     descending = np.repeat([up_fraction(value) for value in values], counts)[::-1]
     l0 = sum(min(steps, series * own) for steps, own in zip(most, totals, strict=True))
     return Influence(
         l0=min(2 * l0 if replaced else l0, entries),
-        l2=up_sqrt(Fraction(squared)),
-        squared=Fraction(squared),
+        l2=up_sqrt(squared),
+        squared=squared,
         linf=linf,
         individuals=individuals,
         majorant=Majorant(descending) if math.isfinite(linf) else None,
@@ -375,9 +375,7 @@ def _of_level(influence: Influence, level: Level, steps: int) -> Influence:
         sums = np.repeat(_sums(influence.majorant.values[: influence.l0_apart], together), halves)
         if np.all(np.isfinite(sums)):
             majorant = Majorant(sums)
-            values, counts = np.unique(sums, return_counts=True)
-            equal = zip(map(Fraction, values.tolist()), counts.tolist(), strict=True)
-            squared = min(squared, sum((n * value**2 for value, n in equal), Fraction()))
+            squared = min(squared, _exact_sum(sums, 2))
             linf = min(linf, float(sums.max(initial=0.0)))
     l2 = up_sqrt(squared)
     return Influence(l0=l0, l2=l2, squared=None if l2 == math.inf else squared, linf=linf, majorant=majorant)

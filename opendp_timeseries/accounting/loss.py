@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import toms748
 
+from opendp_timeseries.accounting.conversions import delta_from_renyi, privacy_loss_distribution
 from opendp_timeseries.accounting.gaussian import (
     MAX_EPSILON_OF_SLOPE,
     gaussian_delta,
@@ -30,8 +31,6 @@ from opendp_timeseries.accounting.gaussian import (
     inflection,
 )
 from opendp_timeseries.accounting.laws import Law
-from opendp_timeseries.accounting.pld import privacy_loss_distribution
-from opendp_timeseries.accounting.renyi import delta_from_renyi
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up_fraction
 
 __all__ = ["DISCRETE_NOISE", "PrivacyLoss", "SquaredDistance", "over_variance"]
@@ -88,8 +87,8 @@ class SquaredDistance(Protocol):
 class PrivacyLoss:
     """The loss of a release: the law of its squared distance, at a scale of the noise.
 
-    Every method is a view of the same law, and an upper bound, rounding included. A distance of zero costs 0 in every
-    view; any other costs infinity at ``scale=0``.
+    Every method is an upper bound, rounding included. A distance of zero costs 0 in every view; any other costs
+    infinity at ``scale=0``.
 
     :param law: of the squared distance, as of :func:`~.subsampled.extremal_law`.
     :param scale: standard deviation σ of the noise, discrete on a grid of at most σ/2**24, or continuous.
@@ -125,10 +124,8 @@ class PrivacyLoss:
             raise ValueError("epsilon (nan) must be a number")
         if epsilon < 0:  # the pair is symmetric: δ(ε) = 1 − e^ε(1 − δ(−ε))
             return min(1.0, (math.exp(epsilon) * self.delta(-epsilon) - math.expm1(epsilon)) * _MARGIN)
-        if self.law.most == 0:
-            return 0.0
-        if self.scale == 0:
-            return 1.0
+        if self.law.most == 0 or self.scale == 0:
+            return 0.0 if self.law.most == 0 else 1.0
         epsilon = min(epsilon, 1e300)  # the profile falls, so this is an upper bound at infinity too
         bound = self._delta_by_law(epsilon)
         if bound < _CUT_SHOWS and self.law.convex:
@@ -200,10 +197,8 @@ class PrivacyLoss:
         """
         if not alpha > 1:
             raise ValueError(f"alpha ({alpha}) must be greater than 1")
-        if self.law.most == 0:
-            return 0.0
-        if self.scale == 0:
-            return math.inf
+        if self.law.most == 0 or self.scale == 0:
+            return 0.0 if self.law.most == 0 else math.inf
         bound = self.law.log_moment(alpha / 2 * (alpha - 1), self.scale) / (alpha - 1) * (1 + 1e-12)
         return max(bound, LOWEST_BOUND) if bound < math.inf else math.inf
 
@@ -218,12 +213,11 @@ class PrivacyLoss:
         if self.scale == 0 or squared == math.inf:
             return math.inf, attained
         rho = up_fraction(Fraction(squared) / (2 * Fraction(self.scale) ** 2))
-        if rho > _MAX_RHO:
-            return math.inf, attained
-        return (max(rho, LOWEST_BOUND) if rho > 0 else 0.0), attained
+        rho = max(rho, LOWEST_BOUND) if rho > 0 else 0.0
+        return (rho if rho <= _MAX_RHO else math.inf), attained
 
     def distribution(self, discretization: float = 1e-3, tail: float = 1e-15) -> Any:
-        """Return the privacy loss distribution for ``dp_accounting``: :func:`~.pld.privacy_loss_distribution`."""
+        """Return the loss for ``dp_accounting``, by :func:`~.conversions.privacy_loss_distribution`."""
         return privacy_loss_distribution(self.delta, discretization, tail)
 
     def _over_variance(self, squares: Floats) -> Floats:

@@ -33,11 +33,9 @@ def up(value: float, ulps: int = 1) -> float:
     return value
 
 
-def up_array(values: NDArray[np.float64], ulps: int = 1) -> NDArray[np.float64]:
-    """Return each of ``values`` raised by ``ulps`` representable numbers."""
-    for _ in range(ulps):
-        values = np.nextafter(values, np.inf)
-    return values
+def up_array(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return each of ``values`` raised to the next representable number."""
+    return np.nextafter(values, np.inf)
 
 
 def up_fraction(value: Fraction | int) -> float:

@@ -22,13 +22,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.accounting.influence import Influence, Majorant
+from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.laws import Law, binomial, binomial_tail, kept_sum, multiples, scaled, vertex_sum
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up, up_fraction
@@ -110,19 +110,14 @@ class ExtremalLaw:
     squares: tuple[_Squares, ...]
     attained: _Attained | None = None
 
-    @property
-    def holds_from(self) -> float:
-        """The laws hold at all scales."""
-        return 0.0
+    # The laws hold at all scales, and say it all.
+    holds_from: ClassVar[float] = 0.0
+    log_moments: ClassVar[None] = None
 
     @property
     def most(self) -> float:
         """The largest value that ``S`` can take."""
         return float(self.reach[-1])
-
-    @property
-    def log_moments(self) -> None:
-        """The laws say it all."""
 
     def at(self, scale: float) -> PrivacyLoss:
         """Return the loss at a noise scale."""
@@ -246,12 +241,14 @@ def _worst_of_one(influence: Influence, p: float, size: int, blocks: Blocks | No
     tight = most == steps * m
     counts = np.array([n, int(rest > 0)])
     vertex = _Squares(np.array([largest, up_fraction(rest)])[counts > 0], counts[counts > 0], p)
-    if influence.majorant is None or not _is_of_use(influence.majorant, steps, linf):
+    # Of no use is a majorant that overflows when squared, or says no more than ℓ0 and ℓ∞ do.
+    a = np.zeros(0) if influence.majorant is None else influence.majorant.values
+    if len(a) == 0 or a[0] > _MAX_CHANGE or (len(a) >= steps and a[steps - 1] >= linf):
         if tight and blocks is not None:
             return _worst_of_blocks(_growing(reach), _Attained(steps, blocks, m), p)
         return _WorstOfOne(_growing(reach), tight, (vertex_sum(n, m, rest, p),), (vertex,))
 
-    majorant = np.maximum(influence.majorant.values**2 * _TINY_MARGIN, LOWEST_BOUND)
+    majorant = np.maximum(a**2 * _TINY_MARGIN, LOWEST_BOUND)
     sums = np.concatenate([[0.0], np.cumsum(majorant) * (1 + 2.0**-52 * len(majorant))])
     reach = np.minimum(reach, sums[np.minimum(np.arange(steps + 1), len(majorant))])
     convex: tuple[Law, ...] = (kept_sum(majorant, p),)
@@ -276,9 +273,3 @@ def _worst_of_blocks(reach: NDArray[np.float64], attained: _Attained, p: float) 
 
 def _growing(reach: NDArray[np.float64]) -> NDArray[np.float64]:
     return reach[: int(np.searchsorted(reach, reach[-1])) + 1]
-
-
-def _is_of_use(majorant: Majorant, steps: int, linf: float) -> bool:
-    # Not one that overflows when squared, nor one that says no more than ℓ0 and ℓ∞ do.
-    a = majorant.values
-    return bool(a[0] <= _MAX_CHANGE and (len(a) < steps or a[steps - 1] < linf))

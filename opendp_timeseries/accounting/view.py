@@ -62,9 +62,16 @@ class View:
         """Whether the loss is stated as one pair, (ε, δ) or (ρ, δ′), rather than as a curve."""
         return _PARAMETERS[self.measure] is not None
 
+    @lru_cache(maxsize=1024)  # noqa: B019
     def points(self, loss: PrivacyLoss) -> Points:
         """Return the loss as points: one ``(ρ, δ′)`` or ``(ε, δ)``, or several ``(α, ε)`` or ``(ε, δ)`` of a curve."""
-        return _points(self, loss)
+        if self.failure_probability is not None:
+            return (loss.zero_concentrated(self.failure_probability),)
+        if self.delta is not None:
+            return (loss.epsilon_delta(self.delta),)
+        if self.measure == RENYI:
+            return tuple((order, loss.renyi(order)) for order in _ORDERS)
+        return tuple((epsilon, loss.delta(epsilon)) for epsilon in _EPSILONS)
 
     def words(self, points: Points) -> str:
         """Put points into words, rounded up."""
@@ -76,14 +83,3 @@ class View:
         if self.measure == RENYI:
             return f"Rényi divergence of order {first:g} at most {up(second)}"
         return f"(ε = {up(first)}, δ = {up(second, 4)})-differential privacy"
-
-
-@lru_cache(maxsize=1024)
-def _points(view: View, loss: PrivacyLoss) -> Points:
-    if view.failure_probability is not None:
-        return (loss.zero_concentrated(view.failure_probability),)
-    if view.delta is not None:
-        return (loss.epsilon_delta(view.delta),)
-    if view.measure == RENYI:
-        return tuple((order, loss.renyi(order)) for order in _ORDERS)
-    return tuple((epsilon, loss.delta(epsilon)) for epsilon in _EPSILONS)

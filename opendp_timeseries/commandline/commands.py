@@ -58,7 +58,7 @@ def plan(options: argparse.Namespace) -> str:
     try:
         found = ts.plan(grid, **{name: value for name, value in assumed.items() if value is not None})
     except (TypeError, ValueError) as error:
-        raise ValueError(by_flags(str(error))) from None
+        raise ValueError(by_flags(str(error), refused=True)) from None
     if options.json:
         return json.dumps(found.to_dict(), ensure_ascii=False)
     return f"{by_flags(str(found))}\n\nRun, with your file and its columns:\n{found.command() or found.python()}"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import csv
+import inspect
 import os
+import re
 import textwrap
 from typing import Any, Final
 
 import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
+from opendp_timeseries.commandline.words import WORDS, flag
 from opendp_timeseries.counting.engines import check_schema
 from opendp_timeseries.counting.files import CSV_SUFFIXES, PARQUET_SUFFIXES, read_csv_log, read_parquet_log
 from opendp_timeseries.counting.tables import UtcLog
@@ -31,7 +34,7 @@ _BY_FLAGS: Final = {
     "{0.9: 20, 1.0: 500}": "90%:20 100%:500",
     "season_amplitudes={period: amplitude}": "--season 24:90",
     "by all three, or by a public proxy": "or by all three",
-    "season_amplitudes": "season",
+    "season_amplitudes": "--season",
     "{24: 60.0}": "24:60",
 }
 
@@ -46,11 +49,16 @@ def wrapped(text: str) -> str:
     return textwrap.fill(text, 100, break_on_hyphens=False)
 
 
-def by_flags(text: str) -> str:
-    """Say by flags what Python says by arguments."""
+def by_flags(text: str, *, refused: bool = False) -> str:
+    """Say by flags what Python says by arguments; of a refusal, all that it names."""
     for python, flags in _BY_FLAGS.items():
         text = text.replace(python, flags)
-    return text
+    if not refused:
+        return text
+    taken = inspect.signature(ts.plan).parameters.keys() & WORDS.keys() - {"participation"}
+    names = {name: name for name in taken} | {"std": "filter_std"}
+    named = re.compile(rf"\b({'|'.join(names)})\b(=)?")
+    return named.sub(lambda found: flag(names[found[1]]) + (" " if found[2] else ""), text)
 
 
 def amplitudes_of(options: argparse.Namespace, grid: ts.TimeGrid) -> dict[float, float] | None:

@@ -166,7 +166,7 @@ def _errors(options: argparse.Namespace, parts: list[Part], programme: ts.Progra
     try:
         found = programme.expected_errors(**known)[:: len(programme) // len(parts)]
     except (TypeError, ValueError) as error:
-        raise ValueError(by_flags(str(error))) from None
+        raise ValueError(by_flags(str(error), refused=True)) from None
     share = (f" ({error.smoothed / options.level:.0%})" if options.level else "" for error in found)
     return [f"{error.smoothed:.4g}{of}" for error, of in zip(found, share, strict=True)]
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from opendp_timeseries.counting.gap import kept_apart
 from opendp_timeseries.counting.identifiers import Labels, text_words
 from opendp_timeseries.counting.scaling import sizes_of, weights
+from opendp_timeseries.counting.sorting import sort
 from opendp_timeseries.design.count import Count
 
 __all__ = ["Places", "SortedRows", "capped_count", "fits", "integer_words", "key_of_choice", "label_words", "pack"]
@@ -151,7 +152,7 @@ class SortedRows(NamedTuple):
         places = Places(count)
         numbers, words = _people(identifiers, places.bits)
         packed = pack(numbers, positions, places)
-        packed.sort()
+        sort(packed)
         return cls(packed, places, words)
 
     def capped_count(self, key: bytes) -> Ints:

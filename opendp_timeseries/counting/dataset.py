@@ -24,6 +24,7 @@ from pyarrow import dataset
 from opendp_timeseries.counting import tables
 from opendp_timeseries.counting.capped_count import Places, SortedRows, fits, integer_words, label_words, pack
 from opendp_timeseries.counting.identifiers import Labels
+from opendp_timeseries.counting.sorting import sort
 from opendp_timeseries.counting.tables import Tally, read_positions
 from opendp_timeseries.design.count import Count, Source
 from opendp_timeseries.grid import TimeGrid
@@ -75,7 +76,7 @@ def _sorted_rows(table: Any, count: Count) -> SortedRows:
         packed.resize(packed.size + rows.size, refcheck=False)  # large ones move no data
         packed[packed.size - rows.size :] = rows
     else:
-        packed.sort()
+        sort(packed)
         return SortedRows(packed, places, label_words(list(numbers)) if numbers else integer_words)
     _, *batches = _batches(table, count)
     steps = [read_positions(batch, count)[1] for batch in batches]

@@ -136,10 +136,10 @@ class Count:
             _ = self.total_starts  # or they do not fit the grid, and are refused
         check.integer("size of the panel", self.size, maximum=2**31, remedy="use fewer steps or keys")
         if self.unit.period is not None:
-            if self.pooled is not None and not self.is_total:
-                raise ValueError(
-                    f"period ({self.unit.period}) must be left out where individuals are counted once over a whole grid"
-                )
+            timeless = self.source is not None and self.source.time is None
+            if timeless or (self.pooled is not None and not self.is_total):
+                problem = "must be left out where individuals are counted once over a whole grid, or log"
+                raise ValueError(f"period ({self.unit.period}) {problem}")
             lengths = self.period_lengths()  # or it does not fit the grid, and is refused
             # As whole bits, which engines keep free beside those of an individual's number.
             bits = (len(lengths) - 1).bit_length() + (int(lengths[0]) * self.panel_size - 1).bit_length()
@@ -161,10 +161,7 @@ class Count:
 
     @property
     def log(self) -> Source:
-        """The columns of the log that is counted.
-
-        :raises ValueError: for counts made elsewhere.
-        """
+        """The columns of the log that is counted; ValueError for counts made elsewhere."""
         if self.source is None:
             raise ValueError("counts that were made elsewhere are not counted again")
         return self.source
@@ -216,16 +213,13 @@ class Count:
 
     @property
     def is_drawn(self) -> bool:
-        """Whether it is drawn anew for each count which of somebody's steps, or series, are kept."""
+        """Whether each count draws anew which of somebody's steps, or series, are kept."""
         few = self.key_cap is not None and self.key_cap < self.panel_size
         return few or (self.excess == "drop" and self.participation_cap < self.most_steps)
 
     @property
     def keys(self) -> tuple[Key, ...] | None:
-        """One key for each series, in order: of the panel, or, with scales, the names of these; None for one series.
-
-        With both, the series of all keys of the panel are together for each scale.
-        """
+        """One key for each series, in order, for each scale those of the panel together; None for one series."""
         if self.scales is None:
             return self.panel
         names = self.scales.names()
@@ -263,10 +257,7 @@ class Count:
 
     @cached_property
     def period_span(self) -> tuple[int, int] | None:
-        """The first and the last period that the count looks at, as in ``Period.span``; None if that is not known.
-
-        It is known where an individual counts anew in each period, and the count enforces it.
-        """
+        """The first and the last period that a count looks at that enforces one, as in ``Period.span``; else None."""
         period = self.unit.period
         return None if period is None or self.is_assumed else period.span(self.row_grid)
 
@@ -278,7 +269,7 @@ class Count:
 
     @property
     def period_length(self) -> int:
-        """In how many steps of one series an individual can be: of the longest period, if there are periods."""
+        """In how many steps of one series an individual can be, in the longest period if there are periods."""
         return int(self.period_lengths()[0])
 
     def period_lengths(self) -> NDArray[np.int64]:
@@ -300,9 +291,7 @@ class Count:
         """Return how far logs at this distance move the counts (docs/proofs/counts.md).
 
         :param distance: in units of privacy.
-        :param periods: in at most how many periods each of these differs. One is what a unit within a period is; with
-            more, a distance of 1 is all that somebody did who takes part in that many. Without a period, 1.
-        :raises ValueError: if there are several periods, and the unit is not within one.
+        :param periods: with a unit within a period, in at most how many periods each individual differs; else 1.
         """
         periods = check.integer("periods", periods, minimum=1)
         if periods > 1 and self.unit.period is None:
@@ -338,9 +327,8 @@ class Count:
 
     def of_one_series(self) -> Count:
         """Return the count of each series of a panel by itself. The caps stay: they hold over the whole panel."""
-        return replace(
-            self, panel=None, key_cap=None, scales=None, source=self.source and replace(self.source, by=None)
-        )
+        source = self.source and replace(self.source, by=None)
+        return replace(self, panel=None, key_cap=None, scales=None, source=source)
 
 
 def panel_of(by: str | None, keys: Keys | None) -> tuple[Key, ...] | None:

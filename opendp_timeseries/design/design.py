@@ -16,7 +16,8 @@ from opendp_timeseries._json import fields_of
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.sampling import SAMPLINGS
 from opendp_timeseries.accounting.subsampled import MIN_SCALE, ExtremalLaw, extremal_law
-from opendp_timeseries.design.count import Count
+from opendp_timeseries.design.count import Count, Source
+from opendp_timeseries.design.scales import default_scales
 from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid
@@ -73,10 +74,7 @@ class Design:
 
     @property
     def known(self) -> Signal:
-        """The signal.
-
-        :raises ValueError: if it is not known how it is made.
-        """
+        """The signal; ValueError if it is not known how it is made."""
         if isinstance(self.signal, UnknownSignal):
             raise ValueError(
                 "it is not known how this signal was made: a stage before the noise is not of this package, so there is"
@@ -86,24 +84,13 @@ class Design:
 
     @property
     def count(self) -> Count:
-        """What is counted.
-
-        :raises ValueError: if that is not known.
-        """
+        """What is counted; ValueError if that is not known."""
         return self.known.count
 
     @property
     def unit(self) -> Unit:
-        """What a distance of 1 between two logs is.
-
-        :raises ValueError: if that is not known.
-        """
+        """What a distance of 1 between two logs is; ValueError if that is not known."""
         return self.count.unit
-
-    @property
-    def is_filtered(self) -> bool:
-        """Whether a filter stands between the count and the noise."""
-        return bool(self.signal.kernels)
 
     @property
     def noise_exponent(self) -> int:
@@ -132,14 +119,41 @@ class Design:
         signal = replace(signal, count=count)
         return _law(signal, self.sampling_probability, self.sampling, distance, periods)
 
-    def python(self, *, log: str = "log", delta: float | None = None) -> str:
+    def python(self, *, log: str = "log", epsilon: float | None = None, delta: float | None = None) -> str:
         """Return the call that makes this release, ready to paste.
 
         :param log: the name of the log's variable.
+        :param epsilon: ε of a private series whose noise is the least for (ε, δ); if left out, its scale is written.
         :param delta: δ at which the measurement is to state its loss; the whole profile if left out.
         :raises ValueError: if it is not known how the signal is made, or the count was made elsewhere.
         """
-        return _python(self, log, delta)
+        count, signal = self.count, self.known
+        source = count.source
+        if source is None or source.exact:
+            raise ValueError("the call is written for a count of an event log by event_log_domain(…) only")
+        time = source.time or ("time" if source.identifier != "time" else "step")  # not used where no times are read
+        space = _call("event_log_domain", identifier=source.identifier, time=time)
+        sampling = None if self.sampling == "poisson" else self.sampling
+        sample = {"sampling_probability": self.sampling_probability, "sampling": sampling}
+        private = count.scales is not None and signal.groups is None and not signal.kernels
+        budget = {"epsilon": epsilon, "delta": delta} if private and None not in (epsilon, delta) else {}
+        stages = [_call_of_count(count, source, **budget)]
+        if signal.groups is not None:
+            stages.append(_call("then_totals", repr(dict(signal.groups.to_dict()))))
+        stages += [_call("then_circulant_filter", f"ts.{kernel.python()}") for kernel in signal.kernels]
+        noise = _call("then_subsampled_gaussian", repr(self.scale), **sample, delta=delta)
+        lines = [
+            "import opendp.prelude as dp, opendp_timeseries as ts",
+            'dp.enable_features("contrib", "honest-but-curious")',
+            *([] if source.time is None else [f"grid = {_call_of_grid(count.row_grid)}"]),
+            f"space = {space}, {count.unit.python()}",
+            *(f"count = {'count' if k else 'space'} >> {stage}" for k, stage in enumerate(stages)),
+            f"measurement = count >> {noise}",
+            f"release = measurement({log})",
+        ]
+        if budget:
+            lines[-3:] = [f"measurement = space >> {stages[0]}", lines[-1]]
+        return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the design as plain Python objects, ready for ``json.dumps``."""
@@ -179,58 +193,35 @@ def noise_exponent(scale: float, resolution_bits: int | None) -> int:
     return min(fine - _GRID_BITS, -resolution_bits)
 
 
-def _python(design: Design, log: str, delta: float | None) -> str:
-    count, signal = design.count, design.known
-    source = count.source
-    if source is None or source.exact:
-        raise ValueError("the call is written for a count of an event log by event_log_domain(…) only")
-    lines = [
-        "import opendp.prelude as dp, opendp_timeseries as ts",
-        'dp.enable_features("contrib", "honest-but-curious")',
-    ]
-    grid = None if source.time is None else count.row_grid
-    if grid is not None:
-        lines.append(f"grid = {_call_of_grid(grid)}")
-    time = source.time or ("time" if source.identifier != "time" else "step")  # not used where no times are read
-    lines.append(f"space = ts.event_log_domain(identifier={source.identifier!r}, time={time!r}), {count.unit.python()}")
-    panel = "" if count.panel is None else f", by={source.by!r}, keys={list(count.panel)!r}"
-    if grid is None or (count.pooled is not None and not count.is_total):
-        cap = "" if count.panel is None else f", key_cap={count.participation_cap}"
-        given = "" if grid is None else ", grid=grid"
-        lines.append(f"count = space >> ts.then_individual_count({(panel + cap + given)[2:]})")
-    else:
-        caps = f", step_cap={count.step_cap}" if count.step_cap > 1 else ""
-        caps += f", gap={count.gap}" if count.gap > 1 else ""
-        caps += _also("key_cap", count.key_cap) + panel
-        if count.is_total:
-            of = "" if count.grid.size == 1 and count.unit.period is None else f", periods={_call_of_grid(count.grid)}"
-            call = f"participation_total(grid, participation_cap={count.participation_cap}{caps}{of})"
-        elif count.scales is None:
-            caps += "" if count.excess == "scale" else f", excess={count.excess!r}"
-            call = f"participation_count(grid, participation_cap={count.participation_cap}{caps})"
-        else:
-            call = f"activity_count(grid, scales=ts.{count.scales}{caps})"
-        lines.append(f"count = space >> ts.then_{call}")
-    if signal.groups is not None:
-        lines.append(f"count = count >> ts.then_totals({dict(signal.groups.to_dict())!r})")
-    lines += [f"count = count >> ts.then_circulant_filter(ts.{kernel.python()})" for kernel in signal.kernels]
-    sample = f"sampling_probability={design.sampling_probability!r}"
-    sample += f", sampling={design.sampling!r}" if design.sampling != "poisson" else ""
-    lines += [
-        f"measurement = count >> ts.then_subsampled_gaussian({design.scale!r}, {sample}{_also('delta', delta)})",
-        f"release = measurement({log})",
-    ]
-    return "\n".join(lines)
-
-
-def _also(name: str, value: Any) -> str:
-    return "" if value is None else f", {name}={value!r}"
+def _call(name: str, *given: str, **options: Any) -> str:
+    """Write a call of this package; options that are None are left out."""
+    named = (f"{option}={value!r}" for option, value in options.items() if value is not None)
+    return f"ts.{name}({', '.join([*given, *named])})"
 
 
 def _call_of_grid(grid: TimeGrid) -> str:
-    if grid.is_integer:
-        return f"ts.TimeGrid(size={grid.size})"
     written = grid.to_dict()
-    if "edges" in written:
-        return f"ts.TimeGrid.from_edges({written['edges']!r}, zone={grid.zone!r})"
-    return f"ts.{grid!r}"
+    return _call("TimeGrid.from_edges" if "edges" in written else "TimeGrid", **written)
+
+
+def _call_of_count(count: Count, source: Source, **budget: float | None) -> str:
+    """Write the call of a count; of a private series within a budget, with its noise."""
+    panel = {} if count.panel is None else {"by": source.by, "keys": list(count.panel)}
+    if source.time is None or (count.pooled is not None and not count.is_total):
+        given = () if source.time is None else ("grid=grid",)
+        return _call("then_individual_count", *given, **panel, key_cap=count.participation_cap if panel else None)
+    caps: dict[str, Any] = {name: getattr(count, name) for name in ("step_cap", "gap") if getattr(count, name) > 1}
+    caps |= {"key_cap": count.key_cap, **panel}
+    if count.scales is not None:
+        scales = [f"scales=ts.{count.scales}"]
+        if budget:
+            scales = [] if count.scales == default_scales(count.most_steps) else scales
+            return _call("then_private_series", "grid", *scales, **budget, **caps)
+        return _call("then_activity_count", "grid", *scales, **caps)
+    caps = {"participation_cap": count.participation_cap, **caps}
+    if not count.is_total:
+        excess = None if count.excess == "scale" else count.excess
+        return _call("then_participation_count", "grid", **caps, excess=excess)
+    each = count.grid.size > 1 or count.unit.period is not None
+    periods = [f"periods={_call_of_grid(count.grid)}"] if each else []
+    return _call("then_participation_total", "grid", *periods, **caps)

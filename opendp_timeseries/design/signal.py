@@ -1,8 +1,7 @@
 """A signal: a count and the public stages after it. It travels with OpenDP's metrics, from the count to the release.
 
-The count puts its :class:`Signal` into its output metric, and every stage after it adds itself. It is part of the
-metric's identifier, which OpenDP compares when stages are chained: a measurement that was built behind one count
-cannot be chained behind another. So what a release says of itself is what ran, and nobody types it again.
+It is part of the identifier of a metric, which OpenDP compares when stages are chained: a measurement that was built
+behind one count cannot be chained behind another. So what a release says of itself is what ran.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class UnknownSignal:
 
     @property
     def each(self) -> UnknownSignal:
-        """The signal: nothing is known of its series."""
+        """Itself: nothing is known of its series."""
         return self
 
 

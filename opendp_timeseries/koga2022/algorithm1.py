@@ -13,14 +13,7 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.loss import DISCRETE_NOISE
 from opendp_timeseries.design.kernels import Kernel
-from opendp_timeseries.koga2022.bounds import (
-    SensitivityBound,
-    Tail,
-    filter_constants,
-    kept_steps,
-    with_filter,
-    without_filter,
-)
+from opendp_timeseries.koga2022 import bounds
 from opendp_timeseries.plugin import native
 from opendp_timeseries.plugin._opendp import then, vector_space
 from opendp_timeseries.plugin.circulant_filter import then_circulant_filter
@@ -38,15 +31,15 @@ def make_koga2022(
     alpha: float = check.REQUIRED,
     sampling_probability: float = check.REQUIRED,
     kernel: Kernel | None = None,
-    tail: Tail = "theorem 4",
+    tail: bounds.Tail = "theorem 4",
     output_measure: native.Measure | None = None,
     delta: float | None = None,
 ) -> native.Measurement:
     """Algorithm 1 of the paper: filter, sample and add noise, with the paper's own privacy map.
 
-    The release is made by ``then_circulant_filter(kernel) >> then_subsampled_gaussian(scale, …)``. The map is the
-    paper's: off an event of probability δ′ one individual moves the sampled signal by at most ``α√I`` (Theorem 4, with
-    a filter) or ``√⌈α²I⌉`` (Theorem 2, without).
+    It releases what ``then_circulant_filter(kernel) >> then_subsampled_gaussian(scale, …)`` does. By the map, off an
+    event of probability δ′ one individual moves the sampled signal by at most ``α√I`` (Theorem 4, with a filter) or
+    ``√⌈α²I⌉`` (Theorem 2, without).
 
     :param input_domain: counts, ``vector_domain(atom_domain(T="i64"), size=T)``.
     :param input_metric: ``influence_distance()``, as counts have it.
@@ -56,8 +49,7 @@ def make_koga2022(
     :param kernel: the filter, with ‖h‖₁ = 1; None for sampling alone.
     :param tail: the failure probability with a filter: as printed, ``"sharper"``, or for one ``"fixed pair"``.
     :param output_measure: ``approximate(zero_concentrated_divergence())`` (default; the map returns (ρ, δ′)), or
-        ``approximate(max_divergence())``: (ε, δ) by Corollary 2 or 3, infinite where they prove nothing (the
-        classical Gaussian theorem that they use holds for small ε).
+        ``approximate(max_divergence())``: (ε, δ) by Corollary 2 or 3, infinite where they prove nothing.
     :param delta: δ, for ``approximate(max_divergence())`` only.
     :raises TypeError: for a wrong domain, metric or measure.
     :raises ValueError: for a number out of range, or a kernel whose ‖h‖₁ is not 1.
@@ -92,12 +84,12 @@ def make_koga2022(
     if delta is not None:
         delta = check.real("delta", delta, above=0.0, below=1.0)
     _, probability = sampling_threshold(sampling_probability)
-    constants = None if kernel is None else filter_constants(kernel)
+    constants = None if kernel is None else bounds.filter_constants(kernel)
 
-    def bound(steps: int) -> SensitivityBound:
+    def bound(steps: int) -> bounds.SensitivityBound:
         if constants is None:
-            return without_filter(kept_steps(alpha, steps), steps, probability)
-        return with_filter(alpha, steps, probability, constants, tail)
+            return bounds.without_filter(bounds.kept_steps(alpha, steps), steps, probability)
+        return bounds.with_filter(alpha, steps, probability, constants, tail)
 
     bound(1)  # or refuse what the paper does not cover
     signal = input_domain, input_metric
@@ -125,8 +117,7 @@ then_koga2022 = then(make_koga2022)
 def _steps_and_factor(influence: Influence, size: int, *, joined: bool) -> tuple[int, int]:
     """Steps in place of the paper's ``I``, and the size of the difference in each, for several individuals.
 
-    Theorem 2 counts the steps that *any* of the ``k`` individuals is in; Theorem 4 bounds the norm of a sum of ``k``
-    vectors with ``I`` steps each. In either, one step changes by at most ``kM``.
+    Theorem 2 counts the steps that *any* of them is in; Theorem 4 bounds the norm of a sum of vectors of ``I`` steps.
     """
     steps = min(influence.l0 * (influence.individuals if joined else 1), size)
     return steps, math.ceil(influence.linf) * influence.individuals

@@ -25,8 +25,8 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting import filtering
 from opendp_timeseries.accounting.calibrate import calibrate
-from opendp_timeseries.accounting.filtering import l1_norm, row_energy, spectral_norm, stable_rank
 from opendp_timeseries.accounting.gaussian import gaussian_delta
 from opendp_timeseries.accounting.laws import binomial_tail
 from opendp_timeseries.accounting.loss import over_variance
@@ -62,9 +62,6 @@ Tail = Literal["theorem 4", "sharper", "fixed pair"]
 _EPS: Final = 2.0**-52
 
 
-# --- Without a filter: how many of an individual's steps are kept ---
-
-
 def theorem2(kept: int, participation_cap: int, sampling_probability: float) -> float:
     """Theorem 2: ``δ′ = P(Bin(I, p) > I′)``, zero only where it is exactly zero.
 
@@ -91,9 +88,6 @@ def kept_steps(alpha: float, participation_cap: int) -> int:
     return math.ceil(Fraction(alpha) ** 2 * check.integer("participation_cap", participation_cap, minimum=0))
 
 
-# --- With a filter: the largest singular value of the sampled filter ---
-
-
 @dataclass(frozen=True, kw_only=True)
 class FilterConstants:
     """What the paper's theorems need to know of a filter matrix ``A``; each number rounded up."""
@@ -117,11 +111,13 @@ class FilterConstants:
 
 def filter_constants(kernel: Kernel) -> FilterConstants:
     """Return what the paper's theorems need to know of a kernel."""
+    energy, (least, most) = filtering.energy(kernel), filtering.norm_bounds(kernel)
     return FilterConstants(
-        row_energy=row_energy(kernel),
-        stable_rank=stable_rank(kernel),
-        norm=spectral_norm(kernel),
-        l1_norm=l1_norm(kernel),
+        row_energy=up_fraction(energy),
+        # ‖A‖_F² = T·L, and ‖A‖² is at least L, the mean of all |ĥ|².
+        stable_rank=up_fraction(kernel.size * energy / max(least**2, energy)),
+        norm=up_fraction(most),
+        l1_norm=up_fraction(filtering.gain(kernel)),
     )
 
 
@@ -195,11 +191,8 @@ def least_alpha(
     At 1 nothing can fail. The filter must have ℓ1 norm 1.
     """
     wanted = check.real("failure_probability", failure_probability, above=0.0, below=1.0)
-
-    def proved(alpha: float) -> bool:
-        return with_filter(alpha, participation_cap, sampling_probability, filter, tail).failure <= wanted
-
-    return _least(proved, 0.0, 1.0)
+    setting = participation_cap, sampling_probability, filter, tail
+    return _least(lambda alpha: with_filter(alpha, *setting).failure <= wanted, 0.0, 1.0)
 
 
 def _least(holds: Callable[[float], bool], low: float, high: float) -> float:
@@ -207,9 +200,6 @@ def _least(holds: Callable[[float], bool], low: float, high: float) -> float:
     while (middle := (low + high) / 2.0) not in (low, high):
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high
-
-
-# --- From a bound on the sensitivity to (ε, δ) ---
 
 
 @dataclass(frozen=True)
@@ -276,12 +266,9 @@ class SensitivityBound:
 
     def least_epsilon(self, scale: float, delta: float) -> float:
         """Return an ``ε`` at which the corollary claims (ε, δ) for the noise ``σ``, or infinity."""
-
-        def claimed(epsilon: float) -> bool:
-            return self.least_scale(epsilon, delta) <= scale
-
-        grid = [0.0, *np.geomspace(1e-6, 16.0, 300).tolist()]
-        return next((_least(claimed, low, high) for low, high in pairwise(grid) if claimed(high)), math.inf)
+        least, grid = partial(self.least_scale, delta=delta), [0.0, *np.geomspace(1e-6, 16.0, 300).tolist()]
+        cells = ((low, high) for low, high in pairwise(grid) if least(high) <= scale)
+        return next((_least(lambda epsilon: least(epsilon) <= scale, *cell) for cell in cells), math.inf)
 
     def _failure_cost(self, epsilon: float) -> float:
         """Return ``δ′·(e^{ε/α} − e^ε)`` rounded up, by ``e^ε·(e^{ε(1/α−1)} − 1)``."""
@@ -370,9 +357,6 @@ def proposition1(
     return larger, actual.delta(larger, share)
 
 
-# --- The Gaussian mechanism, for comparison ---
-
-
 def classical_holds(epsilon: float, delta: float) -> bool:
     """Whether the classical theorem's noise ``Δ·√(2ln(1.25/δ))/ε`` is (ε, δ)-private by the exact profile.
 
@@ -409,17 +393,12 @@ def analytic_scale(epsilon: float, delta: float, squared_sensitivity: float) -> 
     square = check.real("squared_sensitivity", squared_sensitivity, minimum=0.0)
     if square == 0.0:
         return 0.0
-
-    def profile(scale: float) -> float:
-        return float(gaussian_delta(epsilon, over_variance(np.array([square]), scale))[0])
-
+    ratio = partial(over_variance, np.array([square]))
     try:
-        return calibrate(profile, lambda found: found <= delta, start=math.sqrt(square))
+        start = math.sqrt(square)
+        return calibrate(ratio, lambda found: bool(gaussian_delta(epsilon, found)[0] <= delta), start=start)
     except ValueError:  # δ is below what the profile resolves
         return math.inf
-
-
-# --- The best split of δ ---
 
 
 class Choice(NamedTuple):

@@ -57,9 +57,6 @@ T = TypeVar("T")
 Name = str | PathLike[str]
 
 
-# --- A series to release ---
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Problem:
     """A count series, and the settings at which the paper, and every method, releases it."""
@@ -100,9 +97,6 @@ def assumed_count(size: int, cap: int) -> native.Transformation:
     return count
 
 
-# --- The synthetic series: section "Setup" and appendix "Instantiation" of the paper ---
-
-
 def synth(
     frequency: float = 1.0,
     noisy: bool = False,
@@ -138,8 +132,8 @@ def synth(
     probability = factor / 10.0
     if not 0.0 < probability <= 1.0:
         raise ValueError(
-            f"frequency ({frequency:g}) gives the sampling probability {probability:g}, which must be above "
-            f"0 and at most 1; choose a frequency from {base**-36:g} to less than {base**4:g}"
+            f"frequency ({frequency:g}) gives the sampling probability {probability:g}, which must be above 0 and at"
+            f" most 1; choose a frequency from {base**-36:g} to less than {base**4:g}"
         )
     time = np.arange(math.ceil(10_000 * frequency)) / frequency
     observed = noiseless = 200.0 * np.sin(omega * time) + 500.0 + 0.1 * time
@@ -155,9 +149,6 @@ def synth(
         sampling_probability=probability,
         std=10.0 / factor,
     )
-
-
-# --- Check-ins of Gowalla and Foursquare ---
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -259,8 +250,6 @@ def _check_ins(path: Name, pattern: re.Pattern[str], instant_and_place: Callable
     )
 
 
-# --- Traffic flow of the California Performance Measurement System (PeMS) ---
-
 _Reading = tuple[datetime, int]  # local time, vehicles; -1 vehicles: none published
 _NO_FLOW: Final = -1
 
@@ -357,9 +346,6 @@ def _filled(signal: NDArray[np.int64], fill: int | None) -> NDArray[np.int64]:
 
 def _steps(wrong: NDArray[np.bool_]) -> str:
     return f"{np.count_nonzero(wrong)} of {len(wrong)} steps, the first of them step {np.argmax(wrong)},"
-
-
-# --- The published files ---
 
 
 def _read(path: Name, parse: Callable[[str], T], *, header: bool = False) -> Iterator[T]:

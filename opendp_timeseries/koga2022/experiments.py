@@ -24,21 +24,10 @@ from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.datasets import daily_profile, power_law, simulate_event_log
 from opendp_timeseries.design.kernels import Kernel
 from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.koga2022 import bounds
+from opendp_timeseries.koga2022 import fourier as dft
 from opendp_timeseries.koga2022.algorithm1 import then_koga2022
-from opendp_timeseries.koga2022.bounds import (
-    analytic_scale,
-    classical_scale,
-    filter_constants,
-    least_scale_with_filter,
-    least_scale_without_filter,
-)
 from opendp_timeseries.koga2022.datasets import Problem, assumed_count, load_flow
-from opendp_timeseries.koga2022.fourier import (
-    best_frequencies,
-    fourier_series,
-    influence_l2,
-    then_fourier_coefficients,
-)
 from opendp_timeseries.plugin import native
 from opendp_timeseries.plugin.circulant_filter import then_circulant_filter
 from opendp_timeseries.plugin.lp_distance import then_lp_distance
@@ -64,9 +53,6 @@ __all__ = [
     "releases",
     "subsampled",
 ]
-
-
-# --- What is released ---
 
 
 def pems(path: str | PathLike[str]) -> Problem:
@@ -103,9 +89,6 @@ def _generated(name: str, *, size: int, individuals: int, period: int, depth: fl
     return _tenth(name, np.bincount(log["time"], minlength=size))
 
 
-# --- The methods ---
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Method:
     """One way to release a problem's series at its (ε, δ)."""
@@ -139,8 +122,7 @@ def gaussian(problem: Problem, *, exact: bool = False) -> Method:
 def fourier(problem: Problem, frequencies: int | None = None, *, exact: bool = False) -> Method:
     """Return DFT with Gaussian noise on the first coefficients: as in the paper, or with what is known today.
 
-    :param frequencies: ``k``; by default the best for the very series that is released, which no private release could
-        know. It favours this baseline.
+    :param frequencies: ``k``; by default the best for the very series that is released, which favours this baseline.
     :param exact: take the exact privacy profile, and count only what one individual's few steps can move in low
         frequencies; else the classical theorem and the norm of the whole change, as in the paper.
     """
@@ -149,12 +131,12 @@ def fourier(problem: Problem, frequencies: int | None = None, *, exact: bool = F
     moved = count.map(1)
 
     def noise(k: int) -> float:
-        return per_unit * (influence_l2(moved, problem.size, k) if exact else moved)
+        return per_unit * (dft.influence_l2(moved, problem.size, k) if exact else moved)
 
     k, name = _frequencies(problem, frequencies, noise)
-    coefficients = count >> then_fourier_coefficients(k)
+    coefficients = count >> dft.then_fourier_coefficients(k)
     scale = _gaussian_scale(problem, coefficients.map(1) ** 2, exact)
-    series = coefficients >> native.then_gaussian(scale) >> partial(fourier_series, size=problem.size)
+    series = coefficients >> native.then_gaussian(scale) >> partial(dft.fourier_series, size=problem.size)
     return Method(name=name, scale=scale, numbers=2 * k - 1, measurement=series)
 
 
@@ -165,9 +147,9 @@ def fourier_laplace(problem: Problem, frequencies: int | None = None) -> Method:
         return math.sqrt(2.0 * (2 * k - 1) * problem.participation_cap) / problem.epsilon
 
     k, name = _frequencies(problem, frequencies, noise)
-    coefficients = _l2_count(problem) >> then_fourier_coefficients(k, output_metric=native.l1_distance(T=float))
+    coefficients = _l2_count(problem) >> dft.then_fourier_coefficients(k, output_metric=native.l1_distance(T=float))
     scale = coefficients.map(1) / problem.epsilon
-    series = coefficients >> native.then_laplace(scale) >> partial(fourier_series, size=problem.size)
+    series = coefficients >> native.then_laplace(scale) >> partial(dft.fourier_series, size=problem.size)
     return Method(name=f"{name}, Laplace", scale=math.sqrt(2.0) * scale, numbers=2 * k - 1, measurement=series)
 
 
@@ -178,10 +160,10 @@ def algorithm1(problem: Problem, *, filtered: bool) -> Method:
     """
     target = (problem.epsilon, problem.delta, problem.participation_cap, problem.sampling_probability)
     if filtered:
-        choice = least_scale_with_filter(*target, filter_constants(problem.kernel))
+        choice = bounds.least_scale_with_filter(*target, bounds.filter_constants(problem.kernel))
         alpha = choice.bound.alpha
     else:
-        choice = least_scale_without_filter(*target)
+        choice = bounds.least_scale_without_filter(*target)
         alpha = math.sqrt((choice.bound.usual - 0.5) / choice.bound.worst)  # an α with ⌈α²I⌉ = I′
     release = problem.count() >> then_koga2022(
         choice.scale,
@@ -191,12 +173,8 @@ def algorithm1(problem: Problem, *, filtered: bool) -> Method:
         output_measure=native.approximate(native.max_divergence()),
         delta=problem.delta,
     )
-    return Method(
-        name=f"paper, {_filter_name(filtered)}",
-        scale=choice.scale,
-        numbers=problem.size * problem.sampling_probability,
-        measurement=release >> interpolate,
-    )
+    name, numbers = f"paper, {_filter_name(filtered)}", problem.size * problem.sampling_probability
+    return Method(name=name, scale=choice.scale, numbers=numbers, measurement=release >> interpolate)
 
 
 def subsampled(
@@ -232,8 +210,8 @@ def every_step(
     :param seasons: a pattern in steps that repeats, known in public, for the smoother.
     :param reconstruct: see :func:`subsampled`.
     """
-    how = _name_of(reconstruct) if reconstruct else "smoother" if smoothed else "filter"
-    how += f" with season {seasons:g}" if seasons else ""
+    how = ("smoother" if smoothed else "filter") + (f" with season {seasons:g}" if seasons else "")
+    how = _name_of(reconstruct) if reconstruct else how
     made = reconstruct or (partial(smooth, seasons=seasons) if smoothed else _filtered(problem.kernel))
     return _chained(f"every step, then {how}", problem, 1.0, made, filtered=False)
 
@@ -263,7 +241,8 @@ def _filtered(kernel: Kernel) -> Callable[[Release], NDArray[np.float64]]:
 
 
 def _gaussian_scale(problem: Problem, squared_sensitivity: float, exact: bool) -> float:
-    return (analytic_scale if exact else classical_scale)(problem.epsilon, problem.delta, squared_sensitivity)
+    scale = bounds.analytic_scale if exact else bounds.classical_scale
+    return scale(problem.epsilon, problem.delta, squared_sensitivity)
 
 
 def _frequencies(problem: Problem, asked: int | None, noise: Callable[[int], float]) -> tuple[int, str]:
@@ -271,15 +250,12 @@ def _frequencies(problem: Problem, asked: int | None, noise: Callable[[int], flo
     if asked:
         return asked, f"DFT, k = {asked}"
     observation = math.sqrt(np.mean((problem.signal - problem.truth) ** 2))
-    best = best_frequencies(problem.truth, lambda k: math.hypot(noise(k), observation))
+    best = dft.best_frequencies(problem.truth, lambda k: math.hypot(noise(k), observation))
     return best, f"DFT, k = {best} (best)"
 
 
 def _filter_name(filtered: bool) -> str:
     return "with filter" if filtered else "without filter"
-
-
-# --- How tight the chain of this library is: its own α, and noise below which no proof could go ---
 
 
 def alpha_of_chain(
@@ -324,7 +300,7 @@ def block_scale_lower(
         law[shift:] += kept
     sums = width * np.arange(len(law), dtype=np.float64)
 
-    start = analytic_scale(epsilon, delta, float(squares.sum()))  # as if every step were kept
+    start = bounds.analytic_scale(epsilon, delta, float(squares.sum()))  # as if every step were kept
     return calibrate(
         lambda scale: float(law @ gaussian_delta(epsilon, sums / scale**2)), lambda found: found <= delta, start=start
     )

@@ -48,9 +48,9 @@ __all__ = [
 ]
 
 _EPS: Final = 2.0**-52
-#: Signals are clamped to ±2^20, and taken apart into digits to base 2^20, so that every sum below is exact.
-_DIGIT_BITS: Final = 20
-_MAX_VALUE: Final = 2**_DIGIT_BITS
+#: Signals are clamped to ±2^20, so that every sum over counts is exact in float64.
+_VALUE_BITS: Final = 20
+_MAX_VALUE: Final = 2**_VALUE_BITS
 
 
 def make_fourier_coefficients(
@@ -130,10 +130,10 @@ def _resolution_bits(domain: native.Domain, metric: native.Metric, atom: str) ->
         return 0
     if space.panel_size != 1:
         raise TypeError(f"input_metric ({metric}) must be of one series; count each key of a panel by itself")
-    if space.resolution_bits > 62 - _DIGIT_BITS:
+    if space.resolution_bits > 62 - _VALUE_BITS:
         raise ValueError(
             f"a signal of {space.resolution_bits} bits behind the point leaves no room for its values; build the"
-            f" kernels with fewer resolution_bits=…, {62 - _DIGIT_BITS} in all"
+            f" kernels with fewer resolution_bits=…, {62 - _VALUE_BITS} in all"
         )
     return space.resolution_bits
 
@@ -143,8 +143,8 @@ class _DyadicBasis:
 
     def __init__(self, size: int, frequencies: int) -> None:
         # Exactness: a row of an orthonormal matrix has Σ_t |F_t| ≤ √T, and rounding adds at most T units to it.
-        # So with √T·2^basis_bits + T ≤ 2^33 and digits of at most 2^20, no partial sum exceeds 2^53.
-        room = 2.0 ** (53 - _DIGIT_BITS) - size
+        # So with √T·2^basis_bits + T ≤ 2^33 and counts of at most 2^20, no partial sum exceeds 2^53.
+        room = 2.0 ** (53 - _VALUE_BITS) - size
         self.basis_bits = min(30, math.floor(math.log2(room / math.sqrt(size)) - 1e-9)) if room > 0 else 0
         if self.basis_bits < 1:
             raise ValueError(f"a signal of {size} steps is too long for exact Fourier sums")
@@ -162,31 +162,17 @@ class _DyadicBasis:
         return (0.5 + 2.0**-14) * 2.0**-self.basis_bits
 
     def coefficients(self, numerators: NDArray[np.int64], resolution_bits: int) -> NDArray[np.float64]:
-        """Apply the basis to the signal ``numerators·2**-resolution_bits``: exact but for one final rounding.
-
-        The numerators are at most ``2**(20 + resolution_bits)`` in size.
-        """
-        # The lower digits are in [0, 2^20); the last keeps the sign, and is within ±2^20 as its exponent has
-        # reached the resolution.
-        totals = [0] * (2 * self.frequencies - 1)
-        rest = numerators
-        for exponent in range(0, resolution_bits + _DIGIT_BITS, _DIGIT_BITS):
-            digits = rest if exponent >= resolution_bits else rest & (_MAX_VALUE - 1)
-            rest = rest >> _DIGIT_BITS
-            for j, total in enumerate(self._exact_sums(digits.astype(np.float64))):
-                totals[j] += int(total) << exponent
+        """Apply the basis to the signal ``numerators·2**-resolution_bits``: exact but for one final rounding."""
+        # Of counts, every sum is of whole numbers within 2^53; of other signals, of Python's integers.
+        exact = np.float64 if resolution_bits == 0 else object
+        signal, cosine, sine = (row.astype(np.int64).astype(exact) for row in (numerators, self.cosine, self.sine))
+        totals = [int(self.constant) * int(signal.sum())]
+        for frequency in range(1, self.frequencies):
+            at = frequency * np.arange(self.size) % self.size
+            totals += [int(cosine[at] @ signal), int(sine[at] @ signal)]
         # Division of Python integers rounds once, correctly; for counts the quotient is exact.
         unit = 1 << (self.basis_bits + resolution_bits)
         return np.array([total / unit for total in totals], dtype=np.float64)
-
-    def _exact_sums(self, digits: NDArray[np.float64]) -> list[float]:
-        sums = [self.constant * float(digits.sum())]
-        step = np.arange(self.size)
-        at = np.zeros(self.size, dtype=np.int64)
-        for _ in range(1, self.frequencies):
-            at = (at + step) % self.size
-            sums += [float(self.cosine[at] @ digits), float(self.sine[at] @ digits)]
-        return sums
 
     def rounding(self, resolution_bits: int) -> float:
         """How far the final rounding moves the difference of two results, in each coefficient."""
@@ -269,9 +255,6 @@ def fourier_series(coefficients: NDArray[np.float64], size: int) -> NDArray[np.f
     spectrum[0] = values[0] * math.sqrt(size)
     spectrum[1 : (len(values) + 1) // 2] = (values[1::2] - 1j * values[2::2]) * math.sqrt(size / 2)
     return np.fft.irfft(spectrum, n=size)
-
-
-# --- How many coefficients to release, chosen without private data ---
 
 
 def best_frequencies(proxy: NDArray[np.float64], noise: Callable[[int], float]) -> int:

@@ -16,7 +16,7 @@ from opendp_timeseries._json import encode
 from opendp_timeseries._lock import locked
 from opendp_timeseries._tables import html_table, text_table
 from opendp_timeseries.accounting.calibrate import calibrate, large_delta, warn_of_large_delta
-from opendp_timeseries.accounting.fully_adaptive import RenyiFilter
+from opendp_timeseries.accounting.joint import RenyiFilter
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.accounting.view import View
 from opendp_timeseries.design.design import Design
@@ -190,12 +190,10 @@ class Ledger:
         :param measurement: a subsampled Gaussian behind a count, or a composition of several.
         :param log: a member of its domain, or a function that reads it once the budget is seen to allow it.
         :param resume: get what an entry for this measurement has paid for, see :meth:`paid`: complete it if it is open,
-            or return its release once more. Nothing of an open entry was handed out, so this costs nothing; that nobody
-            saw what failed is up to you.
+            or return its release once more. This costs nothing; that nobody saw what failed is up to you.
         :return: what the measurement returns; its record is in the ledger by then.
-        :raises ValueError: if the budget would be exceeded, or it is not known how the signal is made: before anything
-            is spent or read.
-        :raises TypeError: if the log is not in the domain by the names and types of its columns: likewise.
+        :raises TypeError, ValueError: if the budget would be exceeded, it is not known how the signal is made, or the
+            columns of the log are not those of the domain: before anything is spent or read.
         :raises OSError: if the ledger cannot be locked or written; nothing is handed out.
         """
         designs = _designs(measurement)
@@ -284,7 +282,6 @@ class Ledger:
         design = Design(signal=signal, sampling_probability=sample.probability, sampling=sample.name, scale=1.0)
         book = self._read()
         book.with_spent([design])  # or it is about other individuals
-
         return calibrate(
             lambda scale: book.allows(replace(design, scale=scale)),
             lambda standing: standing.within,

@@ -95,8 +95,7 @@ class Programme:
         :param sampling: ``"poisson"`` or ``"stratified"``, for all releases.
         :param relative_scales: how the noise scales relate to each other; if left out, all are equal.
         :param data_fixed: a promise, which the document holds: later data do not react to earlier releases, as roads do
-            when a published jam makes drivers turn away. Behind filters, and of stratified samples, less noise is
-            enough with it; else it changes nothing.
+            when a published jam makes drivers turn away. See :class:`Programme`.
         :raises TypeError: for a chain that does not know how its signal is made.
         :raises ValueError: for a number out of range, or if no scales are enough.
 
@@ -164,9 +163,7 @@ class Programme:
         return joint_loss([design.loss() for design in self.designs], adaptive=not self.data_fixed)
 
     def measurement(self, chain: Any, *, number: int | None = None) -> Any:
-        """Return the measurement of a release: an ordinary one, which states (ε, δ) of this release alone.
-
-        What it releases says of which programme it is a part.
+        """Return the measurement of a release, which states (ε, δ) of this release alone, and the programme's.
 
         :param chain: a count of the programme, with its filters.
         :param number: of the release, from 1, where the programme has several of this chain.
@@ -174,22 +171,15 @@ class Programme:
         :raises ValueError: if it is not in the programme, or several times and no number says which.
         """
         signal = signal_of(chain)
-        found = [k for k, design in enumerate(self.designs, 1) if design.signal == signal]
-        if number is not None:
-            found = [k for k in found if k == number]
+        found = [k for k, design in enumerate(self.designs, 1) if design.signal == signal and number in (None, k)]
         if len({self.designs[k - 1] for k in found}) != 1:
             where = "" if number is None else f" as number {number}"
             raise ValueError(
                 f"chain must match one release of the programme, in columns, grid, caps and filters; it matches"
                 f" {len(found)}{where}" + ("; give number=, one of " + ", ".join(map(str, found)) if found else "")
             )
-        whole = Whole(
-            kind="programme",
-            loss=(self.epsilon, self.delta),
-            number=found[0] if len(found) == 1 else None,
-            parts=len(self),
-            identifier=self.identifier,
-        )
+        loss, alone = (self.epsilon, self.delta), found[0] if len(found) == 1 else None
+        whole = Whole(kind="programme", loss=loss, number=alone, parts=len(self), identifier=self.identifier)
         design, view = self.designs[found[0] - 1], View.of(self.delta, concentrated=False)
         domain, metric = chain.output_space
         return chain >> make_part(domain, metric, design, view, whole)
@@ -229,10 +219,7 @@ class Programme:
         return tuple(map(error, self.designs))
 
     def table(self, **assumed: Any) -> str:
-        """Return the programme as a text table; with the errors to expect if the series is described.
-
-        :param assumed: as in :meth:`expected_errors`.
-        """
+        """Return the programme as a text table, with the :meth:`expected_errors` of a series if one is assumed."""
         title, header, rows = self._rows(**assumed)
         return f"{title}\n{text_table(header, rows)}"
 

@@ -156,7 +156,8 @@ class Plan:
         if periods:
             seasons = f", seasons=({periods})" if len(self.signal.periods) > 1 else f", seasons={periods}"
         design = self.of(candidate or self.recommended)
-        return f"{design.python(delta=self.delta)}\nseries = ts.smooth(release{seasons})"
+        epsilon = self.epsilon if self.individuals == 1 else None
+        return f"{design.python(epsilon=epsilon, delta=self.delta)}\nseries = ts.smooth(release{seasons})"
 
     def command(self, candidate: Candidate | None = None) -> str | None:
         """Return a design's command line, with the file and its columns left to fill in.

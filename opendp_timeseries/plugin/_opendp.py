@@ -43,19 +43,6 @@ def then(make: Callable[Concatenate[dp.Domain, dp.Metric, P], Any]) -> Callable[
     return partial
 
 
-def register(*makes: Callable[..., Any]) -> None:
-    """Make constructors available to ``Context.query()``; again after a reload, so that new code is used.
-
-    :raises ValueError: if a name is taken by something that is not of this package.
-    """
-    for make in makes:
-        name = make.__name__.removeprefix("make_")
-        if name in constructors and getattr(constructors[name][0], "_opendp_timeseries", False):
-            del constructors[name]
-        dp.register(make)
-        constructors[name][0]._opendp_timeseries = True
-
-
 def maker_of(name: str) -> str | None:
     """Return the module whose constructor a query calls by this name; None if it knows none."""
     if name not in constructors:
@@ -63,6 +50,18 @@ def maker_of(name: str) -> str | None:
     called = constructors[name][0]
     made = inspect.getclosurevars(called).nonlocals.get("constructor", called)  # what a partial constructor calls
     return str(made.__module__)
+
+
+def register(*makes: Callable[..., Any]) -> None:
+    """Make constructors available to ``Context.query()``; again after a reload, so that new code is used.
+
+    :raises ValueError: if a name is taken by something that is not of this package.
+    """
+    for make in makes:
+        name = make.__name__.removeprefix("make_")
+        if str(maker_of(name)).startswith("opendp_timeseries."):
+            del constructors[name]
+        dp.register(make)
 
 
 def signal_domain(T: str, size: int) -> dp.Domain:

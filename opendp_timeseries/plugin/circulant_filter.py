@@ -42,9 +42,9 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
     Behind a count that scales, whose own binary places leave less room, the kernel is rounded to 16 of them first, and
     the release says so; inputs up to 2 million pass.
 
-    Of a panel, every series is filtered by itself. A filter that is wide compared with an individual's
-    participation *lowers* the influence: behind a count with ``excess="drop"``, or with a ``gap``. Behind one that
-    scales without a gap it does not, and this warns (:class:`~opendp_timeseries.FilterWithoutGapWarning`).
+    Of a panel, every series is filtered by itself. A filter that is wide compared with an individual's participation
+    *lowers* the influence: behind a count with ``excess="drop"``, or with a ``gap``. Behind one that scales without a
+    gap it does not, and this warns (:class:`~opendp_timeseries.FilterWithoutGapWarning`).
 
     :param input_domain: counts, or the output of another filter.
     :param input_metric: the influence metric of these.

@@ -24,7 +24,7 @@ from opendp_timeseries.design.signal import UnknownSignal
 from opendp_timeseries.plugin._opendp import Partial, as_array
 from opendp_timeseries.plugin.known import Known, known_loss
 from opendp_timeseries.plugin.spaces import influence_space
-from opendp_timeseries.plugin.subsampled_gaussian import measurement, view_of
+from opendp_timeseries.plugin.subsampled_gaussian import known_measurement, view_of
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.release.statement import Statement, Whole
 
@@ -112,7 +112,7 @@ def _composition(members: Sequence[dp.Measurement], factor: float, view: View) -
 
     foreign = next((one.foreign for one in known if one.foreign is not None), None)
     all_of_it = Known(loss, lambda factor: _composition(members, factor, view), designs, foreign)
-    return measurement(domain, metric, view, function, all_of_it)
+    return known_measurement(domain, metric, view, function, all_of_it)
 
 
 def _wholes(designs: Sequence[Design], view: View) -> list[Whole]:

@@ -12,8 +12,7 @@ from typing import Any
 import opendp.prelude as dp
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.accounting import pld
-from opendp_timeseries.accounting.renyi import delta_from_renyi
+from opendp_timeseries.accounting import conversions
 from opendp_timeseries.accounting.rounding import up_fraction
 from opendp_timeseries.plugin._opendp import privacy_profile
 
@@ -64,7 +63,7 @@ def make_renyiDP_to_approxDP(measurement: dp.Measurement) -> dp.Measurement:  # 
 
     def privacy_map(d_in: Any) -> Any:
         curve = measurement.map(d_in)
-        return privacy_profile(lambda epsilon: delta_from_renyi(curve, epsilon))
+        return privacy_profile(lambda epsilon: conversions.delta_from_renyi(curve, epsilon))
 
     return _with_loss(measurement, dp.smoothed_max_divergence(), privacy_map)
 
@@ -97,7 +96,7 @@ def privacy_loss_distribution(
     2.39
     """
     _check_measure(measurement, dp.smoothed_max_divergence())
-    return pld.privacy_loss_distribution(measurement.map(d_in).delta, discretization, tail)
+    return conversions.privacy_loss_distribution(measurement.map(d_in).delta, discretization, tail)
 
 
 def _check_measure(measurement: dp.Measurement, measure: dp.Measure) -> None:

@@ -1,11 +1,10 @@
 """What an event log is: which columns of a log are read, and what distances between two logs count.
 
 A log is a member of :func:`~opendp_timeseries.event_log_domain`, or one of OpenDP's own frames: a ``LazyFrameDomain``
-with one of the identifier distances. For frames, OpenDP says whom the guarantee is for by an expression in the metric,
-and which columns there are by the domain. Two frames are at a ``symmetric_id_distance`` of 1 when one identifier is
-there with all of its rows in one of them and not at all in the other: the same as for
-:func:`~opendp_timeseries.event_log_domain`. OpenDP defines ``change_one_id_distance`` as half of that, without asking
-for equally many identifiers in both: a distance of 1 may be two individuals added, and is accounted for as such.
+with one of the identifier distances. Two frames are at a ``symmetric_id_distance`` of 1 when one identifier is there
+with all of its rows in one of them and not at all in the other. OpenDP defines ``change_one_id_distance`` as half of
+that, without asking for equally many identifiers in both: a distance of 1 may be two individuals added, and is
+accounted for as such.
 """
 
 from __future__ import annotations
@@ -41,8 +40,6 @@ def log_of(
 ) -> dict[str, Any]:
     """Return what a :class:`.Count` says of a log: which columns are read, for which keys, and the unit of privacy.
 
-    :param input_domain: :func:`~opendp_timeseries.event_log_domain` or an OpenDP ``LazyFrameDomain``.
-    :param input_metric: a distance that counts individuals.
     :param by: name of the column that tells the series of a panel apart, if there is one; with its ``keys``.
     :param time: name of the column of event times, of a LazyFrame only.
     :param timed: whether times are read.
@@ -80,11 +77,7 @@ def log_of(
 
 
 def check_readable(count: Count, input_domain: dp.Domain) -> None:
-    """Refuse a count that no engine could make of a log.
-
-    :raises TypeError, ValueError: for keys that are not distinct, or a column of a LazyFrame that is missing or of a
-        type that does not serve.
-    """
+    """Refuse keys that are alike as text, and a column of a LazyFrame that is missing or cannot serve."""
     key_numbers(count.panel or ())
     if isinstance(input_domain, LazyFrameDomain):
         read_positions(empty_frame(input_domain), count)

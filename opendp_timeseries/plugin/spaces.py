@@ -1,8 +1,7 @@
 """The spaces of the pipeline: event logs, count signals made elsewhere, and the influence metric.
 
-Distances count *individuals*. A member of :func:`event_log_domain` is a multiset of individuals, each
-with their records; the table is its flat form. So a symmetric distance of 1 is one individual added or
-removed with all of their rows, and never means one row.
+A member of :func:`event_log_domain` is a multiset of individuals, each with their records; the table is its flat form.
+So a symmetric distance of 1 is one individual added or removed with all of their rows, and never means one row.
 """
 
 from __future__ import annotations
@@ -87,8 +86,7 @@ def event_log_domain(*, identifier: str, time: str) -> dp.Domain:
 
     :param identifier: name of the column that tells individuals apart.
     :param time: name of the column of event times.
-    :raises TypeError: if a name is not a string.
-    :raises ValueError: if both names are the same.
+    :raises TypeError, ValueError: if a name is not a string, or both are the same.
 
     >>> import opendp.prelude as dp, opendp_timeseries as ts
     >>> dp.enable_features("contrib", "honest-but-curious")
@@ -113,9 +111,8 @@ def count_signal_domain(size: int) -> dp.Domain:
     """Count signals that were made elsewhere: one-dimensional integer arrays of ``size`` steps.
 
     A distance between two signals counts the **individuals** who were added or removed
-    (``dp.symmetric_distance()``) or replaced (``dp.change_one_distance()``), not the entries that differ.
-    Nothing is known of how far one individual reaches until it is assumed: see
-    :func:`~opendp_timeseries.make_assume_participation`.
+    (``dp.symmetric_distance()``) or replaced (``dp.change_one_distance()``), not the entries that differ. How far one
+    individual reaches must be assumed: see :func:`~opendp_timeseries.make_assume_participation`.
 
     Requires the OpenDP feature ``honest-but-curious``.
 
@@ -183,8 +180,7 @@ def influence_distance(resolution_bits: int = 0, *, panel_size: int = 1) -> dp.M
 
     Requires the OpenDP feature ``honest-but-curious``.
 
-    The metrics of counts and filters also carry how the signal was made
-    (:class:`~opendp_timeseries.design.signal.Signal`); this one carries nothing, so a release behind it states nothing.
+    The metrics of counts and filters also carry how the signal was made; behind this one, a release states nothing.
 
     :param resolution_bits: binary digits behind the point in the entries of a signal, 0 for counts.
     :param panel_size: number of equally long series that a signal consists of, one after the other (a panel).
@@ -226,12 +222,7 @@ def norm_influence(d_in: Any, steps: int) -> Influence:
 
 
 def unit_of(input_metric: dp.Metric) -> Unit:
-    """Return what a distance of 1 is: one individual added or removed (symmetric distance), or replaced (change-one).
-
-    Or an individual within a period, as in :func:`period_distance`.
-
-    :raises TypeError: for any other metric, naming it and the remedy.
-    """
+    """Return what a distance of 1 is; TypeError for a metric that does not count individuals."""
     if (unit := described(input_metric, Unit)) is not None:
         return unit
     name = str(input_metric.type) if isinstance(input_metric, dp.Metric) else ""
@@ -244,10 +235,7 @@ def unit_of(input_metric: dp.Metric) -> Unit:
 
 
 def check_member(domain: dp.Domain, log: Any) -> None:
-    """Refuse a log outside a domain of this package, by names and types of columns, before anything is spent.
-
-    :raises TypeError, ValueError: naming the column, or the domain.
-    """
+    """Refuse a log outside a domain of this package, by names and types of columns, before anything is spent."""
     if (source := described(domain, Source)) is not None:
         check_schema(log, identifier=source.identifier, time=str(source.time))
     elif described(domain, UnknownSignal) is not None and not domain.member(log):

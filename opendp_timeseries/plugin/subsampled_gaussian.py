@@ -1,8 +1,7 @@
 """Keep a random subset of steps, add Gaussian noise there, and state the privacy loss.
 
-Koga, Meehan & Chaudhuri (2022), "Privacy Amplification by Subsampling in Time Domain", Algorithm 1, with the
-accounting of :mod:`opendp_timeseries.accounting.subsampled`; and the same with one step kept in each block. Proofs:
-docs/proofs/subsampled_gaussian.md and docs/proofs/extremal_law.md.
+Koga, Meehan & Chaudhuri (2022), "Privacy Amplification by Subsampling in Time Domain", Algorithm 1; and the same with
+one step kept in each block. Proofs: docs/proofs/subsampled_gaussian.md and docs/proofs/extremal_law.md.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from opendp_timeseries.accounting.subsampled import MIN_SCALE, extremal_law
 from opendp_timeseries.accounting.view import APPROXIMATE, CONCENTRATED, PROFILE, RENYI, View
 from opendp_timeseries.design.design import Design, noise_exponent
 from opendp_timeseries.design.signal import Signal, UnknownSignal
-from opendp_timeseries.plugin._opendp import lp_kind, privacy_profile, then, vector_space
+from opendp_timeseries.plugin._opendp import lp_kind, privacy_profile, signal_domain, then, vector_space
 from opendp_timeseries.plugin.known import Known, KnownMap, StatedDesign
 from opendp_timeseries.plugin.spaces import as_influence, influence_space, norm_influence
 from opendp_timeseries.release.release import Release
@@ -39,7 +38,7 @@ __all__ = [
     "least_scale_at",
     "make_part",
     "make_subsampled_gaussian",
-    "measurement",
+    "known_measurement",
     "sample_of",
     "sampling_threshold",
     "then_subsampled_gaussian",
@@ -63,20 +62,18 @@ class _Space(NamedTuple):
 
 def _read_space(domain: dp.Domain, metric: dp.Metric) -> _Space:
     signal = vector_space(domain)
-    whole = not signal.atom.startswith("f")
+    unknown, whole = UnknownSignal(signal.size), not signal.atom.startswith("f")
     space = influence_space(metric)
     if space is not None:
         if whole and space.resolution_bits != 0:
             raise ValueError(f"input_metric ({metric}) does not fit whole numbers; use influence_distance()")
-        return _Space(signal.size, space.resolution_bits, as_influence, space.signal or UnknownSignal(signal.size))
-    kind = lp_kind(metric)
-    if kind is None or kind[0] != "l2":
+        return _Space(signal.size, space.resolution_bits, as_influence, space.signal or unknown)
+    if (lp_kind(metric) or "")[:1] != ("l2",):
         raise TypeError(
             f"input_metric ({metric}) must be influence_distance(), as of a count and the stages after it, or"
             " dp.l2_distance(T=float)"
         )
-    made = UnknownSignal(signal.size)
-    return _Space(signal.size, 0 if whole else None, lambda d_in: norm_influence(d_in, signal.size), made)
+    return _Space(signal.size, 0 if whole else None, lambda d_in: norm_influence(d_in, signal.size), unknown)
 
 
 def _after_rounding(influence: Influence, size: int, step: float) -> Influence:
@@ -89,10 +86,7 @@ def _after_rounding(influence: Influence, size: int, step: float) -> Influence:
 
 
 def sampling_threshold(sampling_probability: Any) -> tuple[int, float]:
-    """Return the number below which 53 random bits keep a step, and the probability that they do, exactly.
-
-    :raises TypeError, ValueError: if it is left out, or is not a probability.
-    """
+    """Return the number below which 53 random bits keep a step, and the probability that they do, exactly."""
     given = check.required("sampling_probability", sampling_probability, "the share of steps to keep, such as 0.1")
     probability = check.probability("sampling_probability", given)
     threshold = math.ceil(probability * 2**_COIN_BITS)
@@ -128,10 +122,7 @@ class Sample(NamedTuple):
 
 
 def sample_of(sampling_probability: Any, sampling: Any, size: int) -> Sample:
-    """Return how ``size`` steps are sampled.
-
-    :raises TypeError, ValueError: for an unknown ``sampling``, or a probability out of range.
-    """
+    """Return how ``size`` steps are sampled."""
     name = check.choice("sampling", sampling, SAMPLINGS)
     threshold, probability = sampling_threshold(sampling_probability)
     if name == "poisson":
@@ -144,17 +135,12 @@ def _add_noise(values: NDArray[np.float64], scale: float, exponent: int) -> NDAr
     """OpenDP's discrete Gaussian on the grid 2**exponent; the values already lie on it, or are rounded to it.
 
     Many values are cut into chunks, for which all processors draw at the same time: OpenDP lets go of Python's lock.
-    Coordinates are independent in one call as in several. What fails in one chunk fails the whole.
+    Coordinates are independent in one call as in several.
     """
 
     def noised(chunk: NDArray[np.float64]) -> NDArray[np.float64]:
-        noise = dp.m.make_gaussian(
-            dp.vector_domain(dp.atom_domain(T="f64", nan=False), size=len(chunk)),
-            dp.l2_distance(T="f64"),
-            scale=scale,
-            k=exponent,
-        )
-        return np.array(noise(chunk), dtype=np.float64)
+        space = signal_domain("f64", len(chunk)), dp.l2_distance(T="f64")
+        return np.array(dp.m.make_gaussian(*space, scale=scale, k=exponent)(chunk), dtype=np.float64)
 
     if len(values) == 0:
         return values
@@ -194,8 +180,8 @@ def make_subsampled_gaussian(
 ) -> dp.Measurement:
     """Keep each step with ``sampling_probability``, and release Gaussian-noised values at the kept steps.
 
-    The result is a :class:`~opendp_timeseries.Release`: the kept steps, the noisy values there, and what is
-    public about how they were made. An empty selection is an ordinary outcome, and is never drawn again.
+    The result is a :class:`~opendp_timeseries.Release`. An empty selection is an ordinary outcome, and is never drawn
+    again.
 
     Each step is kept by itself, as in the paper, or, with ``sampling="stratified"``, one step of each block of
     ``B = 1/p``: then kept steps are at most ``2B − 1`` apart, so that there are no long holes to interpolate, for the
@@ -231,8 +217,7 @@ def make_subsampled_gaussian(
     :raises TypeError: for a wrong domain, metric or type of number.
     :raises ValueError: for a number out of range, or a parameter that the output measure does not use.
 
-    At the edges: a distance of zero costs nothing, in every measure; ``scale=0`` costs infinity; infinity is
-    also what does not converge. Source: Koga, Meehan & Chaudhuri (2022), Algorithm 1.
+    A distance of zero costs nothing in every measure; ``scale=0``, and what does not converge, costs infinity.
 
     >>> import opendp.prelude as dp, opendp_timeseries as ts
     >>> dp.enable_features("contrib", "honest-but-curious")
@@ -283,10 +268,10 @@ def _measurement(
         return _measurement(input_domain, input_metric, scale * factor, sampling, view)
 
     known = Known(loss, times, (StatedDesign(design, view),))
-    return measurement(input_domain, input_metric, view, function, known)
+    return known_measurement(input_domain, input_metric, view, function, known)
 
 
-def measurement(
+def known_measurement(
     domain: dp.Domain, metric: dp.Metric, view: View, function: Callable[[Any], Any], known: Known
 ) -> dp.Measurement:
     """Return a measurement of which it is known how it was made, whose map states a view of its loss."""
@@ -322,7 +307,7 @@ _MEASURES: Final[dict[str, Callable[[], dp.Measure]]] = {
 
 
 def view_of(measure: dp.Measure | None, failure_probability: float | None, delta: float | None) -> View:
-    """Choose the view of the loss that is stated: by its measure, or by the one parameter that is given."""
+    """Return the view of the loss that is stated: by its measure, or by the one parameter that is given."""
     if measure is None:
         name = CONCENTRATED if failure_probability is not None else PROFILE if delta is None else APPROXIMATE
     else:
@@ -352,17 +337,15 @@ def least_scale(
     """Return the least noise scale σ with which the subsampled Gaussian behind a chain is (ε, δ)-private.
 
     By the exact profile; rounded up, so that ``then_subsampled_gaussian(σ, delta=delta, …)`` keeps what is asked for.
-    OpenDP's own search, ``dp.binary_search_param``, finds the same within 1e-9, and takes much longer.
 
     :param chain: a count, with or without filters.
     :param epsilon: ε, not negative.
     :param delta: δ, in (0, 1).
-    :param sampling_probability: ``p``.
-    :param sampling: ``"poisson"`` or ``"stratified"``.
+    :param sampling_probability: ``p``, with ``sampling`` as in :func:`~opendp_timeseries.make_subsampled_gaussian`.
     :param d_in: distance between neighbouring inputs of the chain, such as the number of individuals.
     :return: σ in the signal's unit; 0 if nothing is lost without noise.
-    :raises TypeError: for a chain whose output metric the measurement does not take.
-    :raises ValueError: for a number out of range, or if no scale reaches (ε, δ).
+    :raises TypeError, ValueError: for a chain or a number that the measurement does not take, or if no scale reaches
+        (ε, δ).
 
     >>> import opendp.prelude as dp, opendp_timeseries as ts
     >>> dp.enable_features("contrib", "honest-but-curious")

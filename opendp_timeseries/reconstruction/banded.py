@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpbtrf, dpbtrs, dpttrf, dpttrs
+from scipy.linalg.lapack import dpbtrf, dpbtrs, dpttrf, dpttrs, dtbtrs
 
 __all__ = ["Banded", "FitError", "Tridiagonal"]
 
@@ -44,12 +44,12 @@ class Tridiagonal(NamedTuple):
         solved: Array = dpttrs(self.diagonal, self.lower, sides, overwrite_b=1)[0]
         return solved
 
-    def inverse_diagonal(self) -> Array:
-        """Diagonal of the inverse, from the last entry on: ``S_t = 1/d_t + l_t² S_{t+1}``."""
-        own, passed = (1 / self.diagonal).tolist(), (self.lower**2).tolist()
-        for t in range(len(own) - 2, -1, -1):
-            own[t] += passed[t] * own[t + 1]
-        return np.array(own)
+    def inverse_diagonals(self) -> tuple[Array, Array]:
+        """Main and next diagonal of the inverse, from the last entry on: ``S_t = 1/d_t + l_t² S_{t+1}``."""
+        upper = np.ones((2, len(self.diagonal)))
+        upper[0, 1:] = -(self.lower**2)
+        own: Array = dtbtrs(upper, 1 / self.diagonal[:, None], diag="U")[0][:, 0]
+        return own, -self.lower * own[1:]
 
 
 class Banded(NamedTuple):
@@ -78,19 +78,21 @@ class Banded(NamedTuple):
         solved: Array = dpbtrs(self.lower, sides, lower=1, overwrite_b=1)[0]
         return solved
 
-    def inverse_diagonal(self) -> Array:
-        """Diagonal of the inverse, block by block from the last one on (Takahashi, Fagan & Chen 1973)."""
+    def inverse_diagonals(self) -> tuple[Array, Array]:
+        """Main and next diagonal of the inverse, block by block from the last one on (Takahashi, Fagan & Chen 1973)."""
         width, size = len(self.lower) - 1, self.lower.shape[1]
-        diagonal, after, inverse = np.empty(size), size, np.empty((0, 0))
+        diagonal, beside, after, inverse = np.empty(size), np.empty(size), size, np.empty((0, 0))
         for first in range((size - 1) // width * width, -1, -width):
             last = min(first + width, size)
             block = self._dense(first, after, first, last)
             root = np.linalg.inv(block[: last - first])
             passed = block[last - first :] @ root
-            inverse = root.T @ root + passed.T @ inverse @ passed
-            diagonal[first:last] = np.diag(inverse)
+            across = inverse @ passed
+            inverse = root.T @ root + passed.T @ across
+            diagonal[first:last], beside[first : last - 1] = np.diag(inverse), np.diag(inverse, 1)
+            beside[last - 1] = -across[0, -1] if after > last else 0.0
             after = last
-        return diagonal
+        return diagonal, beside[:-1]
 
     def _dense(self, top: int, bottom: int, left: int, right: int) -> Array:
         rows, columns = np.ogrid[top:bottom, left:right]

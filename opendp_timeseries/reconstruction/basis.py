@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Final
 
 import numpy as np
@@ -48,29 +48,7 @@ class Basis:
     @cached_property
     def _columns(self) -> NDArray[np.void]:
         """One row for each column: season (-1 is the level, -2 the trend), harmonic, frequency, sine, half-waves."""
-        waves: list[tuple[int, int, float, bool, int]] = []
-        seen: set[float] = set()
-        fewest, most = _HARMONICS
-        highest = min(max(self.most // max(2 * len(self.seasons), 1), fewest), most)
-        for season, its in enumerate(self.seasons):
-            for harmonic in range(1, min(highest, math.floor(its.length / 2)) + 1):
-                frequency = harmonic / its.length
-                if round(frequency, 12) not in seen:
-                    seen.add(round(frequency, 12))
-                    both = (False, True) if frequency < 0.5 else (False,)  # cosine and sine
-                    waves += [(season, harmonic, frequency, sine, 0) for sine in both]
-        found = [(-1, 0, 0.0, False, 0), *waves]
-        if self.trend:
-            found += [(-2, 0, 0.0, False, bend) for bend in range(_BENDS + 1)]  # the first is a straight line
-        drifting = [wave for wave in waves if wave[1] <= _DRIFTING]
-        for half_waves in range(1, _HALF_WAVES + 1):
-            cycles = half_waves * _CYCLES
-            more = [(*wave[:4], half_waves) for wave in drifting if cycles * self.seasons[wave[0]].length <= self.size]
-            if len(found) + len(more) > self.most:
-                break
-            found += more
-        names = [("season", int), ("harmonic", int), ("frequency", float), ("sine", bool), ("half_waves", int)]
-        return np.array(found, dtype=names)
+        return _columns(self.size, tuple(season.length for season in self.seasons), self.trend, self.most)
 
     def at(self, steps: NDArray[np.int64]) -> Array:
         """Return the columns at these steps, one row for each."""
@@ -113,25 +91,54 @@ class Basis:
         season = [0.2, 3.0, 3e-3]  # variance of the pattern, harmonic h₀ from which it decays, share of its drift
         return np.log(season * len(self.seasons) + [0.1] * self.trend)  # variance of the trend
 
+    @cached_property
+    def _logarithms(self) -> tuple[NDArray[np.int64], NDArray[np.int64], Array, Array, Array, Array]:
+        """Of waves: columns, seasons, squares of harmonics, and 1 where exact; of all: what is added, and less what."""
+        season, bends = self._columns["season"], self._columns["half_waves"]
+        waves = np.flatnonzero(season >= 0)
+        its, moving, trend = season[waves], (season >= 0) & (bends > 0), (season == -2) & (bends > 0)
+        added = np.zeros((len(season), len(self.start())))
+        added[waves, 3 * its] = added[moving, 3 * season[moving] + 2] = 1.0
+        added[trend, -1:] = 1.0
+        steep = np.where(season == -2, 4.0, 2.0) * np.log(np.maximum(bends, 1))
+        return waves, its, self._columns["harmonic"][waves] ** 2.0, (bends[waves] == 0) * 1.0, added, steep
+
     def variances(self, parameters: Array) -> tuple[Array, Array]:
         """Return the logarithm of each column's variance, and its derivatives by the parameters."""
-        columns = self._columns
-        log_variance, slope = np.zeros(len(columns)), np.zeros((len(columns), len(parameters)))
-        for season in range(len(self.seasons)):
-            total, decay, drift = range(3 * season, 3 * season + 3)
-            its = columns["season"] == season
-            exact = its & (columns["half_waves"] == 0)
-            ratio = (columns["harmonic"][its] / math.exp(parameters[decay])) ** 2
-            weight, steeper = -2 * np.log1p(ratio), 4 * ratio / (1 + ratio)
-            of_exact = exact[its]
-            share = np.exp(weight[of_exact]) / np.exp(weight[of_exact]).sum()
-            log_variance[its] = parameters[total] + weight - np.log(np.exp(weight[of_exact]).sum())
-            slope[its, total], slope[its, decay] = 1.0, steeper - share @ steeper[of_exact]
-            moving = its & ~exact
-            log_variance[moving] += parameters[drift] - 2 * np.log(columns["half_waves"][moving])
-            slope[moving, drift] = 1.0
-        trend = (columns["season"] == -2) & (columns["half_waves"] > 0)
-        if np.any(trend):
-            log_variance[trend] = parameters[-1] - 4 * np.log(columns["half_waves"][trend])
-            slope[trend, -1] = 1.0
+        waves, its, square, exact, added, steep = self._logarithms
+        ratio = square * np.exp(-2 * parameters[1::3][its])
+        share, steeper = exact / (1 + ratio) ** 2, 4 * ratio / (1 + ratio)
+        total = np.bincount(its, share)
+        slope = added.copy()
+        slope[waves, 3 * its + 1] = steeper - (np.bincount(its, share * steeper) / total)[its]
+        log_variance = added @ parameters - steep
+        log_variance[waves] -= 2 * np.log1p(ratio) + np.log(total)[its]
         return log_variance[self.which], slope[self.which]
+
+
+@lru_cache(maxsize=8)
+def _columns(size: int, lengths: tuple[float, ...], trend: bool, most: int) -> NDArray[np.void]:
+    waves: list[tuple[int, int, float, bool, int]] = []
+    seen: set[float] = set()
+    fewest, largest = _HARMONICS
+    highest = min(max(most // max(2 * len(lengths), 1), fewest), largest)
+    for season, length in enumerate(lengths):
+        for harmonic in range(1, min(highest, math.floor(length / 2)) + 1):
+            frequency = harmonic / length
+            if round(frequency, 12) not in seen:
+                seen.add(round(frequency, 12))
+                both = (False, True) if frequency < 0.5 else (False,)  # cosine and sine
+                waves += [(season, harmonic, frequency, sine, 0) for sine in both]
+    found = [(-1, 0, 0.0, False, 0), *waves]
+    if trend:
+        found += [(-2, 0, 0.0, False, bend) for bend in range(_BENDS + 1)]  # the first is a straight line
+    drifting = [wave for wave in waves if wave[1] <= _DRIFTING]
+    for half_waves in range(1, _HALF_WAVES + 1):
+        more = [(*wave[:4], half_waves) for wave in drifting if half_waves * _CYCLES * lengths[wave[0]] <= size]
+        if len(found) + len(more) > most:
+            break
+        found += more
+    names = [("season", int), ("harmonic", int), ("frequency", float), ("sine", bool), ("half_waves", int)]
+    columns = np.array(found, dtype=names)
+    columns.flags.writeable = False
+    return columns

@@ -49,7 +49,7 @@ def measured(release: Release, part: _Series) -> str:
         return f"{rate}{whole}{_LEVELLED}"
     if _is_whole(count):
         return f"{rate}{whole}"
-    if not release.design.is_filtered:
+    if not release.design.signal.kernels:
         return f"{rate}the capped counts"
     return f"{rate}the capped counts before the filter" if part.unfiltered else f"{rate}the capped, filtered counts"
 
@@ -61,11 +61,15 @@ def guarantee_in_words(
     if isinstance(guarantee, str):
         return guarantee
     if guarantee is None:
-        with contextlib.suppress(ValueError):  # nothing is stated, or it does not add up
-            if len(sources) > 1:
+        with contextlib.suppress(ValueError):  # nothing is stated
+            each = "; and ".join(one.guarantee() for one in sources or [release])
+            if len(sources) < 2:
+                return f"Guarantee: {each}"
+            try:
                 together = joint_guarantee(sources)
-                return f"Guarantee of all {len(sources)} releases behind it, if asked for at once: {together}"
-            return f"Guarantee: {(sources or [release])[0].guarantee()}"
+            except ValueError:  # they are not for the same individuals, or not in the same measure
+                return f"Guarantee of each of the {len(sources)} releases behind it, as none is stated of all: {each}"
+            return f"Guarantee of all {len(sources)} releases behind it, if asked for at once: {together}"
         return ""
     epsilon, delta = (printed_up(value, 4) for value in guarantee)
     count = release.design.signal.count

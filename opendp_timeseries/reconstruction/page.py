@@ -139,7 +139,7 @@ def _cells(totals: Any, level: float) -> list[str]:
 def _downloads(made: Contents) -> str:
     table = _link("series.csv", "text/csv", table_of(made), "The series with intervals, for spreadsheets (CSV)")
     if made.records is None:
-        return f"<p>{table}</p><p>No guarantee is recorded, so there is no record to verify.</p>"
+        return f"<p>{table}</p><p>No guarantee of all of it is recorded, so there is no record to verify.</p>"
     record = _link("release.json", "application/json", made.records, "The record of what was released (JSON)")
     check = "python -m opendp_timeseries verify release.json"
     return f"<p>{table}</p><p>{record}</p><p>Anybody can verify it: <code>{check}</code></p>"

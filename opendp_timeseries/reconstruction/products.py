@@ -46,6 +46,9 @@ def inverse_root(matrix: Array) -> Array:
 def crossed(left: Array, right: Array, weight: Array | None = None) -> Array:
     """Return ``left.T @ right``, or ``left.T @ (weight * right)``, of which only the lower triangle is worked out."""
     total = np.zeros((left.shape[1], right.shape[1]))
+    if len(left) * total.size <= _UNSHARED:
+        found: Array = left.T @ (right if weight is None else weight[:, None] * right)
+        return found
     for piece, rows in _pieces(len(left), _UNSHARED // _WIDTH**2):
         sides, turned = _stack(left, piece, rows), _stack(right, piece, rows)
         if weight is not None:
@@ -62,6 +65,9 @@ def times(left: Array, right: Array) -> Array:
     """Return ``left @ right``, column by column."""
     if right.ndim == 1:
         return times(left, right[:, None])[:, 0]
+    if left.size * right.shape[1] <= _UNSHARED:
+        product: Array = left @ right
+        return product
     found, turned = np.empty((right.shape[1], len(left))), np.ascontiguousarray(right.T)
     width = min(_WIDTH, max(len(turned), 1))
     for piece, rows in _pieces(len(left), max(_UNSHARED // (width * max(len(right), 1)), 1)):

@@ -186,7 +186,8 @@ class Series:
     def with_total(self, total: float | Release, standard_error: float = 0.0) -> Series:
         """Return the series multiplied so that it adds up to a total, as one that was released by itself.
 
-        The shape stays, and its errors; those of the total are common to all of its steps.
+        The shape stays, and its errors; those of the total are common to all of its steps. Captions and pages state the
+        joint guarantee of both releases; if they have different units of privacy, or measures, that of each.
 
         :param total: of all steps, and of all series of a panel; or the release of a
             :func:`~opendp_timeseries.make_participation_total`, which may be one of each period, each key, or each

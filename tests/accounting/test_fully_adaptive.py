@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_timeseries.accounting.calibrate import Budget, calibrate
-from opendp_timeseries.accounting.fully_adaptive import RenyiFilter
+from opendp_timeseries.accounting.conversions import renyi_to_delta
 from opendp_timeseries.accounting.influence import count_influence
-from opendp_timeseries.accounting.joint import joint_loss
-from opendp_timeseries.accounting.renyi import renyi_to_delta
+from opendp_timeseries.accounting.joint import RenyiFilter, joint_loss
 from opendp_timeseries.accounting.subsampled import extremal_law
 from tests.oracles.adaptive import renyi, worst_delta
 

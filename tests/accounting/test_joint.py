@@ -13,11 +13,11 @@ import pytest
 from opendp_timeseries.accounting import joint
 from opendp_timeseries.accounting import loss as loss_module
 from opendp_timeseries.accounting.calibrate import Budget, calibrate
+from opendp_timeseries.accounting.conversions import delta_from_renyi
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import Influence, Majorant, count_influence
 from opendp_timeseries.accounting.joint import JointLaw, joint_loss
 from opendp_timeseries.accounting.loss import PrivacyLoss
-from opendp_timeseries.accounting.renyi import delta_from_renyi
 from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.design.kernels import gaussian_kernel
 from tests.oracles import accounting as oracle

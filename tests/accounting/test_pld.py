@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from opendp_timeseries.accounting import loss
+from opendp_timeseries.accounting.conversions import _lower_convex_hull
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import count_influence
-from opendp_timeseries.accounting.pld import _lower_convex_hull
 from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.design.kernels import gaussian_kernel
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opendp_timeseries.accounting.renyi import delta_from_renyi, renyi_to_delta
+from opendp_timeseries.accounting.conversions import delta_from_renyi, renyi_to_delta
 
 
 def exact_delta(alpha, divergence, epsilon):

@@ -20,9 +20,9 @@ from scipy.stats import binom
 
 from opendp_timeseries.accounting import laws, loss, subsampled
 from opendp_timeseries.accounting.calibrate import Budget, calibrate
+from opendp_timeseries.accounting.conversions import delta_from_renyi
 from opendp_timeseries.accounting.gaussian import gaussian_delta, inflection
 from opendp_timeseries.accounting.influence import Influence, Majorant, count_influence
-from opendp_timeseries.accounting.renyi import delta_from_renyi
 from opendp_timeseries.accounting.rounding import up_sqrt
 from opendp_timeseries.accounting.subsampled import extremal_law
 from tests.oracles import accounting as oracle

@@ -525,11 +525,16 @@ def test_a_plan_needs_no_cap_and_says_what_rough_knowledge_tells(city, capsys):
         (known, "level must be given"),
         (["--level", "200", "--participation", "90%:20", "80%:500"], "must ascend: shares of people and in how many"),
         (["--level", "200", "--participation", "90%:20", "80%:500"], "such as 90%:20 100%:500"),
+        (["--time-scale", "900"], "--time-scale (900.0) must be at most 672; in steps"),
+        (["--filter-std", "-1"], "--filter-std (-1.0) must be at least 0"),
+        (["--season", "24:0"], "--season (0.0) must be greater than 0"),
+        (["--gap", "3"], "--gap and --sampling-probability must be left out without a --participation-cap"),
+        ([*caps, "--sampling", "stratified", "--sampling-probability", "0.3"], "for --sampling 'stratified'"),
     ):
         assert main([*plan, *series, *more]) == 2
         assert message in refusal(capsys)
     assert main(plan) == 2
-    assert "describe the signal by --season 24:90, by deviation and time_scale, or by all three" in refusal(capsys)
+    assert "describe the signal by --season 24:90, by --deviation and --time-scale, or by all three" in refusal(capsys)
     assert main(["plan", "publication.toml", "--level", "200", *series]) == 2
     said = refusal(capsys)
     assert re.search(r"leave out by \(line \d+\), every \(line \d+\); of a programme.*; see .* plan --help", said)

@@ -201,7 +201,7 @@ def test_nothing_of_it_can_be_changed():
 
 def test_what_is_not_known_is_not_stated():
     unknown = design(UnknownSignal(48))
-    assert (unknown.signal.size, unknown.is_filtered) == (48, False)
+    assert (unknown.signal.size, unknown.signal.kernels) == (48, ())
     for ask in (unknown.loss, unknown.to_dict, unknown.python, lambda: unknown.count, lambda: unknown.unit):
         with pytest.raises(ValueError, match="not known how this signal was made"):
             ask()
@@ -227,6 +227,10 @@ def test_what_is_not_known_is_not_stated():
         (lambda: replace(ONE, panel=("a", 1), source=BY), "all strings or all integers"),
         (lambda: replace(ONE, panel=("a", "a"), source=BY), "must be distinct"),
         (lambda: replace(ONE, unit=Unit(period=Period("1d", "Asia/Tokyo"))), "zone|period"),
+        (
+            lambda: replace(DESIGNS["people"].count, unit=Unit(period=Period(1))),
+            r"period \(one step\) must be left out where individuals are counted once",
+        ),
         (lambda: replace(ONE, excess="scaled"), r"excess \('scaled'\) must be one of 'scale', 'scale_l1', 'drop'"),
         (lambda: replace(ONE, scales=Scales(ends=(4,))), r"require excess='scale' and the first of them"),
         (lambda: replace(ONE, excess="scale", scales=Scales(ends=(5,))), r"as participation_cap \(4\)"),

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from opendp_timeseries.accounting.conversions import delta_from_renyi
 from opendp_timeseries.accounting.influence import count_influence
-from opendp_timeseries.accounting.renyi import delta_from_renyi
 from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.koga2022 import bounds as paper
 from opendp_timeseries.koga2022.bounds import FilterConstants, SensitivityBound

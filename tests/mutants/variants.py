@@ -32,7 +32,7 @@ from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.scaling import sizes_of
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, parse_zone
-from opendp_timeseries.ledger.chain import _LINE
+from opendp_timeseries.ledger.book import _LINE
 from opendp_timeseries.plugin import subsampled_gaussian
 from opendp_timeseries.plugin._opendp import how_made
 from tests.mutants.mutate import after, always, but, edited, given, seeing
@@ -591,7 +591,7 @@ MUTANTS = [
            edited(("left(k, max(n, steps[k]))", "left(k, steps[k])")),
            ("test_weights_on_all_scales_keep_the_norm_together", 0.8, (4, 9), 90)),
     mutant("the sum of magnitudes passes as it is", "filtering:_of_one",
-           edited(("influence.l1_norm(), _gain(kernel)", "influence.l1_norm(), Fraction(1)")),
+           edited(("influence.l1_norm(), gain(kernel)", "influence.l1_norm(), Fraction(1)")),
            "test_behind_any_filter_the_sum_of_magnitudes_is_known"),
     mutant("a list of steps that lie apart that is cut short", "filtering:_separated",
            given(every=lambda every: every / 2), ("test_a_full_comb_attains_all_of_it", 12, 4)),
@@ -818,7 +818,7 @@ MUTANTS = [
            "test_a_release_with_other_noise_than_was_entered_is_withheld"),
     mutant("a release added unverified", "Ledger.add", edited(("    release.verify()\n", "")),
            "test_a_release_that_states_less_than_it_loses_is_not_added"),
-    mutant("entries that are not chained", "chain:_digest", given(before=""),
+    mutant("entries that are not chained", "book:_digest", given(before=""),
            "test_an_entry_with_a_right_digest_of_its_own_is_refused"),
     mutant("other identifiers in one ledger", "book:_check_population", seeing(population_of=attrgetter("unit")),
            "test_other_identifiers_and_other_days_are_other_individuals"),
@@ -856,10 +856,10 @@ MUTANTS = [
            "test_counts_that_draw_nothing_may_be_made_one_after_the_other"),
     mutant("values without noise", "Release._check_values", seeing(MIN_SCALE=math.inf),
            ("test_values_without_noise_are_refused", 3.0, np.arange(48.0), "all of them are multiples of 1")),
-    mutant("a chain known by its length", "chain:unchained",
+    mutant("a chain known by its length", "book:unchained",
            edited(("not file.startswith(lines)", "len(file) < len(lines)")),
            "test_what_was_read_of_a_ledger_stays_in_it"),
-    mutant("a chain of any number of entries", "chain:unchained",
+    mutant("a chain of any number of entries", "book:unchained",
            edited(("(digest, length) != (last[1].decode(), int(last[2]))", "digest != last[1].decode()")),
            "test_a_last_line_of_other_entries_is_refused"),
 ]

@@ -251,7 +251,13 @@ def test_the_call_runs_as_it_is_pasted():
         assert (made.scales is None) == (candidate.participation_cap == 10)
         assert len(names["series"].values) == 336
         assert found.command(candidate) is None  # the command line does not offer groups
-    assert "ts.then_activity_count(grid" in found.python()  # nothing is known of how often people come
+    assert "ts.then_activity_count(grid" in found.python()  # of two individuals, a private series knows no ε
+    one = plan(grid, **SETTING, level=80, season_amplitudes={24: 30}, step_cap=2, replaced=True)
+    call = "measurement = space >> ts.then_private_series(grid, epsilon=1.0, delta=1e-06, step_cap=2)\n"
+    assert call in one.python()  # nothing is known of how often people come
+    exec(one.python(), names)
+    assert names["measurement"].map(1) == (pytest.approx(1.0, rel=1e-9), 1e-6)
+    assert names["release"].design == one.design
 
 
 def test_one_step_of_each_block_is_planned_and_called_so():

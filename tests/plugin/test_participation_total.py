@@ -3,6 +3,8 @@
 import functools
 import itertools
 import math
+import re
+import warnings
 
 import numpy as np
 import opendp.prelude as dp
@@ -11,6 +13,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.plugin.known import signal_of
+from opendp_timeseries.release.documents import joint_guarantee
 from tests.plugin import test_excess as whole
 
 GRID = ts.TimeGrid(size=12)
@@ -267,6 +270,23 @@ def test_a_total_sets_the_level_of_its_part(log_space, of, tree, periods):
     if found.parts:
         assert np.allclose(np.concatenate([part.values for part in found.parts]), found.values)
         assert np.allclose(np.concatenate([part.standard_error for part in found.parts]), found.standard_error)
+
+
+def test_a_series_at_the_level_of_a_total_states_the_guarantee_of_both(log_space):
+    count = released(log_space >> ts.then_participation_count(GRID, participation_cap=3))
+    totals = [released(log_space >> ts.then_participation_total(GRID, participation_cap=12), 9.0)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ts.PeriodUnitWarning)
+        a_day = log_space[0], ts.period_distance(4)
+    totals.append(released(a_day >> ts.then_participation_total(GRID, participation_cap=4, periods=4), 9.0))
+    same, mixed = (ts.interpolate(count).with_total(total).to_html() for total in totals)
+    both = joint_guarantee([count, totals[0]])
+    assert f"the guarantee of all 2 releases behind it, if asked for at once: {both}." in same
+    assert float(re.search("ε = ([0-9.]+)", both)[1]) >= count.stated.loss[0][0]
+    each = f"{count.guarantee()}; and {totals[1].guarantee()}"
+    assert "within" in totals[1].guarantee()
+    assert f"the guarantee of each of the 2 releases behind it, as none is stated of all: {each}." in mixed
+    assert "No guarantee of all of it is recorded" in mixed
 
 
 def test_what_is_no_total_of_the_series_sets_no_level(log_space):

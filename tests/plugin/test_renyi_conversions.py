@@ -7,7 +7,7 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.accounting.renyi import delta_from_renyi
+from opendp_timeseries.accounting.conversions import delta_from_renyi
 
 dp.enable_features("contrib", "honest-but-curious")
 SPACE = dp.atom_domain(T=int), dp.absolute_distance(T=int)

@@ -21,9 +21,11 @@ from opendp_timeseries import (
 )
 from opendp_timeseries import then_subsampled_gaussian as then_release
 from opendp_timeseries.koga2022.experiments import gowalla_like
-from opendp_timeseries.reconstruction import haar, structural
+from opendp_timeseries.reconstruction import evidence, haar, structural
 from opendp_timeseries.reconstruction.banded import Banded, Tridiagonal
 from opendp_timeseries.reconstruction.basis import Basis
+from opendp_timeseries.reconstruction.linearised import Learnt, Link, Model
+from opendp_timeseries.reconstruction.observations import Observations
 from opendp_timeseries.reconstruction.seasons import Season
 from opendp_timeseries.reconstruction.smooth import _observations, _of_counts
 from opendp_timeseries.reconstruction.structural import fit
@@ -54,11 +56,11 @@ def linear(periods, trend, seed=3, taps=None, margin=0):
     rng = np.random.default_rng(seed)
     kept = np.flatnonzero(rng.random(SIZE) < 0.3)
     kept = kept[(kept >= margin) & (kept < SIZE - margin)]
-    seen = structural.Observations(SIZE, kept, rng.normal(size=len(kept)), VARIANCE, taps)
+    seen = Observations(SIZE, kept, rng.normal(size=len(kept)), VARIANCE, taps)
     basis = Basis(SIZE, tuple(map(Season, periods)), trend, most=1000)
     patterns = np.log([0.6, 2.0, 0.3, 0.3, 4.0, 0.05][: 3 * len(periods)] + [2.0] * trend)
-    learnt = structural._Learnt(np.log([DEPARTURE, DURATION]), patterns, 0.0)
-    model = structural._Model(seen, basis, structural._Link(square=False, unit=1.0, mean=0.0))
+    learnt = Learnt(np.log([DEPARTURE, DURATION]), patterns, 0.0)
+    model = Model(seen, basis, Link(square=False, unit=1.0, mean=0.0))
     waves, found = [], set()
     for season, period in enumerate(periods):
         total, decay, drift = np.exp(patterns[3 * season : 3 * season + 3])
@@ -82,12 +84,16 @@ def linear(periods, trend, seed=3, taps=None, margin=0):
     return model, learnt, prior
 
 
+def posterior(model, normal, learnt):
+    return structural._posterior(model, normal, learnt, model.start(), model.solve(normal, learnt))
+
+
 @pytest.mark.parametrize("trend", [False, True])
 @pytest.mark.parametrize("periods", [(), (8.0,), (8.0, 33.5)])
 def test_the_posterior_is_that_of_dense_conditioning(periods, trend):
     model, learnt, prior = linear(periods, trend)
     normal = model.linearise(np.zeros(len(model.nodes)), 0.0)
-    found = structural._posterior(model, normal, learnt).posterior
+    found = posterior(model, normal, learnt).posterior
     expected = oracle.condition(prior, np.eye(SIZE)[model.seen.steps], model.seen.values, VARIANCE)
     assert np.allclose(found.mean, expected[0], rtol=0, atol=1e-9)
     assert np.allclose(found.variance, expected[1], rtol=0, atol=1e-9)
@@ -105,7 +111,7 @@ def test_departures_in_proportion_are_those_of_dense_conditioning():
     amplitude = np.linspace(0.5, 2.0, SIZE)
     clock = np.cumsum(amplitude**-2.0)
     model = dataclasses.replace(model, amplitude=amplitude, clock=clock)
-    found = structural._posterior(model, model.linearise(np.zeros(len(model.nodes)), 0.0), learnt)
+    found = posterior(model, model.linearise(np.zeros(len(model.nodes)), 0.0), learnt)
 
     def departures_by(time, size):
         return DEPARTURE * np.exp(-np.abs(time[:, None] - time) / DURATION) * np.multiply.outer(size, size)
@@ -114,7 +120,7 @@ def test_departures_in_proportion_are_those_of_dense_conditioning():
     mean, variance, value = oracle.condition(prior, np.eye(SIZE)[model.seen.steps], model.seen.values, VARIANCE)
     assert np.allclose(found.posterior.mean, mean, rtol=0, atol=1e-9)
     assert np.allclose(found.posterior.variance, variance, rtol=0, atol=1e-9)
-    away = [learnt.departure - structural._centre(model.basis), learnt.patterns - model.basis.start()]
+    away = [learnt.departure - evidence._centre(model.basis), learnt.patterns - model.basis.start()]
     assert found.evidence == pytest.approx(value - (np.concatenate(away) ** 2).sum() / 8, abs=1e-9)
 
 
@@ -143,7 +149,7 @@ def test_a_filter_is_part_of_the_model():
     taps = gaussian_kernel(SIZE, 2).taps
     model, learnt, prior = linear((8.0,), False, taps=taps, margin=15)  # no kept step sees around the ends
     normal = model.linearise(np.zeros(SIZE), 0.0)
-    found = structural._posterior(model, normal, learnt).posterior
+    found = posterior(model, normal, learnt).posterior
     circulant = np.array([np.roll(taps, t) for t in model.seen.steps])  # symmetric: h_(t-k) = h_(k-t)
     mean, variance, value = oracle.condition(prior, circulant, model.seen.values, VARIANCE)
     assert model.seen.radius < 15
@@ -156,7 +162,7 @@ def test_a_filter_is_part_of_the_model():
     ahead = np.zeros(SIZE)
     ahead[:3] = 0.5, 0.3, 0.2
     model, learnt, prior = linear((8.0,), False, taps=ahead, margin=15)
-    found = structural._posterior(model, model.linearise(np.zeros(SIZE), 0.0), learnt).posterior
+    found = posterior(model, model.linearise(np.zeros(SIZE), 0.0), learnt).posterior
     circulant = np.array([np.roll(ahead[::-1], t + 1) for t in model.seen.steps])
     mean, variance, _ = oracle.condition(prior, circulant, model.seen.values, VARIANCE)
     assert np.allclose(found.mean, mean, rtol=0, atol=1e-9)
@@ -189,19 +195,28 @@ def test_the_posterior_is_that_of_a_kalman_smoother():
     assert reduced.evidence(log_variance)[0] == pytest.approx(result.llf, abs=1e-8)
 
 
-def test_the_slope_of_the_evidence_is_right():
-    model, learnt, _ = linear((8.0, 33.5), True)
-    reduced = model.reduce(model.linearise(np.zeros(len(model.nodes)), 0.0), learnt.departure)
+@pytest.mark.parametrize("filtered", [False, True])
+def test_the_slope_of_the_evidence_is_right(filtered):
+    taps = gaussian_kernel(SIZE, 2).taps if filtered else None
+    model, learnt, _ = linear((8.0, 33.5), True, taps=taps, margin=10)
+    model = dataclasses.replace(model, clock=np.cumsum(np.linspace(0.5, 1.5, SIZE)))
+    normal = model.linearise(np.zeros(len(model.nodes)), 0.0)
 
-    def at(patterns):
-        log_variance, by_parameter = model.basis.variances(patterns)
-        value, mean, root = reduced.evidence(log_variance)
-        return value, 0.5 * ((mean**2 + (root**2).sum(axis=1)) * np.exp(-log_variance) - 1) @ by_parameter
+    def at(parameters):
+        log_variance, by_parameter = model.basis.variances(parameters[2:])
+        solved = model.solve(normal, Learnt(parameters[:2], parameters[2:], 0.0))
+        by_variance = (solved.mean**2 + (solved.root**2).sum(axis=1)) * np.exp(-log_variance) - 1
+        by_departure = model.by_departure(solved, parameters[:2])
+        alone = model.density(normal, parameters[:2])
+        return solved.value, np.append(by_departure, 0.5 * by_variance @ by_parameter), *alone
 
-    slope = at(learnt.patterns)[1]
-    for parameter, unit in enumerate(np.eye(len(learnt.patterns))):
-        rise = (at(learnt.patterns + 1e-5 * unit)[0] - at(learnt.patterns - 1e-5 * unit)[0]) / 2e-5
-        assert slope[parameter] == pytest.approx(rise, abs=1e-6)
+    parameters = np.append(learnt.departure, learnt.patterns)
+    _, slope, _, of_alone = at(parameters)
+    for parameter, unit in enumerate(np.eye(len(parameters))):
+        (above, _, more, _), (below, _, less, _) = at(parameters + 1e-5 * unit), at(parameters - 1e-5 * unit)
+        assert slope[parameter] == pytest.approx((above - below) / 2e-5, abs=1e-5)
+        if parameter < 2:
+            assert of_alone[parameter] == pytest.approx((more - less) / 2e-5, abs=1e-5)
 
 
 @pytest.mark.parametrize("size", [7, 8, 9, 24, 25])
@@ -216,7 +231,8 @@ def test_few_diagonals_are_a_matrix(size, width):
     sides = rng.normal(size=(size, 3))
     for factor in [Banded.of(band), *([Tridiagonal.of(band[0], band[1, :-1])] if width == 1 else [])]:
         assert factor.log_determinant == pytest.approx(np.linalg.slogdet(dense)[1], abs=1e-12)
-        assert np.allclose(factor.inverse_diagonal(), np.diag(np.linalg.inv(dense)), rtol=0, atol=1e-12)
+        for apart, diagonal in enumerate(factor.inverse_diagonals()):
+            assert np.allclose(diagonal, np.diag(np.linalg.inv(dense), apart), rtol=0, atol=1e-12)
         assert np.allclose(factor.solve(sides.copy()), np.linalg.solve(dense, sides), rtol=0, atol=1e-12)
     with pytest.raises(np.linalg.LinAlgError):
         Banded.of(-band)
@@ -227,10 +243,8 @@ def test_few_diagonals_are_a_matrix(size, width):
 def test_the_noise_is_known_and_not_estimated():
     # The broken variant: noise of another variance than the release's.
     model, learnt, prior = linear((), False)
-    wrong = structural._Model(
-        structural.Observations(SIZE, model.seen.steps, model.seen.values, VARIANCE / 2), model.basis, model.link
-    )
-    found = structural._posterior(wrong, wrong.linearise(np.zeros(len(wrong.nodes)), 0.0), learnt).posterior
+    wrong = Model(Observations(SIZE, model.seen.steps, model.seen.values, VARIANCE / 2), model.basis, model.link)
+    found = posterior(wrong, wrong.linearise(np.zeros(len(wrong.nodes)), 0.0), learnt).posterior
     expected = oracle.condition(prior, np.eye(SIZE)[model.seen.steps], model.seen.values, VARIANCE)
     assert not np.allclose(found.variance, expected[1], rtol=0, atol=1e-2)
 

@@ -12,7 +12,7 @@ import pytest
 import referencing
 
 import opendp_timeseries as ts
-from opendp_timeseries.ledger.chain import Chain, unchained
+from opendp_timeseries.ledger.book import Chain, unchained
 from opendp_timeseries.release.documents import read_document
 
 ROOT = Path(__file__).parents[2]

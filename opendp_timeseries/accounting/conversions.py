@@ -1,4 +1,8 @@
-"""A privacy profile as a privacy loss distribution for Google's ``dp_accounting`` (extra ``pld``)."""
+"""From one form of a loss to another: Rényi divergences to a privacy profile, and a profile to a loss distribution.
+
+Canonne, Kamath & Steinke (2020), Proposition 12: every order gives a valid bound, so the search for the best one cannot
+be unsound. Distributions are for Google's ``dp_accounting`` (extra ``pld``). Proof: docs/proofs/conversions.md.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,54 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.accounting.rounding import up
+from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up
 
-__all__ = ["privacy_loss_distribution"]
+__all__ = ["delta_from_renyi", "order_cost", "privacy_loss_distribution", "renyi_to_delta"]
 
 #: Beyond these, distributions take too much time and memory, or their exponentials underflow.
 MAX_LOSS: Final = 300.0
 MAX_POINTS: Final = 10**6
+
+
+def renyi_to_delta(alpha: float, renyi_epsilon: float, epsilon: float) -> float:
+    """Return ``δ`` at ``epsilon`` of a mechanism whose divergence of order ``alpha`` is at most ``renyi_epsilon``.
+
+    Canonne, Kamath & Steinke (2020), arXiv:2004.00010v4, Proposition 12; rounded up, at most 1.
+
+    :raises ValueError: for an order of 1 or below.
+    """
+    if not alpha > 1:
+        raise ValueError(f"alpha ({alpha}) must be greater than 1")
+    if renyi_epsilon == 0:
+        return 0.0
+    exponent = (alpha - 1) * (renyi_epsilon - epsilon) + order_cost(alpha)
+    # Where the answer is neither 1 nor the least, no term exceeds 1500, and 1e-11 is more than rounding costs.
+    return min(1.0, max(math.exp(exponent) * (1 + 1e-11), LOWEST_BOUND)) if exponent < 0 else 1.0
+
+
+def delta_from_renyi(curve: Callable[[float], float], epsilon: float) -> float:
+    """Return ``δ`` at ``epsilon`` from a curve of Rényi divergences, such as ``loss.renyi``, at the best order."""
+
+    def bound(log_excess: float) -> float:
+        alpha = 1 + math.exp(log_excess)
+        return renyi_to_delta(alpha, curve(alpha), epsilon)
+
+    # A coarse grid of log(α − 1), then a search around its best.
+    grid = np.linspace(math.log(1e-3), math.log(1e6), 64)
+    coarse = [bound(x) for x in grid]
+    best = int(np.argmin(coarse))
+    around = (float(grid[max(best - 1, 0)]), float(grid[min(best + 1, len(grid) - 1)]))
+    fine = minimize_scalar(bound, bounds=around, method="bounded", options={"xatol": 1e-8})
+    return min(coarse[best], float(fine.fun))
+
+
+def order_cost(alpha: float) -> float:
+    """Return ``c = log((1−1/α)^α/(α−1))``: a divergence ``D`` of order α has ``δ = exp((α−1)(D−ε) + c)``."""
+    # As two terms of one sign.
+    return (alpha - 1) * math.log1p(-1 / alpha) - math.log(alpha)
 
 
 def privacy_loss_distribution(profile: Callable[[float], float], discretization: float, tail: float) -> Any:
@@ -63,8 +106,7 @@ def _mirrored(delta: float, epsilon: float) -> float:
 def _lower_convex_hull(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the values at ``x`` of the largest convex function that is nowhere above ``y``.
 
-    A profile is convex in ``e^ε``, so if it is below ``y`` it is below this; and no distribution has a profile that is
-    not convex, as the least of several bounds may be.
+    A profile is convex in ``e^ε``, as the least of several bounds need not be: if it is below ``y`` it is below this.
     """
     corners = [0]
     for k in range(1, len(x)):

