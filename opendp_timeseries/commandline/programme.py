@@ -28,6 +28,8 @@ __all__ = ["Part", "parts_of", "planned_measurement", "programme", "take_part"]
 #: How much of an instant names a part; of others, the day.
 _NAMED: Final = {"1y": 4, "1q": 7, "1mo": 7}
 _LIKE: Final = "--level, and --deviation with --time-scale, or amplitudes, as in --season 1d:90"
+#: From this share of the level on, an error leaves little to see.
+_MUCH: Final = 0.3
 _CHANGED: Final = "say again what it was made with, or make another one under another name"
 
 
@@ -140,10 +142,12 @@ def programme(options: argparse.Namespace) -> str:
         if len(designs) != len(noise):
             raise ValueError(f"ledger ({options.ledger}) is for a programme of other counts; {_CHANGED}")
         scales = (f"{design.scale:.4g}" for design in designs)
-        expected = errors[part.number - 1 : part.number]
+        expected = [f"{error:.4g}" for error in errors[part.number - 1 : part.number]]
         rows.append((str(part.number), part.name, state, *scales, *expected, f"ε = {printed_up(alone)}"))
     end = ["Errors are of each step, as they are to be expected, without what caps leave out."]
     noise += ["error of series"] if errors else []
+    if errors and options.level and (share := max(errors) / options.level) > _MUCH:
+        end[0] += f" They are up to {share:.0%} of the level: longer steps, fewer keys or a larger budget show more."
     if not errors:
         end = [f"For the error to expect of each part, say roughly what the series is like: {_LIKE}."]
     end += [f"It is programme {found.identifier[:16]}: every part names it. Publish it, as --json prints it."]
@@ -157,7 +161,7 @@ def programme(options: argparse.Namespace) -> str:
     return "\n".join([title, text_table(("part", "from", "state", *noise, "alone"), rows), "", *map(wrapped, end)])
 
 
-def _errors(options: argparse.Namespace, parts: list[Part], programme: ts.Programme) -> list[str]:
+def _errors(options: argparse.Namespace, parts: list[Part], programme: ts.Programme) -> list[float]:
     """Return the error to expect of each part's series, in a step; nothing if the series is not described."""
     known = chosen(options, "level", "deviation", "time_scale")
     known["season_amplitudes"] = amplitudes_of(options, grid_of(parts[0].cut(options)))
@@ -167,8 +171,7 @@ def _errors(options: argparse.Namespace, parts: list[Part], programme: ts.Progra
         found = programme.expected_errors(**known)[:: len(programme) // len(parts)]
     except (TypeError, ValueError) as error:
         raise ValueError(by_flags(str(error), refused=True)) from None
-    share = (f" ({error.smoothed / options.level:.0%})" if options.level else "" for error in found)
-    return [f"{error.smoothed:.4g}{of}" for error, of in zip(found, share, strict=True)]
+    return [error.smoothed for error in found]
 
 
 def _planned(options: argparse.Namespace, parts: list[Part]) -> ts.Programme:

@@ -640,7 +640,11 @@ def test_a_programme_says_the_error_to_expect_of_each_part(city, capsys):
     errors = programme.expected_errors(level=200, deviation=20, time_scale=4, season_amplitudes={7.0: 90.0})
     for part, error in zip(("2024-03", "2024-04", "2024-05"), errors[::4], strict=True):
         assert 0 < error.smoothed < programme.designs[0].scale
-        assert re.search(rf"{part}  planned .* {error.smoothed:.4g} \({error.smoothed / 200:.0%}\) +ε = ", said)
+        assert re.search(rf"{part}  planned .* {error.smoothed:.4g} +ε = ", said)
+    assert "of the level" not in said
+    assert main(["programme", "publication.toml", "--level", "1"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"They are up to \d+% of the level: longer steps, fewer keys or a larger budget show more", said)
     (city / "trips.ledger").unlink()
     assert main(["programme", "publication.toml", "--new", "--deviation", "20"]) == 2
     assert not (city / "trips.ledger").exists()
