@@ -109,10 +109,9 @@ def _fit_dispersion(model: Model, f: Array, solved: Solved, before: float) -> fl
     seen, slope = model.seen, model.here.slope(f)
     if seen.taps is not None:
         return before  # a filter averages the counts' own variance away
-    shown = model.here.rate(f) + slope * (model.here.mean + solved.reduced.mean(solved.mean) - f)
+    shown = model.here.rate(f) + slope * (model.state(solved).f - f)
     every = -(-len(f) // _SAMPLE)
-    known = np.repeat(solved.reduced.variance(solved.root, every), every)[: len(f)]
-    spread = slope**2 * known
+    spread = slope**2 * np.repeat(solved.variance(every), every)[: len(f)]
     own = before * np.maximum(shown, 0.0)
     variance = seen.variance + own
     log, mode = math.log(before), math.log(seen.dispersion)
