@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -16,8 +17,7 @@ __all__ = ["away", "fit_departure", "learn", "prior", "start"]
 
 Array = NDArray[np.float64]
 
-#: Value and slope of a function, and how it bends, more or less.
-_Evaluated = tuple[float, Array, Callable[[], Array]]
+_Function = Callable[[Array], tuple[float, Array]]  # and its slope
 
 #: Standard deviation of the normal priors of the logarithms of variances and the like, and of the departure's duration
 #: in steps: noise that is a little larger than it should be looks like a departure that is gone at once.
@@ -26,7 +26,8 @@ _OF_DURATION: Final = 1.0
 #: Up to this number of nodes times the square of that of columns, the departure's variance is sought with the patterns
 #: integrated out; above, at their mean.
 _JOINT: Final = 1e7
-#: A search ends that gains no more than this in the logarithm of the posterior density, or after so many steps.
+#: A search ends that gains no more than this in the logarithm of the posterior density, in the first round no more than
+#: that; or after so many steps.
 _GAIN: Final = 2e-3
 _FIRST: Final = 0.1
 _TRIES: Final = 30
@@ -108,10 +109,9 @@ def _fit_dispersion(model: Model, f: Array, solved: Solved, before: float) -> fl
     seen, slope = model.seen, model.here.slope(f)
     if seen.taps is not None:
         return before  # a filter averages the counts' own variance away
-    shown = model.here.rate(f) + slope * (model.here.mean + solved.reduced.mean(solved.mean) - f)
+    shown = model.here.rate(f) + slope * (model.state(solved).f - f)
     every = -(-len(f) // _SAMPLE)
-    known = np.repeat(solved.reduced.variance(solved.root, every), every)[: len(f)]
-    spread = slope**2 * known
+    spread = slope**2 * np.repeat(solved.variance(every), every)[: len(f)]
     own = before * np.maximum(shown, 0.0)
     variance = seen.variance + own
     log, mode = math.log(before), math.log(seen.dispersion)
@@ -130,7 +130,7 @@ def _fit_patterns(
     """
     own = 2 if reduced is None else 0  # parameters of the departure
 
-    def evaluate(parameters: Array) -> _Evaluated:
+    def evaluate(parameters: Array) -> tuple[float, Array]:
         log_variance, by_parameter = model.basis.variances(parameters[own:])
         problem = model.reduce(normal, parameters[:2]) if reduced is None else reduced
         solved, precision = problem.given(log_variance), np.exp(-log_variance)
@@ -139,15 +139,7 @@ def _fit_patterns(
         slope = 0.5 * (solved.mean**2 * precision + left - 1) @ by_parameter
         if reduced is None:
             slope = np.append(model.by_departure(solved, parameters[:2]), slope)
-
-        def bend() -> Array:
-            found, told = np.zeros((len(parameters), len(parameters))), (1 - left[:, None]) * by_parameter
-            found[own:, own:] = 0.5 * told.T @ told
-            if reduced is None:
-                found[:2, :2] = _information(model, normal, parameters[:2])
-            return found
-
-        return solved.value, slope, bend
+        return solved.value, slope
 
     return _most_likely(model, learnt, slice(2 - own, None), evaluate, search, gain)[0]
 
@@ -157,47 +149,23 @@ def fit_departure(model: Model, held: Normal, learnt: Learnt, search: _Search | 
 
     With so many steps, these are all but known.
     """
-
-    def evaluate(departure: Array) -> _Evaluated:
-        return *model.density(held, departure), lambda: _information(model, held, departure)
-
-    return _most_likely(model, learnt, slice(2), evaluate, search or _Search())
+    return _most_likely(model, learnt, slice(2), partial(model.density, held), search or _Search())
 
 
 def _most_likely(
-    model: Model,
-    learnt: Learnt,
-    among: slice,
-    evaluate: Callable[[Array], _Evaluated],
-    search: _Search,
-    gain: float = _GAIN,
+    model: Model, learnt: Learnt, among: slice, evaluate: _Function, search: _Search, gain: float = _GAIN
 ) -> tuple[Learnt, float]:
     """Return the parameters with the largest posterior density, and that, where only some of them are sought."""
     (centre, spread), (lowest, highest) = prior(model), _bounds(model)
 
-    def loss(at: Array) -> _Evaluated:
-        value, slope, bend = evaluate(at)
+    def loss(at: Array) -> tuple[float, Array]:
+        value, slope = evaluate(at)
         moved = (at - centre[among]) / spread[among]
-        least = 0.5 * float(moved @ moved) - value
-        return least, moved / spread[among] - slope, lambda: bend() + np.diag(spread[among] ** -2)
+        return 0.5 * float(moved @ moved) - value, moved / spread[among] - slope
 
     parameters = learnt.parameters.copy()
     parameters[among], least = search.minimum(loss, parameters[among], lowest[among], highest[among], gain)
     return learnt._replace(parameters=parameters), -least
-
-
-def _information(model: Model, normal: Normal, departure: Array) -> Array:
-    """Return about how sharp the evidence is in the departure's parameters: as if steps were even (Whittle 1953)."""
-    variance, duration = np.exp(departure).tolist()
-    size, gap = len(model.nodes), float(model.gaps.mean())
-    cosine = np.cos(2 * np.pi * np.arange(1, size // 2 + 1) / size)
-    decay = math.exp(-gap / duration)
-    width = 1 - 2 * decay * cosine + decay**2
-    told = 1 / (1 + width / (variance * (1 - decay**2) * float(normal.band[0].mean())))
-    by_duration = 2 * decay * gap / duration * ((cosine - decay) / width - decay / (1 - decay**2))
-    both = np.array([told, told * by_duration])
-    found: Array = (both[:, None] * both).sum(axis=2)
-    return found
 
 
 class _Search:
@@ -207,28 +175,25 @@ class _Search:
         self._inverse: Array | None = None
 
     def minimum(
-        self, function: Callable[[Array], _Evaluated], start: Array, lowest: Array, highest: Array, gain: float = _GAIN
+        self, function: _Function, start: Array, lowest: Array, highest: Array, gain: float
     ) -> tuple[Array, float]:
-        """Return where the least value is, and the value.
-
-        :param function: returns value and slope.
-        """
-        at, (value, slope, bend) = start, function(start)
-        inverse = np.linalg.inv(bend()) if self._inverse is None else self._inverse
+        """Return where the least value is, within so much, and the value."""
+        at, (value, slope) = start, function(start)
+        gentle = np.eye(len(at)) / max(float(np.abs(slope).max(initial=0.0)), 1.0)
+        inverse = gentle if self._inverse is None else self._inverse
         for _ in range(_TRIES):
             fixed = ((at <= lowest) & (slope > 0)) | ((at >= highest) & (slope < 0))
             downhill = np.where(fixed, 0.0, slope)
             way = np.where(fixed, 0.0, -inverse @ downhill)
             if way @ slope >= 0:
-                inverse = np.linalg.inv(bend())
-                way = -inverse @ downhill
+                inverse, way = gentle, -gentle @ downhill
             if -way @ slope < 2 * gain:
                 break
-            share = min(1.0, 2.0 / float(np.abs(way).max()))
+            longest = share = min(1.0, 2.0 / float(np.abs(way).max()))
             for _ in range(12):
                 there = np.clip(at + share * way, lowest, highest)
                 try:
-                    found, by, bend = function(there)
+                    found, by = function(there)
                 except FitError:
                     found, by = math.inf, slope
                 if found <= value + 1e-4 * float(slope @ (there - at)):
@@ -239,6 +204,8 @@ class _Search:
             moved, bent = there - at, by - slope
             along = float(moved @ bent)
             if along > 1e-8:
+                if self._inverse is None and share == longest:
+                    inverse = np.eye(len(at)) * along / float(bent @ bent)
                 across = np.eye(len(at)) - np.outer(moved, bent) / along
                 inverse = across @ inverse @ across.T + np.outer(moved, moved) / along
                 self._inverse = inverse

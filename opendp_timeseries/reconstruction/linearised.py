@@ -21,7 +21,7 @@ from opendp_timeseries.reconstruction.basis import Basis
 from opendp_timeseries.reconstruction.observations import Observations
 from opendp_timeseries.reconstruction.products import crossed, inverse_root, times
 
-__all__ = ["SHORTEST", "TANGENT", "Learnt", "Link", "Model", "Normal", "Reduced", "Solved", "State", "everywhere"]
+__all__ = ["SHORTEST", "TANGENT", "Learnt", "Link", "Model", "Normal", "Reduced", "Solved", "State"]
 
 Array = NDArray[np.float64]
 
@@ -203,6 +203,20 @@ class Model:
         """Return the posterior of the linearised problem, which may be given with the departure integrated out."""
         return (reduced or self.reduce(normal, learnt.departure)).given(self.basis.variances(learnt.patterns)[0])
 
+    def state(self, solved: Solved) -> State:
+        """Return the posterior mean."""
+        f = times(solved.reduced.free, solved.mean) + solved.reduced.departed
+        return State(self.here.mean + f, solved.mean, f - times(self.columns, solved.mean))
+
+    def everywhere(self, normal: Normal) -> tuple[Model, Normal]:
+        """Return model and normal equations with every step as a node; those between kept ones tell nothing."""
+        seen = self.seen
+        if len(self.nodes) == seen.size:
+            return self, normal
+        band, pull = np.zeros((1, seen.size)), np.zeros(seen.size)
+        band[:, seen.steps], pull[seen.steps] = normal.band, normal.pull
+        return replace(self, seen=replace(seen, steps=np.arange(seen.size))), normal._replace(band=band, pull=pull)
+
     def advance(
         self, state: State, normal: Normal, solved: Solved, learnt: Learnt, most: float = 1.0
     ) -> tuple[State, Array]:
@@ -210,8 +224,7 @@ class Model:
 
         Return also the whole way of f.
         """
-        f, precision = solved.reduced.mean(solved.mean), np.exp(-self.basis.variances(learnt.patterns)[0])
-        whole = State(self.here.mean + f, solved.mean, f - times(self.columns, solved.mean))
+        whole, precision = self.state(solved), np.exp(-self.basis.variances(learnt.patterns)[0])
         main, off, _ = _precision(self.gaps, learnt.departure)
 
         def loss(at: State) -> float:
@@ -268,7 +281,9 @@ class Model:
         else:
             sides[:-1] = normal.cross.T
         sides[-1] = normal.pull
-        free, departed = _free(self.columns, factor.solve(sides.T))
+        rows = factor.solve(sides.T).T
+        np.subtract(columns, rows[:-1], out=rows[:-1])
+        free, departed = rows[:-1].T, rows[-1]
         fitted = float((normal.pull * departed).sum())
         value = normal.constant + 0.5 * (fitted + log_determinant - factor.log_determinant)
         # Φ'A'WA(Φ - S), in one product instead of two.
@@ -291,19 +306,6 @@ class Reduced(NamedTuple):
     departed: Array  # what the departure adds to f if every coefficient is zero
     factor: Tridiagonal | Banded  # of the departure's precision
 
-    def mean(self, coefficients: Array) -> Array:
-        """Return how far f is from its prior mean at the nodes, given the mean of the coefficients."""
-        return times(self.free, coefficients) + self.departed
-
-    def variance(self, root: Array, every: int = 1) -> Array:
-        """Return the posterior variance at the nodes, or at one in so many."""
-        found: Array = self.factor.inverse_diagonals()[0][::every]
-        free = self.free[::every]
-        for first in range(0, len(free), _BLOCK):
-            some = slice(first, first + _BLOCK)
-            found[some] += (times(free[some], root) ** 2).sum(axis=1)
-        return found
-
     def given(self, log_variance: Array) -> Solved:
         """Return the posterior, given the logarithms of the coefficients' variances."""
         root = np.exp(log_variance / 2)
@@ -325,20 +327,14 @@ class Solved(NamedTuple):
     mean: Array  # of the coefficients
     root: Array  # R with their covariance R R'
 
-
-def everywhere(model: Model, normal: Normal, reduced: Reduced, departure: Array) -> tuple[Model, Reduced]:
-    """Return model and problem at every step, given them at the nodes."""
-    seen = model.seen
-    if len(model.nodes) == seen.size:
-        return model, reduced
-    every, columns = replace(model, seen=replace(seen, steps=np.arange(seen.size))), model.columns.T
-    main, off, _ = _precision(every.gaps, departure)
-    band, sides = np.zeros((1, seen.size)), np.zeros((len(columns) + 1, seen.size))
-    band[:, seen.steps], sides[-1, seen.steps] = normal.band, normal.pull
-    sides[:-1, seen.steps] = columns * normal.band[0]
-    factor = _factor(band, main, off)
-    free, departed = _free(every.columns, factor.solve(sides.T))
-    return every, reduced._replace(free=free, departed=departed, factor=factor)
+    def variance(self, every: int = 1) -> Array:
+        """Return that of f at the nodes, or at one in so many."""
+        found: Array = self.reduced.factor.inverse_diagonals()[0][::every]
+        free = self.reduced.free[::every]
+        for first in range(0, len(free), _BLOCK):
+            some = slice(first, first + _BLOCK)
+            found[some] += (times(free[some], self.root) ** 2).sum(axis=1)
+        return found
 
 
 def _factor(band: Array, main: Array, off: Array) -> Tridiagonal | Banded:
@@ -349,13 +345,6 @@ def _factor(band: Array, main: Array, off: Array) -> Tridiagonal | Banded:
     band[0] += main
     band[1, :-1] += off
     return Banded.of(band)
-
-
-def _free(columns: Array, solved: Array) -> tuple[Array, Array]:
-    """Return the columns less what the departure takes of them, in the place of that, and what it adds to f."""
-    rows = solved.T
-    np.subtract(columns.T, rows[:-1], out=rows[:-1])
-    return rows[:-1].T, rows[-1]
 
 
 def _precision(gaps: Array, departure: Array) -> tuple[Array, Array, float]:

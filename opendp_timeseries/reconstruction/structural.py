@@ -23,17 +23,7 @@ from scipy.sparse.linalg import LinearOperator
 from opendp_timeseries.reconstruction import evidence
 from opendp_timeseries.reconstruction.banded import FitError
 from opendp_timeseries.reconstruction.basis import Basis
-from opendp_timeseries.reconstruction.linearised import (
-    SHORTEST,
-    TANGENT,
-    Learnt,
-    Link,
-    Model,
-    Normal,
-    Solved,
-    State,
-    everywhere,
-)
+from opendp_timeseries.reconstruction.linearised import SHORTEST, TANGENT, Learnt, Link, Model, Normal, State
 from opendp_timeseries.reconstruction.observations import Observations
 from opendp_timeseries.reconstruction.products import crossed, times
 from opendp_timeseries.reconstruction.seasons import Season
@@ -202,8 +192,7 @@ def _fit(model: Model, learnt: Learnt | None = None, state: State | None = None)
     most, before = 1.0, np.zeros_like(state.f)
     for _ in range(_STEPS):
         normal = model.linearise(state.f, learnt.dispersion)
-        solved = model.solve(normal, learnt)
-        state, way = model.advance(state, normal, solved, learnt, most)
+        state, way = model.advance(state, normal, model.solve(normal, learnt), learnt, most)
         if np.abs(way).max() < _NEAR:
             break
         # The variance of a count follows its estimate. Where there is little other noise, whole steps can swing for
@@ -215,12 +204,13 @@ def _fit(model: Model, learnt: Learnt | None = None, state: State | None = None)
         before = way
     if np.abs(way).max() > _FAR:
         raise FitError("the fit did not converge")
-    return _posterior(model, normal, learnt, state, solved)
+    return _posterior(model, normal, learnt)
 
 
-def _posterior(model: Model, normal: Normal, learnt: Learnt, state: State, solved: Solved) -> _Fitted:
-    every, reduced = everywhere(model, normal, solved.reduced, learnt.departure)
-    here, f, variance = every.here, every.here.mean + reduced.mean(solved.mean), reduced.variance(solved.root)
+def _posterior(model: Model, normal: Normal, learnt: Learnt) -> _Fitted:
+    every, wide = model.everywhere(normal)
+    solved = every.solve(wide, learnt)
+    (f, coefficients, departed), here, variance = every.state(solved), every.here, solved.variance()
     if not (np.all(np.isfinite(f)) and np.all(variance >= 0)):
         raise FitError("the smoother lost its precision")
     if here.square:
@@ -230,9 +220,9 @@ def _posterior(model: Model, normal: Normal, learnt: Learnt, state: State, solve
     else:
         rate, slope = here.rate(f), here.unit * here.amplitude * np.ones_like(f)
     posterior = Posterior(rate, slope**2 * variance, learnt.dispersion, Joint(model, learnt, normal.nodes, slope))
-    patterns = (here.mean + times(every.columns, solved.mean)) * here.amplitude
-    density = solved.value - evidence.away(model, learnt)
-    return _Fitted(model, learnt, state, posterior, density, patterns, model.given(normal, solved.mean))
+    state = State(f[model.nodes], coefficients, departed[model.nodes])
+    density, held = solved.value - evidence.away(model, learnt), model.given(normal, coefficients)
+    return _Fitted(model, learnt, state, posterior, density, (f - departed) * here.amplitude, held)
 
 
 class Joint(LinearOperator):
@@ -253,11 +243,10 @@ class Joint(LinearOperator):
     def _matmat(self, columns: Array) -> Array:
         model, learnt, nodes, slope = self._fitted
         model = replace(model)
-        normal = model.linearise(nodes, learnt.dispersion)
-        solved = model.solve(normal, learnt)
-        _, reduced = everywhere(model, normal, solved.reduced, learnt.departure)
+        every, wide = model.everywhere(model.linearise(nodes, learnt.dispersion))
+        reduced, _, _, root = every.solve(wide, learnt)
         sides = slope[:, None] * columns
-        patterns = times(reduced.free, solved.root @ (solved.root.T @ crossed(reduced.free, sides)))
+        patterns = times(reduced.free, root @ (root.T @ crossed(reduced.free, sides)))
         found: Array = slope[:, None] * (patterns + reduced.factor.solve(np.asfortranarray(sides)))
         return found
 

@@ -84,26 +84,22 @@ def linear(periods, trend, seed=3, taps=None, margin=0):
     return model, learnt, prior
 
 
-def posterior(model, normal, learnt):
-    return structural._posterior(model, normal, learnt, model.start(), model.solve(normal, learnt))
-
-
 @pytest.mark.parametrize("trend", [False, True])
 @pytest.mark.parametrize("periods", [(), (8.0,), (8.0, 33.5)])
 def test_the_posterior_is_that_of_dense_conditioning(periods, trend):
     model, learnt, prior = linear(periods, trend)
     normal = model.linearise(np.zeros(len(model.nodes)), 0.0)
-    found = posterior(model, normal, learnt).posterior
+    found = structural._posterior(model, normal, learnt).posterior
     expected = oracle.condition(prior, np.eye(SIZE)[model.seen.steps], model.seen.values, VARIANCE)
     assert np.allclose(found.mean, expected[0], rtol=0, atol=1e-9)
     assert np.allclose(found.variance, expected[1], rtol=0, atol=1e-9)
     # The evidence is that of the kept steps alone, over gaps.
     reduced = model.reduce(normal, learnt.departure)
-    _, value, mean, root = reduced.given(model.basis.variances(learnt.patterns)[0])
-    assert value == pytest.approx(expected[2], abs=1e-9)
+    solved = reduced.given(model.basis.variances(learnt.patterns)[0])
+    assert solved.value == pytest.approx(expected[2], abs=1e-9)
     kept = model.seen.steps
-    assert np.allclose(reduced.mean(mean), expected[0][kept], rtol=0, atol=1e-9)
-    assert np.allclose(reduced.variance(root), expected[1][kept], rtol=0, atol=1e-9)
+    assert np.allclose(model.state(solved).f, expected[0][kept], rtol=0, atol=1e-9)
+    assert np.allclose(solved.variance(), expected[1][kept], rtol=0, atol=1e-9)
 
 
 def test_departures_in_proportion_are_those_of_dense_conditioning():
@@ -111,7 +107,7 @@ def test_departures_in_proportion_are_those_of_dense_conditioning():
     amplitude = np.linspace(0.5, 2.0, SIZE)
     clock = np.cumsum(amplitude**-2.0)
     model = dataclasses.replace(model, amplitude=amplitude, clock=clock)
-    found = posterior(model, model.linearise(np.zeros(len(model.nodes)), 0.0), learnt)
+    found = structural._posterior(model, model.linearise(np.zeros(len(model.nodes)), 0.0), learnt)
 
     def departures_by(time, size):
         return DEPARTURE * np.exp(-np.abs(time[:, None] - time) / DURATION) * np.multiply.outer(size, size)
@@ -150,7 +146,7 @@ def test_a_filter_is_part_of_the_model():
     taps = gaussian_kernel(SIZE, 2).taps
     model, learnt, prior = linear((8.0,), False, taps=taps, margin=15)  # no kept step sees around the ends
     normal = model.linearise(np.zeros(SIZE), 0.0)
-    found = posterior(model, normal, learnt).posterior
+    found = structural._posterior(model, normal, learnt).posterior
     circulant = np.array([np.roll(taps, t) for t in model.seen.steps])  # symmetric: h_(t-k) = h_(k-t)
     mean, variance, value = oracle.condition(prior, circulant, model.seen.values, VARIANCE)
     assert model.seen.radius < 15
@@ -163,7 +159,7 @@ def test_a_filter_is_part_of_the_model():
     ahead = np.zeros(SIZE)
     ahead[:3] = 0.5, 0.3, 0.2
     model, learnt, prior = linear((8.0,), False, taps=ahead, margin=15)
-    found = posterior(model, model.linearise(np.zeros(SIZE), 0.0), learnt).posterior
+    found = structural._posterior(model, model.linearise(np.zeros(SIZE), 0.0), learnt).posterior
     circulant = np.array([np.roll(ahead[::-1], t + 1) for t in model.seen.steps])
     mean, variance, _ = oracle.condition(prior, circulant, model.seen.values, VARIANCE)
     assert np.allclose(found.mean, mean, rtol=0, atol=1e-9)
@@ -177,7 +173,7 @@ def test_the_posterior_is_that_of_a_kalman_smoother():
     every, waves = model.basis.at(np.arange(SIZE))[:, constant], int(constant.sum())
     log_variance = np.where(constant, model.basis.variances(learnt.patterns)[0], -60.0)  # no drift
     reduced = model.reduce(model.linearise(np.zeros(len(model.nodes)), 0.0), learnt.departure)
-    _, _, mean, root = reduced.given(log_variance)
+    solved = reduced.given(log_variance)
     space = statespace.KalmanSmoother(k_endog=1, k_states=waves + 1, k_posdef=1)
     values = np.full(SIZE, np.nan)
     values[model.seen.steps] = model.seen.values
@@ -191,9 +187,9 @@ def test_the_posterior_is_that_of_a_kalman_smoother():
     expected = np.einsum("it,it->t", design, result.smoothed_state)
     spread = np.einsum("it,ijt,jt->t", design, result.smoothed_state_cov, design)
     kept = model.seen.steps
-    assert np.allclose(reduced.mean(mean), expected[kept], rtol=0, atol=1e-8)
-    assert np.allclose(np.sqrt(reduced.variance(root)), np.sqrt(spread[kept]), rtol=0, atol=1e-8)
-    assert reduced.given(log_variance).value == pytest.approx(result.llf, abs=1e-8)
+    assert np.allclose(model.state(solved).f, expected[kept], rtol=0, atol=1e-8)
+    assert np.allclose(np.sqrt(solved.variance()), np.sqrt(spread[kept]), rtol=0, atol=1e-8)
+    assert solved.value == pytest.approx(result.llf, abs=1e-8)
 
 
 @pytest.mark.parametrize("filtered", [False, True])
@@ -245,7 +241,7 @@ def test_the_noise_is_known_and_not_estimated():
     # The broken variant: noise of another variance than the release's.
     model, learnt, prior = linear((), False)
     wrong = Model(Observations(SIZE, model.seen.steps, model.seen.values, VARIANCE / 2), model.basis, model.link)
-    found = posterior(wrong, wrong.linearise(np.zeros(len(wrong.nodes)), 0.0), learnt).posterior
+    found = structural._posterior(wrong, wrong.linearise(np.zeros(len(wrong.nodes)), 0.0), learnt).posterior
     expected = oracle.condition(prior, np.eye(SIZE)[model.seen.steps], model.seen.values, VARIANCE)
     assert not np.allclose(found.variance, expected[1], rtol=0, atol=1e-2)
 

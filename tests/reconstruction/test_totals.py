@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from opendp_timeseries import Series, TimeGrid, gaussian_kernel, interpolate, reconcile, smooth
+from opendp_timeseries.reconstruction import structural
 from opendp_timeseries.reconstruction.interpolate import _through
 from tests.oracles import smoothing as oracle
 from tests.oracles import totals_of_steps
 from tests.reconstruction.test_page import behind_a_count
 from tests.reconstruction.test_scales import released
-from tests.reconstruction.test_smooth import SIZE, VARIANCE, daily, linear, posterior, sampled
+from tests.reconstruction.test_smooth import SIZE, VARIANCE, daily, linear, sampled
 from tests.releases import panel, release_of
 
 HOURS = TimeGrid(start="2024-03-29T05:00", size=100, step="1h", zone="Europe/Berlin")  # a change of the clocks
@@ -131,7 +132,7 @@ def test_the_covariance_of_the_rate_is_that_of_dense_conditioning(filtered):
     taps = gaussian_kernel(SIZE, 2).taps if filtered else None
     model, learnt, prior = linear((8.0,), True, taps=taps, margin=15)
     normal = model.linearise(np.zeros(len(model.nodes)), 0.0)
-    found = dense(posterior(model, normal, learnt).posterior.joint)
+    found = dense(structural._posterior(model, normal, learnt).posterior.joint)
     steps = model.seen.steps
     design = np.eye(SIZE)[steps] if taps is None else np.array([np.roll(taps, t) for t in steps])
     expected = oracle.posterior_covariance(prior, design, VARIANCE)
