@@ -76,6 +76,7 @@ def levels_by_often(values: Array, ends: NDArray[np.int64], weights: Array, nois
     """Return levels by how often people come, given the level of each scale.
 
     Mean and variance are those of the largest posterior density, to second order, over a few priors by their evidence.
+    Where these leave more open than the last scale by itself, it alone tells the level.
 
     :param noise: standard deviation of each of the values.
     :raises FitError: if a fit does not work.
@@ -115,8 +116,11 @@ def levels_by_often(values: Array, ends: NDArray[np.int64], weights: Array, nois
     likely = np.exp(np.array(evidence) - max(evidence))
     likely /= likely.sum()
     totals = np.sum(levels, axis=1)
-    average = likely @ totals
-    return ByOften(weights, likely @ levels, float(likely @ (variances + (totals - average) ** 2)))
+    average, by_often = likely @ totals, likely @ levels
+    variance, alone = float(likely @ (variances + (totals - average) ** 2)), (noise / weights[0, -1]) ** 2
+    if variance > alone and values[-1] > noise:
+        return ByOften(weights, by_often * (values[-1] / weights[0, -1] / average), alone)
+    return ByOften(weights, by_often, variance)
 
 
 def of_everybody(

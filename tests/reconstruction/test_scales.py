@@ -48,7 +48,7 @@ def drawn(rates, rng):
 
 def test_heavy_people_at_other_hours_are_seen_and_covered():
     errors, alone, covered, total = [], [], [], []
-    for seed in range(4):
+    for seed in range(6):
         rng = np.random.default_rng(seed)
         groups = drawn(NIGHTS, rng)
         counts = sum(groups.values())
@@ -278,8 +278,9 @@ def level_of(often, size, scales):
         (lambda rng: np.full(300, 300), SIZE, 1.1),  # all alike, which is not smooth
         (lambda rng: np.append(np.full(20, SIZE), rng.integers(1, 60, 3600)), SIZE, 1.8),  # a few are always there
         (lambda rng: np.full(60, SIZE), SIZE, 1.5),
+        (lambda rng: np.full(40_000, 5), SIZE, 0.8),
     ],
-    ids=["aircraft", "heavy tail", "alike", "two kinds", "always there"],
+    ids=["aircraft", "heavy tail", "alike", "two kinds", "always there", "five times"],
 )
 def test_the_level_is_known_as_well_as_stated_and_mostly_better_than_by_the_last_scale(drawn, size, of_alone):
     often = drawn(np.random.default_rng(0))
