@@ -138,7 +138,7 @@ def test_against_the_truth(name):
                 series = ts.smooth(measurement(log), seasons=seasons)
                 low, high = series.interval(0.9)
                 covered = np.mean((low <= truth) & (truth <= high))
-                # A total is the level's alone, whatever the shape: of ten releases its error would be known by a quarter.
+                # Of ten releases alone, the mean error of a total would scatter by a quarter; it needs no seasons.
                 totals = [series, *(ts.smooth(measurement(log)) for _ in range(3 * (key == "private series")))]
                 total = np.mean([abs(float(np.sum(one)) / truth.sum() - 1) for one in totals])
                 found[key].append((np.abs(series - truth).mean(), covered, total))
