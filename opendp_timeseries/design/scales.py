@@ -119,8 +119,10 @@ def _table(scales: Scales, most: int) -> Table:
 def default_scales(most: int) -> Scales:
     """Return the scales for individuals of whom nothing is known but in how many steps they can be.
 
-    :param most: the last scale: some 10 steps are the first, and each is about five times the one before it.
+    :param most: the last scale: some 10 steps are the first, and each is about five times the one before it. If there
+        are several, one of two thirds of the last tells the level better, as few come in more.
     """
     ratio = most / 10
     between = round(math.log(ratio, 5)) if ratio > 1 else 0
-    return Scales(ends=tuple(round(10 * ratio ** (k / between)) for k in range(between)))
+    near = [2 * most // 3] if between > 1 else []
+    return Scales(ends=(*(round(10 * ratio ** (k / between)) for k in range(between)), *near))

@@ -8,7 +8,7 @@ channel is then smoothed by itself, and a departure of which it shows nothing co
 
 The level is that of all scales together. Each has a sum of weights over the counts of those who come so often, and
 these counts are thought to be a smooth function of how often: so few come more often than the finer scales see that
-these tell the level far better than the last by itself.
+these tell the level far better than the last by itself. It may also be that nobody comes more often than a scale ends.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
 from scipy.sparse.linalg import LinearOperator
 
 from opendp_timeseries.design.scales import RESOLUTION_BITS
@@ -46,6 +45,8 @@ _FALL: Final = 1.0
 _END: Final = (-2.0, 8.0)
 #: Standard deviation of the mean of these logarithms.
 _ANY: Final = 3.0
+#: When to stop a search, and how far it moves at once.
+_MOST_MOVES, _LEAST_GAIN, _FARTHEST = 200, 1e-3, 3.0
 
 
 def unscaled(release: Release) -> Release:
@@ -75,48 +76,78 @@ class ByOften(NamedTuple):
 def levels_by_often(values: Array, ends: NDArray[np.int64], weights: Array, noise: float) -> ByOften:
     """Return levels by how often people come, given the level of each scale.
 
-    Mean and variance are those of the largest posterior density, to second order, over a few priors by their evidence.
+    Mean and variance are those of the largest posterior density, to second order, over priors by their evidence: a few
+    bends, and for each that anybody may come in all steps, or nobody in more than a scale has. Where these leave more
+    open than the last scale by itself, it alone tells the level.
 
     :param noise: standard deviation of each of the values.
     :raises FitError: if a fit does not work.
     """
     geometric = ends[0] * _RATIO ** np.arange(math.log(ends[-1] / ends[0], _RATIO))
     rows = np.unique([*np.searchsorted(ends, geometric), len(ends) - 1])
-    weights, often = weights[rows], np.log(ends[rows])
+    weights, often, size = weights[rows], np.log(ends[rows]), len(rows)
     apart = np.diff(often)[:, None]
-    slopes = np.diff(np.eye(len(rows)), axis=0) / apart
+    slopes = np.diff(np.eye(size), axis=0) / apart
     root = np.sqrt((apart[1:] + apart[:-1]) / 2)
-    bends = np.diff(slopes, axis=0) / root
-    centre = math.log(max(values[-1], noise / 2) / weights[0, -1] / len(rows))
-    last, mean = slopes[-1:], np.full((1, len(rows)), 1 / len(rows))
+    bends, last, mean = np.diff(slopes, axis=0) / root, slopes[-1:], np.full((1, size), 1 / size)
+    centre = math.log(max(values[-1], noise / 2) / weights[0, -1] / size)
+    prior = np.array([[np.concatenate([bends / bend, last / _END[1], mean / _ANY])] for bend in _BENDS])
+    rest = [*np.full(len(last), _END[0] / _END[1]), centre / _ANY]
+    expected = np.array([[[*(-_FALL * root.ravel() / bend), *rest]] for bend in _BENDS])
+    held = np.sum(weights == weights[0], axis=0)  # rows within each scale: all of them within the last
+    somebody, spread, few = np.arange(size) < held[:, None], np.linalg.inv(prior), np.eye(len(values))
 
-    def fitted(bend: float) -> tuple[float, Array, float]:
-        prior = np.concatenate([bends / bend, last / _END[1], mean / _ANY])
-        expected = np.concatenate(
-            [-_FALL * root.ravel() / bend, np.full(len(last), _END[0] / _END[1]), [centre / _ANY]]
-        )
+    def at(deviations: Array) -> list[Array]:
+        """Levels, half the sum of squares that is to be the least, its slope, and what the values add to it."""
+        levels = np.exp((spread @ (deviations + expected)[..., None])[..., 0]) * somebody
+        off = (levels @ weights - values) / noise
+        moves = spread.swapaxes(-1, -2) @ (levels[..., None] * weights / noise)
+        cost = (np.sum(off**2, axis=-1) + np.sum(deviations**2, axis=-1)) / 2
+        return [levels, cost, (moves @ off[..., None])[..., 0] + deviations, moves]
 
-        def misfit(logs: Array) -> Array:
-            return np.append((np.exp(logs) @ weights - values) / noise, prior @ logs - expected)
+    def solved(moves: Array, right: Array, diagonal: Array) -> Array:
+        """Solve ``(diagonal + moves @ moves') x = right``."""
+        turned = moves.swapaxes(-1, -2)
+        inner = np.linalg.solve(diagonal[..., None] * few + turned @ moves, turned @ right[..., None])
+        found: Array = (right - (moves @ inner)[..., 0]) / diagonal
+        return found
 
-        def slope(logs: Array) -> Array:
-            return np.concatenate([(np.exp(logs)[:, None] * weights).T / noise, prior])
-
-        found = least_squares(misfit, np.full(len(rows), centre), jac=slope, method="lm")
-        jacobian: Array = np.asarray(found.jac)
-        precision, levels = jacobian.T @ jacobian, np.exp(found.x)
-        volumes = np.linalg.slogdet(prior.T @ prior)[1] - np.linalg.slogdet(precision)[1]
-        return volumes / 2 - found.cost, levels, float(levels @ np.linalg.solve(precision, levels))
-
+    # All at once, by Levenberg's and Marquardt's method, as deviations from the prior in units of it.
+    deviations = np.tile(prior @ np.full(size, centre) - expected, (1, len(held), 1))
+    damping = np.full((len(prior), len(held), 1), 1e-3)
     try:
-        evidence, levels, variances = zip(*map(fitted, _BENDS), strict=True)
-    except ValueError as error:  # of values that are beyond all measure
+        with np.errstate(over="raise", invalid="raise"):
+            now = at(deviations)
+            for _ in range(_MOST_MOVES):
+                _, cost, slope, moves = now
+                step = solved(moves, slope, 1 + damping)
+                if np.max(np.sum(slope * step, axis=-1)) < _LEAST_GAIN:
+                    break
+                farthest = np.abs(spread @ step[..., None]).max(axis=-2)
+                tried = deviations - step / np.maximum(1.0, farthest / _FARTHEST)
+                found = at(tried)
+                better = (found[1] < cost)[..., None]
+                damping = np.where(better, damping / 2, damping * 4)
+                deviations = np.where(better, tried, deviations)
+                now = [
+                    np.where(better.reshape(better.shape[:2] + (1,) * (a.ndim - 2)), a, b)
+                    for a, b in zip(found, now, strict=True)
+                ]
+    except (FloatingPointError, np.linalg.LinAlgError) as error:  # of values that are beyond all measure
         raise FitError("the level was not found") from error
-    likely = np.exp(np.array(evidence) - max(evidence))
+    levels, cost, _, moves = now
+    evidence = -np.linalg.slogdet(few + moves.swapaxes(-1, -2) @ moves)[1] / 2 - cost
+    evidence[:, :-1] -= math.log(max(len(held) - 1, 1))  # all together as likely as the last
+    likely = np.exp(evidence - evidence.max())
     likely /= likely.sum()
-    totals = np.sum(levels, axis=1)
-    average = likely @ totals
-    return ByOften(weights, likely @ levels, float(likely @ (variances + (totals - average) ** 2)))
+    ways = (spread.swapaxes(-1, -2) @ levels[..., None])[..., 0]
+    variances = np.maximum(np.sum(ways * solved(moves, ways, np.ones_like(damping)), axis=-1), 0.0)
+    totals, by_often = np.sum(levels, axis=-1), np.sum(likely[..., None] * levels, axis=(0, 1))
+    average = np.sum(by_often)
+    variance, alone = float(np.sum(likely * (variances + (totals - average) ** 2))), (noise / weights[0, -1]) ** 2
+    if variance > alone and values[-1] > noise:
+        return ByOften(weights, by_often * (values[-1] / weights[0, -1] / average), alone)
+    return ByOften(weights, by_often, variance)
 
 
 def of_everybody(

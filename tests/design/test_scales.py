@@ -56,8 +56,9 @@ def test_rows_are_dense_where_steps_are_few():
 
 def test_the_default_is_of_the_number_of_steps_alone():
     assert [default_scales(most).ends for most in (1, 10, 22, 23, 60)] == [(), (), (), (10,), (10,)]
-    assert default_scales(1344).ends == (10, 51, 262)
-    assert default_scales(8760).ends == (10, 54, 296, 1610)
+    assert default_scales(168).ends == (10, 41, 112)
+    assert default_scales(1344).ends == (10, 51, 262, 896)
+    assert default_scales(8760).ends == (10, 54, 296, 1610, 5840)
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_it_composes_with_releases_of_every_kind(log_space, series, tmp_path):
     assert "none" in programme.table()
     together = ts.make_composition([programme.measurement(one) for one in chains], delta=1e-6)
     assert 1 - 1e-6 < together.map(1)[0] <= 1.0
-    assert [len(release) for release in together(LOG)] == [2 * SIZE, 2 * 3 * SIZE + 3 * SIZE, SIZE, 1]
+    assert [len(release) for release in together(LOG)] == [2 * SIZE, 4 * 3 * SIZE, SIZE, 1]
     ledger = ts.Ledger.create(tmp_path / "book", programme=programme)
     for one in chains:
         assert ledger.release(programme.measurement(one), LOG).stated.whole.kind == "ledger"
