@@ -71,16 +71,11 @@ class _Dialect(NamedTuple):
 def count(table: Any, count: Count, key: bytes) -> NDArray[np.int64]:
     """Count as :class:`~.engines.Engine` says."""
     rows, dialect = _rows(table, count)
+    if count.step_cap > 1:
+        rows = rows.group_by("who", "step").aggregate(events=ibis.least(rows.count(), min(count.step_cap, _INT64_MAX)))
+    pairs, alone = _thinned(rows, count, dialect, key)
     if count.step_cap == 1:
-        pairs = rows.select("who", "step").distinct().mutate(events=ibis.literal(1, "int64"))
-    else:
-        pairs = rows.group_by("who", "step").aggregate(events=ibis.least(rows.count(), min(count.step_cap, _INT64_MAX)))
-    pairs, alone = _in_periods(pairs, count, dialect)
-    if count.key_cap is not None:
-        # The steps of the grid, which all series have.
-        pairs = pairs.mutate(moment=pairs.step - dialect.quotient(pairs.step, count.grid.size) * count.grid.size)
-        pairs = _first(pairs, ["who", "moment"], count.key_cap, key_of_choice(key), dialect).drop("moment")
-    pairs = _thinned(pairs, count, dialect)
+        pairs = pairs.mutate(events=ibis.literal(1, "int64"))
     if count.excess == "drop":
         kept = _first(pairs, alone, count.participation_cap, key, dialect).select("step", "events")
     else:
@@ -145,8 +140,7 @@ def _first(pairs: Any, groups: list[str], cap: int, key: bytes, dialect: _Dialec
 def participation(table: Any, count: Count) -> NDArray[np.int64]:
     """Return in how many steps each individual takes part. Private."""
     rows, dialect = _rows(table, count)
-    pairs, alone = _in_periods(rows.select("who", "step").distinct(), count, dialect)
-    pairs = _thinned(pairs, count, dialect)
+    pairs, alone = _thinned(rows, count, dialect)
     people = pairs.group_by(alone).aggregate(steps=pairs.count())
     result = _fetch(people.group_by("steps").aggregate(individuals=people.count()))
     return np.repeat(result["steps"].to_numpy(), result["individuals"].to_numpy()).astype(np.int64)
@@ -252,27 +246,19 @@ def _placed(table: Any, count: Count) -> tuple[Any, _Dialect]:
     apart = {name: _apart(table[column], dialect) for name, column in columns.items()}
     if count.log.time is None:
         return table.select(**apart, when=_FIRST, readable=True, step=_FIRST), dialect
-    at = table[count.log.time]
-    holds_steps = count.row_grid.is_integer and _may_hold_steps(at.type())
-    readable = _whole_numbers(at).notnull() if holds_steps else ibis.literal(True)
-    table = table.mutate(opendp_timeseries_when=_present(at), opendp_timeseries_readable=readable)
-    if holds_steps:
-        table = table.mutate(**{count.log.time: _whole_numbers(table[count.log.time])})
-    step, uneven = _steps(table, count.log.time, count.row_grid, dialect)
-    rows = table.select(
-        **apart, when=table.opendp_timeseries_when, readable=table.opendp_timeseries_readable, step=step
-    )
-    return (rows if uneven is None else _looked_up(rows, uneven, dialect)), dialect
-
-
-def _looked_up(rows: Any, rule: StepRule, dialect: _Dialect) -> Any:
-    """Replace instants in the column of steps by the steps that hold them."""
-    assert rule.table is not None
+    instants, readable, rule = _instants(table, count.log.time, count.row_grid, dialect)
+    when = _present(table[count.log.time])
+    # A column of its own, so that it is worked out once.
+    rows = table.select(**apart, when=when, readable=readable, at=instants)
+    at, cell = rows["at"], dialect.quotient(rows["at"] - rule.start, rule.width)
+    if rule.table is None:
+        step = ibis.ifelse(at.between(rule.start, rule.stop - 1), cell, None)
+        return rows.mutate(step=step).drop("at"), dialect
     steps = ibis.memtable(dict(zip(_STEPS, rule.table.T.tolist(), strict=True)), schema=_STEPS)
-    rows = rows.mutate(at=dialect.quotient(rows.step - rule.start, rule.width))
+    rows = rows.mutate(of=cell)
     # Equal cells first, as backends are slow to join by ranges alone. At most one step fits; null fits none.
-    rows = rows.left_join(steps, [rows["at"] == steps.cell, rows.step >= steps.low, rows.step < steps.high])
-    return rows.mutate(step=rows.number).drop("at", *_STEPS)
+    rows = rows.left_join(steps, [rows.of == steps.cell, rows["at"] >= steps.low, rows["at"] < steps.high])
+    return rows.drop("at", "of", "cell", "low", "high").rename(step="number"), dialect
 
 
 def _rows(table: Any, count: Count) -> tuple[Any, _Dialect]:
@@ -350,38 +336,44 @@ def _in_periods(pairs: Any, count: Count, dialect: _Dialect) -> tuple[Any, list[
     return pairs.join(periods, pairs["at"] == periods.of).drop("at", "of"), ["who", "period"]
 
 
-def _thinned(pairs: Any, count: Count, dialect: _Dialect) -> Any:
-    """Keep of everybody's distinct steps those a gap apart, in each series and period (:mod:`~.counting.gap`)."""
-    gap = count.gap
+def _thinned(rows: Any, count: Count, dialect: _Dialect, key: bytes | None = None) -> tuple[Any, list[str]]:
+    """Return everybody's steps, each once, and the columns that tell individuals apart.
+
+    They are in few series at a time, if there is a key to choose these by, and a gap apart in each series and period
+    (:mod:`~.counting.gap`).
+    """
+    gap, few = count.gap, key is not None and count.key_cap is not None
+    # A gap leaves nothing twice, so that it need not be looked for before.
+    pairs, alone = _in_periods(rows.distinct() if gap == 1 or few else rows, count, dialect)
+    if key is not None and count.key_cap is not None:
+        # The steps of the grid, which all series have.
+        pairs = pairs.mutate(moment=pairs.step - dialect.quotient(pairs.step, count.grid.size) * count.grid.size)
+        pairs = _first(pairs, ["who", "moment"], count.key_cap, key_of_choice(key), dialect).drop("moment")
     if gap == 1:
-        return pairs
-    groups = ["who"] if count.unit.period is None else ["who", "period"]
+        return pairs, alone
+    columns, groups = pairs.columns, alone
     if count.log.by is not None:
-        pairs, groups = pairs.mutate(series=dialect.quotient(pairs.step, count.grid.size)), [*groups, "series"]
+        pairs, groups = pairs.mutate(series=dialect.quotient(pairs.step, count.grid.size)), [*alone, "series"]
     ordered = ibis.window(group_by=groups, order_by=pairs.step.asc())
-    two_ago, one_ago, next_one, next_but_one = (
-        pairs.step.lag(2).over(ordered), pairs.step.lag(1).over(ordered),
-        pairs.step.lead(1).over(ordered), pairs.step.lead(2).over(ordered),
-    )  # fmt: skip
+    one, two, three = (pairs.step.lag(k).over(ordered) for k in (1, 2, 3))
 
     def near(step: Any, following: Any) -> Any:
         return ibis.coalesce(following - step < gap, False)
 
     # A step that is not near to the one before it is kept, whatever was kept before: it starts a run. The second of a
-    # run is not kept. So only of runs of three and more, the list has to be walked.
-    starts = ~near(one_ago, pairs.step)
-    pairs = pairs.mutate(
-        starts=starts,
-        walked=ibis.ifelse(starts, near(pairs.step, next_one) & near(next_one, next_but_one), near(two_ago, one_ago)),
-        behind=pairs.step - pairs.step.first().over(ordered),
-    )
+    # run is not kept. So only runs of three and more have to be walked, and are found by their third and later steps.
+    late = near(one, pairs.step) & near(two, one)
+    behind = pairs.step - pairs.step.first().over(ordered)
+    pairs = pairs.mutate(one=one, two=two, late=late, third=late & ~near(three, two), behind=behind)
     if count.period_length > count.grid.size - gap:
         # At most one kept step is so far behind the first that it is near to it around the cycle: the last.
         pairs = pairs.filter(pairs.behind <= count.grid.size - gap)
-    walked = pairs.filter(pairs.walked)
-    kept = _walked(walked.group_by(groups).aggregate(steps=walked.step.collect()), gap, dialect)
-    found = walked.filter(~walked.starts).semi_join(kept, ["who", "step"])  # a step is in one series and one period
-    return pairs.filter(pairs.starts).union(found).drop("starts", "walked", "behind")
+    late = pairs.filter(pairs.late)
+    lists = late.group_by(groups).aggregate(later=late.step.collect(), first=late.two.collect(where=late.third))
+    kept = _walked(lists.select("who", steps=lists.first.concat(lists.later)), gap, dialect)
+    # A step is in one series and one period.
+    found = late.filter(late.step > late.one).semi_join(kept, ["who", "step"])
+    return pairs.filter(~near(pairs.one, pairs.step)).union(found).select(columns), alone
 
 
 def _walked(lists: Any, gap: int, dialect: _Dialect) -> Any:
@@ -413,23 +405,26 @@ def _is_integer(text: str) -> bool:
     return False
 
 
-def _steps(table: Any, time: str, grid: TimeGrid, dialect: _Dialect) -> tuple[Any, StepRule | None]:
-    """The step of every row, null for those off the grid or without a time.
-
-    Where steps are of uneven length, their instants instead, and the rule by which to look them up.
+def _instants(table: Any, time: str, grid: TimeGrid, dialect: _Dialect) -> tuple[Any, Any, StepRule]:
+    """The instant of every row, off the grid where there is none; which rows can be read; and how to place it.
 
     Values are brought into range before any arithmetic, so that none overflows, in whatever order a backend
     evaluates: its message would quote the row.
     """
-    when = table[time]
-    if _may_hold_steps(when.type()):
-        raise TypeError(_TIMES.format(name=time, kind=when.type()))
-    if when.type().is_integer():
-        grid.check_times(np.dtype(when.type().to_numpy()))
-        return ibis.ifelse(when.between(0, grid.size - 1), _clamp(when, 0, grid.size - 1).cast("int64"), None), None
+    when, readable, rule = table[time], ibis.literal(True), grid.step_rule()
+    if grid.is_integer and _may_hold_steps(when.type()):
+        when = _whole_numbers(when)
+        readable = when.notnull()
+    kind = when.type()
+    if _may_hold_steps(kind):
+        raise TypeError(_TIMES.format(name=time, kind=kind))
+    if kind.is_integer():
+        grid.check_times(np.dtype(kind.to_numpy()))
+        last = grid.size - 1
+        return ibis.ifelse(when.between(0, last), _clamp(when, 0, last).cast("int64"), -1), readable, rule
     ticks = dialect.ticks(table, time)
     grid.check_times(np.dtype(f"datetime64[{ticks.unit}]"), aware=ticks.aware)
-    rule, scale = grid.step_rule(), {"us": 1000, "ns": 1}[ticks.unit]
+    scale = {"us": 1000, "ns": 1}[ticks.unit]
     low, high = (rule.start - _FAR) // scale, (rule.stop + _FAR) // scale
     instants = _clamp(ticks.values, low, high)  # far times, and null, stay off the grid
     changes, offsets, start, stop, width, uneven = rule
@@ -438,11 +433,7 @@ def _steps(table: Any, time: str, grid: TimeGrid, dialect: _Dialect) -> tuple[An
         rule = StepRule(changes // scale, offsets // scale, start // scale, stop // scale, width // scale, None)
     else:
         instants *= scale
-    if not ticks.aware:
-        instants = _to_utc(instants, rule)
-    on_grid = instants.between(rule.start, rule.stop - 1)
-    step = instants if uneven is not None else dialect.quotient(instants - rule.start, rule.width)
-    return ibis.ifelse(on_grid, step, None), None if uneven is None else rule
+    return instants if ticks.aware else _to_utc(instants, rule), readable, rule
 
 
 def _to_utc(local: Any, rule: StepRule) -> Any:
@@ -500,7 +491,9 @@ def _duckdb_ticks(table: Any, name: str) -> _Ticks:
         return _Ticks(_EPOCH_US(column), "us", aware=True)
     if kind.is_timestamp() and kind.scale == 9:
         return _Ticks(_EPOCH_NS(column), "ns", aware=False)
-    return _Ticks(_TRY(_EPOCH_US(column)), "us", aware=False)  # coarser units hold times that microseconds cannot
+    micros = _EPOCH_US(column)
+    # Coarser units hold times that microseconds cannot.
+    return _Ticks(micros if kind.is_timestamp() and kind.scale == 6 else _TRY(micros), "us", aware=False)
 
 
 def _spark_ticks(table: Any, name: str) -> _Ticks:

@@ -11,8 +11,8 @@ import math
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, get_type_hints
@@ -92,10 +92,7 @@ class Terms(NamedTuple):
         fixed = programme is not None and ran <= planned
         if fixed or self.order is None:
             adaptive = not (fixed and programme is not None and programme.data_fixed)
-            parts = [
-                joint_loss([loss for loss, n in part for _ in range(n)], adaptive=adaptive)
-                for part in self._losses(ran)
-            ]
+            parts = [_joint(part, adaptive=adaptive) for part in self._losses(ran)]
             # A programme is within the budget, and of what is fixed in advance a part costs no more than the whole.
             within = fixed or all(loss.delta(self.epsilon) <= self.delta * slack for loss in parts)
             spent = max(loss.epsilon(self.delta) for loss in parts)
@@ -104,6 +101,24 @@ class Terms(NamedTuple):
         # What is planned is spent, as it will run.
         divergence = max(privacy_filter.divergence(part) for part in self._losses(ran | planned if planned else ran))
         return Standing("fully adaptive", privacy_filter.epsilon_of(divergence), privacy_filter.admits(divergence))
+
+    def admits(self, ran: Counter[Design], one: Design) -> Callable[[float], bool]:
+        """Return whether one more release at a scale is within the budget: :meth:`standing`, for many scales."""
+        if self.programme is not None:
+            return lambda scale: self.standing(ran + Counter([replace(one, scale=scale)])).within
+        sets = self._at_once(ran + Counter([one]))
+        past = {_lost(part - Counter([one])) for part in sets if one in part}
+        others = {_lost(part) for part in sets if one not in part}
+
+        def within(losses: Iterable[_Losses]) -> bool:
+            if self.order is None:
+                return all(_joint(part, adaptive=True).delta(self.epsilon) <= self.delta for part in losses)
+            privacy_filter = RenyiFilter(self.epsilon, self.delta, self.order)
+            return all(privacy_filter.admits(privacy_filter.divergence(part)) for part in losses)
+
+        if not within(others):  # at no scale
+            return lambda scale: False
+        return lambda scale: within((*part, (replace(one, scale=scale).loss(), 1)) for part in past)
 
     def _at_once(self, ran: Counter[Design]) -> list[Counter[Design]]:
         """Return the sets of releases that one and the same individual can be in, and that are in no other such set.
@@ -124,11 +139,7 @@ class Terms(NamedTuple):
 
     def _losses(self, ran: Counter[Design]) -> list[_Losses]:
         """Return what is lost in each of these sets, once where several lose the same."""
-        found = {}
-        for part in self._at_once(ran):
-            losses = Counter(_loss(design) for design in part.elements())
-            found[tuple(losses.items())] = True
-        return list(found)
+        return list(dict.fromkeys(map(_lost, self._at_once(ran))))
 
     @property
     def adaptivity(self) -> str:
@@ -150,6 +161,14 @@ def _read_1(document: dict[str, Any]) -> Terms:
 #: Losses, each with how often it occurs.
 _Losses = tuple[tuple[PrivacyLoss, int], ...]
 _loss: Final = lru_cache(maxsize=2**14)(Design.loss)
+
+
+def _lost(part: Counter[Design]) -> _Losses:
+    return tuple(Counter(_loss(design) for design in part.elements()).items())
+
+
+def _joint(losses: _Losses, *, adaptive: bool) -> PrivacyLoss:
+    return joint_loss([loss for loss, n in losses for _ in range(n)], adaptive=adaptive)
 
 
 _LINE: Final = re.compile(rb'\{"digest": "([0-9a-f]{64})", "entry": (.*)\}')

@@ -283,8 +283,8 @@ class Ledger:
         book = self._read()
         book.with_spent([design])  # or it is about other individuals
         return calibrate(
-            lambda scale: book.allows(replace(design, scale=scale)),
-            lambda standing: standing.within,
+            book.terms.admits(book.ran(), design),
+            bool,
             start=signal.influence(1).l2,
             refusal=f"no scale is enough for one more release: the budget of {self._path} is used up",
         )
