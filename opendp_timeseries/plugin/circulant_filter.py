@@ -98,8 +98,8 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
         output = InfluenceSpace(resolution_bits=signal.resolution_bits + kernel.resolution_bits, panel_size=series)
     if scaled and output.signal is not None and output.signal.count.gap == 1:
         warnings.warn(
-            "this filter lowers no noise: behind a count that scales, one individual may be in all steps; give the"
-            " count a gap=…, if individuals come at most so often, or excess='drop'",
+            "this filter does not lower the noise: behind a count that scales, one individual may be in every step;"
+            " give the count excess='drop', or a gap=… if individuals come no more often than that",
             FilterWithoutGapWarning,
             stacklevel=2,
         )

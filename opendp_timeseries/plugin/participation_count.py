@@ -189,20 +189,14 @@ def make_participation_total(
     ℓ1, and no number by more than its steps. For one number over all keys, chain :func:`~opendp_timeseries.then_totals`
     after it, with one group.
 
-    :param input_domain: as in :func:`~opendp_timeseries.make_participation_count`.
-    :param input_metric: as there; with :func:`~opendp_timeseries.period_distance`, caps hold in each period.
-    :param grid: as there.
+    All other parameters are those of :func:`~opendp_timeseries.make_participation_count`. With a ``step_cap`` above 1,
+    events are counted rather than pairs; with ``keys``, there is a number for each.
+
     :param participation_cap: ``L``, steps in which one individual counts in full. It is public, from what is plausible
         for the heaviest: noise grows with it, and a cap that many exceed makes the total too low.
-    :param step_cap: as there; events are then counted, rather than pairs.
-    :param gap: as there.
-    :param by: as there, with ``keys``; there is a number for each key.
-    :param keys: as there.
-    :param key_cap: as there.
     :param periods: a number for each: a grid whose steps are each of several of this grid's, or a unit of the calendar
         such as ``"1mo"``, or, of integer steps, for each so many. By default there is one number; where the unit of
         privacy is within a period, one for each.
-    :param time: as there.
     :raises TypeError, ValueError: as there, and for periods that do not divide the grid, or lie in two of the metric's.
 
     >>> import numpy as np, opendp.prelude as dp, opendp_timeseries as ts

@@ -175,8 +175,8 @@ def period_distance(period: str | int, *, zone: str | None = None, replaced: boo
     """
     unit = Unit(replaced=bool(replaced), period=Period(period, zone))
     warnings.warn(
-        f"the unit of privacy is {unit}: somebody who takes part in k periods is protected as a group of k, and"
-        " loss_over_periods(…) says how far. For all that somebody did, use dp.symmetric_distance()",
+        f"the unit of privacy is {unit}: somebody who takes part in k periods is protected as a group of k;"
+        " loss_over_periods(…) says how well. For all that somebody did, use dp.symmetric_distance()",
         PeriodUnitWarning,
         stacklevel=2,
     )
