@@ -33,7 +33,7 @@ from opendp_timeseries.plugin._opendp import Partial, how_made, maker_of, vector
 from opendp_timeseries.plugin.composition import completed, least_factor_at, make_composition
 from opendp_timeseries.plugin.known import known_loss
 from opendp_timeseries.plugin.lp_distance import make_lp_distance
-from opendp_timeseries.plugin.spaces import described, influence_space
+from opendp_timeseries.plugin.spaces import descriptor, influence_space
 from opendp_timeseries.plugin.subsampled_gaussian import least_scale_at
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.release.statement import Whole
@@ -227,7 +227,7 @@ class Query(dp.Query):
             return super().__getattr__(name)
         domain = self._chain[0] if isinstance(self._chain, tuple) else None
         frame, maker = isinstance(domain, LazyFrameDomain), maker_of(name)
-        of_logs = frame or described(domain, Source) is not None
+        of_logs = frame or descriptor(domain, Source) is not None
         if of_logs and maker is None:
             raise AttributeError(_not_of_logs(f"{name!r}", name, frame))
         make: Callable[..., Any] = super().__getattr__(name)

@@ -21,7 +21,14 @@ from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid, check_grid
 from opendp_timeseries.plugin._opendp import signal_domain, then
 from opendp_timeseries.plugin.known import transformation
-from opendp_timeseries.plugin.spaces import InfluenceSpace, check_readable, described, influence_metric, log_of, unit_of
+from opendp_timeseries.plugin.spaces import (
+    InfluenceSpace,
+    check_readable,
+    descriptor,
+    influence_metric,
+    log_of,
+    unit_of,
+)
 
 __all__ = [
     "counted",
@@ -268,7 +275,7 @@ def make_assume_participation(
     :raises TypeError: for a wrong domain or metric, or a cap that was left out.
     :raises ValueError: for a cap below 1, or a gap below 1 or above the number of steps.
     """
-    space = described(input_domain, UnknownSignal)
+    space = descriptor(input_domain, UnknownSignal)
     if space is None:
         raise TypeError(f"input_domain ({input_domain}) is not of counts made elsewhere; use count_signal_domain(size)")
     grid = TimeGrid(size=space.size) if grid is None else check_grid(grid)

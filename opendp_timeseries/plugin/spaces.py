@@ -44,7 +44,7 @@ __all__ = [
     "influence_metric",
     "influence_space",
     "log_of",
-    "described",
+    "descriptor",
     "norm_influence",
     "period_distance",
     "unit_of",
@@ -55,10 +55,10 @@ T = TypeVar("T")
 _UNITS: Final = {"SymmetricIdDistance": Unit(), "ChangeOneIdDistance": Unit(individuals=2)}
 
 
-def described(space: Any, kind: type[T]) -> T | None:
+def descriptor(space: Any, kind: type[T]) -> T | None:
     """Return what a domain or metric of this package says of itself; None if that is not of this type."""
-    descriptor = space.descriptor if isinstance(space, ExtrinsicDomain | ExtrinsicDistance) else None
-    return descriptor if isinstance(descriptor, kind) else None
+    found = space.descriptor if isinstance(space, ExtrinsicDomain | ExtrinsicDistance) else None
+    return found if isinstance(found, kind) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,7 +214,7 @@ def influence_metric(space: InfluenceSpace) -> dp.Metric:
 
 def influence_space(metric: Any) -> InfluenceSpace | None:
     """Return the descriptor of an influence metric, None for any other metric."""
-    return described(metric, InfluenceSpace)
+    return descriptor(metric, InfluenceSpace)
 
 
 def as_influence(d_in: Any) -> Influence:
@@ -235,7 +235,7 @@ def norm_influence(d_in: Any, steps: int) -> Influence:
 
 def unit_of(input_metric: dp.Metric) -> Unit:
     """Return what a distance of 1 is; TypeError for a metric that does not count individuals."""
-    if (unit := described(input_metric, Unit)) is not None:
+    if (unit := descriptor(input_metric, Unit)) is not None:
         return unit
     name = str(input_metric.type) if isinstance(input_metric, dp.Metric) else ""
     if name not in ("SymmetricDistance", "ChangeOneDistance"):
@@ -248,9 +248,9 @@ def unit_of(input_metric: dp.Metric) -> Unit:
 
 def check_member(domain: dp.Domain, log: Any) -> None:
     """Refuse a log outside a domain of this package, by names and types of columns, before anything is spent."""
-    if (source := described(domain, Source)) is not None:
+    if (source := descriptor(domain, Source)) is not None:
         check_schema(log, identifier=source.identifier, time=str(source.time))
-    elif described(domain, UnknownSignal) is not None and not domain.member(log):
+    elif descriptor(domain, UnknownSignal) is not None and not domain.member(log):
         raise TypeError(f"log ({type(log).__name__}) must be a member of {domain}")
 
 
@@ -282,7 +282,7 @@ def log_of(
             raise TypeError(f"time ({check.shown(time)}) must name the LazyFrame's column of event times: time='time'")
         source = Source(identifier=identifier, time=time, by=by, exact=True)
         return {"source": source, "panel": panel, "unit": unit}
-    log = described(input_domain, Source)
+    log = descriptor(input_domain, Source)
     if log is None:
         raise TypeError(f"input_domain ({input_domain}) is not of logs; use event_log_domain(identifier=…, time=…)")
     if time is not None:
