@@ -21,14 +21,7 @@ from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid, check_grid
 from opendp_timeseries.plugin._opendp import signal_domain, then
 from opendp_timeseries.plugin.known import transformation
-from opendp_timeseries.plugin.spaces import (
-    InfluenceSpace,
-    check_readable,
-    descriptor,
-    influence_metric,
-    log_of,
-    unit_of,
-)
+from opendp_timeseries.plugin.spaces import check_readable, descriptor, log_of, signal_metric, unit_of
 
 __all__ = [
     "counted",
@@ -161,7 +154,7 @@ def count_transformation(
     The function must let one individual change no more than the caps allow, in steps that are ``gap`` apart.
     """
     domain = signal_domain("f64" if count.resolution_bits else "i64", count.size)
-    metric = influence_metric(InfluenceSpace.of(Signal(count)))
+    metric = signal_metric(Signal(count))
     return transformation(input_domain, input_metric, domain, metric, function, count.influence)
 
 
@@ -299,7 +292,8 @@ def make_assume_participation(
 def _whole(signal: NDArray[Any], size: int) -> NDArray[np.int64]:
     """Members of the domain as int64. The dtype and the shape are public; the numbers are not."""
     if signal.shape != (size,) or not np.issubdtype(signal.dtype, np.integer):
-        raise TypeError(f"a count signal must be {size} integers, found {signal.dtype} of shape {signal.shape}")
+        found = f"found dtype {signal.dtype} of shape {signal.shape}"
+        raise TypeError(f"a count signal must be a row of {size} integers, {found}")
     if signal.dtype == np.uint64:
         signal = np.minimum(signal, np.uint64(np.iinfo(np.int64).max))
     return signal.astype(np.int64)

@@ -41,7 +41,7 @@ __all__ = [
     "event_log_domain",
     "PeriodUnitWarning",
     "influence_distance",
-    "influence_metric",
+    "signal_metric",
     "influence_space",
     "log_of",
     "descriptor",
@@ -73,11 +73,6 @@ class InfluenceSpace:
     resolution_bits: int
     panel_size: int
     signal: Signal | None = None
-
-    @classmethod
-    def of(cls, signal: Signal) -> InfluenceSpace:
-        """Return the space of a signal."""
-        return cls(resolution_bits=signal.resolution_bits, panel_size=signal.series, signal=signal)
 
 
 def event_log_domain(*, identifier: str, time: str) -> dp.Domain:
@@ -201,10 +196,16 @@ def influence_distance(resolution_bits: int = 0, *, panel_size: int = 1) -> dp.M
         resolution_bits=check.integer("resolution_bits", resolution_bits, minimum=0, maximum=52),
         panel_size=check.integer("panel_size", panel_size, minimum=1),
     )
-    return influence_metric(space)
+    return _influence_metric(space)
 
 
-def influence_metric(space: InfluenceSpace) -> dp.Metric:
+def signal_metric(signal: Signal) -> dp.Metric:
+    """Return the influence metric of a signal."""
+    bits, series = signal.resolution_bits, signal.series
+    return _influence_metric(InfluenceSpace(resolution_bits=bits, panel_size=series, signal=signal))
+
+
+def _influence_metric(space: InfluenceSpace) -> dp.Metric:
     """Return the influence metric of a descriptor, all of which is in its identifier."""
     unit = "1" if space.resolution_bits == 0 else f"2^-{space.resolution_bits}"
     panel = "" if space.panel_size == 1 else f", panel_size={space.panel_size}"
