@@ -215,7 +215,7 @@ def test_a_split_that_makes_no_sense_is_refused_by_the_name_it_was_given(split, 
 
 def test_a_share_of_nothing_says_what_to_give():
     nothing = exact(dp.loss_of(epsilon=1.0, delta=0.0)).query().participation_count(GRID, participation_cap=20)
-    with pytest.raises(ValueError, match=r"its share \(1\.0, 0\.0\) leaves nothing to spend; raise both above 0"):
+    with pytest.raises(ValueError, match=r"its share \(1\.0, 0\.0\) must be above 0 in both; give the Context more"):
         nothing.subsampled_gaussian(sampling_probability=1)
 
 
@@ -322,7 +322,7 @@ def test_budgets_that_leave_no_room_are_refused_by_name():
         query.subsampled_gaussian(sampling_probability=0.1)
     for loss in (dp.loss_of(epsilon=0.0, delta=1e-6), dp.loss_of(epsilon=1.0, delta=0.0)):
         query = exact(loss).query().participation_count(GRID, participation_cap=20)
-        with pytest.raises(ValueError, match="leaves nothing to spend"):
+        with pytest.raises(ValueError, match="must be above 0 in both"):
             query.subsampled_gaussian(sampling_probability=0.1)
     for loss in (dp.loss_of(epsilon=1.0, delta=1e-6), loss_of_zcdp(0.1, 1e-6)):
         query = exact(loss).query().participation_count(GRID, participation_cap=20)

@@ -129,9 +129,9 @@ class Count:
             self._check_scales(self.scales)
         if self.source is not None:
             if (self.source.by is None) != (self.panel is None):
-                raise ValueError(f"by ({check.shown(self.source.by)}) is the column of a panel: both must be given")
+                raise ValueError(f"by ({check.shown(self.source.by)}) and the keys of a panel must be given together")
             if self.source.time is None and (self.grid.size > 1 or self.is_total):
-                raise ValueError(f"time (None) must name a column, by which {self.row_grid.size} steps are told apart")
+                raise ValueError(f"time (None) must name the column that tells {self.row_grid.size} steps apart")
         if self.is_total:
             _ = self.total_starts  # or they do not fit the grid, and are refused
         check.integer("size of the panel", self.size, maximum=2**31, remedy="use fewer steps or keys")

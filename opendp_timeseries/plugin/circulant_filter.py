@@ -21,7 +21,7 @@ from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.design.kernels import Kernel
 from opendp_timeseries.plugin._opendp import signal_domain, then, vector_space
 from opendp_timeseries.plugin.known import transformation
-from opendp_timeseries.plugin.spaces import InfluenceSpace, as_influence, influence_metric, influence_space
+from opendp_timeseries.plugin.spaces import as_influence, influence_distance, influence_space, signal_metric
 
 __all__ = [
     "FilterWithoutGapWarning",
@@ -93,13 +93,13 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
             " first.convolve(second)"
         )
     if made is not None:
-        output = InfluenceSpace.of(made.after(kernel))
+        metric = signal_metric(made.after(kernel))
     else:
-        output = InfluenceSpace(resolution_bits=signal.resolution_bits + kernel.resolution_bits, panel_size=series)
-    if scaled and output.signal is not None and output.signal.count.gap == 1:
+        metric = influence_distance(signal.resolution_bits + kernel.resolution_bits, panel_size=series)
+    if scaled and made is not None and made.count.gap == 1:
         warnings.warn(
-            "this filter lowers no noise: behind a count that scales, one individual may be in all steps; give the"
-            " count a gap=…, if individuals come at most so often, or excess='drop'",
+            "this filter does not lower the noise: behind a count that scales, one individual may be in every step;"
+            " give the count excess='drop', or a gap=… if individuals come no more often than that",
             FilterWithoutGapWarning,
             stacklevel=2,
         )
@@ -113,7 +113,7 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
         return filtered_influence(as_influence(d_in), kernel, series)
 
     domain = signal_domain("f64", space.size)
-    return transformation(input_domain, input_metric, domain, influence_metric(output), function, stability_map)
+    return transformation(input_domain, input_metric, domain, metric, function, stability_map)
 
 
 def _clamp(kernel: Kernel, resolution_bits: int) -> int:

@@ -9,7 +9,7 @@ import math
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import opendp.prelude as dp
 
@@ -78,16 +78,15 @@ def make_composition(
     return _composition(members, factor, view_of(output_measure, failure_probability, delta))
 
 
-def _composition(members: Sequence[dp.Measurement], factor: float, view: View) -> dp.Measurement:
-    known = _all_known(members)
+def _composition(members: Sequence[_Member], factor: float, view: View) -> dp.Measurement:
     if factor != 1:
-        members = [one.times(factor) for one in known]
-        known = _all_known(members)
+        members = _members([one.known.times(factor) for one in members])
+    known = [one.known for one in members]
 
     def loss(d_in: Any) -> PrivacyLoss:
         return joint.joint_loss([one.loss(d_in) for one in known], adaptive=False)
 
-    domain, metric = members[0].input_space
+    domain, metric = members[0].measurement.input_space
     designs = None
     if all(one.designs is not None for one in known):
         designs = tuple(each for one in known for each in one.designs or ())
@@ -99,7 +98,7 @@ def _composition(members: Sequence[dp.Measurement], factor: float, view: View) -
 
     def function(data: Any) -> list[Any]:
         given = as_array(data, domain)
-        made = [member(given) for member in members]
+        made = [one.measurement(given) for one in members]
         if wholes:
             whole = iter(wholes)
             made = _each(made, lambda one: replace(one, statement=Statement(view=view, whole=next(whole))))
@@ -179,14 +178,14 @@ def least_factor(measurements: Sequence[dp.Measurement], *, epsilon: float, delt
 def least_factor_at(measurements: Sequence[dp.Measurement], budget: Budget, d_in: Any = 1) -> float:
     """Return the least factor on all scales with which a composition is within a budget."""
     members = _members(measurements)
-    losses = [one.loss(d_in) for one in _all_known(members)]
+    losses = [one.known.loss(d_in) for one in members]
     if any(loss.scale == 0 for loss in losses):
         raise ValueError("a measurement without noise (scale 0) has no scale to multiply; give each a relative scale")
     start = 1 / min(loss.scale for loss in losses)
 
     def made_at(factor: float) -> PrivacyLoss:
-        (made,) = _all_known([make_composition(members, factor=factor)])
-        return made.loss(d_in)
+        (made,) = _members([_composition(members, factor, view_of(None, None, None))])
+        return made.known.loss(d_in)
 
     factor = calibrate(lambda factor: joint.joint_loss(losses, adaptive=False, factor=factor), budget, start=start)
     # Floats off any grid are rounded to one that follows the scale: what is made may lose a little more.
@@ -201,23 +200,23 @@ def _listed(measurements: Any) -> list[Any]:
     return list(measurements)
 
 
-def _members(measurements: Any) -> list[dp.Measurement]:
-    """Return measurements of one space."""
-    members = _listed(measurements)
-    for k, member in enumerate(members):
+class _Member(NamedTuple):
+    measurement: dp.Measurement
+    known: Known
+
+
+def _members(measurements: Any) -> list[_Member]:
+    """Return measurements of one space, with what is known of each."""
+    members, listed = [], _listed(measurements)
+    for k, member in enumerate(listed):
         if not isinstance(member, dp.Measurement):
             raise TypeError(f"measurements[{k}] ({type(member).__name__}) must be a measurement: {_REMEDY}")
         for name in ("input_domain", "input_metric"):
-            here, first = getattr(member, name), getattr(members[0], name)
+            here, first = getattr(member, name), getattr(listed[0], name)
             if here != first:
                 raise ValueError(f"{name} of measurements[{k}] ({here}) must be that of the first ({first})")
+        if (known := known_loss(member)) is None:
+            problem = f"measurements[{k}] ({member.output_measure}) has no loss that is known here"
+            raise TypeError(f"{problem}: it must be {_REMEDY}")
+        members.append(_Member(member, known))
     return members
-
-
-def _all_known(members: Sequence[dp.Measurement]) -> list[Known]:
-    found = [known_loss(member) for member in members]
-    if None in found:
-        k = found.index(None)
-        problem = f"measurements[{k}] ({members[k].output_measure}) has no loss that is known here"
-        raise TypeError(f"{problem}: it must be {_REMEDY}")
-    return [one for one in found if one is not None]

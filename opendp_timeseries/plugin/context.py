@@ -33,7 +33,7 @@ from opendp_timeseries.plugin._opendp import Partial, how_made, maker_of, vector
 from opendp_timeseries.plugin.composition import completed, least_factor_at, make_composition
 from opendp_timeseries.plugin.known import known_loss
 from opendp_timeseries.plugin.lp_distance import make_lp_distance
-from opendp_timeseries.plugin.spaces import described, influence_space
+from opendp_timeseries.plugin.spaces import descriptor, influence_space
 from opendp_timeseries.plugin.subsampled_gaussian import least_scale_at
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.release.statement import Whole
@@ -132,7 +132,7 @@ def compositor(
     Release(... of 10 steps kept with probability 0.5, noise scale 31.6228)
     """
     if (split_evenly_over is None) == (split_by_weights is None):
-        raise ValueError("give one of split_evenly_over and split_by_weights")
+        raise ValueError("give exactly one of split_evenly_over and split_by_weights")
     if split_by_weights is None:
         parts = _evenly("split_evenly_over", split_evenly_over)
     else:
@@ -227,7 +227,7 @@ class Query(dp.Query):
             return super().__getattr__(name)
         domain = self._chain[0] if isinstance(self._chain, tuple) else None
         frame, maker = isinstance(domain, LazyFrameDomain), maker_of(name)
-        of_logs = frame or described(domain, Source) is not None
+        of_logs = frame or descriptor(domain, Source) is not None
         if of_logs and maker is None:
             raise AttributeError(_not_of_logs(f"{name!r}", name, frame))
         make: Callable[..., Any] = super().__getattr__(name)
@@ -372,7 +372,7 @@ class Query(dp.Query):
         share: Any = self._d_out
         first, delta = share
         if not 0 < delta < 1 or not first > 0:
-            raise ValueError(f"its share ({first!r}, {delta!r}) leaves nothing to spend; raise both above 0")
+            raise ValueError(f"its share ({first!r}, {delta!r}) must be above 0 in both; give the Context more")
         if "ZeroConcentrated" in budget:
             options["failure_probability"] = delta
             return Budget(rho=first, delta=delta)
@@ -456,7 +456,7 @@ class Query(dp.Query):
         if not at_any_scale and any(part > limit for part, limit in zip(parts, most, strict=True)):
             raise ValueError(
                 f"its loss ({', '.join(map(repr, parts))}) exceeds this query's share ({', '.join(map(repr, most))});"
-                " leave out the scale, and the least that fits is found, or raise it"
+                " leave out the scale to use the least that fits, or raise it"
             )
 
 

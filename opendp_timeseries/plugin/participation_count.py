@@ -21,7 +21,7 @@ from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid, check_grid
 from opendp_timeseries.plugin._opendp import signal_domain, then
 from opendp_timeseries.plugin.known import transformation
-from opendp_timeseries.plugin.spaces import InfluenceSpace, check_readable, described, influence_metric, log_of, unit_of
+from opendp_timeseries.plugin.spaces import check_readable, descriptor, log_of, signal_metric, unit_of
 
 __all__ = [
     "counted",
@@ -154,7 +154,7 @@ def count_transformation(
     The function must let one individual change no more than the caps allow, in steps that are ``gap`` apart.
     """
     domain = signal_domain("f64" if count.resolution_bits else "i64", count.size)
-    metric = influence_metric(InfluenceSpace.of(Signal(count)))
+    metric = signal_metric(Signal(count))
     return transformation(input_domain, input_metric, domain, metric, function, count.influence)
 
 
@@ -189,20 +189,14 @@ def make_participation_total(
     ℓ1, and no number by more than its steps. For one number over all keys, chain :func:`~opendp_timeseries.then_totals`
     after it, with one group.
 
-    :param input_domain: as in :func:`~opendp_timeseries.make_participation_count`.
-    :param input_metric: as there; with :func:`~opendp_timeseries.period_distance`, caps hold in each period.
-    :param grid: as there.
+    All other parameters are those of :func:`~opendp_timeseries.make_participation_count`. With a ``step_cap`` above 1,
+    events are counted rather than pairs; with ``keys``, there is a number for each.
+
     :param participation_cap: ``L``, steps in which one individual counts in full. It is public, from what is plausible
         for the heaviest: noise grows with it, and a cap that many exceed makes the total too low.
-    :param step_cap: as there; events are then counted, rather than pairs.
-    :param gap: as there.
-    :param by: as there, with ``keys``; there is a number for each key.
-    :param keys: as there.
-    :param key_cap: as there.
     :param periods: a number for each: a grid whose steps are each of several of this grid's, or a unit of the calendar
         such as ``"1mo"``, or, of integer steps, for each so many. By default there is one number; where the unit of
         privacy is within a period, one for each.
-    :param time: as there.
     :raises TypeError, ValueError: as there, and for periods that do not divide the grid, or lie in two of the metric's.
 
     >>> import numpy as np, opendp.prelude as dp, opendp_timeseries as ts
@@ -274,7 +268,7 @@ def make_assume_participation(
     :raises TypeError: for a wrong domain or metric, or a cap that was left out.
     :raises ValueError: for a cap below 1, or a gap below 1 or above the number of steps.
     """
-    space = described(input_domain, UnknownSignal)
+    space = descriptor(input_domain, UnknownSignal)
     if space is None:
         raise TypeError(f"input_domain ({input_domain}) is not of counts made elsewhere; use count_signal_domain(size)")
     grid = TimeGrid(size=space.size) if grid is None else check_grid(grid)
@@ -298,7 +292,8 @@ def make_assume_participation(
 def _whole(signal: NDArray[Any], size: int) -> NDArray[np.int64]:
     """Members of the domain as int64. The dtype and the shape are public; the numbers are not."""
     if signal.shape != (size,) or not np.issubdtype(signal.dtype, np.integer):
-        raise TypeError(f"a count signal must be {size} integers, found {signal.dtype} of shape {signal.shape}")
+        found = f"found dtype {signal.dtype} of shape {signal.shape}"
+        raise TypeError(f"a count signal must be a row of {size} integers, {found}")
     if signal.dtype == np.uint64:
         signal = np.minimum(signal, np.uint64(np.iinfo(np.int64).max))
     return signal.astype(np.int64)

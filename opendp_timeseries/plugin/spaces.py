@@ -41,10 +41,10 @@ __all__ = [
     "event_log_domain",
     "PeriodUnitWarning",
     "influence_distance",
-    "influence_metric",
+    "signal_metric",
     "influence_space",
     "log_of",
-    "described",
+    "descriptor",
     "norm_influence",
     "period_distance",
     "unit_of",
@@ -55,10 +55,10 @@ T = TypeVar("T")
 _UNITS: Final = {"SymmetricIdDistance": Unit(), "ChangeOneIdDistance": Unit(individuals=2)}
 
 
-def described(space: Any, kind: type[T]) -> T | None:
+def descriptor(space: Any, kind: type[T]) -> T | None:
     """Return what a domain or metric of this package says of itself; None if that is not of this type."""
-    descriptor = space.descriptor if isinstance(space, ExtrinsicDomain | ExtrinsicDistance) else None
-    return descriptor if isinstance(descriptor, kind) else None
+    found = space.descriptor if isinstance(space, ExtrinsicDomain | ExtrinsicDistance) else None
+    return found if isinstance(found, kind) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,11 +73,6 @@ class InfluenceSpace:
     resolution_bits: int
     panel_size: int
     signal: Signal | None = None
-
-    @classmethod
-    def of(cls, signal: Signal) -> InfluenceSpace:
-        """Return the space of a signal."""
-        return cls(resolution_bits=signal.resolution_bits, panel_size=signal.series, signal=signal)
 
 
 def event_log_domain(*, identifier: str, time: str) -> dp.Domain:
@@ -175,8 +170,8 @@ def period_distance(period: str | int, *, zone: str | None = None, replaced: boo
     """
     unit = Unit(replaced=bool(replaced), period=Period(period, zone))
     warnings.warn(
-        f"the unit of privacy is {unit}: somebody who takes part in k periods is protected as a group of k, and"
-        " loss_over_periods(…) says how far. For all that somebody did, use dp.symmetric_distance()",
+        f"the unit of privacy is {unit}: somebody who takes part in k periods is protected as a group of k;"
+        " loss_over_periods(…) says how well. For all that somebody did, use dp.symmetric_distance()",
         PeriodUnitWarning,
         stacklevel=2,
     )
@@ -201,10 +196,16 @@ def influence_distance(resolution_bits: int = 0, *, panel_size: int = 1) -> dp.M
         resolution_bits=check.integer("resolution_bits", resolution_bits, minimum=0, maximum=52),
         panel_size=check.integer("panel_size", panel_size, minimum=1),
     )
-    return influence_metric(space)
+    return _influence_metric(space)
 
 
-def influence_metric(space: InfluenceSpace) -> dp.Metric:
+def signal_metric(signal: Signal) -> dp.Metric:
+    """Return the influence metric of a signal."""
+    bits, series = signal.resolution_bits, signal.series
+    return _influence_metric(InfluenceSpace(resolution_bits=bits, panel_size=series, signal=signal))
+
+
+def _influence_metric(space: InfluenceSpace) -> dp.Metric:
     """Return the influence metric of a descriptor, all of which is in its identifier."""
     unit = "1" if space.resolution_bits == 0 else f"2^-{space.resolution_bits}"
     panel = "" if space.panel_size == 1 else f", panel_size={space.panel_size}"
@@ -214,7 +215,7 @@ def influence_metric(space: InfluenceSpace) -> dp.Metric:
 
 def influence_space(metric: Any) -> InfluenceSpace | None:
     """Return the descriptor of an influence metric, None for any other metric."""
-    return described(metric, InfluenceSpace)
+    return descriptor(metric, InfluenceSpace)
 
 
 def as_influence(d_in: Any) -> Influence:
@@ -235,7 +236,7 @@ def norm_influence(d_in: Any, steps: int) -> Influence:
 
 def unit_of(input_metric: dp.Metric) -> Unit:
     """Return what a distance of 1 is; TypeError for a metric that does not count individuals."""
-    if (unit := described(input_metric, Unit)) is not None:
+    if (unit := descriptor(input_metric, Unit)) is not None:
         return unit
     name = str(input_metric.type) if isinstance(input_metric, dp.Metric) else ""
     if name not in ("SymmetricDistance", "ChangeOneDistance"):
@@ -248,9 +249,9 @@ def unit_of(input_metric: dp.Metric) -> Unit:
 
 def check_member(domain: dp.Domain, log: Any) -> None:
     """Refuse a log outside a domain of this package, by names and types of columns, before anything is spent."""
-    if (source := described(domain, Source)) is not None:
+    if (source := descriptor(domain, Source)) is not None:
         check_schema(log, identifier=source.identifier, time=str(source.time))
-    elif described(domain, UnknownSignal) is not None and not domain.member(log):
+    elif descriptor(domain, UnknownSignal) is not None and not domain.member(log):
         raise TypeError(f"log ({type(log).__name__}) must be a member of {domain}")
 
 
@@ -282,7 +283,7 @@ def log_of(
             raise TypeError(f"time ({check.shown(time)}) must name the LazyFrame's column of event times: time='time'")
         source = Source(identifier=identifier, time=time, by=by, exact=True)
         return {"source": source, "panel": panel, "unit": unit}
-    log = described(input_domain, Source)
+    log = descriptor(input_domain, Source)
     if log is None:
         raise TypeError(f"input_domain ({input_domain}) is not of logs; use event_log_domain(identifier=…, time=…)")
     if time is not None:

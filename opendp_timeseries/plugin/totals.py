@@ -18,7 +18,7 @@ from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.signal import tree_influence
 from opendp_timeseries.plugin._opendp import signal_domain, then, vector_space
 from opendp_timeseries.plugin.known import transformation
-from opendp_timeseries.plugin.spaces import InfluenceSpace, as_influence, influence_metric, influence_space
+from opendp_timeseries.plugin.spaces import as_influence, influence_space, signal_metric
 
 __all__ = ["make_totals", "then_totals"]
 
@@ -79,7 +79,7 @@ def make_totals(input_domain: dp.Domain, input_metric: dp.Metric, groups: Mappin
         return tree_influence(as_influence(d_in), tree, steps)
 
     domain = signal_domain("f64" if bits else "i64", steps * len(tree.names))
-    metric = influence_metric(InfluenceSpace.of(made.after(tree)))
+    metric = signal_metric(made.after(tree))
     return transformation(input_domain, input_metric, domain, metric, function, stability_map)
 
 

@@ -16,12 +16,12 @@ from opendp_timeseries.reconstruction.scales import unscaled
 from opendp_timeseries.reconstruction.series import Series, reconstruct_parts
 from opendp_timeseries.release.release import Release, check_release
 
-__all__ = ["Method", "interpolate"]
+__all__ = ["InterpolationMethod", "interpolate"]
 
-Method = Literal["linear", "nearest", "pchip"]
+InterpolationMethod = Literal["linear", "nearest", "pchip"]
 
 
-def interpolate(release: Release, method: Method = "linear", *, clip_at_zero: bool = False) -> Series:
+def interpolate(release: Release, method: InterpolationMethod = "linear", *, clip_at_zero: bool = False) -> Series:
     """Interpolate between the kept steps of a release; each series of a panel by itself.
 
     Post-processing: it reads the release alone, and costs no privacy. In a chain, write
@@ -56,7 +56,7 @@ def interpolate(release: Release, method: Method = "linear", *, clip_at_zero: bo
     >>> series.standard_error.round(3).tolist()
     [1.0, 1.0, 1.0, 0.707, 1.0, 1.0]
     """
-    check.choice("method", method, get_args(Method))
+    check.choice("method", method, get_args(InterpolationMethod))
 
     def one_series(part: Release) -> Series:
         values, slopes = _through(part, part.values, method), part.scale * _slopes(part, method)
@@ -75,7 +75,7 @@ def interpolate(release: Release, method: Method = "linear", *, clip_at_zero: bo
     return found if scaled is release else replace(found, sources=(release,))
 
 
-def _through(release: Release, values: NDArray[np.float64], method: Method) -> NDArray[np.float64]:
+def _through(release: Release, values: NDArray[np.float64], method: InterpolationMethod) -> NDArray[np.float64]:
     """The series that takes these values at the kept steps."""
     steps, every = release.steps, np.arange(release.size)
     if len(steps) == 0:
@@ -89,7 +89,7 @@ def _through(release: Release, values: NDArray[np.float64], method: Method) -> N
     return series
 
 
-def _slopes(release: Release, method: Method) -> Any:
+def _slopes(release: Release, method: InterpolationMethod) -> Any:
     """Return the derivatives of the series by the kept values, as a sparse array with a row for each step."""
     # Between two kept steps the series depends on those two and their neighbours only, as PCHIP sets its slopes so.
     # Four series, each with every fourth value moved, therefore show every derivative on its own. The other kinds are

@@ -34,7 +34,7 @@ from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid
 from opendp_timeseries.plugin._opendp import signal_domain
 from opendp_timeseries.plugin.lp_distance import l1_of, l2_of
-from opendp_timeseries.plugin.spaces import InfluenceSpace, influence_metric
+from opendp_timeseries.plugin.spaces import signal_metric
 from opendp_timeseries.plugin.totals import make_totals
 from tests.oracles import calendars
 from tests.oracles import counting as oracle
@@ -741,7 +741,7 @@ def check_periods(case, kept):
 def check_totals(case, counts, changes):
     """Whether totals are sums of the very counts, and are moved as far as is stated."""
     count, of_groups = case.count(), summed(case)
-    space = influence_metric(InfluenceSpace.of(Signal(count)))
+    space = signal_metric(Signal(count))
     made = make_totals(signal_domain("f64" if count.resolution_bits else "i64", case.size), space, case.tree)
     unit = 2**count.resolution_bits
     sums = made([number / unit for number in counts] if unit > 1 else counts)

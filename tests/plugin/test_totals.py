@@ -107,7 +107,10 @@ def test_a_record_that_claims_other_groups_is_refused():
         (lambda made: made["stages"][0]["totals"][1][1].append("e"), "overlaps 'city'"),
         (lambda made: made["count"]["panel"].append("e"), "every key of the panel must be in a group; 'e' is in none"),
         (lambda made: made["stages"].append(made["stages"][0]), "right after the count"),
-        (lambda made: made["count"].update(panel=None, key_cap=None), r"by \('site'\) is the column of a panel: both"),
+        (
+            lambda made: made["count"].update(panel=None, key_cap=None),
+            r"by \('site'\) and the keys of a panel must be given together",
+        ),
         (
             lambda made: (made["count"].update(panel=None, key_cap=None), made["count"]["source"].update(by=None)),
             "totals are of a panel",
