@@ -73,12 +73,8 @@ class Kept(NamedTuple):
         return 1.0 if k < self.least else binomial_tail(k, self.trials, self.probability)
 
 
-class _Attained(NamedTuple):
-    """All that one individual can do in a stratified sample: steps anywhere, each with the same square."""
-
-    steps: int
-    blocks: Blocks
-    square: Fraction
+#: All that one individual can do in a stratified sample: steps anywhere, in blocks, each with the same square.
+_Attained = tuple[int, Blocks, Fraction]
 
 
 class _WorstOfOne(NamedTuple):
@@ -245,7 +241,7 @@ def _worst_of_one(influence: Influence, p: float, size: int, blocks: Blocks | No
     a = np.zeros(0) if influence.majorant is None else influence.majorant.values
     if len(a) == 0 or a[0] > _MAX_CHANGE or (len(a) >= steps and a[steps - 1] >= linf):
         if tight and blocks is not None:
-            return _worst_of_blocks(_growing(reach), _Attained(steps, blocks, m), p)
+            return _worst_of_blocks(_growing(reach), (steps, blocks, m), p)
         return _WorstOfOne(_growing(reach), tight, (vertex_sum(n, m, rest, p),), (vertex,))
 
     majorant = np.maximum(a**2 * _TINY_MARGIN, LOWEST_BOUND)

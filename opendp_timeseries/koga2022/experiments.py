@@ -173,7 +173,7 @@ def algorithm1(problem: Problem, *, filtered: bool) -> Method:
         output_measure=native.approximate(native.max_divergence()),
         delta=problem.delta,
     )
-    name, numbers = f"paper, {_filter_name(filtered)}", problem.size * problem.sampling_probability
+    name, numbers = f"paper, {'with' if filtered else 'without'} filter", problem.size * problem.sampling_probability
     return Method(name=name, scale=choice.scale, numbers=numbers, measurement=release >> interpolate)
 
 
@@ -193,7 +193,7 @@ def subsampled(
     """
     how = f", {_name_of(reconstruct)}" if reconstruct else ", smoothed" if smoothed else ""
     made = reconstruct or (smooth if smoothed else interpolate)
-    name = f"ours, {_filter_name(filtered)}{how}"
+    name = f"ours, {'with' if filtered else 'without'} filter{how}"
     return _chained(name, problem, problem.sampling_probability, made, filtered=filtered)
 
 
@@ -252,10 +252,6 @@ def _frequencies(problem: Problem, asked: int | None, noise: Callable[[int], flo
     observation = math.sqrt(np.mean((problem.signal - problem.truth) ** 2))
     best = dft.best_frequencies(problem.truth, lambda k: math.hypot(noise(k), observation))
     return best, f"DFT, k = {best} (best)"
-
-
-def _filter_name(filtered: bool) -> str:
-    return "with filter" if filtered else "without filter"
 
 
 def alpha_of_chain(

@@ -198,16 +198,13 @@ class Chain(NamedTuple):
         return [found[2].decode() for found in _LINE.finditer(self.lines)]
 
 
-_NONE: Final = Chain()
-
-
-def unchained(file: bytes, known: Chain = _NONE) -> tuple[list[str], Chain]:
+def unchained(file: bytes, known: Chain | None = None) -> tuple[list[str], Chain]:
     """Return the entries of a file, or those after a chain that it begins with, and all of it as a chain.
 
     :param known: what was verified before: the file must begin with its very bytes.
     :raises ValueError: if it is another kind of file, or not as it was written, saying from which line on.
     """
-    lines, length, digest = known
+    lines, length, digest = known or Chain()
     if not file.startswith(lines):
         raise ValueError("it does not begin with what it held before: it was changed, or an entry was taken back")
     more = file[len(lines) :].split(b"\n")
@@ -253,7 +250,7 @@ class Book:
         :param known: what was read before: the file must begin with its very bytes, and only what follows is read.
         :raises ValueError: if it is not a ledger, or not as it was written, naming what is wrong.
         """
-        lines, chain = unchained(file) if known is None else unchained(file, known.chain)
+        lines, chain = unchained(file, None if known is None else known.chain)
         try:
             if known is None:
                 known = cls.new(Terms.from_dict(parse_json(lines.pop(0))))

@@ -162,7 +162,7 @@ class Programme:
         return joint_loss([design.loss() for design in self.designs], adaptive=not self.data_fixed)
 
     def measurement(self, chain: Any, *, number: int | None = None) -> Any:
-        """Return the measurement of a release, which states (ε, δ) of this release alone, and the programme's.
+        """Return the measurement of a release, which states (ε, δ) of it alone, and of which programme it is a part.
 
         :param chain: a count of the programme, with its filters.
         :param number: of the release, from 1, where the programme has several of this chain.
