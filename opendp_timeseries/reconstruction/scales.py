@@ -105,13 +105,6 @@ def levels_by_often(values: Array, ends: NDArray[np.int64], weights: Array, nois
         cost = (np.sum(off**2, axis=-1) + np.sum(deviations**2, axis=-1)) / 2
         return [levels, cost, (moves @ off[..., None])[..., 0] + deviations, moves]
 
-    def solved(moves: Array, right: Array, diagonal: Array) -> Array:
-        """Solve ``(diagonal + moves @ moves') x = right``."""
-        turned = moves.swapaxes(-1, -2)
-        inner = np.linalg.solve(diagonal[..., None] * few + turned @ moves, turned @ right[..., None])
-        found: Array = (right - (moves @ inner)[..., 0]) / diagonal
-        return found
-
     # All at once, by Levenberg's and Marquardt's method, as deviations from the prior in units of it.
     deviations = np.tile(prior @ np.full(size, centre) - expected, (1, len(held), 1))
     damping = np.full((len(prior), len(held), 1), 1e-3)
@@ -120,7 +113,10 @@ def levels_by_often(values: Array, ends: NDArray[np.int64], weights: Array, nois
             now = at(deviations)
             for _ in range(_MOST_MOVES):
                 _, cost, slope, moves = now
-                step = solved(moves, slope, 1 + damping)
+                turned = moves.swapaxes(-1, -2)
+                inner = turned @ moves
+                inner += (1 + damping + 1e-13 * np.trace(inner, axis1=-2, axis2=-1)[..., None])[..., None] * few
+                step = (slope - (moves @ np.linalg.solve(inner, turned @ slope[..., None]))[..., 0]) / (1 + damping)
                 if np.max(np.sum(slope * step, axis=-1)) < _LEAST_GAIN:
                     break
                 farthest = np.abs(spread @ step[..., None]).max(axis=-2)
@@ -136,12 +132,14 @@ def levels_by_often(values: Array, ends: NDArray[np.int64], weights: Array, nois
     except (FloatingPointError, np.linalg.LinAlgError) as error:  # of values that are beyond all measure
         raise FitError("the level was not found") from error
     levels, cost, _, moves = now
-    evidence = -np.linalg.slogdet(few + moves.swapaxes(-1, -2) @ moves)[1] / 2 - cost
+    left, sizes, _ = np.linalg.svd(moves, full_matrices=False)
+    evidence = -np.sum(np.log1p(sizes**2), axis=-1) / 2 - cost
     evidence[:, :-1] -= math.log(max(len(held) - 1, 1))  # all together as likely as the last
     likely = np.exp(evidence - evidence.max())
     likely /= likely.sum()
     ways = (spread.swapaxes(-1, -2) @ levels[..., None])[..., 0]
-    variances = np.maximum(np.sum(ways * solved(moves, ways, np.ones_like(damping)), axis=-1), 0.0)
+    known = (left.swapaxes(-1, -2) @ ways[..., None])[..., 0] ** 2 * (sizes**2 / (1 + sizes**2))
+    variances = np.maximum(np.sum(ways**2, axis=-1) - np.sum(known, axis=-1), 0.0)
     totals, by_often = np.sum(levels, axis=-1), np.sum(likely[..., None] * levels, axis=(0, 1))
     average = np.sum(by_often)
     variance, alone = float(np.sum(likely * (variances + (totals - average) ** 2))), (noise / weights[0, -1]) ** 2

@@ -12,6 +12,7 @@ from opendp_timeseries.design.scales import RESOLUTION_BITS, Scales, default_sca
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.reconstruction.scales import levels_by_often, of_everybody, unscaled
 from opendp_timeseries.reconstruction.seasons import Season
+from opendp_timeseries.reconstruction.structural import FitError
 from tests.releases import release_of
 
 SIZE = 1344  # eight weeks of hours
@@ -301,6 +302,15 @@ def test_the_level_is_known_as_well_as_stated_and_mostly_better_than_by_the_last
     assert np.mean(np.square(errors)) ** 0.5 < of_alone * alone
     assert np.mean(np.abs(errors) < 1.645 * np.array(stated)) > 0.75
     assert max(stated) < 1.1 * alone
+
+
+def test_a_level_of_any_size_is_found_or_refused():
+    _, ends, weights, levels = level_of(np.full(30, 4), SIZE, default_scales(SIZE))
+    for times in (1e5, 1e7, 1e12):
+        found = levels_by_often(times * levels, ends, weights, SIZE**-0.5)
+        assert found.levels.sum() == pytest.approx(times * 120 / SIZE, rel=1e-3)
+    with pytest.raises(FitError, match="the level was not found"):
+        levels_by_often(1e200 * levels, ends, weights, SIZE**-0.5)
 
 
 def test_a_level_without_noise_is_found():
