@@ -250,15 +250,21 @@ def _placed(table: Any, count: Count) -> tuple[Any, _Dialect]:
     when = _present(table[count.log.time])
     # A column of its own, so that it is worked out once.
     rows = table.select(**apart, when=when, readable=readable, at=instants)
-    at, cell = rows["at"], dialect.quotient(rows["at"] - rule.start, rule.width)
-    if rule.table is None:
-        step = ibis.ifelse(at.between(rule.start, rule.stop - 1), cell, None)
-        return rows.mutate(step=step).drop("at"), dialect
+    if rule.table is not None:
+        return _looked_up(rows, rule, dialect), dialect
+    on_grid = rows["at"].between(rule.start, rule.stop - 1)
+    step = ibis.ifelse(on_grid, dialect.quotient(rows["at"] - rule.start, rule.width), None)
+    return rows.mutate(step=step).drop("at"), dialect
+
+
+def _looked_up(rows: Any, rule: StepRule, dialect: _Dialect) -> Any:
+    """Give instants the steps that hold them."""
+    assert rule.table is not None
     steps = ibis.memtable(dict(zip(_STEPS, rule.table.T.tolist(), strict=True)), schema=_STEPS)
-    rows = rows.mutate(of=cell)
+    rows = rows.mutate(of=dialect.quotient(rows["at"] - rule.start, rule.width))
     # Equal cells first, as backends are slow to join by ranges alone. At most one step fits; null fits none.
     rows = rows.left_join(steps, [rows.of == steps.cell, rows["at"] >= steps.low, rows["at"] < steps.high])
-    return rows.drop("at", "of", "cell", "low", "high").rename(step="number"), dialect
+    return rows.drop("at", "of", "cell", "low", "high").rename(step="number")
 
 
 def _rows(table: Any, count: Count) -> tuple[Any, _Dialect]:
@@ -351,9 +357,10 @@ def _thinned(rows: Any, count: Count, dialect: _Dialect, key: bytes | None = Non
         pairs = _first(pairs, ["who", "moment"], count.key_cap, key_of_choice(key), dialect).drop("moment")
     if gap == 1:
         return pairs, alone
-    columns, groups = pairs.columns, alone
+    columns, groups = pairs.columns, [*alone]
     if count.log.by is not None:
-        pairs, groups = pairs.mutate(series=dialect.quotient(pairs.step, count.grid.size)), [*alone, "series"]
+        pairs = pairs.mutate(series=dialect.quotient(pairs.step, count.grid.size))
+        groups.append("series")
     ordered = ibis.window(group_by=groups, order_by=pairs.step.asc())
     one, two, three = (pairs.step.lag(k).over(ordered) for k in (1, 2, 3))
 

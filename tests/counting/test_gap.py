@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 
 from opendp_timeseries.counting.capped_count import capped_count
+from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.gap import kept_apart
+from opendp_timeseries.design.count import Source
+from opendp_timeseries.grid import TimeGrid
 from tests.counting.tables import count_of_series
 from tests.oracles import counting as oracle
 
@@ -147,3 +150,13 @@ def test_one_individual_reaches_all_that_is_apart_and_nothing_else():
 
 
 # --- The engines
+
+
+@pytest.mark.parametrize("gap", [2, 4, 11])
+def test_a_database_counts_a_step_once_behind_a_gap(backend, gap):
+    """Most rows have a like one, of the start, the second or a later step of a run."""
+    who, steps = crowd(people=15, size=60)
+    asked = replace(COUNT, participation_cap=60, step_cap=1, gap=gap)
+    asked = replace(asked, panel=None, grid=TimeGrid(size=60), source=Source(identifier="id", time="step"))
+    found = engine_of(table := backend.table(id=who, step=steps)).count(table, asked, KEY)
+    np.testing.assert_array_equal(found, capped_count(who, steps, asked, KEY))

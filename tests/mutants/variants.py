@@ -262,7 +262,7 @@ def uncut(convolved):
     return lambda *summands: convolved(*summands)._replace(cut=0.0)
 
 
-def kept_by_their_lines(sound, pairs, count, dialect):
+def kept_by_their_lines(sound, rows, count, dialect, key=None):
     """A line is a step ahead by a gap for each period: of two series, two places may have the same."""
     places = np.arange(count.size)
     lines = places + places % count.grid.size // count.period_length * count.gap
@@ -272,7 +272,7 @@ def kept_by_their_lines(sound, pairs, count, dialect):
     def walked(*lists):
         return _walked(*lists).join(table, "step").select("who", step="alike")
 
-    return seeing(_walked=walked)(sound, pairs, count, dialect)
+    return seeing(_walked=walked)(sound, rows, count, dialect, key)
 
 
 def without_counts_made_elsewhere(sound, terms, ran):
@@ -319,7 +319,7 @@ MUTANTS = [
     mutant("a gap that goes on into the next period", "SortedRows._pairs", across_periods,
            IN_MEMORY),
     mutant("a gap that goes on into the next period, in a database", "database:_thinned",
-           given(count=without_periods),
+           edited(("groups = pairs.columns, [*alone]", 'groups = pairs.columns, ["who"]')),
            IN_DATABASE),
     mutant("days of UTC in place of the zone's", "periods:_by_calendar",
            seeing(parse_zone=lambda zone: parse_zone("UTC")),
@@ -427,6 +427,9 @@ MUTANTS = [
     mutant("a gap that ends with the grid, in a database", "database:_thinned",
            edited(("pairs.behind <= count.grid.size - gap", "pairs.behind >= 0")),
            IN_DATABASE),
+    mutant("a step counts as often as it is there, in a database", "database:_thinned",
+           edited(("late.filter(late.step > late.one)", "late")),
+           ("test_a_database_counts_a_step_once_behind_a_gap", 4)),
     mutant("a gap from the last step seen, in a database", "database:_walked", after(lambda kept: kept.limit(0)),
            IN_DATABASE),
     mutant("missing identifiers are one person", "tables:_read", after(lambda rows: rows._replace(nobody=None)),
