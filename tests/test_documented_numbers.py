@@ -198,7 +198,7 @@ def test_noise_with_sampling_beside_the_mean_of_every_step() -> None:
 
 
 def test_noise_of_one_step_of_each_block() -> None:
-    percent = sentence("docs/concepts/amplification.md", r"independently kept steps \(at \(0\.5, 0\.1\) by ([\d.]+)%\)")
+    percent = sentence("docs/concepts/amplification.md", r"independently kept steps \(by ([\d.]+)% at \(0\.5, 0\.1\)\)")
     person = count_influence(1, participation_cap=180, step_cap=1, size=1800, replaced=False)
     budget = Budget(epsilon=0.5, delta=0.1)
     scales = [calibrate(extremal_law(person, 0.1, 1800, design).at, budget) for design in ("stratified", "poisson")]
