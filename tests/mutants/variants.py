@@ -212,11 +212,11 @@ def even_spread_alone(sound, law, bound, function):
     return float(np.sum(weights * function(values)))
 
 
-def noise_scaled_by_p(sound, domain, metric, scale, sampled, *more):
+def noise_scaled_by_p(sound, domain, metric, scale, sampling, *more):
     def less(values, scale, exponent):
-        return subsampled_gaussian._add_noise(values, scale * sampled["sampling_probability"], exponent)
+        return subsampled_gaussian._add_noise(values, scale * sampling[0], exponent)
 
-    return seeing(_add_noise=less)(sound, domain, metric, scale, sampled, *more)
+    return seeing(_add_noise=less)(sound, domain, metric, scale, sampling, *more)
 
 
 def chunks(values):
