@@ -206,7 +206,7 @@ def test_a_wrong_word_is_refused():
 def test_a_filter_without_a_gap_warns_and_names_the_remedy():
     chain = (LOG, dp.symmetric_distance()) >> stage("scale", "one")
     kernel = ts.gaussian_kernel(4, 1.0)
-    with pytest.warns(ts.FilterWithoutGapWarning, match=r"give the count a gap=….* or excess='drop'") as caught:
+    with pytest.warns(ts.FilterWithoutGapWarning, match=r"give the count excess='drop', or a gap=…") as caught:
         smooth = chain >> ts.then_circulant_filter(kernel)
     assert len(caught) == 1
     assert smooth.map(1).l2 == pytest.approx(chain.map(1).l2, rel=1e-3)  # as it says
