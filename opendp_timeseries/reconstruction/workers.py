@@ -99,7 +99,7 @@ class _Other(threading.Thread):
                     process.stdin.flush()
                     found |= zip(taken, pickle.load(process.stdout), strict=True)
                     taken.clear()
-        except (OSError, EOFError, IndexError, pickle.PickleError, AttributeError, TypeError, ValueError):
+        except (OSError, EOFError, ImportError, LookupError, pickle.PickleError, AttributeError, TypeError, ValueError):
             left.extend(taken)  # whatever it is, it shows here if it shows again
 
 

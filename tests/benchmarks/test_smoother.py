@@ -27,6 +27,9 @@ from opendp_timeseries.koga2022.experiments import gowalla_like  # noqa: E402
 from tests.reconstruction import simulated as sim  # noqa: E402
 from tests.releases import panel, release_of  # noqa: E402
 
+if __name__ == "__main__":
+    sys.path[0] = sys.argv[1]  # for the processes that share a panel
+
 RUNS = int(os.environ.get("SMOOTHER_RUNS", "12"))
 ONLY = os.environ.get("SMOOTHER_ONLY", "")
 WEEKS = np.arange(8 * 168)

@@ -1,5 +1,6 @@
 """Work that several processes do is the work that one does."""
 
+import importlib
 import math
 import os
 import time
@@ -16,6 +17,18 @@ def slowly(number, *, home=None):
     if home not in (None, os.getpid()):
         os._exit(1)
     return number**2, os.getpid()
+
+
+class Foreign:
+    """What cannot be read where it arrives."""
+
+    def __reduce__(self):
+        return importlib.import_module, ("no_such_module",)
+
+
+def foreign(number, *, home):
+    time.sleep(0.01)
+    return (number**2, home) if os.getpid() == home else Foreign()
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +50,14 @@ def test_others_help():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("function", [partial(slowly, home=os.getpid()), lambda number: (number**2, time.sleep(0.02))])
+@pytest.mark.parametrize(
+    "function",
+    [
+        partial(slowly, home=os.getpid()),
+        partial(foreign, home=os.getpid()),
+        lambda number: (number**2, time.sleep(0.02)),
+    ],
+)
 def test_what_others_do_not_finish_is_done_here(function):
     found = workers.each(function, [(number,) for number in range(60)])
     assert [square for square, _ in found] == [number**2 for number in range(60)]
