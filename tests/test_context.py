@@ -154,6 +154,31 @@ def test_a_name_taken_by_another_package_is_an_error():
         del constructors["taken_elsewhere"]
 
 
+@pytest.mark.parametrize("loss", [dp.loss_of(epsilon=1.0), dp.loss_of(rho=1.0)], ids=["epsilon", "rho"])
+def test_what_is_searched_for_need_not_be_a_scale(loss):
+    measure = loss[0]
+
+    def make_of_a_share(input_domain, input_metric, share):
+        if not share < 0.9:
+            raise ValueError(f"share ({share}) must be below 0.9")
+        return dp.m.make_user_measurement(input_domain, input_metric, measure, lambda log: 0, lambda d_in: share * d_in)
+
+    class OfC:  # has no closure, as functions of C have none
+        __name__, __module__ = "make_in_c", "elsewhere"
+
+        def __call__(self, *given): ...
+
+    dp.register(make_of_a_share)
+    dp.register(OfC())
+    try:
+        ctx = ts.compositor(0, (dp.absolute_distance(T=int), 1), loss, 2, domain=dp.atom_domain(T=int))
+        assert ctx.query().of_a_share().param(bounds=(0.0, 0.89)) == pytest.approx(0.5)
+        assert maker_of("in_c") == "elsewhere"
+    finally:
+        for name in ("of_a_share", "in_c"):
+            constructors.pop(name, None)
+
+
 @pytest.mark.parametrize("n", [2, 20, *(pytest.param(n, marks=pytest.mark.long) for n in (7, 50))])
 @pytest.mark.parametrize("loss", [loss_of_zcdp(0.1, 1e-6), dp.loss_of(epsilon=1.0, delta=1e-6)])
 def test_split_budgets_answer_n_queries_and_refuse_the_next(log_space, n, loss):

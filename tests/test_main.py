@@ -701,6 +701,7 @@ def test_a_parquet_file_takes_no_options_for_text(tmp_path, capsys):
         ({"participation_cap": "0"}, "participation_cap (0) must be at least 1"),
         ({"step": "1 month"}, "argument --step: (1 month) must be a whole number and a unit: 5min"),
         ({"start": "1 January"}, "argument --start: (1 January) must be a time in ISO 8601, such as 2024-01-01 or"),
+        ({"start": "9999-12-31"}, "as 2024-01-01 or 2024-01-01T08:00, of the years 1680 to 2259"),
         ({"zone": "Mars/Olympus"}, "argument --zone: (Mars/Olympus) must be the IANA name of a time zone, such as UTC"),
         ({"sampling_probability": "1.5"}, "sampling_probability (1.5) must be at most 1"),
         ({"filter_std": "-1"}, "std (-1.0)"),

@@ -137,7 +137,8 @@ def flag(name: str) -> str:
 
 zone: Final = kept(parse_zone, "the IANA name of a time zone, such as UTC; where the system has none, install tzdata")
 instant: Final = kept(
-    lambda text: parse_instants({"time": text}, dt.UTC), "a time in ISO 8601, such as 2024-01-01 or 2024-01-01T08:00"
+    lambda text: parse_instants({"time": text}, dt.UTC),
+    "a time in ISO 8601, such as 2024-01-01 or 2024-01-01T08:00, of the years 1680 to 2259",
 )
 day: Final = kept(dt.date.fromisoformat, "a date, such as 2024-12-25")
 step: Final = kept(parse_width, "a whole number and a unit: 5min and 24h are fixed times, 1d, 1w and 1mo a calendar's")

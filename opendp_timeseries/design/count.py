@@ -351,8 +351,8 @@ def panel_of(by: str | None, keys: Keys | None) -> tuple[Key, ...] | None:
 
 def _plain(key: Any) -> Any:
     if isinstance(key, str):
-        return str(key)  # NumPy's are shown as np.str_
-    return int(key) if isinstance(key, np.integer) else key
+        return str.__str__(key)  # NumPy's are shown as np.str_, and members of an Enum by their names
+    return int(key) if isinstance(key, (int, np.integer)) and not isinstance(key, bool) else key
 
 
 def _check_panel(panel: tuple[Key, ...]) -> None:

@@ -47,8 +47,9 @@ def maker_of(name: str) -> str | None:
     """Return the module whose constructor a query calls by this name; None if it knows none."""
     if name not in constructors:
         return None
-    called = constructors[name][0]
-    made = inspect.getclosurevars(called).nonlocals.get("constructor", called)  # what a partial constructor calls
+    called = made = constructors[name][0]
+    if inspect.isfunction(called):  # and not an object that can be called, or a function of C
+        made = inspect.getclosurevars(called).nonlocals.get("constructor", called)  # what a partial constructor calls
     return str(made.__module__)
 
 

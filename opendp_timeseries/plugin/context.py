@@ -426,7 +426,8 @@ class Query(dp.Query):
                 "this query adds no noise, so there is nothing to release; end it by laplace() or gaussian(), or, for a"
                 " series, by subsampled_gaussian(sampling_probability=…)"
             )
-        self._check_share(chain(1.0) if isinstance(chain, PartialChain) else chain, at_any_scale=True)
+        if isinstance(self._d_out, tuple):  # of others none is asked for, and what is searched for may not take 1
+            self._check_share(chain(1.0) if isinstance(chain, PartialChain) else chain, at_any_scale=True)
         if isinstance(chain, PartialChain):
             d_in, share = cast(Any, (self._d_in, self._d_out))
             chain = chain.fix(d_in, share, self._output_measure, bounds=bounds, T=T)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -11,6 +12,7 @@ from opendp_timeseries.accounting.loss import APPROXIMATE, CONCENTRATED, Points,
 
 __all__ = ["Statement", "Whole"]
 
+_HEXADECIMAL: Final = re.compile("[0-9a-f]+")
 #: What a release may be part of, and how that is said.
 _WHOLES: Final = {
     "composition": "a composition",
@@ -53,6 +55,8 @@ class Whole:
         for name in ("number", "parts"):
             if getattr(self, name) is not None:
                 check.integer(name, getattr(self, name), minimum=1)
+        if self.planned is not None and not _HEXADECIMAL.fullmatch(self.planned):  # it is shown, whoever wrote it
+            raise ValueError(f"identifier of the programme ({check.shown(self.planned)}) must be hexadecimal")
 
     def __str__(self) -> str:
         of = "" if self.parts is None else f" of {self.parts}"

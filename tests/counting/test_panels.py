@@ -1,5 +1,7 @@
 """Panels: one capped count over all series, filtered by series, released by key."""
 
+import enum
+
 import numpy as np
 import opendp.prelude as dp
 import pandas as pd
@@ -44,6 +46,10 @@ def test_integer_keys(log_space):
     keys = [5, np.int64(6), 7, 10**9]
     assert list(panel(log_space, keys=keys)(table)) == [2, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0]
     assert list(panel(log_space, keys=["5", "05"])(table)) == [2, 0, 0, 0, 0, 0]  # compared as text
+    named = enum.IntEnum("Venue", {"first": 5, "second": 6})
+    assert panel(log_space, keys=list(named)).output_metric == panel(log_space, keys=[5, 6]).output_metric
+    as_text = enum.Enum("Venue", {"first": "5", "second": "6"}, type=str)
+    assert panel(log_space, keys=list(as_text)).output_metric == panel(log_space, keys=["5", "6"]).output_metric
     texts = table | {"venue": table["venue"].astype(str)}
     assert list(panel(log_space, keys=keys)(texts)) == list(panel(log_space, keys=keys)(table))
 

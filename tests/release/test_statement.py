@@ -79,7 +79,8 @@ def test_a_whole_in_words(whole, words):
 @pytest.mark.parametrize(
     "change",
     [{"kind": "family"}, {"loss": (-1.0, 1e-6)}, {"loss": (1.0, 1.0)}, {"loss": (math.inf, 0.1)}, {"measure": PROFILE},
-     {"number": 0}, {"parts": 0}, {"parts": 1.5}],
+     {"number": 0}, {"parts": 0}, {"parts": 1.5}, {"programme": "\x1b[2Jε = 0.01"}, {"programme": "ab\n"},
+     {"programme": ""}, {"identifier": "of ε = 0.01", "kind": "programme"}],
 )  # fmt: skip
 def test_wholes_that_cannot_be_are_refused(change):
     name = next(iter(change)).replace("loss", "loss of the whole|delta of the whole")
