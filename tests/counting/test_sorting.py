@@ -1,5 +1,7 @@
 """Sorting digit by digit beside NumPy's own sort."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -28,11 +30,16 @@ def test_any_integers_are_in_order(case, size):
     np.testing.assert_array_equal(integers, expected)
 
 
-def test_blocks_and_parts_join(monkeypatch):
+def test_blocks_and_parts_join_in_little_memory_whatever_the_integers(monkeypatch):
     monkeypatch.setattr("opendp_timeseries.counting.sorting._PART", 2**9)
     monkeypatch.setattr("opendp_timeseries.counting.sorting._BLOCK", 1000)
-    for case in CASES.values():
+    for name, case in CASES.items():
         integers = case(20_001)
         expected = np.sort(integers)
-        sort(integers)
+        tracemalloc.start()
+        try:
+            sort(integers)
+            assert tracemalloc.get_traced_memory()[1] < 3 * integers.nbytes, name
+        finally:
+            tracemalloc.stop()
         np.testing.assert_array_equal(integers, expected)
