@@ -691,7 +691,7 @@ def test_a_parquet_file_takes_no_options_for_text(tmp_path, capsys):
         ({"size": "1e3"}, "argument --size: invalid int value: '1e3'"),
         ({"size": "999999999999"}, "size (999999999999) must be at most 1000000; choose longer steps"),
         ({"delimiter": ";;"}, "delimiter (';;') must be one character"),
-        ({"time_unit": "h"}, "time_unit ('h') must be one of s, ms, us, ns"),
+        ({"time_unit": "h"}, "time_unit ('h') must be one of 's', 'ms', 'us', 'ns'"),
         ({"time_format": "%H:%M"}, "time_format ('%H:%M') must say year, month and day"),
         ({"time_format": "%Y", "time_unit": "s"}, "must not both be given"),
         ({"season": "1"}, "season (1.0) must be at least 2"),

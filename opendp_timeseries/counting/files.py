@@ -22,6 +22,7 @@ from typing import Any, Final, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_timeseries import _validate as check
 from opendp_timeseries.counting.tables import UtcLog
 from opendp_timeseries.grid import TextTimes, parse_zone, read_text_times
 
@@ -190,9 +191,8 @@ def _times_reader(time_format: str | None, time_unit: str | None) -> Callable[[l
     read: Callable[[str], int | None]
     form = None
     if time_unit is not None:
-        if time_unit not in TIME_UNITS:
-            raise ValueError(f"time_unit ({time_unit!r}) must be one of {', '.join(TIME_UNITS)}")
-        read, aware = partial(_from_number, scale=10**9 // TIME_UNITS[time_unit]), True
+        unit = check.choice("time_unit", time_unit, TIME_UNITS)
+        read, aware = partial(_from_number, scale=10**9 // TIME_UNITS[unit]), True
     elif time_format is not None:
         _check_format(time_format)
         read, form = partial(_from_format, time_format=time_format), _form(time_format)
