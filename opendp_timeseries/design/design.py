@@ -142,17 +142,16 @@ class Design:
             stages.append(_call("then_totals", repr(dict(signal.groups.to_dict()))))
         stages += [_call("then_circulant_filter", f"ts.{kernel.python()}") for kernel in signal.kernels]
         noise = _call("then_subsampled_gaussian", repr(self.scale), **sample, delta=delta)
+        made = (f"count = {'count' if k else 'space'} >> {stage}" for k, stage in enumerate(stages))
+        noisy = [f"measurement = space >> {stages[0]}"] if budget else [*made, f"measurement = count >> {noise}"]
         lines = [
             "import opendp.prelude as dp, opendp_timeseries as ts",
             'dp.enable_features("contrib", "honest-but-curious")',
             *([] if source.time is None else [f"grid = {_call_of_grid(count.row_grid)}"]),
             f"space = {space}, {count.unit.python()}",
-            *(f"count = {'count' if k else 'space'} >> {stage}" for k, stage in enumerate(stages)),
-            f"measurement = count >> {noise}",
+            *noisy,
             f"release = measurement({log})",
         ]
-        if budget:
-            lines[-3:] = [f"measurement = space >> {stages[0]}", lines[-1]]
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
