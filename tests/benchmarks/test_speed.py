@@ -10,6 +10,7 @@ import csv
 import os
 import time
 import warnings
+from functools import partial
 
 import ibis
 import numpy as np
@@ -24,10 +25,15 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.files import read_csv_log
-from tests.counting.tables import count_of
+from tests.counting.tables import Spark, count_of
+from tests.reconstruction.simulated import week
+from tests.releases import panel
 
 pytest.importorskip("duckdb")
-pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+]
 ROWS = [int(rows) for rows in os.environ.get("SPEED_ROWS", "1000000,10000000").split(",")]
 SIZE, KEYS = 10**4, 1000
 GRID = ts.TimeGrid(size=SIZE, start="2013-01-01", step="1h", zone="UTC")
@@ -35,14 +41,18 @@ START, HOUR = np.datetime64("2013-01-01", "us"), 3600 * 10**6
 PAIRS = f"SELECT DISTINCT id, (epoch_us(time) - {START.astype(int)}) // {HOUR} AS step FROM log"
 
 
-def least(jobs, rounds=3):
-    """Return the least processor time of each job, and print a row of the table: the first is what others are to."""
+def heading(what):
+    print(f"\n\n{what}\n\n| | here | beside it | | times |\n|---|---|---|---|---|")
+
+
+def least(jobs, rounds=3, clock=time.process_time):
+    """Return the least time of each job, and print a row for each: the first is what stands beside the others."""
     taken = {name: [] for name in jobs}
     for _ in range(rounds):
         for name, job in jobs.items():
-            start = time.process_time()
+            start = clock()
             job()
-            taken[name].append(time.process_time() - start)
+            taken[name].append(clock() - start)
     best = {name: min(times) for name, times in taken.items()}
     peer, *ours = best.items()
     for name, seconds in ours:
@@ -58,7 +68,7 @@ def log(request, tmp_path_factory):
     codes, steps = random.choice(people, rows, p=activity / activity.sum()), random.integers(0, SIZE, rows)
     times = START + steps * np.timedelta64(1, "h") + random.integers(0, HOUR, rows)
     columns = {"id": codes, "time": times, "step": steps, "key": random.integers(0, KEYS, rows)}
-    print(f"\n\n{rows:.0e} rows\n\n| | here | beside it | | times |\n|---|---|---|---|---|")
+    heading(f"{rows:.0e} rows")
     return columns, tmp_path_factory.mktemp("logs")
 
 
@@ -138,7 +148,7 @@ def test_csv(tmp_path):
             for _ in csv.reader(file):
                 pass
 
-    print("\n\n1e+06 rows of CSV\n\n| | here | beside it | | times |\n|---|---|---|---|---|")
+    heading("1e+06 rows of CSV")
     ours = {
         "CSV": read(),
         "CSV, times of New York": read(zone="America/New_York"),
@@ -148,6 +158,62 @@ def test_csv(tmp_path):
     pandas = least({"pandas": lambda: pd.read_csv(path, usecols=["id", "time"], parse_dates=["time"]), "CSV": read()})
     assert max(list(best.values())[1:]) < 5 * best["the `csv` module"]
     assert pandas["CSV"] < 2 * pandas["pandas"]
+
+
+def test_spark(log):
+    """The time of Java, where Spark runs, and of Python."""
+    pytest.importorskip("pyspark")
+    columns, folder = log
+    spark = Spark(folder)
+    table = spark.table(id=columns["id"], time=pa.array(columns["time"], pa.timestamp("us", "UTC")))
+    spark.session.read.parquet(str(folder / "log0.parquet")).createOrReplaceTempView("log")
+    java = spark.session.sparkContext._jvm.java.lang.ProcessHandle.current()
+
+    def clock():
+        return time.process_time() + java.info().totalCpuDuration().get().toMillis() / 1000
+
+    def plain():
+        pairs = PAIRS.replace("epoch_us", "unix_micros").replace("//", "DIV")
+        spark.session.sql(f"SELECT step, count(*) FROM ({pairs}) GROUP BY step").collect()
+
+    jobs = {"Spark, distinct pairs": plain, "count, Spark": counted(table)}
+    least(jobs | {"count, Spark, gap of 10": counted(table, gap=10)}, rounds=2, clock=clock)
+
+
+def test_release():
+    """By the wall, as all processors draw the noise. Weighted counts are multiples of 2⁻¹⁶."""
+    dp.enable_features("contrib", "honest-but-curious")
+    steps, scale = np.arange(10**6), 100.0
+    domain = dp.vector_domain(dp.atom_domain(T="i64"), size=steps.size)
+    alone = dp.m.make_gaussian(domain, dp.l2_distance(T="i64"), scale=scale)
+    space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+    jobs = {"OpenDP's integer noise": lambda: alone(steps)}
+    for name, excess in (("whole", "drop"), ("weighted", "scale")):
+        count = space >> ts.then_participation_count(ts.TimeGrid(size=steps.size), participation_cap=4, excess=excess)
+        release = count >> ts.then_subsampled_gaussian(scale, sampling_probability=1.0, delta=1e-9)
+        jobs[f"10⁶ steps released, {name} counts"] = partial(release, {"id": steps // 5, "time": steps})
+    heading("10⁶ steps")
+    least(jobs, rounds=1, clock=time.perf_counter)
+
+
+def test_smoothing():
+    """By the wall, as several processes share a panel; beside them, one."""
+    size, random = 168_000, np.random.default_rng(0)
+    values = random.poisson(np.tile(week(168), 1000)) + random.normal(0, 20, size)
+    keys = [f"{key:03d}" for key in range(1000)]
+    many = panel(keys, steps=np.arange(size), values=values, size=size, scale=20.0, probability=1.0)
+    processors = os.sched_getaffinity(0)
+
+    def alone():
+        os.sched_setaffinity(0, {min(processors)})
+        try:
+            ts.smooth(many, seasons=24)
+        finally:
+            os.sched_setaffinity(0, processors)
+
+    heading("1,000 series of 168 steps")
+    jobs = {"one processor": alone, f"smoothed by {len(processors)} processors": lambda: ts.smooth(many, seasons=24)}
+    least(jobs, rounds=1, clock=time.perf_counter)
 
 
 def test_ledger(tmp_path):
