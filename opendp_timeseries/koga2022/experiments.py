@@ -36,23 +36,9 @@ from opendp_timeseries.reconstruction.interpolate import interpolate
 from opendp_timeseries.reconstruction.smooth import smooth
 from opendp_timeseries.release.release import Release
 
-__all__ = [
-    "Method",
-    "Problem",
-    "algorithm1",
-    "alpha_of_chain",
-    "block_scale_lower",
-    "every_step",
-    "foursquare_like",
-    "fourier",
-    "fourier_laplace",
-    "gaussian",
-    "gowalla_like",
-    "mean_absolute_errors",
-    "pems",
-    "releases",
-    "subsampled",
-]
+__all__ = ["Method", "Problem", "algorithm1", "alpha_of_chain", "block_scale_lower", "every_step", "foursquare_like"]
+__all__ += ["fourier", "fourier_laplace", "gaussian", "gowalla_like", "mean_absolute_errors", "pems", "releases"]
+__all__ += ["subsampled"]
 
 
 def pems(path: str | PathLike[str]) -> Problem:
