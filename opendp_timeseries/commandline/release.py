@@ -56,21 +56,17 @@ def release(options: argparse.Namespace) -> str:
     kept = [] if options.force else [suffix for suffix, place in wanted.items() if place.exists()]
     if kept and ledger is not None and ((paid := ledger.paid(measurement)) is None or paid.released is None):
         raise ValueError(_another(wanted[kept[0]]))
-    with (
-        _paying(measurement, ledger, options) as make,
-        files_together(
-            [place for suffix, place in wanted.items() if suffix not in kept], replace=options.force
-        ) as files,
-    ):
+    missing = {suffix: place for suffix, place in wanted.items() if suffix not in kept}
+    writing = files_together(missing.values(), replace=options.force)
+    with _paying(measurement, ledger, options) as make, writing as files:
         with stage("Counting, and adding noise", quiet=options.quiet):
             made = _reconstructed(_flat(make(lambda: _log(options))), request, options)
         with stage("Writing the files", quiet=options.quiet):
             first = next((suffix for suffix in (".json", ".csv") if suffix in kept), None)
             if kept and (first is None or wanted[first].read_bytes() != document(first, made, options)):
                 raise ValueError(_another(wanted[kept[0]]))
-            for suffix, place in wanted.items():
-                if suffix not in kept:
-                    files[place].write(document(suffix, made, options))
+            for suffix, place in missing.items():
+                files[place].write(document(suffix, made, options))
     said = ["\n\n".join(_summary(made, options)), "", f"Written: {', '.join(map(str, files)) or 'nothing'}"]
     if kept:
         said.append(f"There already: {', '.join(str(wanted[suffix]) for suffix in kept)}")
