@@ -7,9 +7,11 @@ import errno
 import io
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Final
 
+from opendp_timeseries.accounting.calibrate import LargeDeltaWarning
 from opendp_timeseries.commandline.arguments import parse
 from opendp_timeseries.commandline.commands import check, completion, ledger, plan, verify
 from opendp_timeseries.commandline.programme import programme
@@ -17,6 +19,7 @@ from opendp_timeseries.commandline.publication import init, located
 from opendp_timeseries.commandline.release import release
 from opendp_timeseries.commandline.waiting import interruptible
 from opendp_timeseries.plugin.native import OpenDPException, enable_features
+from opendp_timeseries.plugin.spaces import PeriodUnitWarning
 
 __all__ = ["main"]
 
@@ -37,7 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # its encoding may know no Greek
     options = None
     try:
-        with interruptible():
+        with interruptible(), warnings.catch_warnings():
+            for kind in (LargeDeltaWarning, PeriodUnitWarning):  # what is printed says it
+                warnings.simplefilter("ignore", kind)
             options = parse(sys.argv[1:] if arguments is None else arguments)
             enable_features("contrib", "honest-but-curious")
             said = _COMMANDS[options.command](options)

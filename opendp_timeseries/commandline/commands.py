@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -38,8 +37,7 @@ def check(options: argparse.Namespace) -> str:
         raise OSError("standard error is closed, and what check says is private; open it")
     named = ""
     if options.every:
-        ledger = ts.Ledger(options.ledger) if options.ledger.exists() else None
-        part = take_part(options, ledger)
+        part = take_part(options, ts.Ledger(options.ledger) if options.ledger.exists() else None)
         named = f"Part {part.number} of {part.of}, {part.name}, in {options.file}\n"
     grid = grid_of(options)
     with stage(f"Reading {options.file}", quiet=options.quiet):
@@ -67,8 +65,8 @@ def plan(options: argparse.Namespace) -> str:
 def verify(options: argparse.Namespace) -> str:
     """Recompute the loss of a record, as its reader: what the record guarantees."""
     if options.publication is not None:
-        outputs = [part.output(options.output) for part in parts_of(options)] if options.every else [options.output]
-        records = [Path(f"{output}.json") for output in outputs]
+        each = [part.cut(options) for part in parts_of(options)] if options.every else [options]
+        records = [Path(f"{one.output}.json") for one in each]
         records = [path for path in records if path.exists()] or records[:1]
     else:
         records = [options.record]
@@ -77,15 +75,11 @@ def verify(options: argparse.Namespace) -> str:
 
 def _verified(record: Path, published: Path | None) -> str:
     releases, together = _document(record)
-    programme = None if published is None else _programme(published)
     wholes = {release.stated.whole for release in releases}
-    if programme is not None:
-        parts = {
-            (whole.planned if whole else None, r.design in programme.designs)
-            for r in releases
-            for whole in [r.stated.whole]
-        }
-        if parts != {(programme.identifier, True)}:
+    if published is not None:
+        programme = _programme(published)
+        planned = {whole and whole.planned for whole in wholes} == {programme.identifier}
+        if not planned or not {release.design for release in releases} <= {*programme.designs}:
             raise ValueError(f"record ({record}) is of no release of the programme in {published}")
     guarantees, of_all = "; and ".join(release.guarantee() for release in releases), ""
     if len(releases) > 1:
@@ -93,9 +87,9 @@ def _verified(record: Path, published: Path | None) -> str:
             alone = [replace(one, statement=replace(one.stated, whole=None)).guarantee() for one in releases]
             guarantees, together = "; and ".join(alone), f"{together}; {whole}"
         guarantees, of_all = f"to each of {len(releases)} alone {guarantees}", f". All of them together: {together}"
-    planned = "" if programme is None else f" They were planned in {published}."
+    by_plan = "" if published is None else f" They were planned in {published}."
     return wrapped(
-        f"Verified: the parameters in {record} give {guarantees}{of_all}.{planned} No record can show that the values"
+        f"Verified: the parameters in {record} give {guarantees}{of_all}.{by_plan} No record can show that the values"
         " came from this mechanism, or that the caps were enforced: for that, readers must trust its publisher."
     )
 
@@ -104,9 +98,7 @@ def ledger(options: argparse.Namespace) -> str:
     """Make a ledger, or enter records, and verify it: what is in it."""
     options.programme = options.programme and _programme(options.programme)
     if options.new:
-        with warnings.catch_warnings(action="ignore", category=ts.LargeDeltaWarning):  # what is printed says it
-            fixed = (name for name, word in EVERY.items() if word.fixed)
-            ts.Ledger.create(options.ledger, **chosen(options, *fixed))
+        ts.Ledger.create(options.ledger, **chosen(options, *(name for name, word in EVERY.items() if word.fixed)))
     found = ts.Ledger(options.ledger)
     for release in [release for path in options.add or () for release in _document(path).releases]:
         found.add(release)

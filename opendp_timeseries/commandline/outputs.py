@@ -31,7 +31,7 @@ from opendp_timeseries.reconstruction.plot import BLUE, RANGE, style_axes
 from opendp_timeseries.reconstruction.spreadsheet import to_excel
 from opendp_timeseries.reconstruction.svg import drawing
 
-__all__ = ["Made", "document", "places"]
+__all__ = ["Made", "document", "places", "told"]
 
 _COLUMNS: Final = ("step_start", "private_count", "low", "high", "kept")
 _OF_PEOPLE: Final = ("key", "individuals", "low", "high")
@@ -143,19 +143,18 @@ def _can_draw() -> bool:
 
 def document(suffix: str, made: Made, options: argparse.Namespace) -> bytes:
     """Return the content of a file."""
-    grid = made.series.release.design.count.grid
-    what = "aircraft" if options.file is None else "individuals" if options.step_cap == 1 else "events"
-    unit = f"{what} per {_WORD.get(str(grid.step), grid.step)}"
     match suffix:
         case ".csv":
-            return _table(made, grid)
+            return _table(made)
         case "-people.csv":
             return _individuals(made)
         case ".json":
             return (_record(made) + "\n").encode()
-        case ".html" | ".xlsx":
-            return _page(suffix, made, unit, options.title)
-    return _figure(suffix[1:], made, unit, options.title)
+        case ".html":
+            return to_html(made.series, None, records=_record(made), **told(made, options)).encode()
+        case ".xlsx":
+            return to_excel(made.series, None, **told(made, options))
+    return _figure(suffix[1:], made, told(made, options)["unit"], options.title)
 
 
 def _record(made: Made) -> str:
@@ -166,9 +165,10 @@ def _record(made: Made) -> str:
     return ts.write_releases(made.releases, in_advance=True, data_fixed=True, delta=delta)
 
 
-def _page(suffix: str, made: Made, unit: str, title: str | None) -> bytes:
-    """Write a page, or a workbook, of all that is released."""
-    notes = []
+def told(made: Made, options: argparse.Namespace) -> dict[str, Any]:
+    """Return what a page, a workbook and the summary say of all that is released."""
+    what = "aircraft" if options.file is None else "individuals" if options.step_cap == 1 else "events"
+    step, notes = str(made.series.release.design.count.grid.step), []
     for release in made.people:
         within = f"within {_HALF * release.scale:,.0f} with {_CONFIDENCE:.0%} confidence"
         if release.keys is None:
@@ -177,17 +177,14 @@ def _page(suffix: str, made: Made, unit: str, title: str | None) -> bytes:
             numbers = (f"{key}: {number:,.0f}" for key, number in zip(release.keys, release.values, strict=True))
             most = release.design.count.participation_cap
             notes.append(f"Individuals at each key, each at {most} at most, {within}: {'; '.join(numbers)}.")
-    shown: dict[str, Any] = {
-        "title": title,
-        "unit": unit,
+    return {
+        "title": options.title,
+        "unit": f"{what} per {_WORD.get(step, step)}",
         "confidence_level": _CONFIDENCE,
         "beside": () if made.totals is None else (made.totals,),
         "guarantee": f"Guarantee: {made.together.guarantee()}",
         "notes": notes,
     }
-    if suffix == ".html":
-        return to_html(made.series, None, records=_record(made), **shown).encode()
-    return to_excel(made.series, None, **shown)
 
 
 def _rows_of(series: ts.Series) -> Iterator[tuple[Any, ...]]:
@@ -196,7 +193,8 @@ def _rows_of(series: ts.Series) -> Iterator[tuple[Any, ...]]:
     return zip(*cells, np.where(series.kept, "yes", "no").tolist(), strict=True)
 
 
-def _table(made: Made, grid: ts.TimeGrid) -> bytes:
+def _table(made: Made) -> bytes:
+    grid = made.series.release.design.count.grid
     starts = grid.instants(zone="local")
     ahead = (starts - grid.instants()).astype("m8[s]").astype(np.int64).tolist()  # of UTC
     zones = {each: dt.time(tzinfo=dt.timezone(dt.timedelta(seconds=each))).isoformat()[8:] for each in set(ahead)}

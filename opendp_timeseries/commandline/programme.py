@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
-import warnings
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -50,12 +49,11 @@ class Part(NamedTuple):
         return programme.designs[(self.number - 1) * size : self.number * size]
 
     def cut(self, options: argparse.Namespace) -> argparse.Namespace:
-        """Return the options of this part."""
-        return argparse.Namespace(**vars(options) | {"start": self.start, "end": self.end, "size": None})
-
-    def output(self, whole: Path) -> Path:
-        """Return where its files go, if those of the programme go there; without a name if that has none."""
-        return whole.parent / (whole.name and f"{whole.name}-{self.name}")
+        """Return the options of this part: its steps, its log, and the place of its files."""
+        grid = {"start": self.start, "end": self.end, "size": None}
+        file = options.file and Path(str(options.file).replace("{part}", self.name))
+        output = options.output.parent / (options.output.name and f"{options.output.name}-{self.name}")
+        return argparse.Namespace(**vars(options) | grid | {"file": file, "output": output})
 
     def state(self, ledger: ts.Ledger) -> str:
         """Return how far it is."""
@@ -97,9 +95,7 @@ def take_part(options: argparse.Namespace, ledger: ts.Ledger | None) -> Part:
         if ledger is not None and end > np.datetime64(dt.datetime.now(dt.UTC).replace(tzinfo=None), "s"):
             still = f"part {part.number} of the programme ends at {part.end}, which is still to come"
             raise ValueError(f"{still}: wait, or ask for it by --number {part.number}")
-    options.start, options.end, options.size = part.start, part.end, None
-    options.output = part.output(options.output)
-    options.file = options.file and Path(str(options.file).replace("{part}", part.name))
+    vars(options).update(vars(part.cut(options)))
     return part
 
 
@@ -124,12 +120,11 @@ def planned_measurement(request: Request, part: Part, options: argparse.Namespac
 def programme(options: argparse.Namespace) -> str:
     """Plan a programme, or say how far it is."""
     parts = parts_of(options)
-    with warnings.catch_warnings(action="ignore", category=ts.LargeDeltaWarning):  # what is printed says it
-        ledger = None if options.new or not options.ledger.exists() else ts.Ledger(options.ledger)
-        found = _planned(options, parts) if ledger is None else _programme_of(ledger)
-        errors = _errors(options, parts, found)
-        if options.new:
-            ledger = ts.Ledger.create(options.ledger, programme=found)
+    ledger = None if options.new or not options.ledger.exists() else ts.Ledger(options.ledger)
+    found = _planned(options, parts) if ledger is None else _programme_of(ledger)
+    errors = _errors(options, parts, found)
+    if options.new:
+        ledger = ts.Ledger.create(options.ledger, programme=found)
     if options.json:
         return found.to_json()
     states = ["planned" if ledger is None else part.state(ledger) for part in parts]

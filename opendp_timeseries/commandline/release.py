@@ -6,9 +6,10 @@ import argparse
 import contextlib
 import math
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,16 +20,20 @@ from opendp_timeseries.accounting.calibrate import large_delta
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.rounding import printed_up, up
 from opendp_timeseries.commandline.inputs import check_of, chosen, grid_of, read_log, wrapped
-from opendp_timeseries.commandline.outputs import Made, document, places
+from opendp_timeseries.commandline.outputs import Made, document, places, told
 from opendp_timeseries.commandline.programme import planned_measurement, take_part
 from opendp_timeseries.commandline.request import Request
 from opendp_timeseries.commandline.waiting import held_back, stage
-from opendp_timeseries.design.count import Count
 from opendp_timeseries.plugin.known import stated_designs
+from opendp_timeseries.reconstruction.captions import caps_in_words
+from opendp_timeseries.reconstruction.contents import contents_of
 from opendp_timeseries.reconstruction.scales import unscaled
 from opendp_timeseries.reconstruction.seasons import read_seasons
 
 __all__ = ["release"]
+
+#: Of many keys, a note in a terminal names the first.
+_LONGEST: Final = 1000
 
 
 def release(options: argparse.Namespace) -> str:
@@ -56,21 +61,17 @@ def release(options: argparse.Namespace) -> str:
     kept = [] if options.force else [suffix for suffix, place in wanted.items() if place.exists()]
     if kept and ledger is not None and ((paid := ledger.paid(measurement)) is None or paid.released is None):
         raise ValueError(_another(wanted[kept[0]]))
-    with (
-        _paying(measurement, ledger, options) as make,
-        files_together(
-            [place for suffix, place in wanted.items() if suffix not in kept], replace=options.force
-        ) as files,
-    ):
+    missing = {suffix: place for suffix, place in wanted.items() if suffix not in kept}
+    writing = files_together(missing.values(), replace=options.force)
+    with _paying(measurement, ledger, options) as make, writing as files:
         with stage("Counting, and adding noise", quiet=options.quiet):
             made = _reconstructed(_flat(make(lambda: _log(options))), request, options)
         with stage("Writing the files", quiet=options.quiet):
             first = next((suffix for suffix in (".json", ".csv") if suffix in kept), None)
             if kept and (first is None or wanted[first].read_bytes() != document(first, made, options)):
                 raise ValueError(_another(wanted[kept[0]]))
-            for suffix, place in wanted.items():
-                if suffix not in kept:
-                    files[place].write(document(suffix, made, options))
+            for suffix, place in missing.items():
+                files[place].write(document(suffix, made, options))
     said = ["\n\n".join(_summary(made, options)), "", f"Written: {', '.join(map(str, files)) or 'nothing'}"]
     if kept:
         said.append(f"There already: {', '.join(str(wanted[suffix]) for suffix in kept)}")
@@ -186,53 +187,26 @@ def _of_programme(options: argparse.Namespace, ledger: ts.Ledger, request: Reque
     return measurement
 
 
-def _truth(count: Count) -> str:
-    """Say how near the counts are to the truth, but for noise."""
-    if count.scales is not None and (count.step_cap, count.gap, count.key_cap) == (1, 1, None):
-        return "Nobody is left out: the series is of the true counts, and so are its intervals."
-    beyond = "exceeds the cap" if count.scales is None else "is beyond these limits"
-    lost = "weighs less" if count.scales is None and count.excess == "scale" else "is left out"
-    return f"What {beyond} {lost}, so totals are too low, and the intervals are of what is left."
-
-
-def _of_scales(count: Count) -> str:
-    """Say of which series the noise is."""
-    if count.scales is None:
-        return ""
-    return (
-        f", in each of {count.scales.series} series of the whole grid: everybody counts in the last with one weight,"
-        " and in those before it the less, the more often they come"
-    )
-
-
 def _summary(made: Made, options: argparse.Namespace) -> list[str]:
-    first, series = made.releases[0], made.series
-    count = first.design.count
-    once = count.step_cap == 1
+    first, about = made.releases[0], told(made, options)
+    count, p = first.design.count, first.sampling_probability
     within = f" within {count.unit.period}" if count.unit.period else ""
-    smoothing = f", smoothed by a Gaussian filter of {options.filter_std:g} steps" if options.filter_std else ""
-    some = f"each with probability {first.sampling_probability:.4g}"
-    if first.sampling == "stratified":
-        some = f"one of each block of {round(1 / first.sampling_probability)}"
-    some = f"{len(first)} of {first.size} steps were kept at random ({some}) and carry"
-    kept = "Every step carries" if first.sampling_probability == 1 else some
-    counted = "individuals who have an event" if once else "events"
-    each = "once in each" if once else f"at most {count.step_cap} times in each"
-    each += "" if count.gap == 1 else f", at least {count.gap} steps from one to the next"
-    each += "" if count.key_cap is None else f", at no more than {count.key_cap} of the keys at a time"
     panel = "" if count.panel is None else f", for each of {len(count.panel)} keys of {options.by!r}"
+    counted = "individuals who have an event" if count.step_cap == 1 else "events"
+    smoothing = f", smoothed by a Gaussian filter of {options.filter_std:g} steps" if options.filter_std else ""
+    chance = f"each with probability {p:.4g}" if first.sampling == "poisson" else f"one of each block of {round(1 / p)}"
+    kept = "" if p == 1 else f" {len(first)} of {first.size} steps were kept at random ({chance})."
     said = [
         f"A private series of counts: {count.grid.size} steps of {count.grid.step} from {count.grid.start}{panel}. The"
-        f" count of a step is the number of {counted} in it{smoothing}. {kept} Gaussian noise of standard deviation"
-        f" {first.scale:.4g}{_of_scales(count)}. The series is made from these noisy values by:"
-        f" {series.model.split('; ')[0] if panel else series.model}.",
-        *_others(made),
+        f" count of a step is the number of {counted} in it{smoothing}.{kept}",
+        " ".join(contents_of(made.series, totals="", records="", **about).near),
+        *(textwrap.shorten(note, _LONGEST, placeholder=" …") for note in about["notes"]),
         _guarantee(made, within),
-        "It holds for everyone, whatever their events: each individual (one value of"
-        f" {options.identifier!r}) is counted in {count.words()}{within}, {each}."
-        f" {_truth(count)} It assumes that each individual has one identifier; that the grid,"
-        " the caps and all other parameters were chosen without looking at this log; and that whoever runs this, who"
-        " is trusted with the log, publishes nothing from it but this release and what is computed from the release.",
+        "It holds for everyone, whatever their events; an individual is one value of"
+        f" {options.identifier!r}. {caps_in_words(made.series, count, ' over all series' if panel else '')}. It assumes"
+        " that each individual has one identifier; that the grid, the caps and all other parameters were chosen"
+        " without looking at this log; and that whoever runs this, who is trusted with the log, publishes nothing from"
+        " it but this release and what is computed from the release.",
     ]
     if within:
         delta, periods = first.stated.loss[0][1], len(count.period_lengths())
@@ -246,19 +220,6 @@ def _summary(made: Made, options: argparse.Namespace) -> list[str]:
             f" the less they are protected as a whole. With the same δ, ε is {', '.join(losses)} of them."
         )
     return [wrapped(text) for text in (*said, *_warnings(made, options))]
-
-
-def _others(made: Made) -> Iterator[str]:
-    """Say what else is released."""
-    if made.totals is not None:
-        names = made.totals.release.keys or ()
-        some = ", ".join(map(str, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-        noise = f"with noise of standard deviation {made.releases[1].scale:.4g}"
-        end = "; all is reconciled, so that the series add up to them" if made.series.sources else ""
-        yield f"Totals ({some}) are released behind the same count, {noise}{end}."
-    for one in made.people:
-        of = "in all" if one.keys is None else f"at each key, each at {one.design.count.participation_cap} at most"
-        yield f"The number of individuals {of} has noise of standard deviation {one.scale:.4g}."
 
 
 def _guarantee(made: Made, within: str) -> str:

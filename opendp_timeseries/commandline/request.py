@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -41,8 +40,7 @@ class Request(NamedTuple):
         """Make the counts that the options ask for, before any data are read."""
         unit = symmetric_distance()
         if options.period is not None:
-            with warnings.catch_warnings(action="ignore", category=ts.PeriodUnitWarning):  # the summary says it
-                unit = ts.period_distance(options.period, zone=options.zone)
+            unit = ts.period_distance(options.period, zone=options.zone)
         space = ts.event_log_domain(**chosen(options, "identifier", "time")), unit
         panel, groups = keys_and_groups(options)
         caps = chosen(options, "step_cap", "gap") | panel
@@ -84,19 +82,18 @@ class Request(NamedTuple):
     def measurement(self, scales: Sequence[float], samples: Sequence[Mapping[str, Any]], delta: float) -> Any:
         """Return the measurement with this noise."""
         stated: dict[str, Any] = {} if len(scales) > 1 else {"delta": delta}
-        with warnings.catch_warnings(action="ignore", category=ts.LargeDeltaWarning):  # the summary says it
-            first, *others = [
-                ts.then_subsampled_gaussian(scale, **sample, **stated)
-                for scale, sample in zip(scales, samples, strict=True)
-            ]
-            series = self.count >> first
-            if self.groups is not None:
-                totals = ts.then_totals(self.groups) >> others.pop(0)
-                series = self.count >> ts.then_composition([first, totals], delta=delta)
-            if not self.people:
-                return series
-            people = [chain >> noise for chain, noise in zip(self.people, others, strict=True)]
-            return ts.make_composition([series, *people], delta=delta)
+        first, *others = [
+            ts.then_subsampled_gaussian(scale, **sample, **stated)
+            for scale, sample in zip(scales, samples, strict=True)
+        ]
+        series = self.count >> first
+        if self.groups is not None:
+            totals = ts.then_totals(self.groups) >> others.pop(0)
+            series = self.count >> ts.then_composition([first, totals], delta=delta)
+        if not self.people:
+            return series
+        people = [chain >> noise for chain, noise in zip(self.people, others, strict=True)]
+        return ts.make_composition([series, *people], delta=delta)
 
     def within(self, epsilon: float, delta: float) -> Any:
         """Return the measurement with the least noise that keeps a budget.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,24 +86,19 @@ def _read(texts: list[str], wanted: re.Pattern[bytes], times: Ints, aware: Mask)
     whole = np.count_nonzero(characters, axis=0) == lengths  # neither too long nor with a NUL of its own
     digits = characters - np.uint8(48)
     forms = np.where(digits < 10, np.uint8(48), characters)
-    if (forms == forms[:, :1]).all():
-        return _read_form(wanted.fullmatch(forms[:, 0].tobytes()), digits, whole, times, aware)
-    each = np.ascontiguousarray(forms.T).view(f"S{width}").ravel().tolist()
-    numbers = {form: number for number, form in enumerate(dict.fromkeys(each))}
-    codes = np.fromiter(map(numbers.__getitem__, each), np.int64, len(each))
-    for form, number in numbers.items():
-        if (place := wanted.fullmatch(form)) is not None:
-            rows = np.flatnonzero(codes == number)
-            found = np.full(rows.size, _NAT), np.zeros(rows.size, dtype=np.bool_)
-            _read_form(place, digits[:, rows], whole[rows], *found)
-            times[rows], aware[rows] = found
-    return None
+    rows_of: dict[bytes, Any] = {forms[:, 0].tobytes(): slice(None)}
+    if (forms != forms[:, :1]).any():
+        each = np.ascontiguousarray(forms.T).view(f"S{width}").ravel().tolist()
+        numbers = {form: number for number, form in enumerate(dict.fromkeys(each))}
+        codes = np.fromiter(map(numbers.__getitem__, each), np.int64, len(each))
+        rows_of = {form: np.flatnonzero(codes == number) for form, number in numbers.items()}
+    for form, rows in rows_of.items():
+        if (found := wanted.fullmatch(form)) is not None:
+            times[rows], aware[rows] = _read_form(found, digits[:, rows], whole[rows])
 
 
-def _read_form(found: re.Match[bytes] | None, digits: NDArray[np.uint8], good: Mask, times: Ints, aware: Mask) -> None:
+def _read_form(found: re.Match[bytes], digits: NDArray[np.uint8], good: Mask) -> tuple[Ints, Mask]:
     """Read times of one form, whose digits stand in the same rows of an array."""
-    if found is None:
-        return
 
     def number(part: str) -> NDArray[np.int32]:
         value = np.zeros(good.size, dtype=np.int32)
@@ -124,5 +119,5 @@ def _read_form(found: re.Match[bytes] | None, digits: NDArray[np.uint8], good: M
     shift = (3600 * hours + 60 * minutes) * (-1 if found["sign"] == b"-" else 1)
     seconds = 86400 * (first + day - 1) + (3600 * hour + 60 * minute + second - shift)
     fraction = number("fraction").astype(np.int64) * 10 ** (9 - len(found["fraction"] or b""))
-    times[good] = (np.clip(seconds, -_FAR // SECOND, _FAR // SECOND) * SECOND + fraction)[good]
-    aware[:] = good & (found["named"] is not None or found["sign"] is not None)
+    times = np.clip(seconds, -_FAR // SECOND, _FAR // SECOND) * SECOND + fraction
+    return np.where(good, times, _NAT), good & (found["named"] is not None or found["sign"] is not None)

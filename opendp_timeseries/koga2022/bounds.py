@@ -33,28 +33,10 @@ from opendp_timeseries.accounting.loss import over_variance
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up, up_fraction, up_sqrt
 from opendp_timeseries.design.kernels import Kernel
 
-__all__ = [
-    "Choice",
-    "FilterConstants",
-    "SensitivityBound",
-    "Tail",
-    "analytic_scale",
-    "classical_holds",
-    "classical_scale",
-    "corollary1",
-    "filter_constants",
-    "fixed_pair",
-    "kept_steps",
-    "least_alpha",
-    "least_scale_with_filter",
-    "least_scale_without_filter",
-    "proposition1",
-    "theorem2",
-    "theorem4",
-    "theorem4_sharper",
-    "with_filter",
-    "without_filter",
-]
+__all__ = ["Choice", "FilterConstants", "SensitivityBound", "Tail", "analytic_scale", "classical_holds"]
+__all__ += ["classical_scale", "corollary1", "filter_constants", "fixed_pair", "kept_steps", "least_alpha"]
+__all__ += ["least_scale_with_filter", "least_scale_without_filter", "proposition1", "theorem2", "theorem4"]
+__all__ += ["theorem4_sharper", "with_filter", "without_filter"]
 
 #: The matrix Chernoff bound of Theorem 4 as printed, in a sharper form, and Chernoff's for one fixed individual.
 Tail = Literal["theorem 4", "sharper", "fixed pair"]
@@ -417,11 +399,10 @@ def least_scale_without_filter(
     >>> round(choice.scale, 3), choice.bound.usual
     (52.944, 36.0)
     """
-    cap = check.integer("participation_cap", participation_cap, minimum=1)
-    p = check.probability("sampling_probability", sampling_probability)
-    best = Choice(math.inf, without_filter(cap, cap, p))
-    for kept in range(max(1, math.floor(cap * p)), cap + 1):
-        bound = without_filter(kept, cap, p)
+    setting = participation_cap, sampling_probability
+    best = Choice(math.inf, without_filter(participation_cap, *setting))
+    for kept in range(max(1, math.floor(participation_cap * sampling_probability)), participation_cap + 1):
+        bound = without_filter(kept, *setting)
         # The noise grows with δ′ and with I′, so that no later I′ can need less than this one without δ′.
         if replace(bound, failure=0.0).least_scale(epsilon, delta) >= best.scale:
             break

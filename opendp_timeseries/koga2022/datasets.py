@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import csv
 import gzip
+import itertools
 import math
 import re
-from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -28,20 +28,8 @@ from opendp_timeseries.plugin import native
 from opendp_timeseries.plugin.participation_count import then_assume_participation
 from opendp_timeseries.plugin.spaces import count_signal_domain
 
-__all__ = [
-    "FOURSQUARE_GRID",
-    "GOWALLA_GRID",
-    "PEMS_GRID",
-    "CheckIns",
-    "Problem",
-    "assumed_count",
-    "largest_participation",
-    "load_flow",
-    "load_foursquare",
-    "load_gowalla",
-    "load_pems_station",
-    "synth",
-]
+__all__ = ["FOURSQUARE_GRID", "GOWALLA_GRID", "PEMS_GRID", "CheckIns", "Problem", "assumed_count"]
+__all__ += ["largest_participation", "load_flow", "load_foursquare", "load_gowalla", "load_pems_station", "synth"]
 
 GOWALLA_GRID = TimeGrid(size=725, start="2009-02-01T00:00", step="24h", zone="UTC")
 """The paper's grid for Gowalla: 725 steps of 24 hours from February 2009; the day is our choice."""
@@ -224,28 +212,22 @@ def largest_participation(checkins: CheckIns, grid: TimeGrid, *, places: int = 1
 
 def _check_ins(path: Name, pattern: re.Pattern[str], instant_and_place: Callable[..., tuple[str, str]]) -> CheckIns:
     """Read and rank a file of which lines have a pattern, the user first. Of a row it keeps 20 bytes."""
-    identifier, instant, place = array("q"), array("q"), array("i")
     code: dict[str, int] = {}
 
-    def parse(line: str) -> None:
+    def parse(line: str) -> tuple[int, int, int]:
         match = pattern.fullmatch(line)
         if match is None:
             raise ValueError("its fields are not those of the published format")
         user, *fields = match.groups()
         text, name = instant_and_place(*fields)
-        second = int(datetime.fromisoformat(text).timestamp())
-        identifier.append(int(user))
-        instant.append(second)
-        place.append(code.setdefault(name, len(code)))
+        return int(user), int(datetime.fromisoformat(text).timestamp()), code.setdefault(name, len(code))
 
-    for _ in _read(path, parse):
-        pass
-    codes, names = np.array(place, dtype=np.int32), list(code)
-    by_visits = np.argsort(-np.bincount(codes, minlength=len(code)), kind="stable")
+    rows = np.fromiter(_read(path, parse), dtype=[("identifier", "i8"), ("time", "M8[s]"), ("place", "i4")])
+    names, by_visits = list(code), np.argsort(-np.bincount(rows["place"], minlength=len(code)), kind="stable")
     return CheckIns(
-        identifier=np.array(identifier, dtype=np.int64),
-        time=np.array(instant, dtype=np.int64).view("datetime64[s]"),
-        place=np.argsort(by_visits).astype(np.int32)[codes],
+        identifier=rows["identifier"].copy(),
+        time=rows["time"].copy(),
+        place=np.argsort(by_visits).astype(np.int32)[rows["place"]],
         places=tuple(names[index] for index in by_visits),
     )
 
@@ -300,7 +282,7 @@ def load_flow(path: Name, grid: TimeGrid | None = None, *, fill: int | None = No
             raise ValueError(f"{row[0]!r} has an offset, so it is not local time")
         return instant, _vehicles(row[1])
 
-    readings = list(_read(path, parse, header=True))
+    readings = list(_read(path, parse, header=1))
     if grid is not None:
         return _on_grid(readings, grid, fill)
     return _filled(np.array([vehicles for _, vehicles in readings], dtype=np.int64), fill)
@@ -348,13 +330,11 @@ def _steps(wrong: NDArray[np.bool_]) -> str:
     return f"{np.count_nonzero(wrong)} of {len(wrong)} steps, the first of them step {np.argmax(wrong)},"
 
 
-def _read(path: Name, parse: Callable[[str], T], *, header: bool = False) -> Iterator[T]:
-    """Parse a text file line by line, through gzip if its name ends in ``.gz``; name a line that cannot be parsed."""
+def _read(path: Name, parse: Callable[[str], T], *, header: int = 0) -> Iterator[T]:
+    """Parse the lines behind a header, through gzip if the name ends in ``.gz``; name one that cannot be parsed."""
     path = Path(path)
     with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, start=1):
-            if header and number == 1:
-                continue
+        for number, line in itertools.islice(enumerate(lines, start=1), header, None):
             try:
                 yield parse(line.removesuffix("\n"))
             except ValueError as error:

@@ -17,42 +17,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.calibrate import calibrate
 from opendp_timeseries.accounting.gaussian import gaussian_delta
 from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.datasets import daily_profile, power_law, simulate_event_log
-from opendp_timeseries.design.kernels import Kernel
-from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.koga2022 import bounds
 from opendp_timeseries.koga2022 import fourier as dft
 from opendp_timeseries.koga2022.algorithm1 import then_koga2022
 from opendp_timeseries.koga2022.datasets import Problem, assumed_count, load_flow
 from opendp_timeseries.plugin import native
-from opendp_timeseries.plugin.circulant_filter import then_circulant_filter
-from opendp_timeseries.plugin.lp_distance import then_lp_distance
-from opendp_timeseries.plugin.subsampled_gaussian import least_scale, then_subsampled_gaussian
-from opendp_timeseries.reconstruction.interpolate import interpolate
-from opendp_timeseries.reconstruction.smooth import smooth
-from opendp_timeseries.release.release import Release
 
-__all__ = [
-    "Method",
-    "Problem",
-    "algorithm1",
-    "alpha_of_chain",
-    "block_scale_lower",
-    "every_step",
-    "foursquare_like",
-    "fourier",
-    "fourier_laplace",
-    "gaussian",
-    "gowalla_like",
-    "mean_absolute_errors",
-    "pems",
-    "releases",
-    "subsampled",
-]
+__all__ = ["Method", "Problem", "algorithm1", "alpha_of_chain", "block_scale_lower", "every_step", "foursquare_like"]
+__all__ += ["fourier", "fourier_laplace", "gaussian", "gowalla_like", "mean_absolute_errors", "pems", "releases"]
+__all__ += ["subsampled"]
 
 
 def pems(path: str | PathLike[str]) -> Problem:
@@ -85,7 +64,7 @@ def _generated(name: str, *, size: int, individuals: int, period: int, depth: fl
     """Draw a public log in which nobody exceeds ``I = ⌈T/10⌉``, the same at every call, and count it."""
     law = power_law(participation_cap=math.ceil(size / 10), exponent=1.5)
     profile = daily_profile(size, period, depth=depth)
-    log = simulate_event_log(TimeGrid(size=size), individuals, law, rng=np.random.default_rng(2022), profile=profile)
+    log = simulate_event_log(ts.TimeGrid(size=size), individuals, law, rng=np.random.default_rng(2022), profile=profile)
     return _tenth(name, np.bincount(log["time"], minlength=size))
 
 
@@ -174,7 +153,7 @@ def algorithm1(problem: Problem, *, filtered: bool) -> Method:
         delta=problem.delta,
     )
     name, numbers = f"paper, {'with' if filtered else 'without'} filter", problem.size * problem.sampling_probability
-    return Method(name=name, scale=choice.scale, numbers=numbers, measurement=release >> interpolate)
+    return Method(name=name, scale=choice.scale, numbers=numbers, measurement=release >> ts.interpolate)
 
 
 def subsampled(
@@ -182,7 +161,7 @@ def subsampled(
     *,
     filtered: bool,
     smoothed: bool = False,
-    reconstruct: Callable[[Release], Any] | None = None,
+    reconstruct: Callable[[ts.Release], Any] | None = None,
 ) -> Method:
     """Return the same algorithm as stages of this library, with the noise of the exact profile.
 
@@ -192,7 +171,7 @@ def subsampled(
         called, that returns a value for each step.
     """
     how = f", {_name_of(reconstruct)}" if reconstruct else ", smoothed" if smoothed else ""
-    made = reconstruct or (smooth if smoothed else interpolate)
+    made = reconstruct or (ts.smooth if smoothed else ts.interpolate)
     name = f"ours, {'with' if filtered else 'without'} filter{how}"
     return _chained(name, problem, problem.sampling_probability, made, filtered=filtered)
 
@@ -202,7 +181,7 @@ def every_step(
     *,
     smoothed: bool = False,
     seasons: float | None = None,
-    reconstruct: Callable[[Release], Any] | None = None,
+    reconstruct: Callable[[ts.Release], Any] | None = None,
 ) -> Method:
     """Return the Gaussian mechanism at every step with exact noise, and the paper's filter as post-processing.
 
@@ -212,11 +191,11 @@ def every_step(
     """
     how = ("smoother" if smoothed else "filter") + (f" with season {seasons:g}" if seasons else "")
     how = _name_of(reconstruct) if reconstruct else how
-    made = reconstruct or (partial(smooth, seasons=seasons) if smoothed else _filtered(problem.kernel))
+    made = reconstruct or (partial(ts.smooth, seasons=seasons) if smoothed else _filtered(problem.kernel))
     return _chained(f"every step, then {how}", problem, 1.0, made, filtered=False)
 
 
-def _name_of(reconstruct: Callable[[Release], Any]) -> str:
+def _name_of(reconstruct: Callable[[ts.Release], Any]) -> str:
     return str(getattr(reconstruct, "__name__", type(reconstruct).__name__)).replace("_", " ")
 
 
@@ -224,17 +203,17 @@ def _chained(name: str, problem: Problem, p: float, reconstruct: Callable[..., A
     """Return the subsampled Gaussian with the least noise at the problem's (ε, δ)."""
     signal = problem.count()
     if filtered:
-        signal = signal >> then_circulant_filter(problem.kernel)
-    scale = least_scale(signal, epsilon=problem.epsilon, delta=problem.delta, sampling_probability=p)
-    release = signal >> then_subsampled_gaussian(scale, sampling_probability=p, delta=problem.delta)
+        signal = signal >> ts.then_circulant_filter(problem.kernel)
+    scale = ts.least_scale(signal, epsilon=problem.epsilon, delta=problem.delta, sampling_probability=p)
+    release = signal >> ts.then_subsampled_gaussian(scale, sampling_probability=p, delta=problem.delta)
     return Method(name=name, scale=scale, numbers=problem.size * p, measurement=release >> reconstruct)
 
 
 def _l2_count(problem: Problem) -> native.Transformation:
-    return problem.count() >> then_lp_distance(native.l2_distance(T=float))
+    return problem.count() >> ts.then_lp_distance(native.l2_distance(T=float))
 
 
-def _filtered(kernel: Kernel) -> Callable[[Release], NDArray[np.float64]]:
+def _filtered(kernel: ts.Kernel) -> Callable[[ts.Release], NDArray[np.float64]]:
     """Apply a filter to a release of every step."""
     gain = np.fft.rfft(kernel.taps)
     return lambda release: np.fft.irfft(np.fft.rfft(release.values) * gain, n=kernel.size)
@@ -255,20 +234,20 @@ def _frequencies(problem: Problem, asked: int | None, noise: Callable[[int], flo
 
 
 def alpha_of_chain(
-    kernel: Kernel, participation_cap: int, sampling_probability: float, failure_probabilities: ArrayLike
+    kernel: ts.Kernel, participation_cap: int, sampling_probability: float, failure_probabilities: ArrayLike
 ) -> NDArray[np.float64]:
     """Return, for each δ′ in (0, 1), the ``α`` with which this library's chain bounds the sensitivity by ``α√I``.
 
     It is read from ``ρ = α²I/(2σ²)``: the statement of the paper's Theorem 4, for one pair of adjacent logs.
     """
-    count = assumed_count(kernel.size, participation_cap) >> then_circulant_filter(kernel)
+    count = assumed_count(kernel.size, participation_cap) >> ts.then_circulant_filter(kernel)
     loss = extremal_law(count.map(1), sampling_probability, kernel.size).at(1.0)
     rho = [loss.zero_concentrated(float(tail))[0] for tail in np.asarray(failure_probabilities)]
     return np.sqrt(2.0 * np.array(rho) / participation_cap)
 
 
 def block_scale_lower(
-    kernel: Kernel,
+    kernel: ts.Kernel,
     participation_cap: int,
     sampling_probability: float,
     epsilon: float,

@@ -37,15 +37,8 @@ from opendp_timeseries.plugin import native
 from opendp_timeseries.plugin._opendp import lp_kind, signal_domain, then, vector_space
 from opendp_timeseries.plugin.spaces import as_influence, influence_space, norm_influence
 
-__all__ = [
-    "best_frequencies",
-    "fourier_design",
-    "fourier_series",
-    "influence_l2",
-    "l1_from_l2",
-    "make_fourier_coefficients",
-    "then_fourier_coefficients",
-]
+__all__ = ["best_frequencies", "fourier_design", "fourier_series", "influence_l2", "l1_from_l2"]
+__all__ += ["make_fourier_coefficients", "then_fourier_coefficients"]
 
 _EPS: Final = 2.0**-52
 #: Signals are clamped to ±2^20, so that every sum over counts is exact in float64.

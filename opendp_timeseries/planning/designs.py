@@ -145,7 +145,7 @@ class Plan:
 
     def advice(self) -> str:
         """Say what to do, what to expect of it, what sampling would cost or gain, and what is unknown."""
-        return "\n".join((self._recommendation(), self._expectation(), *self._on_sampling(), *self._cautions()))
+        return "\n".join(self._advice())
 
     def python(self, candidate: Candidate | None = None) -> str:
         """Return the Python code of a design, for a ``log`` with the columns ``id`` and ``time``.
@@ -202,18 +202,20 @@ class Plan:
             "command": self.command(),
         }
 
-    def _recommendation(self) -> str:
+    def _advice(self) -> Iterator[str]:
         best, level = self.recommended, self.signal.mean
         cap = "" if best.participation_cap is None else f"participation cap {best.participation_cap}, "
         cap += f"gap {best.gap}, " if best.gap > 1 else ""
         share = f" ({best.smoothed / level:.1%} of the level)" if level else ""
-        return f"Best: {cap}{best}, then a smoother: expected error {best.smoothed:.4g}{share}."
-
-    def _expectation(self) -> str:
+        yield f"Best: {cap}{best}, then a smoother: expected error {best.smoothed:.4g}{share}."
         flat = f"a flat line would err by {self.deviation:.4g}."
-        if not self.is_drowned:
-            return flat.capitalize()
-        return f"The noise drowns the signal: {flat} Take coarser steps or a larger budget."
+        drowned = f"The noise drowns the signal: {flat} Take coarser steps or a larger budget."
+        yield drowned if self.is_drowned else flat.capitalize()
+        yield from self._on_sampling()
+        yield from self._on_what_is_unknown()
+        if large := large_delta(self.delta):
+            yield large
+        yield from (f"{other}: expected error {other.interpolated:.4g}." for other in self.others)
 
     def _on_sampling(self) -> Iterator[str]:
         sampled = [each for each in self.candidates if each.sampling_probability < 1]
@@ -235,7 +237,7 @@ class Plan:
                 f" {straight.interpolated:.4g}."
             )
 
-    def _cautions(self) -> Iterator[str]:
+    def _on_what_is_unknown(self) -> Iterator[str]:
         unknown = {each.gap for each in self.candidates} - self.gaps_included
         if not self.gaps_included:
             if len(self.candidates) > 1:
@@ -247,9 +249,6 @@ class Plan:
             )
         elif unknown:
             yield f"What a gap of {', '.join(map(str, sorted(unknown)))} loses is not included; participation= tells."
-        if large := large_delta(self.delta):
-            yield large
-        yield from (f"{other}: expected error {other.interpolated:.4g}." for other in self.others)
 
     def _rows(self) -> tuple[list[str], list[list[str]], list[bool]]:
         """Header, cells, and whether a row is recommended; columns that say the same everywhere are left out."""

@@ -83,7 +83,7 @@ def at_scales(series: _Series) -> int:
 def _is_whole(count: Count) -> bool:
     """Whether nothing is left out of a count of people."""
     limits = (count.step_cap, count.gap, count.key_cap, count.is_assumed)
-    return limits == (1, 1, None, False) and count.participation_cap >= count.most_steps
+    return limits == (1, 1, None, False) and (count.scales is not None or count.participation_cap >= count.most_steps)
 
 
 def caps_in_words(series: _Series, count: Count, where: str) -> str:
@@ -98,7 +98,7 @@ def caps_in_words(series: _Series, count: Count, where: str) -> str:
     caps = f"{each}: {count.words()}{where}{few}, {often} in each{apart}"
     if count.is_assumed:
         return f"Assumed of {caps}"
-    return f"Counted of {caps}{level or ('' if count.scales is not None else '; totals are too low by the rest')}"
+    return f"Counted of {caps}{level or '; totals are too low by the rest'}"
 
 
 def kept_in_words(release: Release) -> str:
