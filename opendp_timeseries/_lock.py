@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-__all__ = ["LOCK", "locked"]
-
 LOCK: Final = ".lock"
 _PAUSE: Final = 0.05
 

@@ -22,8 +22,6 @@ from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid
 
-__all__ = ["LARGEST_ENTRY", "Design", "noise_exponent"]
-
 #: Entries of a signal are clamped to this magnitude, up to which float64 holds every whole number.
 LARGEST_ENTRY: Final = 2.0**53
 #: σ/γ is at least 2**24, as :data:`~opendp_timeseries.accounting.loss.DISCRETE_NOISE` needs.

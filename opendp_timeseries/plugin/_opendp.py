@@ -12,27 +12,13 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec
 import numpy as np
 import opendp.prelude as dp
 from opendp.context import constructors
-from opendp.domains import _lazyframe_from_domain as empty_frame
+from opendp.domains import _lazyframe_from_domain
 from opendp.extras._utilities import to_then
-from opendp.mod import VectorDomain
-from opendp.mod import _PartialConstructor as Partial
-
-__all__ = [
-    "Partial",
-    "VectorSpace",
-    "as_array",
-    "empty_frame",
-    "how_made",
-    "lp_kind",
-    "maker_of",
-    "privacy_profile",
-    "register",
-    "signal_domain",
-    "then",
-    "vector_space",
-]
+from opendp.mod import VectorDomain, _PartialConstructor
 
 P = ParamSpec("P")
+Partial = _PartialConstructor
+empty_frame = _lazyframe_from_domain
 
 
 def then(make: Callable[Concatenate[dp.Domain, dp.Metric, P], Any]) -> Callable[P, Partial]:

@@ -19,8 +19,6 @@ from opendp_timeseries.plugin.participation_count import counted
 from opendp_timeseries.plugin.spaces import log_of
 from opendp_timeseries.plugin.subsampled_gaussian import least_scale, then_subsampled_gaussian
 
-__all__ = ["make_activity_count", "make_private_series", "then_activity_count", "then_private_series"]
-
 
 def make_activity_count(
     input_domain: dp.Domain,

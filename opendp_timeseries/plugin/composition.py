@@ -27,8 +27,6 @@ from opendp_timeseries.plugin.subsampled_gaussian import known_measurement, view
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.release.statement import Statement, Whole
 
-__all__ = ["completed", "least_factor", "least_factor_at", "make_composition", "then_composition"]
-
 _REMEDY: Final = (
     "a subsampled_gaussian behind stages of one log (with sampling_probability=1 it is OpenDP's Gaussian mechanism), or"
     " a composition of such; compose others with dp.c.make_composition"

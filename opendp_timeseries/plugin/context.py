@@ -38,8 +38,6 @@ from opendp_timeseries.plugin.subsampled_gaussian import least_scale_at
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.release.statement import Whole
 
-__all__ = ["Context", "Query", "compositor", "split_budget"]
-
 #: What is left unspent so that sums of up to a million rounded shares stay within the whole.
 _KEPT_BACK: Final = 1 - Fraction(1, 2**30)
 #: OpenDP draws Gaussian noise for floats on the grid ``2**k``: four times as fast on this one as on its default, the

@@ -16,8 +16,6 @@ from opendp_timeseries.accounting import conversions
 from opendp_timeseries.accounting.rounding import up_fraction
 from opendp_timeseries.plugin._opendp import privacy_profile
 
-__all__ = ["make_renyiDP_to_approxDP", "make_zCDP_to_renyiDP", "privacy_loss_distribution"]
-
 
 def make_zCDP_to_renyiDP(measurement: dp.Measurement) -> dp.Measurement:  # noqa: N802 (OpenDP's way to name conversions)
     """Return the same measurement with its loss as a Rényi curve: ``ρ``-zCDP is ``α ↦ ρα``.

@@ -14,8 +14,6 @@ from opendp_timeseries.plugin._opendp import then
 from opendp_timeseries.plugin.participation_count import counted
 from opendp_timeseries.plugin.spaces import log_of
 
-__all__ = ["make_individual_count", "then_individual_count"]
-
 
 def make_individual_count(
     input_domain: dp.Domain,

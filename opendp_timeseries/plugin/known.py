@@ -19,17 +19,6 @@ from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.plugin._opendp import how_made
 from opendp_timeseries.plugin.spaces import influence_space
 
-__all__ = [
-    "Known",
-    "KnownMap",
-    "StatedDesign",
-    "foreign_stage",
-    "known_loss",
-    "signal_of",
-    "stated_designs",
-    "transformation",
-]
-
 
 class StatedDesign(NamedTuple):
     """A release that a measurement returns: what runs, and the view of its loss that it states."""

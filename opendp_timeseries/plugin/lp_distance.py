@@ -18,8 +18,6 @@ from opendp_timeseries.plugin._opendp import lp_kind, signal_domain, then, vecto
 from opendp_timeseries.plugin.known import transformation
 from opendp_timeseries.plugin.spaces import as_influence, influence_space
 
-__all__ = ["l1_of", "l2_of", "make_lp_distance", "then_lp_distance"]
-
 
 def make_lp_distance(input_domain: dp.Domain, input_metric: dp.Metric, output_metric: dp.Metric) -> dp.Transformation:
     """Measure how far individuals move a signal in one of OpenDP's own distances: an identity on the numbers.

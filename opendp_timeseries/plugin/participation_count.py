@@ -23,17 +23,6 @@ from opendp_timeseries.plugin._opendp import signal_domain, then
 from opendp_timeseries.plugin.known import transformation
 from opendp_timeseries.plugin.spaces import check_readable, descriptor, log_of, signal_metric, unit_of
 
-__all__ = [
-    "counted",
-    "fresh_key",
-    "make_assume_participation",
-    "make_participation_count",
-    "make_participation_total",
-    "then_assume_participation",
-    "then_participation_count",
-    "then_participation_total",
-]
-
 
 def make_participation_count(
     input_domain: dp.Domain,

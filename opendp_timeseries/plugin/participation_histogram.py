@@ -22,8 +22,6 @@ from opendp_timeseries.plugin._opendp import signal_domain, then
 from opendp_timeseries.plugin.known import transformation
 from opendp_timeseries.plugin.spaces import check_readable, influence_distance, log_of
 
-__all__ = ["make_participation_histogram", "then_participation_histogram"]
-
 
 def make_participation_histogram(
     input_domain: dp.Domain,

@@ -19,8 +19,6 @@ from opendp_timeseries.plugin.known import stated_designs
 from opendp_timeseries.release.documents import population_of
 from opendp_timeseries.release.release import Release
 
-__all__ = ["loss_over_periods"]
-
 
 def loss_over_periods(
     releases: dp.Measurement | Release | Sequence[dp.Measurement | Release],

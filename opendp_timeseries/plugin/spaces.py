@@ -32,24 +32,6 @@ from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period
 from opendp_timeseries.plugin._opendp import empty_frame
 
-__all__ = [
-    "InfluenceSpace",
-    "as_influence",
-    "check_member",
-    "check_readable",
-    "count_signal_domain",
-    "event_log_domain",
-    "PeriodUnitWarning",
-    "influence_distance",
-    "signal_metric",
-    "influence_space",
-    "log_of",
-    "descriptor",
-    "norm_influence",
-    "period_distance",
-    "unit_of",
-]
-
 T = TypeVar("T")
 
 _UNITS: Final = {"SymmetricIdDistance": Unit(), "ChangeOneIdDistance": Unit(individuals=2)}

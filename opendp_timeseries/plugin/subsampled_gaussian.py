@@ -31,19 +31,6 @@ from opendp_timeseries.plugin.spaces import as_influence, influence_space, norm_
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.release.statement import Statement, Whole
 
-__all__ = [
-    "Sample",
-    "least_scale",
-    "least_scale_at",
-    "make_part",
-    "make_subsampled_gaussian",
-    "known_measurement",
-    "sample_of",
-    "sampling_threshold",
-    "then_subsampled_gaussian",
-    "view_of",
-]
-
 #: Kept steps are those whose 53 random bits fall below p·2**53, so p is a multiple of 2**-53.
 _COIN_BITS: Final = 53
 #: Noise is drawn for this many values at a time, some 60 ms of work.

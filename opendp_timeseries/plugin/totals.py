@@ -20,8 +20,6 @@ from opendp_timeseries.plugin._opendp import signal_domain, then, vector_space
 from opendp_timeseries.plugin.known import transformation
 from opendp_timeseries.plugin.spaces import as_influence, influence_space, signal_metric
 
-__all__ = ["make_totals", "then_totals"]
-
 
 def make_totals(input_domain: dp.Domain, input_metric: dp.Metric, groups: Mapping[str, Any]) -> dp.Transformation:
     """Add up the series of a panel in groups: one total series per group, an outer group before those in it.
