@@ -17,6 +17,7 @@ import opendp.prelude as dp
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._process import processors
 from opendp_timeseries.accounting.calibrate import Budget, calibrate, warn_of_large_delta
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.loss import APPROXIMATE, CONCENTRATED, PROFILE, RENYI, PrivacyLoss, View
@@ -130,17 +131,11 @@ def _add_noise(values: NDArray[np.float64], scale: float, exponent: int) -> NDAr
 
     if len(values) == 0:
         return values
-    if len(values) <= _CHUNK or (processors := _processors()) == 1:
+    if len(values) <= _CHUNK or (workers := processors()) == 1:
         return noised(values)
     chunks = np.split(values, range(_CHUNK, len(values), _CHUNK))
-    with ThreadPoolExecutor(processors) as pool:
+    with ThreadPoolExecutor(workers) as pool:
         return np.concatenate(list(pool.map(noised, chunks)))
-
-
-def _processors() -> int:
-    """Return how many processors this process may use."""
-    allowed = getattr(os, "sched_getaffinity", None)  # not everywhere
-    return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
 def _on_grid(values: NDArray[Any], resolution_bits: int | None) -> NDArray[np.float64]:
