@@ -220,5 +220,5 @@ def _call_of_count(count: Count, source: Source, **budget: float | None) -> str:
         excess = None if count.excess == "scale" else count.excess
         return _call("then_participation_count", "grid", **caps, excess=excess)
     each = count.grid.size > 1 or count.unit.period is not None
-    periods = [f"periods={_call_of_grid(count.grid)}"] if each else []
-    return _call("then_participation_total", "grid", *periods, **caps)
+    per = [f"per={_call_of_grid(count.grid)}"] if each else []
+    return _call("then_participation_total", "grid", *per, **caps)

@@ -161,7 +161,7 @@ def make_participation_total(
     by: str | None = None,
     keys: Keys | None = None,
     key_cap: int | None = None,
-    periods: TimeGrid | str | int | None = None,
+    per: TimeGrid | str | int | None = None,
     time: str | None = None,
 ) -> dp.Transformation:
     """Count pairs of an individual and a step: one number, or one for each of a few periods.
@@ -183,10 +183,11 @@ def make_participation_total(
 
     :param participation_cap: ``L``, steps in which one individual counts in full. It is public, from what is plausible
         for the heaviest: noise grows with it, and a cap that many exceed makes the total too low.
-    :param periods: a number for each: a grid whose steps are each of several of this grid's, or a unit of the calendar
+    :param per: a number for each: a grid whose steps are each of several of this grid's, or a unit of the calendar
         such as ``"1mo"``, or, of integer steps, for each so many. By default there is one number; where the unit of
         privacy is within a period, one for each.
-    :raises TypeError, ValueError: as there, and for periods that do not divide the grid, or lie in two of the metric's.
+    :raises TypeError, ValueError: as there, and for a ``per`` that does not divide the grid, or lies in two periods of
+        the metric.
 
     >>> import numpy as np, opendp.prelude as dp, opendp_timeseries as ts
     >>> dp.enable_features("contrib", "honest-but-curious")
@@ -195,14 +196,14 @@ def make_participation_total(
     >>> total = space >> ts.then_participation_total(ts.TimeGrid(size=4), participation_cap=10)
     >>> total(log), total.map(1)
     ([4.0], Influence(l0=1, l2=4, linf=4))
-    >>> by_halves = space >> ts.then_participation_total(ts.TimeGrid(size=4), participation_cap=2, periods=2)
+    >>> by_halves = space >> ts.then_participation_total(ts.TimeGrid(size=4), participation_cap=2, per=2)
     >>> np.round(by_halves(log), 3), by_halves.map(1)  # 2/3 for each of three steps
     (array([1.333, 1.667]), Influence(l0=2, l2=2, linf=2))
     """
     log = log_of(input_domain, input_metric, by=by, keys=keys, time=time, periods=True)
     count = Count(
         **log,
-        grid=_periods(check_grid(grid), periods, log["unit"]),
+        grid=_grid_of_totals(check_grid(grid), per, log["unit"]),
         participation_cap=participation_cap,
         step_cap=step_cap,
         gap=gap,
@@ -213,15 +214,14 @@ def make_participation_total(
     return counted(input_domain, input_metric, count)
 
 
-def _periods(grid: TimeGrid, periods: TimeGrid | str | int | None, unit: Unit) -> TimeGrid:
-    """Return the grid of the totals."""
-    if isinstance(periods, TimeGrid):
-        return periods
-    period = unit.period if periods is None else Period(periods, grid.zone if isinstance(periods, str) else None)
+def _grid_of_totals(grid: TimeGrid, per: TimeGrid | str | int | None, unit: Unit) -> TimeGrid:
+    if isinstance(per, TimeGrid):
+        return per
+    period = unit.period if per is None else Period(per, grid.zone if isinstance(per, str) else None)
     starts = [0] if period is None else period.starts(grid).tolist()
     if grid.is_integer:
         if starts[1:] and grid.size % starts[1]:
-            raise ValueError(f"periods ({starts[1]}) must divide the {grid.size} steps of the grid")
+            raise ValueError(f"per ({starts[1]}) must divide the {grid.size} steps of the grid")
         return TimeGrid(size=len(starts))
     # A number stands for what its period has of the grid.
     return TimeGrid.from_edges([f"{edge}Z" for edge in grid.edges()[[*starts, grid.size]]], zone=grid.zone)

@@ -570,7 +570,7 @@ MUTANTS = [
            ("test_nobody_exceeds_the_influence", "totals in periods", False)),
     mutant("as many totals as the cap", "pooled_influence",
            lambda sound, *a, **caps: replace(sound(*a, **caps), l0=caps["participation_cap"]),
-           ("test_one_individual_moves_all_numbers_by_the_cap_at_most", {"participation_cap": 1, "periods": 4},
+           ("test_one_individual_moves_all_numbers_by_the_cap_at_most", {"participation_cap": 1, "per": 4},
             (3, 1, 1, 1)), ("test_nobody_exceeds_the_influence", "totals of a panel", False)),
     mutant("the level of another total", "total_of_each", edited(("periods).ravel()", "periods[::-1]).ravel()")),
            ("test_a_total_sets_the_level_of_its_part", "one", None, 4)),
