@@ -21,7 +21,6 @@ from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.ledger import Ledger
 from opendp_timeseries.ledger.programme import Programme
 from opendp_timeseries.planning import Participation, plan
-from opendp_timeseries.plugin._opendp import register as _register
 from opendp_timeseries.plugin.activity_count import (
     make_activity_count,
     make_private_series,
@@ -143,17 +142,3 @@ __all__ = [  # in the order of the pipeline
     "compositor",
     "split_budget",
 ]
-
-_register(
-    make_participation_count,
-    make_activity_count,
-    make_private_series,
-    make_participation_histogram,
-    make_participation_total,
-    make_individual_count,
-    make_assume_participation,
-    make_totals,
-    make_circulant_filter,
-    make_lp_distance,
-    make_subsampled_gaussian,
-)

@@ -21,8 +21,6 @@ from opendp_timeseries.commandline.waiting import interruptible
 from opendp_timeseries.plugin.native import OpenDPException, enable_features
 from opendp_timeseries.plugin.spaces import PeriodUnitWarning
 
-__all__ = ["main"]
-
 _COMMANDS: Final = {each.__name__: each for each in (release, check, plan, verify, ledger, programme, init, completion)}
 _ERRORS: Final = (TypeError, ValueError, ImportError, OSError, MemoryError, RuntimeError, OpenDPException)
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

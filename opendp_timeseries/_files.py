@@ -16,8 +16,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-__all__ = ["UNFINISHED", "check_place", "files_together", "write_file"]
-
 UNFINISHED: Final = ".unfinished"
 
 

@@ -10,8 +10,6 @@ from functools import lru_cache
 from types import UnionType
 from typing import Any, Final, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-__all__ = ["LATER", "decode", "encode", "fields_of", "parse_json", "read_versioned", "written"]
-
 T = TypeVar("T")
 
 #: Metadata of a field that came after documents had been written. Its default is what they mean, and is left out.

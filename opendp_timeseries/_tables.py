@@ -6,8 +6,6 @@ import html
 from collections.abc import Sequence
 from itertools import zip_longest
 
-__all__ = ["html_table", "text_table"]
-
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return rows of text under a header, in columns aligned on the left."""

@@ -15,8 +15,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["REQUIRED", "choice", "integer", "probability", "real", "reals", "required", "shown"]
-
 #: A message shows texts up to this many characters, and lists up to this many entries.
 _LONG: Final = 120
 _FEW: Final = 12

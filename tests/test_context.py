@@ -14,7 +14,7 @@ from opendp.context import constructors
 
 import opendp_timeseries as ts
 from opendp_timeseries.design.scales import default_scales
-from opendp_timeseries.plugin._opendp import maker_of
+from opendp_timeseries.plugin._opendp import maker_of, then
 
 SIZE = 200
 GRID = ts.TimeGrid(size=SIZE)
@@ -140,7 +140,7 @@ def test_import_and_reload_register_once():
     importlib.reload(ts)
     names = ["participation_count", "assume_participation", "circulant_filter", "subsampled_gaussian"]
     assert all(name in constructors for name in names)
-    ts._register(ts.make_participation_count)
+    then(ts.make_participation_count)
 
 
 def test_a_name_taken_by_another_package_is_an_error():
@@ -149,7 +149,7 @@ def test_a_name_taken_by_another_package_is_an_error():
     dp.register(make_taken_elsewhere)
     try:
         with pytest.raises(ValueError, match="already registered"):
-            ts._register(make_taken_elsewhere)
+            then(make_taken_elsewhere)
     finally:
         del constructors["taken_elsewhere"]
 

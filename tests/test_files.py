@@ -13,7 +13,7 @@ import pytest
 
 from opendp_timeseries import _files
 from opendp_timeseries._files import UNFINISHED, files_together
-from opendp_timeseries._lock import LOCK, locked
+from opendp_timeseries._process import LOCK, locked
 
 NAMES = ("a.csv", "a.png", "a.json")
 

@@ -20,7 +20,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries import _files
-from opendp_timeseries._lock import locked
+from opendp_timeseries._process import locked
 from opendp_timeseries.accounting.joint import RenyiFilter, joint_loss
 from opendp_timeseries.ledger import ledger
 from opendp_timeseries.ledger.book import Chain, _digest

@@ -150,7 +150,7 @@ def test_errors_to_expect_are_those_of_the_plan():
     expected = ts.plan(grids[0], epsilon=alone, delta=1e-6, **known).recommended
     assert [error.smoothed for error in errors] == pytest.approx([expected.smoothed] * 2, rel=1e-6)
     # Of totals and numbers of individuals, their noise.
-    numbers = [SPACE >> ts.then_participation_total(grids[0], participation_cap=200, periods=by) for by in (None, "1w")]
+    numbers = [SPACE >> ts.then_participation_total(grids[0], participation_cap=200, per=by) for by in (None, "1w")]
     chains = [numbers[0], SPACE >> ts.then_activity_count(grids[0]), numbers[1], SPACE >> ts.then_individual_count()]
     beside = plan(chains, sampling_probability=1.0)
     errors = beside.expected_errors(**known)

@@ -26,7 +26,8 @@ from opendp_timeseries.counting.capped_count import key_of_choice
 from opendp_timeseries.counting.identifiers import key_numbers
 from opendp_timeseries.counting.scaling import MOST_EVENTS, WHOLE, full_size
 from opendp_timeseries.counting.tables import Tally
-from opendp_timeseries.design.count import Count, Key
+from opendp_timeseries.design.count import Count
+from opendp_timeseries.design.groups import Key
 from opendp_timeseries.grid import StepRule, TimeGrid
 
 __all__ = ["check_schema", "count", "participation", "tally"]

@@ -23,8 +23,6 @@ from opendp_timeseries.design.scales import RESOLUTION_BITS, Scales
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import TimeGrid, check_grid
 
-__all__ = ["EXCESS", "Count", "Key", "Keys", "Source", "panel_of"]
-
 #: What becomes of somebody in more steps than the cap: see :class:`Count`.
 EXCESS: Final = ("scale", "scale_l1", "drop")
 

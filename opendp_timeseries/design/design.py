@@ -22,8 +22,6 @@ from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid
 
-__all__ = ["LARGEST_ENTRY", "Design", "noise_exponent"]
-
 #: Entries of a signal are clamped to this magnitude, up to which float64 holds every whole number.
 LARGEST_ENTRY: Final = 2.0**53
 #: σ/γ is at least 2**24, as :data:`~opendp_timeseries.accounting.loss.DISCRETE_NOISE` needs.
@@ -222,5 +220,5 @@ def _call_of_count(count: Count, source: Source, **budget: float | None) -> str:
         excess = None if count.excess == "scale" else count.excess
         return _call("then_participation_count", "grid", **caps, excess=excess)
     each = count.grid.size > 1 or count.unit.period is not None
-    periods = [f"periods={_call_of_grid(count.grid)}"] if each else []
-    return _call("then_participation_total", "grid", *periods, **caps)
+    per = [f"per={_call_of_grid(count.grid)}"] if each else []
+    return _call("then_participation_total", "grid", *per, **caps)

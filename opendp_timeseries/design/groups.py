@@ -10,8 +10,6 @@ from typing import Any, Final
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import decode
 
-__all__ = ["Groups", "Key"]
-
 Key = str | int
 
 _REMEDY: Final = "give groups as {'north': ['a', 'b'], 'south': ['c']}, or nested, as {'city': {'north': […], …}}"

@@ -17,15 +17,6 @@ from opendp_timeseries._json import fields_of
 from opendp_timeseries._validate import integer, real
 from opendp_timeseries.accounting.filtering import is_symmetric_decreasing
 
-__all__ = [
-    "Kernel",
-    "boxcar_kernel",
-    "exponential_kernel",
-    "gaussian_kernel",
-    "identity_kernel",
-    "kernel_from_taps",
-]
-
 #: Taps are multiples of 2**-26 unless asked otherwise: finer than any use of a smoother needs, and counts
 #: up to 2**27 - 1 still pass an averaging filter exactly.
 _RESOLUTION_BITS: Final = 26

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 
-__all__ = ["RESOLUTION_BITS", "Scales", "Table", "default_scales"]
-
 #: Weights are multiples of 2**-16: less than 2**-16 of a weight is lost by rounding it down.
 RESOLUTION_BITS: Final = 16
 

@@ -19,8 +19,6 @@ from opendp_timeseries.design.groups import Groups, Key
 from opendp_timeseries.design.kernels import Kernel
 from opendp_timeseries.grid import TimeGrid
 
-__all__ = ["Signal", "Stage", "UnknownSignal", "tree_influence"]
-
 Stage = Kernel | Groups
 
 

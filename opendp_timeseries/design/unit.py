@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from opendp_timeseries.grid import Period
 
-__all__ = ["Unit"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:

@@ -12,9 +12,13 @@ from opendp_timeseries.koga2022.fourier import (
     make_fourier_coefficients,
     then_fourier_coefficients,
 )
-from opendp_timeseries.plugin._opendp import register as _register
 
-__all__ = ["best_frequencies", "fourier_design", "fourier_series", "make_fourier_coefficients", "make_koga2022"]
-__all__ += ["then_fourier_coefficients", "then_koga2022"]
-
-_register(make_fourier_coefficients, make_koga2022)
+__all__ = [
+    "best_frequencies",
+    "fourier_design",
+    "fourier_series",
+    "make_fourier_coefficients",
+    "make_koga2022",
+    "then_fourier_coefficients",
+    "then_koga2022",
+]

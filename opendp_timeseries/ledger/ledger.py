@@ -13,7 +13,7 @@ from typing import Any, Final
 from opendp_timeseries import _validate as check
 from opendp_timeseries._files import check_place, files_together
 from opendp_timeseries._json import encode
-from opendp_timeseries._lock import locked
+from opendp_timeseries._process import locked
 from opendp_timeseries._tables import html_table, text_table
 from opendp_timeseries.accounting.calibrate import calibrate, large_delta, warn_of_large_delta
 from opendp_timeseries.accounting.joint import RenyiFilter

@@ -12,35 +12,12 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec
 import numpy as np
 import opendp.prelude as dp
 from opendp.context import constructors
-from opendp.domains import _lazyframe_from_domain as empty_frame
-from opendp.extras._utilities import to_then
-from opendp.mod import VectorDomain
-from opendp.mod import _PartialConstructor as Partial
-
-__all__ = [
-    "Partial",
-    "VectorSpace",
-    "as_array",
-    "empty_frame",
-    "how_made",
-    "lp_kind",
-    "maker_of",
-    "privacy_profile",
-    "register",
-    "signal_domain",
-    "then",
-    "vector_space",
-]
+from opendp.domains import _lazyframe_from_domain
+from opendp.mod import VectorDomain, _PartialConstructor
 
 P = ParamSpec("P")
-
-
-def then(make: Callable[Concatenate[dp.Domain, dp.Metric, P], Any]) -> Callable[P, Partial]:
-    """Return the ``then_`` form of a ``make_`` constructor: the space comes from the left of ``>>``."""
-    partial: Callable[P, Partial] = to_then(make)
-    partial.__module__ = make.__module__
-    partial.__qualname__ = partial.__name__
-    return partial
+Partial = _PartialConstructor
+empty_frame = _lazyframe_from_domain
 
 
 def maker_of(name: str) -> str | None:
@@ -53,16 +30,21 @@ def maker_of(name: str) -> str | None:
     return str(made.__module__)
 
 
-def register(*makes: Callable[..., Any]) -> None:
-    """Make constructors available to ``Context.query()``; again after a reload, so that new code is used.
+def then(make: Callable[Concatenate[dp.Domain, dp.Metric, P], Any]) -> Callable[P, Partial]:
+    """Return the ``then_`` form of a ``make_`` constructor, which ``Context.query()`` calls from now on.
 
-    :raises ValueError: if a name is taken by something that is not of this package.
+    After a reload it calls the new code.
+
+    :raises ValueError: if its name is taken by something that is not of this package.
     """
-    for make in makes:
-        name = make.__name__.removeprefix("make_")
-        if str(maker_of(name)).startswith("opendp_timeseries."):
-            del constructors[name]
-        dp.register(make)
+    name = make.__name__.removeprefix("make_")
+    if str(maker_of(name)).startswith("opendp_timeseries."):
+        del constructors[name]
+    dp.register(make)
+    partial: Callable[P, Partial] = constructors[name][0]
+    partial.__module__ = make.__module__
+    partial.__qualname__ = partial.__name__
+    return partial
 
 
 def signal_domain(T: str, size: int) -> dp.Domain:

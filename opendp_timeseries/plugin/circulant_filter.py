@@ -23,14 +23,6 @@ from opendp_timeseries.plugin._opendp import signal_domain, then, vector_space
 from opendp_timeseries.plugin.known import transformation
 from opendp_timeseries.plugin.spaces import as_influence, influence_distance, influence_space, signal_metric
 
-__all__ = [
-    "FilterWithoutGapWarning",
-    "circular_convolve",
-    "largest_input",
-    "make_circulant_filter",
-    "then_circulant_filter",
-]
-
 #: Counts up to this size must pass through every filter unclamped: kernels so fine that they would not are refused.
 _MIN_CLAMP: Final = 2**20
 #: Kernels are rounded to this many binary places behind a signal that leaves no room for more, such as a scaled count.

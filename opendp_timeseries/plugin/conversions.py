@@ -1,7 +1,4 @@
-"""Conversions of a measurement's loss that OpenDP 0.16 lacks.
-
-Proof: docs/proofs/conversions.md.
-"""
+"""Conversions of a measurement's loss that OpenDP 0.16 lacks (docs/proofs/conversions.md)."""
 
 from __future__ import annotations
 
@@ -15,8 +12,6 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting import conversions
 from opendp_timeseries.accounting.rounding import up_fraction
 from opendp_timeseries.plugin._opendp import privacy_profile
-
-__all__ = ["make_renyiDP_to_approxDP", "make_zCDP_to_renyiDP", "privacy_loss_distribution"]
 
 
 def make_zCDP_to_renyiDP(measurement: dp.Measurement) -> dp.Measurement:  # noqa: N802 (OpenDP's way to name conversions)

@@ -18,6 +18,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
+from opendp_timeseries._process import processors
+
 __all__ = ["each"]
 
 _Result = TypeVar("_Result")
@@ -118,6 +120,4 @@ def work() -> None:
 
 def _processors() -> int:
     """How many processors this process may use; 1 where no other can be started."""
-    if not sys.executable or getattr(sys, "frozen", False):
-        return 1
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return processors() if sys.executable and not getattr(sys, "frozen", False) else 1

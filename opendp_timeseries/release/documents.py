@@ -16,15 +16,6 @@ from opendp_timeseries.design.design import Design
 from opendp_timeseries.release.release import FORMAT as FORMAT_OF_ONE
 from opendp_timeseries.release.release import Release, check_covered
 
-__all__ = [
-    "Document",
-    "joint_guarantee",
-    "population_of",
-    "read_document",
-    "read_releases",
-    "write_releases",
-]
-
 FORMAT: Final = "opendp_timeseries releases"
 
 

@@ -28,8 +28,6 @@ from opendp_timeseries.design.design import LARGEST_ENTRY, Design
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.release.statement import Statement
 
-__all__ = ["FORMAT", "Release", "check_covered", "check_release", "software"]
-
 FORMAT: Final = "opendp_timeseries release"
 #: A recomputed loss may differ in the last digits between machines.
 _TOLERANCE: Final = 1e-9

@@ -10,8 +10,6 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries._json import LATER
 from opendp_timeseries.accounting.loss import APPROXIMATE, CONCENTRATED, Points, View, in_words
 
-__all__ = ["Statement", "Whole"]
-
 _HEXADECIMAL: Final = re.compile("[0-9a-f]+")
 #: What a release may be part of, and how that is said.
 _WHOLES: Final = {

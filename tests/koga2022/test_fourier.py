@@ -28,7 +28,7 @@ from opendp_timeseries.koga2022.fourier import (
     make_fourier_coefficients,
     then_fourier_coefficients,
 )
-from opendp_timeseries.plugin._opendp import register, signal_domain
+from opendp_timeseries.plugin._opendp import signal_domain
 from tests.oracles import fourier as oracle
 
 dp.enable_features("contrib", "honest-but-curious")
@@ -251,7 +251,6 @@ def test_filter_then_coefficients_then_noise():
 
 
 def test_a_context_solves_for_the_noise():
-    register(make_fourier_coefficients)
     context = dp.Context.compositor(
         data=np.arange(200),
         privacy_unit=(dp.symmetric_distance(), 1),

@@ -43,7 +43,7 @@ def test_nobody_adds_more_than_the_cap(log_space):
     for steps in range(13):
         (found,) = total({"id": np.zeros(steps, int), "time": np.arange(steps)})
         assert min(steps, 4) - steps / 2**16 <= found <= min(steps, 4)
-    by_four = log_space >> ts.then_participation_total(GRID, participation_cap=6, periods=4)
+    by_four = log_space >> ts.then_participation_total(GRID, participation_cap=6, per=4)
     assert by_four({"id": np.zeros(12, int), "time": np.arange(12)}) == [2.0] * 3
 
 
@@ -53,8 +53,8 @@ def test_nobody_adds_more_than_the_cap(log_space):
         ({"participation_cap": 5}, (1, 5, 5, 5)),
         ({"participation_cap": 100, "step_cap": 2}, (1, 24, 24, 24)),  # there are no more steps
         ({"participation_cap": 5, "gap": 4}, (1, 3, 3, 3)),
-        ({"participation_cap": 5, "periods": 4}, (3, math.sqrt(17), 4, 5)),  # all of one, and a step of another
-        ({"participation_cap": 5, "periods": 4, "gap": 2}, (3, 3, 2, 5)),
+        ({"participation_cap": 5, "per": 4}, (3, math.sqrt(17), 4, 5)),  # all of one, and a step of another
+        ({"participation_cap": 5, "per": 4, "gap": 2}, (3, 3, 2, 5)),
         ({"participation_cap": 20, **KEYS}, (2, math.sqrt(12**2 + 8**2), 12, 20)),
         ({"participation_cap": 20, "key_cap": 1, **KEYS}, (2, 12, 12, 12)),
     ],
@@ -75,10 +75,10 @@ def test_one_individual_moves_all_numbers_by_the_cap_at_most(log_space, given, i
 
 
 @functools.cache
-def totals_of_everybody(within, caps, periods):
+def totals_of_everybody(within, caps, per):
     """Real totals of everybody whom four steps can hold, in one of two periods if the unit is within one."""
     chain = (whole.LOG, whole.metric(within)) >> ts.then_participation_total(
-        whole.GRID, participation_cap=3, periods=periods, **whole.CAPS[caps]
+        whole.GRID, participation_cap=3, per=per, **whole.CAPS[caps]
     )
     logs = whole.everybody(1 if "panel" in caps else 2, 2 if "panel" in caps else 1)
     return np.unique([chain(log) for log in logs if "within" not in within or len({*log["step"] // 2}) <= 1], axis=0)
@@ -86,12 +86,12 @@ def totals_of_everybody(within, caps, periods):
 
 @pytest.mark.filterwarnings("ignore::opendp_timeseries.PeriodUnitWarning")
 @pytest.mark.parametrize("unit", whole.UNITS)
-@pytest.mark.parametrize(("caps", "periods"), [("twice in a step", 2), ("gap", None), ("panel, gap, key cap", 2)])
-def test_nobody_moves_real_totals_further_than_the_map_says(unit, caps, periods):
+@pytest.mark.parametrize(("caps", "per"), [("twice in a step", 2), ("gap", None), ("panel, gap, key cap", 2)])
+def test_nobody_moves_real_totals_further_than_the_map_says(unit, caps, per):
     chain = (whole.LOG, whole.metric(unit)) >> ts.then_participation_total(
-        whole.GRID, participation_cap=3, periods=periods, **whole.CAPS[caps]
+        whole.GRID, participation_cap=3, per=per, **whole.CAPS[caps]
     )
-    moved = totals_of_everybody(unit.removesuffix(", replaced").replace("replaced", "added"), caps, periods)
+    moved = totals_of_everybody(unit.removesuffix(", replaced").replace("replaced", "added"), caps, per)
     if "replaced" in unit:
         moved = (moved[:, None] - moved).reshape(-1, moved.shape[1])
     moved, influence = np.abs(moved), chain.map(1)
@@ -116,7 +116,7 @@ def of_hours(log_space, unit=None, **given):
 
 
 @pytest.mark.parametrize(
-    ("periods", "begins"),
+    ("per", "begins"),
     [
         (None, ["2024-01-15"]),
         ("1mo", ["2024-01-15", "2024-02-01"]),  # of what there is of a month
@@ -124,11 +124,11 @@ def of_hours(log_space, unit=None, **given):
         (DAILY, np.arange("2024-01-15", "2024-02-14", dtype="M8[D]").astype(str).tolist()),
     ],
 )
-def test_a_number_for_each_period(log_space, periods, begins):
+def test_a_number_for_each_period(log_space, per, begins):
     random = np.random.default_rng(3)
     hours = random.integers(720, size=900)
     who, at = random.integers(40, size=900), np.datetime64("2024-01-15T00:00") + hours * np.timedelta64(1, "h")
-    chain = of_hours(log_space, periods=periods)
+    chain = of_hours(log_space, per=per)
     first = (np.array(begins, dtype="M8[D]") - np.datetime64("2024-01-15")).astype(int) * 24  # no clock changes
     distinct = np.array(sorted(set(zip(who.tolist(), hours.tolist(), strict=True))))[:, 1]
     expected = np.histogram(distinct, bins=[*first, 720])[0]
@@ -149,18 +149,18 @@ def test_within_a_period_everybody_has_the_cap_anew(log_space):
     nine_days, third = (chain >> ts.then_subsampled_gaussian(scale, sampling_probability=1) for scale in (72.0, 24.0))
     in_all = ts.loss_over_periods(nine_days, periods=9).epsilon(1e-6)
     assert in_all == pytest.approx(ts.loss_over_periods(third, periods=1).epsilon(1e-6), rel=1e-9)
-    of_two = (log_space[0], steps) >> ts.then_participation_total(GRID, participation_cap=3, periods=2)
+    of_two = (log_space[0], steps) >> ts.then_participation_total(GRID, participation_cap=3, per=2)
     assert of_two({"id": np.zeros(8, int), "time": np.arange(8)})[-2:] == [0.0, 0.0]
     assert (of_two.map(1).l0, of_two.map(1).l2) == (2, pytest.approx(math.sqrt(5)))
     with pytest.raises(ValueError, match=r"totals .* must each be within one period of 4 steps"):
-        (log_space[0], steps) >> ts.then_participation_total(GRID, participation_cap=3, periods=6)
+        (log_space[0], steps) >> ts.then_participation_total(GRID, participation_cap=3, per=6)
     with pytest.raises(ValueError, match=r"totals .* must each be within one day"):
-        of_hours(log_space, unit=day, periods="1w")
+        of_hours(log_space, unit=day, per="1w")
 
 
 def test_it_composes_with_series_of_every_kind(log_space, tmp_path):
     total = log_space >> ts.then_participation_total(GRID, participation_cap=12)
-    each = log_space >> ts.then_participation_total(GRID, participation_cap=12, periods=3, **KEYS)
+    each = log_space >> ts.then_participation_total(GRID, participation_cap=12, per=3, **KEYS)
     chains = [total, each, each >> ts.then_totals({"all": [0, 1]}), log_space >> ts.then_activity_count(GRID)]
     programme = ts.Programme.plan(chains, **LOSS, sampling_probability=1.0)
     together = ts.make_composition([programme.measurement(one) for one in chains], delta=1e-6)
@@ -201,16 +201,16 @@ def test_in_contexts(log_space):
 @pytest.mark.parametrize(
     ("grid", "given", "message"),
     [
-        (GRID, {"periods": 5}, r"periods \(5\) must divide the 12 steps of the grid"),
-        (GRID, {"periods": ts.TimeGrid(size=5)}, "must each be of whole steps"),
-        (GRID, {"periods": ts.TimeGrid(size=24)}, "must each be of whole steps"),
-        (GRID, {"periods": "1mo"}, "zone"),
-        (GRID, {"periods": DAILY}, "on the same clock"),
-        (HOURS, {"periods": 5}, "for a grid of integer steps"),
-        (HOURS, {"periods": "1fortnight"}, r"period \('1fortnight'\) must be one unit"),
-        (HOURS, {"periods": ts.TimeGrid(start="2024-01-16", step="1d", size=29, zone="Europe/Paris")}, "whole steps"),
-        (HOURS, {"periods": ts.TimeGrid(start="2024-01-15", step="1d", size=30, zone="UTC")}, "on the same clock"),
-        (HOURS, {"periods": ts.TimeGrid(start="2024-01-15", step="90min", size=480, zone="Europe/Paris")}, "whole"),
+        (GRID, {"per": 5}, r"per \(5\) must divide the 12 steps of the grid"),
+        (GRID, {"per": ts.TimeGrid(size=5)}, "must each be of whole steps"),
+        (GRID, {"per": ts.TimeGrid(size=24)}, "must each be of whole steps"),
+        (GRID, {"per": "1mo"}, "zone"),
+        (GRID, {"per": DAILY}, "on the same clock"),
+        (HOURS, {"per": 5}, "for a grid of integer steps"),
+        (HOURS, {"per": "1fortnight"}, r"period \('1fortnight'\) must be one unit"),
+        (HOURS, {"per": ts.TimeGrid(start="2024-01-16", step="1d", size=29, zone="Europe/Paris")}, "whole steps"),
+        (HOURS, {"per": ts.TimeGrid(start="2024-01-15", step="1d", size=30, zone="UTC")}, "on the same clock"),
+        (HOURS, {"per": ts.TimeGrid(start="2024-01-15", step="90min", size=480, zone="Europe/Paris")}, "whole"),
         (GRID, {"gap": 13}, r"gap \(13\) must be at most 12|gap"),
         (GRID, {"key_cap": 1}, "requires by= and keys="),
     ],
@@ -231,20 +231,20 @@ def released(chain, scale=1.0, **sample):
 
 
 @pytest.mark.parametrize(
-    ("of", "tree", "periods"),
+    ("of", "tree", "per"),
     [
         *itertools.product(["one", "scales"], [None], [None, 4]),
         *itertools.product(["panel", "totals"], [None, {"all": [0, 1]}], [None, 4]),
     ],
 )
-def test_a_total_sets_the_level_of_its_part(log_space, of, tree, periods):
+def test_a_total_sets_the_level_of_its_part(log_space, of, tree, per):
     panel = {} if of in ("one", "scales") else KEYS
     count = log_space >> ts.then_participation_count(GRID, participation_cap=3, **panel)
     if of == "scales":
         count = log_space >> ts.then_activity_count(GRID)
     if of == "totals":
         count = count >> ts.then_totals({"all": [0, 1]})
-    total = log_space >> ts.then_participation_total(GRID, participation_cap=12, periods=periods, **panel)
+    total = log_space >> ts.then_participation_total(GRID, participation_cap=12, per=per, **panel)
     total = total >> ts.then_totals(tree) if tree is not None else total
     series, number = ts.interpolate(released(count)), released(total, 0.25)
     if of == "totals" and tree is None:
@@ -252,7 +252,7 @@ def test_a_total_sets_the_level_of_its_part(log_space, of, tree, periods):
             series.with_total(number)
         return
     found = series.with_total(number)
-    sizes = (1 if tree else len(panel and [0, 1]) or 1, 1 if periods is None else 3)
+    sizes = (1 if tree else len(panel and [0, 1]) or 1, 1 if per is None else 3)
     levels = np.reshape(found.values, (sizes[0], -1, sizes[1], 12 // sizes[1])).sum(axis=(1, 3))
     assert np.allclose(levels.ravel(), number.values)
     old = np.reshape(series.values, (sizes[0], -1, sizes[1], 12 // sizes[1])).sum(axis=(1, 3)).ravel()
@@ -278,7 +278,7 @@ def test_a_series_at_the_level_of_a_total_states_the_guarantee_of_both(log_space
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ts.PeriodUnitWarning)
         a_day = log_space[0], ts.period_distance(4)
-    totals.append(released(a_day >> ts.then_participation_total(GRID, participation_cap=4, periods=4), 9.0))
+    totals.append(released(a_day >> ts.then_participation_total(GRID, participation_cap=4, per=4), 9.0))
     same, mixed = (ts.interpolate(count).with_total(total).to_html() for total in totals)
     both = joint_guarantee([count, totals[0]])
     assert f"the guarantee of all 2 releases behind it, if asked for at once: {both}." in same
@@ -301,14 +301,14 @@ def test_what_is_no_total_of_the_series_sets_no_level(log_space):
     panel = ts.interpolate(released(log_space >> ts.then_participation_count(GRID, participation_cap=3, **KEYS)))
     for one, number, message in (
         (series, released(count), "the release of a participation total, with every number kept"),
-        (series, released(total(periods=1), sampling_probability=0.5), "with every number kept"),
+        (series, released(total(per=1), sampling_probability=0.5), "with every number kept"),
         (series, released(total(grid=ts.TimeGrid(size=6))), r"must be of the grid of the series; it is of TimeGrid"),
         (series, released(total(step_cap=2)), "of the columns, step_cap and keys of the series"),
         (series, released(total(**KEYS)), r"then_totals\(\{'all': keys\}\)"),
         (panel, released(total()), r"then_totals\(\{'all': keys\}\)"),
         (panel, released(nested), "groups of them that are not in each other"),
         (series, released(total(space=other)), "of the columns"),
-        (ts.interpolate(released(total(periods=1))), released(total()), "of the grid of the series"),
+        (ts.interpolate(released(total(per=1))), released(total()), "of the grid of the series"),
     ):
         with pytest.raises(TypeError, match=message):
             one.with_total(number)

@@ -372,7 +372,7 @@ def test_noise_has_the_stated_scale_and_no_bias(p):
 def test_noise_in_chunks_is_drawn_for_every_value_and_stays_in_place(monkeypatch, processors):
     # Noise of scale 1 on a grid of 2**-26, so that two of 100 draws agree with probability below 1e-4.
     monkeypatch.setattr(module, "_CHUNK", 8)
-    monkeypatch.setattr(module, "_processors", lambda: processors)
+    monkeypatch.setattr(module, "processors", lambda: processors)
     for size in (0, 1, 8, 9, 16, 100):
         values = np.arange(size) * 1024.0
         noise = module._add_noise(values, 1.0, -26) - values
@@ -384,7 +384,7 @@ def test_noise_in_chunks_is_drawn_for_every_value_and_stays_in_place(monkeypatch
 def test_a_chunk_of_noise_that_fails_fails_the_release(monkeypatch):
     # The last chunk is the only one of 3 values.
     monkeypatch.setattr(module, "_CHUNK", 8)
-    monkeypatch.setattr(module, "_processors", lambda: 2)
+    monkeypatch.setattr(module, "processors", lambda: 2)
     make_gaussian = dp.m.make_gaussian
 
     def out_of_memory(domain, *args, **kwargs):

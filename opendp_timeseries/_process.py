@@ -1,4 +1,4 @@
-"""One process at a time, by a lock of the operating system.
+"""One process at a time, by a lock of the operating system; and how many processors a process may use.
 
 The lock is on a file of its own, since the file that it protects is replaced. It ends with the process that holds it,
 however that ends, so it is never stale. The lock's file stays, and is empty.
@@ -14,8 +14,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
-
-__all__ = ["LOCK", "locked"]
 
 LOCK: Final = ".lock"
 _PAUSE: Final = 0.05
@@ -81,3 +79,9 @@ def _try(beside: Path, place: Path) -> int | None:
 
 def _is_at(beside: Path, number: int) -> bool:
     return beside.exists() and os.path.samestat(os.fstat(number), beside.stat())
+
+
+def processors() -> int:
+    """Return how many processors this process may use."""
+    allowed = getattr(os, "sched_getaffinity", None)  # not everywhere
+    return len(allowed(0)) if allowed else os.cpu_count() or 1
