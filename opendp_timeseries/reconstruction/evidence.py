@@ -8,14 +8,11 @@ from functools import partial
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from opendp_timeseries.reconstruction.banded import FitError
 from opendp_timeseries.reconstruction.linearised import Learnt, Model, Normal, Reduced, Solved, State
+from opendp_timeseries.reconstruction.matrices import Array, FitError
 
 __all__ = ["away", "fit_departure", "learn", "prior", "start"]
-
-Array = NDArray[np.float64]
 
 _Function = Callable[[Array], tuple[float, Array]]  # and its slope
 

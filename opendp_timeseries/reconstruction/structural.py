@@ -21,16 +21,13 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from opendp_timeseries.reconstruction import evidence
-from opendp_timeseries.reconstruction.banded import FitError
 from opendp_timeseries.reconstruction.basis import Basis
 from opendp_timeseries.reconstruction.linearised import SHORTEST, TANGENT, Learnt, Link, Model, Normal, State
+from opendp_timeseries.reconstruction.matrices import Array, FitError, crossed, times
 from opendp_timeseries.reconstruction.observations import Observations
-from opendp_timeseries.reconstruction.products import crossed, times
 from opendp_timeseries.reconstruction.seasons import Season
 
 __all__ = ["Events", "FitError", "Observations", "Posterior", "fit"]
-
-Array = NDArray[np.float64]
 
 #: Kept steps times the square of the number of columns: above this, there are fewer drifting columns.
 _WORK: Final = 6e8

@@ -22,9 +22,9 @@ from opendp_timeseries import (
 from opendp_timeseries import then_subsampled_gaussian as then_release
 from opendp_timeseries.koga2022.experiments import gowalla_like
 from opendp_timeseries.reconstruction import evidence, haar, structural
-from opendp_timeseries.reconstruction.banded import Banded, Tridiagonal
 from opendp_timeseries.reconstruction.basis import Basis
 from opendp_timeseries.reconstruction.linearised import Learnt, Link, Model
+from opendp_timeseries.reconstruction.matrices import Banded, Tridiagonal
 from opendp_timeseries.reconstruction.observations import Observations
 from opendp_timeseries.reconstruction.seasons import Season
 from opendp_timeseries.reconstruction.smooth import _observations, _of_counts
