@@ -24,11 +24,11 @@ import opendp_timeseries as ts
 from opendp_timeseries._files import check_place
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.reconstruction.captions import at_scales
-from opendp_timeseries.reconstruction.contents import instants_as_text
+from opendp_timeseries.reconstruction.contents import contents_of, instants_as_text
 from opendp_timeseries.reconstruction.frames import known_interval
-from opendp_timeseries.reconstruction.page import to_html
+from opendp_timeseries.reconstruction.page import page_of
 from opendp_timeseries.reconstruction.plot import BLUE, RANGE, style_axes
-from opendp_timeseries.reconstruction.spreadsheet import to_excel
+from opendp_timeseries.reconstruction.spreadsheet import workbook_of
 from opendp_timeseries.reconstruction.svg import drawing
 
 __all__ = ["Made", "document", "places"]
@@ -184,10 +184,10 @@ def _page(suffix: str, made: Made, unit: str, title: str | None) -> bytes:
         "beside": () if made.totals is None else (made.totals,),
         "guarantee": f"Guarantee: {made.together.guarantee()}",
         "notes": notes,
+        "records": _record(made),
     }
-    if suffix == ".html":
-        return to_html(made.series, None, records=_record(made), **shown).encode()
-    return to_excel(made.series, None, **shown)
+    content = contents_of(made.series, **shown)
+    return page_of(content).encode() if suffix == ".html" else workbook_of(content)
 
 
 def _rows_of(series: ts.Series) -> Iterator[tuple[Any, ...]]:

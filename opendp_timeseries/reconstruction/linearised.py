@@ -274,7 +274,7 @@ class Model:
         return Reduced(value, (gram + gram.T) / 2, push, free, departed, factor)
 
     def _integrated(self, normal: Normal, departure: Array, cross: Array) -> tuple[float, Tridiagonal | Banded, Array]:
-        """Return the log density if every coefficient is zero, a factor, and what it solves: these rows and the pull."""
+        """Return the log density if every coefficient is zero, a factor, and what solves these rows and the pull."""
         main, off, log_determinant = _precision(self.gaps, departure)
         factor = _factor(normal.band, main, off)
         rows = factor.solve(np.vstack([cross, normal.pull]).T).T

@@ -6,40 +6,23 @@ import base64
 import html
 from collections.abc import Iterable
 from importlib import resources
-from os import PathLike
 from typing import Any, Final
 
-from opendp_timeseries._files import write_file
 from opendp_timeseries.reconstruction.captions import step_in_words
-from opendp_timeseries.reconstruction.contents import (
-    Contents,
-    contents_of,
-    digits_for,
-    ends_as_text,
-    periods_as_text,
-)
+from opendp_timeseries.reconstruction.contents import Contents, digits_for, ends_as_text, periods_as_text
 from opendp_timeseries.reconstruction.frames import known_interval
 from opendp_timeseries.reconstruction.plot import APART, MOST_SERIES
 from opendp_timeseries.reconstruction.spreadsheet import table_of
 from opendp_timeseries.reconstruction.svg import drawing, figure, highest
 from opendp_timeseries.release.release import software
 
-__all__ = ["to_html"]
-
-#: :class:`~opendp_timeseries.Series`, which makes its page by this module.
-_Series = Any
+__all__ = ["page_of"]
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 
 
-def to_html(series: _Series, path: str | PathLike[str] | None, **options: Any) -> str:
-    """Return a page; see :meth:`.Series.to_html`."""
-    page = _page(contents_of(series, **options))
-    write_file(path, page.encode())
-    return page
-
-
-def _page(made: Contents) -> str:
+def page_of(made: Contents) -> str:
+    """Return the page."""
     first, last = ends_as_text(made.grid)
     zone = "" if made.grid.is_integer else f", on the clock of {made.grid.zone or 'UTC'}"
     about = f"{made.grid.size:,} steps from {first} to {last}{zone}; {made.unit}."

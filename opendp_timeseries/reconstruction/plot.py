@@ -27,7 +27,7 @@ from opendp_timeseries.reconstruction.captions import (
     models_of,
     step_in_words,
 )
-from opendp_timeseries.reconstruction.frames import known_interval
+from opendp_timeseries.reconstruction.frames import AnySeries, grid_of, known_interval
 from opendp_timeseries.release.release import Release
 
 if TYPE_CHECKING:
@@ -57,12 +57,9 @@ _LINE_OF_WORDS: Final = 0.16
 #: By how this is placed, an axis shows whether it is one of Matplotlib's dates. It is no whole day or hour.
 _INSTANT: Final = np.datetime64("2001-02-03T04:05", "m")
 
-#: :class:`~opendp_timeseries.Series`, which draws itself by this module.
-_Series = Any
-
 
 def plot(
-    series: _Series,
+    series: AnySeries,
     *,
     grid: TimeGrid | None = None,
     axes: Axes | None = None,
@@ -78,8 +75,7 @@ def plot(
     beyond all else are marked at the edge, and single events by dotted lines.
 
     :param series: a :class:`~opendp_timeseries.Series` of one series.
-    :param grid: the grid of the count, for dates on the axis; by default the release's own. Step numbers are drawn
-        where neither is known.
+    :param grid: the grid of the count, for dates on the axis; by default the release's own, or step numbers.
     :param axes: where to draw, by default on a new figure. pandas draws regular times on an axis of its own kind,
         unless ``x_compat=True`` tells it to use Matplotlib's dates.
     :param unit: label of the vertical axis.
@@ -104,7 +100,7 @@ def plot(
         raise ValueError(
             f"series holds the {len(release.keys)} series of a panel; draw them with plot_panel, or one of by_key()"
         )
-    grid = release.grid if grid is None else grid
+    grid = grid_of(release, grid)
     caption = _caption(release, [series], grid, confidence_level, guarantee)
     axes = _captioned(axes, unit, caption)
     _draw(axes, series, grid, confidence_level)
@@ -113,7 +109,7 @@ def plot(
 
 
 def plot_panel(
-    series: _Series,
+    series: AnySeries,
     *,
     keys: Sequence[Hashable] | None = None,
     grid: TimeGrid | None = None,
@@ -147,7 +143,7 @@ def plot_panel(
             f"{len(chosen)} series do not fit in a figure; choose 1 to {MOST_SERIES} of the {len(parts)}: keys=[…]"
         )
     drawn = {key: parts[key] for key in chosen}
-    grid = release.grid if grid is None else grid
+    grid = grid_of(release, grid)
     columns = 1 if len(drawn) <= 4 else 2 if len(drawn) <= 12 else 3
     rows = math.ceil(len(drawn) / columns)
     caption = _caption(release, list(drawn.values()), grid, confidence_level, guarantee)
@@ -181,7 +177,6 @@ def plot_totals(totals: Any, *, axes: Axes | None = None, unit: str = "count", c
     """
     if totals.keys is not None:
         raise ValueError(f"totals are of {len(totals.keys)} keys; draw one of by_key()")
-    edges: Any = totals.grid.edges()
     series, (low, high) = totals.series, totals.interval(confidence_level)
     most = ", at the most" if totals.is_bound else ""
     lines = [
@@ -192,7 +187,7 @@ def plot_totals(totals: Any, *, axes: Axes | None = None, unit: str = "count", c
         "" if np.all(totals.complete) else "The first or the last is of a period that the series covers in part.",
     ]
     axes = _captioned(axes, unit, _filled(lines))
-    edges = _places(axes, dated=edges.dtype.kind == "M")(edges)
+    edges = _places(axes, dated=not totals.grid.is_integer)(totals.grid.edges())
     values, low, high = (np.append(row, row[-1]) for row in (totals.values, low, high))
     axes.fill_between(edges, low, high, step="post", color=_BAND, linewidth=0, label="band")
     axes.plot(edges, values, color=BLUE, linewidth=1.2, drawstyle="steps-post", label="totals")
@@ -217,25 +212,20 @@ def new_axes(height: float = 3.6) -> Axes:
     return axes
 
 
-def _pyplot():  # type: ignore[no-untyped-def]
-    try:
-        from matplotlib import pyplot
-    except ImportError:
-        raise ImportError("figures need Matplotlib; install opendp_timeseries[plot]") from None
-    return pyplot
+def _pyplot() -> Any:
+    return check.installed("matplotlib.pyplot", "figures need Matplotlib", "plot")
 
 
-def _draw(axes: Axes, series: _Series, grid: TimeGrid | None, confidence_level: float) -> None:
+def _draw(axes: Axes, series: AnySeries, grid: TimeGrid, confidence_level: float) -> None:
     release = series.release
-    instants = np.arange(release.size) if grid is None else grid.instants()
-    if len(instants) != release.size:
-        raise ValueError(f"grid ({len(instants)} steps) must have the size of the series ({release.size})")
-    placed = _places(axes, dated=instants.dtype.kind == "M")
+    edges = grid.edges()
+    instants, dated = edges[:-1], not grid.is_integer
+    placed = _places(axes, dated=dated)
     kept, values, (low, high) = instants[release.steps], series.values, series.interval(confidence_level)
-    wide = instants.dtype.kind == "M" and grid is not None and bool(np.any(np.diff(grid.edges()) > _WIDE))
-    if wide and grid is not None:  # drawn from edge to edge, with the last value twice
-        instants = grid.edges()
-        kept = kept + (np.diff(instants) // 2)[release.steps]
+    wide = dated and bool(np.any(np.diff(edges) > _WIDE))
+    if wide:  # drawn from edge to edge, with the last value twice
+        instants = edges
+        kept = kept + (np.diff(edges) // 2)[release.steps]
         values, low, high = (np.append(line, line[-1]) for line in (values, low, high))
     kept, instants = placed(kept), placed(instants)
     if series.error_covers in BANDED:
@@ -260,12 +250,12 @@ def _draw(axes: Axes, series: _Series, grid: TimeGrid | None, confidence_level: 
     style: dict[str, Any] = {"drawstyle": "steps-post" if wide else "default", "marker": "_" if alone else ""}
     axes.plot(instants, values, color=BLUE, linewidth=1.2, zorder=3, label="series", **style)
     style_axes(axes, grid)
-    if alone and grid is not None:
-        start, end = grid.edges()
+    if alone:
+        start, end = edges
         axes.set_xlim(start - (end - start), end)
 
 
-def _clipped(series: _Series, level: float) -> Any:
+def _clipped(series: AnySeries, level: float) -> Any:
     """Return noisy values, at an edge where they lie beyond it: they would press all else into a line."""
     ends = np.concatenate([series.values, *(known_interval(series, level) if series.error_covers in BANDED else ())])
     low, high = float(np.nanmin(ends)), float(np.nanmax(ends))
@@ -294,28 +284,26 @@ def _places(axes: Axes, *, dated: bool) -> Callable[[Any], Any]:
     )
 
 
-def style_axes(axes: Axes, grid: TimeGrid | None) -> None:
-    """Give axes the style of this package, and dates on the clock of the grid's zone.
-
-    :param grid: what the horizontal axis counts; None for steps.
-    """
+def style_axes(axes: Axes, grid: TimeGrid) -> None:
+    """Give axes the style of this package, and dates on the clock of the grid's zone."""
     axes.margins(x=0.01)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color="0.92", linewidth=0.6)
     axes.set_axisbelow(True)
-    if grid is not None and not grid.is_integer:
+    if not grid.is_integer:
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-        locator = AutoDateLocator(tz=_zone(grid))
+        zone = grid.zone or "UTC"
+        locator = AutoDateLocator(tz=zone)
         axes.xaxis.set_major_locator(locator)
-        formatter = ConciseDateFormatter(locator, tz=_zone(grid))
+        formatter = ConciseDateFormatter(locator, tz=zone)
         # Each day with its month: beside the axis stands that of the last tick, where the next month may begin.
         formatter.formats[2] = formatter.zero_formats[2] = "%d %b"
         formatter.offset_formats[2] = "%Y"
         axes.xaxis.set_major_formatter(formatter)
 
 
-def _name_marks(axes: Axes, series: _Series, level: float) -> None:
+def _name_marks(axes: Axes, series: AnySeries, level: float) -> None:
     """Write beside the last values what each mark is, from the top down, as near to it as the words have room."""
     figure: Any = axes.figure.figure
     if (layout := figure.get_layout_engine()) is not None:
@@ -337,18 +325,14 @@ def _name_marks(axes: Axes, series: _Series, level: float) -> None:
         top = y - line
 
 
-def _zone(grid: TimeGrid) -> str:
-    return "UTC" if grid.zone is None else grid.zone
-
-
-def _time_label(grid: TimeGrid | None) -> str:
-    return "step" if grid is None or grid.is_integer else f"time ({_zone(grid)})"
+def _time_label(grid: TimeGrid) -> str:
+    return "step" if grid.is_integer else f"time ({grid.zone or 'UTC'})"
 
 
 def _caption(
     release: Release,
-    parts: Sequence[_Series],
-    grid: TimeGrid | None,
+    parts: Sequence[AnySeries],
+    grid: TimeGrid,
     level: float,
     guarantee: tuple[float, float] | str | None,
 ) -> str:

@@ -14,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._files import write_file
 from opendp_timeseries._tables import html_table
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction import captions, errors, frames, page, plot, spreadsheet, workers
+from opendp_timeseries.reconstruction.contents import contents_of
 from opendp_timeseries.reconstruction.level import total_of_each
 from opendp_timeseries.reconstruction.totals import Totals, totals
 from opendp_timeseries.release.release import Release, check_release
@@ -287,11 +289,7 @@ class Series(errors.Estimates):
         """Draw the series; see :func:`opendp_timeseries.plot` for the options."""
         return plot.plot(self, **options)
 
-    def to_html(
-        self,
-        path: str | PathLike[str] | None = None,
-        **options: Any,
-    ) -> str:
+    def to_html(self, path: str | PathLike[str] | None = None, **options: Any) -> str:
         """Return a page to publish, one HTML file, and write it where a path is given.
 
         It has a figure of each series with its numbers on hover, totals with intervals, what is protected, how far the
@@ -307,7 +305,9 @@ class Series(errors.Estimates):
             the page, by default its title, the guarantee, the software and the method.
         :raises OSError: if the file cannot be written.
         """
-        return page.to_html(self, path, **options)
+        made = page.page_of(contents_of(self, **options))
+        write_file(path, made.encode())
+        return made
 
     def to_excel(self, path: str | PathLike[str], **options: Any) -> None:
         """Write a workbook for Excel or LibreOffice (extra ``excel``): the series, totals with intervals, and notes.
@@ -318,7 +318,7 @@ class Series(errors.Estimates):
         :raises ImportError: without openpyxl, naming the extra to install.
         :raises ValueError: if there are more steps or series than a sheet holds.
         """
-        spreadsheet.to_excel(self, path, **options)
+        write_file(path, spreadsheet.workbook_of(contents_of(self, **options)))
 
     def to_csv(self, path: str | PathLike[str] | None = None, **options: Any) -> str:
         """Return a table that spreadsheets open as it is, and write it where a path is given.
@@ -326,7 +326,9 @@ class Series(errors.Estimates):
         Each series has a column, and two for its interval, beside local times without their zone. ``beside``,
         ``confidence_level`` and ``grid`` are options, as of :meth:`to_html`.
         """
-        return spreadsheet.to_csv(self, path, **options)
+        table = spreadsheet.table_of(contents_of(self, totals="", **options))
+        write_file(path, table.encode())
+        return table
 
     def __getitem__(self, steps: Any) -> Any:
         """Return the values at steps, indexed as an array is."""

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import html
 import math
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction.contents import digits_for, ends_as_text, instants_as_text, rounded
-from opendp_timeseries.reconstruction.frames import known_interval
+from opendp_timeseries.reconstruction.frames import AnySeries, known_interval
 from opendp_timeseries.reconstruction.totals import totals
 
 __all__ = ["Drawing", "drawing", "figure", "highest"]
 
 Array = NDArray[np.float64]
-#: :class:`~opendp_timeseries.Series`, of one series.
-_Series = Any
 
 #: Most steps that are drawn; and fewest, if they are longer ones.
 _MOST, _FEWEST = 750, 28
@@ -52,7 +50,7 @@ class Drawing(NamedTuple):
     longer: str  # what means are of; nothing if steps are drawn as they are
 
 
-def drawing(series: _Series, grid: TimeGrid, level: float) -> Drawing:
+def drawing(series: AnySeries, grid: TimeGrid, level: float) -> Drawing:
     """Return what is drawn of a series."""
     if grid.size <= _MOST:
         low, high = known_interval(series, level)

@@ -15,6 +15,7 @@ from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.grid.edges import day_of, parse_width
 from opendp_timeseries.grid.instants import parse_zone, write_instant
 from opendp_timeseries.reconstruction import errors, frames, plot
+from opendp_timeseries.reconstruction.frames import AnySeries
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["Totals", "longer_steps", "totals"]
 
 Array = NDArray[np.float64]
-#: :class:`~opendp_timeseries.Series`, whose totals these are.
-_Series = Any
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -40,7 +39,7 @@ class Totals(errors.Estimates):
     :param is_bound: whether standard errors are the most that they can be, as the covariance is not known.
     """
 
-    series: _Series
+    series: AnySeries
     values: Array
     standard_error: Array
     complete: NDArray[np.bool_]
@@ -83,7 +82,7 @@ class Totals(errors.Estimates):
 
 
 def totals(
-    series: _Series, step: str | int, *, groups: Mapping[Hashable, Iterable[Hashable]] | None, grid: TimeGrid | None
+    series: AnySeries, step: str | int, *, groups: Mapping[Hashable, Iterable[Hashable]] | None, grid: TimeGrid | None
 ) -> Totals:
     """Add a series up; see :meth:`.Series.resample`."""
     keys, grid = series.release.keys, frames.grid_of(series.release, grid)
