@@ -19,8 +19,7 @@ from opendp_timeseries._tables import html_table
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction import captions, errors, frames, page, plot, spreadsheet, workers
 from opendp_timeseries.reconstruction.contents import contents_of
-from opendp_timeseries.reconstruction.level import total_of_each
-from opendp_timeseries.reconstruction.totals import Totals, totals
+from opendp_timeseries.reconstruction.totals import Totals, total_of_each, totals
 from opendp_timeseries.release.release import Release, check_release
 
 if TYPE_CHECKING:
@@ -199,7 +198,7 @@ class Series(errors.Estimates):
         def scaled(one: Series, ratios: Any, shared: Any, numbers: Any) -> Series:
             values, joint, size = one.values * ratios, one.covariance, len(one.parts) or 1
             if joint is None and one.parts and all(part.covariance is not None for part in one.parts):
-                joint = errors.Independent([part.covariance for part in one.parts])
+                joint = errors.independent([part.covariance for part in one.parts])
             if joint is not None:
                 joint = errors.scaled(joint, ratios) + errors.common(values * shared, of_each=numbers)
             each = zip(one.parts, *(np.split(row, size) for row in (ratios, shared, numbers)), strict=False)
