@@ -14,17 +14,8 @@ from opendp_timeseries.reconstruction.frames import AnySeries
 from opendp_timeseries.release.documents import joint_guarantee
 from opendp_timeseries.release.release import Release
 
-__all__ = [
-    "BANDED",
-    "at_scales",
-    "caps_in_words",
-    "guarantee_in_words",
-    "kept_in_words",
-    "made_by",
-    "measured",
-    "models_of",
-    "step_in_words",
-]
+__all__ = ["BANDED", "at_scales", "caps_in_words", "guarantee_in_words", "made_by", "made_from", "measured"]
+__all__ += ["models_of", "step_in_words"]
 
 #: What an error must cover for a band to be drawn between kept steps.
 BANDED: Final = ("rate", "counts")
@@ -99,12 +90,14 @@ def caps_in_words(series: AnySeries, count: Count, where: str) -> str:
     return f"Counted of {caps}{level or ('' if count.scales is not None else '; totals are too low by the rest')}"
 
 
-def kept_in_words(release: Release) -> str:
-    """Return at which steps there are noisy values."""
+def made_from(release: Release, part: AnySeries) -> str:
+    """Return from which noisy values a series was made, and how large their noise is."""
+    if scales := at_scales(part):
+        return f"{scales} noisy series, in which those who come often weigh more or less"
     blocks = ", one of each block" if release.sampling == "stratified" else ""
-    if release.sampling_probability == 1:
-        return "every step"
-    return f"the {len(release)} of {release.size} steps that were kept{blocks}"
+    kept = f"the {len(release)} of {release.size} steps that were kept{blocks}"
+    where = "every step" if release.sampling_probability == 1 else kept
+    return f"noisy values at {where}, with noise of standard deviation {release.scale:.4g}"
 
 
 def step_in_words(grid: TimeGrid) -> str:

@@ -135,13 +135,9 @@ def _near(series: dict[str, AnySeries], groups: list[list[str]], unit: str, leve
     found = []
     for group in groups:
         parts = [series[name] for name in group]
-        release, name = parts[0].release, "" if len(groups) == 1 else f"{_few(group)}: "
-        made = f"{name}made by {captions.models_of(parts)}"
-        if scales := captions.at_scales(parts[0]):
-            made += f", from {scales} noisy series in which those who come often weigh more or less."
-        else:
-            kept = captions.kept_in_words(release)
-            made += f", from values at {kept} with noise of standard deviation {release.scale:.4g}."
+        release, more = parts[0].release, f" and {len(group) - 3} more" if len(group) > 3 else ""
+        name = "" if len(groups) == 1 else f"{', '.join(group[:3])}{more}: "
+        made = f"{name}made by {captions.models_of(parts)}, from {captions.made_from(release, parts[0])}."
         found.append(made if name else made[0].upper() + made[1:])
         ends = [frames.known_interval(part, level) for part in parts]
         low, high = (np.concatenate(rows) for rows in zip(*ends, strict=True))
@@ -158,10 +154,6 @@ def _near(series: dict[str, AnySeries], groups: list[list[str]], unit: str, leve
             f" the steps it is at most ±{rounded(float(np.median(half)))} {unit}, where {rounded(mean)} is the average."
         )
     return found
-
-
-def _few(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _citation(title: str, words: str, grid: TimeGrid) -> str:

@@ -52,7 +52,6 @@ class Estimates:
         return np.asarray(self.values, dtype) if copy is None else np.array(self.values, dtype, copy=copy)
 
     def __len__(self) -> int:
-        """Return the number of values."""
         return len(self.values)
 
 

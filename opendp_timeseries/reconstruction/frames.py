@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,7 @@ def grid_of(release: Any, given: TimeGrid | None) -> TimeGrid:
 
 def to_frame(rows: Columns, grid: TimeGrid, keys: Sequence[Any] | None, *, library: str, zone: str) -> Any:
     """Write rows for every step of every key as a data frame; see :meth:`opendp_timeseries.Series.to_frame`."""
-    check.choice("library", library, _MAKERS)
+    check.choice("library", library, ("pandas", "polars"))
     copies, size = len(keys or (0,)), grid.size
     if grid.is_integer:
         columns: Columns = {"step": np.tile(np.arange(size), copies)}
@@ -48,7 +48,7 @@ def to_frame(rows: Columns, grid: TimeGrid, keys: Sequence[Any] | None, *, libra
         columns = {"step_start": np.tile(grid.instants(), copies)}
     if keys is not None:
         columns["key"] = [key for key in keys for _ in range(size)]
-    return _MAKERS[library](columns | rows, zone)
+    return (_pandas if library == "pandas" else _polars)(columns | rows, zone)
 
 
 def _pandas(columns: Columns, zone: str) -> Any:
@@ -70,6 +70,3 @@ def _polars(columns: Columns, zone: str) -> Any:
     if "step_start" not in columns:
         return frame
     return frame.with_columns(polars.col("step_start").dt.replace_time_zone("UTC").dt.convert_time_zone(zone))
-
-
-_MAKERS: Final[Mapping[str, Callable[[Columns, str], Any]]] = {"pandas": _pandas, "polars": _polars}

@@ -157,11 +157,12 @@ class Model:
         else:
             # Around the ends, where the filter reaches to the other end, its weights there are held at the last
             # estimate.
-            response = seen.values - shown + self._filtered(around[:, None])[:, 0]
-            design = self._filtered(slope[:, None] * self.columns)
-            sides, every = np.zeros((seen.size, design.shape[1] + 1)), np.zeros(seen.size)
-            sides[seen.steps] = weight[:, None] * np.column_stack([design, response])
-            every[seen.steps] = weight
+            design = np.column_stack([slope[:, None] * self.columns, around])
+            design = fftconvolve(design, seen.centred[:, None], mode="same", axes=0)[seen.steps]
+            response = seen.values - shown + design[:, -1]
+            design[:, -1] = response
+            sides, every = np.zeros((seen.size, design.shape[1])), np.zeros(seen.size)
+            sides[seen.steps], every[seen.steps] = weight[:, None] * design, weight
             back = slope[:, None] * fftconvolve(sides, seen.centred[::-1, None], mode="same", axes=0)
             cross, pull, band = back[:, :-1], back[:, -1], self._band(every, slope)
         constant = 0.5 * float((np.log(weight / (2 * np.pi)) - weight * response**2).sum())
@@ -236,10 +237,6 @@ class Model:
                 return found, whole.f - state.f
             share /= 2
 
-    def _filtered(self, columns: Array) -> Array:
-        filtered: Array = fftconvolve(columns, self.seen.centred[:, None], mode="same", axes=0)[self.seen.steps]
-        return filtered
-
     def _band(self, weight: Array, slope: Array) -> Array:
         """Diagonals of A'WA: ``slope_k slope_{k+m} Σ_t w_t h_{t-k} h_{t-k-m}``."""
         taps, size = self.seen.centred, self.seen.size
@@ -276,7 +273,13 @@ class Model:
     def _integrated(self, normal: Normal, departure: Array, cross: Array) -> tuple[float, Tridiagonal | Banded, Array]:
         """Return the log density if every coefficient is zero, a factor, and what solves these rows and the pull."""
         main, off, log_determinant = _precision(self.gaps, departure)
-        factor = _factor(normal.band, main, off)
+        factor: Tridiagonal | Banded
+        if len(normal.band) == 1:
+            factor = Tridiagonal.of(main + normal.band[0], off)
+        else:
+            factor = Banded.of(
+                np.vstack([normal.band[0] + main, normal.band[1] + np.append(off, 0.0), normal.band[2:]])
+            )
         rows = factor.solve(np.vstack([cross, normal.pull]).T).T
         fitted = float((normal.pull * rows[-1]).sum())
         return normal.constant + 0.5 * (fitted + log_determinant - factor.log_determinant), factor, rows
@@ -321,16 +324,6 @@ class Solved(NamedTuple):
             some = slice(first, first + _BLOCK)
             found[some] += (times(free[some], self.root) ** 2).sum(axis=1)
         return found
-
-
-def _factor(band: Array, main: Array, off: Array) -> Tridiagonal | Banded:
-    """Factor the sum of a matrix, given its diagonals, and of a tridiagonal one."""
-    if len(band) == 1:
-        return Tridiagonal.of(main + band[0], off)
-    band = band.copy()
-    band[0] += main
-    band[1, :-1] += off
-    return Banded.of(band)
 
 
 def _precision(gaps: Array, departure: Array) -> tuple[Array, Array, float]:

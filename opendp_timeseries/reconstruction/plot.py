@@ -17,17 +17,8 @@ import numpy as np
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.reconstruction.captions import (
-    BANDED,
-    at_scales,
-    caps_in_words,
-    guarantee_in_words,
-    kept_in_words,
-    measured,
-    models_of,
-    step_in_words,
-)
-from opendp_timeseries.reconstruction.frames import AnySeries, grid_of, known_interval
+from opendp_timeseries.reconstruction import captions
+from opendp_timeseries.reconstruction.frames import AnySeries, grid_of
 from opendp_timeseries.release.release import Release
 
 if TYPE_CHECKING:
@@ -181,8 +172,8 @@ def plot_totals(totals: Any, *, axes: Axes | None = None, unit: str = "count", c
     most = ", at the most" if totals.is_bound else ""
     lines = [
         _time_label(totals.grid),
-        guarantee_in_words(series.release, series.sources, None),
-        f"Blue line: totals{step_in_words(totals.grid)} of {models_of([series])}",
+        captions.guarantee_in_words(series.release, series.sources, None),
+        f"Blue line: totals{captions.step_in_words(totals.grid)} of {captions.models_of([series])}",
         f"Grey band: {confidence_level:.0%} intervals{most}" if np.any(np.isfinite(low)) else "",
         "" if np.all(totals.complete) else "The first or the last is of a period that the series covers in part.",
     ]
@@ -203,11 +194,7 @@ def _release_of(series: Any) -> Release:
 
 
 def new_axes(height: float = 3.6) -> Axes:
-    """Return the axes of a new figure.
-
-    :param height: of the figure, in inches.
-    :raises ImportError: without Matplotlib, naming the extra to install.
-    """
+    """Return the axes of a new figure, so many inches high; without Matplotlib, refuse and name the extra."""
     axes: Axes = _pyplot().subplots(figsize=(9.0, height), layout="constrained")[1]
     return axes
 
@@ -228,7 +215,7 @@ def _draw(axes: Axes, series: AnySeries, grid: TimeGrid, confidence_level: float
         kept = kept + (np.diff(edges) // 2)[release.steps]
         values, low, high = (np.append(line, line[-1]) for line in (values, low, high))
     kept, instants = placed(kept), placed(instants)
-    if series.error_covers in BANDED:
+    if series.error_covers in captions.BANDED:
         axes.fill_between(instants, low, high, step="post" if wide else None, color=_BAND, linewidth=0, label="band")
     elif series.error_covers == "noise":
         axes.vlines(kept, low[release.steps], high[release.steps], color="0.7", linewidth=0.8, label="error bars")
@@ -236,7 +223,7 @@ def _draw(axes: Axes, series: AnySeries, grid: TimeGrid, confidence_level: float
     few = len(kept) <= _FEW
     look: dict[str, Any] = {"s": 12.0, "alpha": 0.9} if few else {"s": 6.0, "alpha": 0.6}
     look["rasterized"] = not few  # or a vector drawing would hold every one of them
-    if not at_scales(series):
+    if not captions.at_scales(series):
         seen = _clipped(series, confidence_level)
         dots: dict[str, Any] = {"color": ORANGE, "linewidth": 0, "zorder": 2.5} | look
         for marker, its in (("o", seen == release.values), ("^", seen < release.values), ("v", seen > release.values)):
@@ -257,7 +244,8 @@ def _draw(axes: Axes, series: AnySeries, grid: TimeGrid, confidence_level: float
 
 def _clipped(series: AnySeries, level: float) -> Any:
     """Return noisy values, at an edge where they lie beyond it: they would press all else into a line."""
-    ends = np.concatenate([series.values, *(known_interval(series, level) if series.error_covers in BANDED else ())])
+    band = series.interval(level) if series.error_covers in captions.BANDED else ()
+    ends = np.concatenate([series.values, *band])
     low, high = float(np.nanmin(ends)), float(np.nanmax(ends))
     room = _ROOM * (high - low) if high > low else math.inf
     return np.clip(series.release.values, low - room, high + room)
@@ -309,11 +297,11 @@ def _name_marks(axes: Axes, series: AnySeries, level: float) -> None:
     if (layout := figure.get_layout_engine()) is not None:
         layout.execute(figure)  # or the room is that of axes without a caption
     at = [(series.values[-1], "estimate", BLUE)]
-    if series.error_covers in BANDED:
+    if series.error_covers in captions.BANDED:
         at.append((series.interval(level)[1][-1], f"{level:.0%} band", "0.45"))
     elif series.error_covers == "noise":
         at.append((-math.inf, f"{level:.0%} error bars", "0.45"))
-    if len(series.release) and not at_scales(series):
+    if len(series.release) and not captions.at_scales(series):
         at.append((series.release.values[-1], "noisy values", ORANGE))
     low, high = axes.get_ylim()
     line = _LINE_OF_WORDS * (high - low) / axes.get_window_extent().height * axes.figure.dpi
@@ -336,30 +324,28 @@ def _caption(
     level: float,
     guarantee: tuple[float, float] | str | None,
 ) -> str:
-    count = release.design.signal.count
-    drawn = [] if at_scales(parts[0]) else parts
-    beyond = sum(int(np.count_nonzero(_clipped(part, level) != part.release.values)) for part in drawn)
+    count, made_from = release.design.signal.count, captions.made_from(release, parts[0])
+    is_drawn = not captions.at_scales(parts[0])
+    beyond = sum(int(np.count_nonzero(_clipped(part, level) != part.release.values)) for part in parts if is_drawn)
     events = sum(len(part.events) for part in parts)
-    band, bars = (
-        f"{level:.0%} intervals for {' or '.join(words)}, each step on its own" if words else ""
-        for words in (
-            dict.fromkeys(measured(release, part) for part in parts if part.error_covers in covered)
-            for covered in (BANDED, ("noise",))
-        )
-    )
+
+    def intervals(covered: Sequence[str]) -> str:
+        words = dict.fromkeys(captions.measured(release, part) for part in parts if part.error_covers in covered)
+        return f"{level:.0%} intervals for {' or '.join(words)}, each step on its own" if words else ""
+
+    band, bars = intervals(captions.BANDED), intervals(("noise",))
     lines = [
         _time_label(grid),
-        guarantee_in_words(release, parts[0].sources, guarantee),
-        f"Blue line: {models_of(parts)}",
+        captions.guarantee_in_words(release, parts[0].sources, guarantee),
+        f"Blue line: {captions.models_of(parts)}",
         f"Grey band: {band}, if the model is right" if band else "",
         f"Bars, at kept steps only: {bars}" if bars else "",
-        f"Orange dots: noisy values at {kept_in_words(release)}, with noise of standard deviation {release.scale:.4g}"
-        f"{', before the total' if parts[0].levelled else ''}"
-        if not (scales := at_scales(parts[0]))
-        else f"Made from {scales} noisy series, in which those who come often weigh more or less; they are not drawn",
+        f"Orange dots: {made_from}{', before the total' if parts[0].levelled else ''}"
+        if is_drawn
+        else f"Made from {made_from}; they are not drawn",
         f"Triangles at the edge: noisy values beyond it ({beyond})" if beyond else "",
         f"Dotted lines: single events, which no pattern explains ({events})" if events else "",
-        "" if count is None else caps_in_words(parts[0], count, " over all series" if release.keys else ""),
+        "" if count is None else captions.caps_in_words(parts[0], count, " over all series" if release.keys else ""),
     ]
     return _filled(lines)
 

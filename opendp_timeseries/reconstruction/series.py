@@ -334,7 +334,6 @@ class Series(errors.Estimates):
         return self.values[steps]
 
     def __iter__(self) -> Iterator[float]:
-        """Go through the values, step by step."""
         return iter(self.values)
 
     def _repr_html_(self) -> str:

@@ -90,7 +90,8 @@ def totals(
     keys, grid = series.release.keys, frames.grid_of(series.release, grid)
     starts, longer, complete = longer_steps(grid, step)
     parts = [series] if keys is None else list(series.by_key().values())
-    over_time = _sums(starts, grid.size)
+    ends = np.append(starts, grid.size)  # what adds up stretches, each from its start to the next one's:
+    over_time = csr_array((np.ones(grid.size), np.arange(grid.size), ends), shape=(len(starts), grid.size))
     over_keys: Any = eye_array(len(parts)) if groups is None else _members(groups, keys)
     values = over_keys @ np.array([over_time @ part.values for part in parts])
     if series.covariance is not None:
@@ -118,11 +119,6 @@ def totals(
         keys=keys if groups is None else tuple(groups),
         is_bound=is_bound,
     )
-
-
-def _sums(starts: NDArray[np.int64], size: int) -> csr_array:
-    """Return what adds up stretches, each from its start to the next one's."""
-    return csr_array((np.ones(size), np.arange(size), np.append(starts, size)), shape=(len(starts), size))
 
 
 def longer_steps(grid: TimeGrid, step: str | int) -> tuple[NDArray[np.int64], TimeGrid, NDArray[np.bool_]]:
