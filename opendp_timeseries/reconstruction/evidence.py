@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -65,15 +66,15 @@ def prior(model: Model) -> Prior:
     return Prior(centre, spread, lowest, highest)
 
 
-def learn(
-    model: Model, kept_steps: int, learnt: Learnt | None = None, state: State | None = None
-) -> tuple[Learnt, State, Model]:
-    """Return what the evidence chose, where the fit was by then, and the model less what matters little.
+def learn(model: Model, learnt: Learnt | None, state: State | None) -> tuple[Learnt, State, Model]:
+    """Return what the evidence chose, from a part of a long series, and where and of which columns to fit all of it.
 
-    :param kept_steps: of the whole series.
     :param learnt: where to start, if not at the modes of the prior.
     :param state: likewise, if something is known of the rate.
     """
+    seen, part = model.seen, model.seen.part()
+    if part is not seen:
+        model, state = replace(model, seen=part), None
     learnt = learnt or Learnt(prior(model).centre, model.seen.dispersion)
     known, state = state is not None, state or model.start()
     few = len(model.nodes) * model.columns.shape[1] ** 2 <= _JOINT
@@ -94,8 +95,11 @@ def learn(
         if max(map(abs, moved)) < 0.05:
             break
         if turn == 0:
-            model, state = model.of_the_worthwhile(learnt, state, kept_steps)
-    model, state = model.of_the_worthwhile(learnt, state, kept_steps)
+            model, state = model.of_the_worthwhile(learnt, state, len(seen.steps))
+    model, state = model.of_the_worthwhile(learnt, state, len(seen.steps))
+    if part is not seen:
+        model = replace(model, seen=seen)
+        state = model.start()
     return learnt, state, model
 
 

@@ -6,6 +6,7 @@ import base64
 import html
 from collections.abc import Iterable
 from importlib import resources
+from itertools import islice
 from typing import Any, Final
 
 from opendp_timeseries.reconstruction.captions import step_in_words
@@ -55,15 +56,14 @@ def _section(title: str, sentences: Iterable[str]) -> str:
 
 
 def _figures(made: Contents) -> str:
-    found, shown, longer, scaled, marked = [], 0, "", False, False
+    some = islice(made.series.items(), MOST_SERIES)
+    shown = {name: drawing(one, made.grid, made.level) for name, one in some}
+    found, scaled, longer = [], False, next(iter(shown.values())).longer
     for group in made.groups:
-        some = group[: max(MOST_SERIES - shown, 0)]
-        shown += len(some)
-        drawn = {name: drawing(made.series[name], made.grid, made.level) for name in some}
+        drawn = {name: shown[name] for name in group if name in shown}
         tops = [highest(one) for one in drawn.values()]
         apart = bool(tops) and max(tops) > APART * min(tops)
-        scaled, longer = scaled or apart, next((one.longer for one in drawn.values()), longer)
-        marked = marked or any(one.events for one in drawn.values())
+        scaled = scaled or apart
         figures = [
             figure(name, one, made.unit, made.level, top if apart else max(tops), captioned=len(made.series) > 1)
             for (name, one), top in zip(drawn.items(), tops, strict=True)
@@ -73,7 +73,7 @@ def _figures(made: Contents) -> str:
         "line": f"means of {longer}" if longer else "estimate",
         "band": f"{made.level:.0%} interval",
         "range": "range of the steps within" if longer else "",
-        "mark": "a single event" if marked else "",
+        "mark": "a single event" if any(one.events for one in shown.values()) else "",
     }
     key = "".join(
         f'<span><i style="background:var(--{it})"></i>{words}</span> ' for it, words in marks.items() if words
@@ -81,7 +81,7 @@ def _figures(made: Contents) -> str:
     notes = [
         "Rest the pointer on a figure to read its numbers.",
         "Axes differ, as some series are more than ten times as high as others." if scaled else "",
-        f"The first {shown} of {len(made.series)} series are drawn." if shown < len(made.series) else "",
+        f"The first {len(shown)} of {len(made.series)} series are drawn." if len(shown) < len(made.series) else "",
     ]
     return "".join(found) + f'<p class="key">{key}</p><p class="note">{" ".join(filter(None, notes))}</p>'
 

@@ -78,13 +78,6 @@ def plot(
     :raises ImportError: without Matplotlib, naming the extra to install.
     :raises ValueError: if the grid does not have the release's size, the axes show another kind of time, or the series
         is a panel.
-
-    >>> from opendp_timeseries import Release, interpolate, plot
-    >>> from opendp_timeseries.design.design import Design
-    >>> from opendp_timeseries.design.signal import UnknownSignal
-    >>> design = Design(signal=UnknownSignal(10), sampling_probability=0.1, scale=2.0)
-    >>> release = Release(steps=[2, 7], values=[9.0, 4.0], design=design)
-    >>> axes = plot(interpolate(release), unit="visits per hour")
     """
     release = _release_of(series)
     if release.keys is not None:

@@ -71,13 +71,15 @@ class Series(errors.Estimates):
     >>> from opendp_timeseries import Release, Series
     >>> from opendp_timeseries.design.design import Design
     >>> from opendp_timeseries.design.signal import UnknownSignal
-    >>> design = Design(signal=UnknownSignal(4), sampling_probability=1.0, scale=2.0)
-    >>> release = Release(steps=range(4), values=[9.0, 4.0, 6.0, 7.0], design=design)
-    >>> level = Series([6.5] * 4, release=release, standard_error=1.0, model="a level", error_covers="rate")
+    >>> design = Design(signal=UnknownSignal(60), sampling_probability=1.0, scale=2.0)
+    >>> release = Release(steps=range(60), values=np.arange(60) % 7.0, design=design)
+    >>> level = Series([3.0] * 60, release=release, standard_error=0.5, model="a level", error_covers="rate")
     >>> level
-    Series(4 steps by a level; standard error of the rate)
-    >>> Series(level, release=release, covariance=np.ones((4, 4))).resample(2).standard_error.tolist()
-    [2.0, 2.0]
+    Series(60 steps by a level; standard error of the rate)
+    >>> days = TimeGrid(start="2024-01-01", size=60, step="1d", zone="UTC")
+    >>> months = Series(level, release=release, covariance=np.full((60, 60), 0.25)).resample("1mo", grid=days)
+    >>> months.values.tolist(), months.standard_error.tolist()  # as all steps err by the same
+    ([93.0, 87.0], [15.5, 14.5])
     """
 
     values: NDArray[np.float64]
@@ -234,15 +236,6 @@ class Series(errors.Estimates):
             total of such a group was itself released, take that: it is nearer to the truth.
         :param grid: see :meth:`to_frame`.
         :raises ValueError: if there is no such step, it divides steps of the grid, or keys are unknown.
-
-        >>> from opendp_timeseries import Release, interpolate
-        >>> from opendp_timeseries.design.design import Design
-        >>> from opendp_timeseries.design.signal import UnknownSignal
-        >>> design = Design(signal=UnknownSignal(60), sampling_probability=1.0, scale=2.0)
-        >>> series = interpolate(Release(steps=range(60), values=[5.0] * 60, design=design))
-        >>> months = series.resample("1mo", grid=TimeGrid(start="2024-01-01", size=60, step="1d", zone="UTC"))
-        >>> months.values.tolist(), months.standard_error.round(2).tolist()  # 2 times the root of 31, and of 29
-        ([155.0, 145.0], [11.14, 10.77])
         """
         return totals(self, step, groups=groups, grid=grid)
 

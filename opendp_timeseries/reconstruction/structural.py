@@ -179,13 +179,7 @@ def _events(square: Array, expected: Array, large: float) -> Events:
 
 def _fit(model: Model, learnt: Learnt | None = None, state: State | None = None) -> _Fitted:
     """Fit, starting there."""
-    part, kept_steps = model.seen.part(), len(model.seen.steps)
-    if part is model.seen:
-        learnt, state, model = evidence.learn(model, kept_steps, learnt, state)
-    else:
-        learnt, _, of_part = evidence.learn(replace(model, seen=part), kept_steps, learnt)
-        model = replace(model, basis=of_part.basis)
-        state = model.start()
+    learnt, state, model = evidence.learn(model, learnt, state)
     most, before = 1.0, np.zeros_like(state.f)
     for _ in range(_STEPS):
         normal = model.linearise(state.f, learnt.dispersion)
