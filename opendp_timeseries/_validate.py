@@ -6,6 +6,7 @@ Everything here runs at construction, on public values only. Data never passes t
 from __future__ import annotations
 
 import datetime as dt
+import importlib
 import math
 import numbers
 import operator
@@ -126,6 +127,14 @@ def choice(name: str, value: Any, choices: Iterable[str]) -> str:
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name} ({shown(value)}) must be one of {', '.join(map(repr, choices))}")
     return value
+
+
+def installed(module: str, what: str, extra: str) -> Any:
+    """Return a module of an optional library, or say what needs it and how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise ImportError(f"{what}; install opendp_timeseries[{extra}]") from None
 
 
 def probability(name: str, value: Any) -> float:

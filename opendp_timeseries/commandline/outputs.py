@@ -24,11 +24,11 @@ import opendp_timeseries as ts
 from opendp_timeseries._files import check_place
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.reconstruction.captions import at_scales
-from opendp_timeseries.reconstruction.contents import instants_as_text
+from opendp_timeseries.reconstruction.contents import contents_of, instants_as_text
 from opendp_timeseries.reconstruction.frames import known_interval
-from opendp_timeseries.reconstruction.page import to_html
+from opendp_timeseries.reconstruction.page import page_of
 from opendp_timeseries.reconstruction.plot import BLUE, RANGE, style_axes
-from opendp_timeseries.reconstruction.spreadsheet import to_excel
+from opendp_timeseries.reconstruction.spreadsheet import workbook_of
 from opendp_timeseries.reconstruction.svg import drawing
 
 __all__ = ["Made", "document", "places", "told"]
@@ -150,10 +150,9 @@ def document(suffix: str, made: Made, options: argparse.Namespace) -> bytes:
             return _individuals(made)
         case ".json":
             return (_record(made) + "\n").encode()
-        case ".html":
-            return to_html(made.series, None, records=_record(made), **told(made, options)).encode()
-        case ".xlsx":
-            return to_excel(made.series, None, **told(made, options))
+        case ".html" | ".xlsx":
+            content = contents_of(made.series, records=_record(made), **told(made, options))
+            return page_of(content).encode() if suffix == ".html" else workbook_of(content)
     return _figure(suffix[1:], made, told(made, options)["unit"], options.title)
 
 

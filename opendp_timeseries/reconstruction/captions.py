@@ -5,40 +5,29 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.reconstruction.frames import AnySeries
 from opendp_timeseries.release.documents import joint_guarantee
 from opendp_timeseries.release.release import Release
 
-__all__ = [
-    "BANDED",
-    "at_scales",
-    "caps_in_words",
-    "guarantee_in_words",
-    "kept_in_words",
-    "made_by",
-    "measured",
-    "models_of",
-    "step_in_words",
-]
-
-#: :class:`~opendp_timeseries.Series`, which imports what imports this module.
-_Series = Any
+__all__ = ["BANDED", "at_scales", "caps_in_words", "guarantee_in_words", "made_by", "made_from", "measured"]
+__all__ += ["models_of", "step_in_words"]
 
 #: What an error must cover for a band to be drawn between kept steps.
 BANDED: Final = ("rate", "counts")
 _LEVELLED: Final = ", at the level of a total"
 
 
-def made_by(series: _Series) -> str:
+def made_by(series: AnySeries) -> str:
     """Return how a series was made."""
     return f"{series.model}{_LEVELLED if series.levelled else ''}"
 
 
-def measured(release: Release, part: _Series) -> str:
+def measured(release: Release, part: AnySeries) -> str:
     """Return what intervals are for, in words."""
     rate = "the rate of " if part.error_covers == "rate" else ""
     count = release.design.signal.count
@@ -74,7 +63,7 @@ def guarantee_in_words(
     return f"Differentially private for {who} with ε = {epsilon}, δ = {delta}"
 
 
-def at_scales(series: _Series) -> int:
+def at_scales(series: AnySeries) -> int:
     """Return at how many scales of activity the release behind a series counts; 0 for one that counts once."""
     counts = [release.design.signal.count for release in series.sources]
     return max((count.scales.series for count in counts if count is not None and count.scales is not None), default=0)
@@ -86,7 +75,7 @@ def _is_whole(count: Count) -> bool:
     return limits == (1, 1, None, False) and (count.scales is not None or count.participation_cap >= count.most_steps)
 
 
-def caps_in_words(series: _Series, count: Count, where: str) -> str:
+def caps_in_words(series: AnySeries, count: Count, where: str) -> str:
     """Return who counts how often, and what that leaves out."""
     often = "once" if count.step_cap == 1 else f"at most {count.step_cap} times"
     apart = "" if count.gap == 1 else f", at least {count.gap} steps apart"
@@ -101,12 +90,14 @@ def caps_in_words(series: _Series, count: Count, where: str) -> str:
     return f"Counted of {caps}{level or '; totals are too low by the rest'}"
 
 
-def kept_in_words(release: Release) -> str:
-    """Return at which steps there are noisy values."""
+def made_from(release: Release, part: AnySeries) -> str:
+    """Return from which noisy values a series was made, and how large their noise is."""
+    if scales := at_scales(part):
+        return f"{scales} noisy series, in which those who come often weigh more or less"
     blocks = ", one of each block" if release.sampling == "stratified" else ""
-    if release.sampling_probability == 1:
-        return "every step"
-    return f"the {len(release)} of {release.size} steps that were kept{blocks}"
+    kept = f"the {len(release)} of {release.size} steps that were kept{blocks}"
+    where = "every step" if release.sampling_probability == 1 else kept
+    return f"noisy values at {where}, with noise of standard deviation {release.scale:.4g}"
 
 
 def step_in_words(grid: TimeGrid) -> str:
@@ -115,7 +106,7 @@ def step_in_words(grid: TimeGrid) -> str:
     return units.get(str(grid.step), "")
 
 
-def models_of(parts: Sequence[_Series]) -> str:
+def models_of(parts: Sequence[AnySeries]) -> str:
     """Return how series were made; of several, whose fits differ in detail, without that."""
     every = [made_by(part) if len(parts) == 1 else re.sub(r" \([^)]*\)", "", made_by(part)) for part in parts]
     return " or ".join(dict.fromkeys(every))

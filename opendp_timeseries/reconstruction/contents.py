@@ -14,15 +14,13 @@ from numpy.typing import NDArray
 from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction import captions, frames
+from opendp_timeseries.reconstruction.frames import AnySeries
 from opendp_timeseries.reconstruction.totals import Totals, longer_steps
 from opendp_timeseries.release.documents import write_releases
 from opendp_timeseries.release.release import Release, software
 
 __all__ = ["Contents", "contents_of", "digits_for", "ends_as_text", "instants_as_text", "periods_as_text"]
 __all__ += ["rounded"]
-
-#: :class:`~opendp_timeseries.Series`, which makes its pages of these.
-_Series = Any
 
 #: Steps of totals that are chosen if none is given, and from how many days on.
 _TOTALS: Final = (("1y", 1827), ("1mo", 45), ("1d", 2), ("1mo", 28))
@@ -47,7 +45,7 @@ class Contents:
     unit: str
     grid: TimeGrid
     level: float
-    series: dict[str, _Series]
+    series: dict[str, AnySeries]
     groups: list[list[str]]
     totals: dict[str, Totals]
     protected: list[str]
@@ -57,12 +55,12 @@ class Contents:
 
 
 def contents_of(
-    series: _Series,
+    series: AnySeries,
     *,
     title: str | None = None,
     unit: str = "count per step",
     totals: str | int | None = None,
-    beside: Sequence[_Series] = (),
+    beside: Sequence[AnySeries] = (),
     confidence_level: float = 0.9,
     grid: TimeGrid | None = None,
     guarantee: tuple[float, float] | str | None = None,
@@ -79,7 +77,7 @@ def contents_of(
     for one in beside:
         if frames.grid_of(one.release, grid) != steps:
             raise ValueError("beside must hold series on the grid of this one")
-    by_name: dict[str, _Series] = {}
+    by_name: dict[str, AnySeries] = {}
     groups: list[list[str]] = []
     for one in every:
         parts = one.by_key() if one.release.keys else {(title or "series") if one is series else "total": one}
@@ -119,7 +117,7 @@ def _suitable(grid: TimeGrid) -> str:
     return ""
 
 
-def _protected(series: _Series, words: str) -> list[str]:
+def _protected(series: AnySeries, words: str) -> list[str]:
     release = series.release
     count = release.design.signal.count
     words = words.removeprefix("Guarantee: ").replace("Guarantee of", "the guarantee of")
@@ -133,17 +131,13 @@ def _protected(series: _Series, words: str) -> list[str]:
     ]
 
 
-def _near(series: dict[str, _Series], groups: list[list[str]], unit: str, level: float) -> list[str]:
+def _near(series: dict[str, AnySeries], groups: list[list[str]], unit: str, level: float) -> list[str]:
     found = []
     for group in groups:
         parts = [series[name] for name in group]
-        release, name = parts[0].release, "" if len(groups) == 1 else f"{_few(group)}: "
-        made = f"{name}made by {captions.models_of(parts)}"
-        if scales := captions.at_scales(parts[0]):
-            made += f", from {scales} noisy series in which those who come often weigh more or less."
-        else:
-            kept = captions.kept_in_words(release)
-            made += f", from values at {kept} with noise of standard deviation {release.scale:.4g}."
+        release, more = parts[0].release, f" and {len(group) - 3} more" if len(group) > 3 else ""
+        name = "" if len(groups) == 1 else f"{', '.join(group[:3])}{more}: "
+        made = f"{name}made by {captions.models_of(parts)}, from {captions.made_from(release, parts[0])}."
         found.append(made if name else made[0].upper() + made[1:])
         ends = [frames.known_interval(part, level) for part in parts]
         low, high = (np.concatenate(rows) for rows in zip(*ends, strict=True))
@@ -160,10 +154,6 @@ def _near(series: dict[str, _Series], groups: list[list[str]], unit: str, level:
             f" the steps it is at most ±{rounded(float(np.median(half)))} {unit}, where {rounded(mean)} is the average."
         )
     return found
-
-
-def _few(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _citation(title: str, words: str, grid: TimeGrid) -> str:

@@ -6,7 +6,8 @@ it is asked for, as nobody can hold the array of a year of hours for each place.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +18,7 @@ from scipy.special import ndtri
 
 from opendp_timeseries import _validate as check
 
-__all__ = ["Estimates", "Independent", "common", "diagonal", "part_of", "scaled", "variances_of"]
+__all__ = ["Estimates", "common", "covariance_by", "diagonal", "independent", "part_of", "scaled", "variances_of"]
 
 Array = NDArray[np.float64]
 
@@ -51,7 +52,6 @@ class Estimates:
         return np.asarray(self.values, dtype) if copy is None else np.array(self.values, dtype, copy=copy)
 
     def __len__(self) -> int:
-        """Return the number of values."""
         return len(self.values)
 
 
@@ -81,21 +81,21 @@ def part_of(covariance: Any, first: int, size: int) -> LinearOperator:
     return chosen @ aslinearoperator(covariance) @ chosen.T
 
 
-class Independent(LinearOperator):
-    """The covariance of series one after the other, whose errors are independent."""
+def independent(parts: Sequence[Any]) -> LinearOperator:
+    """Return the covariance of series one after the other, whose errors are independent."""
+    ends = np.cumsum([part.shape[0] for part in parts])
+    return covariance_by(partial(_of_each, parts, ends[:-1]), int(ends[-1]))
 
-    def __init__(self, parts: Sequence[Any]) -> None:
-        """Keep the covariance of each."""
-        size = sum(part.shape[0] for part in parts)
-        super().__init__(np.float64, (size, size))  # type: ignore[call-arg]  # of which the stubs do not know
-        self._parts = tuple(parts)
 
-    def _matmat(self, columns: Array) -> Array:
-        rows = np.split(columns, np.cumsum([part.shape[0] for part in self._parts])[:-1])
-        return np.concatenate([part @ row if np.any(row) else row for part, row in zip(self._parts, rows, strict=True)])
+def _of_each(parts: Sequence[Any], begins: NDArray[np.int64], columns: Array) -> Array:
+    rows = np.split(columns, begins)
+    return np.concatenate([part @ row if np.any(row) else row for part, row in zip(parts, rows, strict=True)])
 
-    def _adjoint(self) -> Independent:
-        return self
+
+def covariance_by(product: Callable[[Array], Array], size: int) -> LinearOperator:
+    """Return the covariance that a function multiplies with columns."""
+    products = dict.fromkeys(("matvec", "rmatvec", "matmat", "rmatmat"), product)
+    return LinearOperator((size, size), dtype=np.float64, **products)
 
 
 def variances_of(covariance: Any, sums: csr_array) -> Array:

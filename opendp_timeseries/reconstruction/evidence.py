@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from opendp_timeseries.reconstruction.banded import FitError
 from opendp_timeseries.reconstruction.linearised import Learnt, Model, Normal, Reduced, Solved, State
+from opendp_timeseries.reconstruction.matrices import Array, FitError
 
-__all__ = ["away", "fit_departure", "learn", "prior", "start"]
-
-Array = NDArray[np.float64]
+__all__ = ["Prior", "fit_departure", "learn", "prior"]
 
 _Function = Callable[[Array], tuple[float, Array]]  # and its slope
 
@@ -39,33 +37,45 @@ _SAMPLE: Final = 2_000
 _PASSING: Final = 1.0
 
 
-def prior(model: Model) -> tuple[Array, Array]:
-    """Return modes and standard deviations of the logarithms of parameters."""
+class Prior(NamedTuple):
+    """What is thought of the logarithms of parameters before the fit."""
+
+    centre: Array  # their modes
+    spread: Array  # their standard deviations
+    lowest: Array  # the least that they may be
+    highest: Array
+
+    def away(self, parameters: Array) -> float:
+        """Return how much less likely these are than the modes, in the logarithm."""
+        return 0.5 * float((((parameters - self.centre) / self.spread) ** 2).sum())
+
+
+def prior(model: Model) -> Prior:
+    """Return what is thought before the fit.
+
+    A departure that is gone after a step is how the counts vary around their rate. And one in proportion to the
+    patterns that lasts would be the patterns themselves, which are known from the same values.
+    """
     centre = np.array([math.log(0.03), math.log(model.basis.size / 100 + 1), *model.basis.start()])
-    spread = np.full(len(centre), _SPREAD)
+    spread, lowest, highest = np.full(len(centre), _SPREAD), centre - 7, centre + 7
+    lowest[1] = 0.0
     if model.clock is None:
         spread[1] = _OF_DURATION
-    return centre, spread
+    if model.amplitude is not None:
+        highest[1] = centre[1] + _PASSING
+    return Prior(centre, spread, lowest, highest)
 
 
-def start(model: Model) -> Learnt:
-    """Return what is thought before the fit."""
-    return Learnt(prior(model)[0], model.seen.dispersion)
+def learn(model: Model, learnt: Learnt | None, state: State | None) -> tuple[Learnt, State, Model]:
+    """Return what the evidence chose, from a part of a long series, and where and of which columns to fit all of it.
 
-
-def away(model: Model, learnt: Learnt) -> float:
-    """Return how much less likely that is before the fit, in the logarithm."""
-    centre, spread = prior(model)
-    return 0.5 * float((((learnt.parameters - centre) / spread) ** 2).sum())
-
-
-def learn(model: Model, kept_steps: int, learnt: Learnt, state: State | None = None) -> tuple[Learnt, State, Model]:
-    """Return what the evidence chose, where the fit was by then, and the model less what matters little.
-
-    :param kept_steps: of the whole series.
-    :param learnt: where to start.
+    :param learnt: where to start, if not at the modes of the prior.
     :param state: likewise, if something is known of the rate.
     """
+    seen, part = model.seen, model.seen.part()
+    if part is not seen:
+        model, state = replace(model, seen=part), None
+    learnt = learnt or Learnt(prior(model).centre, model.seen.dispersion)
     known, state = state is not None, state or model.start()
     few = len(model.nodes) * model.columns.shape[1] ** 2 <= _JOINT
     searches = _Search(), _Search()
@@ -85,23 +95,12 @@ def learn(model: Model, kept_steps: int, learnt: Learnt, state: State | None = N
         if max(map(abs, moved)) < 0.05:
             break
         if turn == 0:
-            model, state = model.of_the_worthwhile(learnt, state, kept_steps)
-    model, state = model.of_the_worthwhile(learnt, state, kept_steps)
+            model, state = model.of_the_worthwhile(learnt, state, len(seen.steps))
+    model, state = model.of_the_worthwhile(learnt, state, len(seen.steps))
+    if part is not seen:
+        model = replace(model, seen=seen)
+        state = model.start()
     return learnt, state, model
-
-
-def _bounds(model: Model) -> tuple[Array, Array]:
-    """Return the least and the most that these logarithms may be.
-
-    A departure that is gone after a step is how the counts vary around their rate. And one in proportion to the
-    patterns that lasts would be the patterns themselves, which are known from the same values.
-    """
-    centre, _ = prior(model)
-    lowest, highest = centre - 7, centre + 7
-    lowest[1] = 0.0
-    if model.amplitude is not None:
-        highest[1] = centre[1] + _PASSING
-    return lowest, highest
 
 
 def _fit_dispersion(model: Model, f: Array, solved: Solved, before: float) -> float:
@@ -156,15 +155,15 @@ def _most_likely(
     model: Model, learnt: Learnt, among: slice, evaluate: _Function, search: _Search, gain: float = _GAIN
 ) -> tuple[Learnt, float]:
     """Return the parameters with the largest posterior density, and that, where only some of them are sought."""
-    (centre, spread), (lowest, highest) = prior(model), _bounds(model)
+    centre, spread, lowest, highest = (row[among] for row in prior(model))
 
     def loss(at: Array) -> tuple[float, Array]:
         value, slope = evaluate(at)
-        moved = (at - centre[among]) / spread[among]
-        return 0.5 * float(moved @ moved) - value, moved / spread[among] - slope
+        moved = (at - centre) / spread
+        return 0.5 * float(moved @ moved) - value, moved / spread - slope
 
     parameters = learnt.parameters.copy()
-    parameters[among], least = search.minimum(loss, parameters[among], lowest[among], highest[among], gain)
+    parameters[among], least = search.minimum(loss, parameters[among], lowest, highest, gain)
     return learnt._replace(parameters=parameters), -least
 
 

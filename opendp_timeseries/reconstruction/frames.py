@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import TimeGrid, check_grid, parse_zone
 
-__all__ = ["grid_of", "known_interval", "to_frame"]
+__all__ = ["AnySeries", "grid_of", "known_interval", "to_frame"]
 
 Columns = dict[str, Any]
-#: :class:`~opendp_timeseries.Series`, or its totals, which make their frames by this module.
-_Series = Any
+#: :class:`~opendp_timeseries.Series`, or its totals, which import what imports this module.
+AnySeries = Any
 
 
-def known_interval(series: _Series, confidence_level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def known_interval(series: AnySeries, confidence_level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the ends of the interval at each step, NaN where the errors leave out how the counts move."""
     low, high = series.interval(confidence_level)
     known = series.kept if getattr(series, "error_covers", None) == "noise" else True
@@ -36,7 +36,7 @@ def grid_of(release: Any, given: TimeGrid | None) -> TimeGrid:
 
 def to_frame(rows: Columns, grid: TimeGrid, keys: Sequence[Any] | None, *, library: str, zone: str) -> Any:
     """Write rows for every step of every key as a data frame; see :meth:`opendp_timeseries.Series.to_frame`."""
-    check.choice("library", library, _MAKERS)
+    check.choice("library", library, ("pandas", "polars"))
     copies, size = len(keys or (0,)), grid.size
     if grid.is_integer:
         columns: Columns = {"step": np.tile(np.arange(size), copies)}
@@ -48,14 +48,11 @@ def to_frame(rows: Columns, grid: TimeGrid, keys: Sequence[Any] | None, *, libra
         columns = {"step_start": np.tile(grid.instants(), copies)}
     if keys is not None:
         columns["key"] = [key for key in keys for _ in range(size)]
-    return _MAKERS[library](columns | rows, zone)
+    return (_pandas if library == "pandas" else _polars)(columns | rows, zone)
 
 
 def _pandas(columns: Columns, zone: str) -> Any:
-    try:
-        import pandas
-    except ImportError:
-        raise ImportError("this data frame needs pandas; install opendp_timeseries[tables]") from None
+    pandas = check.installed("pandas", "this data frame needs pandas", "tables")
     name = next(iter(columns))
     index = pandas.Index(columns.pop(name), name=name)
     if name == "step_start":
@@ -65,10 +62,7 @@ def _pandas(columns: Columns, zone: str) -> Any:
 
 
 def _polars(columns: Columns, zone: str) -> Any:
-    try:
-        import polars
-    except ImportError:
-        raise ImportError("this data frame needs Polars; install opendp_timeseries[polars]") from None
+    polars = check.installed("polars", "this data frame needs Polars", "polars")
     if "step_start" in columns:
         unit = np.datetime_data(columns["step_start"].dtype)[0]
         columns["step_start"] = columns["step_start"].astype("M8[us]" if unit in ("s", "ms") else f"M8[{unit}]")
@@ -76,6 +70,3 @@ def _polars(columns: Columns, zone: str) -> Any:
     if "step_start" not in columns:
         return frame
     return frame.with_columns(polars.col("step_start").dt.replace_time_zone("UTC").dt.convert_time_zone(zone))
-
-
-_MAKERS: Final[Mapping[str, Callable[[Columns, str], Any]]] = {"pandas": _pandas, "polars": _polars}

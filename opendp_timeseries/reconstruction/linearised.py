@@ -16,14 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import fftconvolve
 
-from opendp_timeseries.reconstruction.banded import Banded, Tridiagonal
 from opendp_timeseries.reconstruction.basis import Basis
+from opendp_timeseries.reconstruction.matrices import Array, Banded, Tridiagonal, crossed, inverse_root, times
 from opendp_timeseries.reconstruction.observations import Observations
-from opendp_timeseries.reconstruction.products import crossed, inverse_root, times
 
 __all__ = ["SHORTEST", "TANGENT", "Learnt", "Link", "Model", "Normal", "Reduced", "Solved", "State"]
-
-Array = NDArray[np.float64]
 
 #: Steps whose columns are worked out at once.
 _BLOCK: Final = 4096
@@ -101,7 +98,7 @@ class Normal(NamedTuple):
     """Normal equations of the linearised problem ``z = A(Φβ + d) + e`` at nodes: W is the precision of e."""
 
     band: Array  # diagonals of A'WA, the main one first
-    cross: Array | None  # A'WAΦ; None without a filter, where it is worked out as it is needed
+    cross: Array  # A'WAΦ
     pull: Array  # A'Wz
     push: Array  # Φ'A'Wz
     constant: float  # log density of e at z with neither β nor d
@@ -153,22 +150,23 @@ class Model:
         shown = self.shown(f)
         around = slope * (f - self.here.mean)
         weight = 1 / (seen.variance + dispersion * seen.energy * np.maximum(shown, 0.0))
-        cross = None
         if seen.taps is None:
             response = seen.values - shown + around
             band, pull = (weight * slope**2)[None, :], weight * slope * response
+            cross = (self.columns.T * band[0]).T
         else:
             # Around the ends, where the filter reaches to the other end, its weights there are held at the last
             # estimate.
-            response = seen.values - shown + self._filtered(around[:, None])[:, 0]
-            design = self._filtered(slope[:, None] * self.columns)
-            sides, every = np.zeros((seen.size, design.shape[1] + 1)), np.zeros(seen.size)
-            sides[seen.steps] = weight[:, None] * np.column_stack([design, response])
-            every[seen.steps] = weight
+            design = np.column_stack([slope[:, None] * self.columns, around])
+            design = fftconvolve(design, seen.centred[:, None], mode="same", axes=0)[seen.steps]
+            response = seen.values - shown + design[:, -1]
+            design[:, -1] = response
+            sides, every = np.zeros((seen.size, design.shape[1])), np.zeros(seen.size)
+            sides[seen.steps], every[seen.steps] = weight[:, None] * design, weight
             back = slope[:, None] * fftconvolve(sides, seen.centred[::-1, None], mode="same", axes=0)
             cross, pull, band = back[:, :-1], back[:, -1], self._band(every, slope)
         constant = 0.5 * float((np.log(weight / (2 * np.pi)) - weight * response**2).sum())
-        return Normal(band, cross, pull, crossed(self.columns, pull[:, None])[:, 0], constant, weight, f)
+        return Normal(band, cross, pull, crossed(self.columns, pull), constant, weight, f)
 
     def of_the_worthwhile(self, learnt: Learnt, state: State, kept_steps: int) -> tuple[Model, State]:
         """Leave columns out that together would change the posterior by next to nothing, with so many kept steps."""
@@ -187,8 +185,7 @@ class Model:
 
     def given(self, normal: Normal, coefficients: Array) -> Normal:
         """Return the normal equations of the departure alone, where the coefficients are these."""
-        patterns = times(self.columns, coefficients)
-        taken = normal.band[0] * patterns if normal.cross is None else times(normal.cross, coefficients)
+        patterns, taken = times(self.columns, coefficients), times(normal.cross, coefficients)
         constant = normal.constant + float(coefficients @ normal.push) - 0.5 * float((taken * patterns).sum())
         return normal._replace(pull=normal.pull - taken, constant=constant)
 
@@ -213,9 +210,10 @@ class Model:
         seen = self.seen
         if len(self.nodes) == seen.size:
             return self, normal
+        every = replace(self, seen=replace(seen, steps=np.arange(seen.size)))
         band, pull = np.zeros((1, seen.size)), np.zeros(seen.size)
         band[:, seen.steps], pull[seen.steps] = normal.band, normal.pull
-        return replace(self, seen=replace(seen, steps=np.arange(seen.size))), normal._replace(band=band, pull=pull)
+        return every, normal._replace(band=band, pull=pull, cross=(every.columns.T * band[0]).T)
 
     def advance(
         self, state: State, normal: Normal, solved: Solved, learnt: Learnt, most: float = 1.0
@@ -239,10 +237,6 @@ class Model:
                 return found, whole.f - state.f
             share /= 2
 
-    def _filtered(self, columns: Array) -> Array:
-        filtered: Array = fftconvolve(columns, self.seen.centred[:, None], mode="same", axes=0)[self.seen.steps]
-        return filtered
-
     def _band(self, weight: Array, slope: Array) -> Array:
         """Diagonals of A'WA: ``slope_k slope_{k+m} Σ_t w_t h_{t-k} h_{t-k-m}``."""
         taps, size = self.seen.centred, self.seen.size
@@ -258,11 +252,7 @@ class Model:
 
     def density(self, normal: Normal, departure: Array) -> tuple[float, Array]:
         """Return the log density of the data if every coefficient is zero, and its slope by the parameters."""
-        main, off, log_determinant = _precision(self.gaps, departure)
-        factor = _factor(normal.band, main, off)
-        departed = factor.solve(normal.pull[:, None].copy())[:, 0]
-        fitted = float((normal.pull * departed).sum())
-        value = normal.constant + 0.5 * (fitted + log_determinant - factor.log_determinant)
+        value, factor, (departed,) = self._integrated(normal, departure, normal.cross.T[:0])
         return value, _by_departure(self.gaps, departure, factor, departed)
 
     def by_departure(self, solved: Solved, departure: Array) -> Array:
@@ -273,27 +263,26 @@ class Model:
 
     def reduce(self, normal: Normal, departure: Array) -> Reduced:
         """Integrate the departure out, whose parameters have these logarithms."""
-        main, off, log_determinant = _precision(self.gaps, departure)
-        factor = _factor(normal.band, main, off)
-        columns, sides = self.columns.T, np.empty((self.columns.shape[1] + 1, len(normal.pull)))
-        if normal.cross is None:
-            np.multiply(columns, normal.band[0], out=sides[:-1])
-        else:
-            sides[:-1] = normal.cross.T
-        sides[-1] = normal.pull
-        rows = factor.solve(sides.T).T
-        np.subtract(columns, rows[:-1], out=rows[:-1])
+        value, factor, rows = self._integrated(normal, departure, normal.cross.T)
+        np.subtract(self.columns.T, rows[:-1], out=rows[:-1])
         free, departed = rows[:-1].T, rows[-1]
-        fitted = float((normal.pull * departed).sum())
-        value = normal.constant + 0.5 * (fitted + log_determinant - factor.log_determinant)
-        # Φ'A'WA(Φ - S), in one product instead of two.
-        if normal.cross is None:
-            gram = crossed(self.columns, free, normal.band[0])
-            push = normal.push - crossed(self.columns, (normal.band[0] * departed)[:, None])[:, 0]
-        else:
-            gram = crossed(normal.cross, free)
-            push = normal.push - crossed(normal.cross, departed[:, None])[:, 0]
+        gram = crossed(normal.cross, free, symmetric=True)  # Φ'A'WA(Φ - S), in one product instead of two
+        push = normal.push - crossed(normal.cross, departed)
         return Reduced(value, (gram + gram.T) / 2, push, free, departed, factor)
+
+    def _integrated(self, normal: Normal, departure: Array, cross: Array) -> tuple[float, Tridiagonal | Banded, Array]:
+        """Return the log density if every coefficient is zero, a factor, and what solves these rows and the pull."""
+        main, off, log_determinant = _precision(self.gaps, departure)
+        factor: Tridiagonal | Banded
+        if len(normal.band) == 1:
+            factor = Tridiagonal.of(main + normal.band[0], off)
+        else:
+            factor = Banded.of(
+                np.vstack([normal.band[0] + main, normal.band[1] + np.append(off, 0.0), normal.band[2:]])
+            )
+        rows = factor.solve(np.vstack([cross, normal.pull]).T).T
+        fitted = float((normal.pull * rows[-1]).sum())
+        return normal.constant + 0.5 * (fitted + log_determinant - factor.log_determinant), factor, rows
 
 
 class Reduced(NamedTuple):
@@ -335,16 +324,6 @@ class Solved(NamedTuple):
             some = slice(first, first + _BLOCK)
             found[some] += (times(free[some], self.root) ** 2).sum(axis=1)
         return found
-
-
-def _factor(band: Array, main: Array, off: Array) -> Tridiagonal | Banded:
-    """Factor the sum of a matrix, given its diagonals, and of a tridiagonal one."""
-    if len(band) == 1:
-        return Tridiagonal.of(main + band[0], off)
-    band = band.copy()
-    band[0] += main
-    band[1, :-1] += off
-    return Banded.of(band)
 
 
 def _precision(gaps: Array, departure: Array) -> tuple[Array, Array, float]:

@@ -6,40 +6,24 @@ import base64
 import html
 from collections.abc import Iterable
 from importlib import resources
-from os import PathLike
+from itertools import islice
 from typing import Any, Final
 
-from opendp_timeseries._files import write_file
 from opendp_timeseries.reconstruction.captions import step_in_words
-from opendp_timeseries.reconstruction.contents import (
-    Contents,
-    contents_of,
-    digits_for,
-    ends_as_text,
-    periods_as_text,
-)
+from opendp_timeseries.reconstruction.contents import Contents, digits_for, ends_as_text, periods_as_text
 from opendp_timeseries.reconstruction.frames import known_interval
 from opendp_timeseries.reconstruction.plot import APART, MOST_SERIES
 from opendp_timeseries.reconstruction.spreadsheet import table_of
 from opendp_timeseries.reconstruction.svg import drawing, figure, highest
 from opendp_timeseries.release.release import software
 
-__all__ = ["to_html"]
-
-#: :class:`~opendp_timeseries.Series`, which makes its page by this module.
-_Series = Any
+__all__ = ["page_of"]
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 
 
-def to_html(series: _Series, path: str | PathLike[str] | None, **options: Any) -> str:
-    """Return a page; see :meth:`.Series.to_html`."""
-    page = _page(contents_of(series, **options))
-    write_file(path, page.encode())
-    return page
-
-
-def _page(made: Contents) -> str:
+def page_of(made: Contents) -> str:
+    """Return the page."""
     first, last = ends_as_text(made.grid)
     zone = "" if made.grid.is_integer else f", on the clock of {made.grid.zone or 'UTC'}"
     about = f"{made.grid.size:,} steps from {first} to {last}{zone}; {made.unit}."
@@ -72,15 +56,14 @@ def _section(title: str, sentences: Iterable[str]) -> str:
 
 
 def _figures(made: Contents) -> str:
-    found, shown, longer, scaled, marked = [], 0, "", False, False
+    some = islice(made.series.items(), MOST_SERIES)
+    shown = {name: drawing(one, made.grid, made.level) for name, one in some}
+    found, scaled, longer = [], False, next(iter(shown.values())).longer
     for group in made.groups:
-        some = group[: max(MOST_SERIES - shown, 0)]
-        shown += len(some)
-        drawn = {name: drawing(made.series[name], made.grid, made.level) for name in some}
+        drawn = {name: shown[name] for name in group if name in shown}
         tops = [highest(one) for one in drawn.values()]
         apart = bool(tops) and max(tops) > APART * min(tops)
-        scaled, longer = scaled or apart, next((one.longer for one in drawn.values()), longer)
-        marked = marked or any(one.events for one in drawn.values())
+        scaled = scaled or apart
         figures = [
             figure(name, one, made.unit, made.level, top if apart else max(tops), captioned=len(made.series) > 1)
             for (name, one), top in zip(drawn.items(), tops, strict=True)
@@ -90,7 +73,7 @@ def _figures(made: Contents) -> str:
         "line": f"means of {longer}" if longer else "estimate",
         "band": f"{made.level:.0%} interval",
         "range": "range of the steps within" if longer else "",
-        "mark": "a single event" if marked else "",
+        "mark": "a single event" if any(one.events for one in shown.values()) else "",
     }
     key = "".join(
         f'<span><i style="background:var(--{it})"></i>{words}</span> ' for it, words in marks.items() if words
@@ -98,7 +81,7 @@ def _figures(made: Contents) -> str:
     notes = [
         "Rest the pointer on a figure to read its numbers.",
         "Axes differ, as some series are more than ten times as high as others." if scaled else "",
-        f"The first {shown} of {len(made.series)} series are drawn." if shown < len(made.series) else "",
+        f"The first {len(shown)} of {len(made.series)} series are drawn." if len(shown) < len(made.series) else "",
     ]
     return "".join(found) + f'<p class="key">{key}</p><p class="note">{" ".join(filter(None, notes))}</p>'
 

@@ -17,17 +17,8 @@ import numpy as np
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.reconstruction.captions import (
-    BANDED,
-    at_scales,
-    caps_in_words,
-    guarantee_in_words,
-    kept_in_words,
-    measured,
-    models_of,
-    step_in_words,
-)
-from opendp_timeseries.reconstruction.frames import known_interval
+from opendp_timeseries.reconstruction import captions
+from opendp_timeseries.reconstruction.frames import AnySeries, grid_of
 from opendp_timeseries.release.release import Release
 
 if TYPE_CHECKING:
@@ -57,12 +48,9 @@ _LINE_OF_WORDS: Final = 0.16
 #: By how this is placed, an axis shows whether it is one of Matplotlib's dates. It is no whole day or hour.
 _INSTANT: Final = np.datetime64("2001-02-03T04:05", "m")
 
-#: :class:`~opendp_timeseries.Series`, which draws itself by this module.
-_Series = Any
-
 
 def plot(
-    series: _Series,
+    series: AnySeries,
     *,
     grid: TimeGrid | None = None,
     axes: Axes | None = None,
@@ -78,8 +66,7 @@ def plot(
     beyond all else are marked at the edge, and single events by dotted lines.
 
     :param series: a :class:`~opendp_timeseries.Series` of one series.
-    :param grid: the grid of the count, for dates on the axis; by default the release's own. Step numbers are drawn
-        where neither is known.
+    :param grid: the grid of the count, for dates on the axis; by default the release's own, or step numbers.
     :param axes: where to draw, by default on a new figure. pandas draws regular times on an axis of its own kind,
         unless ``x_compat=True`` tells it to use Matplotlib's dates.
     :param unit: label of the vertical axis.
@@ -91,20 +78,13 @@ def plot(
     :raises ImportError: without Matplotlib, naming the extra to install.
     :raises ValueError: if the grid does not have the release's size, the axes show another kind of time, or the series
         is a panel.
-
-    >>> from opendp_timeseries import Release, interpolate, plot
-    >>> from opendp_timeseries.design.design import Design
-    >>> from opendp_timeseries.design.signal import UnknownSignal
-    >>> design = Design(signal=UnknownSignal(10), sampling_probability=0.1, scale=2.0)
-    >>> release = Release(steps=[2, 7], values=[9.0, 4.0], design=design)
-    >>> axes = plot(interpolate(release), unit="visits per hour")
     """
     release = _release_of(series)
     if release.keys is not None:
         raise ValueError(
             f"series holds the {len(release.keys)} series of a panel; draw them with plot_panel, or one of by_key()"
         )
-    grid = release.grid if grid is None else grid
+    grid = grid_of(release, grid)
     caption = _caption(release, [series], grid, confidence_level, guarantee)
     axes = _captioned(axes, unit, caption)
     _draw(axes, series, grid, confidence_level)
@@ -113,7 +93,7 @@ def plot(
 
 
 def plot_panel(
-    series: _Series,
+    series: AnySeries,
     *,
     keys: Sequence[Hashable] | None = None,
     grid: TimeGrid | None = None,
@@ -147,7 +127,7 @@ def plot_panel(
             f"{len(chosen)} series do not fit in a figure; choose 1 to {MOST_SERIES} of the {len(parts)}: keys=[…]"
         )
     drawn = {key: parts[key] for key in chosen}
-    grid = release.grid if grid is None else grid
+    grid = grid_of(release, grid)
     columns = 1 if len(drawn) <= 4 else 2 if len(drawn) <= 12 else 3
     rows = math.ceil(len(drawn) / columns)
     caption = _caption(release, list(drawn.values()), grid, confidence_level, guarantee)
@@ -181,18 +161,17 @@ def plot_totals(totals: Any, *, axes: Axes | None = None, unit: str = "count", c
     """
     if totals.keys is not None:
         raise ValueError(f"totals are of {len(totals.keys)} keys; draw one of by_key()")
-    edges: Any = totals.grid.edges()
     series, (low, high) = totals.series, totals.interval(confidence_level)
     most = ", at the most" if totals.is_bound else ""
     lines = [
         _time_label(totals.grid),
-        guarantee_in_words(series.release, series.sources, None),
-        f"Blue line: totals{step_in_words(totals.grid)} of {models_of([series])}",
+        captions.guarantee_in_words(series.release, series.sources, None),
+        f"Blue line: totals{captions.step_in_words(totals.grid)} of {captions.models_of([series])}",
         f"Grey band: {confidence_level:.0%} intervals{most}" if np.any(np.isfinite(low)) else "",
         "" if np.all(totals.complete) else "The first or the last is of a period that the series covers in part.",
     ]
     axes = _captioned(axes, unit, _filled(lines))
-    edges = _places(axes, dated=edges.dtype.kind == "M")(edges)
+    edges = _places(axes, dated=not totals.grid.is_integer)(totals.grid.edges())
     values, low, high = (np.append(row, row[-1]) for row in (totals.values, low, high))
     axes.fill_between(edges, low, high, step="post", color=_BAND, linewidth=0, label="band")
     axes.plot(edges, values, color=BLUE, linewidth=1.2, drawstyle="steps-post", label="totals")
@@ -208,37 +187,28 @@ def _release_of(series: Any) -> Release:
 
 
 def new_axes(height: float = 3.6) -> Axes:
-    """Return the axes of a new figure.
-
-    :param height: of the figure, in inches.
-    :raises ImportError: without Matplotlib, naming the extra to install.
-    """
+    """Return the axes of a new figure, so many inches high; without Matplotlib, refuse and name the extra."""
     axes: Axes = _pyplot().subplots(figsize=(9.0, height), layout="constrained")[1]
     return axes
 
 
-def _pyplot():  # type: ignore[no-untyped-def]
-    try:
-        from matplotlib import pyplot
-    except ImportError:
-        raise ImportError("figures need Matplotlib; install opendp_timeseries[plot]") from None
-    return pyplot
+def _pyplot() -> Any:
+    return check.installed("matplotlib.pyplot", "figures need Matplotlib", "plot")
 
 
-def _draw(axes: Axes, series: _Series, grid: TimeGrid | None, confidence_level: float) -> None:
+def _draw(axes: Axes, series: AnySeries, grid: TimeGrid, confidence_level: float) -> None:
     release = series.release
-    instants = np.arange(release.size) if grid is None else grid.instants()
-    if len(instants) != release.size:
-        raise ValueError(f"grid ({len(instants)} steps) must have the size of the series ({release.size})")
-    placed = _places(axes, dated=instants.dtype.kind == "M")
+    edges = grid.edges()
+    instants, dated = edges[:-1], not grid.is_integer
+    placed = _places(axes, dated=dated)
     kept, values, (low, high) = instants[release.steps], series.values, series.interval(confidence_level)
-    wide = instants.dtype.kind == "M" and grid is not None and bool(np.any(np.diff(grid.edges()) > _WIDE))
-    if wide and grid is not None:  # drawn from edge to edge, with the last value twice
-        instants = grid.edges()
-        kept = kept + (np.diff(instants) // 2)[release.steps]
+    wide = dated and bool(np.any(np.diff(edges) > _WIDE))
+    if wide:  # drawn from edge to edge, with the last value twice
+        instants = edges
+        kept = kept + (np.diff(edges) // 2)[release.steps]
         values, low, high = (np.append(line, line[-1]) for line in (values, low, high))
     kept, instants = placed(kept), placed(instants)
-    if series.error_covers in BANDED:
+    if series.error_covers in captions.BANDED:
         axes.fill_between(instants, low, high, step="post" if wide else None, color=_BAND, linewidth=0, label="band")
     elif series.error_covers == "noise":
         axes.vlines(kept, low[release.steps], high[release.steps], color="0.7", linewidth=0.8, label="error bars")
@@ -246,7 +216,7 @@ def _draw(axes: Axes, series: _Series, grid: TimeGrid | None, confidence_level: 
     few = len(kept) <= _FEW
     look: dict[str, Any] = {"s": 12.0, "alpha": 0.9} if few else {"s": 6.0, "alpha": 0.6}
     look["rasterized"] = not few  # or a vector drawing would hold every one of them
-    if not at_scales(series):
+    if not captions.at_scales(series):
         seen = _clipped(series, confidence_level)
         dots: dict[str, Any] = {"color": ORANGE, "linewidth": 0, "zorder": 2.5} | look
         for marker, its in (("o", seen == release.values), ("^", seen < release.values), ("v", seen > release.values)):
@@ -260,14 +230,15 @@ def _draw(axes: Axes, series: _Series, grid: TimeGrid | None, confidence_level: 
     style: dict[str, Any] = {"drawstyle": "steps-post" if wide else "default", "marker": "_" if alone else ""}
     axes.plot(instants, values, color=BLUE, linewidth=1.2, zorder=3, label="series", **style)
     style_axes(axes, grid)
-    if alone and grid is not None:
-        start, end = grid.edges()
+    if alone:
+        start, end = edges
         axes.set_xlim(start - (end - start), end)
 
 
-def _clipped(series: _Series, level: float) -> Any:
+def _clipped(series: AnySeries, level: float) -> Any:
     """Return noisy values, at an edge where they lie beyond it: they would press all else into a line."""
-    ends = np.concatenate([series.values, *(known_interval(series, level) if series.error_covers in BANDED else ())])
+    band = series.interval(level) if series.error_covers in captions.BANDED else ()
+    ends = np.concatenate([series.values, *band])
     low, high = float(np.nanmin(ends)), float(np.nanmax(ends))
     room = _ROOM * (high - low) if high > low else math.inf
     return np.clip(series.release.values, low - room, high + room)
@@ -294,38 +265,36 @@ def _places(axes: Axes, *, dated: bool) -> Callable[[Any], Any]:
     )
 
 
-def style_axes(axes: Axes, grid: TimeGrid | None) -> None:
-    """Give axes the style of this package, and dates on the clock of the grid's zone.
-
-    :param grid: what the horizontal axis counts; None for steps.
-    """
+def style_axes(axes: Axes, grid: TimeGrid) -> None:
+    """Give axes the style of this package, and dates on the clock of the grid's zone."""
     axes.margins(x=0.01)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color="0.92", linewidth=0.6)
     axes.set_axisbelow(True)
-    if grid is not None and not grid.is_integer:
+    if not grid.is_integer:
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-        locator = AutoDateLocator(tz=_zone(grid))
+        zone = grid.zone or "UTC"
+        locator = AutoDateLocator(tz=zone)
         axes.xaxis.set_major_locator(locator)
-        formatter = ConciseDateFormatter(locator, tz=_zone(grid))
+        formatter = ConciseDateFormatter(locator, tz=zone)
         # Each day with its month: beside the axis stands that of the last tick, where the next month may begin.
         formatter.formats[2] = formatter.zero_formats[2] = "%d %b"
         formatter.offset_formats[2] = "%Y"
         axes.xaxis.set_major_formatter(formatter)
 
 
-def _name_marks(axes: Axes, series: _Series, level: float) -> None:
+def _name_marks(axes: Axes, series: AnySeries, level: float) -> None:
     """Write beside the last values what each mark is, from the top down, as near to it as the words have room."""
     figure: Any = axes.figure.figure
     if (layout := figure.get_layout_engine()) is not None:
         layout.execute(figure)  # or the room is that of axes without a caption
     at = [(series.values[-1], "estimate", BLUE)]
-    if series.error_covers in BANDED:
+    if series.error_covers in captions.BANDED:
         at.append((series.interval(level)[1][-1], f"{level:.0%} band", "0.45"))
     elif series.error_covers == "noise":
         at.append((-math.inf, f"{level:.0%} error bars", "0.45"))
-    if len(series.release) and not at_scales(series):
+    if len(series.release) and not captions.at_scales(series):
         at.append((series.release.values[-1], "noisy values", ORANGE))
     low, high = axes.get_ylim()
     line = _LINE_OF_WORDS * (high - low) / axes.get_window_extent().height * axes.figure.dpi
@@ -337,45 +306,39 @@ def _name_marks(axes: Axes, series: _Series, level: float) -> None:
         top = y - line
 
 
-def _zone(grid: TimeGrid) -> str:
-    return "UTC" if grid.zone is None else grid.zone
-
-
-def _time_label(grid: TimeGrid | None) -> str:
-    return "step" if grid is None or grid.is_integer else f"time ({_zone(grid)})"
+def _time_label(grid: TimeGrid) -> str:
+    return "step" if grid.is_integer else f"time ({grid.zone or 'UTC'})"
 
 
 def _caption(
     release: Release,
-    parts: Sequence[_Series],
-    grid: TimeGrid | None,
+    parts: Sequence[AnySeries],
+    grid: TimeGrid,
     level: float,
     guarantee: tuple[float, float] | str | None,
 ) -> str:
-    count = release.design.signal.count
-    drawn = [] if at_scales(parts[0]) else parts
-    beyond = sum(int(np.count_nonzero(_clipped(part, level) != part.release.values)) for part in drawn)
+    count, made_from = release.design.signal.count, captions.made_from(release, parts[0])
+    is_drawn = not captions.at_scales(parts[0])
+    beyond = sum(int(np.count_nonzero(_clipped(part, level) != part.release.values)) for part in parts if is_drawn)
     events = sum(len(part.events) for part in parts)
-    band, bars = (
-        f"{level:.0%} intervals for {' or '.join(words)}, each step on its own" if words else ""
-        for words in (
-            dict.fromkeys(measured(release, part) for part in parts if part.error_covers in covered)
-            for covered in (BANDED, ("noise",))
-        )
-    )
+
+    def intervals(covered: Sequence[str]) -> str:
+        words = dict.fromkeys(captions.measured(release, part) for part in parts if part.error_covers in covered)
+        return f"{level:.0%} intervals for {' or '.join(words)}, each step on its own" if words else ""
+
+    band, bars = intervals(captions.BANDED), intervals(("noise",))
     lines = [
         _time_label(grid),
-        guarantee_in_words(release, parts[0].sources, guarantee),
-        f"Blue line: {models_of(parts)}",
+        captions.guarantee_in_words(release, parts[0].sources, guarantee),
+        f"Blue line: {captions.models_of(parts)}",
         f"Grey band: {band}, if the model is right" if band else "",
         f"Bars, at kept steps only: {bars}" if bars else "",
-        f"Orange dots: noisy values at {kept_in_words(release)}, with noise of standard deviation {release.scale:.4g}"
-        f"{', before the total' if parts[0].levelled else ''}"
-        if not (scales := at_scales(parts[0]))
-        else f"Made from {scales} noisy series, in which those who come often weigh more or less; they are not drawn",
+        f"Orange dots: {made_from}{', before the total' if parts[0].levelled else ''}"
+        if is_drawn
+        else f"Made from {made_from}; they are not drawn",
         f"Triangles at the edge: noisy values beyond it ({beyond})" if beyond else "",
         f"Dotted lines: single events, which no pattern explains ({events})" if events else "",
-        "" if count is None else caps_in_words(parts[0], count, " over all series" if release.keys else ""),
+        "" if count is None else captions.caps_in_words(parts[0], count, " over all series" if release.keys else ""),
     ]
     return _filled(lines)
 

@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._files import write_file
 from opendp_timeseries._tables import html_table
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction import captions, errors, frames, page, plot, spreadsheet, workers
-from opendp_timeseries.reconstruction.level import total_of_each
-from opendp_timeseries.reconstruction.totals import Totals, totals
+from opendp_timeseries.reconstruction.contents import contents_of
+from opendp_timeseries.reconstruction.totals import Totals, total_of_each, totals
 from opendp_timeseries.release.release import Release, check_release
 
 if TYPE_CHECKING:
@@ -70,13 +71,15 @@ class Series(errors.Estimates):
     >>> from opendp_timeseries import Release, Series
     >>> from opendp_timeseries.design.design import Design
     >>> from opendp_timeseries.design.signal import UnknownSignal
-    >>> design = Design(signal=UnknownSignal(4), sampling_probability=1.0, scale=2.0)
-    >>> release = Release(steps=range(4), values=[9.0, 4.0, 6.0, 7.0], design=design)
-    >>> level = Series([6.5] * 4, release=release, standard_error=1.0, model="a level", error_covers="rate")
+    >>> design = Design(signal=UnknownSignal(60), sampling_probability=1.0, scale=2.0)
+    >>> release = Release(steps=range(60), values=np.arange(60) % 7.0, design=design)
+    >>> level = Series([3.0] * 60, release=release, standard_error=0.5, model="a level", error_covers="rate")
     >>> level
-    Series(4 steps by a level; standard error of the rate)
-    >>> Series(level, release=release, covariance=np.ones((4, 4))).resample(2).standard_error.tolist()
-    [2.0, 2.0]
+    Series(60 steps by a level; standard error of the rate)
+    >>> days = TimeGrid(start="2024-01-01", size=60, step="1d", zone="UTC")
+    >>> months = Series(level, release=release, covariance=np.full((60, 60), 0.25)).resample("1mo", grid=days)
+    >>> months.values.tolist(), months.standard_error.tolist()  # as all steps err by the same
+    ([93.0, 87.0], [15.5, 14.5])
     """
 
     values: NDArray[np.float64]
@@ -197,7 +200,7 @@ class Series(errors.Estimates):
         def scaled(one: Series, ratios: Any, shared: Any, numbers: Any) -> Series:
             values, joint, size = one.values * ratios, one.covariance, len(one.parts) or 1
             if joint is None and one.parts and all(part.covariance is not None for part in one.parts):
-                joint = errors.Independent([part.covariance for part in one.parts])
+                joint = errors.independent([part.covariance for part in one.parts])
             if joint is not None:
                 joint = errors.scaled(joint, ratios) + errors.common(values * shared, of_each=numbers)
             each = zip(one.parts, *(np.split(row, size) for row in (ratios, shared, numbers)), strict=False)
@@ -233,15 +236,6 @@ class Series(errors.Estimates):
             total of such a group was itself released, take that: it is nearer to the truth.
         :param grid: see :meth:`to_frame`.
         :raises ValueError: if there is no such step, it divides steps of the grid, or keys are unknown.
-
-        >>> from opendp_timeseries import Release, interpolate
-        >>> from opendp_timeseries.design.design import Design
-        >>> from opendp_timeseries.design.signal import UnknownSignal
-        >>> design = Design(signal=UnknownSignal(60), sampling_probability=1.0, scale=2.0)
-        >>> series = interpolate(Release(steps=range(60), values=[5.0] * 60, design=design))
-        >>> months = series.resample("1mo", grid=TimeGrid(start="2024-01-01", size=60, step="1d", zone="UTC"))
-        >>> months.values.tolist(), months.standard_error.round(2).tolist()  # 2 times the root of 31, and of 29
-        ([155.0, 145.0], [11.14, 10.77])
         """
         return totals(self, step, groups=groups, grid=grid)
 
@@ -287,11 +281,7 @@ class Series(errors.Estimates):
         """Draw the series; see :func:`opendp_timeseries.plot` for the options."""
         return plot.plot(self, **options)
 
-    def to_html(
-        self,
-        path: str | PathLike[str] | None = None,
-        **options: Any,
-    ) -> str:
+    def to_html(self, path: str | PathLike[str] | None = None, **options: Any) -> str:
         """Return a page to publish, one HTML file, and write it where a path is given.
 
         It has a figure of each series with its numbers on hover, totals with intervals, what is protected, how far the
@@ -307,7 +297,9 @@ class Series(errors.Estimates):
             the page, by default its title, the guarantee, the software and the method.
         :raises OSError: if the file cannot be written.
         """
-        return page.to_html(self, path, **options)
+        made = page.page_of(contents_of(self, **options))
+        write_file(path, made.encode())
+        return made
 
     def to_excel(self, path: str | PathLike[str], **options: Any) -> None:
         """Write a workbook for Excel or LibreOffice (extra ``excel``): the series, totals with intervals, and notes.
@@ -318,7 +310,7 @@ class Series(errors.Estimates):
         :raises ImportError: without openpyxl, naming the extra to install.
         :raises ValueError: if there are more steps or series than a sheet holds.
         """
-        spreadsheet.to_excel(self, path, **options)
+        write_file(path, spreadsheet.workbook_of(contents_of(self, **options)))
 
     def to_csv(self, path: str | PathLike[str] | None = None, **options: Any) -> str:
         """Return a table that spreadsheets open as it is, and write it where a path is given.
@@ -326,14 +318,15 @@ class Series(errors.Estimates):
         Each series has a column, and two for its interval, beside local times without their zone. ``beside``,
         ``confidence_level`` and ``grid`` are options, as of :meth:`to_html`.
         """
-        return spreadsheet.to_csv(self, path, **options)
+        table = spreadsheet.table_of(contents_of(self, totals="", **options))
+        write_file(path, table.encode())
+        return table
 
     def __getitem__(self, steps: Any) -> Any:
         """Return the values at steps, indexed as an array is."""
         return self.values[steps]
 
     def __iter__(self) -> Iterator[float]:
-        """Go through the values, step by step."""
         return iter(self.values)
 
     def _repr_html_(self) -> str:

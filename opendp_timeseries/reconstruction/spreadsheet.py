@@ -5,20 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import re
-from os import PathLike
 from typing import Any, Final
 
 import numpy as np
 
-from opendp_timeseries._files import write_file
+from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.reconstruction.contents import Contents, contents_of, digits_for, instants_as_text
+from opendp_timeseries.reconstruction.contents import Contents, digits_for, instants_as_text
 from opendp_timeseries.reconstruction.frames import known_interval
 
-__all__ = ["table_of", "to_csv", "to_excel"]
-
-#: :class:`~opendp_timeseries.Series`, which writes its tables by this module.
-_Series = Any
+__all__ = ["table_of", "workbook_of"]
 
 #: Rows and columns of a sheet.
 _ROWS, _COLUMNS = 2**20, 2**14
@@ -28,13 +24,6 @@ _FIRST: Final = np.datetime64("1900-03-01")
 #: A text that begins so is a formula to a spreadsheet.
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f]")
-
-
-def to_csv(series: _Series, path: str | PathLike[str] | None, **options: Any) -> str:
-    """Return a table; see :meth:`.Series.to_csv`."""
-    text = table_of(contents_of(series, totals="", **options))
-    write_file(path, text.encode())
-    return text
 
 
 def table_of(made: Contents) -> str:
@@ -66,13 +55,9 @@ def _harmless(text: str) -> str:
     return f"'{text}" if text.startswith(_FORMULA) or text.lstrip().startswith(_FORMULA) else text
 
 
-def to_excel(series: _Series, path: str | PathLike[str] | None, **options: Any) -> bytes:
-    """Return a workbook; see :meth:`.Series.to_excel`."""
-    try:
-        import openpyxl
-    except ImportError:
-        raise ImportError("workbooks need openpyxl; install opendp_timeseries[excel]") from None
-    made = contents_of(series, **options)
+def workbook_of(made: Contents) -> bytes:
+    """Return the series, their totals and the sentences about them as a workbook."""
+    openpyxl = check.installed("openpyxl", "workbooks need openpyxl", "excel")
     if made.grid.size >= _ROWS or 3 * len(made.series) >= _COLUMNS:
         raise ValueError(
             f"{made.grid.size} steps of {len(made.series)} series do not fit on a sheet of {_ROWS} rows and {_COLUMNS}"
@@ -90,20 +75,15 @@ def to_excel(series: _Series, path: str | PathLike[str] | None, **options: Any) 
     notes.column_dimensions["A"].width = 120
     file = io.BytesIO()
     book.save(file)
-    write_file(path, file.getvalue())
     return file.getvalue()
 
 
 def _notes(made: Contents) -> list[str]:
-    zone = (
-        ""
-        if made.grid.is_integer
-        else f"Times are local times of {made.grid.zone or 'UTC'}, at which each step begins."
-    )
+    times = f" Times are local times of {made.grid.zone or 'UTC'}, at which each step begins."
     partial = any(not np.all(one.complete) for one in made.totals.values())
     most = any(one.is_bound for one in made.totals.values())
     return [
-        f"Unit: {made.unit}. Intervals: {made.level:.0%}. {zone}".strip(),
+        f"Unit: {made.unit}. Intervals: {made.level:.0%}.{'' if made.grid.is_integer else times}",
         *(["The first or the last of the totals is of a period that the series covers in part."] if partial else []),
         *(["Intervals of totals are the widest that they can be, as more is not known."] if most else []),
         *made.protected,

@@ -14,23 +14,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
-from opendp_timeseries.reconstruction import evidence
-from opendp_timeseries.reconstruction.banded import FitError
+from opendp_timeseries.reconstruction import errors, evidence
 from opendp_timeseries.reconstruction.basis import Basis
 from opendp_timeseries.reconstruction.linearised import SHORTEST, TANGENT, Learnt, Link, Model, Normal, State
+from opendp_timeseries.reconstruction.matrices import Array, FitError, crossed, times
 from opendp_timeseries.reconstruction.observations import Observations
-from opendp_timeseries.reconstruction.products import crossed, times
 from opendp_timeseries.reconstruction.seasons import Season
 
 __all__ = ["Events", "FitError", "Observations", "Posterior", "fit"]
-
-Array = NDArray[np.float64]
 
 #: Kept steps times the square of the number of columns: above this, there are fewer drifting columns.
 _WORK: Final = 6e8
@@ -60,7 +58,7 @@ class Posterior(NamedTuple):
     mean: Array
     variance: Array
     dispersion: float
-    joint: Joint
+    joint: LinearOperator
     events: Events | None = None
 
 
@@ -181,14 +179,7 @@ def _events(square: Array, expected: Array, large: float) -> Events:
 
 def _fit(model: Model, learnt: Learnt | None = None, state: State | None = None) -> _Fitted:
     """Fit, starting there."""
-    part, kept_steps = model.seen.part(), len(model.seen.steps)
-    learnt = learnt or evidence.start(model)
-    if part is model.seen:
-        learnt, state, model = evidence.learn(model, kept_steps, learnt, state)
-    else:
-        learnt, _, of_part = evidence.learn(replace(model, seen=part), kept_steps, learnt)
-        model = replace(model, basis=of_part.basis)
-        state = model.start()
+    learnt, state, model = evidence.learn(model, learnt, state)
     most, before = 1.0, np.zeros_like(state.f)
     for _ in range(_STEPS):
         normal = model.linearise(state.f, learnt.dispersion)
@@ -219,36 +210,24 @@ def _posterior(model: Model, normal: Normal, learnt: Learnt) -> _Fitted:
         rate, slope = np.maximum(here.rate(f), 0.0), here.unit * here.amplitude**2 * np.sqrt(4 * f**2 + 2 * variance)
     else:
         rate, slope = here.rate(f), here.unit * here.amplitude * np.ones_like(f)
-    posterior = Posterior(rate, slope**2 * variance, learnt.dispersion, Joint(model, learnt, normal.nodes, slope))
+    product = partial(_by_covariance, replace(model), learnt, normal.nodes, slope)
+    joint = errors.covariance_by(product, len(slope))
+    posterior = Posterior(rate, slope**2 * variance, learnt.dispersion, joint)
     state = State(f[model.nodes], coefficients, departed[model.nodes])
-    density, held = solved.value - evidence.away(model, learnt), model.given(normal, coefficients)
+    density, held = solved.value - evidence.prior(model).away(learnt.parameters), model.given(normal, coefficients)
     return _Fitted(model, learnt, state, posterior, density, (f - departed) * here.amplitude, held)
 
 
-class Joint(LinearOperator):
-    """The posterior covariance of the rate, whose diagonal is its variance.
+def _by_covariance(model: Model, learnt: Learnt, nodes: Array, slope: Array, columns: Array) -> Array:
+    """Multiply columns with the posterior covariance of the rate, which is worked out anew: it would fill the memory.
 
-    It is worked out anew for every product, so that it holds a few rows only.
+    :param nodes: f at the nodes, around which the problem was linearised.
+    :param slope: of the rate by f.
     """
-
-    def __init__(self, model: Model, learnt: Learnt, nodes: Array, slope: Array) -> None:
-        """Keep what the fit left.
-
-        :param nodes: f at the nodes, around which the problem was linearised.
-        :param slope: of the rate by f.
-        """
-        super().__init__(np.float64, (len(slope), len(slope)))  # type: ignore[call-arg]  # as in errors.py
-        self._fitted = replace(model), learnt, nodes, slope  # without the columns that were worked out
-
-    def _matmat(self, columns: Array) -> Array:
-        model, learnt, nodes, slope = self._fitted
-        model = replace(model)
-        every, wide = model.everywhere(model.linearise(nodes, learnt.dispersion))
-        reduced, _, _, root = every.solve(wide, learnt)
-        sides = slope[:, None] * columns
-        patterns = times(reduced.free, root @ (root.T @ crossed(reduced.free, sides)))
-        found: Array = slope[:, None] * (patterns + reduced.factor.solve(np.asfortranarray(sides)))
-        return found
-
-    def _adjoint(self) -> Joint:
-        return self
+    model = replace(model)  # which is not to hold what is worked out here
+    every, wide = model.everywhere(model.linearise(nodes, learnt.dispersion))
+    reduced, _, _, root = every.solve(wide, learnt)
+    sides = slope[:, None] * columns.reshape(len(slope), -1)
+    patterns = times(reduced.free, root @ (root.T @ crossed(reduced.free, sides)))
+    found: Array = slope[:, None] * (patterns + reduced.factor.solve(np.asfortranarray(sides)))
+    return found

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import html
 import math
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction.contents import digits_for, ends_as_text, instants_as_text, rounded
-from opendp_timeseries.reconstruction.frames import known_interval
+from opendp_timeseries.reconstruction.frames import AnySeries, known_interval
 from opendp_timeseries.reconstruction.totals import totals
 
 __all__ = ["Drawing", "drawing", "figure", "highest"]
 
 Array = NDArray[np.float64]
-#: :class:`~opendp_timeseries.Series`, of one series.
-_Series = Any
 
 #: Most steps that are drawn; and fewest, if they are longer ones.
 _MOST, _FEWEST = 750, 28
@@ -30,13 +28,12 @@ _LONGER: Final = {"1d": "days", "24h": "24 hours", "1w": "weeks", "1mo": "months
 _WIDTH, _HEIGHT = 1000, 300
 _TICKS: Final = 5
 _DATES: Final = 9
-_UNITS: Final[tuple[tuple[str, tuple[int, ...]], ...]] = (
-    ("h", (1, 3, 6, 12)),
-    ("D", (1, 2, 7, 14)),
-    ("M", (1, 3, 6)),
-    ("Y", (1, 2, 5, 10, 25, 50)),
+_UNITS: Final[tuple[tuple[str, tuple[int, ...], str], ...]] = (
+    ("h", (1, 3, 6, 12), "{0:%H:%M}"),
+    ("D", (1, 2, 7, 14), "{0.day} {0:%b}"),
+    ("M", (1, 3, 6), "{0:%b %Y}"),
+    ("Y", (1, 2, 5, 10, 25, 50), "{0.year}"),
 )
-_FORMATS: Final = {"h": "{0:%H:%M}", "D": "{0.day} {0:%b}", "M": "{0:%b %Y}", "Y": "{0.year}"}
 
 
 class Drawing(NamedTuple):
@@ -52,7 +49,7 @@ class Drawing(NamedTuple):
     longer: str  # what means are of; nothing if steps are drawn as they are
 
 
-def drawing(series: _Series, grid: TimeGrid, level: float) -> Drawing:
+def drawing(series: AnySeries, grid: TimeGrid, level: float) -> Drawing:
     """Return what is drawn of a series."""
     if grid.size <= _MOST:
         low, high = known_interval(series, level)
@@ -86,8 +83,7 @@ def figure(name: str, drawn: Drawing, unit: str, level: float, top: float, *, ca
     :param top: what the axis reaches at least.
     """
     low, high, ticks = _axis(min(0.0, float(drawn.least.min())), top)
-    edges = drawn.grid.edges().astype(np.float64) if drawn.grid.is_integer else _seconds(drawn.grid)
-    x = np.round((edges - edges[0]) / (edges[-1] - edges[0]) * _WIDTH, 1)
+    x = np.round(_along(drawn.grid) * _WIDTH, 1)
 
     def y(values: Array) -> Array:
         return np.round(np.clip((high - values) / (high - low), -0.01, 1.01) * _HEIGHT, 1)
@@ -122,9 +118,11 @@ def figure(name: str, drawn: Drawing, unit: str, level: float, top: float, *, ca
     )
 
 
-def _seconds(grid: TimeGrid) -> Array:
-    seconds: Array = grid.edges().astype("M8[ns]").astype(np.int64) / 1e9
-    return seconds
+def _along(grid: TimeGrid) -> Array:
+    """Return how far along its axis every edge is, from 0 to 1."""
+    edges = grid.edges()
+    along: Array = (edges - edges[0]) / (edges[-1] - edges[0])
+    return along
 
 
 def _axis(low: float, high: float) -> tuple[float, float, list[float]]:
@@ -170,13 +168,12 @@ def _dates(grid: TimeGrid) -> list[tuple[float, str]]:
     if grid.is_integer:
         numbers = _axis(0.0, float(grid.size))[2]
         return [(number / grid.size, f"{number:,g}") for number in numbers if number <= grid.size]
-    local, seconds = grid.edges("local").astype("M8[s]"), _seconds(grid)
-    for unit, lengths in _UNITS:
+    local, along = grid.edges("local").astype("M8[s]"), _along(grid)
+    for unit, lengths, form in _UNITS:
         for number in lengths:
             index = (local.astype(f"M8[{unit}]").astype(np.int64) + 3 * (unit == "D")) // number  # weeks from Monday
             begins = np.flatnonzero(np.diff(index, prepend=index[0] - (local[0] == local[0].astype(f"M8[{unit}]"))))
             if len(begins) <= _DATES:
-                at = (seconds[begins] - seconds[0]) / (seconds[-1] - seconds[0])
-                words = [_FORMATS[unit].format(each.item()) for each in local[begins]]
-                return list(zip(at.tolist(), words, strict=True))
+                words = [form.format(each.item()) for each in local[begins]]
+                return list(zip(along[begins].tolist(), words, strict=True))
     return []

@@ -1,7 +1,8 @@
-"""Totals of a series over days, weeks, months and the like, and over keys of a panel, with their errors."""
+"""Totals of a series over days, weeks, months and the like, and over keys of a panel; and totals that set its level."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,15 +16,15 @@ from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.grid.edges import day_of, parse_width
 from opendp_timeseries.grid.instants import parse_zone, write_instant
 from opendp_timeseries.reconstruction import errors, frames, plot
+from opendp_timeseries.reconstruction.frames import AnySeries
+from opendp_timeseries.release.release import Release
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Totals", "longer_steps", "totals"]
+__all__ = ["Totals", "longer_steps", "total_of_each", "totals"]
 
 Array = NDArray[np.float64]
-#: :class:`~opendp_timeseries.Series`, whose totals these are.
-_Series = Any
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -40,7 +41,7 @@ class Totals(errors.Estimates):
     :param is_bound: whether standard errors are the most that they can be, as the covariance is not known.
     """
 
-    series: _Series
+    series: AnySeries
     values: Array
     standard_error: Array
     complete: NDArray[np.bool_]
@@ -83,13 +84,14 @@ class Totals(errors.Estimates):
 
 
 def totals(
-    series: _Series, step: str | int, *, groups: Mapping[Hashable, Iterable[Hashable]] | None, grid: TimeGrid | None
+    series: AnySeries, step: str | int, *, groups: Mapping[Hashable, Iterable[Hashable]] | None, grid: TimeGrid | None
 ) -> Totals:
     """Add a series up; see :meth:`.Series.resample`."""
     keys, grid = series.release.keys, frames.grid_of(series.release, grid)
     starts, longer, complete = longer_steps(grid, step)
     parts = [series] if keys is None else list(series.by_key().values())
-    over_time = _sums(starts, grid.size)
+    ends = np.append(starts, grid.size)  # what adds up stretches, each from its start to the next one's:
+    over_time = csr_array((np.ones(grid.size), np.arange(grid.size), ends), shape=(len(starts), grid.size))
     over_keys: Any = eye_array(len(parts)) if groups is None else _members(groups, keys)
     values = over_keys @ np.array([over_time @ part.values for part in parts])
     if series.covariance is not None:
@@ -117,11 +119,6 @@ def totals(
         keys=keys if groups is None else tuple(groups),
         is_bound=is_bound,
     )
-
-
-def _sums(starts: NDArray[np.int64], size: int) -> csr_array:
-    """Return what adds up stretches, each from its start to the next one's."""
-    return csr_array((np.ones(size), np.arange(size), np.append(starts, size)), shape=(len(starts), size))
 
 
 def longer_steps(grid: TimeGrid, step: str | int) -> tuple[NDArray[np.int64], TimeGrid, NDArray[np.bool_]]:
@@ -170,3 +167,40 @@ def _members(groups: Mapping[Hashable, Iterable[Hashable]], keys: tuple[Hashable
         if not row.any():
             raise ValueError(f"groups ({check.shown(name)}) must list keys of the panel, and lists none")
     return csr_array(rows)
+
+
+def total_of_each(release: Release, total: Release, *, unfiltered: bool) -> NDArray[np.int64]:
+    """Return for each entry of a series, in which number of a total it is.
+
+    :param release: that of the series.
+    :param total: of a :func:`~opendp_timeseries.make_participation_total`.
+    :param unfiltered: whether the series is of the counts before a filter.
+    :raises TypeError: for a total of anything else.
+    """
+    signal, of = release.design.signal, total.design.signal
+    count, whole = signal.count, of.count
+    if whole is None or not whole.is_total or of.kernels or len(total) < total.size:
+        raise TypeError("total must be a number, or the release of a participation total, with every number kept")
+    if count is None or count.pooled is not None or count.grid != whole.pooled:
+        raise TypeError(f"total must be of the grid of the series; it is of {whole.pooled!r}")
+    if signal.kernels and not unfiltered:
+        raise TypeError("total must go to counts, and this series is of filtered ones; smooth the release instead")
+    if (count.source, count.step_cap, count.panel) != (whole.source, whole.step_cap, whole.panel):
+        raise TypeError(
+            "total must be of the columns, step_cap and keys of the series; for one number of all keys, chain"
+            " then_totals({'all': keys}) after it"
+        )
+    if whole.gap > count.gap or (whole.key_cap or math.inf) < (count.key_cap or math.inf):
+        raise TypeError(
+            f"total must leave out no more than the series: its gap ({whole.gap}) must be at most {count.gap}, its"
+            f" key_cap ({whole.key_cap}) {'None' if count.key_cap is None else f'None or at least {count.key_cap}'}"
+        )
+    series, groups = np.arange(len(release.keys or (0,))), of.groups
+    if groups is not None and signal.groups is None and not any(groups.depths):
+        series = np.array([groups.innermost[key] for key in count.panel or ()])
+    elif groups != signal.groups:
+        raise TypeError("total must be of each series, or of groups of them that are not in each other")
+    starts = whole.total_starts
+    periods = np.searchsorted(starts, np.arange(count.grid.size), side="right") - 1
+    numbers: NDArray[np.int64] = (series[:, None] * len(starts) + periods).ravel()
+    return numbers

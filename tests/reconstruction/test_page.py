@@ -76,7 +76,7 @@ def test_a_page_is_whole_and_asks_for_nothing(tmp_path):
         "Totals by day",
         "2024-04-02 (in part)",
         "Differentially private for one individual with ε = 1, δ = 1e-06.",
-        "Made by a sine, from values at every step with noise of standard deviation 3.",
+        "Made by a sine, from noisy values at every step, with noise of standard deviation 3.",
         "for half of the steps it is at most ±3.29 trips per hour, where 50 is the average.",
         "Trips, 2024-03-30 00:00 to 2024-04-02 01:00.",
     ):

@@ -359,7 +359,8 @@ def test_a_panel_says_which_series_has_another_model(agg):
 
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for module in ("matplotlib", "matplotlib.pyplot"):
+        monkeypatch.setitem(sys.modules, module, None)
     for draw, release in ((plot, RELEASE), (plot_panel, PANEL)):
         with pytest.raises(ImportError, match=r"opendp_timeseries\[plot\]"):
             draw(interpolate(release))

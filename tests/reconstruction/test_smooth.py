@@ -22,9 +22,9 @@ from opendp_timeseries import (
 from opendp_timeseries import then_subsampled_gaussian as then_release
 from opendp_timeseries.koga2022.experiments import gowalla_like
 from opendp_timeseries.reconstruction import evidence, haar, structural
-from opendp_timeseries.reconstruction.banded import Banded, Tridiagonal
 from opendp_timeseries.reconstruction.basis import Basis
 from opendp_timeseries.reconstruction.linearised import Learnt, Link, Model
+from opendp_timeseries.reconstruction.matrices import Banded, Tridiagonal
 from opendp_timeseries.reconstruction.observations import Observations
 from opendp_timeseries.reconstruction.seasons import Season
 from opendp_timeseries.reconstruction.smooth import _observations, _of_counts
@@ -116,7 +116,7 @@ def test_departures_in_proportion_are_those_of_dense_conditioning():
     mean, variance, value = oracle.condition(prior, np.eye(SIZE)[model.seen.steps], model.seen.values, VARIANCE)
     assert np.allclose(found.posterior.mean, mean, rtol=0, atol=1e-9)
     assert np.allclose(found.posterior.variance, variance, rtol=0, atol=1e-9)
-    centre, spread = evidence.prior(model)
+    centre, spread, *_ = evidence.prior(model)
     away = (learnt.parameters - centre) / spread
     assert found.evidence == pytest.approx(value - (away**2).sum() / 2, abs=1e-9)
 

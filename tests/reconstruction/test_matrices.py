@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from opendp_timeseries.reconstruction.products import crossed, inverse_root, times
+from opendp_timeseries.reconstruction.matrices import crossed, inverse_root, times
 
 
 @pytest.mark.parametrize("rows", [1, 53, 64, 700])
@@ -14,6 +14,7 @@ def test_products_are_those_of_numpy(rows, columns):
     assert np.allclose(times(left, right), left @ right)
     assert np.allclose(times(left, right[:, 0]), left @ right[:, 0])
     assert np.allclose(crossed(left, left), left.T @ left)
-    assert np.allclose(crossed(left, left, weight), left.T @ (weight[:, None] * left))
+    assert np.allclose(crossed(left, left[:, :1].sum(axis=1)), left.T @ left[:, :1].sum(axis=1))
+    assert np.allclose(crossed(left, weight[:, None] * left, symmetric=True), left.T @ (weight[:, None] * left))
     root = inverse_root(left.T @ left + np.eye(columns))
     assert np.allclose(root.T @ root, np.linalg.inv(left.T @ left + np.eye(columns)))

@@ -1,0 +1,171 @@
+"""What the smoother does with matrices: few diagonals in linear time, and products by small pieces.
+
+The pieces are so small that BLAS does not share them among threads. Waking threads takes longer than the work, by far
+where other processes run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dpbtrf, dpbtrs, dpotrf, dpttrf, dpttrs, dtbtrs, dtrtri
+
+__all__ = ["Array", "Banded", "FitError", "Tridiagonal", "crossed", "inverse_root", "times"]
+
+Array = NDArray[np.float64]
+
+#: Matrices of this size are factored at once, and products of so many multiplications made.
+_SMALL: Final = 64
+_WIDTH: Final = 32
+_UNSHARED: Final = 64**3
+_STACK: Final = 8
+
+
+class FitError(np.linalg.LinAlgError):
+    """A fit that did not work, in words."""
+
+
+class Tridiagonal(NamedTuple):
+    """A positive definite matrix with three diagonals as LDL'."""
+
+    diagonal: Array
+    lower: Array
+    log_determinant: float
+
+    @classmethod
+    def of(cls, main: Array, off: Array) -> Tridiagonal:
+        """Factor a matrix.
+
+        :raises FitError: if it is not positive definite in floating point.
+        """
+        diagonal, lower, failed = dpttrf(main, off)
+        if failed:
+            raise FitError("the smoother lost its precision")
+        return cls(diagonal, lower, float(np.log(diagonal).sum()))
+
+    def solve(self, sides: Array) -> Array:
+        """Return the solutions, one for each column; the columns may be overwritten."""
+        solved: Array = dpttrs(self.diagonal, self.lower, sides, overwrite_b=1)[0]
+        return solved
+
+    def inverse_diagonals(self) -> tuple[Array, Array]:
+        """Main and next diagonal of the inverse, from the last entry on: ``S_t = 1/d_t + l_t² S_{t+1}``."""
+        upper = np.ones((2, len(self.diagonal)))
+        upper[0, 1:] = -(self.lower**2)
+        own: Array = dtbtrs(upper, 1 / self.diagonal[:, None], diag="U")[0][:, 0]
+        return own, -self.lower * own[1:]
+
+
+class Banded(NamedTuple):
+    """A positive definite matrix with few diagonals as LL'; ``lower`` holds the diagonals of L."""
+
+    lower: Array
+    log_determinant: float
+
+    @classmethod
+    def of(cls, band: Array) -> Banded:
+        """Factor a matrix, given its diagonals, the main one first, each padded at its end.
+
+        :raises FitError: if it is not positive definite in floating point.
+        """
+        lower, failed = dpbtrf(band, lower=1)
+        if failed:
+            raise FitError("the smoother lost its precision")
+        return cls(lower, 2 * float(np.log(lower[0]).sum()))
+
+    def solve(self, sides: Array) -> Array:
+        """Return the solutions, one for each column; the columns may be overwritten."""
+        solved: Array = dpbtrs(self.lower, sides, lower=1, overwrite_b=1)[0]
+        return solved
+
+    def inverse_diagonals(self) -> tuple[Array, Array]:
+        """Main and next diagonal of the inverse, block by block from the last one on (Takahashi, Fagan & Chen 1973)."""
+        width, size = len(self.lower) - 1, self.lower.shape[1]
+        diagonal, beside, after, inverse = np.empty(size), np.empty(size), size, np.empty((0, 0))
+        for first in range((size - 1) // width * width, -1, -width):
+            last = min(first + width, size)
+            block = self._dense(first, after, first, last)
+            root = np.linalg.inv(block[: last - first])
+            passed = block[last - first :] @ root
+            across = inverse @ passed
+            inverse = root.T @ root + passed.T @ across
+            diagonal[first:last], beside[first : last - 1] = np.diag(inverse), np.diag(inverse, 1)
+            beside[last - 1] = -across[0, -1] if after > last else 0.0
+            after = last
+        return diagonal, beside[:-1]
+
+    def _dense(self, top: int, bottom: int, left: int, right: int) -> Array:
+        rows, columns = np.ogrid[top:bottom, left:right]
+        below = rows - columns
+        stored = (below >= 0) & (below < len(self.lower))
+        return np.where(stored, self.lower[np.where(stored, below, 0), columns], 0.0)
+
+
+def inverse_root(matrix: Array) -> Array:
+    """Return the inverse of the Cholesky factor, by halves."""
+    size = len(matrix)
+    if size <= _SMALL:
+        lower, failed = dpotrf(matrix, lower=1, clean=1)
+        if failed:
+            raise FitError("the smoother lost its precision")
+        inverse: Array = dtrtri(lower, lower=1)[0]
+        return inverse
+    first, rest = slice(size // 2), slice(size // 2, size)
+    inverse = np.zeros_like(matrix)
+    inverse[first, first] = inverse_root(matrix[first, first])
+    across = crossed(matrix[first, rest], inverse[first, first].T)
+    inverse[rest, rest] = inverse_root(matrix[rest, rest] - crossed(across.T, across.T))
+    inverse[rest, first] = -times(inverse[rest, rest], times(across, inverse[first, first]))
+    return inverse
+
+
+def crossed(left: Array, right: Array, *, symmetric: bool = False) -> Array:
+    """Return ``left.T @ right``; of a symmetric product only the lower triangle is worked out."""
+    if right.ndim == 1:
+        return crossed(left, right[:, None])[:, 0]
+    total = np.zeros((left.shape[1], right.shape[1]))
+    if len(left) * total.size <= _UNSHARED:
+        found: Array = left.T @ right
+        return found
+    for piece, rows in _pieces(len(left), _UNSHARED // _WIDTH**2):
+        sides, turned = _stack(left, piece, rows), _stack(right, piece, rows).swapaxes(1, 2)
+        for top in range(0, len(total), _WIDTH):
+            for first in range(0, top + 1 if symmetric else total.shape[1], _WIDTH):
+                products = sides[:, top : top + _WIDTH] @ turned[:, :, first : first + _WIDTH]
+                total[top : top + _WIDTH, first : first + _WIDTH] += products.sum(axis=0)
+    return np.tril(total) + np.tril(total, -1).T if symmetric else total
+
+
+def times(left: Array, right: Array) -> Array:
+    """Return ``left @ right``, column by column."""
+    if right.ndim == 1:
+        return times(left, right[:, None])[:, 0]
+    if left.size * right.shape[1] <= _UNSHARED:
+        product: Array = left @ right
+        return product
+    found, turned = np.empty((right.shape[1], len(left))), np.ascontiguousarray(right.T)
+    width = min(_WIDTH, max(len(turned), 1))
+    for piece, rows in _pieces(len(left), max(_UNSHARED // (width * max(len(right), 1)), 1)):
+        stack = _stack(left, piece, rows)
+        for first in range(0, len(turned), width):
+            products = turned[first : first + width] @ stack
+            found[first : first + width, piece] = products.swapaxes(0, 1).reshape(products.shape[1], -1)
+    return found.T
+
+
+def _pieces(size: int, rows: int) -> Iterator[tuple[slice, int]]:
+    """Go through rows in stacks of pieces of so many rows, and what is left."""
+    whole = size // rows * rows
+    for first in range(0, whole, rows * _STACK):
+        yield slice(first, min(first + rows * _STACK, whole)), rows
+    if whole < size:
+        yield slice(whole, size), size - whole
+
+
+def _stack(matrix: Array, piece: slice, rows: int) -> Array:
+    """Pieces of a matrix, turned: of one that is stored column by column they are no copy."""
+    pieces = (piece.stop - piece.start) // rows  # given, as there may be no columns
+    return matrix.T[:, piece].reshape(matrix.shape[1], pieces, rows).swapaxes(0, 1)
