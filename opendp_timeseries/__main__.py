@@ -66,8 +66,7 @@ def _in_a_line(error: BaseException, options: argparse.Namespace | None) -> str:
         last = (error.message or text).strip().splitlines()[-1]
         text = last.partition("Error: ")[2] or last
     if isinstance(error, MemoryError) or text.startswith(_NO_MEMORY):
-        remedy = "convert it to Parquet, which is read in parts, or " if file and "csv" in file.suffix else ""
-        text = f"not enough memory for the log ({file}); {remedy}use a machine with more, or fewer steps (--size)"
+        text = f"not enough memory for the log ({file}); use a machine with more, or fewer steps (--size)"
     elif isinstance(error, OSError) and error.strerror:
         full = "free some space there, or choose another --output"
         remedy = full if error.errno in _FULL else "check that it exists, and that you may read or write it"

@@ -21,8 +21,8 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries.__main__ import main
 from opendp_timeseries.commandline import outputs, release
-from opendp_timeseries.counting.files import read_csv_log
 from opendp_timeseries.datasets import load_flights
+from tests.counting.tables import rows_of_csv
 from tests.refused import refusal
 
 ARGUMENTS = {
@@ -84,7 +84,7 @@ def contents(folder):
 
 @pytest.fixture
 def nothing_is_read(monkeypatch):
-    monkeypatch.setattr(release, "read_log", lambda options: pytest.fail("the log was read"))
+    monkeypatch.setattr(release, "read_log", lambda *_: pytest.fail("the log was read"))
 
 
 def test_one_day_of_an_individual(tmp_path, log_file, capsys):
@@ -294,7 +294,7 @@ def test_parquet_columns_are_refused_by_type_in_one_sentence(tmp_path, capsys, w
 
 
 def test_what_opendp_wraps_comes_out_as_it_went_in(log_file, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(release, "read_log", lambda options: {"who": np.array([1]), "when": np.zeros(1, "m8[s]")})
+    monkeypatch.setattr(release, "read_log", lambda *_: {"who": np.array([1]), "when": np.zeros(1, "m8[s]")})
     assert main(arguments(log_file, tmp_path / "out")) == 2
     assert refusal(capsys).startswith("error: column 'when' of type ")
 
@@ -331,7 +331,7 @@ def test_an_earlier_release_is_replaced_only_when_asked(log_file, tmp_path, caps
     before = contents(tmp_path)
     capsys.readouterr()
     with monkeypatch.context() as patch:
-        patch.setattr(release, "read_log", lambda options: pytest.fail("the log was read"))
+        patch.setattr(release, "read_log", lambda *_: pytest.fail("the log was read"))
         for suffix in SUFFIXES:  # any one of them is enough
             assert main(arguments(log_file, tmp_path / "out")) == 2
             assert (
@@ -536,7 +536,7 @@ def test_a_killed_command_leaves_whole_files(log_file, tmp_path, how, times):
 
 
 def test_csv_times_and_identifiers(log_file):
-    log = read_csv_log(log_file, identifier="who", time="when", zone="America/New_York")
+    log = rows_of_csv(log_file, identifier="who", time="when", zone="America/New_York")
     assert log["who"].tolist() == ["ann", "bob", None, "cy", "short"]
     utc = ["2024-01-01T05:30", "2024-01-01T05:00", "2024-01-01T10:00", "NaT", "NaT"]
     assert np.array_equal(log["when"], np.array(utc, dtype="datetime64[us]"), equal_nan=True)
@@ -559,7 +559,7 @@ def test_csv_times_and_identifiers(log_file):
 def test_times_are_read_as_the_options_say(tmp_path, texts, format_, unit):
     path = tmp_path / "log.csv"
     path.write_text("who;when\n" + "".join(f"ann;{text}\n" for text in texts))
-    log = read_csv_log(
+    log = rows_of_csv(
         path, identifier="who", time="when", zone="UTC", delimiter=";", time_format=format_, time_unit=unit
     )
     assert (log["when"].astype("datetime64[s]") == np.datetime64("2024-03-01T08:15:30")).all()
@@ -581,7 +581,7 @@ def test_times_are_read_as_the_options_say(tmp_path, texts, format_, unit):
 def test_what_is_no_time_in_that_form_is_missing_and_raises_nothing(tmp_path, texts, format_, unit):
     path = tmp_path / "log.csv"
     path.write_text("who;when\n" + "".join(f"ann;{text}\n" for text in texts), encoding="utf-8")
-    log = read_csv_log(
+    log = rows_of_csv(
         path, identifier="who", time="when", zone="UTC", delimiter=";", time_format=format_, time_unit=unit
     )
     assert np.isnat(log["when"]).all()
@@ -738,7 +738,7 @@ def test_a_quote_in_one_row_takes_in_no_other(tmp_path, capsys):
             lines = ["who,when", *people[:at], bad, *people[at:]]
             path = tmp_path / "log.csv"
             path.write_bytes("\n".join(lines).encode())
-            log = read_csv_log(path, identifier="who", time="when", zone="UTC")
+            log = rows_of_csv(path, identifier="who", time="when", zone="UTC")
             there = set(log["who"][~np.isnat(log["when"])].tolist())
             assert {f"p{k}" for k in range(500)} <= there
             assert len(there) <= 501
@@ -747,7 +747,7 @@ def test_a_quote_in_one_row_takes_in_no_other(tmp_path, capsys):
 def test_spaces_and_case_keep_people_apart(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text('who,when\r\n ann,2024-01-01\r\nann,2024-01-01\r\n"ann, b", 2024-01-01 \r\n')
-    log = read_csv_log(path, identifier="who", time="when", zone="UTC")
+    log = rows_of_csv(path, identifier="who", time="when", zone="UTC")
     assert log["who"].tolist() == [" ann", "ann", "ann, b"]
     assert not np.isnat(log["when"]).any()
 
@@ -830,7 +830,7 @@ def test_out_of_memory_names_the_log_and_a_way_out(log_file, tmp_path, capsys, m
     monkeypatch.setattr(release, "read_log", exhausted)
     assert main(arguments(log_file, tmp_path / "out")) == 2
     said = refusal(capsys)
-    assert f"not enough memory for the log ({log_file}); convert it to Parquet, which is read in parts, or" in said
+    assert f"not enough memory for the log ({log_file}); use a machine with more, or fewer steps (--size)" in said
     assert main(arguments(tmp_path / "log.parquet", tmp_path / "out")) == 2
     assert "log.parquet); use a machine with more, or fewer steps (--size)" in refusal(capsys)
     monkeypatch.undo()

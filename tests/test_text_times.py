@@ -15,7 +15,7 @@ from opendp_timeseries.counting import tables
 from opendp_timeseries.counting.engines import check_schema, engine_of
 from opendp_timeseries.counting.files import read_csv_log, read_parquet_log
 from opendp_timeseries.grid import TextTimes, TimeGrid, read_text_times
-from tests.counting.tables import count_of
+from tests.counting.tables import count_of, rows_of_csv
 from tests.oracles import text_times as oracle
 
 NAT = np.iinfo(np.int64).min
@@ -196,7 +196,7 @@ class TestEveryTable:
             "id;time\n" + "".join(f"p{k};{text}\n" for k, text in enumerate(self.TEXTS) if "\ud800" not in text),
             "utf-8",
         )
-        log = read_csv_log(path, identifier="id", time="time", zone=self.ZONE, delimiter=";")
+        log = read_csv_log(path, count_of(grid=self.GRID), zone=self.ZONE, delimiter=";")
         assert self.counted(log) == self.expected()
 
     @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
@@ -217,7 +217,8 @@ class TestFormats:
     def read(self, tmp_path, format_, *texts, zone="America/New_York"):
         path = tmp_path / "log.csv"
         path.write_text("id,time\n" + "".join(f"ann,{text}\n" for text in texts))
-        return read_csv_log(path, identifier="id", time="time", zone=zone, time_format=format_)["time"].tolist()
+        read = rows_of_csv(path, identifier="id", time="time", zone=zone, time_format=format_)
+        return read["time"].tolist()
 
     @pytest.mark.parametrize(
         "said", ["Z", "z", " UTC", "GMT", " utc", " Zulu", " (UTC)", "Z[UTC]", "+00:00", " +0000", "-00", ".000Z"]
@@ -289,10 +290,9 @@ class TestFormats:
         grid = TimeGrid(start="1970-01-01", size=3, step="1d", zone="UTC")
         for format_ in (None, "%Y-%m-%d"):
             self.read(tmp_path, format_, *texts)
-            log = read_csv_log(
-                tmp_path / "log.csv", identifier="id", time="time", zone="Asia/Tokyo", time_format=format_
-            )
-            tally = tables.tally(log, count_of(grid=grid))
+            count = count_of(grid=grid)
+            log = read_csv_log(tmp_path / "log.csv", count, zone="Asia/Tokyo", time_format=format_)
+            tally = tables.tally(log, count)
             assert (tally.rows, tally.off_grid, tally.counted) == (2, 2, 0)
             check_schema(log, identifier="id", time="time")
 

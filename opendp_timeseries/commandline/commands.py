@@ -54,7 +54,8 @@ def plan(options: argparse.Namespace) -> str:
     assumed["participation"] = dict(map(share, options.participation)) if options.participation else None
     assumed["season_amplitudes"] = amplitudes_of(options, grid)
     try:
-        found = ts.plan(grid, **{name: value for name, value in assumed.items() if value is not None})
+        with stage("Comparing designs", quiet=options.quiet):
+            found = ts.plan(grid, **{name: value for name, value in assumed.items() if value is not None})
     except (TypeError, ValueError) as error:
         raise ValueError(by_flags(str(error), refused=True)) from None
     if options.json:

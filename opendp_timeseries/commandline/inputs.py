@@ -15,8 +15,9 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.commandline.words import WORDS, flag
 from opendp_timeseries.counting.engines import check_schema
 from opendp_timeseries.counting.files import CSV_SUFFIXES, PARQUET_SUFFIXES, read_csv_log, read_parquet_log
-from opendp_timeseries.counting.tables import UtcLog
+from opendp_timeseries.counting.tables import log_in_utc
 from opendp_timeseries.datasets import load_flights
+from opendp_timeseries.design.count import Count, Source, panel_of
 from opendp_timeseries.reconstruction.seasons import read_seasons
 
 __all__ = ["amplitudes_of", "by_flags", "check_of", "chosen", "excess_of", "grid_of", "is_file_of_keys"]
@@ -26,7 +27,8 @@ __all__ += ["keys_and_groups", "read_log", "wrapped"]
 _MAX_STEPS: Final = 1_000_000
 #: With totals and intervals, a sheet holds no more.
 _MOST_COLUMNS: Final = 2500
-
+#: More than there are.
+_ALL: Final = 2**62
 
 _BY_FLAGS: Final = {
     "participation=, such as {0.9: 20, 1.0: 500}": "--participation 90%:20 100%:500",
@@ -125,27 +127,35 @@ def _tree(rows: list[dict[str, str]], columns: list[str], by: str) -> Any:
     return {name: _tree([row for row in rows if row[columns[0]] == name], columns[1:], by) for name in names}
 
 
-def read_log(options: argparse.Namespace) -> Any:
-    """Read the log, and refuse what the names and types of its columns show to be wrong."""
+def read_log(options: argparse.Namespace, grid: ts.TimeGrid, *, step_cap: int | None = None) -> Any:
+    """Read the log, and refuse what the names and types of its columns show to be wrong.
+
+    :param step_cap: how many rows of one individual at one step are told apart; by default, as many as count.
+    """
     if options.file is None:
-        return UtcLog(load_flights())
+        return log_in_utc(load_flights())
     columns = chosen(options, "identifier", "time", "by")
     suffix, zone = options.file.suffix.lower(), options.times_zone or options.zone
     if suffix in PARQUET_SUFFIXES:
         log = read_parquet_log(options.file, **columns, zone=None if zone == options.zone else zone)
-    else:
-        delimiter = ("\t" if suffix == ".tsv" else ",") if options.delimiter is None else options.delimiter
-        how = {"delimiter": delimiter.replace("\\t", "\t"), **chosen(options, "time_format", "time_unit")}
-        log = read_csv_log(options.file, **columns, zone=zone, **how)
-    check_schema(log, **chosen(options, "identifier", "time"))  # out of the measurement, OpenDP would wrap the message
-    return log
+        # Out of the measurement, OpenDP would wrap the message.
+        check_schema(log, **chosen(options, "identifier", "time"))
+        return log
+    panel = panel_of(options.by, keys_and_groups(options)[0].get("keys"))
+    most = options.step_cap if step_cap is None else step_cap
+    count = Count(source=Source(**columns), grid=grid, participation_cap=1, step_cap=most, panel=panel)
+    delimiter = ("\t" if suffix == ".tsv" else ",") if options.delimiter is None else options.delimiter
+    how = {"delimiter": delimiter.replace("\\t", "\t"), **chosen(options, "time_format", "time_unit")}
+    return read_csv_log(options.file, count, zone=zone, **how)
 
 
 def check_of(options: argparse.Namespace, grid: ts.TimeGrid) -> ts.LogCheck:
     """Look at the log. Private."""
     names = ("identifier", "time", "participation_cap", "step_cap", "gap", "period")
     how = {**chosen(options, *names), "excess": excess_of(options), **keys_and_groups(options)[0]}
-    return ts.check_log(read_log(options), grid=grid, **how)
+    # What is within a gap is a share of all events.
+    log = read_log(options, grid, step_cap=None if options.gap == 1 else _ALL)
+    return ts.check_log(log, grid=grid, **how)
 
 
 def excess_of(options: argparse.Namespace) -> str:

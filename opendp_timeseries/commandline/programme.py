@@ -18,6 +18,7 @@ from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.commandline.inputs import amplitudes_of, by_flags, chosen, grid_of, wrapped
 from opendp_timeseries.commandline.request import Request
+from opendp_timeseries.commandline.waiting import stage
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.plugin.known import signal_of
 from opendp_timeseries.plugin.subsampled_gaussian import sample_of
@@ -121,8 +122,9 @@ def programme(options: argparse.Namespace) -> str:
     """Plan a programme, or say how far it is."""
     parts = parts_of(options)
     ledger = None if options.new or not options.ledger.exists() else ts.Ledger(options.ledger)
-    found = _planned(options, parts) if ledger is None else _programme_of(ledger)
-    errors = _errors(options, parts, found)
+    with stage("Planning the programme", quiet=options.quiet):
+        found = _planned(options, parts) if ledger is None else _programme_of(ledger)
+        errors = _errors(options, parts, found)
     if options.new:
         ledger = ts.Ledger.create(options.ledger, programme=found)
     if options.json:

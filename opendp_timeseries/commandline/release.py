@@ -64,8 +64,9 @@ def release(options: argparse.Namespace) -> str:
     missing = {suffix: place for suffix, place in wanted.items() if suffix not in kept}
     writing = files_together(missing.values(), replace=options.force)
     with _paying(measurement, ledger, options) as make, writing as files:
-        with stage("Counting, and adding noise", quiet=options.quiet):
-            made = _reconstructed(_flat(make(lambda: _log(options))), request, options)
+        releases = _flat(make(lambda: _log(options, grid)))
+        with stage("Making the series", quiet=options.quiet or options.by):  # of a panel, smoothing says how many
+            made = _reconstructed(releases, request, options)
         with stage("Writing the files", quiet=options.quiet):
             first = next((suffix for suffix in (".json", ".csv") if suffix in kept), None)
             if kept and (first is None or wanted[first].read_bytes() != document(first, made, options)):
@@ -105,9 +106,9 @@ def _check_seasons(options: argparse.Namespace, grid: ts.TimeGrid) -> None:
         check.real("season", found.length, **lengths, remedy=remedy)
 
 
-def _log(options: argparse.Namespace) -> Any:
+def _log(options: argparse.Namespace, grid: ts.TimeGrid) -> Any:
     with stage(f"Reading {options.file}", quiet=options.quiet):
-        return read_log(options)
+        return read_log(options, grid)
 
 
 def _flat(made: Any) -> list[ts.Release]:
@@ -137,9 +138,9 @@ def _paying(
     measurement: Any, ledger: ts.Ledger | None, options: argparse.Namespace
 ) -> Iterator[Callable[[Callable[[], Any]], Any]]:
     """Yield a function that makes the release, and add to whatever ends the block which entry is spent."""
-    resume = bool(options.resume)
+    resume, counting = bool(options.resume), stage("Counting, and adding noise", quiet=options.quiet)
     if ledger is None:
-        yield lambda read: held_back()(measurement)(read())
+        yield lambda read: counting(held_back()(measurement))(read())
         return
     paid = ledger.paid(measurement)
     if paid is not None and paid.released is None and not resume:
@@ -160,7 +161,7 @@ def _paying(
             print(f"Entry {number} of {ledger.path} pays for this release. {remedy}", file=sys.stderr, flush=True)
             return log
 
-        return held_back()(ledger.release)(measurement, announced, resume=resume)
+        return counting(held_back()(ledger.release))(measurement, announced, resume=resume)
 
     try:
         yield make

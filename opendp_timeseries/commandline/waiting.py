@@ -10,14 +10,19 @@ import ctypes
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from types import FrameType
 from typing import Final
+
+from opendp_timeseries.counting.progress import heard
 
 __all__ = ["held_back", "interruptible", "stage"]
 
 #: Seconds after which somebody who waits wants to know for what.
 _PATIENCE: Final = 2.0
+#: Seconds from one share that is said to the next.
+_OFTEN: Final = 0.5
 _SIGNALS: Final = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _waiting: list[list[int]] = []  # what has arrived, for each block that holds it back
 
@@ -69,14 +74,27 @@ def _once(number: int) -> None:
 
 @contextlib.contextmanager
 def stage(doing: str, *, quiet: bool | None) -> Iterator[None]:
-    """Say in a terminal what is being done in the block, if it takes more than two seconds."""
+    """Say in a terminal what is being done in the block, if it takes more than two seconds, and how far that is."""
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         yield
         return
-    timer = threading.Timer(_PATIENCE, print, [f"{doing} …"], {"file": sys.stderr, "flush": True})
+    last = time.monotonic() + _PATIENCE
+
+    def tell(share: float) -> None:
+        nonlocal last
+        if (now := time.monotonic()) > last + _OFTEN:
+            last = now
+            _say(f"  {share:.0%} ", end="\r")  # what comes next takes its place
+
+    timer = threading.Timer(_PATIENCE, _say, [f"{doing} …"])
     timer.daemon = True
     timer.start()
     try:
-        yield
+        with heard(tell):
+            yield
     finally:
         timer.cancel()
+
+
+def _say(text: str, end: str = "\n") -> None:
+    print(text, end=end, file=sys.stderr, flush=True)

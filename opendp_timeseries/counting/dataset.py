@@ -24,8 +24,9 @@ from pyarrow import dataset
 from opendp_timeseries.counting import tables
 from opendp_timeseries.counting.capped_count import Places, SortedRows, fits, integer_words, label_words, pack
 from opendp_timeseries.counting.identifiers import Labels
+from opendp_timeseries.counting.progress import tell
 from opendp_timeseries.counting.sorting import sort
-from opendp_timeseries.counting.tables import Tally, read_positions
+from opendp_timeseries.counting.tables import Tally, read, read_positions
 from opendp_timeseries.design.count import Count, Source
 from opendp_timeseries.grid import TimeGrid
 
@@ -49,7 +50,7 @@ def participation(table: Any, count: Count) -> Ints:
 
 def tally(table: Any, count: Count) -> Tally:
     """Say where the rows go. Private."""
-    batches = (tables.tally(batch, count) for batch in _batches(table, count))
+    batches = (read(batch, count).tally for batch in _batches(table, count))
     return Tally(*map(sum, zip(*batches, strict=True)))
 
 
@@ -102,10 +103,13 @@ def _batches(table: Any, count: Count) -> Iterator[Any]:
         files = _files(table, count)
         for _, declared in files:
             yield declared.get("schema", table.schema).empty_table()
+        done, whole = 0, sum(log.metadata.num_rows for log, _ in files if hasattr(log, "metadata"))
         for log, declared in files:
             scanned = log.scanner(**options, **declared).to_batches()
             while batches := _some(scanned):
-                yield pyarrow.Table.from_batches(batches)
+                yield (some := pyarrow.Table.from_batches(batches))
+                done += some.num_rows
+                tell(done, whole)
         return
     except _RefusedError:
         raise

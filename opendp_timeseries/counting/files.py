@@ -10,10 +10,13 @@ import contextlib
 import csv
 import datetime as dt
 import decimal
+import io
 import itertools
+import os
 import re
 import warnings
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -23,10 +26,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.counting.tables import UtcLog
+from opendp_timeseries.counting.folding import folded
+from opendp_timeseries.counting.progress import tell
+from opendp_timeseries.counting.tables import Column, Log
+from opendp_timeseries.design.count import Count, Source
 from opendp_timeseries.grid import TextTimes, parse_zone, read_text_times
 
-__all__ = ["CSV_SUFFIXES", "PARQUET_SUFFIXES", "TIME_UNITS", "read_csv_log", "read_parquet_log"]
+__all__ = ["CSV_SUFFIXES", "PARQUET_SUFFIXES", "TIME_UNITS", "csv_batches", "read_csv_log", "read_parquet_log"]
 
 CSV_SUFFIXES: Final = (".csv", ".tsv", ".txt")
 PARQUET_SUFFIXES: Final = (".parquet", ".pq")
@@ -53,18 +59,27 @@ _GROUPS: Final = ("hour", "minute", "second", "fraction", "named", "sign", "hour
 _OFFSET: Final = re.compile(r"[+\N{MINUS SIGN}-] ?\d")
 
 
-def read_csv_log(
+def read_csv_log(path: Path, count: Count, **how: Any) -> Log:
+    """Read of a CSV file what its count tells apart: who is where, and not every row.
+
+    :param count: what the log is for; :func:`~opendp_timeseries.counting.folding.folded` says what else it serves.
+    :param how: as of :func:`csv_batches`, which says the errors, too.
+    """
+    numbers: defaultdict[str, int] = defaultdict(itertools.count(1).__next__, {"": 0})
+    return folded(csv_batches(path, count.log, numbers, **how), numbers, count)
+
+
+def csv_batches(
     path: Path,
+    source: Source,
+    numbers: dict[str, int],
     *,
-    identifier: str,
-    time: str,
     zone: str,
-    by: str | None = None,
     delimiter: str = ",",
     time_format: str | None = None,
     time_unit: str | None = None,
-) -> UtcLog:
-    """Read columns of a CSV file with a header: identifiers as text, times as UTC ``datetime64[ns]``, and keys as text.
+) -> Iterator[Log]:
+    """Read columns of a CSV file with a header, some rows at a time: individuals by numbers, times in UTC, and keys.
 
     Times are text as :func:`~opendp_timeseries.grid.read_text_times` reads it, unless a format or a unit is given.
     Those without an offset are local times of ``zone`` (the first occurrence where clocks go back). What is not a time
@@ -75,10 +90,8 @@ def read_csv_log(
     one person would take in the rows of others. Fields in quotes may hold the delimiter, and no line breaks.
 
     :param path: the file, in UTF-8.
-    :param identifier: name of the column that tells individuals apart.
-    :param time: name of the column of event times.
+    :param numbers: of identifiers, which gives new ones theirs; 0 is nobody's.
     :param zone: IANA name of the zone of times without an offset.
-    :param by: name of the column that tells the series of a panel apart; None if there is none.
     :param delimiter: the character between fields.
     :param time_format: how times are written, in the terms of ``datetime.strptime``. They are in UTC if it holds ``Z``,
         ``UTC``, ``GMT`` or an offset of zero as it stands; any other offset is ``%z``.
@@ -88,26 +101,28 @@ def read_csv_log(
     read_times, clock = _times_reader(time_format, time_unit), parse_zone(zone) or dt.UTC
     if len(delimiter) != 1 or delimiter.isalnum() or delimiter in '"\r\n\0':
         raise ValueError(f"delimiter ({delimiter!r}) must be one character that separates fields, such as ',' or ';'")
+    if source.identifier == source.time:
+        raise ValueError(f"column {source.time!r} must not be identifier and time at once; give another --time")
     csv.field_size_limit(2**31 - 1)  # one long field must not stop the reading of all others
-    with path.open(newline="\n", encoding="utf-8-sig", errors="surrogateescape") as file:
+    with path.open("rb") as raw, io.TextIOWrapper(raw, "utf-8-sig", "surrogateescape", "\n") as file:
+        size = os.fstat(raw.fileno()).st_size  # 0 of a pipe
         header = _fields(next(file, ""), delimiter)
         place = f"the first line of {path.name}, read with the delimiter {delimiter!r}"
-        names = [identifier, time, *([] if by is None else [by])]
-        where = [_position(header, *each, place) for each in zip(names, _WORDS, strict=False)]
-        known: dict[str, str | None] = {"": None}  # each text of an identifier, or of a key, is held once
-        pieces = []
+        where = [_position(header, *each, place) for each in zip(source.columns, _WORDS, strict=False)]
         while cells := _cells(file, where, delimiter):
             who, when, *keys = (cells[k :: len(where)] for k in range(len(where)))
+            people = np.fromiter(map(numbers.__getitem__, who), np.int64, len(who))
             times = read_times(when).in_utc(clock)
             unread = np.isnat(times)
             unread[unread] = [when[k].strip() != "" for k in np.flatnonzero(unread).tolist()]
-            texts = [np.fromiter(map(known.setdefault, text, text), object, len(text)) for text in (who, *keys)]
-            pieces.append((unread, texts[0], times, *texts[1:]))
-    none = np.empty(0, np.bool_), np.empty(0, object), np.empty(0, "datetime64[ns]"), np.empty(0, object)
-    not_times, *columns = map(np.concatenate, zip(none[: 1 + len(names)], *pieces, strict=True))
-    log = UtcLog(dict(zip(names, columns, strict=True)))
-    log.not_times = not_times
-    return log
+            read = [
+                Column("text", people, missing=people == 0),
+                Column("text", times, aware=True, unread=unread),
+                *(Column("text", cells=[text or None for text in texts]) for texts in keys),
+            ]
+            yield Log(zip(source.columns, read, strict=True))
+            if size:
+                tell(raw.tell(), size)
 
 
 def read_parquet_log(path: Path, *, identifier: str, time: str, zone: str | None = None, by: str | None = None) -> Any:

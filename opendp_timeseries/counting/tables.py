@@ -27,11 +27,11 @@ from opendp_timeseries.counting.identifiers import (
     key_numbers,
     whole_number,
 )
-from opendp_timeseries.counting.times import steps_of_floats, steps_of_objects
+from opendp_timeseries.counting.times import Steps, steps_of_floats, steps_of_objects
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.grid import TimeGrid
 
-__all__ = ["Tally", "UtcLog", "Who", "check_schema", "read_positions", "tally"]
+__all__ = ["Column", "Log", "Rows", "Tally", "check_schema", "log_in_utc", "read", "read_positions", "tally"]
 
 _IDENTIFIER: Final = "column {name!r} of type {dtype} cannot identify individuals; convert it to integers or text"
 _TIME: Final = (
@@ -59,13 +59,6 @@ Mask = NDArray[np.bool_]
 Who = NDArray[Any] | Labels  # integers of any width, or text
 
 
-class UtcLog(dict[str, NDArray[Any]]):
-    """A mapping of arrays whose ``datetime64`` are instants in UTC, on whatever clock a grid is."""
-
-    #: Which rows had a text that is no time, where times were text; all others without a time had none.
-    not_times: Mask | None = None
-
-
 class Tally(NamedTuple):
     """Where the rows of a log went: every row is in one of these, the first that holds. Private."""
 
@@ -82,6 +75,72 @@ class Tally(NamedTuple):
     def counted(self) -> int:
         """Rows of somebody, on the grid, and of a listed key."""
         return self.rows - sum(self[1:])
+
+
+class Column(NamedTuple):
+    """A column in NumPy's terms: an array of numbers or times, or cells of which each is read by itself."""
+
+    dtype: Any  # as its owner calls it, for messages
+    values: NDArray[Any] | None = None
+    cells: list[Any] | None = None
+    codes: Ints | None = None  # of the cells that rows have, -1 for none; None where each has its own
+    missing: Mask | None = None
+    aware: bool = False  # whether times are instants in UTC, rather than on a clock that the table does not name
+    unread: Mask | None = None  # which rows had a text that is no time, where times were read from text
+
+    @property
+    def kind(self) -> str:
+        """NumPy's letter for the type; ``?`` for one that nothing here reads."""
+        return "O" if self.cells is not None else "?" if self.values is None else self.values.dtype.kind
+
+    def without(self, rows: int) -> Mask:
+        """Which of so many rows are missing."""
+        return np.zeros(rows, np.bool_) if self.missing is None else self.missing
+
+
+class Log(dict[str, Column]):
+    """A log whose columns were read already."""
+
+    #: Of all its rows, where some are left out.
+    tally: Tally | None = None
+
+
+def log_in_utc(table: Mapping[str, NDArray[Any]]) -> Log:
+    """Return a log of arrays whose ``datetime64`` are instants in UTC, on whatever clock a grid is."""
+    return Log({name: _from_numpy(array)._replace(aware=True) for name, array in table.items()})
+
+
+class Rows(NamedTuple):
+    """Who is where, for every row of a log."""
+
+    columns: list[Column]
+    asked: Count
+    who: Who
+    nobody: Mask  # rows without an identifier
+    steps: Ints  # -1 off the grid or without a time
+    timeless: Mask
+    series: Ints | None  # the number of the key, -1 for one that is not listed
+
+    @property
+    def positions(self) -> Ints:
+        """Where in the (panel of) series; -1 for rows that are nowhere."""
+        positions = self.steps
+        if self.series is not None:
+            on_grid = (positions >= 0) & (self.series >= 0)
+            positions = np.where(on_grid, self.series * self.asked.grid.size + positions, -1)
+        return np.where(self.nobody, -1, positions) if self.nobody.any() else positions
+
+    @property
+    def tally(self) -> Tally:
+        """Where they go."""
+        nowhere = np.zeros(self.steps.shape, np.bool_)
+        missing, _, unknown = _causes(self.columns[0], self.nobody)
+        times = [nowhere] * 3 if self.asked.log.time is None else _causes(self.columns[1], self.timeless)
+        lost = []
+        for mask in (missing, unknown, *times, self.steps < 0, nowhere if self.series is None else self.series < 0):
+            lost.append(int(np.count_nonzero(mask & ~nowhere)))
+            nowhere = nowhere | mask
+        return Tally(nowhere.size, *lost)
 
 
 def read_positions(table: Any, count: Count) -> tuple[Who, Ints]:
@@ -104,13 +163,23 @@ def read_positions(table: Any, count: Count) -> tuple[Who, Ints]:
     >>> who.codes, who.names, positions
     (array([0, 1, 0]), ['ann', 'bob'], array([ 0,  1, -1]))
     """
-    rows = _read(table, count)
-    positions = rows.steps
-    if rows.series is not None:
-        positions = np.where((positions >= 0) & (rows.series >= 0), rows.series * count.grid.size + positions, -1)
-    if rows.nobody is not None and rows.nobody.any():
-        positions = np.where(rows.nobody, -1, positions)
-    return rows.who, positions
+    rows = read(table, count)
+    return rows.who, rows.positions
+
+
+def read(table: Any, count: Count) -> Rows:
+    """Read a table as :func:`read_positions` does."""
+    log, series = count.log, None
+    columns = _columns(table, log.columns)
+    who, nobody = _identifiers(columns[0], log.identifier, exact=log.exact)
+    steps, timeless = np.zeros(len(who), np.int64), np.zeros(len(who), np.bool_)
+    if log.time is not None:
+        steps, timeless = _steps(columns[1], log.time, count.row_grid)
+    if count.pooled is not None:
+        steps = np.minimum(steps, 0)
+    if log.by is not None:
+        series = _series(*_identifiers(columns[-1], log.by), key_numbers(count.panel or ()))
+    return Rows(columns, count, who, nobody, steps, timeless, series)
 
 
 def tally(table: Any, count: Count) -> Tally:
@@ -118,18 +187,8 @@ def tally(table: Any, count: Count) -> Tally:
 
     :raises TypeError: as :func:`read_positions`, and the other errors.
     """
-    rows = _read(table, count)
-    nowhere = np.zeros(rows.steps.shape, dtype=np.bool_)
-    nobody, timeless = (nowhere if mask is None else mask for mask in (rows.nobody, rows.timeless))
-    missing, _, unknown = _causes(rows.columns[0], nobody)
-    times = [nowhere] * 3
-    if count.log.time is not None:
-        times = _causes(rows.columns[1], timeless, getattr(table, "not_times", None))
-    lost = []
-    for mask in (missing, unknown, *times, rows.steps < 0, nowhere if rows.series is None else rows.series < 0):
-        lost.append(int(np.count_nonzero(mask & ~nowhere)))
-        nowhere = nowhere | mask
-    return Tally(rows.steps.size, *lost)
+    known = table.tally if isinstance(table, Log) else None
+    return read(table, count).tally if known is None else known
 
 
 def check_schema(table: Any, *, identifier: str, time: str) -> None:
@@ -143,58 +202,14 @@ def check_schema(table: Any, *, identifier: str, time: str) -> None:
     _check_time(when, time)
 
 
-class _Column(NamedTuple):
-    """A column in NumPy's terms: an array of numbers or times, or cells of which each is read by itself."""
-
-    dtype: Any  # as its owner calls it, for messages
-    values: NDArray[Any] | None = None
-    cells: list[Any] | None = None
-    codes: Ints | None = None  # of the cells that rows have, -1 for none; None where each has its own
-    missing: Mask | None = None
-    aware: bool = False  # whether times are instants in UTC, rather than on a clock that the table does not name
-
-    @property
-    def kind(self) -> str:
-        """NumPy's letter for the type; ``?`` for one that nothing here reads."""
-        return "O" if self.cells is not None else "?" if self.values is None else self.values.dtype.kind
-
-
-class _Rows(NamedTuple):
-    """The columns of a log, as long as each other."""
-
-    columns: list[_Column]
-    who: Who
-    nobody: Mask | None  # rows without an identifier
-    steps: Ints  # -1 off the grid or without a time
-    timeless: Mask | None
-    series: Ints | None  # the number of the key, -1 for one that is not listed
-
-
-def _read(table: Any, count: Count) -> _Rows:
-    log, series = count.log, None
-    columns = _columns(table, log.columns)
-    who, nobody = _identifiers(columns[0], log.identifier, exact=log.exact)
-    steps, timeless = np.zeros(len(who), dtype=np.int64), None
-    if log.time is not None:
-        steps, timeless = _steps(columns[1], log.time, count.row_grid)
-    if count.pooled is not None:
-        steps = np.minimum(steps, 0)
-    if log.by is not None:
-        series = _series(*_identifiers(columns[-1], log.by), key_numbers(count.panel or ()))
-    return _Rows(columns, who, nobody, steps, timeless, series)
-
-
 # --- Why a row is not counted ---
 
 
-def _causes(column: _Column, without: Mask, unread: Mask | None = None) -> list[Mask]:
-    """Tell of rows without a value why: it is missing, cannot be read, or is of a type that is not known. Private.
-
-    :param unread: rows whose text could not be read, if they were read before.
-    """
+def _causes(column: Column, without: Mask) -> list[Mask]:
+    """Tell of rows without a value why: it is missing, cannot be read, or is of a type that is not known. Private."""
     rows, found = np.flatnonzero(without), np.zeros(without.size, dtype=np.int8)
-    if unread is not None:
-        found[rows] = np.where(unread[rows], _UNREADABLE, _MISSING)
+    if column.unread is not None:
+        found[rows] = np.where(column.unread[rows], _UNREADABLE, _MISSING)
     elif column.cells is None:
         found[rows] = list(map(_cause, column.values[rows].tolist()))  # type: ignore[index]
     else:
@@ -223,16 +238,16 @@ def _cause(value: Any) -> int:
 # --- Who, where and when ---
 
 
-def _identifiers(column: _Column, name: str, *, exact: bool = False) -> tuple[Who, Mask | None]:
+def _identifiers(column: Column, name: str, *, exact: bool = False) -> tuple[Who, Mask]:
     """Tell individuals (or series) apart; and say which rows have none.
 
     :param exact: whether text is itself, and never how a number is written.
     """
     values: Any = column.values
     if column.kind in "iu":
-        return values, column.missing
+        return values, column.without(values.size)
     if column.kind == "f":  # whole numbers are integers, so that a missing one does not change how others are read
-        missing = np.isnan(values) if column.missing is None else np.isnan(values) | column.missing
+        missing = np.isnan(values) | column.without(values.size)
         with np.errstate(invalid="ignore"):
             whole = (np.trunc(values) == values) & (np.abs(values) < 2**63)
         if (whole | missing).all():
@@ -243,11 +258,13 @@ def _identifiers(column: _Column, name: str, *, exact: bool = False) -> tuple[Wh
     if cells is None:
         known, codes = np.unique(values, return_inverse=True)
         cells = [instant_text(value, aware=column.aware) for value in known] if column.kind == "M" else list(known)
-    labels = _labels(cells, codes, column.missing, exact=exact)
+    labels = _labels(cells, codes, exact=exact)
+    if column.missing is not None:
+        labels.codes[column.missing] = -1
     return labels, labels.codes < 0
 
 
-def _labels(cells: list[Any], codes: Ints | None, missing: Mask | None, *, exact: bool) -> Labels:
+def _labels(cells: list[Any], codes: Ints | None, *, exact: bool) -> Labels:
     """Label rows by the texts of their cells; what is done with a text is done once for each that is there."""
     pieces = (_texts(cells[k : k + _PIECE]) for k in range(0, len(cells), _PIECE))
     texts: list[str | None]
@@ -261,7 +278,7 @@ def _labels(cells: list[Any], codes: Ints | None, missing: Mask | None, *, exact
     if len(names) < len(texts):  # some are missing, or say the same, such as ``17`` and ``17.0``
         numbers = {text: number for number, text in enumerate(names)} | {None: -1}
         codes = np.fromiter(map(numbers.__getitem__, (*texts, None)), np.int64, len(texts) + 1)[codes]
-    return Labels(codes=codes if missing is None else np.where(missing, -1, codes), names=list(names))
+    return Labels(codes=codes, names=list(names))
 
 
 def _distinct(pieces: list[list[str | None]]) -> tuple[list[str | None], Ints]:
@@ -290,7 +307,7 @@ def _canonical(texts: list[str | None]) -> list[str | None]:
     return [text and canonical_text(text) for text in texts]
 
 
-def _series(who: Who, nobody: Mask | None, places: Mapping[str, int]) -> Ints:
+def _series(who: Who, nobody: Mask, places: Mapping[str, int]) -> Ints:
     """The number of every row's key, -1 for those that are not listed."""
     if isinstance(who, Labels):
         return np.array([*(places.get(name, -1) for name in who.names), -1], dtype=np.int64)[who.codes]
@@ -304,20 +321,18 @@ def _series(who: Who, nobody: Mask | None, places: Mapping[str, int]) -> Ints:
         return np.full(who.shape, -1, dtype=np.int64)
     keys, numbers = np.array([key for key, _ in known], who.dtype), np.array([place for _, place in known])
     at = np.minimum(np.searchsorted(keys, who), keys.size - 1)
-    series = np.where(keys[at] == who, numbers[at], -1)
-    return series if nobody is None else np.where(nobody, -1, series)
+    return np.where((keys[at] == who) & ~nobody, numbers[at], -1)
 
 
-def _check_time(column: _Column, name: str) -> None:
+def _check_time(column: Column, name: str) -> None:
     if column.kind not in "iufcMO" or str(column.dtype).startswith(("period", "interval")):
         raise TypeError(_TIME.format(name=name, dtype=column.dtype))
 
 
-def _steps(column: _Column, name: str, grid: TimeGrid) -> tuple[Ints, Mask | None]:
+def _steps(column: Column, name: str, grid: TimeGrid) -> Steps:
     """Place the times of a column on the grid; and say which rows have none."""
     _check_time(column, name)
     values: Any = column.values
-    timeless: Mask | None
     if column.cells is not None or (column.kind == "c" and grid.is_integer):
         steps, timeless = steps_of_objects([*(values.tolist() if column.cells is None else column.cells), None], grid)
         rows = slice(-1) if column.codes is None else column.codes
@@ -326,10 +341,9 @@ def _steps(column: _Column, name: str, grid: TimeGrid) -> tuple[Ints, Mask | Non
         steps, timeless = steps_of_floats(values, grid)
     else:
         steps = grid.steps(values, aware=column.aware)
-        timeless = np.isnat(values) if column.kind == "M" else None
-    if column.missing is None:
-        return steps, timeless
-    return np.where(column.missing, -1, steps), column.missing if timeless is None else column.missing | timeless
+        timeless = np.isnat(values) if column.kind == "M" else np.zeros(values.shape, np.bool_)
+    missing = column.without(steps.size)
+    return np.where(missing, -1, steps), missing | timeless
 
 
 def _in_use(codes: Ints, size: int) -> tuple[Ints, Ints]:
@@ -360,13 +374,14 @@ def _by_dictionary(column: Any) -> tuple[list[Any], Ints]:
 # --- Tables of every kind ---
 
 
-def _columns(table: Any, names: Sequence[str], *, schema_only: bool = False) -> list[_Column]:
+def _columns(table: Any, names: Sequence[str], *, schema_only: bool = False) -> list[Column]:
     """Find the columns; of no rows, when only the schema is wanted."""
     pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")
     rows = slice(0, 0) if schema_only else slice(None)
+    if isinstance(table, Log):
+        return [table[name] for name in names]
     if isinstance(table, Mapping):
-        aware = isinstance(table, UtcLog)
-        return [_from_numpy(array[rows])._replace(aware=aware) for array in _arrays(table, names)]
+        return [_from_numpy(array[rows]) for array in _arrays(table, names)]
     if pandas is not None and isinstance(table, pandas.DataFrame):
         _find(names, list(table.columns), index=table.index.names)
         return [_from_pandas(pandas, table[name].iloc[rows]) for name in names]
@@ -450,23 +465,23 @@ def _import_pyarrow() -> Any:
     return pyarrow
 
 
-def _from_numpy(array: NDArray[Any]) -> _Column:
+def _from_numpy(array: NDArray[Any]) -> Column:
     missing = None
     if isinstance(array, np.ma.MaskedArray):
         array, missing = array.data, np.ma.getmaskarray(array)
     dtype, kind = array.dtype, array.dtype.kind
     if kind in "fc" and dtype.itemsize > (8 if kind == "f" else 16):
-        return _Column(dtype)  # of numbers that no other type holds; never the work of one row
+        return Column(dtype)  # of numbers that no other type holds; never the work of one row
     if kind in "OUST":
         cells = _known_text(array) if kind == "U" else array.tolist()
         if kind == "S":
             cells = [cell.decode("utf-8", "surrogateescape") for cell in cells]
-        return _Column(dtype, cells=cells, missing=missing)
+        return Column(dtype, cells=cells, missing=missing)
     if kind == "f":
         array = array.astype(np.float64, copy=False)
     elif kind in "iucM":
         array = array.astype(dtype.newbyteorder("="), copy=False)
-    return _Column(dtype, array, missing=missing)
+    return Column(dtype, array, missing=missing)
 
 
 def _known_text(array: NDArray[Any]) -> list[Any]:
@@ -480,45 +495,42 @@ def _known_text(array: NDArray[Any]) -> list[Any]:
     return list(text.tolist())
 
 
-def _from_pandas(pandas: Any, series: Any) -> _Column:
+def _from_pandas(pandas: Any, series: Any) -> Column:
     dtype, array, arrays = series.dtype, series.array, pandas.arrays
     if isinstance(dtype, np.dtype):
         return _from_numpy(series.to_numpy())
     if isinstance(dtype, pandas.DatetimeTZDtype):
-        return _Column(dtype, series.dt.tz_convert(None).to_numpy(), aware=True)
+        return Column(dtype, series.dt.tz_convert(None).to_numpy(), aware=True)
     if isinstance(dtype, pandas.CategoricalDtype):
         categories = array.categories
         used, codes = _in_use(array.codes.astype(np.int64), len(categories))
-        if isinstance(categories.dtype, np.dtype) and categories.dtype.kind in "iu":
-            values = np.append(categories.to_numpy()[used], categories.dtype.type(0))
-            return _Column(dtype, values[codes], missing=codes < 0)
-        return _Column(dtype, cells=categories.take(used).tolist(), codes=codes)
+        return Column(dtype, cells=categories.take(used).tolist(), codes=codes)
     if isinstance(array, (arrays.IntegerArray, arrays.FloatingArray, arrays.BooleanArray)):
-        return _Column(dtype, series.to_numpy(dtype=dtype.numpy_dtype, na_value=0), missing=np.asarray(array.isna()))
+        return Column(dtype, series.to_numpy(dtype=dtype.numpy_dtype, na_value=0), missing=np.asarray(array.isna()))
     if isinstance(dtype, pandas.ArrowDtype) or "pyarrow" in getattr(dtype, "storage", ""):
         return _from_arrow(_import_pyarrow().chunked_array(array.__arrow_array__()))._replace(dtype=dtype)
     if isinstance(dtype, (pandas.StringDtype, pandas.PeriodDtype, pandas.IntervalDtype)):
-        return _Column(dtype, cells=array.astype(object).tolist())
-    return _Column(dtype)
+        return Column(dtype, cells=array.astype(object).tolist())
+    return Column(dtype)
 
 
-def _from_arrow(column: Any) -> _Column:
+def _from_arrow(column: Any) -> Column:
     pyarrow = _import_pyarrow()
     dtype, types = column.type, pyarrow.types
     own = dtype.value_type if types.is_dictionary(dtype) else dtype
     if str(own) in _ARROW_TEXT:
         with contextlib.suppress(NotImplementedError):  # older versions of PyArrow do not convert views
             cells, codes = _by_dictionary(column)
-            return _Column(dtype, cells=cells, codes=codes)
+            return Column(dtype, cells=cells, codes=codes)
     if own is not dtype and types.is_primitive(own):
         return _from_arrow(column.cast(own))._replace(dtype=dtype)
     if types.is_integer(dtype) or types.is_boolean(dtype):
         missing = column.is_null().to_numpy() if column.null_count else None
-        return _Column(dtype, column.fill_null(pyarrow.scalar(0).cast(dtype)).to_numpy(), missing=missing)
+        return Column(dtype, column.fill_null(pyarrow.scalar(0).cast(dtype)).to_numpy(), missing=missing)
     if types.is_floating(dtype):
-        return _Column(dtype, column.cast(pyarrow.float64()).to_numpy())
+        return Column(dtype, column.cast(pyarrow.float64()).to_numpy())
     if types.is_timestamp(dtype) or types.is_date(dtype) or types.is_duration(dtype):
-        return _Column(dtype, column.to_numpy(), aware=getattr(dtype, "tz", None) is not None)
+        return Column(dtype, column.to_numpy(), aware=getattr(dtype, "tz", None) is not None)
     if types.is_decimal(dtype) or types.is_null(dtype) or getattr(dtype, "extension_name", "") == "arrow.uuid":
-        return _Column(dtype, cells=column.to_pylist())
-    return _Column(dtype)
+        return Column(dtype, cells=column.to_pylist())
+    return Column(dtype)

@@ -9,8 +9,9 @@ and their processor times are compared: the least of each.
 import csv
 import os
 import secrets
+import subprocess
+import sys
 import time
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -47,20 +48,24 @@ def least(routes, rounds=5):
 # --- CSV files ---
 
 
-def csv_file(folder, rows):
-    path = folder / f"{rows}.csv"
+def csv_file(folder, rows, people=None, size=SIZE):
+    path = folder / f"{rows} rows in {size} hours.csv"
     if not path.exists():
         random = np.random.default_rng(2013)
-        times = np.datetime_as_string(np.datetime64("2013-01-01", "s") + random.integers(0, SIZE * 3600, rows))
-        who = random.integers(0, max(rows // 50, 1), rows)
+        times = np.datetime_as_string(np.datetime64("2013-01-01", "s") + random.integers(0, size * 3600, rows))
+        who = random.integers(0, people or max(rows // 50, 1), rows)
         with path.open("w") as file:
             file.write("id,time,place\n")
             file.writelines(f"N{person:07d},{when},somewhere\n" for person, when in zip(who, times, strict=True))
     return path
 
 
-def read(path, zone="UTC"):
-    return read_csv_log(path, identifier="id", time="time", zone=zone)
+def read(path, zone="UTC", size=SIZE):
+    """Who is where, and the count of it."""
+    grid = TimeGrid(start="2013-01-01", step="1h", size=size, zone="UTC")
+    asked = count_of(grid=grid, participation_cap=20, step_cap=1)
+    log = read_csv_log(path, asked, zone=zone)
+    return log, engine_of(log).count(log, asked, bytes(16))
 
 
 def csv_alone(path):
@@ -81,20 +86,30 @@ def test_csv_takes_little_longer_than_the_csv_module(tmp_path_factory):
     assert max(best["UTC"], best["New York"]) < 5 * best["csv module"]
 
 
-def test_csv_holds_a_name_once_and_17_bytes_a_row(tmp_path):
-    def peak(rows):
-        path = csv_file(tmp_path, rows)
-        tracemalloc.start()
-        log = read(path)
-        held, most = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        assert log["id"].size == rows
-        return np.array([held, most])
+PEAK = """
+import pathlib, re, sys
+from tests.benchmarks.test_reading import read
+path, tiny = map(pathlib.Path, sys.argv[1:3])
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", pathlib.Path("/proc/self/status").read_text())[1]) / 1024
+read(tiny)
+before = peak()
+read(path, size=int(sys.argv[3]))
+print(peak() - before)
+"""
 
-    held, most = (peak(4 * 10**5) - peak(10**5)) / (3 * 10**5)
-    print(f"\nCSV: {held:.0f} bytes are held for another row, {most:.0f} while it is read")
-    assert held < 20
-    assert most < 40
+
+def test_csv_takes_the_memory_of_who_is_where(tmp_path):
+    def peak(rows, people, size):
+        path = csv_file(tmp_path, rows, people, size)
+        command = [sys.executable, "-c", PEAK, path, csv_file(tmp_path, 10, 1, 1), str(size)]
+        megabytes = float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        print(f"\nCSV: {rows:.0e} rows of {people} people in {size} hours take {megabytes:.0f} MB", end="")
+        return megabytes
+
+    same = [peak(rows, 1000, 100) for rows in (ROWS, 10 * ROWS)]
+    assert same[1] < 1.1 * same[0]
+    assert peak(10 * ROWS, ROWS // 5, SIZE) < 70 * 10 * ROWS / 2**20 + 20  # bytes for each pair, all distinct
 
 
 # --- Identifiers ---

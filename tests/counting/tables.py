@@ -1,5 +1,6 @@
 """Databases and clusters that hold logs, and caps."""
 
+import collections
 import itertools
 import os
 import sys
@@ -7,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+from opendp_timeseries.counting.files import csv_batches
 from opendp_timeseries.design.count import Count, Source
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import TimeGrid
@@ -26,6 +28,25 @@ def count_of(identifier="id", time="time", grid=None, by=None, keys=None, *, exa
 def count_of_series(size, series=1, **caps):
     """Return a count of so many entries, in so many series, for rows whose positions are known."""
     return count_of(grid=TimeGrid(size=size // series), by="by", keys=map(str, range(series)), **caps)
+
+
+def rows_of_csv(path, *, identifier, time, zone, by=None, delimiter=",", time_format=None, time_unit=None):
+    """The columns of a CSV file as its reader sees them, before rows are folded."""
+    numbers = collections.defaultdict(itertools.count(1).__next__, {"": 0})
+    names = [identifier, time, *([] if by is None else [by])]
+    source = Source(identifier=identifier, time=time, by=by)
+    how = {"delimiter": delimiter, "time_format": time_format, "time_unit": time_unit}
+    batches = list(csv_batches(path, source, numbers, zone=zone, **how))
+    columns = {name: [batch[name] for batch in batches] for name in names}
+    people = [number for column in columns[identifier] for number in column.values.tolist()]
+    texts = [None, *list(numbers)[1:]]
+    log = {
+        identifier: np.array([texts[number] for number in people], object),
+        time: np.concatenate([np.empty(0, "M8[ns]"), *(column.values for column in columns[time])]),
+    }
+    if by is not None:
+        log[by] = np.array([cell for column in columns[by] for cell in column.cells], object)
+    return log
 
 
 class DuckDB:

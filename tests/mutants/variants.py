@@ -171,11 +171,11 @@ def off_the_grid_too(sound, columns, count):
     return rows if count.pooled is None else rows._replace(steps=np.zeros_like(rows.steps))
 
 
-def merged_names(sound, path, *, identifier, **more):
-    log = sound(path, identifier=identifier, **more)
-    names = [name and name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for name in log[identifier]]
-    log[identifier][:] = names
-    return log
+def merged_names(sound, path, count, **more):
+    log = sound(path, count, **more)
+    column = log[count.log.identifier]
+    names = [name and name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for name in column.cells]
+    return type(log)(log | {count.log.identifier: column._replace(cells=names)})
 
 
 def called_decreasing(kernel):
@@ -400,7 +400,7 @@ MUTANTS = [
     mutant("one individual for a halved distance", "log_of",
            after(lambda found: found | {"unit": replace(found["unit"], individuals=1)}),
            "test_a_distance_between_frames"),
-    mutant("people outside of the period counted", "tables:_read", off_the_grid_too,
+    mutant("people outside of the period counted", "tables:read", off_the_grid_too,
            "test_integer_steps_and_identifiers_of_every_width"),
     mutant("a gap that ends with the grid", "kept_apart", given(cycle=lambda cycle: 2 * cycle),
            "test_what_is_left_of_all_sets_of_steps_is_apart_and_begins_with_the_first",
@@ -432,7 +432,8 @@ MUTANTS = [
            ("test_a_database_counts_a_step_once_behind_a_gap", 4)),
     mutant("a gap from the last step seen, in a database", "database:_walked", after(lambda kept: kept.limit(0)),
            IN_DATABASE),
-    mutant("missing identifiers are one person", "tables:_read", after(lambda rows: rows._replace(nobody=None)),
+    mutant("missing identifiers are one person", "tables:read",
+           after(lambda rows: rows._replace(nobody=np.zeros_like(rows.nobody))),
            "test_a_missing_identifier_is_nobody"),
     mutant("objects are asked for their text", "identifier_text", lambda sound, value: sound(str(value)),
            "test_what_is_no_name_is_nobody_and_is_not_asked"),
@@ -448,6 +449,13 @@ MUTANTS = [
     mutant("an open quote takes in the next rows", "files:_cells",
            edited(("if len(read) != len(where) * len(lines)", "if not read")),
            ("test_a_quote_in_one_row_takes_in_no_other", None)),
+    mutant("fewer rows of a file than the step cap", "folding:_few", given(most=lambda most: 1),
+           "test_as_many_rows_of_one_individual_as_the_step_cap_are_left"),
+    mutant("rows of a file are not folded", "folding:_few", given(most=2**62),
+           "test_as_many_rows_of_one_individual_as_the_step_cap_are_left"),
+    mutant("rows of a file off the grid at its end", "folding:folded",
+           edited(("on_grid = rows.positions >= 0", "on_grid = rows.positions >= -1")),
+           "test_as_many_rows_of_one_individual_as_the_step_cap_are_left"),
     mutant("names that are not UTF-8 merge", "read_csv_log", merged_names,
            "test_names_that_are_not_utf8_stay_different_people"),
     mutant("times off the grid count at its ends", "capped_count:pack",
