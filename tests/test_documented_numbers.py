@@ -66,9 +66,9 @@ def scale(steps: int, p: float, per_step: int = 1, epsilon: float = 0.5, delta: 
 
 
 def test_noise_of_every_month() -> None:
-    from opendp_timeseries.accounting.joint import RenyiFilter
+    from opendp_timeseries.accounting.joint import filter_order
 
-    within = RenyiFilter.within(1.0, 1e-6)  # the order that leaves most room for Gaussian noise, as the page's ledger
+    a = filter_order(1.0, 1e-6)  # which leaves most room for Gaussian noise, as the page's ledger
     rows = table("howto/several-releases.md", "monthly releases")
     assert [row[0] for row in rows] == [1, 4, 12, 52]
     for n, together, chosen, split, less in rows:
@@ -77,7 +77,6 @@ def test_noise_of_every_month() -> None:
         assert float(f"{scale(30, 0.2, 1, 1.0 / n, 1e-6 / n):.4g}") == split
 
         def excess(sigma: float, n: float = n) -> float:
-            a = within.order
             divergence = 30 * n * math.log1p(0.2 * math.expm1(a * (a - 1) / (2 * sigma**2))) / (a - 1)
             return (a - 1) * (divergence - 1) + a * math.log(1 - 1 / a) - math.log(a - 1) - math.log(1e-6)
 

@@ -21,7 +21,7 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries import _files
 from opendp_timeseries._process import locked
-from opendp_timeseries.accounting.joint import RenyiFilter, joint_loss
+from opendp_timeseries.accounting.joint import FilteredLoss, filter_order, joint_loss
 from opendp_timeseries.ledger import ledger
 from opendp_timeseries.ledger.book import Chain, _digest
 from opendp_timeseries.plugin.known import KnownMap, known_loss
@@ -429,8 +429,8 @@ def test_beside_a_programme_there_is_room_by_the_bound_that_holds_for_anything(t
     book.release(measurement(scale, month=2), LOG)
     assert book.spent().adaptivity == "fully adaptive"  # with what is planned, of which nothing ran
     assert 0.999 < book.spent().epsilon <= 1.0
-    within = RenyiFilter.within(1.0, 1e-6)
-    assert within.admits(within.divergence((m.loss(), 1) for m in (*loose.designs, *book.entries[0].designs)))
+    losses = [design.loss() for design in (*loose.designs, *book.entries[0].designs)]
+    assert FilteredLoss.of(losses, filter_order(1.0, 1e-6)).delta(1.0) <= 1e-6
     book.release(loose.measurement(count()), LOG)
     assert book.verify().within
 
@@ -441,8 +441,7 @@ def test_a_planned_release_that_is_made_again_counts_again(tmp_path):
     book = new(tmp_path, programme=loose)
     for _ in range(2):
         book.release(loose.measurement(count()), LOG)
-    within = RenyiFilter.within(1.0, 1e-6)
-    twice = within.epsilon_of(within.divergence([(loose.designs[0].loss(), 2)]))
+    twice = FilteredLoss.of([loose.designs[0].loss()] * 2, filter_order(1.0, 1e-6)).epsilon(1e-6)
     assert book.spent().epsilon == pytest.approx(twice, rel=1e-8)
 
 

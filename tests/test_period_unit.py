@@ -3,7 +3,6 @@
 import itertools
 import json
 import warnings
-from collections import Counter
 
 import numpy as np
 import opendp.prelude as dp
@@ -11,7 +10,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.accounting.influence import count_influence
-from opendp_timeseries.accounting.joint import RenyiFilter
+from opendp_timeseries.accounting.joint import FilteredLoss, filter_order
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.plugin.known import signal_of, stated_designs
 from opendp_timeseries.plugin.spaces import log_of
@@ -468,9 +467,8 @@ def test_a_count_made_elsewhere_is_in_every_period(tmp_path):
     )
     other = assumed >> ts.then_subsampled_gaussian(24.0, sampling_probability=1.0, delta=1e-6)
     ledger.release(other, np.zeros(months[1].size, dtype=int))
-    together = RenyiFilter.within(1.0, 1e-6)
-    losses = Counter(part.design.loss() for one in (made, other) for part in stated_designs(one))
-    both = together.epsilon_of(together.divergence(losses.items()))
+    losses = [part.design.loss() for one in (made, other) for part in stated_designs(one)]
+    both = FilteredLoss.of(losses, filter_order(1.0, 1e-6)).epsilon(1e-6)
     assert ledger.spent().epsilon == pytest.approx(both, rel=1e-8)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, cast
 
+import numpy as np
 from scipy.optimize import toms748
 
 from opendp_timeseries import _validate as check
@@ -101,12 +102,12 @@ def _short(number: float) -> str:
 
 
 def calibrate(
-    loss_at: Callable[[float], Any], budget: Budget | Callable[[Any], bool], *, start: float = 1.0, refusal: str = ""
+    loss_at: Callable[[float], Any], budget: Budget | float, *, start: float = 1.0, refusal: str = ""
 ) -> float:
     """Return the least factor on all scales with which a loss is within a budget, from above, to 12 digits.
 
-    :param loss_at: the loss at a factor; it falls as the factor grows.
-    :param budget: a :class:`Budget`; or a condition on what ``loss_at`` returns, which takes some fifty calls.
+    :param loss_at: the loss at a factor, or a number such as its δ; it falls as the factor grows.
+    :param budget: a :class:`Budget`, or the most that such a number may be.
     :param start: a factor at which no scale is below 1: the search goes down to 2**-1000 of it, if any noise will do.
     :param refusal: what to say if no factor is enough.
     :return: 0 if nothing is lost without noise.
@@ -118,10 +119,8 @@ def calibrate(
     >>> round(calibrate(extremal_law(person, 0.1, 100).at, Budget(epsilon=1.0, delta=1e-6)), 6)
     6.823404
     """
-    if isinstance(budget, Budget):
-        found = _by_root(loss_at, budget, start)
-    else:
-        found = _by_halving(lambda factor: budget(loss_at(factor)), start)
+    at = cache(loss_at)
+    found = _of_loss(at, budget, start) if isinstance(budget, Budget) else _of_number(at, budget, start)
     if found == math.inf:
         raise ValueError(
             refusal or f"no scale reaches {budget}; raise them, or lower the caps or the number of individuals"
@@ -129,13 +128,28 @@ def calibrate(
     return found
 
 
-def _by_halving(admits: Callable[[float], bool], start: float) -> float:
-    """Return the least factor that is admitted, or infinity if none is."""
-    low, high = _bracket(lambda x: not admits(start * math.exp(x)), 1.0, -_FARTHEST, _FARTHEST)
-    while high - low > 1e-12:
-        middle = (low + high) / 2
-        low, high = (low, middle) if admits(start * math.exp(middle)) else (middle, high)
-    return start * math.exp(high) if low < _FARTHEST else math.inf
+def _of_number(number_at: Callable[[float], float], most: float, start: float) -> float:
+    """Return the least factor at which a number is at most so much, or infinity if none is found."""
+
+    def excess(x: float) -> float:
+        return math.log(max(number_at(start * math.exp(x)), LOWEST_BOUND)) - math.log(most)
+
+    low, high = _bracket(lambda x: excess(x) > 0, 1.0, -_FARTHEST, _FARTHEST)
+    if low == _FARTHEST:
+        return math.inf
+    found = float(toms748(excess, low, high, xtol=1e-13, rtol=1e-15, disp=False)) if low < high else low
+    # So much above the root it is enough at once, and what is released with it leaves the last digits of a budget.
+    return _verified(lambda factor: number_at(factor) <= most, start * math.exp(found + 1e-12))
+
+
+def _verified(admits: Callable[[float], bool], factor: float) -> float:
+    """Return the factor, or one just above, that is seen to be admitted; infinity if it is none."""
+    nudge = 2.0**-51
+    while not admits(factor):
+        if nudge > 1e-3:
+            return math.inf
+        factor, nudge = factor * (1 + nudge), 4 * nudge
+    return factor
 
 
 def _bracket(too_little: Callable[[float], bool], step: float, floor: float, ceiling: float) -> tuple[float, float]:
@@ -150,7 +164,7 @@ def _bracket(too_little: Callable[[float], bool], step: float, floor: float, cei
         here, step = there, 2 * step
 
 
-def _by_root(loss_at: Callable[[float], PrivacyLoss], budget: Budget, start: float) -> float:
+def _of_loss(loss_at: Callable[[float], PrivacyLoss], budget: Budget, start: float) -> float:
     """Return the least factor within a budget, or infinity if none is found."""
     loss = loss_at(start)
     if loss.law.most == 0:
@@ -173,13 +187,7 @@ def _by_root(loss_at: Callable[[float], PrivacyLoss], budget: Budget, start: flo
             break
     else:
         return math.inf
-    nudge = 2.0**-51
-    while not budget.admits(loss):
-        if nudge > 1e-3:
-            return math.inf
-        factor, nudge = factor * (1 + nudge), 4 * nudge
-        loss = loss_at(factor)
-    return factor
+    return _verified(lambda factor: budget.admits(loss_at(factor)), factor)
 
 
 def _enough(loss: PrivacyLoss, budget: Budget) -> float:
@@ -194,7 +202,8 @@ def _enough(loss: PrivacyLoss, budget: Budget) -> float:
     if epsilon > 0 and factor < math.inf:
         # A divergence of order 1 + x of at most ε − (log 1/δ)/x is enough, too. This x is the best of Gaussian noise.
         x = (digits + math.sqrt(digits * (digits + epsilon))) / epsilon
-        while loss.law.log_moment(x * (1 + x) / 2, loss.scale * factor / 1.25) <= x * epsilon - digits:
+        rate = np.array([x * (1 + x) / 2])
+        while loss.law.log_moment(rate, loss.scale * factor / 1.25)[0] <= x * epsilon - digits:
             factor /= 1.25
     return factor
 

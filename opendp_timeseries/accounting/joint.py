@@ -29,7 +29,7 @@ from opendp_timeseries.accounting.loss import DISCRETE_NOISE, PrivacyLoss, Squar
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up, up_array, up_fraction
 from opendp_timeseries.accounting.subsampled import ExtremalLaw, Kept, hinge, law_of_reach
 
-__all__ = ["JointLaw", "RenyiFilter", "joint_loss"]
+__all__ = ["FilteredLoss", "JointLaw", "filter_order", "joint_loss"]
 
 # Sums of at most this many values are formed one by one; others on a lattice of this many points.
 _MAX_ATOMS: Final = 2**14
@@ -127,13 +127,13 @@ class JointLaw:
         if self.most == math.inf or not any(part.adaptive and _convex_alone(part.loss.law) for part in self.parts):
             return None
         rates = _RATES / self.most
-        logs = np.array([self.log_moment(rate, 1.0) for rate in rates.tolist()])
-        return rates, logs * (1 + 1e-12)
+        return rates, self.log_moment(rates, 1.0) * (1 + 1e-12)
 
-    def log_moment(self, rate: float, scale: float) -> float:
+    def log_moment(self, rates: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
         """Return ``log E exp(rate·U/scale²)``: the sum of those of the releases, also of adaptive queries."""
         counted = Counter(loss for loss, _ in self.parts)
-        return math.fsum(n * loss.law.log_moment(rate, loss.scale * scale) for loss, n in counted.items())
+        logs = [(n * loss.law.log_moment(rates, loss.scale * scale)).tolist() for loss, n in counted.items()]
+        return np.array([math.fsum(each) for each in zip(*logs, strict=True)])
 
     def quantile(self, failure_probability: float) -> tuple[float, float]:
         """Return ``u``, and the probability, at most ``failure_probability``, that ``U > u``."""
@@ -262,8 +262,8 @@ def _reach_above_lowest(terms: _Terms) -> float:
     rates = np.geomspace(1.0, 1e6, 61) / farthest
     logs = np.full(len(rates), -math.log(_CUT))
     for law, copies in terms:
-        above = law.values - law.values[-1]
-        mean = np.array([float(law.weights @ np.exp(rate * above)) for rate in rates])
+        above = np.exp(np.multiply.outer(rates, law.values - law.values[-1]))
+        mean = np.array([law.weights @ row for row in above])
         logs += copies * (np.log(mean) + rates * (law.values[-1] - law.values[0]))
     return float(min(farthest, np.min(logs / rates)))
 
@@ -333,60 +333,55 @@ def _upwards(below: NDArray[np.float64], place: NDArray[np.float64], step: float
 _renyi: Final = lru_cache(maxsize=2**14)(PrivacyLoss.renyi)
 
 
-class RenyiFilter(NamedTuple):
-    """A bound on everything that is released under a budget of (ε, δ), whatever is chosen next.
+def filter_order(epsilon: float, delta: float) -> float:
+    """Return the order of Rényi divergences that leaves most room for Gaussian noise within (ε, δ).
 
-    :param order: of the Rényi divergences that are added up, above 1.
-
-    >>> within = RenyiFilter.within(1.0, 1e-6)
-    >>> round(within.order, 1), round(within.most, 4)
-    (22.0, 0.5355)
+    >>> round(filter_order(1.0, 1e-6), 1)
+    22.0
     """
 
-    epsilon: float
-    delta: float
+    # For Gaussian noise, the divergence of order α is α times a number.
+    def room(log_excess: float) -> float:
+        order = 1 + math.exp(log_excess)
+        return (epsilon - _overhead(order, delta)) / order
+
+    best = minimize_scalar(lambda x: -room(x), bounds=(-7.0, 40.0), method="bounded", options={"xatol": 1e-9})
+    return 1 + math.exp(float(best.x))
+
+
+def _overhead(order: float, delta: float) -> float:
+    """Return about how much ε exceeds the divergence."""
+    return (order_cost(order) - math.log(delta)) / (order - 1)
+
+
+class FilteredLoss(NamedTuple):
+    """The loss of several releases, whatever each was chosen by: the sum of their Rényi divergences of one order.
+
+    :param order: above 1, fixed before the first release.
+    """
+
     order: float
+    divergence: float
 
     @classmethod
-    def within(cls, epsilon: float, delta: float) -> RenyiFilter:
-        """Return the filter of a budget, of the order that leaves most room for Gaussian noise."""
-
-        # For Gaussian noise, the divergence of order α is α times a number: its room is `most` over α.
-        def room(log_excess: float) -> float:
-            order = 1 + math.exp(log_excess)
-            return cls(epsilon, delta, order).most / order
-
-        best = minimize_scalar(lambda x: -room(x), bounds=(-7.0, 40.0), method="bounded", options={"xatol": 1e-9})
-        return cls(epsilon, delta, 1 + math.exp(float(best.x)))
-
-    @property
-    def most(self) -> float:
-        """About the largest sum of divergences within the budget; :meth:`admits` decides."""
-        return self.epsilon - self.overhead
-
-    @property
-    def overhead(self) -> float:
-        """About how much ε exceeds the divergence."""
-        return (order_cost(self.order) - math.log(self.delta)) / (self.order - 1)
-
-    def divergence(self, losses: Iterable[tuple[PrivacyLoss, int]]) -> float:
-        """Return an upper bound on the sum of divergences of losses, each given with how often it occurs."""
+    def of(cls, losses: Iterable[PrivacyLoss], order: float) -> FilteredLoss:
+        """Return the loss of several releases."""
         total = 0.0
-        for loss, count in losses:
-            total = up(total + up(count * _renyi(loss, self.order)))
-        return total
+        for loss, count in Counter(losses).items():
+            total = up(total + up(count * _renyi(loss, order)))
+        return cls(order, total)
 
-    def admits(self, divergence: float) -> bool:
-        """Return whether releases with this sum of divergences are within the budget."""
-        return renyi_to_delta(self.order, divergence, self.epsilon) <= self.delta
+    def delta(self, epsilon: float) -> float:
+        """Return an upper bound on δ at ε."""
+        return renyi_to_delta(self.order, self.divergence, epsilon)
 
-    def epsilon_of(self, divergence: float) -> float:
-        """Return an upper bound on ε, at the δ of the budget, of releases with this sum of divergences."""
-        if divergence == 0 or divergence == math.inf:
-            return divergence
-        if not self.delta >= LOWEST_BOUND:
+    def epsilon(self, delta: float) -> float:
+        """Return an upper bound on ε at δ; infinity where δ is below what double precision resolves."""
+        if self.divergence == 0 or self.divergence == math.inf:
+            return self.divergence
+        if not delta >= LOWEST_BOUND:
             return math.inf
-        found, step = max(0.0, divergence + self.overhead), 1e-13
-        while renyi_to_delta(self.order, divergence, found) > self.delta:
-            found, step = found + step * max(1.0, divergence), 2 * step
+        found, step = max(0.0, self.divergence + _overhead(self.order, delta)), 1e-13
+        while self.delta(found) > delta:
+            found, step = found + step * max(1.0, self.divergence), 2 * step
         return found

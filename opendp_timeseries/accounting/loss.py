@@ -90,8 +90,8 @@ class SquaredDistance(Protocol):
     def log_moments(self) -> tuple[Floats, Floats] | None:
         """Rates, and ``log E exp(rate·S)`` at each, where these may bound profiles better than the laws; or None."""
 
-    def log_moment(self, rate: float, scale: float) -> float:
-        """``log E exp(rate·S/scale²)``, for a positive rate."""
+    def log_moment(self, rates: Floats, scale: float) -> Floats:
+        """``log E exp(rate·S/scale²)``, for positive rates."""
 
     def quantile(self, failure_probability: float) -> tuple[float, float]:
         """``s``, and a bound on the probability that ``S > s``, at most ``failure_probability``."""
@@ -213,7 +213,8 @@ class PrivacyLoss:
             raise ValueError(f"alpha ({alpha}) must be greater than 1")
         if self.law.most == 0 or self.scale == 0:
             return 0.0 if self.law.most == 0 else math.inf
-        bound = self.law.log_moment(alpha / 2 * (alpha - 1), self.scale) / (alpha - 1) * (1 + 1e-12)
+        (moment,) = self.law.log_moment(np.array([alpha / 2 * (alpha - 1)]), self.scale).tolist()
+        bound = moment / (alpha - 1) * (1 + 1e-12)
         return max(bound, LOWEST_BOUND) if bound < math.inf else math.inf
 
     def zero_concentrated(self, failure_probability: float) -> tuple[float, float]:

@@ -130,9 +130,10 @@ class ExtremalLaw:
         worst = worst_spreads(*self.attained)
         return bound if worst is None else min(bound, float(np.max(worst.weights @ function(worst.values))) * _MARGIN)
 
-    def log_moment(self, rate: float, scale: float) -> float:
-        """Return ``log E exp(rate·S/scale²)``, to within 1e-13."""
-        return min(_log_means(squares, rate, scale) for squares in self.squares)
+    def log_moment(self, rates: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
+        """Return ``log E exp(rate·S/scale²)`` at each rate, to within 1e-13."""
+        least: NDArray[np.float64] = np.min([_log_means(squares, rates, scale) for squares in self.squares], axis=0)
+        return least
 
     def quantile(self, failure_probability: float) -> tuple[float, float]:
         """Return ``s``, and the probability, at most ``failure_probability``, that ``S > s``.
@@ -155,14 +156,15 @@ class ExtremalLaw:
         return squared, self.kept.tail(k) if squared < self.reach[-1] else 0.0
 
 
-def _log_means(squares: _Squares, rate: float, scale: float) -> float:
+def _log_means(squares: _Squares, rates: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
     # The sum of log E exp(rate·δ_t·s_t/σ²) over the squares s_t.
     p = squares.probabilities
     with np.errstate(all="ignore"):
-        x = squares.values / scale * (rate / scale)
+        x = squares.values / scale * (rates[:, np.newaxis] / scale)
         little = np.log1p(np.maximum(p * np.expm1(x), LOWEST_BOUND))
         much = np.logaddexp(np.log1p(-p), np.log(p) + x)
-        return float(np.sum(squares.counts * np.where(x < 30, little, much)))
+        logs: NDArray[np.float64] = np.sum(squares.counts * np.where(x < 30, little, much), axis=1)
+        return logs
 
 
 def hinge(law: Law, failure_probability: float) -> float:

@@ -83,7 +83,7 @@ class Period:
         return _on_grid(self, grid)[2]
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=2**11)
 def _on_grid(period: Period, grid: TimeGrid) -> tuple[Ints, tuple[int, int], Ints]:
     """The starts, the span and the lengths of the periods of a grid."""
     if isinstance(period.length, str):

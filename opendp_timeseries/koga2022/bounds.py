@@ -375,10 +375,12 @@ def analytic_scale(epsilon: float, delta: float, squared_sensitivity: float) -> 
     square = check.real("squared_sensitivity", squared_sensitivity, minimum=0.0)
     if square == 0.0:
         return 0.0
-    ratio = partial(over_variance, np.array([square]))
+
+    def delta_at(scale: float) -> float:
+        return float(gaussian_delta(epsilon, over_variance(np.array([square]), scale))[0])
+
     try:
-        start = math.sqrt(square)
-        return calibrate(ratio, lambda found: bool(gaussian_delta(epsilon, found)[0] <= delta), start=start)
+        return calibrate(delta_at, delta, start=math.sqrt(square))
     except ValueError:  # δ is below what the profile resolves
         return math.inf
 

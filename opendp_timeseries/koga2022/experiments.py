@@ -276,6 +276,4 @@ def block_scale_lower(
     sums = width * np.arange(len(law), dtype=np.float64)
 
     start = bounds.analytic_scale(epsilon, delta, float(squares.sum()))  # as if every step were kept
-    return calibrate(
-        lambda scale: float(law @ gaussian_delta(epsilon, sums / scale**2)), lambda found: found <= delta, start=start
-    )
+    return calibrate(lambda scale: float(law @ gaussian_delta(epsilon, sums / scale**2)), delta, start=start)

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, get_type_hints
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import encode, fields_of, parse_json, read_versioned, written
-from opendp_timeseries.accounting.joint import RenyiFilter, joint_loss
+from opendp_timeseries.accounting.joint import FilteredLoss, joint_loss
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.unit import Unit
@@ -83,42 +83,52 @@ class Terms(NamedTuple):
         """Read back what :meth:`to_dict` wrote, in any version so far; refuse anything else."""
         return read_versioned(document, _FORMAT, {1: _read_1})
 
-    def standing(self, ran: Counter[Design], slack: float = 1.0) -> Standing:
-        """Account for what ran, by the bound that holds; ``slack`` is for δ."""
-        if not ran:
-            return Standing(self.adaptivity, 0.0, True)
-        programme = self.programme
-        planned = Counter(() if programme is None else programme.designs)
-        fixed = programme is not None and ran <= planned
-        if fixed or self.order is None:
-            adaptive = not (fixed and programme is not None and programme.data_fixed)
-            parts = [_joint(part, adaptive=adaptive) for part in self._losses(ran)]
-            # A programme is within the budget, and of what is fixed in advance a part costs no more than the whole.
-            within = fixed or all(loss.delta(self.epsilon) <= self.delta * slack for loss in parts)
-            spent = max(loss.epsilon(self.delta) for loss in parts)
-            return Standing("non-adaptive" if fixed else "adaptive", spent, within)
-        privacy_filter = RenyiFilter(self.epsilon, self.delta * slack, self.order)
-        # What is planned is spent, as it will run.
-        divergence = max(privacy_filter.divergence(part) for part in self._losses(ran | planned if planned else ran))
-        return Standing("fully adaptive", privacy_filter.epsilon_of(divergence), privacy_filter.admits(divergence))
+    def standing(self, ran: Counter[Design]) -> Standing:
+        """Account for what ran, by the bound that holds."""
+        plan = self._plan_of(ran)
+        if plan is None:
+            adaptivity = "adaptive" if self.order is None else "fully adaptive"
+            losses = [_together(part, self.order) for part in self._sets(self._reserved(ran))]
+        else:
+            adaptivity = "non-adaptive"
+            losses = [joint_loss(part, adaptive=not plan.data_fixed) for part in self._sets(ran)]
+        spent = max((loss.epsilon(self.delta) for loss in losses), default=0.0)
+        return Standing(adaptivity, spent, self.admits(ran, _TOLERANCE))
 
-    def admits(self, ran: Counter[Design], one: Design) -> Callable[[float], bool]:
-        """Return whether one more release at a scale is within the budget: :meth:`standing`, for many scales."""
-        if self.programme is not None:
-            return lambda scale: self.standing(ran + Counter([replace(one, scale=scale)])).within
-        sets = self._at_once(ran + Counter([one]))
-        past = {_lost(part - Counter([one])) for part in sets if one in part}
+    def admits(self, ran: Counter[Design], slack: float = 1.0) -> bool:
+        """Return whether what ran is within the budget; ``slack`` is for δ."""
+        # A programme is within the budget, and of what is fixed in advance a part costs no more than the whole.
+        if self._plan_of(ran) is not None:
+            return True
+        sets = self._sets(self._reserved(ran))
+        return all(_delta(part, self.order, self.epsilon) <= self.delta * slack for part in sets)
+
+    def delta_at(self, ran: Counter[Design], one: Design) -> Callable[[float], float]:
+        """Return δ, at the ε of the budget, of what ran and one more release, as a function of its scale."""
+        sets = self._at_once(self._reserved(ran) + Counter([one]))
+        beside = {_lost(part - Counter([one])) for part in sets if one in part}
         others = {_lost(part) for part in sets if one not in part}
 
-        def within(losses: Iterable[_Losses]) -> bool:
-            if self.order is None:
-                return all(_joint(part, adaptive=True).delta(self.epsilon) <= self.delta for part in losses)
-            privacy_filter = RenyiFilter(self.epsilon, self.delta, self.order)
-            return all(privacy_filter.admits(privacy_filter.divergence(part)) for part in losses)
+        def delta(past: Iterable[_Losses], *more: PrivacyLoss) -> float:
+            return max((_delta((*part, *more), self.order, self.epsilon) for part in past), default=0.0)
 
-        if not within(others):  # at no scale
-            return lambda scale: False
-        return lambda scale: within((*part, (replace(one, scale=scale).loss(), 1)) for part in past)
+        apart = delta(others)
+        if apart > self.delta:  # at any scale
+            return lambda scale: apart
+        return lambda scale: delta(beside, replace(one, scale=scale).loss())
+
+    def _plan_of(self, ran: Counter[Design]) -> Programme | None:
+        """Return the programme, if all that ran is of it."""
+        planned = self.programme is not None and ran <= Counter(self.programme.designs)
+        return self.programme if planned else None
+
+    def _reserved(self, ran: Counter[Design]) -> Counter[Design]:
+        """Return what ran with what is planned, which is spent as it will run."""
+        return ran if self.programme is None else ran | Counter(self.programme.designs)
+
+    def _sets(self, ran: Counter[Design]) -> Iterable[_Losses]:
+        """Return the losses of the releases that one individual can be in, once where several sets are alike."""
+        return filter(None, dict.fromkeys(map(_lost, self._at_once(ran))))
 
     def _at_once(self, ran: Counter[Design]) -> list[Counter[Design]]:
         """Return the sets of releases that one and the same individual can be in, and that are in no other such set.
@@ -137,17 +147,6 @@ class Terms(NamedTuple):
                 part[design] = ran[design]
         return parts or [ran]
 
-    def _losses(self, ran: Counter[Design]) -> list[_Losses]:
-        """Return what is lost in each of these sets, once where several lose the same."""
-        return list(dict.fromkeys(map(_lost, self._at_once(ran))))
-
-    @property
-    def adaptivity(self) -> str:
-        """What may be chosen by what earlier releases showed, as in :class:`Standing`."""
-        if self.programme is not None:
-            return "non-adaptive"
-        return "adaptive" if self.order is None else "fully adaptive"
-
 
 def _read_1(document: dict[str, Any]) -> Terms:
     terms = Terms(**fields_of(document, "the first entry", get_type_hints(Terms)))
@@ -158,17 +157,21 @@ def _read_1(document: dict[str, Any]) -> Terms:
     return terms
 
 
-#: Losses, each with how often it occurs.
-_Losses = tuple[tuple[PrivacyLoss, int], ...]
+_Losses = tuple[PrivacyLoss, ...]
 _loss: Final = lru_cache(maxsize=2**14)(Design.loss)
 
 
 def _lost(part: Counter[Design]) -> _Losses:
-    return tuple(Counter(_loss(design) for design in part.elements()).items())
+    return tuple(map(_loss, part.elements()))
 
 
-def _joint(losses: _Losses, *, adaptive: bool) -> PrivacyLoss:
-    return joint_loss([loss for loss, n in losses for _ in range(n)], adaptive=adaptive)
+def _together(losses: _Losses, order: float | None) -> PrivacyLoss | FilteredLoss:
+    return joint_loss(losses) if order is None else FilteredLoss.of(losses, order)
+
+
+@lru_cache(maxsize=2**11)
+def _delta(losses: _Losses, order: float | None, epsilon: float) -> float:
+    return _together(losses, order).delta(epsilon)
 
 
 _LINE: Final = re.compile(rb'\{"digest": "([0-9a-f]{64})", "entry": (.*)\}')
@@ -294,11 +297,11 @@ class Book:
 
     def standing(self) -> Standing:
         """Return what the releases so far cost together."""
-        return self.terms.standing(self.ran(), _TOLERANCE)
+        return self.terms.standing(self.ran())
 
-    def allows(self, *more: Design) -> Standing:
-        """Return what the releases so far cost together with more of them."""
-        return self.terms.standing(self.ran() + Counter(more))
+    def is_within(self) -> bool:
+        """Return whether it is within the budget, on this machine."""
+        return self.terms.admits(self.ran())
 
     def releases(self, numbers: Container[int] | None = None) -> dict[int, tuple[Release, ...]]:
         """Return the releases by the numbers of their entries, all or some, in the order in which they were written.

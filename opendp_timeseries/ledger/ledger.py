@@ -16,7 +16,7 @@ from opendp_timeseries._json import encode
 from opendp_timeseries._process import locked
 from opendp_timeseries._tables import html_table, text_table
 from opendp_timeseries.accounting.calibrate import calibrate, large_delta, warn_of_large_delta
-from opendp_timeseries.accounting.joint import RenyiFilter
+from opendp_timeseries.accounting.joint import filter_order
 from opendp_timeseries.accounting.loss import View
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.design.design import Design
@@ -128,7 +128,7 @@ class Ledger:
             within = None if period is None and zone is None else Period(period, zone)  # type: ignore[arg-type]
             unit = Unit(replaced=bool(replaced), period=within)
         warn_of_large_delta(delta, stacklevel=2)
-        order = None if parameters_fixed else RenyiFilter.within(epsilon, delta).order
+        order = None if parameters_fixed else filter_order(epsilon, delta)
         terms = Terms(epsilon, delta, unit, order, programme, secrets.token_hex(16))
         try:
             with locked(place, _WAIT), files_together([place]) as files:
@@ -241,8 +241,8 @@ class Ledger:
     def _spend(self, book: Book, designs: tuple[Design, ...]) -> Book:
         """Return the book after a further entry, unless the budget would be exceeded."""
         entered = book.with_spent(designs)
-        standing, terms = book.allows(*designs), book.terms
-        if not standing.within:
+        if not entered.is_within():
+            standing, terms = entered.standing(), book.terms
             reserved = " and its programme" if terms.programme is not None else ""
             raise ValueError(
                 f"this release would exceed the budget of {self._path}: with what is in the ledger{reserved}, it leads"
@@ -283,8 +283,8 @@ class Ledger:
         book = self._read()
         book.with_spent([design])  # or it is about other individuals
         return calibrate(
-            book.terms.admits(book.ran(), design),
-            bool,
+            book.terms.delta_at(book.ran(), design),
+            book.terms.delta,
             start=signal.influence(1).l2,
             refusal=f"no scale is enough for one more release: the budget of {self._path} is used up",
         )

@@ -7,7 +7,7 @@ import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, reduce
+from functools import cached_property, lru_cache, reduce
 from typing import Any, Final
 
 import numpy as np
@@ -143,7 +143,7 @@ class Programme:
             data_fixed=bool(data_fixed),
         )
 
-    @property
+    @cached_property
     def identifier(self) -> str:
         """A digest of the programme."""
         return hashlib.sha256(self.to_json().encode("utf-8", "surrogatepass")).hexdigest()[:32]

@@ -112,16 +112,17 @@ def test_the_noise_of_a_gaussian_mechanism():
         assert way * (oracle.gaussian_profile(0.5, 1 / mp.mpf(scale) ** 2) - mp.mpf(1e-6)) <= 0
 
 
-def test_a_condition_is_met_from_above_to_twelve_digits():
-    for edge, start in itertools.product((1e-200, 0.3, 77.0, 1e200), (1.0, 1e-3)):
+def test_a_number_is_met_from_above_to_twelve_digits():
+    falling = lambda x: 1 / x, lambda x: 1e-3 * math.exp(-x)
+    for falls, edge, start in itertools.product(falling, (1e-200, 0.3, 77.0, 1e200), (1.0, 1e-3)):
         asked = []
-        found = calibrate(lambda factor: factor, lambda factor: asked.append(factor) or factor >= edge, start=start)  # noqa: B023
-        assert edge <= found <= edge * (1 + 2e-12)
+        found = calibrate(lambda factor: asked.append(factor) or falls(factor / edge), falls(1.0), start=start)  # noqa: B023
+        assert edge <= found <= edge * (1 + 3e-12)
         assert found in asked  # it was seen to hold
         assert len(asked) < 80
-    assert calibrate(lambda factor: factor, lambda _: True) < 1e-290
+    assert calibrate(lambda _: 0.0, 1e-6) < 1e-290
     with pytest.raises(ValueError, match="the budget is used up"):
-        calibrate(lambda factor: factor, lambda _: False, refusal="the budget is used up")
+        calibrate(lambda _: 1.0, 1e-6, refusal="the budget is used up")
 
 
 def test_few_losses_are_asked_for():

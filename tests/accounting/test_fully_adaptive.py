@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opendp_timeseries.accounting.calibrate import Budget, calibrate
-from opendp_timeseries.accounting.conversions import renyi_to_delta
+from opendp_timeseries.accounting.conversions import order_cost, renyi_to_delta
 from opendp_timeseries.accounting.influence import count_influence
-from opendp_timeseries.accounting.joint import RenyiFilter, joint_loss
+from opendp_timeseries.accounting.joint import FilteredLoss, filter_order, joint_loss
 from opendp_timeseries.accounting.subsampled import extremal_law
 from tests.oracles.adaptive import renyi, worst_delta
 
 EPSILON, DELTA = 1.0, 1e-3
+ORDER = filter_order(EPSILON, DELTA)
 ONE_STEP = count_influence(1, participation_cap=1, step_cap=1, size=1, replaced=False)
 
 
@@ -24,9 +25,12 @@ def loss(p, u):
     return extremal_law(ONE_STEP, p, 1).at(1 / math.sqrt(u))
 
 
+def by_the_filter(chosen):
+    return FilteredLoss.of((loss(p, u) for p, u in chosen), ORDER)
+
+
 def allowed_by_the_filter(chosen):
-    within = RenyiFilter.within(EPSILON, DELTA)
-    return within.admits(within.divergence((loss(p, u), 1) for p, u in chosen))
+    return by_the_filter(chosen).delta(EPSILON) <= DELTA
 
 
 def allowed_by_the_joint_law(chosen):
@@ -57,8 +61,7 @@ def test_no_strategy_exceeds_the_budget(seed):
 
 
 def stated_by_the_filter(chosen):
-    within = RenyiFilter.within(EPSILON, DELTA)
-    return within.epsilon_of(within.divergence((loss(p, u), 1) for p, u in chosen))
+    return by_the_filter(chosen).epsilon(DELTA)
 
 
 def stated_by_the_joint_law(chosen):
@@ -82,41 +85,40 @@ def test_what_the_joint_law_states_when_somebody_chose_to_end_does_not_hold():
 
 
 def test_divergences_add_up_from_above():
-    within = RenyiFilter.within(EPSILON, DELTA)
-    parts = [((0.5, 0.02), 3), ((1.0, 0.001), 10**6), ((1e-6, 7.0), 1)]
-    exact = mp.fsum(count * mp.mpf(renyi(within.order, p, u)) for (p, u), count in parts)
-    got = within.divergence((loss(p, u), count) for (p, u), count in parts)
-    assert exact * (1 - 1e-12) <= got <= exact * (1 + 1e-9)
+    parts = [((0.5, 0.02), 3), ((1.0, 0.001), 10**5), ((1e-6, 7.0), 1)]
+    exact = mp.fsum(count * mp.mpf(renyi(ORDER, p, u)) for (p, u), count in parts)
+    got = FilteredLoss.of((one for part, count in parts for one in [loss(*part)] * count), ORDER)
+    assert exact * (1 - 1e-12) <= got.divergence <= exact * (1 + 1e-9)
 
 
 @given(st.floats(1e-3, 20.0), st.floats(1e-12, 0.3), st.floats(0.0, 3.0))
 def test_epsilon_is_the_least_that_the_order_gives(epsilon, delta, share):
-    within = RenyiFilter.within(epsilon, delta)
-    assert within.order > 1
-    divergence = share * within.most if within.most > 0 else share
-    if divergence > 0:
-        found = within.epsilon_of(divergence)
-        assert renyi_to_delta(within.order, divergence, found) <= delta
-        assert found == 0 or renyi_to_delta(within.order, divergence, found - 1e-9 * max(1.0, found)) > delta
-        assert not within.admits(divergence) or found <= epsilon * (1 + 1e-9)
-    assert within.epsilon_of(0.0) == 0.0
-    assert within.admits(0.0)
-    assert not within.admits(math.inf)
+    order = filter_order(epsilon, delta)
+    assert order > 1
+    room = epsilon - (order_cost(order) - math.log(delta)) / (order - 1)
+    spent = FilteredLoss(order, share * room if room > 0 else share)
+    if spent.divergence > 0:
+        found = spent.epsilon(delta)
+        assert renyi_to_delta(order, spent.divergence, found) <= delta
+        assert found == 0 or renyi_to_delta(order, spent.divergence, found - 1e-9 * max(1.0, found)) > delta
+        assert spent.delta(epsilon) > delta or found <= epsilon * (1 + 1e-9)
+    assert FilteredLoss(order, 0.0).epsilon(delta) == FilteredLoss(order, 0.0).delta(epsilon) == 0.0
+    assert FilteredLoss(order, math.inf).delta(epsilon) == 1.0
 
 
 @pytest.mark.parametrize("delta", [5e-324, 1e-310])
 def test_a_delta_below_what_floats_resolve_admits_nothing(delta):
-    within = RenyiFilter.within(1.0, delta)
-    assert within.epsilon_of(1e-9) == math.inf
-    assert not within.admits(1e-9)
+    spent = FilteredLoss(filter_order(1.0, delta), 1e-9)
+    assert spent.epsilon(delta) == math.inf
+    assert spent.delta(1.0) > delta
 
 
 @pytest.mark.parametrize(("steps", "p", "more"), [(30, 0.2, 0.09), (40, 1.0, 0.08), (1000, 0.01, 0.10)])
 def test_the_filter_costs_so_much_more_noise(steps, p, more):
     """Twelve months of 30 steps or so within (1, 1e-6), against the joint law."""
     person = count_influence(1, participation_cap=steps, step_cap=1, size=1000, replaced=False)
-    law, within = extremal_law(person, p, 1000), RenyiFilter.within(1.0, 1e-6)
+    law, order = extremal_law(person, p, 1000), filter_order(1.0, 1e-6)
     year = count_influence(1, participation_cap=12 * steps, step_cap=1, size=12_000, replaced=False)
     least = calibrate(extremal_law(year, p, 12_000).at, Budget(epsilon=1.0, delta=1e-6))
-    assert not within.admits(within.divergence([(law.at(least), 12)]))
-    assert within.admits(within.divergence([(law.at(least * (1 + more)), 12)]))
+    assert FilteredLoss.of([law.at(least)] * 12, order).delta(1.0) > 1e-6
+    assert FilteredLoss.of([law.at(least * (1 + more))] * 12, order).delta(1.0) <= 1e-6
