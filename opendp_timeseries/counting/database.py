@@ -65,7 +65,7 @@ class _Dialect(NamedTuple):
     hashed: Callable[[int, int, Any, Any], Any]  # of two halves of the key, an identifier and a step
     wide: Callable[[Any], str]  # whole numbers of 38 digits, as text
     over: str  # the whole quotient of two of these
-    walk: str  # the steps that are kept of the list `steps`: its least, then the least a gap after it, …
+    walk: str  # of a run, that starts with `run`, and the list `later`: its start, then the least a gap after it, …
     obstacles: Callable[[Any], list[str]]  # what of a connection would change the query, or refuse it
 
 
@@ -363,33 +363,36 @@ def _thinned(rows: Any, count: Count, dialect: _Dialect, key: bytes | None = Non
         pairs = pairs.mutate(series=dialect.quotient(pairs.step, count.grid.size))
         groups.append("series")
     ordered = ibis.window(group_by=groups, order_by=pairs.step.asc())
-    one, two, three = (pairs.step.lag(k).over(ordered) for k in (1, 2, 3))
-
-    def near(step: Any, following: Any) -> Any:
-        return ibis.coalesce(following - step < gap, False)
-
+    nowhere = ibis.literal(-gap, "int64")  # is near to no step
+    one, two, three = (pairs.step.lag(k, nowhere).over(ordered) for k in (1, 2, 3))
     # A step that is not near to the one before it is kept, whatever was kept before: it starts a run. The second of a
     # run is not kept. So only runs of three and more have to be walked, and are found by their third and later steps.
-    late = near(one, pairs.step) & near(two, one)
-    behind = pairs.step - pairs.step.first().over(ordered)
-    pairs = pairs.mutate(one=one, two=two, late=late, third=late & ~near(three, two), behind=behind)
+    pairs = pairs.mutate(
+        starts=pairs.step - one >= gap,
+        late=(pairs.step - one < gap) & (one - two < gap),
+        start=ibis.ifelse(two - three >= gap, two, None),
+        behind=pairs.step - pairs.step.min().over(ordered),
+    )
     if count.period_length > count.grid.size - gap:
         # At most one kept step is so far behind the first that it is near to it around the cycle: the last.
         pairs = pairs.filter(pairs.behind <= count.grid.size - gap)
     late = pairs.filter(pairs.late)
-    lists = late.group_by(groups).aggregate(later=late.step.collect(), first=late.two.collect(where=late.third))
-    kept = _walked(lists.select("who", steps=lists.first.concat(lists.later)), gap, dialect)
-    # A step is in one series and one period.
-    found = late.filter(late.step > late.one).semi_join(kept, ["who", "step"])
-    return pairs.filter(~near(pairs.one, pairs.step)).union(found).select(columns), alone
+    so_far = ibis.window(group_by=groups, order_by=late.step.asc(), range=(None, 0))
+    late = late.mutate(run=late.start.max().over(so_far))
+    runs = late.group_by([*groups, "run"]).aggregate(later=late.step.collect())
+    kept = _walked(runs, gap, dialect)
+    if "events" in columns:
+        kept = late.semi_join(kept, ["who", "step"])  # a step is in one series and one period
+    return pairs.filter(pairs.starts).select(columns).union(kept.select(columns)), alone
 
 
-def _walked(lists: Any, gap: int, dialect: _Dialect) -> Any:
-    """What is kept of lists of steps. Ibis has no name for a fold, so that this is text."""
-    query = f"SELECT who, {dialect.walk.format(gap=gap)} AS steps FROM opendp_timeseries_lists"
-    named = lists.alias("opendp_timeseries_lists")  # within the query
-    kept = ops.SQLStringView(parent=named.op(), query=query, schema=lists.select("who", "steps").schema()).to_expr()
-    return kept.select("who", step=kept.steps.unnest())
+def _walked(runs: Any, gap: int, dialect: _Dialect) -> Any:
+    """What is kept of the later steps of runs. Ibis has no name for a fold, so that this is text."""
+    query = f"SELECT *, {dialect.walk.format(gap=gap)} AS steps FROM opendp_timeseries_runs"
+    named = runs.alias("opendp_timeseries_runs")  # within the query
+    schema = runs.mutate(steps=runs.later).schema()
+    kept = ops.SQLStringView(parent=named.op(), query=query, schema=schema).to_expr()
+    return kept.mutate(step=kept.steps.unnest())
 
 
 def _text(who: Any) -> Any:
@@ -579,16 +582,16 @@ _SPARK_SETTINGS: Final = {
 # Before version 2, what DuckDB reduces a list to must be of the type of its elements: lists of one step.
 _DUCKDB_WALK: Final = """
     list_reduce(
-        list_transform(list_sort(steps, 'ASC', 'NULLS FIRST'), lambda step: [step]),
+        list_transform(list_prepend(run, list_sort(later, 'ASC', 'NULLS FIRST')), lambda step: [step]),
         lambda kept, step: CASE WHEN step[1] - kept[-1] < {gap} THEN kept ELSE list_concat(kept, step) END
-    )"""
+    )[2:]"""
 # Not by array_append, into which Spark's setting legacy.negativeIndexInArrayInsert reaches.
 _SPARK_WALK: Final = """
-    aggregate(
-        sort_array(steps, true),
-        slice(sort_array(steps, true), 1, 1),
+    slice(aggregate(
+        sort_array(later, true),
+        array(run),
         (kept, step) -> CASE WHEN step - element_at(kept, -1) < {gap} THEN kept ELSE concat(kept, array(step)) END
-    )"""
+    ), 2, size(later))"""
 _DIALECTS: Final = {
     "duckdb": _Dialect(
         _duckdb_ticks,
