@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.counting.folding import folded
@@ -197,7 +196,6 @@ def _position(header: list[str], name: str, word: str, place: str) -> int:
 
 
 def _times_reader(time_format: str | None, time_unit: str | None) -> Callable[[list[str]], TextTimes]:
-    """Return a function that reads the texts of times."""
     if time_format is not None and time_unit is not None:
         raise ValueError(
             f"time_format ({time_format!r}) and time_unit ({time_unit!r}) must not both be given: leave out the"
@@ -220,15 +218,12 @@ def _times_reader(time_format: str | None, time_unit: str | None) -> Callable[[l
         if form is not None:  # most of them; Python reads the others, one by one
             times = read_text_times(texts, form).times
         left = np.flatnonzero(np.isnat(times))
-        ticks = [-_LAST - 1 if time is None else max(-_LAST, min(time, _LAST)) for time in map(read, _at(texts, left))]
+        found = (read(texts[k]) for k in left.tolist())
+        ticks = [-_LAST - 1 if time is None else max(-_LAST, min(time, _LAST)) for time in found]
         times[left] = np.array(ticks, dtype=np.int64).view("datetime64[ns]")
         return TextTimes(times, np.full(len(texts), aware))
 
     return read_times
-
-
-def _at(texts: list[str], places: NDArray[np.int64]) -> list[str]:
-    return texts if len(places) == len(texts) else [texts[place] for place in places.tolist()]
 
 
 def _form(time_format: str) -> re.Pattern[bytes] | None:
@@ -271,7 +266,6 @@ def _from_format(text: str, time_format: str) -> int | None:
 
 
 def _literal(time_format: str) -> str:
-    """What times hold as it stands."""
     return re.sub("%(.)", lambda found: "%" if found[1] == "%" else "\0", time_format)
 
 

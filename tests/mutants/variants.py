@@ -439,7 +439,7 @@ MUTANTS = [
            "test_what_is_no_name_is_nobody_and_is_not_asked"),
     mutant("another word for an identifier in another type", "identifiers:_word", seeing(len=lambda text: 21),
            ("test_an_identifier_keeps_the_same_steps_in_every_type", "integers")),
-    mutant("numbers among text are nobody", "tables:_texts", seeing(identifier_text=lambda value: None),
+    mutant("numbers among text are nobody", "tables:_labels", seeing(identifier_text=lambda value: None),
            ("test_one_text_among_a_thousand_integers", False, "x")),
     mutant("whole floating-point numbers are other people", "identifiers:_number",
            lambda sound, value: value if isinstance(value, float) else sound(value),
