@@ -10,9 +10,7 @@ identifiers and keys by one type that holds all, or refused by the name of the f
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -22,11 +20,10 @@ from numpy.typing import NDArray
 from pyarrow import dataset
 
 from opendp_timeseries.counting import tables
-from opendp_timeseries.counting.capped_count import Places, SortedRows, fits, integer_words, label_words, pack
-from opendp_timeseries.counting.identifiers import Labels
+from opendp_timeseries.counting.batches import sorted_rows
+from opendp_timeseries.counting.capped_count import SortedRows
 from opendp_timeseries.counting.progress import tell
-from opendp_timeseries.counting.sorting import sort
-from opendp_timeseries.counting.tables import Tally, read, read_positions
+from opendp_timeseries.counting.tables import Tally, read
 from opendp_timeseries.design.count import Count
 
 __all__ = ["check_schema", "count", "participation", "tally"]
@@ -59,33 +56,7 @@ def check_schema(table: Any, *, identifier: str, time: str) -> None:
 
 
 def _sorted_rows(table: Any, count: Count) -> SortedRows:
-    """Read the log, a batch at a time: integers are their own numbers, until one is too wide or is a text."""
-    places, packed = Places(count), np.empty(0, np.int64)
-    bits = np.int64(places.bits)
-    numbers: defaultdict[str, int] = defaultdict(itertools.count().__next__)  # a name has one number in every batch
-
-    def numbered(who: Labels) -> Ints:
-        return np.array([*map(numbers.__getitem__, who.names), -1], np.int64)[who.codes]
-
-    for who, positions in (read_positions(batch, count) for batch in _batches(table, count)):
-        if not isinstance(who, Labels) and (numbers or not fits(who, places.bits)):
-            who = _by_text(who)
-        if not isinstance(who, Labels):
-            people = who.astype(np.int64, copy=False)
-        else:
-            if not numbers:
-                packed = (numbered(_by_text(packed >> bits)) << bits) | (packed & ((1 << bits) - 1))
-            people = numbered(who)
-        rows = pack(people, positions, places)
-        packed.resize(packed.size + rows.size, refcheck=False)  # large ones move no data
-        packed[packed.size - rows.size :] = rows
-    sort(packed)
-    return SortedRows(packed, places, label_words(list(numbers)) if numbers else integer_words)
-
-
-def _by_text(integers: NDArray[Any]) -> Labels:
-    known, codes = np.unique(integers, return_inverse=True)
-    return Labels(codes=codes, names=list(map(str, known.tolist())))
+    return sorted_rows((read(batch, count) for batch in _batches(table, count)), count)
 
 
 def _batches(table: Any, count: Count) -> Iterator[Any]:
