@@ -98,7 +98,7 @@ class Column(NamedTuple):
 
 
 class Log(dict[str, Column]):
-    """A log whose columns were read already."""
+    """A log whose columns were read already, and serve as they are."""
 
     #: Of all its rows, where some are left out.
     tally: Tally | None = None
@@ -190,8 +190,9 @@ def tally(table: Any, count: Count) -> Tally:
 def check_schema(table: Any, *, identifier: str, time: str) -> None:
     """Refuse a table that :func:`read_positions` refuses on every grid, without reading its rows."""
     who, when = _columns(table, [identifier, time], schema_only=True)
-    _identifiers(who, identifier)
-    _check_time(when, time)
+    if not isinstance(table, Log):  # which was read into columns that serve
+        _identifiers(who, identifier)
+        _check_time(when, time)
 
 
 def _causes(column: Column, without: Mask) -> list[Mask]:
@@ -354,6 +355,7 @@ def _columns(table: Any, names: Sequence[str], *, schema_only: bool = False) -> 
     pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")
     rows = slice(0, 0) if schema_only else slice(None)
     if isinstance(table, Log):
+        _find(names, list(table))
         return [table[name] for name in names]
     if isinstance(table, Mapping):
         return [_from_numpy(array[rows]) for array in _arrays(table, names)]

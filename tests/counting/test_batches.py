@@ -108,3 +108,13 @@ def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.1 * peaks[0]
+
+
+def test_a_log_that_was_read_says_which_column_it_lacks(tmp_path):
+    asked = count_of("who", "when", GRID, step_cap=1)
+    log = read_csv_log(log_file(tmp_path, 1), asked, zone="UTC")
+    for table in (log, log_in_utc({"who": np.arange(2), "when": np.zeros(2, "M8[s]")})):
+        with pytest.raises(ValueError, match=r"column 'what' is missing; the table has \['who', 'when'\]"):
+            memory.count(table, count_of("what", "when", GRID), bytes(16))
+        with pytest.raises(ValueError, match=r"column 'what' is missing"):
+            memory.check_schema(table, identifier="who", time="what")
