@@ -68,7 +68,7 @@ def test_releases_until_the_budget_is_spent(in_folder, capsys, monkeypatch):
     records = ts.Ledger("people.ledger").releases()
     assert [ts.Release.from_json((in_folder / f"release{k}.json").read_text()) for k in (0, 1)] == list(records)
     with monkeypatch.context() as patch:
-        patch.setattr(release, "read_log", lambda *_: pytest.fail("the log was read"))
+        patch.setattr(release, "read_log", lambda *_, **__: pytest.fail("the log was read"))
         assert make("release2", epsilon="0.9") == 2
     assert "people.ledger: with what is in the ledger, it leads" in refusal(capsys)
     assert not list(in_folder.glob("release2*"))

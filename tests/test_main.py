@@ -84,7 +84,7 @@ def contents(folder):
 
 @pytest.fixture
 def nothing_is_read(monkeypatch):
-    monkeypatch.setattr(release, "read_log", lambda *_: pytest.fail("the log was read"))
+    monkeypatch.setattr(release, "read_log", lambda *_, **__: pytest.fail("the log was read"))
 
 
 def test_one_day_of_an_individual(tmp_path, log_file, capsys):
@@ -294,7 +294,7 @@ def test_parquet_columns_are_refused_by_type_in_one_sentence(tmp_path, capsys, w
 
 
 def test_what_opendp_wraps_comes_out_as_it_went_in(log_file, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(release, "read_log", lambda *_: {"who": np.array([1]), "when": np.zeros(1, "m8[s]")})
+    monkeypatch.setattr(release, "read_log", lambda *_, **__: {"who": np.array([1]), "when": np.zeros(1, "m8[s]")})
     assert main(arguments(log_file, tmp_path / "out")) == 2
     assert refusal(capsys).startswith("error: column 'when' of type ")
 
@@ -331,7 +331,7 @@ def test_an_earlier_release_is_replaced_only_when_asked(log_file, tmp_path, caps
     before = contents(tmp_path)
     capsys.readouterr()
     with monkeypatch.context() as patch:
-        patch.setattr(release, "read_log", lambda *_: pytest.fail("the log was read"))
+        patch.setattr(release, "read_log", lambda *_, **__: pytest.fail("the log was read"))
         for suffix in SUFFIXES:  # any one of them is enough
             assert main(arguments(log_file, tmp_path / "out")) == 2
             assert (

@@ -127,11 +127,8 @@ def _tree(rows: list[dict[str, str]], columns: list[str], by: str) -> Any:
     return {name: _tree([row for row in rows if row[columns[0]] == name], columns[1:], by) for name in names}
 
 
-def read_log(options: argparse.Namespace, grid: ts.TimeGrid, *, step_cap: int | None = None) -> Any:
-    """Read the log, and refuse what the names and types of its columns show to be wrong.
-
-    :param step_cap: how many rows of one individual at one step are told apart; by default, as many as count.
-    """
+def read_log(options: argparse.Namespace, grid: ts.TimeGrid, *, step_cap: int) -> Any:
+    """Read the log, of a CSV file so many rows of an individual in a step, and refuse what columns show to be wrong."""
     if options.file is None:
         return log_in_utc(load_flights())
     columns = chosen(options, "identifier", "time", "by")
@@ -141,9 +138,13 @@ def read_log(options: argparse.Namespace, grid: ts.TimeGrid, *, step_cap: int | 
         # Out of the measurement, OpenDP would wrap the message.
         check_schema(log, **chosen(options, "identifier", "time"))
         return log
-    panel = panel_of(options.by, keys_and_groups(options)[0].get("keys"))
-    most = options.step_cap if step_cap is None else step_cap
-    count = Count(source=Source(**columns), grid=grid, participation_cap=1, step_cap=most, panel=panel)
+    count = Count(
+        source=Source(**columns),
+        grid=grid,
+        participation_cap=1,
+        step_cap=step_cap,
+        panel=panel_of(options.by, keys_and_groups(options)[0].get("keys")),
+    )
     delimiter = ("\t" if suffix == ".tsv" else ",") if options.delimiter is None else options.delimiter
     how = {"delimiter": delimiter.replace("\\t", "\t"), **chosen(options, "time_format", "time_unit")}
     return read_csv_log(options.file, count, zone=zone, **how)
@@ -153,8 +154,7 @@ def check_of(options: argparse.Namespace, grid: ts.TimeGrid) -> ts.LogCheck:
     """Look at the log. Private."""
     names = ("identifier", "time", "participation_cap", "step_cap", "gap", "period")
     how = {**chosen(options, *names), "excess": excess_of(options), **keys_and_groups(options)[0]}
-    # What is within a gap is a share of all events.
-    log = read_log(options, grid, step_cap=None if options.gap == 1 else _ALL)
+    log = read_log(options, grid, step_cap=options.step_cap if options.gap == 1 else _ALL)  # of which a gap has a share
     return ts.check_log(log, grid=grid, **how)
 
 

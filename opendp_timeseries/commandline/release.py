@@ -108,7 +108,7 @@ def _check_seasons(options: argparse.Namespace, grid: ts.TimeGrid) -> None:
 
 def _log(options: argparse.Namespace, grid: ts.TimeGrid) -> Any:
     with stage(f"Reading {options.file}", quiet=options.quiet):
-        return read_log(options, grid)
+        return read_log(options, grid, step_cap=options.step_cap)
 
 
 def _flat(made: Any) -> list[ts.Release]:

@@ -10,9 +10,7 @@ identifiers and keys by one type that holds all, or refused by the name of the f
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -22,13 +20,11 @@ from numpy.typing import NDArray
 from pyarrow import dataset
 
 from opendp_timeseries.counting import tables
-from opendp_timeseries.counting.capped_count import Places, SortedRows, fits, integer_words, label_words, pack
-from opendp_timeseries.counting.identifiers import Labels
+from opendp_timeseries.counting.batches import sorted_rows
+from opendp_timeseries.counting.capped_count import SortedRows
 from opendp_timeseries.counting.progress import tell
-from opendp_timeseries.counting.sorting import sort
-from opendp_timeseries.counting.tables import Tally, read, read_positions
-from opendp_timeseries.design.count import Count, Source
-from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.counting.tables import Tally, read
+from opendp_timeseries.design.count import Count
 
 __all__ = ["check_schema", "count", "participation", "tally"]
 
@@ -60,40 +56,11 @@ def check_schema(table: Any, *, identifier: str, time: str) -> None:
 
 
 def _sorted_rows(table: Any, count: Count) -> SortedRows:
-    """Read the log, at once where its identifiers are so wide, or so mixed, that they are numbered by who is there."""
-    places, packed = Places(count), np.empty(0, dtype=np.int64)
-    numbers: defaultdict[str, int] = defaultdict(itertools.count().__next__)  # a name has one number in every batch
-    for who, positions in (read_positions(batch, count) for batch in _batches(table, count)):
-        if isinstance(who, Labels):
-            if packed.size and not numbers:
-                break  # floating-point numbers, whole until now
-            own = np.fromiter(map(numbers.__getitem__, who.names), np.int64, len(who.names))
-            people = np.append(own, -1)[who.codes]
-        elif numbers or not fits(who, places.bits):
-            break
-        else:
-            people = who.astype(np.int64, copy=False)
-        rows = pack(people, positions, places)
-        packed.resize(packed.size + rows.size, refcheck=False)  # large ones move no data
-        packed[packed.size - rows.size :] = rows
-    else:
-        sort(packed)
-        return SortedRows(packed, places, label_words(list(numbers)) if numbers else integer_words)
-    _, *batches = _batches(table, count)
-    steps = [read_positions(batch, count)[1] for batch in batches]
-    who = pyarrow.concat_tables([batch.select([count.log.identifier]) for batch in batches])
-    when = "when" if count.log.identifier != "when" else "then"
-    placed = who.append_column(when, pyarrow.array(np.concatenate(steps)))  # those that are nowhere are at -1
-    source = Source(identifier=count.log.identifier, time=when, exact=count.log.exact)
-    once = Count(source=source, grid=TimeGrid(size=count.positions), participation_cap=1)
-    return SortedRows.of(*read_positions(placed, once), count)
+    return sorted_rows((read(batch, count) for batch in _batches(table, count)), count)
 
 
 def _batches(table: Any, count: Count) -> Iterator[Any]:
-    """Read the columns of the log, a small table at a time; the first has no rows.
-
-    What is wrong with the columns is thus said before any row is read.
-    """
+    """Read the columns of the log, a small table at a time; the first without rows, so that they are refused first."""
     yield table.schema.empty_table()
     options: dict[str, Any] = {"columns": count.log.columns, "batch_size": _BATCH}
     if isinstance(getattr(table, "format", None), dataset.ParquetFileFormat):

@@ -17,19 +17,20 @@ import re
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
-from operator import itemgetter
+from operator import add, itemgetter
 from pathlib import Path
 from typing import Any, Final, TextIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.counting.folding import folded
+from opendp_timeseries.counting.batches import sorted_rows
 from opendp_timeseries.counting.progress import tell
-from opendp_timeseries.counting.tables import Column, Log
+from opendp_timeseries.counting.tables import Column, Log, Rows, Tally, read
 from opendp_timeseries.design.count import Count, Source
+from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import TextTimes, parse_zone, read_text_times
 
 __all__ = ["CSV_SUFFIXES", "PARQUET_SUFFIXES", "TIME_UNITS", "csv_batches", "read_csv_log", "read_parquet_log"]
@@ -60,13 +61,33 @@ _OFFSET: Final = re.compile(r"[+\N{MINUS SIGN}-] ?\d")
 
 
 def read_csv_log(path: Path, count: Count, **how: Any) -> Log:
-    """Read of a CSV file what its count tells apart: who is where, and not every row.
+    """Read of a CSV file what its count tells apart: who is where, and of the rows of one pair as many as may count.
 
-    :param count: what the log is for; :func:`~opendp_timeseries.counting.folding.folded` says what else it serves.
+    The count of this log is that of the file. So is any other of the same columns on the same grid, or on it as one
+    step, with a step cap that is not above this one. The tally is that of all rows.
+
     :param how: as of :func:`csv_batches`, which says the errors, too.
     """
     numbers: defaultdict[str, int] = defaultdict(itertools.count(1).__next__, {"": 0})
-    return folded(csv_batches(path, count.log, numbers, **how), numbers, count)
+    tally = [0] * len(Tally._fields)
+
+    def tallied() -> Iterator[Rows]:
+        for batch in csv_batches(path, count.log, numbers, **how):
+            yield (rows := read(batch, count))
+            tally[:] = map(add, tally, rows.tally)
+
+    whole = replace(count, unit=Unit())  # in whatever periods
+    packed, places, _ = sorted_rows(tallied(), whole, most=count.step_cap)
+    series, steps = np.divmod(packed & (2**places.bits - 1), count.grid.size)
+    names, people = [name or None for name in numbers], packed >> places.bits
+    columns = [
+        Column("text", cells=names, codes=people),
+        Column("times", count.grid.instants()[steps], aware=True),
+        Column("text", cells=list(count.panel or ()), codes=series),
+    ]
+    log = Log(zip(count.log.columns, columns, strict=False))
+    log.tally = Tally(*tally)
+    return log
 
 
 def csv_batches(
@@ -197,7 +218,6 @@ def _position(header: list[str], name: str, word: str, place: str) -> int:
 
 
 def _times_reader(time_format: str | None, time_unit: str | None) -> Callable[[list[str]], TextTimes]:
-    """Return a function that reads the texts of times."""
     if time_format is not None and time_unit is not None:
         raise ValueError(
             f"time_format ({time_format!r}) and time_unit ({time_unit!r}) must not both be given: leave out the"
@@ -220,15 +240,12 @@ def _times_reader(time_format: str | None, time_unit: str | None) -> Callable[[l
         if form is not None:  # most of them; Python reads the others, one by one
             times = read_text_times(texts, form).times
         left = np.flatnonzero(np.isnat(times))
-        ticks = [-_LAST - 1 if time is None else max(-_LAST, min(time, _LAST)) for time in map(read, _at(texts, left))]
+        found = (read(texts[k]) for k in left.tolist())
+        ticks = [-_LAST - 1 if time is None else max(-_LAST, min(time, _LAST)) for time in found]
         times[left] = np.array(ticks, dtype=np.int64).view("datetime64[ns]")
         return TextTimes(times, np.full(len(texts), aware))
 
     return read_times
-
-
-def _at(texts: list[str], places: NDArray[np.int64]) -> list[str]:
-    return texts if len(places) == len(texts) else [texts[place] for place in places.tolist()]
 
 
 def _form(time_format: str) -> re.Pattern[bytes] | None:
@@ -271,7 +288,6 @@ def _from_format(text: str, time_format: str) -> int | None:
 
 
 def _literal(time_format: str) -> str:
-    """What times hold as it stands."""
     return re.sub("%(.)", lambda found: "%" if found[1] == "%" else "\0", time_format)
 
 

@@ -16,8 +16,7 @@ import hashlib
 import re
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,8 +40,7 @@ _EXACT: Final = decimal.Context(decimal.MAX_PREC, Emin=decimal.MIN_EMIN, Emax=de
 _MAX_BITS: Final = 2048  # of integers that are written in decimal, which Python limits; wider ones are in hexadecimal
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Labels:
+class Labels(NamedTuple):
     """Identifiers as text: every row holds the number of its individual's name, -1 where it is missing.
 
     :param codes: ``int64``, one for each row, positions in ``names``.
@@ -51,9 +49,6 @@ class Labels:
 
     codes: NDArray[np.int64]
     names: Sequence[str]
-
-    def __len__(self) -> int:
-        return self.codes.size
 
 
 def identifier_text(value: Any) -> str | None:

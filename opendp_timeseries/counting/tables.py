@@ -27,7 +27,7 @@ from opendp_timeseries.counting.identifiers import (
     key_numbers,
     whole_number,
 )
-from opendp_timeseries.counting.times import Steps, steps_of_floats, steps_of_objects
+from opendp_timeseries.counting.times import Steps, steps_of_objects
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.grid import TimeGrid
 
@@ -51,7 +51,6 @@ _POLARS_TYPES: Final = frozenset(
     | {"Date", "Datetime", "Duration"}
 )
 _ARROW_TEXT: Final = frozenset({"string", "large_string", "string_view", "binary", "large_binary"})
-_PIECE: Final = 2**14  # cells of objects that are read at a time: they fit in a processor's cache
 _MISSING, _UNREADABLE, _UNKNOWN = 1, 2, 3
 
 Ints = NDArray[np.int64]
@@ -99,7 +98,7 @@ class Column(NamedTuple):
 
 
 class Log(dict[str, Column]):
-    """A log whose columns were read already."""
+    """A log whose columns were read already, and serve as they are."""
 
     #: Of all its rows, where some are left out.
     tally: Tally | None = None
@@ -172,7 +171,7 @@ def read(table: Any, count: Count) -> Rows:
     log, series = count.log, None
     columns = _columns(table, log.columns)
     who, nobody = _identifiers(columns[0], log.identifier, exact=log.exact)
-    steps, timeless = np.zeros(len(who), np.int64), np.zeros(len(who), np.bool_)
+    steps, timeless = np.zeros(nobody.size, np.int64), np.zeros(nobody.size, np.bool_)
     if log.time is not None:
         steps, timeless = _steps(columns[1], log.time, count.row_grid)
     if count.pooled is not None:
@@ -183,26 +182,17 @@ def read(table: Any, count: Count) -> Rows:
 
 
 def tally(table: Any, count: Count) -> Tally:
-    """Say where the rows of a table go. Private.
-
-    :raises TypeError: as :func:`read_positions`, and the other errors.
-    """
+    """Say where the rows of a table go. Private; errors as of :func:`read_positions`."""
     known = table.tally if isinstance(table, Log) else None
     return read(table, count).tally if known is None else known
 
 
 def check_schema(table: Any, *, identifier: str, time: str) -> None:
-    """Refuse a table that :func:`read_positions` refuses on every grid, without reading its rows.
-
-    :raises TypeError: for a table of an unknown kind, or a column of a type that does not serve.
-    :raises ValueError: for columns that are missing, ambiguous or of unequal length.
-    """
+    """Refuse a table that :func:`read_positions` refuses on every grid, without reading its rows."""
     who, when = _columns(table, [identifier, time], schema_only=True)
-    _identifiers(who, identifier)
-    _check_time(when, time)
-
-
-# --- Why a row is not counted ---
+    if not isinstance(table, Log):  # which was read into columns that serve
+        _identifiers(who, identifier)
+        _check_time(when, time)
 
 
 def _causes(column: Column, without: Mask) -> list[Mask]:
@@ -235,22 +225,14 @@ def _cause(value: Any) -> int:
     return _UNKNOWN
 
 
-# --- Who, where and when ---
-
-
 def _identifiers(column: Column, name: str, *, exact: bool = False) -> tuple[Who, Mask]:
-    """Tell individuals (or series) apart; and say which rows have none.
-
-    :param exact: whether text is itself, and never how a number is written.
-    """
+    """Tell individuals (or series) apart, by text as it is if it is exact; and say which rows have none."""
     values: Any = column.values
     if column.kind in "iu":
         return values, column.without(values.size)
     if column.kind == "f":  # whole numbers are integers, so that a missing one does not change how others are read
         missing = np.isnan(values) | column.without(values.size)
-        with np.errstate(invalid="ignore"):
-            whole = (np.trunc(values) == values) & (np.abs(values) < 2**63)
-        if (whole | missing).all():
+        if (missing | (_whole(values) & (np.abs(values) < 2**63))).all():
             return np.where(missing, 0, values).astype(np.int64), missing
     if column.kind not in "bcfmMO":
         raise TypeError(_IDENTIFIER.format(name=name, dtype=column.dtype))
@@ -259,19 +241,22 @@ def _identifiers(column: Column, name: str, *, exact: bool = False) -> tuple[Who
         known, codes = np.unique(values, return_inverse=True)
         cells = [instant_text(value, aware=column.aware) for value in known] if column.kind == "M" else list(known)
     labels = _labels(cells, codes, exact=exact)
-    if column.missing is not None:
-        labels.codes[column.missing] = -1
-    return labels, labels.codes < 0
+    missing = column.without(labels.codes.size) | (labels.codes < 0)
+    return labels._replace(codes=np.where(missing, -1, labels.codes)), missing
+
+
+def _whole(values: NDArray[Any]) -> Mask:
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.trunc(values) == values)
 
 
 def _labels(cells: list[Any], codes: Ints | None, *, exact: bool) -> Labels:
     """Label rows by the texts of their cells; what is done with a text is done once for each that is there."""
-    pieces = (_texts(cells[k : k + _PIECE]) for k in range(0, len(cells), _PIECE))
-    texts: list[str | None]
+    texts: list[str | None] = cells
+    if not set(map(type, cells)) <= {str, type(None)}:
+        texts = [cell if type(cell) is str else identifier_text(cell) for cell in cells]
     if codes is None:
-        texts, codes = _distinct(list(pieces))
-    else:
-        texts = list(itertools.chain.from_iterable(pieces))
+        texts, codes = _distinct(texts)
     if not exact:
         texts = _canonical(texts)
     names = dict.fromkeys(text for text in texts if text is not None)
@@ -281,23 +266,15 @@ def _labels(cells: list[Any], codes: Ints | None, *, exact: bool) -> Labels:
     return Labels(codes=codes, names=list(names))
 
 
-def _distinct(pieces: list[list[str | None]]) -> tuple[list[str | None], Ints]:
+def _distinct(texts: list[str | None]) -> tuple[list[str | None], Ints]:
     """The distinct texts of rows, and the codes of these; None, too, is a text or has the code -1."""
     pyarrow = sys.modules.get("pyarrow")
     if pyarrow is not None:  # twice as fast
         with contextlib.suppress(UnicodeError):  # lone surrogates
-            kind = pyarrow.large_string()
-            return _by_dictionary(pyarrow.chunked_array([pyarrow.array(piece, kind) for piece in pieces], kind))
+            return _by_dictionary(pyarrow.chunked_array([pyarrow.array(texts, pyarrow.large_string())]))
     numbers: defaultdict[str | None, int] = defaultdict(itertools.count().__next__)
-    texts = map(numbers.__getitem__, itertools.chain.from_iterable(pieces))
-    codes = np.fromiter(texts, np.int64, sum(map(len, pieces)))
+    codes = np.fromiter(map(numbers.__getitem__, texts), np.int64, len(texts))
     return list(numbers), codes
-
-
-def _texts(cells: list[Any]) -> list[str | None]:
-    if set(map(type, cells)) <= {str, type(None)}:
-        return cells
-    return [cell if type(cell) is str else identifier_text(cell) for cell in cells]
 
 
 def _canonical(texts: list[str | None]) -> list[str | None]:
@@ -337,13 +314,15 @@ def _steps(column: Column, name: str, grid: TimeGrid) -> Steps:
         steps, timeless = steps_of_objects([*(values.tolist() if column.cells is None else column.cells), None], grid)
         rows = slice(-1) if column.codes is None else column.codes
         steps, timeless = steps[rows], timeless[rows]
-    elif column.kind == "f" and grid.is_integer:
-        steps, timeless = steps_of_floats(values, grid)
+    elif column.kind == "f" and grid.is_integer:  # one missing step makes it so of integers in pandas
+        timeless = ~_whole(values)
+        steps = np.where(timeless | (values < 0) | (values >= grid.size), -1.0, values).astype(np.int64)
     else:
         steps = grid.steps(values, aware=column.aware)
         timeless = np.isnat(values) if column.kind == "M" else np.zeros(values.shape, np.bool_)
-    missing = column.without(steps.size)
-    return np.where(missing, -1, steps), missing | timeless
+    if column.missing is None:
+        return steps, timeless
+    return np.where(column.missing, -1, steps), column.missing | timeless
 
 
 def _in_use(codes: Ints, size: int) -> tuple[Ints, Ints]:
@@ -371,14 +350,12 @@ def _by_dictionary(column: Any) -> tuple[list[Any], Ints]:
     return [None if cell is None else cell.decode("utf-8", "surrogateescape") for cell in cells.to_pylist()], codes
 
 
-# --- Tables of every kind ---
-
-
 def _columns(table: Any, names: Sequence[str], *, schema_only: bool = False) -> list[Column]:
     """Find the columns; of no rows, when only the schema is wanted."""
     pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")
     rows = slice(0, 0) if schema_only else slice(None)
     if isinstance(table, Log):
+        _find(names, list(table))
         return [table[name] for name in names]
     if isinstance(table, Mapping):
         return [_from_numpy(array[rows]) for array in _arrays(table, names)]
@@ -502,9 +479,8 @@ def _from_pandas(pandas: Any, series: Any) -> Column:
     if isinstance(dtype, pandas.DatetimeTZDtype):
         return Column(dtype, series.dt.tz_convert(None).to_numpy(), aware=True)
     if isinstance(dtype, pandas.CategoricalDtype):
-        categories = array.categories
-        used, codes = _in_use(array.codes.astype(np.int64), len(categories))
-        return Column(dtype, cells=categories.take(used).tolist(), codes=codes)
+        used, codes = _in_use(array.codes.astype(np.int64), len(array.categories))
+        return Column(dtype, cells=array.categories.take(used).tolist(), codes=codes)
     if isinstance(array, (arrays.IntegerArray, arrays.FloatingArray, arrays.BooleanArray)):
         return Column(dtype, series.to_numpy(dtype=dtype.numpy_dtype, na_value=0), missing=np.asarray(array.isna()))
     if isinstance(dtype, pandas.ArrowDtype) or "pyarrow" in getattr(dtype, "storage", ""):

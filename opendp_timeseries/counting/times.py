@@ -17,21 +17,10 @@ from numpy.typing import NDArray
 from opendp_timeseries.counting.identifiers import utc_of, whole_number
 from opendp_timeseries.grid import TimeGrid, read_text_times, whole_ticks
 
-__all__ = ["Steps", "steps_of_floats", "steps_of_objects"]
+__all__ = ["Steps", "steps_of_objects"]
 
 _FAR: Final = np.iinfo(np.int64).max
 Steps = tuple[NDArray[np.int64], NDArray[np.bool_]]  # -1 off the grid; and which rows have no time at all
-
-
-def steps_of_floats(values: NDArray[Any], grid: TimeGrid) -> Steps:
-    """Return the steps of a floating-point column on a grid of integer steps: whole numbers are steps.
-
-    One missing step makes a column of integers floating-point in pandas.
-    """
-    with np.errstate(invalid="ignore"):
-        whole = np.trunc(values) == values
-    steps = np.where(whole & (values >= 0) & (values < grid.size), values, -1.0)
-    return steps.astype(np.int64), ~whole
 
 
 def steps_of_objects(values: list[Any], grid: TimeGrid) -> Steps:

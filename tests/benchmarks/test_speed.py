@@ -162,11 +162,11 @@ def test_csv(tmp_path):
         "count, CSV, `--time-format`": read(time_format="%Y-%m-%dT%H:%M:%S"),
     }
     best = least({"the `csv` module": alone} | ours)
-    pandas = least(
-        {"pandas": lambda: pd.read_csv(path, usecols=["id", "time"], parse_dates=["time"]), "count, CSV": read()}
-    )
+    uncounted = "pandas, without a count"
+    peer = {uncounted: lambda: pd.read_csv(path, usecols=["id", "time"], parse_dates=["time"])}
+    pandas = least(peer | {"count, CSV": read()})
     assert max(list(best.values())[1:]) < 5 * best["the `csv` module"]
-    assert pandas["count, CSV"] < 2 * pandas["pandas"]
+    assert pandas["count, CSV"] < 2 * pandas[uncounted]
 
 
 def test_spark(log):

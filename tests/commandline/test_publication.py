@@ -578,7 +578,7 @@ def test_what_is_missing_alone_is_written_from_the_record(city, capsys, monkeypa
     assert main(["release", "publication.toml"]) == 0
     names = [f"release-2024-03{suffix}" for suffix in (".csv", "-people.csv", ".json", ".html")]
     before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in city.iterdir()}
-    monkeypatch.setattr(release, "read_log", lambda *_: pytest.fail("the log was read"))
+    monkeypatch.setattr(release, "read_log", lambda *_, **__: pytest.fail("the log was read"))
     resume = ["release", "publication.toml", "--number", "1", "--resume"]
     for missing in (names[:1], names[1:], names[3:], names[:2] + names[3:], []):
         for name in missing:

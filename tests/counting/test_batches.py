@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.counting import folding, memory
+from opendp_timeseries.counting import batches, memory
 from opendp_timeseries.counting.files import read_csv_log
 from opendp_timeseries.counting.progress import heard
 from opendp_timeseries.counting.tables import log_in_utc
@@ -39,7 +39,7 @@ def log_file(folder, seed, rows=2000):
 
 @pytest.fixture(params=[1, 50, 2**20], ids="folded from {}".format)
 def many(request, monkeypatch):
-    monkeypatch.setattr(folding, "_MANY", request.param)
+    monkeypatch.setattr(batches, "_MANY", request.param)
     return request.param
 
 
@@ -72,7 +72,7 @@ def test_the_tally_is_that_of_all_rows(tmp_path, many, panel):
 
 
 def test_as_many_rows_of_one_individual_as_the_step_cap_are_left(tmp_path, monkeypatch):
-    monkeypatch.setattr(folding, "_MANY", 1)
+    monkeypatch.setattr(batches, "_MANY", 1)
     path, asked = tmp_path / "log.csv", count_of("who", "when", GRID, step_cap=3)
     rows = "ann,2024-03-30T00:30\n" * 7 + "bob,2024-03-30T00:30\nbob,2020-01-01\nann,\n"
     path.write_text(f"who,when\n{rows}")
@@ -99,7 +99,7 @@ def test_one_column_is_not_who_and_when(tmp_path):
 
 @pytest.mark.long
 def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr(folding, "_MANY", 2**14)
+    monkeypatch.setattr(batches, "_MANY", 2**14)
     peaks = []
     for rows in (5 * 10**4, 4 * 10**5):
         path, asked = log_file(tmp_path, 1, rows), count_of("who", "when", GRID, step_cap=1)
@@ -108,3 +108,13 @@ def test_memory_does_not_grow_with_the_rows(tmp_path, monkeypatch):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 1.1 * peaks[0]
+
+
+def test_a_log_that_was_read_says_which_column_it_lacks(tmp_path):
+    asked = count_of("who", "when", GRID, step_cap=1)
+    log = read_csv_log(log_file(tmp_path, 1), asked, zone="UTC")
+    for table in (log, log_in_utc({"who": np.arange(2), "when": np.zeros(2, "M8[s]")})):
+        with pytest.raises(ValueError, match=r"column 'what' is missing; the table has \['who', 'when'\]"):
+            memory.count(table, count_of("what", "when", GRID), bytes(16))
+        with pytest.raises(ValueError, match=r"column 'what' is missing"):
+            memory.check_schema(table, identifier="who", time="what")

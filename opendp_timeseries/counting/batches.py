@@ -1,0 +1,69 @@
+"""Rows that are read a batch at a time, and held as 8 bytes each, or for each distinct pair that their count needs."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_timeseries.counting.capped_count import Places, SortedRows, fits, integer_words, label_words, pack
+from opendp_timeseries.counting.identifiers import Labels
+from opendp_timeseries.counting.sorting import sort
+from opendp_timeseries.counting.tables import Rows
+from opendp_timeseries.design.count import Count
+
+__all__ = ["sorted_rows"]
+
+Ints = NDArray[np.int64]
+
+#: Rows from which they are folded, each time that they are twice as many as were left.
+_MANY: Final = 2**20
+
+
+def sorted_rows(batches: Iterable[Rows], count: Count, *, most: int | None = None) -> SortedRows:
+    """Pack rows, a batch at a time: integers are their own numbers, until one is too wide, or a text.
+
+    :param most: of the rows of one individual at one position, how many are needed; they are then folded on the way.
+    """
+    places, packed, limit = Places(count), np.empty(0, np.int64), _MANY
+    bits = np.int64(places.bits)
+    numbers: defaultdict[str, int] = defaultdict(itertools.count().__next__)  # a name has one number in every batch
+
+    def numbered(who: Labels) -> Ints:
+        return np.array([*map(numbers.__getitem__, who.names), -1], np.int64)[who.codes]
+
+    for batch in batches:
+        who = batch.who
+        if not isinstance(who, Labels) and (numbers or not fits(who, places.bits)):
+            who = _by_text(who)
+        if not isinstance(who, Labels):
+            people = who.astype(np.int64, copy=False)
+        else:
+            if not numbers:
+                packed = (numbered(_by_text(packed >> bits)) << bits) | (packed & ((1 << bits) - 1))
+            people = numbered(who)
+        rows = pack(people, batch.positions, places)
+        packed.resize(packed.size + rows.size, refcheck=False)  # large ones move no data
+        packed[packed.size - rows.size :] = rows
+        if most is not None and packed.size > limit:
+            packed = _few(packed, most)
+            limit = max(_MANY, 2 * packed.size)
+    sort(packed)
+    return SortedRows(packed, places, label_words(list(numbers)) if numbers else integer_words)
+
+
+def _by_text(integers: NDArray[Any]) -> Labels:
+    known, codes = np.unique(integers, return_inverse=True)
+    return Labels(codes=codes, names=list(map(str, known.tolist())))
+
+
+def _few(rows: Ints, most: int) -> Ints:
+    """Rows in order, at most so many that are the same."""
+    sort(rows)
+    kept = np.ones(rows.size, np.bool_)
+    kept[most:] = rows[most:] != rows[:-most]
+    return rows[kept]
