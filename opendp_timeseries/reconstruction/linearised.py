@@ -327,10 +327,7 @@ class Solved(NamedTuple):
 
 
 def _precision(gaps: Array, departure: Array) -> tuple[Array, Array, float]:
-    """Main and next diagonal of the precision of a stationary Ornstein–Uhlenbeck process, and its log determinant.
-
-    :param departure: logarithms of its variance and its duration.
-    """
+    """Main and next diagonal of the precision of a stationary Ornstein–Uhlenbeck process, and its log determinant."""
     variance, duration = np.exp(departure).tolist()
     decay = np.exp(gaps / -duration)
     fresh = -np.expm1(gaps * (-2 / duration))

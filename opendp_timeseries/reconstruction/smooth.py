@@ -21,10 +21,12 @@ from opendp_timeseries.design.scales import RESOLUTION_BITS, Scales
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction import errors, haar
 from opendp_timeseries.reconstruction.interpolate import interpolate
+from opendp_timeseries.reconstruction.matrices import FitError
+from opendp_timeseries.reconstruction.observations import Observations
 from opendp_timeseries.reconstruction.scales import of_everybody, unscaled
 from opendp_timeseries.reconstruction.seasons import Season, Seasons, read_seasons
 from opendp_timeseries.reconstruction.series import Series, reconstruct_parts
-from opendp_timeseries.reconstruction.structural import FitError, Observations, Posterior, fit
+from opendp_timeseries.reconstruction.structural import Posterior, fit
 from opendp_timeseries.release.release import Release, check_release
 
 __all__ = ["Band", "SmoothMethod", "smooth"]
@@ -196,7 +198,7 @@ def _structural(release: Release, *, asked: _Asked, filtered: bool) -> Series:
         covariance=errors.scaled(found.joint, passed) + errors.diagonal(variance - passed**2 * found.variance),
         error_covers=asked.band,
         unfiltered=unfiltered,
-        events=() if found.events is None else found.events.steps(seen.steps).tolist(),
+        events=found.events.steps(seen.steps).tolist(),
         model=asked.model(" of the counts before the filter" if unfiltered else kept_filter),
     )
 
@@ -211,10 +213,7 @@ def _private_series(release: Release, count: Count, scales: Scales, asked: _Aske
 
 
 def _everybody(one: Release, values: NDArray[np.float64], *, asked: _Asked, count: Count, noise: float) -> Series:
-    """Return the series of everybody, from its values at all scales.
-
-    :param one: its last scale, in counts.
-    """
+    """Return the series of everybody, from its values at all scales; ``one`` is the last of them, in counts."""
     assert count.scales is not None
     ends, weights = count.scales.table(count.most_steps)
     noise = max(noise, 1e-4 * float(np.std(values)))
@@ -277,7 +276,7 @@ def _of_counts(
     mean, variance, passed = found.mean.copy(), found.variance + own, np.ones(seen.size)
     if seen.taps is None:
         kept = seen.steps
-        chance, everywhere, spread = found.events or (0.0, 0.0, 0.0)
+        chance, everywhere, spread = found.events
         variance += everywhere * spread
         # As it is if there is no event, and as it is if there is one, which adds to how counts vary.
         chances, either = np.stack([1 - chance, chance]).reshape(2, -1), np.stack([own[kept], own[kept] + spread])

@@ -28,7 +28,7 @@ from opendp_timeseries.reconstruction.matrices import Array, FitError, crossed, 
 from opendp_timeseries.reconstruction.observations import Observations
 from opendp_timeseries.reconstruction.seasons import Season
 
-__all__ = ["Events", "FitError", "Observations", "Posterior", "fit"]
+__all__ = ["Events", "Posterior", "fit"]
 
 #: Kept steps times the square of the number of columns: above this, there are fewer drifting columns.
 _WORK: Final = 6e8
@@ -53,13 +53,13 @@ _TRIES: Final = 30
 
 
 class Posterior(NamedTuple):
-    """Mean and variance of the rate at every step, what was fitted, and the covariance behind the variances."""
+    """Mean and variance of the rate at every step, the dispersion, the covariance behind the variances, and events."""
 
     mean: Array
     variance: Array
     dispersion: float
     joint: LinearOperator
-    events: Events | None = None
+    events: Events
 
 
 def fit(seen: Observations, seasons: tuple[Season, ...], *, trend: bool, unit: float | None = None) -> Posterior:
@@ -121,7 +121,7 @@ def _in_proportion(plain: _Fitted) -> _Fitted:
 
 
 class Events(NamedTuple):
-    """Single events: counts that are beside their rate, at a few steps, by far more than counts are."""
+    """Single events: counts that are beside their rate, at a few steps or none, by far more than counts are."""
 
     chance: Array  # of one, at each kept step
     share: float  # of steps that have one
@@ -212,7 +212,8 @@ def _posterior(model: Model, normal: Normal, learnt: Learnt) -> _Fitted:
         rate, slope = here.rate(f), here.unit * here.amplitude * np.ones_like(f)
     product = partial(_by_covariance, replace(model), learnt, normal.nodes, slope)
     joint = errors.covariance_by(product, len(slope))
-    posterior = Posterior(rate, slope**2 * variance, learnt.dispersion, joint)
+    events = Events(np.zeros(len(model.seen.steps)), 0.0, 0.0)
+    posterior = Posterior(rate, slope**2 * variance, learnt.dispersion, joint, events)
     state = State(f[model.nodes], coefficients, departed[model.nodes])
     density, held = solved.value - evidence.prior(model).away(learnt.parameters), model.given(normal, coefficients)
     return _Fitted(model, learnt, state, posterior, density, (f - departed) * here.amplitude, held)
