@@ -11,11 +11,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_timeseries.reconstruction.matrices import Array
 from opendp_timeseries.reconstruction.seasons import Season
 
 __all__ = ["Basis"]
-
-Array = NDArray[np.float64]
 
 #: Steps whose columns are worked out at once.
 _BLOCK: Final = 4096

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.design.count import Count
@@ -21,7 +20,7 @@ from opendp_timeseries.design.scales import RESOLUTION_BITS, Scales
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction import errors, haar
 from opendp_timeseries.reconstruction.interpolate import interpolate
-from opendp_timeseries.reconstruction.matrices import FitError
+from opendp_timeseries.reconstruction.matrices import Array, FitError
 from opendp_timeseries.reconstruction.observations import Observations
 from opendp_timeseries.reconstruction.scales import of_everybody, unscaled
 from opendp_timeseries.reconstruction.seasons import Season, Seasons, read_seasons
@@ -212,7 +211,7 @@ def _private_series(release: Release, count: Count, scales: Scales, asked: _Aske
     return replace(found, sources=(release,), parts=parts)
 
 
-def _everybody(one: Release, values: NDArray[np.float64], *, asked: _Asked, count: Count, noise: float) -> Series:
+def _everybody(one: Release, values: Array, *, asked: _Asked, count: Count, noise: float) -> Series:
     """Return the series of everybody, from its values at all scales; ``one`` is the last of them, in counts."""
     assert count.scales is not None
     ends, weights = count.scales.table(count.most_steps)
@@ -265,9 +264,7 @@ def _observations(release: Release, filtered: bool) -> Observations:
     return replace(seen, taps=None, dispersion=max(seen.energy / max(seen.gain, 1e-9), 1e-9) * seen.dispersion)
 
 
-def _of_counts(
-    seen: Observations, found: Posterior
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def _of_counts(seen: Observations, found: Posterior) -> tuple[Array, Array, Array]:
     """Mean and variance of the counts, of the rate and how they vary around it, and how much of its error is in them.
 
     A kept value is of the count itself, and so says something of how far it is from its rate.
