@@ -18,11 +18,10 @@ from scipy.special import gammaincc
 from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.reconstruction import errors as of_steps
+from opendp_timeseries.reconstruction.matrices import Array
 from opendp_timeseries.reconstruction.series import ErrorCovers, Series
 
 __all__ = ["reconcile"]
-
-Floats = NDArray[np.float64]
 
 _TOGETHER: Final = "release the panel and its totals behind one count, by panel >> then_composition([…])"
 _ANEW: Final = f"each draws anew which events over a cap it keeps, so {_TOGETHER}"
@@ -153,7 +152,7 @@ def _panel_first(series: Sequence[Series]) -> list[Series]:
     return ordered
 
 
-def _variances(series: Series, steps: int) -> Floats:
+def _variances(series: Series, steps: int) -> Array:
     """Squared standard errors, one row for each part; infinite for a part of which no step was kept."""
     variances = series.standard_error.reshape(-1, steps) ** 2
     for k, part in enumerate(series.parts):
@@ -172,7 +171,7 @@ class _Level(NamedTuple):
     begins: NDArray[np.intp]
     parents: NDArray[np.intp]  # position in `groups` of each part's
 
-    def sums(self, values: Floats, variances: Floats) -> list[Floats]:
+    def sums(self, values: Array, variances: Array) -> list[Array]:
         """Of the parts of each group: sum of estimates, sum of finite variances, and number of infinite ones."""
         own, error = values[self.parts], variances[self.parts]
         free = np.isinf(error)
@@ -207,7 +206,7 @@ def _tree(keys: tuple[str | int, ...], released: Sequence[Groups]) -> list[_Leve
     return levels
 
 
-def _least_squares(levels: Sequence[_Level], values: Floats, variances: Floats) -> tuple[Floats, Floats]:
+def _least_squares(levels: Sequence[_Level], values: Array, variances: Array) -> tuple[Array, Array]:
     """Return generalised least-squares estimates and their variances, for figures with independent errors.
 
     Going up, each group's figure and the sum of its parts are averaged by their precision: the best estimate from the
@@ -241,7 +240,7 @@ def _least_squares(levels: Sequence[_Level], values: Floats, variances: Floats) 
     return values, variances
 
 
-def _consistent(one: Series, values: Floats, errors: Floats, **change: Any) -> Series:
+def _consistent(one: Series, values: Array, errors: Array, **change: Any) -> Series:
     """Return a series with other values and errors, a row for each part, and so its parts."""
     rows = zip(one.parts, values, errors, strict=False)  # of a part, the rows are numbers, and there are no parts
     parts = [_consistent(*row, **change) for row in rows]

@@ -1,13 +1,10 @@
 """A structural model of counts per step, and its posterior given a release: level, patterns, departure.
 
-The rate of a step is ``c f²``, or ``c f`` where the release is too noisy for that, and ``f`` is a Gaussian process: a
-level; for each season a smooth pattern that repeats, and may drift; a trend if asked for; and a departure from them all
-that dies away exponentially (an Ornstein–Uhlenbeck process), and may be in proportion to the patterns. Kept values are
-the rate, behind the release's filter if it has one, with two noises: the privacy noise, whose variance is known, and
-the counts' own, which single events exceed.
-
-The square is linearised around the posterior mean (Gauss–Newton), and the variances are those of the largest marginal
-likelihood of the linearised problem (Breslow & Clayton 1993), under weak priors.
+The rate of a step is ``c f²``, or ``c f`` where the release is too noisy for that. ``f`` is the Gaussian process that
+``smooth`` describes, whose departure is Ornstein–Uhlenbeck's. Kept values are the rate, behind the release's filter if
+it has one, with two noises: the privacy noise, and the counts' own, which single events exceed. The square is
+linearised around the posterior mean (Gauss–Newton), and the variances are those of the largest marginal likelihood of
+the linearised problem (Breslow & Clayton 1993), under weak priors.
 """
 
 from __future__ import annotations
