@@ -164,7 +164,7 @@ def _variances(series: Series, steps: int) -> Array:
 
 
 def _tree(keys: tuple[str | int, ...], released: Sequence[Groups]) -> list[tuple[int, NDArray[np.intp]]]:
-    """Return the row of each group and those of its parts, the innermost first; keys have the first rows, then groups."""
+    """Return the row of each group and of its parts, the innermost first; keys have the first rows, then groups."""
     members = [member for groups in released for member in groups.members]
     order = sorted(range(len(members)), key=lambda k: -len(members[k][1]))  # the larger first
     tree, rows = Groups(tuple(members[k] for k in order)), [len(keys) + k for k in order]
