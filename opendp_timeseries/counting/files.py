@@ -155,11 +155,9 @@ def read_parquet_log(path: Path, *, identifier: str, time: str, zone: str | None
     :raises TypeError: for times that are text.
     :raises ValueError: if it is no Parquet file, or a column is not in its schema, or is there more than once.
     """
-    try:
-        import pyarrow
-        from pyarrow import dataset
-    except ImportError:
-        raise ImportError("Parquet files need PyArrow; install opendp_timeseries[tables]") from None
+    pyarrow = check.installed("pyarrow", "Parquet files need PyArrow", "tables")
+    from pyarrow import dataset
+
     try:
         log = dataset.dataset(path, format="parquet")
     except ValueError:  # pyarrow.ArrowInvalid, in many words

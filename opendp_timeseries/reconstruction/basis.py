@@ -11,11 +11,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from opendp_timeseries.reconstruction.matrices import Array
 from opendp_timeseries.reconstruction.seasons import Season
 
 __all__ = ["Basis"]
-
-Array = NDArray[np.float64]
 
 #: Steps whose columns are worked out at once.
 _BLOCK: Final = 4096
@@ -30,7 +29,7 @@ _HALF_WAVES: Final = 12
 _BENDS: Final = 12
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Basis:
     """Columns in which level, patterns and trend are linear, and the prior variance of each.
 
@@ -44,7 +43,7 @@ class Basis:
     seasons: tuple[Season, ...]
     trend: bool
     most: int  # most columns, if leaving out high harmonics and those of drifts can do it
-    kept: tuple[bool, ...] | None = None  # which of them are not too small to matter; None for all
+    kept: NDArray[np.int64] | None = None  # which of them are not too small to matter; None for all
 
     @cached_property
     def _columns(self) -> NDArray[np.void]:
@@ -72,9 +71,9 @@ class Basis:
         return found.T
 
     @cached_property
-    def which(self) -> NDArray[np.bool_]:
+    def which(self) -> NDArray[np.int64]:
         """Which columns are kept."""
-        return np.ones(len(self._columns), dtype=bool) if self.kept is None else np.array(self.kept)
+        return np.arange(len(self._columns)) if self.kept is None else self.kept
 
     def start(self) -> Array:
         """Logarithms of the parameters before the fit: the modes of their priors."""

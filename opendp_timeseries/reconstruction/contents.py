@@ -31,27 +31,19 @@ _METHOD: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What is published.
-
-    :param series: by name: first those beside the series, then it itself.
-    :param groups: names of those that belong together.
-    :param totals: of each series, by the same names; empty for none.
-    :param protected: sentences on what is protected.
-    :param near: sentences on how far the numbers are from the truth.
-    :param records: the releases as one JSON document, which a reader can verify; None if they state nothing.
-    """
+    """What is published."""
 
     title: str
     unit: str
     grid: TimeGrid
     level: float
-    series: dict[str, AnySeries]
-    groups: list[list[str]]
-    totals: dict[str, Totals]
-    protected: list[str]
-    near: list[str]
+    series: dict[str, AnySeries]  # by name: first those beside the series, then it itself
+    groups: list[list[str]]  # names of those that belong together
+    totals: dict[str, Totals]  # of each series, by the same names; empty for none
+    protected: list[str]  # sentences on what is protected
+    near: list[str]  # sentences on how far the numbers are from the truth
     cite: str
-    records: str | None
+    records: str | None  # the releases as one JSON document, which a reader can verify; None if they state nothing
 
 
 def contents_of(

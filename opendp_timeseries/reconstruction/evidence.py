@@ -123,10 +123,7 @@ def _fit_dispersion(model: Model, f: Array, solved: Solved, before: float) -> fl
 def _fit_patterns(
     model: Model, normal: Normal, learnt: Learnt, search: _Search, reduced: Reduced | None, gain: float
 ) -> Learnt:
-    """Return variances, duration and smoothness with the largest posterior density.
-
-    :param reduced: the problem, if the departure's are given.
-    """
+    """Return variances, duration and smoothness with the largest density; without the departure's if it is reduced."""
     own = 2 if reduced is None else 0  # parameters of the departure
 
     def evaluate(parameters: Array) -> tuple[float, Array]:
@@ -144,10 +141,7 @@ def _fit_patterns(
 
 
 def fit_departure(model: Model, held: Normal, learnt: Learnt, search: _Search | None = None) -> tuple[Learnt, float]:
-    """Return what has the largest posterior density of the departure's parameters, given the coefficients, and that.
-
-    With so many steps, these are all but known.
-    """
+    """Return the departure's parameters with the largest posterior density, given the coefficients, and that."""
     return _most_likely(model, learnt, slice(2), partial(model.density, held), search or _Search())
 
 

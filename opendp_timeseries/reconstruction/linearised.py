@@ -174,11 +174,9 @@ class Model:
         weight = slope**2 / np.mean(self.seen.variance + learnt.dispersion * self.seen.energy * rate)
         energy = (self.columns.T**2 * (weight * (kept_steps / len(weight)))).sum(axis=1)
         told = energy * np.exp(self.basis.variances(learnt.patterns)[0])
-        order, kept = np.argsort(told), self.basis.which.copy()
-        left = order[np.cumsum(told[order]) >= _NEXT_TO_NOTHING * (told / (1 + told)).sum()]
-        kept[np.delete(np.flatnonzero(kept), left)] = False
-        left.sort()
-        found = replace(self, basis=replace(self.basis, kept=tuple(kept.tolist())))
+        order = np.argsort(told)
+        left = np.sort(order[np.cumsum(told[order]) >= _NEXT_TO_NOTHING * (told / (1 + told)).sum()])
+        found = replace(self, basis=replace(self.basis, kept=self.basis.which[left]))
         # They would be worked out anew.
         found.__dict__["columns"] = np.asfortranarray(self.columns[:, left])
         return found, state._replace(coefficients=state.coefficients[left])
@@ -327,10 +325,7 @@ class Solved(NamedTuple):
 
 
 def _precision(gaps: Array, departure: Array) -> tuple[Array, Array, float]:
-    """Main and next diagonal of the precision of a stationary Ornstein–Uhlenbeck process, and its log determinant.
-
-    :param departure: logarithms of its variance and its duration.
-    """
+    """Main and next diagonal of the precision of a stationary Ornstein–Uhlenbeck process, and its log determinant."""
     variance, duration = np.exp(departure).tolist()
     decay = np.exp(gaps / -duration)
     fresh = -np.expm1(gaps * (-2 / duration))

@@ -37,10 +37,7 @@ class Tridiagonal(NamedTuple):
 
     @classmethod
     def of(cls, main: Array, off: Array) -> Tridiagonal:
-        """Factor a matrix.
-
-        :raises FitError: if it is not positive definite in floating point.
-        """
+        """Factor a matrix; raise FitError unless it is positive definite in floating point."""
         diagonal, lower, failed = dpttrf(main, off)
         if failed:
             raise FitError("the smoother lost its precision")
@@ -67,10 +64,7 @@ class Banded(NamedTuple):
 
     @classmethod
     def of(cls, band: Array) -> Banded:
-        """Factor a matrix, given its diagonals, the main one first, each padded at its end.
-
-        :raises FitError: if it is not positive definite in floating point.
-        """
+        """Factor a matrix as above, given its diagonals, the main one first, each padded at its end."""
         lower, failed = dpbtrf(band, lower=1)
         if failed:
             raise FitError("the smoother lost its precision")

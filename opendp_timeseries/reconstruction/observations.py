@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Observations"]
+from opendp_timeseries.reconstruction.matrices import Array
 
-Array = NDArray[np.float64]
+__all__ = ["Observations"]
 
 #: Kept steps from which variances are learnt, in so many stretches; behind a filter, steps of one stretch.
 _ENOUGH: Final = 16_000

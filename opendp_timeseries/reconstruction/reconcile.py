@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, Final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,10 @@ from scipy.special import gammaincc
 from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.reconstruction import errors as of_steps
+from opendp_timeseries.reconstruction.matrices import Array
 from opendp_timeseries.reconstruction.series import ErrorCovers, Series
 
 __all__ = ["reconcile"]
-
-Floats = NDArray[np.float64]
 
 _TOGETHER: Final = "release the panel and its totals behind one count, by panel >> then_composition([…])"
 _ANEW: Final = f"each draws anew which events over a cap it keeps, so {_TOGETHER}"
@@ -153,7 +152,7 @@ def _panel_first(series: Sequence[Series]) -> list[Series]:
     return ordered
 
 
-def _variances(series: Series, steps: int) -> Floats:
+def _variances(series: Series, steps: int) -> Array:
     """Squared standard errors, one row for each part; infinite for a part of which no step was kept."""
     variances = series.standard_error.reshape(-1, steps) ** 2
     for k, part in enumerate(series.parts):
@@ -164,50 +163,23 @@ def _variances(series: Series, steps: int) -> Floats:
     return variances
 
 
-class _Level(NamedTuple):
-    """Groups of one depth: their rows, and those of their parts, group after group."""
-
-    groups: NDArray[np.intp]
-    parts: NDArray[np.intp]
-    begins: NDArray[np.intp]
-    parents: NDArray[np.intp]  # position in `groups` of each part's
-
-    def sums(self, values: Floats, variances: Floats) -> list[Floats]:
-        """Of the parts of each group: sum of estimates, sum of finite variances, and number of infinite ones."""
-        own, error = values[self.parts], variances[self.parts]
-        free = np.isinf(error)
-        rows = own, np.where(free, 0.0, error), free.astype(np.float64)
-        return [np.add.reduceat(row, self.begins, axis=0) for row in rows]
-
-
-def _tree(keys: tuple[str | int, ...], released: Sequence[Groups]) -> list[_Level]:
-    """Return the levels of the tree, the outermost first. Rows are those of the keys, then of all groups in turn."""
+def _tree(keys: tuple[str | int, ...], released: Sequence[Groups]) -> list[tuple[int, NDArray[np.intp]]]:
+    """Return the row of each group and of its parts, the innermost first; keys have the first rows, then groups."""
     members = [member for groups in released for member in groups.members]
     order = sorted(range(len(members)), key=lambda k: -len(members[k][1]))  # the larger first
-    tree = Groups(tuple(members[k] for k in order))
-    rows = len(keys) + np.array(order, dtype=np.intp)  # of the groups of the tree
+    tree, rows = Groups(tuple(members[k] for k in order)), [len(keys) + k for k in order]
     parts: list[list[int]] = [[] for _ in order]
-    for k, up in enumerate(tree.parents):
+    for row, up in zip(rows, tree.parents, strict=True):
         if up is not None:
-            parts[up].append(int(rows[k]))
+            parts[up].append(row)
     for row, key in enumerate(keys):
         parts[tree.innermost[key]].append(row)
-    levels = []
-    for depth in range(max(tree.depths) + 1):
-        here = [k for k, of in enumerate(tree.depths) if of == depth]
-        sizes = [len(parts[k]) for k in here]
-        levels.append(
-            _Level(
-                groups=rows[here],
-                parts=np.array([row for k in here for row in parts[k]], dtype=np.intp),
-                begins=np.cumsum([0, *sizes[:-1]]),
-                parents=np.repeat(np.arange(len(here)), sizes),
-            )
-        )
-    return levels
+    return [(row, np.array(of_group)) for row, of_group in zip(rows, parts, strict=True)][::-1]
 
 
-def _least_squares(levels: Sequence[_Level], values: Floats, variances: Floats) -> tuple[Floats, Floats]:
+def _least_squares(
+    tree: Sequence[tuple[int, NDArray[np.intp]]], values: Array, variances: Array
+) -> tuple[Array, Array]:
     """Return generalised least-squares estimates and their variances, for figures with independent errors.
 
     Going up, each group's figure and the sum of its parts are averaged by their precision: the best estimate from the
@@ -216,32 +188,30 @@ def _least_squares(levels: Sequence[_Level], values: Floats, variances: Floats) 
     """
     values, variances = values.copy(), variances.copy()
     sums = []
-    for level in reversed(levels):
-        sums.append(level.sums(values, variances))
-        estimate, known, unknown = sums[-1]
-        own, error = values[level.groups], variances[level.groups]
+    for group, parts in tree:
+        free = np.isinf(variances[parts])
+        estimate, known = values[parts].sum(axis=0), np.where(free, 0.0, variances[parts]).sum(axis=0)
+        unknown, error = free.sum(axis=0), variances[group]
+        sums.append((estimate, known, unknown))
         below = np.where(unknown > 0, np.inf, known)
         with np.errstate(invalid="ignore"):
             weight, joint = below / (below + error), below * error / (below + error)
         weight = np.where(np.isinf(error), 0.0, np.where(np.isinf(below), 1.0, weight))
-        values[level.groups] = estimate + weight * (own - estimate)
-        variances[level.groups] = np.where(np.isfinite(joint), joint, np.minimum(below, error))
-    for level, (estimate, known, unknown) in zip(levels, reversed(sums), strict=True):
-        above = (values[level.groups] - estimate)[level.parents]
-        error = variances[level.groups][level.parents]
-        known, unknown = known[level.parents], unknown[level.parents]
-        own = variances[level.parts]
+        values[group] = estimate + weight * (values[group] - estimate)
+        variances[group] = np.where(np.isfinite(joint), joint, np.minimum(below, error))
+    for (group, parts), (estimate, known, unknown) in zip(reversed(tree), reversed(sums), strict=True):
+        own, error = variances[parts], variances[group]
         free = np.isinf(own)
         with np.errstate(invalid="ignore", divide="ignore"):
             share = np.where(unknown > 0, free / unknown, own / known)
             taught = own * (1 - share) + share**2 * error
         left = np.where(free, np.where(unknown == 1, known + error, np.inf), own)
-        values[level.parts] += share * above
-        variances[level.parts] = np.where(unknown > 0, left, taught)
+        values[parts] += share * (values[group] - estimate)
+        variances[parts] = np.where(unknown > 0, left, taught)
     return values, variances
 
 
-def _consistent(one: Series, values: Floats, errors: Floats, **change: Any) -> Series:
+def _consistent(one: Series, values: Array, errors: Array, **change: Any) -> Series:
     """Return a series with other values and errors, a row for each part, and so its parts."""
     rows = zip(one.parts, values, errors, strict=False)  # of a part, the rows are numbers, and there are no parts
     parts = [_consistent(*row, **change) for row in rows]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +24,13 @@ from scipy.sparse.linalg import LinearOperator
 from opendp_timeseries.design.scales import RESOLUTION_BITS
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.reconstruction import errors
+from opendp_timeseries.reconstruction.matrices import Array, FitError
+from opendp_timeseries.reconstruction.observations import Observations
 from opendp_timeseries.reconstruction.seasons import Season
-from opendp_timeseries.reconstruction.structural import FitError, Observations, fit
+from opendp_timeseries.reconstruction.structural import fit
 from opendp_timeseries.release.release import Release
 
 __all__ = ["ByOften", "levels_by_often", "of_everybody", "unscaled"]
-
-Array = NDArray[np.float64]
 
 #: How large departures are thought to be, by the common rate, before they are seen.
 _DEPARTURE: Final = 0.1
@@ -188,7 +188,7 @@ def of_everybody(
     joints: list[LinearOperator] = [common.joint]
     slope = np.sqrt(np.maximum(common.mean / sizes[0], _LOWEST))  # as it is the root of a rate that departs
     # What is seen in a single event tells nothing of how the rate departs at other steps.
-    chance = np.zeros(size) if common.events is None else common.events.chance
+    chance = common.events.chance
     unsure = slope**-2 / np.maximum(1 - chance, 1e-9)
     for row, largest in zip(seen[1:], sizes[1:], strict=True):
         departure = Observations(size, steps, row / slope, unsure, dispersion=1e-6, doubt=0.01)
@@ -202,27 +202,22 @@ def of_everybody(
     by_level = slope**2 / np.mean(slope**2)
     rates[-1] += (level[-1] - rates[-1].mean()) * by_level
     beyond = values - rates
-    gains: list[NDArray[Any]] = [np.zeros((size, scales))]
-    owns, chances = [np.zeros((size, scales, scales))], [np.ones(size)]
-    if counts:
-        # What is seen beyond the rates is of the noise and of the counts, and these show on all scales at once; in a
-        # single event as ever, but more.
-        deviation = np.sqrt(np.maximum(rates / level[:, None], 0.0) * common.dispersion / spread).T
-        owns = [deviation[:, :, None] * own * deviation[:, None, :]]
-        if common.events is not None:
-            more = 1 + common.events.variance / np.maximum(common.dispersion * common.mean, 1e-9)
-            owns, chances = [*owns, more[:, None, None] * owns[0]], [1 - chance, chance]
-        gains = [np.linalg.solve(each + unit, each[:, :, -1:])[:, :, 0] for each in owns]
-    moves = [(beyond.T * gain).sum(axis=1) for gain in gains]
-    moved = sum(chance * move for chance, move in zip(chances, moves, strict=True))
-    passed, variance = np.zeros((size, scales)), np.zeros(size)
-    for chance, gain, each, move in zip(chances, gains, owns, moves, strict=True):
+    # What is seen beyond the rates is of the noise and of the counts, and these show on all scales at once; in a single
+    # event as ever, but more. A rate varies by neither.
+    deviation = counts * np.sqrt(np.maximum(rates / level[:, None], 0.0) * common.dispersion / spread).T
+    usual = deviation[:, :, None] * own * deviation[:, None, :]
+    more = 1 + common.events.variance / np.maximum(common.dispersion * common.mean, 1e-9)
+    moves, passed, variance = [], np.zeros((size, scales)), np.zeros(size)
+    for likely, each in ((1 - chance, usual), (chance, more[:, None, None] * usual)):
+        gain = np.linalg.solve(each + unit, each[:, :, -1:])[:, :, 0]
         rest = unit[-1] - gain
         alone = ((rest @ back).T ** 2 * np.array(variances)).sum(axis=0)
         alone += each[:, -1, -1] - (gain * each[:, :, -1]).sum(axis=1)
-        passed += chance[:, None] * rest
-        variance += chance * (alone + (move - moved) ** 2)
-    mean = rates[-1] + moved
+        moves.append((beyond.T * gain).sum(axis=1))
+        passed += likely[:, None] * rest
+        variance += likely * alone
+    variance += chance * (1 - chance) * (moves[1] - moves[0]) ** 2
+    mean = rates[-1] + moves[0] + chance * (moves[1] - moves[0])
     mean += (level[-1] - mean.mean()) * by_level  # as the level is that of the counts
     # What all steps have in common is of the rates and the level; the rest is each step's own.
     rows, of_level = (passed @ back).T, everybody * by_level
@@ -231,5 +226,4 @@ def of_everybody(
     joint = errors.common(of_level / everybody, by_often.variance) + errors.diagonal(own_part / everybody**2)
     for row, one in zip(rows / everybody, joints, strict=True):
         joint += errors.scaled(one, row)
-    marked = [] if common.events is None else common.events.steps(steps).tolist()
-    return mean / everybody, variance / everybody**2, joint, marked
+    return mean / everybody, variance / everybody**2, joint, common.events.steps(steps).tolist()

@@ -28,17 +28,11 @@ _REMEDY: Final = f"a season is a number of steps, such as seasons=24 for a day o
 
 @dataclass(frozen=True, eq=False)
 class Season:
-    """A pattern that repeats.
+    """A pattern that repeats."""
 
-    :param length: in steps; of most steps, if they are not all alike.
-    :param phase: the share of it that is over as each step of the series begins; None if that is a matter of their
-        number.
-    :param name: as it was given.
-    """
-
-    length: float
-    phase: Array | None = None
-    name: str = ""
+    length: float  # in steps; of most steps, if they are not all alike
+    phase: Array | None = None  # the share of it that is over as each step begins; None if its number tells
+    name: str = ""  # as it was given
 
     def __str__(self) -> str:
         return self.name or f"{self.length:g}"
@@ -50,13 +44,9 @@ class Season:
 
 
 def read_seasons(given: Seasons, grid: TimeGrid | None, size: int, holidays: Any = ()) -> tuple[Season, ...]:
-    """Return seasons, the shortest first.
+    """Return seasons, the shortest first, of a series of so many steps; see :func:`~opendp_timeseries.smooth`.
 
-    :param given: numbers of steps, or names of periods of the calendar.
-    :param grid: of the series.
-    :param size: of the series, in steps.
-    :param holidays: dates of days like Sundays.
-    :raises TypeError, ValueError: for anything else, naming the remedy.
+    :raises TypeError, ValueError: for anything but numbers of steps and names of periods, naming the remedy.
     """
     several: list[Any] = [] if given is None else [given] if np.ndim(given) == 0 else list(given)  # type: ignore[arg-type]
     if grid is not None and check_grid(grid).size != size:
@@ -113,7 +103,6 @@ def _by_calendar(name: str, grid: TimeGrid | None, holidays: NDArray[np.datetime
 
 
 def _dates(holidays: Any) -> NDArray[np.datetime64]:
-    """Read dates."""
     remedy = "holidays=['2024-12-25', '2024-12-26']"
     if isinstance(holidays, str) or not isinstance(holidays, Iterable):
         raise TypeError(f"holidays ({check.shown(holidays)}) must be dates, such as {remedy}")

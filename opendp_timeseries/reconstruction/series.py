@@ -345,14 +345,11 @@ def reconstruct_parts(
 ) -> Series:
     """Reconstruct each series of a panel by itself, as nothing connects the end of one with the start of the next.
 
-    :param release: of a panel, or of one series.
     :param reconstruct: makes a series from the release of one series. Where it takes long and can be pickled, several
         processes do it.
     :param rows: whatever else it takes for each series.
-    :param progress: show on standard error how many series of a panel are done.
-    :return: what ``reconstruct`` returns for one series. For a panel, the series in one row; its error covers what
-        that of every part does.
-    :raises TypeError: for anything but a release.
+    :param progress: show on standard error how many series are done.
+    :return: of a panel, the series in one row; its error covers what that of every part does.
     """
     release = check_release(release)
     if release.keys is None:

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.design.count import Count
@@ -21,10 +20,12 @@ from opendp_timeseries.design.scales import RESOLUTION_BITS, Scales
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction import errors, haar
 from opendp_timeseries.reconstruction.interpolate import interpolate
+from opendp_timeseries.reconstruction.matrices import Array, FitError
+from opendp_timeseries.reconstruction.observations import Observations
 from opendp_timeseries.reconstruction.scales import of_everybody, unscaled
 from opendp_timeseries.reconstruction.seasons import Season, Seasons, read_seasons
 from opendp_timeseries.reconstruction.series import Series, reconstruct_parts
-from opendp_timeseries.reconstruction.structural import FitError, Observations, Posterior, fit
+from opendp_timeseries.reconstruction.structural import Posterior, fit
 from opendp_timeseries.release.release import Release, check_release
 
 __all__ = ["Band", "SmoothMethod", "smooth"]
@@ -196,7 +197,7 @@ def _structural(release: Release, *, asked: _Asked, filtered: bool) -> Series:
         covariance=errors.scaled(found.joint, passed) + errors.diagonal(variance - passed**2 * found.variance),
         error_covers=asked.band,
         unfiltered=unfiltered,
-        events=() if found.events is None else found.events.steps(seen.steps).tolist(),
+        events=found.events.steps(seen.steps).tolist(),
         model=asked.model(" of the counts before the filter" if unfiltered else kept_filter),
     )
 
@@ -210,11 +211,8 @@ def _private_series(release: Release, count: Count, scales: Scales, asked: _Aske
     return replace(found, sources=(release,), parts=parts)
 
 
-def _everybody(one: Release, values: NDArray[np.float64], *, asked: _Asked, count: Count, noise: float) -> Series:
-    """Return the series of everybody, from its values at all scales.
-
-    :param one: its last scale, in counts.
-    """
+def _everybody(one: Release, values: Array, *, asked: _Asked, count: Count, noise: float) -> Series:
+    """Return the series of everybody, from its values at all scales; ``one`` is the last of them, in counts."""
     assert count.scales is not None
     ends, weights = count.scales.table(count.most_steps)
     noise = max(noise, 1e-4 * float(np.std(values)))
@@ -266,9 +264,7 @@ def _observations(release: Release, filtered: bool) -> Observations:
     return replace(seen, taps=None, dispersion=max(seen.energy / max(seen.gain, 1e-9), 1e-9) * seen.dispersion)
 
 
-def _of_counts(
-    seen: Observations, found: Posterior
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def _of_counts(seen: Observations, found: Posterior) -> tuple[Array, Array, Array]:
     """Mean and variance of the counts, of the rate and how they vary around it, and how much of its error is in them.
 
     A kept value is of the count itself, and so says something of how far it is from its rate.
@@ -277,7 +273,7 @@ def _of_counts(
     mean, variance, passed = found.mean.copy(), found.variance + own, np.ones(seen.size)
     if seen.taps is None:
         kept = seen.steps
-        chance, everywhere, spread = found.events or (0.0, 0.0, 0.0)
+        chance, everywhere, spread = found.events
         variance += everywhere * spread
         # As it is if there is no event, and as it is if there is one, which adds to how counts vary.
         chances, either = np.stack([1 - chance, chance]).reshape(2, -1), np.stack([own[kept], own[kept] + spread])

@@ -31,18 +31,16 @@ def table_of(made: Contents) -> str:
     head, columns, places = _columns(made.grid, made.series, made.level)
     text = io.StringIO(newline="")
     writer = csv.writer(text)
-    writer.writerow([_harmless(word) for word in ("step" if made.grid.is_integer else "time", *head)])
-    rows = zip(instants_as_text(made.grid)[:-1], *columns, strict=True)
-    writer.writerows(
-        [start, *("" if cell != cell else f"{cell:.{places}f}" for cell in cells)] for start, *cells in rows
-    )
+    writer.writerow(map(_harmless, head))
+    for start, *cells in zip(instants_as_text(made.grid)[:-1], *columns, strict=True):
+        writer.writerow([start, *("" if cell != cell else f"{cell:.{places}f}" for cell in cells)])
     return "\ufeff" + text.getvalue()  # by which Excel knows UTF-8
 
 
 def _columns(grid: TimeGrid, series: dict[str, Any], level: float) -> tuple[list[str], list[Any], int]:
-    """Return names and columns of values, and of the ends of intervals, and how many decimals are worth writing."""
+    """Return the header, columns of values and ends of intervals, and how many decimals are worth writing."""
     ends = {name: known_interval(one, level) for name, one in series.items()}
-    head, columns = list(series), [one.values for one in series.values()]
+    head, columns = ["step" if grid.is_integer else "time", *series], [one.values for one in series.values()]
     for name, (low, high) in ends.items():
         if np.any(np.isfinite(low)):
             head += [f"{name}, from", f"{name}, to"]
@@ -95,7 +93,7 @@ def _notes(made: Contents) -> list[str]:
 def _sheet(sheet: Any, title: str, grid: TimeGrid, series: dict[str, Any], level: float) -> None:
     head, columns, places = _columns(grid, series, level)
     sheet.title = title
-    for column, word in enumerate(("step" if grid.is_integer else "time", *head), 1):
+    for column, word in enumerate(head, 1):
         _write(sheet.cell(1, column), word)
     starts, times = grid.edges("local")[:-1], instants_as_text(grid)[:-1].tolist()
     form = _FORMS.get(len(times[0]), "yyyy-mm-dd hh:mm:ss")

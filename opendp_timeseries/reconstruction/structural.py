@@ -1,13 +1,10 @@
 """A structural model of counts per step, and its posterior given a release: level, patterns, departure.
 
-The rate of a step is ``c f²``, or ``c f`` where the release is too noisy for that, and ``f`` is a Gaussian process: a
-level; for each season a smooth pattern that repeats, and may drift; a trend if asked for; and a departure from them all
-that dies away exponentially (an Ornstein–Uhlenbeck process), and may be in proportion to the patterns. Kept values are
-the rate, behind the release's filter if it has one, with two noises: the privacy noise, whose variance is known, and
-the counts' own, which single events exceed.
-
-The square is linearised around the posterior mean (Gauss–Newton), and the variances are those of the largest marginal
-likelihood of the linearised problem (Breslow & Clayton 1993), under weak priors.
+The rate of a step is ``c f²``, or ``c f`` where the release is too noisy for that. ``f`` is the Gaussian process that
+``smooth`` describes, whose departure is Ornstein–Uhlenbeck's. Kept values are the rate, behind the release's filter if
+it has one, with two noises: the privacy noise, and the counts' own, which single events exceed. The square is
+linearised around the posterior mean (Gauss–Newton), and the variances are those of the largest marginal likelihood of
+the linearised problem (Breslow & Clayton 1993), under weak priors.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ from opendp_timeseries.reconstruction.matrices import Array, FitError, crossed, 
 from opendp_timeseries.reconstruction.observations import Observations
 from opendp_timeseries.reconstruction.seasons import Season
 
-__all__ = ["Events", "FitError", "Observations", "Posterior", "fit"]
+__all__ = ["Events", "Posterior", "fit"]
 
 #: Kept steps times the square of the number of columns: above this, there are fewer drifting columns.
 _WORK: Final = 6e8
@@ -53,13 +50,13 @@ _TRIES: Final = 30
 
 
 class Posterior(NamedTuple):
-    """Mean and variance of the rate at every step, what was fitted, and the covariance behind the variances."""
+    """Mean and variance of the rate at every step, the dispersion, the covariance behind the variances, and events."""
 
     mean: Array
     variance: Array
     dispersion: float
     joint: LinearOperator
-    events: Events | None = None
+    events: Events
 
 
 def fit(seen: Observations, seasons: tuple[Season, ...], *, trend: bool, unit: float | None = None) -> Posterior:
@@ -121,7 +118,7 @@ def _in_proportion(plain: _Fitted) -> _Fitted:
 
 
 class Events(NamedTuple):
-    """Single events: counts that are beside their rate, at a few steps, by far more than counts are."""
+    """Single events: counts that are beside their rate, at a few steps or none, by far more than counts are."""
 
     chance: Array  # of one, at each kept step
     share: float  # of steps that have one
@@ -212,7 +209,8 @@ def _posterior(model: Model, normal: Normal, learnt: Learnt) -> _Fitted:
         rate, slope = here.rate(f), here.unit * here.amplitude * np.ones_like(f)
     product = partial(_by_covariance, replace(model), learnt, normal.nodes, slope)
     joint = errors.covariance_by(product, len(slope))
-    posterior = Posterior(rate, slope**2 * variance, learnt.dispersion, joint)
+    events = Events(np.zeros(len(model.seen.steps)), 0.0, 0.0)
+    posterior = Posterior(rate, slope**2 * variance, learnt.dispersion, joint, events)
     state = State(f[model.nodes], coefficients, departed[model.nodes])
     density, held = solved.value - evidence.prior(model).away(learnt.parameters), model.given(normal, coefficients)
     return _Fitted(model, learnt, state, posterior, density, (f - departed) * here.amplitude, held)

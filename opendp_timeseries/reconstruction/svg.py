@@ -78,10 +78,7 @@ def highest(drawn: Drawing) -> float:
 
 
 def figure(name: str, drawn: Drawing, unit: str, level: float, top: float, *, captioned: bool) -> str:
-    """Return the figure of a series.
-
-    :param top: what the axis reaches at least.
-    """
+    """Return the figure of a series, whose axis reaches ``top`` at least."""
     low, high, ticks = _axis(min(0.0, float(drawn.least.min())), top)
     x = np.round(_along(drawn.grid) * _WIDTH, 1)
 

@@ -172,8 +172,6 @@ def _members(groups: Mapping[Hashable, Iterable[Hashable]], keys: tuple[Hashable
 def total_of_each(release: Release, total: Release, *, unfiltered: bool) -> NDArray[np.int64]:
     """Return for each entry of a series, in which number of a total it is.
 
-    :param release: that of the series.
-    :param total: of a :func:`~opendp_timeseries.make_participation_total`.
     :param unfiltered: whether the series is of the counts before a filter.
     :raises TypeError: for a total of anything else.
     """

@@ -10,9 +10,9 @@ import opendp_timeseries as ts
 from opendp_timeseries.design.count import Count, Source
 from opendp_timeseries.design.scales import RESOLUTION_BITS, Scales, default_scales
 from opendp_timeseries.design.signal import Signal
+from opendp_timeseries.reconstruction.matrices import FitError
 from opendp_timeseries.reconstruction.scales import levels_by_often, of_everybody, unscaled
 from opendp_timeseries.reconstruction.seasons import Season
-from opendp_timeseries.reconstruction.structural import FitError
 from tests.releases import release_of
 
 SIZE = 1344  # eight weeks of hours
