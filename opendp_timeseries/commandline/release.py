@@ -96,13 +96,9 @@ def _another(place: Path) -> str:
 
 def _check_seasons(options: argparse.Namespace, grid: ts.TimeGrid) -> None:
     """Refuse seasons that are none."""
-    lengths = {"minimum": 2.0, "maximum": float(grid.size)}
     remedy = "a season is a number of steps, such as 24 with hours, 7 with days"
-    for season in options.season or ():
-        if not isinstance(season, str):
-            check.real("season", season, **lengths, remedy=remedy)
     for found in read_seasons(options.season, grid, grid.size, options.holidays or ()):
-        check.real("season", found.length, **lengths, remedy=remedy)
+        check.real("season", found.length, maximum=grid.size, remedy=remedy)
 
 
 def _log(options: argparse.Namespace) -> Any:
