@@ -138,15 +138,14 @@ def _paying(
         yield lambda read: held_back()(measurement)(read())
         return
     paid = ledger.paid(measurement)
-    if paid is not None and paid.released is None and not resume:
-        problem = f"entry {paid.number} of {ledger.path} has paid for this release, which is unfinished"
+    number = paid.number if paid is not None and paid.released is None else None
+    if number is not None and not resume:
+        problem = f"entry {number} of {ledger.path} has paid for this release, which is unfinished"
         raise ValueError(f"{problem}: give --resume, which costs nothing")
     ledger.check(measurement, resume=resume)
-    done = resume and paid is not None and paid.released is not None
-    number = paid.number if resume and not done and paid is not None else None
 
     def make(read: Callable[[], Any]) -> Any:
-        log = None if done else read()
+        log = None if resume and number is None else read()  # of what is released, the ledger knows all
 
         def announced() -> Any:
             nonlocal number
