@@ -184,7 +184,7 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
         "step": Word(step, "a fixed time such as 5min or 1h, or 1d, 1w, 1mo, 1q or 1y of the calendar", "1h",
             ask="must", of=_PLANS, flights="3h"),
         "every": Word(str, "make a programme: from start to end, one release for each day, week, month, quarter or"
-            " year, all of them within one budget, in a ledger", "1mo", choices=PERIODS, gives="a programme",
+            " year, all of them within one budget, in a ledger", "1mo", choices=tuple(PERIODS), gives="a programme",
             needs=("end", "ledger")),
     }),
     "count": ("the count, in public terms", {
@@ -199,7 +199,7 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
             compared=True),
         "period": Word(str, "protect what one individual does within one day, week, month, quarter or year of the zone,"
             " and NOT all that they do, which is protected without it; caps hold within each period, and a ledger is"
-            " for one kind of period", "1d", choices=PERIODS, fixed=True),
+            " for one kind of period", "1d", choices=tuple(PERIODS), fixed=True),
         "by": Word(str, "the column of keys, such as stations: one series for each key", "station",
             gives="several keys", needs=("keys",)),
         "keys": Word(key, f"the keys, which are public; or a file of them ({', '.join(CSV_SUFFIXES)}) with the column"
