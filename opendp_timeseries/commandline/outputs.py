@@ -64,18 +64,12 @@ _MOST_SERIES: Final = 12
 
 
 class Made(NamedTuple):
-    """What a command has made.
+    """What a command has made."""
 
-    :param releases: all of them, as they were made together.
-    :param series: made from the first, which is of a series or a panel.
-    :param totals: of the panel, from the second; None if there are none.
-    :param people: releases of how many individuals there are.
-    """
-
-    releases: tuple[ts.Release, ...]
-    series: ts.Series
-    totals: ts.Series | None = None
-    people: tuple[ts.Release, ...] = ()
+    releases: tuple[ts.Release, ...]  # all of them, as they were made together
+    series: ts.Series  # made from the first, which is of a series or a panel
+    totals: ts.Series | None = None  # of the panel, from the second
+    people: tuple[ts.Release, ...] = ()  # of how many individuals there are
 
     @property
     def together(self) -> ts.Release:
