@@ -23,6 +23,7 @@ from scipy.special import ndtri
 import opendp_timeseries as ts
 from opendp_timeseries._files import check_place
 from opendp_timeseries.accounting.joint import joint_loss
+from opendp_timeseries.grid import PERIODS
 from opendp_timeseries.reconstruction.captions import at_scales
 from opendp_timeseries.reconstruction.contents import contents_of, instants_as_text
 from opendp_timeseries.reconstruction.frames import known_interval
@@ -52,9 +53,7 @@ _MARKS: Final[dict[str, tuple[tuple[bytes, ...], bytes]]] = {
 }
 _UNDATED: Final = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 #: Steps that have a name.
-_WORD: Final = {
-    "1min": "minute", "1h": "hour", "1d": "day", "1w": "week", "1mo": "month", "1q": "quarter", "1y": "year",
-}  # fmt: skip
+_WORD: Final = {"1min": "minute", "1h": "hour"} | PERIODS
 #: What the intervals in table and figure cover, at each step on its own.
 _CONFIDENCE: Final = 0.9
 _HALF: Final = float(ndtri((1 + _CONFIDENCE) / 2))  # half the width of an interval, in standard errors
@@ -65,18 +64,12 @@ _MOST_SERIES: Final = 12
 
 
 class Made(NamedTuple):
-    """What a command has made.
+    """What a command has made."""
 
-    :param releases: all of them, as they were made together.
-    :param series: made from the first, which is of a series or a panel.
-    :param totals: of the panel, from the second; None if there are none.
-    :param people: releases of how many individuals there are.
-    """
-
-    releases: tuple[ts.Release, ...]
-    series: ts.Series
-    totals: ts.Series | None = None
-    people: tuple[ts.Release, ...] = ()
+    releases: tuple[ts.Release, ...]  # all of them, as they were made together
+    series: ts.Series  # made from the first, which is of a series or a panel
+    totals: ts.Series | None = None  # of the panel, from the second
+    people: tuple[ts.Release, ...] = ()  # of how many individuals there are
 
     @property
     def together(self) -> ts.Release:

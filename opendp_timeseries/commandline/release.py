@@ -97,13 +97,9 @@ def _another(place: Path) -> str:
 
 def _check_seasons(options: argparse.Namespace, grid: ts.TimeGrid) -> None:
     """Refuse seasons that are none."""
-    lengths = {"minimum": 2.0, "maximum": float(grid.size)}
     remedy = "a season is a number of steps, such as 24 with hours, 7 with days"
-    for season in options.season or ():
-        if not isinstance(season, str):
-            check.real("season", season, **lengths, remedy=remedy)
     for found in read_seasons(options.season, grid, grid.size, options.holidays or ()):
-        check.real("season", found.length, **lengths, remedy=remedy)
+        check.real("season", found.length, maximum=grid.size, remedy=remedy)
 
 
 def _log(options: argparse.Namespace, grid: ts.TimeGrid) -> Any:
@@ -143,15 +139,14 @@ def _paying(
         yield lambda read: counting(held_back()(measurement))(read())
         return
     paid = ledger.paid(measurement)
-    if paid is not None and paid.released is None and not resume:
-        problem = f"entry {paid.number} of {ledger.path} has paid for this release, which is unfinished"
+    number = paid.number if paid is not None and paid.released is None else None
+    if number is not None and not resume:
+        problem = f"entry {number} of {ledger.path} has paid for this release, which is unfinished"
         raise ValueError(f"{problem}: give --resume, which costs nothing")
     ledger.check(measurement, resume=resume)
-    done = resume and paid is not None and paid.released is not None
-    number = paid.number if resume and not done and paid is not None else None
 
     def make(read: Callable[[], Any]) -> Any:
-        log = None if done else read()
+        log = None if resume and number is None else read()  # of what is released, the ledger knows all
 
         def announced() -> Any:
             nonlocal number

@@ -22,18 +22,12 @@ _SERIES_TO_PEOPLE: Final = 9
 
 
 class Request(NamedTuple):
-    """Counts of one log that are released together.
+    """Counts of one log that are released together."""
 
-    :param count: the series, or a panel of them.
-    :param groups: of the panel, whose totals are released behind the same count.
-    :param people: counts of individuals, in all and for each key.
-    :param sample: how steps of the series are sampled.
-    """
-
-    count: Any
-    groups: dict[str, Any] | None
-    people: tuple[Any, ...]
-    sample: dict[str, Any]
+    count: Any  # the series, or a panel of them
+    groups: dict[str, Any] | None  # of the panel, whose totals are released behind the same count
+    people: tuple[Any, ...]  # counts of individuals, in all and for each key
+    sample: dict[str, Any]  # how steps of the series are sampled
 
     @classmethod
     def of(cls, options: argparse.Namespace, grid: ts.TimeGrid) -> Request:

@@ -26,40 +26,23 @@ _PLANS, _EXPECTED = (*RELEASES, "plan"), ("plan", "programme")
 
 
 class Word(NamedTuple):
-    """A word that may be given.
+    """A word that may be given."""
 
-    :param kind: makes its value of a text; raises ValueError of anything else.
-    :param help: what it says, in a phrase.
-    :param example: as it stands in a file.
-    :param usual: what it is if left out.
-    :param many: whether it takes several values.
-    :param choices: what it may be; anything if empty.
-    :param ask: whether it ``"must"`` be given for a file, or only ``"may"``, and ``init`` asks for it nevertheless.
-    :param gives: what there is only with it.
-    :param needs: words without which it says nothing.
-    :param bars: words with which it must not be given, each with the reason.
-    :param of: the commands that take it; if it is ``fixed``, so does ``ledger``, and of the file, ``init``.
-    :param compared: whether ``plan`` takes several, to compare them.
-    :param planned: whether the programme of a ledger determines it.
-    :param fixed: whether it is fixed when a ledger is made.
-    :param flights: what it is for the log that comes with the package, of aircraft departing from New York in 2013.
-    """
-
-    kind: Callable[[Any], Any]
-    help: str
-    example: Any = None
-    usual: Any = None
-    many: bool = False
-    choices: tuple[str, ...] = ()
-    ask: str = ""
-    gives: str = ""
-    needs: tuple[str, ...] = ()
-    bars: tuple[tuple[str, str], ...] = ()
-    of: tuple[str, ...] = RELEASES
-    compared: bool = False
-    planned: bool = False
-    fixed: bool = False
-    flights: Any = None
+    kind: Callable[[Any], Any]  # makes its value of a text; raises ValueError of anything else
+    help: str  # what it says, in a phrase
+    example: Any = None  # as it stands in a file
+    usual: Any = None  # what it is if left out
+    many: bool = False  # whether it takes several values
+    choices: tuple[str, ...] = ()  # what it may be; anything if empty
+    ask: str = ""  # whether it "must" be given for a file, or only "may", and ``init`` asks for it nevertheless
+    gives: str = ""  # what there is only with it
+    needs: tuple[str, ...] = ()  # words without which it says nothing
+    bars: tuple[tuple[str, str], ...] = ()  # words with which it must not be given, each with the reason
+    of: tuple[str, ...] = RELEASES  # the commands that take it; if ``fixed``, so does ``ledger``; of the file, ``init``
+    compared: bool = False  # whether ``plan`` takes several, to compare them
+    planned: bool = False  # whether the programme of a ledger determines it
+    fixed: bool = False  # whether it is fixed when a ledger is made
+    flights: Any = None  # what it is for the log that comes with the package, of flights from New York in 2013
 
     @property
     def explained(self) -> str:
@@ -184,7 +167,7 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
         "step": Word(step, "a fixed time such as 5min or 1h, or 1d, 1w, 1mo, 1q or 1y of the calendar", "1h",
             ask="must", of=_PLANS, flights="3h"),
         "every": Word(str, "make a programme: from start to end, one release for each day, week, month, quarter or"
-            " year, all of them within one budget, in a ledger", "1mo", choices=PERIODS, gives="a programme",
+            " year, all of them within one budget, in a ledger", "1mo", choices=tuple(PERIODS), gives="a programme",
             needs=("end", "ledger")),
     }),
     "count": ("the count, in public terms", {
@@ -199,7 +182,7 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
             compared=True),
         "period": Word(str, "protect what one individual does within one day, week, month, quarter or year of the zone,"
             " and NOT all that they do, which is protected without it; caps hold within each period, and a ledger is"
-            " for one kind of period", "1d", choices=PERIODS, fixed=True),
+            " for one kind of period", "1d", choices=tuple(PERIODS), fixed=True),
         "by": Word(str, "the column of keys, such as stations: one series for each key", "station",
             gives="several keys", needs=("keys",)),
         "keys": Word(key, f"the keys, which are public; or a file of them ({', '.join(CSV_SUFFIXES)}) with the column"

@@ -20,8 +20,8 @@ from opendp_timeseries.grid.time_grid import TimeGrid
 
 __all__ = ["PERIODS", "Period"]
 
-_UNITS: Final = {"1d": "day", "1w": "week from Monday", "1mo": "month", "1q": "quarter", "1y": "year"}
-PERIODS: Final = tuple(_UNITS)
+#: Units of the calendar, and what they are called.
+PERIODS: Final = {"1d": "day", "1w": "week", "1mo": "month", "1q": "quarter", "1y": "year"}
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class Period:
 
     def __post_init__(self) -> None:
         if isinstance(self.length, str):
-            if self.length not in _UNITS:
+            if self.length not in PERIODS:
                 raise ValueError(
-                    f"period ({self.length!r}) must be one unit of the calendar: {', '.join(map(repr, _UNITS))}; or a"
+                    f"period ({self.length!r}) must be one unit of the calendar: {', '.join(map(repr, PERIODS))}; or a"
                     " whole number, for a grid of integer steps"
                 )
             if parse_zone(self.zone) is None:
@@ -59,7 +59,8 @@ class Period:
 
     def __str__(self) -> str:
         if isinstance(self.length, str):
-            return f"one {_UNITS[self.length]} ({self.zone})"
+            begins = " from Monday" if self.length == "1w" else ""
+            return f"one {PERIODS[self.length]}{begins} ({self.zone})"
         return "one step" if self.length == 1 else f"one period of {self.length} steps"
 
     def starts(self, grid: TimeGrid) -> Ints:
@@ -119,7 +120,7 @@ def _by_calendar(period: Period, length: str, grid: TimeGrid) -> tuple[Ints, tup
     if across.any():
         at, step = int(within[across][0]), int(starts[across][0]) - 1
         raise ValueError(
-            f"step {step} of {grid!r} lies in more than one {_UNITS[length].split()[0]} ({period.zone}): one begins"
+            f"step {step} of {grid!r} lies in more than one {PERIODS[length]} ({period.zone}): one begins"
             f" within it, at {write_instant(at, zone)!r}. Choose steps that divide the period, or a longer period"
         )
     return np.append(0, starts), (int(begins[0]) // SECOND, int(begins[-1]) // SECOND)

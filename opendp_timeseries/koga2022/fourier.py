@@ -6,8 +6,7 @@ stable transformation, the noise is OpenDP's own, and the inverse is post-proces
     invert = functools.partial(fourier_series, size=T)
     count >> then_fourier_coefficients(20) >> dp.m.then_gaussian(scale) >> invert
 
-with Gaussian noise as in Koga et al. (2022), or, with ``output_metric=dp.l1_distance(T=float)`` and
-``dp.m.then_laplace(scale)``, in the original form.
+That is as in Koga et al. (2022); the original form has Laplace noise.
 
 Someone in few steps moves the low frequencies little, where both papers charge the whole norm of the change: with ``P``
 the circulant projection on ``n = 2k − 1`` coefficients, a change ``v`` of ``s`` steps moves them by at most
@@ -58,9 +57,8 @@ def make_fourier_coefficients(
     In the order: mean (the sum divided by ``√T``), then cosine and sine of ``1 … k−1`` cycles per signal.
     The output domain is ``vector_domain(atom_domain(T="f64", nan=False), size=2k−1)``. Inputs are clamped to ±2^20.
 
-    The map holds for the numbers that are computed, the rounding of the basis and of the result included. From the
-    influence metric, individuals who are in few steps are known to move the coefficients little: one step in ``T``
-    moves them by ``√((2k−1)/T)`` in ℓ2, not by 1.
+    The map holds for the numbers that are computed, the rounding of the basis and of the result included. It knows of
+    the influence metric that one step in ``T`` moves them by ``√((2k−1)/T)`` in ℓ2, not by 1.
 
     :param input_domain: counts or a filtered signal, ``T`` steps.
     :param input_metric: ``influence_distance()``, ``dp.l1_distance(T=…)`` or ``dp.l2_distance(T=…)``;

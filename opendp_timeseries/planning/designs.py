@@ -557,5 +557,4 @@ def _by_gap(participation: Any, size: int) -> tuple[dict[int, Participation], bo
 
 
 def _exact(number: float) -> str:
-    """Write a number that reads back as the same float."""
-    return str(int(number)) if number.is_integer() else repr(number)
+    return repr(number).removesuffix(".0")  # which reads back as the same float

@@ -1,8 +1,6 @@
 """The error to expect of a reconstruction: mean squares from covariances, with no data and no simulation.
 
-What a linear reconstruction adds to the noise depends on the second moments of the signal alone. So the error of linear
-interpolation is exact, on average over kept sets that are drawn with a fixed public seed; and so is that of the best
-linear smoother, but for the ends of long series.
+What a linear reconstruction adds to the noise depends on the second moments of the signal alone.
 """
 
 from __future__ import annotations
@@ -67,11 +65,9 @@ def expected_error(
 ) -> ExpectedError:
     """Return the error to expect of a filtered and subsampled release.
 
-    :param signal: what is assumed of the signal.
     :param kernel: the filter; :func:`~opendp_timeseries.identity_kernel` for none.
-    :param probability: ``p`` in (0, 1], with which each step is kept.
+    :param probability: with which each step is kept, in (0, 1].
     :param scale: standard deviation σ of the noise.
-    :param sampling: design of the sample, see :mod:`~opendp_timeseries.accounting.sampling`.
     """
     behind, rng = Covariances.of(signal, kernel), np.random.default_rng(_SEED)
     if probability == 1:

@@ -9,7 +9,7 @@ from typing import Final
 
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.design.count import Count
-from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.grid import PERIODS, TimeGrid
 from opendp_timeseries.reconstruction.frames import AnySeries
 from opendp_timeseries.release.documents import joint_guarantee
 from opendp_timeseries.release.release import Release
@@ -102,8 +102,7 @@ def made_from(release: Release, part: AnySeries) -> str:
 
 def step_in_words(grid: TimeGrid) -> str:
     """Return by which unit of the calendar totals are; nothing for other steps."""
-    units = {"1d": " by day", "1w": " by week", "1mo": " by month", "1q": " by quarter", "1y": " by year"}
-    return units.get(str(grid.step), "")
+    return f" by {PERIODS[grid.step]}" if grid.step in PERIODS else ""
 
 
 def models_of(parts: Sequence[AnySeries]) -> str:
