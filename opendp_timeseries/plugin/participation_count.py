@@ -52,17 +52,17 @@ def make_participation_count(
       by a keyed hash of identifier and step with a fresh key for every release. So counts are whole numbers, as in the
       paper; a filter behind them lowers the noise with no gap.
 
-    With a ``gap``, the steps of an individual are taken in order: the first counts, those less than ``gap`` steps after
-    a counted one do not, and so on; the last is left out again if it is less than ``gap`` steps before the first around
-    the cycle of the grid, as filters wrap around. Only then is the cap applied. Behind a filter a gap saves most of the
+    With a ``gap``, before the cap, the steps of an individual are taken in order: the first counts, those less than
+    ``gap`` steps after a counted one do not, and so on; the last is left out again if it is less than ``gap`` steps
+    before the first around the cycle of the grid, as filters wrap around. Behind a filter a gap saves most of the
     noise, as nobody can pile up within the filter's width; without one it changes nothing but the counts.
 
-    With ``by`` and ``keys`` the result is a panel, one series per key, one after the other in the order of the
-    keys. The participation cap then holds over the whole panel, for an individual's pairs of key and step; the gap
-    holds within each series. Keys are public and never come from the data; rows of other keys are dropped, and a key
-    without rows has a series of zeros. With a ``key_cap``, an individual counts at each step in at most that many
-    series, of several each equally likely, before gap and participation cap are applied. With ``key_cap=1`` totals over
-    series are as little sensitive as a single one: see :func:`~opendp_timeseries.make_totals`.
+    With ``by`` and ``keys`` the result is a panel, one series per key, in order. The participation cap then holds over
+    the whole panel, for an individual's pairs of key and step; the gap holds within each series. Rows of other keys are
+    dropped, and a key without rows has a series of zeros. With a ``key_cap``, an individual counts at each step in at
+    most that many series, of several each equally likely, before gap and participation cap are applied. With
+    ``key_cap=1`` totals over series are as little sensitive as a single one: see
+    :func:`~opendp_timeseries.make_totals`.
 
     The output is the domain ``vector_domain(atom_domain(T="f64", nan=False), size=grid.size)``, with whole numbers
     ``T="i64"``, or ``len(keys)`` times that size, with the influence metric, which is what amplification by subsampling
@@ -71,21 +71,18 @@ def make_participation_count(
     :param input_domain: :func:`~opendp_timeseries.event_log_domain`, or the domain of a Polars LazyFrame in
         OpenDP's own Contexts.
     :param input_metric: ``dp.symmetric_distance()`` (individuals added or removed) or
-        ``dp.change_one_distance()`` (individuals replaced); :func:`~opendp_timeseries.period_distance` (individuals
-        within a period), with which caps and gap hold in each period by itself; of a LazyFrame,
-        ``dp.symmetric_id_distance(…)``, which names the identifier column, or ``dp.change_one_id_distance(…)``, which
-        is half of it and costs as much as two individuals.
+        ``dp.change_one_distance()`` (replaced); :func:`~opendp_timeseries.period_distance` (within a period), with
+        which caps and gap hold in each period by itself; of a LazyFrame, ``dp.symmetric_id_distance(…)``, which names
+        the identifier column, or ``dp.change_one_id_distance(…)``, which costs as much as two individuals.
     :param grid: the public grid of time steps.
     :param participation_cap: ``I``, steps in which one individual counts in full; more than ``grid.size`` means
         ``grid.size``.
     :param step_cap: ``M``, events per individual and step.
-    :param gap: least distance, in steps, of two steps in which one individual counts; 1 (default) is none. From what is
-        plausible, as the cap.
+    :param gap: least distance of two steps in which one individual counts, from what is plausible; 1 is none.
     :param by: the column that tells the series of a panel apart.
-    :param keys: the series of the panel: distinct strings, or distinct integers. They are compared with the column as
-        text, so that ``[1, 2]`` and ``["1", "2"]`` mean the same.
+    :param keys: public, never from the data: distinct strings, or distinct integers, compared with the column as text.
     :param key_cap: most series of a panel in which one individual counts at one step; by default, all of them.
-    :param excess: what becomes of an individual in more steps than the cap: ``"scale"``, ``"scale_l1"`` or ``"drop"``.
+    :param excess: ``"scale"``, ``"scale_l1"`` or ``"drop"``.
     :param time: the column of event times, of a LazyFrame only: an event-log domain names its own.
     :raises TypeError: for a wrong domain, metric or grid, or a public parameter that was left out.
     :raises ValueError: for a cap below 1, a gap below 1 or above the number of steps, another ``excess``, or a step of
@@ -103,16 +100,9 @@ def make_participation_count(
     >>> np.round(count({"id": np.full(4, 7), "step": np.arange(4)}), 4)  # √(2/4) in each
     array([0.7071, 0.7071, 0.7071, 0.7071])
     """
-    count = Count(
-        **log_of(input_domain, input_metric, by=by, keys=keys, time=time, periods=True),
-        grid=grid,
-        participation_cap=participation_cap,
-        step_cap=step_cap,
-        gap=gap,
-        key_cap=key_cap,
-        excess=excess,
-    )
-    return counted(input_domain, input_metric, count)
+    log = log_of(input_domain, input_metric, by=by, keys=keys, time=time, periods=True)
+    caps = {"participation_cap": participation_cap, "step_cap": step_cap, "gap": gap, "key_cap": key_cap}
+    return counted(input_domain, input_metric, Count(**log | caps, grid=grid, excess=excess))
 
 
 def counted(input_domain: dp.Domain, input_metric: dp.Metric, count: Count) -> dp.Transformation:
@@ -201,17 +191,9 @@ def make_participation_total(
     (array([1.333, 1.667]), Influence(l0=2, l2=2, linf=2))
     """
     log = log_of(input_domain, input_metric, by=by, keys=keys, time=time, periods=True)
-    count = Count(
-        **log,
-        grid=_grid_of_totals(check_grid(grid), per, log["unit"]),
-        participation_cap=participation_cap,
-        step_cap=step_cap,
-        gap=gap,
-        key_cap=key_cap,
-        pooled=grid,
-        excess="scale_l1",
-    )
-    return counted(input_domain, input_metric, count)
+    caps = {"participation_cap": participation_cap, "step_cap": step_cap, "gap": gap, "key_cap": key_cap}
+    totals = _grid_of_totals(check_grid(grid), per, log["unit"])
+    return counted(input_domain, input_metric, Count(**log | caps, grid=totals, pooled=grid, excess="scale_l1"))
 
 
 def _grid_of_totals(grid: TimeGrid, per: TimeGrid | str | int | None, unit: Unit) -> TimeGrid:
@@ -263,29 +245,19 @@ def make_assume_participation(
     grid = TimeGrid(size=space.size) if grid is None else check_grid(grid)
     if grid.size != space.size:
         raise ValueError(f"grid ({grid.size} steps) must have the size of the signal ({space.size})")
-    count = Count(
-        source=None,
-        grid=grid,
-        participation_cap=participation_cap,
-        step_cap=step_cap,
-        gap=gap,
-        unit=unit_of(input_metric),
-    )
+    caps: dict[str, Any] = {"participation_cap": participation_cap, "step_cap": step_cap, "gap": gap}
+    count = Count(**caps, source=None, grid=grid, unit=unit_of(input_metric))
 
     def function(signal: Any) -> NDArray[np.int64]:
-        return _whole(np.asarray(signal), space.size)
+        counts = np.asarray(signal)
+        if not input_domain.member(counts):
+            found = f"found dtype {counts.dtype} of shape {counts.shape}"  # which are public; the numbers are not
+            raise TypeError(f"a count signal must be a row of {grid.size} integers, {found}")
+        if counts.dtype == np.uint64:
+            counts = np.minimum(counts, np.uint64(np.iinfo(np.int64).max))
+        return counts.astype(np.int64)
 
     return count_transformation(input_domain, input_metric, function, count)
-
-
-def _whole(signal: NDArray[Any], size: int) -> NDArray[np.int64]:
-    """Members of the domain as int64. The dtype and the shape are public; the numbers are not."""
-    if signal.shape != (size,) or not np.issubdtype(signal.dtype, np.integer):
-        found = f"found dtype {signal.dtype} of shape {signal.shape}"
-        raise TypeError(f"a count signal must be a row of {size} integers, {found}")
-    if signal.dtype == np.uint64:
-        signal = np.minimum(signal, np.uint64(np.iinfo(np.int64).max))
-    return signal.astype(np.int64)
 
 
 then_assume_participation = then(make_assume_participation)
