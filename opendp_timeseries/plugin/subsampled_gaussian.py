@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -81,16 +82,13 @@ def sampling_threshold(sampling_probability: Any) -> tuple[int, float]:
 
 
 def _keep_steps(size: int, threshold: int) -> NDArray[np.int64]:
-    """Poisson sampling from the operating system's randomness: each step with probability threshold/2**53."""
+    """Keep each step with probability threshold/2**53, from the operating system's randomness."""
     coins = np.frombuffer(os.urandom(8 * size), dtype=np.uint64) >> np.uint64(64 - _COIN_BITS)
     return np.flatnonzero(coins < np.uint64(threshold))
 
 
 def _keep_one_of_each(blocks: Blocks) -> NDArray[np.int64]:
-    """Stratified sampling from the operating system's randomness: a uniformly random step of each block.
-
-    Of the last block, if it is short, an offset that no step has keeps none.
-    """
+    """Keep a uniformly random step of each block; of a short last block none, if no step has its offset."""
     length, offsets = blocks.length, np.empty(0, dtype=np.uint64)
     while (missing := blocks.count - len(offsets)) > 0:
         words = np.frombuffer(os.urandom(8 * missing), dtype=np.uint64)
@@ -101,7 +99,7 @@ def _keep_one_of_each(blocks: Blocks) -> NDArray[np.int64]:
 
 
 class Sample(NamedTuple):
-    """How a signal is sampled: by name, with the probability that is accounted for, and how the steps are drawn."""
+    """How a signal is sampled, with the probability that is accounted for."""
 
     name: str
     probability: float
@@ -119,11 +117,7 @@ def sample_of(sampling_probability: Any, sampling: Any, size: int) -> Sample:
 
 
 def _add_noise(values: NDArray[np.float64], scale: float, exponent: int) -> NDArray[np.float64]:
-    """OpenDP's discrete Gaussian on the grid 2**exponent; the values already lie on it, or are rounded to it.
-
-    Many values are cut into chunks, for which all processors draw at the same time: OpenDP lets go of Python's lock.
-    Coordinates are independent in one call as in several.
-    """
+    """Add OpenDP's discrete Gaussian on the grid 2**exponent; the values already lie on it, or are rounded to it."""
 
     def noised(chunk: NDArray[np.float64]) -> NDArray[np.float64]:
         space = signal_domain("f64", len(chunk)), dp.l2_distance(T="f64")
@@ -133,6 +127,7 @@ def _add_noise(values: NDArray[np.float64], scale: float, exponent: int) -> NDAr
         return values
     if len(values) <= _CHUNK or (workers := processors()) == 1:
         return noised(values)
+    # Coordinates are independent in one call as in several, and OpenDP lets go of Python's lock.
     chunks = np.split(values, range(_CHUNK, len(values), _CHUNK))
     with ThreadPoolExecutor(workers) as pool:
         return np.concatenate(list(pool.map(noised, chunks)))
@@ -164,9 +159,9 @@ def make_subsampled_gaussian(
     The result is a :class:`~opendp_timeseries.Release`. An empty selection is an ordinary outcome, and is never drawn
     again.
 
-    Each step is kept by itself, as in the paper, or, with ``sampling="stratified"``, one step of each block of
-    ``B = 1/p``: then kept steps are at most ``2B − 1`` apart, so that there are no long holes to interpolate, for the
-    same noise where δ is far below ε.
+    Each step is kept by itself, as in the paper, or, with ``sampling="stratified"``, one uniformly random step of each
+    block of ``B = 1/p``: then kept steps are at most ``2B − 1`` apart, so that there are no long holes to interpolate,
+    for the same noise where δ is far below ε.
 
     The privacy map states one view of one loss. Without further parameters that is the whole privacy profile, which
     is exact for one individual without a filter; ``delta`` reads (ε, δ) off it, ``failure_probability`` chooses
@@ -189,8 +184,7 @@ def make_subsampled_gaussian(
         :func:`~opendp_timeseries.least_scale` finds it.
     :param sampling_probability: ``p`` in [0, 1], rounded up to a multiple of 2**-53; 1 is the Gaussian mechanism.
         With ``sampling="stratified"``, one over a whole number of steps ``B``, at most ``T``.
-    :param sampling: ``"poisson"``, or ``"stratified"``: one uniformly random step of each block of ``B``. Blocks run on
-        from one series of a panel to the next.
+    :param sampling: ``"poisson"`` or ``"stratified"``. Blocks run on from one series of a panel to the next.
     :param output_measure: see the table.
     :param failure_probability: δ′ in (0, 1): how often the sample may catch more of one individual than is
         accounted for by ρ.
@@ -212,29 +206,18 @@ def make_subsampled_gaussian(
     (4.07..., 1e-06)
     """
     view = view_of(output_measure, failure_probability, delta)
-    return _measurement(input_domain, input_metric, scale, (sampling_probability, sampling), view)
+    signal = _read_space(input_domain, input_metric)
+    sample = sample_of(sampling_probability, sampling, signal.size)
+    design = Design(signal=signal.made, sampling_probability=sample.probability, sampling=sample.name, scale=scale)
+    return make_part(input_domain, input_metric, design, view)
 
 
 def make_part(
-    input_domain: dp.Domain, input_metric: dp.Metric, design: Design, view: View, whole: Whole
+    input_domain: dp.Domain, input_metric: dp.Metric, design: Design, view: View, whole: Whole | None = None
 ) -> dp.Measurement:
-    """Return the subsampled Gaussian of a design, whose release says of which whole it is a part."""
-    sampling = design.sampling_probability, design.sampling
-    return _measurement(input_domain, input_metric, design.scale, sampling, view, whole)
-
-
-def _measurement(
-    input_domain: dp.Domain,
-    input_metric: dp.Metric,
-    scale: float,
-    sampling: tuple[float, str],
-    view: View,
-    whole: Whole | None = None,
-) -> dp.Measurement:
-    signal = _read_space(input_domain, input_metric)
-    scale = check.real("scale", scale, minimum=0.0)
-    sample = sample_of(*sampling, signal.size)
-    design = Design(signal=signal.made, sampling_probability=sample.probability, sampling=sample.name, scale=scale)
+    """Return the subsampled Gaussian of a design behind its signal, whose release says of which whole it is a part."""
+    signal, scale = _read_space(input_domain, input_metric), design.scale
+    sample = sample_of(design.sampling_probability, design.sampling, signal.size)
     exponent = noise_exponent(scale, signal.resolution_bits)
 
     def function(values: Any) -> Release:
@@ -246,7 +229,7 @@ def _measurement(
         return _loss(signal, d_in, sample, scale)
 
     def times(factor: float) -> dp.Measurement:
-        return _measurement(input_domain, input_metric, scale * factor, sampling, view)
+        return make_part(input_domain, input_metric, replace(design, scale=scale * factor), view)
 
     known = Known(loss, times, (StatedDesign(design, view),))
     return known_measurement(input_domain, input_metric, view, function, known)
@@ -270,7 +253,6 @@ def known_measurement(
 
 
 def _loss(signal: _Space, d_in: Any, sample: Sample, scale: float) -> PrivacyLoss:
-    """Return the loss at a distance of the input metric: all that a privacy map can state is a view of it."""
     influence = signal.influence(d_in)
     if signal.resolution_bits is None:
         influence = _after_rounding(influence, signal.size, 2.0 ** noise_exponent(scale, None))

@@ -212,11 +212,11 @@ def even_spread_alone(sound, law, bound, function):
     return float(np.sum(weights * function(values)))
 
 
-def noise_scaled_by_p(sound, domain, metric, scale, sampling, *more):
+def noise_scaled_by_p(sound, domain, metric, design, *more):
     def less(values, scale, exponent):
-        return subsampled_gaussian._add_noise(values, scale * sampling[0], exponent)
+        return subsampled_gaussian._add_noise(values, scale * design.sampling_probability, exponent)
 
-    return seeing(_add_noise=less)(sound, domain, metric, scale, sampling, *more)
+    return seeing(_add_noise=less)(sound, domain, metric, design, *more)
 
 
 def chunks(values):
@@ -634,7 +634,7 @@ MUTANTS = [
     mutant("filter without its clamp", "circular_convolve", seeing(np=but(np, clip=lambda signal, low, high: signal)),
            "test_a_filter_is_exact_at_the_limit_of_what_it_passes"),
     # ---- sampling
-    mutant("steps kept where something was counted", "subsampled_gaussian:_measurement",
+    mutant("steps kept where something was counted", "make_part",
            edited(("kept = sample.draw()", "kept = np.flatnonzero(values)")),
            "test_the_sample_does_not_depend_on_the_signal"),
     mutant("mask fixed across releases", "sample_of",
@@ -673,7 +673,7 @@ MUTANTS = [
     mutant("records of stratified samples with any steps", "Blocks.allow", always(True),
            "test_steps_that_blocks_cannot_keep_are_found_out"),
     # ---- noise
-    mutant("noise scaled by p", "subsampled_gaussian:_measurement", noise_scaled_by_p,
+    mutant("noise scaled by p", "make_part", noise_scaled_by_p,
            ("test_noise_has_the_stated_scale_and_no_bias", 0.25)),
     mutant("NumPy's noise", "_add_noise", lambda sound, values, scale, exponent: np.random.normal(values, scale),
            "test_every_release_samples_and_adds_noise_anew",
