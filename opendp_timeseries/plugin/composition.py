@@ -9,7 +9,7 @@ import math
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import opendp.prelude as dp
 
@@ -48,9 +48,8 @@ def make_composition(
     fraction of what ``dp.c.make_composition`` adds up of what the maps of the members state.
     The queries are all fixed beforehand, so that filters keep their full benefit.
 
-    :param measurements: chains that end in a subsampled Gaussian, with whatever before and behind it, or
-        compositions of such, all on one domain and metric. With ``sampling_probability=1`` that is OpenDP's Gaussian
-        mechanism: so the histogram of caps takes part.
+    :param measurements: chains that end in a subsampled Gaussian, which with ``sampling_probability=1`` is OpenDP's
+        Gaussian mechanism, with whatever before and behind it, or compositions of such; all on one domain and metric.
     :param factor: all scales are multiplied by it; :func:`~opendp_timeseries.least_factor` finds the least.
     :param output_measure: as in :func:`~opendp_timeseries.make_subsampled_gaussian`, with the next two: the whole
         privacy profile by default. What measures the members state does not matter.
@@ -71,20 +70,19 @@ def make_composition(
     >>> dp.c.make_composition([often, seldom]).map(1)
     (3.57586..., 2e-06)
     """
-    members = _members(measurements)
     factor = check.real("factor", factor, above=0.0)
-    return _composition(members, factor, view_of(output_measure, failure_probability, delta))
+    return _composition(measurements, factor, view_of(output_measure, failure_probability, delta))
 
 
-def _composition(members: Sequence[_Member], factor: float, view: View) -> dp.Measurement:
+def _composition(measurements: Sequence[dp.Measurement], factor: float, view: View) -> dp.Measurement:
     if factor != 1:
-        members = _members([one.known.times(factor) for one in members])
-    known = [one.known for one in members]
+        measurements = [one.times(factor) for one in _known(measurements)]
+    known, members = _known(measurements), list(measurements)
 
     def loss(d_in: Any) -> PrivacyLoss:
         return joint.joint_loss([one.loss(d_in) for one in known], adaptive=False)
 
-    domain, metric = members[0].measurement.input_space
+    domain, metric = members[0].input_space
     designs = None
     if all(one.designs is not None for one in known):
         designs = tuple(each for one in known for each in one.designs or ())
@@ -96,7 +94,7 @@ def _composition(members: Sequence[_Member], factor: float, view: View) -> dp.Me
 
     def function(data: Any) -> list[Any]:
         given = as_array(data, domain)
-        made = [one.measurement(given) for one in members]
+        made = [member(given) for member in members]
         if wholes:
             whole = iter(wholes)
             made = _each(made, lambda one: replace(one, statement=Statement(view=view, whole=next(whole))))
@@ -112,7 +110,7 @@ def _composition(members: Sequence[_Member], factor: float, view: View) -> dp.Me
 
 
 def _wholes(designs: Sequence[Design], view: View) -> list[Whole]:
-    """Return what each release says of the composition; nothing where its loss is not known or not finite."""
+    """Return what each release says of the composition: nothing where its loss is not known or not finite."""
     if any(isinstance(design.signal, UnknownSignal) or design.scale < MIN_SCALE for design in designs):
         return []
     (loss,) = view.points(joint.joint_loss([design.loss() for design in designs], adaptive=False))
@@ -175,15 +173,14 @@ def least_factor(measurements: Sequence[dp.Measurement], *, epsilon: float, delt
 
 def least_factor_at(measurements: Sequence[dp.Measurement], budget: Budget, d_in: Any = 1) -> float:
     """Return the least factor on all scales with which a composition is within a budget."""
-    members = _members(measurements)
-    losses = [one.known.loss(d_in) for one in members]
+    losses = [one.loss(d_in) for one in _known(measurements)]
     if any(loss.scale == 0 for loss in losses):
         raise ValueError("a measurement without noise (scale 0) has no scale to multiply; give each a relative scale")
     start = 1 / min(loss.scale for loss in losses)
 
     def made_at(factor: float) -> PrivacyLoss:
-        (made,) = _members([_composition(members, factor, view_of(None, None, None))])
-        return made.known.loss(d_in)
+        (made,) = _known([_composition(measurements, factor, view_of(None, None, None))])
+        return made.loss(d_in)
 
     factor = calibrate(lambda factor: joint.joint_loss(losses, adaptive=False, factor=factor), budget, start=start)
     # Floats off any grid are rounded to one that follows the scale: what is made may lose a little more.
@@ -198,14 +195,9 @@ def _listed(measurements: Any) -> list[Any]:
     return list(measurements)
 
 
-class _Member(NamedTuple):
-    measurement: dp.Measurement
-    known: Known
-
-
-def _members(measurements: Any) -> list[_Member]:
-    """Return measurements of one space, with what is known of each."""
-    members, listed = [], _listed(measurements)
+def _known(measurements: Any) -> list[Known]:
+    """Return what is known of each measurement of one space."""
+    found, listed = [], _listed(measurements)
     for k, member in enumerate(listed):
         if not isinstance(member, dp.Measurement):
             raise TypeError(f"measurements[{k}] ({type(member).__name__}) must be a measurement: {_REMEDY}")
@@ -216,5 +208,5 @@ def _members(measurements: Any) -> list[_Member]:
         if (known := known_loss(member)) is None:
             problem = f"measurements[{k}] ({member.output_measure}) has no loss that is known here"
             raise TypeError(f"{problem}: it must be {_REMEDY}")
-        members.append(_Member(member, known))
-    return members
+        found.append(known)
+    return found
