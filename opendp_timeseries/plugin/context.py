@@ -1,10 +1,9 @@
 """A Context whose shares always add up, and whose queries account exactly for what they release.
 
 OpenDP 0.16 cannot split some budgets of the form (ε, δ) or (ρ, δ): the sum of, say, 20 equal shares of (0.1, 1e-6)
-rounds above one part and below the other, and pairs that are neither above nor below are an error. And a query
-whose δ alone exceeds its share answers ``.param()``, and fails at ``.release()`` with a message about orderings.
-Its constructors refuse an event log by messages about types, and it spends nothing where post-processing fails that
-has already seen the noisy values. Here the share is spent first.
+rounds above one part and below the other, and pairs that are neither above nor below are an error. A query whose δ
+alone exceeds its share fails only at ``.release()``, by a message about orderings. And it spends nothing where
+post-processing fails that has already seen the noisy values. Here the share is spent first.
 """
 
 from __future__ import annotations
@@ -58,16 +57,16 @@ def split_budget(loss: Loss, parts: int | Sequence[float] | NDArray[Any]) -> lis
 
     :param loss: ρ or ε, or a pair (ρ, δ) or (ε, δ).
     :param parts: a number of equal shares, or the weights of unequal ones (relative to their sum).
-    :return: one loss per share. For a budget in several parts, about 1e-9 is kept back for rounding.
+    :return: one loss per share, of which, of several, about 1e-9 is kept back for rounding.
     :raises ValueError: for a loss or a weight that is negative or not finite, or no parts.
 
     >>> [round(rho, 6) for rho, delta in split_budget((0.1, 1e-6), [0.1, 0.2, 0.7])]
     [0.01, 0.02, 0.07]
     """
-    return _split(loss, _weights("parts", parts) if np.ndim(parts) else _evenly("parts", parts))
+    return _split(loss, _weights("parts", parts) if np.ndim(parts) else _parts("parts", parts))
 
 
-def _evenly(name: str, parts: Any) -> list[float]:
+def _parts(name: str, parts: Any) -> list[float]:
     return [1.0] * check.integer(name, parts, minimum=1, remedy="the number of releases")
 
 
@@ -100,19 +99,19 @@ def compositor(
 ) -> Context:
     """Return a Context like ``dp.Context.compositor``'s, for any number of shares and with exact accounting.
 
-    It takes what ``dp.Context.compositor`` takes, in the same order. Queries are
-    :class:`~opendp_timeseries.plugin.context.Query`, whose noise spends the query's own share.
+    It takes the same, in the same order. Queries are :class:`~opendp_timeseries.plugin.context.Query`, whose noise
+    spends the query's own share.
 
     :param data: the private data; nothing of it is read here.
     :param privacy_unit: metric and distance, such as ``(dp.symmetric_distance(), 1)``: one individual.
     :param privacy_loss: measure and loss, such as ``dp.loss_of(epsilon=1.0, delta=1e-6)``.
-    :param split_evenly_over: number of equal shares.
-    :param split_by_weights: weights of unequal shares. Give one of the two.
+    :param split_evenly_over: number of equal shares. Give this, or weights.
+    :param split_by_weights: weights of unequal shares.
     :param domain: domain of the data, such as :func:`~opendp_timeseries.event_log_domain`; of a Polars LazyFrame it may
         be left out, and OpenDP takes the columns and types of the frame for public.
     :param margins: of a LazyFrame, OpenDP's descriptors of grouped data.
-    :raises TypeError, ValueError: unless exactly one of the two is given, or for another argument that does not fit.
-        Queries raise ValueError, before any scale is told, if their failure probability or delta exceeds their share.
+    :raises TypeError, ValueError: for an argument that does not fit. Queries raise ValueError, before any scale is
+        told, if their failure probability or delta exceeds their share.
 
     >>> import opendp.prelude as dp, opendp_timeseries as ts, numpy as np
     >>> dp.enable_features("contrib", "honest-but-curious")
@@ -131,10 +130,8 @@ def compositor(
     """
     if (split_evenly_over is None) == (split_by_weights is None):
         raise ValueError("give exactly one of split_evenly_over and split_by_weights")
-    if split_by_weights is None:
-        parts = _evenly("split_evenly_over", split_evenly_over)
-    else:
-        parts = _weights("split_by_weights", split_by_weights)
+    evenly = split_by_weights is None
+    parts = _parts("split_evenly_over", split_evenly_over) if evenly else _weights("split_by_weights", split_by_weights)
     for name, pair in (("privacy_unit", privacy_unit), ("privacy_loss", privacy_loss)):
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise TypeError(f"{name} ({check.shown(pair)}) must be a pair, as of dp.unit_of(…) and dp.loss_of(…)")
@@ -185,7 +182,7 @@ def _exact(query: dp.Query) -> Query:
 
 
 def _nested(answer: Any) -> Any:
-    """Return a Context of a nested compositor as one of this module; anything else as it is."""
+    """Return OpenDP's Context of a nested compositor as one of this module."""
     if type(answer) is not dp.Context:
         return answer
     queryable: Any = answer.queryable
@@ -206,7 +203,6 @@ def _cast(noise: str, domain: dp.Domain, metric: dp.Metric) -> dp.Transformation
 
 
 def _not_of_logs(what: str, name: str, frame: bool) -> str:
-    """Say that a query does not take an event log, and which does."""
     remedy = "for OpenDP's own queries make the log a Polars LazyFrame (howto/contexts in the documentation)"
     if frame:
         remedy = f"query().{name}(…) on the Context asks OpenDP's own queries of the LazyFrame"
@@ -251,7 +247,7 @@ class Query(dp.Query):
     def laplace(self, *args: Any, **options: Any) -> Query:
         """Add OpenDP's Laplace noise, with the scale that spends this query's share if none is given.
 
-        It fits budgets in ε, (ε, δ), ρ and (ρ, δ), and needs none of the δ.
+        It fits every budget, and needs none of its δ.
         """
         return self._native("laplace", *args, **options)
 
@@ -271,7 +267,6 @@ class Query(dp.Query):
         return self._native("gaussian", *args, **options)
 
     def _native(self, noise: str, *args: Any, **options: Any) -> Query:
-        """Add noise of OpenDP's, behind a cast to its metric."""
         chain: Any = self._chain
         query = self
         space = chain if isinstance(chain, tuple) else getattr(chain, "output_space", None)
@@ -371,11 +366,9 @@ class Query(dp.Query):
         first, delta = share
         if not 0 < delta < 1 or not first > 0:
             raise ValueError(f"its share ({first!r}, {delta!r}) must be above 0 in both; give the Context more")
-        if "ZeroConcentrated" in budget:
-            options["failure_probability"] = delta
-            return Budget(rho=first, delta=delta)
-        options["delta"] = delta
-        return Budget(epsilon=first, delta=delta)
+        concentrated = "ZeroConcentrated" in budget
+        options["failure_probability" if concentrated else "delta"] = delta
+        return Budget(rho=first, delta=delta) if concentrated else Budget(epsilon=first, delta=delta)
 
     def release(self, data: Any = None, bounds: Any = None, T: Any = None) -> Any:
         """Release the query: its share is spent first, and post-processing follows.

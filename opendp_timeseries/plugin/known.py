@@ -78,7 +78,7 @@ _SAME_MECHANISM: Final = {
 
 
 def foreign_stage(chain: Any) -> str | None:
-    """Return the name of a stage of a chain of transformations that is not of this package; None without one."""
+    """Return the name of a stage of a chain that is not of this package; None without one."""
     made = how_made(chain)
     if made is None:
         return "a stage of unknown making"
@@ -92,14 +92,10 @@ def known_loss(measurement: dp.Measurement) -> Known | None:
     made = how_made(measurement)
     if made is None:
         return None
-    privacy_map = made.arguments.get("privacy_map")
+    privacy_map, name = made.arguments.get("privacy_map"), _SAME_MECHANISM.get(made.constructor)
     if isinstance(privacy_map, KnownMap):
         return privacy_map.known
-    if made.constructor not in _SAME_MECHANISM:
-        return None
-    name = _SAME_MECHANISM[made.constructor]
-    inner = known_loss(made.arguments[name])
-    if inner is None:
+    if name is None or (inner := known_loss(made.arguments[name])) is None:
         return None
     before = made.arguments.get("transformation0")
 

@@ -3,10 +3,9 @@
 A member of :func:`event_log_domain` is a multiset of individuals, each with their records; the table is its flat form.
 So a symmetric distance of 1 is one individual added or removed with all of their rows, and never means one row.
 
-A log may also be one of OpenDP's own frames, a ``LazyFrameDomain`` with one of the identifier distances. Two frames are
-at a ``symmetric_id_distance`` of 1 when one identifier is there with all of its rows in one of them and not at all in
-the other. OpenDP defines ``change_one_id_distance`` as half of that, without asking for equally many identifiers in
-both: a distance of 1 may be two individuals added, and is accounted for as such.
+A log may also be one of OpenDP's own frames, a ``LazyFrameDomain`` with one of the identifier distances. OpenDP defines
+``change_one_id_distance`` as half of ``symmetric_id_distance``, without asking for equally many identifiers in both: a
+distance of 1 may be two individuals added, and is accounted for as such.
 """
 
 from __future__ import annotations
@@ -56,6 +55,13 @@ class InfluenceSpace:
     panel_size: int
     signal: Signal | None = None
 
+    def metric(self) -> dp.Metric:
+        """Return the influence metric, whose identifier holds all of this."""
+        unit = "1" if self.resolution_bits == 0 else f"2^-{self.resolution_bits}"
+        panel = "" if self.panel_size == 1 else f", panel_size={self.panel_size}"
+        made = "" if self.signal is None else f", signal={self.signal.identifier}"
+        return dp.user_distance(f"InfluenceDistance(resolution={unit}{panel}{made})", self)
+
 
 def event_log_domain(*, identifier: str, time: str) -> dp.Domain:
     """Event logs: tables with one row per event, naming who (``identifier``) and when (``time``).
@@ -63,15 +69,13 @@ def event_log_domain(*, identifier: str, time: str) -> dp.Domain:
     Members are mappings of equally long one-dimensional NumPy arrays, data frames, Ibis tables (of DuckDB or
     Spark, which then count by themselves) and PyArrow datasets (files, which are read batch by batch), with these
     two columns; other columns are ignored. Identifiers are told apart by their value as text, so that ``17``,
-    ``17.0`` and ``"17"`` are one individual, whatever type the column has for the other rows; times are instants
-    (``datetime64`` of any unit and the like) or, for a grid of plain integer steps, integers. Rows with a
-    missing identifier or time belong to nobody and are dropped; :func:`~opendp_timeseries.check_log` counts them.
+    ``17.0`` and ``"17"`` are one individual; times are instants (``datetime64`` of any unit and the like) or, for a
+    grid of plain integer steps, integers. Rows with a missing identifier or time belong to nobody and are dropped;
+    :func:`~opendp_timeseries.check_log` counts them.
 
     A distance between two logs counts **individuals**, whatever the number of their rows:
     ``dp.symmetric_distance()`` those added or removed, ``dp.change_one_distance()`` those replaced. By
     :func:`~opendp_timeseries.period_distance` an individual within each day, or another period, counts by itself.
-
-    Requires the OpenDP feature ``honest-but-curious``.
 
     :param identifier: name of the column that tells individuals apart.
     :param time: name of the column of event times.
@@ -127,13 +131,11 @@ def period_distance(period: str | int, *, zone: str | None = None, replaced: boo
     Two logs are at a distance of 1 when they differ in rows that one individual has within one day; or within one week,
     month, quarter, year, or a number of integer steps. What follows is guaranteed for that, and no more: what shows of
     somebody's single day is hidden, and what shows of a habit, day after day, may not be.
-    :func:`~opendp_timeseries.loss_over_periods` says how much somebody loses in all. At a distance of 1 of
-    ``dp.symmetric_distance()``, the usual one, logs differ in all that one individual ever did.
+    :func:`~opendp_timeseries.loss_over_periods` says how much somebody loses in all. With ``dp.symmetric_distance()``,
+    the usual one, logs at a distance of 1 differ in all that one individual ever did.
 
     In exchange, caps hold within each period: somebody is counted anew in each, so that less is left out. Every step of
     a grid must lie within one period, and times must be read on the clock of the period's zone.
-
-    Requires the OpenDP feature ``honest-but-curious``.
 
     :param period: ``"1d"``, ``"1w"`` (from Monday), ``"1mo"``, ``"1q"`` or ``"1y"`` of the calendar of ``zone``; or,
         for times that are integers, a number of steps, counted from 0.
@@ -167,36 +169,23 @@ def influence_distance(resolution_bits: int = 0, *, panel_size: int = 1) -> dp.M
     all of their entries are multiples of ``2**-resolution_bits`` (whole numbers for counts); otherwise
     they are infinitely far apart. The noise grid is chosen from this public resolution.
 
-    Requires the OpenDP feature ``honest-but-curious``.
-
     The metrics of counts and filters also carry how the signal was made; behind this one, a release states nothing.
+    Requires the OpenDP feature ``honest-but-curious``.
 
     :param resolution_bits: binary digits behind the point in the entries of a signal, 0 for counts.
     :param panel_size: number of equally long series that a signal consists of, one after the other (a panel).
     """
-    space = InfluenceSpace(
-        resolution_bits=check.integer("resolution_bits", resolution_bits, minimum=0, maximum=52),
-        panel_size=check.integer("panel_size", panel_size, minimum=1),
-    )
-    return _influence_metric(space)
+    bits = check.integer("resolution_bits", resolution_bits, minimum=0, maximum=52)
+    return InfluenceSpace(resolution_bits=bits, panel_size=check.integer("panel_size", panel_size, minimum=1)).metric()
 
 
 def signal_metric(signal: Signal) -> dp.Metric:
     """Return the influence metric of a signal."""
-    bits, series = signal.resolution_bits, signal.series
-    return _influence_metric(InfluenceSpace(resolution_bits=bits, panel_size=series, signal=signal))
-
-
-def _influence_metric(space: InfluenceSpace) -> dp.Metric:
-    """Return the influence metric of a descriptor, all of which is in its identifier."""
-    unit = "1" if space.resolution_bits == 0 else f"2^-{space.resolution_bits}"
-    panel = "" if space.panel_size == 1 else f", panel_size={space.panel_size}"
-    made = "" if space.signal is None else f", signal={space.signal.identifier}"
-    return dp.user_distance(f"InfluenceDistance(resolution={unit}{panel}{made})", space)
+    return InfluenceSpace(resolution_bits=signal.resolution_bits, panel_size=signal.series, signal=signal).metric()
 
 
 def influence_space(metric: Any) -> InfluenceSpace | None:
-    """Return the descriptor of an influence metric, None for any other metric."""
+    """Return the descriptor of an influence metric; None for any other metric."""
     return descriptor(metric, InfluenceSpace)
 
 
@@ -264,19 +253,20 @@ def log_of(
         if timed and not isinstance(time, str):
             raise TypeError(f"time ({check.shown(time)}) must name the LazyFrame's column of event times: time='time'")
         source = Source(identifier=identifier, time=time, by=by, exact=True)
-        return {"source": source, "panel": panel, "unit": unit}
-    log = descriptor(input_domain, Source)
-    if log is None:
-        raise TypeError(f"input_domain ({input_domain}) is not of logs; use event_log_domain(identifier=…, time=…)")
-    if time is not None:
-        raise TypeError(f"time ({check.shown(time)}) is for a LazyFrame; leave it out, as {input_domain} names its own")
-    unit = unit_of(input_metric)
-    if unit.period is not None and not periods:
-        raise TypeError(
-            f"input_metric ({input_metric}) counts individuals within a period, and this query would not; use"
-            " dp.symmetric_distance() or dp.change_one_distance()"
-        )
-    source = replace(log, time=log.time if timed else None, by=by)
+    else:
+        log = descriptor(input_domain, Source)
+        if log is None:
+            raise TypeError(f"input_domain ({input_domain}) is not of logs; use event_log_domain(identifier=…, time=…)")
+        if time is not None:
+            problem = f"leave it out, as {input_domain} names its own"
+            raise TypeError(f"time ({check.shown(time)}) is for a LazyFrame; {problem}")
+        unit = unit_of(input_metric)
+        if unit.period is not None and not periods:
+            raise TypeError(
+                f"input_metric ({input_metric}) counts individuals within a period, and this query would not; use"
+                " dp.symmetric_distance() or dp.change_one_distance()"
+            )
+        source = replace(log, time=log.time if timed else None, by=by)
     return {"source": source, "panel": panel, "unit": unit}
 
 
@@ -288,7 +278,7 @@ def check_readable(count: Count, input_domain: dp.Domain) -> None:
 
 
 def _of_frame(input_metric: dp.Metric) -> tuple[str, Unit]:
-    """Say which column of a LazyFrame identifies individuals, and what distances count."""
+    """Return the column of a LazyFrame that identifies individuals, and what distances count."""
     kind = str(input_metric.type) if isinstance(input_metric, dp.Metric) else ""
     if kind not in _UNITS:
         raise TypeError(
