@@ -1,7 +1,4 @@
-"""From an event log to series at several scales of activity: nobody is dropped, and there is no cap to choose.
-
-Proof: docs/proofs/scaling.md.
-"""
+"""Counts without a cap to choose, as series at several scales of activity (docs/proofs/scaling.md)."""
 
 from __future__ import annotations
 
@@ -40,9 +37,8 @@ def make_activity_count(
     All of an individual's weights together are as sensitive as one scaled series, so one scale of noise does for all
     (:class:`~opendp_timeseries.Scales`). :func:`~opendp_timeseries.smooth` makes of them the series of the true counts.
 
-    The output is a panel, a series for each scale, the last that of everybody, with the influence metric. It goes
-    before noise, and into programmes and ledgers, as :func:`~opendp_timeseries.make_participation_count` does. No
-    totals and no filter come in between.
+    The output is a panel, a series for each scale, with the influence metric. It goes before noise, and into programmes
+    and ledgers, as any count does, but with no totals and no filter in between.
 
     All parameters but ``scales`` are those of :func:`~opendp_timeseries.make_participation_count`. With a ``step_cap``,
     weights are by the sum of squares of an individual's counts; with ``keys``, by their pairs of key and step; and by
@@ -92,12 +88,10 @@ def make_private_series(
 ) -> dp.Measurement:
     """Release a series of counts per time step: nobody is dropped, and there is no cap and no scale to choose.
 
-    An :func:`~opendp_timeseries.make_activity_count` and the least Gaussian noise behind it with which one individual
-    loses at most (ε, δ). :func:`~opendp_timeseries.smooth` makes the series of the true counts of what is released.
-
-    In a :func:`~opendp_timeseries.compositor`, leave out the budget: the query takes its own share.
-
-    All other parameters are those of :func:`~opendp_timeseries.make_activity_count`.
+    An :func:`~opendp_timeseries.make_activity_count`, whose parameters it takes, and the least Gaussian noise behind it
+    with which one individual loses at most (ε, δ). :func:`~opendp_timeseries.smooth` makes the series of the true
+    counts of what is released. In a :func:`~opendp_timeseries.compositor`, leave out the budget: the query takes its
+    own share.
 
     :param epsilon: ε at a distance of 1.
     :param delta: δ at a distance of 1, in (0, 1).
@@ -110,8 +104,8 @@ def make_private_series(
     >>> (space >> ts.then_private_series(grid, epsilon=1.0, delta=1e-6)).map(1)
     (0.99999..., 1e-06)
     """
-    panel: dict[str, Any] = {"step_cap": step_cap, "gap": gap, "by": by, "keys": keys, "key_cap": key_cap, "time": time}
-    count = make_activity_count(input_domain, input_metric, grid, scales=scales, **panel)
+    more: dict[str, Any] = {"step_cap": step_cap, "gap": gap, "by": by, "keys": keys, "key_cap": key_cap, "time": time}
+    count = make_activity_count(input_domain, input_metric, grid, scales=scales, **more)
     for name, value in (("epsilon", epsilon), ("delta", delta)):
         check.required(name, value, "of the release, such as epsilon=1.0 and delta=1e-6")
     scale = least_scale(count, epsilon=epsilon, delta=delta, sampling_probability=1.0)

@@ -1,7 +1,4 @@
-"""Several releases of one log as one measurement, with their joint loss.
-
-Proof: docs/proofs/several_releases.md.
-"""
+"""Several releases of one log as one measurement, with their joint loss (docs/proofs/several_releases.md)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Conversions of a measurement's loss that OpenDP 0.16 lacks.
-
-Proof: docs/proofs/conversions.md.
-"""
+"""Conversions of a measurement's loss that OpenDP 0.16 lacks (docs/proofs/conversions.md)."""
 
 from __future__ import annotations
 

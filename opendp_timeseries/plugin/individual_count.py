@@ -1,7 +1,4 @@
-"""How many individuals there are in a log: in all, or for each key.
-
-Proof: docs/proofs/counts.md.
-"""
+"""How many individuals there are in a log: in all, or for each key (docs/proofs/counts.md)."""
 
 from __future__ import annotations
 
@@ -27,14 +24,12 @@ def make_individual_count(
 ) -> dp.Transformation:
     """Count distinct individuals: everybody once, however many rows they have; or once for each of some keys.
 
-    Without a grid no times are read: a row without a time is as good as any. With one, only rows on the grid are
-    looked at, and everybody with at least one of them counts once, whatever the number of steps. Rows without an
-    identifier belong to nobody.
+    Without a grid no times are read: a row without a time is as good as any. With one, everybody with at least one row
+    on it counts once. Rows without an identifier belong to nobody.
 
     With ``by``, ``keys`` and ``key_cap`` there is one number for each key, of the individuals with at least one row of
     that key. One individual is in at most ``key_cap`` of these numbers: of somebody with more keys, that many are kept,
-    each equally likely, by a keyed hash as in :func:`~opendp_timeseries.make_participation_count`, so that what is
-    kept depends on nothing but their own records. Keys are public and never come from the data; rows of other keys
+    each equally likely, by a keyed hash as in :func:`~opendp_timeseries.make_participation_count`. Rows of other keys
     are dropped, and a key without rows has the number 0. The numbers do not add up to the number of individuals, as
     who has two keys is in both.
 
@@ -42,10 +37,7 @@ def make_individual_count(
     influence metric. For noise of OpenDP's own, chain :func:`~opendp_timeseries.then_lp_distance` after it, which makes
     a plain number of one count.
 
-    :param input_domain: as in :func:`~opendp_timeseries.make_participation_count`.
-    :param input_metric: as there.
-    :param by: the column that holds the keys.
-    :param keys: distinct strings, or distinct integers.
+    :param input_domain: as in :func:`~opendp_timeseries.make_participation_count`, with the next three.
     :param key_cap: keys in which one individual counts, at least 1. It is public: from what is plausible for one
         individual, never from the log.
     :param grid: the period that is looked at; all of the log if left out.
@@ -72,16 +64,10 @@ def make_individual_count(
         cap = check.integer("key_cap", key_cap, minimum=1, remedy=remedy)
     elif key_cap is not None:
         raise ValueError(f"key_cap ({check.shown(key_cap)}) requires by= and keys=; leave it out without them")
-    pooled = None if grid is None else check_grid(grid)
-    count = Count(**log, grid=_one_step(pooled), participation_cap=cap, pooled=pooled)
-    return counted(input_domain, input_metric, count)
-
-
-def _one_step(grid: TimeGrid | None) -> TimeGrid:
-    """The period of a grid as a grid of one step; of integer steps, and of no grid, one that says nothing of times."""
-    if grid is None or grid.start is None or grid.end is None:
-        return TimeGrid(size=1)
-    return TimeGrid.from_edges([grid.start, grid.end], zone=grid.zone)
+    one_step = TimeGrid(size=1)  # which says nothing of times
+    if grid is not None and check_grid(grid) and grid.start is not None and grid.end is not None:
+        one_step = TimeGrid.from_edges([grid.start, grid.end], zone=grid.zone)
+    return counted(input_domain, input_metric, Count(**log, grid=one_step, participation_cap=cap, pooled=grid))
 
 
 then_individual_count = then(make_individual_count)

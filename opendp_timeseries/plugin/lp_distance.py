@@ -1,7 +1,4 @@
-"""From the influence metric to OpenDP's own distances, so that any noise of OpenDP goes behind any stage.
-
-Proof: docs/proofs/foundations.md.
-"""
+"""From the influence metric to OpenDP's own distances, and so to its own noise (docs/proofs/foundations.md)."""
 
 from __future__ import annotations
 
@@ -78,9 +75,10 @@ def make_lp_distance(input_domain: dp.Domain, input_metric: dp.Metric, output_me
     def function(values: Any) -> Any:
         return values[0] if name == "absolute" else values
 
-    domain = signal_domain("f64" if space.atom.startswith("f") else "i64", space.size)
+    floats = space.atom.startswith("f")
+    domain = signal_domain("f64" if floats else "i64", space.size)
     if name == "absolute":
-        domain = dp.atom_domain(T="f64", nan=False) if space.atom.startswith("f") else dp.atom_domain(T=space.atom)
+        domain = dp.atom_domain(T="f64", nan=False) if floats else dp.atom_domain(T=space.atom)
     return transformation(input_domain, input_metric, domain, output_metric, function, stability_map)
 
 

@@ -1,7 +1,4 @@
-"""Counts with a cap on how far one individual can reach: of a log, in each step or in all, or made elsewhere.
-
-Proofs: docs/proofs/counts.md and docs/proofs/scaling.md.
-"""
+"""Counts with a cap on how far one individual can reach (docs/proofs/counts.md and docs/proofs/scaling.md)."""
 
 from __future__ import annotations
 
@@ -106,7 +103,7 @@ def make_participation_count(
 
 
 def counted(input_domain: dp.Domain, input_metric: dp.Metric, count: Count) -> dp.Transformation:
-    """Return the transformation from a log to a count of it."""
+    """Return the transformation from a log to a count."""
     check_readable(count.by_step, input_domain)
     bits, by_step = count.resolution_bits, count.by_step
 

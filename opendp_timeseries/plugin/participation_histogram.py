@@ -42,7 +42,7 @@ def make_participation_histogram(
     is released is read by :class:`~opendp_timeseries.Participation`, which :func:`~opendp_timeseries.plan` takes.
 
     All other parameters are those of the count that is planned, :func:`~opendp_timeseries.make_participation_count`.
-    With a panel, pairs of key and step are counted; by :func:`~opendp_timeseries.period_distance`, somebody is in an
+    Of a panel, pairs of key and step are counted; by :func:`~opendp_timeseries.period_distance`, somebody is in an
     entry for each period in which they take part.
 
     :param caps: where the entries are cut, ascending; if left out, 1, 2, 3, 4, 6, 8, 12, …, two to an octave, below the
@@ -72,7 +72,7 @@ def make_participation_histogram(
         return np.bincount(np.searchsorted(edges, steps), minlength=size).astype(np.int64)
 
     def influence(d_in: int) -> Influence:
-        # One individual is one in one entry, and replaced may move to another: a count with caps 1 and 1.
+        # Who is replaced may move to another entry.
         people = d_in * unit.individuals
         return count_influence(people, participation_cap=1, step_cap=1, size=size, replaced=unit.replaced)
 

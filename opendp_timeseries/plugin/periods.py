@@ -1,7 +1,4 @@
-"""What somebody loses in all who takes part in several periods, where the unit of privacy is within one of them.
-
-Proof: docs/proofs/period_unit.md.
-"""
+"""What somebody loses in all, where the unit of privacy is within a period (docs/proofs/period_unit.md)."""
 
 from __future__ import annotations
 
@@ -29,14 +26,13 @@ def loss_over_periods(
     """Return the loss of one individual, with all that they did, who takes part in at most this many periods.
 
     For releases whose unit of privacy is an individual within a period (:func:`~opendp_timeseries.period_distance`),
-    whose own guarantee is for one period. It is the answer to what that guarantee does not say. Steps of different
-    periods are different steps, so this is far less than the loss of as many individuals, ``measurement.map(periods)``.
-
-    Of a gap between steps nothing is used: the last step of a period may lie beside the first of the next.
+    and whose own guarantee is for one. Steps of different periods are different steps, so this is far less than the
+    loss of as many individuals, ``measurement.map(periods)``. Of a gap between steps nothing is used: the last step of
+    a period may lie beside the first of the next.
 
     :param releases: measurements, or releases, of one log: one, or several that are taken together.
-    :param periods: in at most how many periods of each release; or a number for each of them, in order. What is more
-        than a release has, counts as all that it has.
+    :param periods: in at most how many periods of each release; or a number for each of them, in order. More than a
+        release has counts as all that it has.
     :param adaptive: as in :func:`~opendp_timeseries.accounting.joint.joint_loss`: False if all queries were fixed
         before the first release.
     :return: the loss, whose ``epsilon(delta)``, ``delta(epsilon)`` and the like are views.

@@ -1,7 +1,4 @@
-"""Add up the series of a panel: the totals of districts, of a city, next to those of its stations.
-
-Proof: docs/proofs/totals.md.
-"""
+"""Add up the series of a panel: of districts, of a city, next to those of its stations (docs/proofs/totals.md)."""
 
 from __future__ import annotations
 
@@ -61,10 +58,9 @@ def make_totals(input_domain: dp.Domain, input_metric: dp.Metric, groups: Mappin
             f"input_metric ({input_metric}) must be that of a panel right after its count, by= and keys=: filter totals"
             " afterwards"
         )
-    panel = made.count.panel
+    panel, steps = made.count.panel, made.grid.size
     tree = Groups.of(groups, panel)
     matrix = _membership(tree, panel)
-    steps = made.grid.size
     # Counts are far below; so that every sum is exact, whatever the input.
     limit = 2 ** (53 - bits) // max(len(keys) for _, keys in tree.members)
 
@@ -82,12 +78,11 @@ def make_totals(input_domain: dp.Domain, input_metric: dp.Metric, groups: Mappin
 
 
 def _membership(tree: Groups, panel: tuple[str | int, ...]) -> Any:
-    """One row per group, one column per series: 1 where the series is in the group."""
+    """Return one row per group, one column per series: 1 where the series is in the group."""
     places = {key: k for k, key in enumerate(panel)}
     columns = [places[key] for _, keys in tree.members for key in keys]
     rows = np.repeat(np.arange(len(tree.members)), [len(keys) for _, keys in tree.members])
-    ones = np.ones(len(columns))
-    return sparse.csr_array((ones, (rows, columns)), shape=(len(tree.members), len(panel)))
+    return sparse.csr_array((np.ones(len(columns)), (rows, columns)), shape=(len(tree.members), len(panel)))
 
 
 then_totals = then(make_totals)
