@@ -323,11 +323,6 @@ class Count:
         weight = f"√({cap}/n)" if self.excess == "scale" else f"{cap}/n"
         return "every step" if self.scales is not None else f"every step, by {weight} if in n > {cap}"
 
-    def of_one_series(self) -> Count:
-        """Return the count of each series of a panel by itself. The caps stay: they hold over the whole panel."""
-        source = self.source and replace(self.source, by=None)
-        return replace(self, panel=None, key_cap=None, scales=None, source=source)
-
 
 def panel_of(by: str | None, keys: Keys | None) -> tuple[Key, ...] | None:
     """Return the keys of a panel, as plain Python ones; None without a panel.

@@ -90,11 +90,6 @@ class Design:
         """What a distance of 1 between two logs is; ValueError if that is not known."""
         return self.count.unit
 
-    @property
-    def noise_exponent(self) -> int:
-        """Exponent ``k`` of the grid ``2**k`` on which signal and noise lie."""
-        return noise_exponent(self.scale, self.known.resolution_bits)
-
     def loss(self, distance: int = 1, *, periods: int = 1) -> PrivacyLoss:
         """Return the loss of a release at a distance between logs. Designs with the same loss share one law.
 
@@ -108,14 +103,12 @@ class Design:
     def law(self, distance: int = 1, *, periods: int = 1) -> ExtremalLaw:
         """Return the worst-case law of the squared distance that sampling leaves, which does not depend on σ."""
         # Nor on which columns are read, or when the steps are: a year of months is accounted for once.
-        signal = self.known
-        count = signal.count
+        signal, count = self.known, self.count
         if not count.is_total and (periods == 1 or count.unit.period is None):
             period = None if count.unit.period is None else Period(int(count.period_lengths()[0]))
             anytime = TimeGrid(size=count.grid.size)
             count = replace(count, source=None, pooled=None, grid=anytime, unit=replace(count.unit, period=period))
-        signal = replace(signal, count=count)
-        return _law(signal, self.sampling_probability, self.sampling, distance, periods)
+        return _law(replace(signal, count=count), self.sampling_probability, self.sampling, distance, periods)
 
     def python(self, *, log: str = "log", epsilon: float | None = None, delta: float | None = None) -> str:
         """Return the call that makes this release, ready to paste.
@@ -125,12 +118,10 @@ class Design:
         :param delta: δ at which the measurement is to state its loss; the whole profile if left out.
         :raises ValueError: if it is not known how the signal is made, or the count was made elsewhere.
         """
-        count, signal = self.count, self.known
-        source = count.source
+        count, signal, source = self.count, self.known, self.count.source
         if source is None or source.exact:
             raise ValueError("the call is written for a count of an event log by event_log_domain(…) only")
         time = source.time or ("time" if source.identifier != "time" else "step")  # not used where no times are read
-        space = _call("event_log_domain", identifier=source.identifier, time=time)
         sampling = None if self.sampling == "poisson" else self.sampling
         sample = {"sampling_probability": self.sampling_probability, "sampling": sampling}
         private = count.scales is not None and signal.groups is None and not signal.kernels
@@ -142,15 +133,16 @@ class Design:
         noise = _call("then_subsampled_gaussian", repr(self.scale), **sample, delta=delta)
         made = (f"count = {'count' if k else 'space'} >> {stage}" for k, stage in enumerate(stages))
         noisy = [f"measurement = space >> {stages[0]}"] if budget else [*made, f"measurement = count >> {noise}"]
-        lines = [
-            "import opendp.prelude as dp, opendp_timeseries as ts",
-            'dp.enable_features("contrib", "honest-but-curious")',
-            *([] if source.time is None else [f"grid = {_call_of_grid(count.row_grid)}"]),
-            f"space = {space}, {count.unit.python()}",
-            *noisy,
-            f"release = measurement({log})",
-        ]
-        return "\n".join(lines)
+        return "\n".join(
+            [
+                "import opendp.prelude as dp, opendp_timeseries as ts",
+                'dp.enable_features("contrib", "honest-but-curious")',
+                *([] if source.time is None else [f"grid = {_call_of_grid(count.row_grid)}"]),
+                f"space = {_call('event_log_domain', identifier=source.identifier, time=time)}, {count.unit.python()}",
+                *noisy,
+                f"release = measurement({log})",
+            ]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the design as plain Python objects, ready for ``json.dumps``."""
@@ -191,7 +183,7 @@ def noise_exponent(scale: float, resolution_bits: int | None) -> int:
 
 
 def _call(name: str, *given: str, **options: Any) -> str:
-    """Write a call of this package; options that are None are left out."""
+    """Write a call of this package, without options that are None."""
     named = (f"{option}={value!r}" for option, value in options.items() if value is not None)
     return f"ts.{name}({', '.join([*given, *named])})"
 

@@ -37,11 +37,6 @@ class UnknownSignal:
     groups: Literal[None] = None
     kernels: tuple[Kernel, ...] = ()
 
-    @property
-    def each(self) -> UnknownSignal:
-        """Itself: nothing is known of its series."""
-        return self
-
 
 @dataclass(frozen=True)
 class Signal:
@@ -107,7 +102,8 @@ class Signal:
     @property
     def each(self) -> Signal:
         """Each series by itself. The caps stay: they hold over the whole panel."""
-        return Signal(self.count.of_one_series(), self.kernels)
+        source = self.count.source and replace(self.count.source, by=None)
+        return Signal(replace(self.count, panel=None, key_cap=None, scales=None, source=source), self.kernels)
 
     @cached_property
     def identifier(self) -> str:

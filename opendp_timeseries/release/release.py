@@ -24,7 +24,7 @@ from opendp_timeseries.accounting.laws import binomial_tail
 from opendp_timeseries.accounting.loss import RENYI, Points
 from opendp_timeseries.accounting.sampling import blocks_of
 from opendp_timeseries.accounting.subsampled import MIN_SCALE
-from opendp_timeseries.design.design import LARGEST_ENTRY, Design
+from opendp_timeseries.design.design import LARGEST_ENTRY, Design, noise_exponent
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.release.statement import Statement
 
@@ -155,7 +155,7 @@ class Release:
         return replace(self.statement, loss=self._recomputed(self.statement))
 
     def _loss(self) -> Points:
-        """Return the loss that is stated; none if nothing can be."""
+        """Return the loss that is stated, if any."""
         try:
             return self.stated.loss
         except ValueError:
@@ -226,7 +226,8 @@ class Release:
 
     def _check_values(self) -> None:
         """Refuse values that noise on its grid cannot have given."""
-        signal, exponent = self.design.known, self.design.noise_exponent
+        signal = self.design.known
+        exponent = noise_exponent(self.scale, signal.resolution_bits)
         with np.errstate(over="ignore"):  # such numbers are on any grid
             units = np.ldexp(self.values, -exponent)
         if not np.array_equal(units, np.rint(units)):
@@ -259,8 +260,8 @@ class Release:
             return [self]
         size = self.size // len(self.keys)
         bounds = np.searchsorted(self.steps, np.arange(len(self.keys) + 1) * size)
-        # A part states nothing by itself: what one individual loses is a matter of the whole panel.
-        one = partial(replace, self, design=replace(self.design, signal=self.design.signal.each), statement=None)
+        # What one individual loses is a matter of the whole panel.
+        one = partial(replace, self, design=replace(self.design, signal=self.design.known.each), statement=None)
         return [
             one(steps=self.steps[low:high] - k * size, values=self.values[low:high])
             for k, (low, high) in enumerate(pairwise(bounds))
@@ -278,7 +279,7 @@ class Release:
     def to_dict(self) -> dict[str, Any]:
         """Return the release as plain Python objects, ready for ``json.dumps``.
 
-        :raises ValueError: if it is not known how the release was made, or nothing is stated of it.
+        :raises ValueError: if nothing is stated of it, or it is not known how it was made.
         """
         return {
             "format": FORMAT,
