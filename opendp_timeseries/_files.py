@@ -4,8 +4,6 @@ Temporary names begin with a dot and end in ``.unfinished``. A process that is k
 reads them, and they may be deleted.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """Documents: JSON in which every field is typed, none is unknown, and the format has a number that lasts."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

@@ -4,8 +4,6 @@ The lock is on a file of its own, since the file that it protects is replaced. I
 however that ends, so it is never stale. The lock's file stays, and is empty.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

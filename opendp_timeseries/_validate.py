@@ -3,8 +3,6 @@
 Everything here runs at construction, on public values only. Data never passes through this module.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 import numbers

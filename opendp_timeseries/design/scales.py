@@ -5,8 +5,6 @@ as those who come often weigh less in them. All weights of an individual togethe
 which everybody is scaled down to the first scale (docs/proofs/scaling.md).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The unit of privacy: what a distance of 1 between two logs is."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from opendp_timeseries.grid import Period

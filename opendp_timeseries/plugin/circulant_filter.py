@@ -5,8 +5,6 @@ inputs are clamped to where float64 makes no error at all, which never increases
 docs/proofs/filters.md.
 """
 
-from __future__ import annotations
-
 import warnings
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Several releases of one log as one measurement, with their joint loss (docs/proofs/several_releases.md)."""
 
-from __future__ import annotations
-
 import math
 import secrets
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Conversions of a measurement's loss that OpenDP 0.16 lacks (docs/proofs/conversions.md)."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import Any

@@ -1,7 +1,5 @@
 """From the influence metric to OpenDP's own distances, and so to its own noise (docs/proofs/foundations.md)."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import Any

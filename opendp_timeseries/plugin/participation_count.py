@@ -1,7 +1,5 @@
 """Counts with a cap on how far one individual can reach (docs/proofs/counts.md and docs/proofs/scaling.md)."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Callable
 from typing import Any

@@ -4,8 +4,6 @@ A cap drops what individuals do beyond it. Where nothing public says how large i
 buy this histogram first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -8,8 +8,6 @@ A log may also be one of OpenDP's own frames, a ``LazyFrameDomain`` with one of 
 distance of 1 may be two individuals added, and is accounted for as such.
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass, replace
 from fractions import Fraction

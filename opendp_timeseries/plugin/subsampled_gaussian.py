@@ -4,8 +4,6 @@ Koga, Meehan & Chaudhuri (2022), "Privacy Amplification by Subsampling in Time D
 one step kept in each block. Proofs: docs/proofs/subsampled_gaussian.md and docs/proofs/extremal_law.md.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable

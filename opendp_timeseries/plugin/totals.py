@@ -1,7 +1,5 @@
 """Add up the series of a panel: of districts, of a city, next to those of its stations (docs/proofs/totals.md)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

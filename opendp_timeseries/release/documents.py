@@ -1,7 +1,5 @@
 """Several releases of one log in one document, with the guarantee of all of them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

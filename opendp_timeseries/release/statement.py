@@ -1,7 +1,5 @@
 """What a release states of its loss: for whom, in which view, and as part of which whole."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from typing import Final
