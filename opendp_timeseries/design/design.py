@@ -40,13 +40,6 @@ class Design:
         (:mod:`~opendp_timeseries.accounting.sampling`).
     :param scale: standard deviation σ of the noise, not negative; without noise there is no finite loss.
     :raises TypeError, ValueError: for a number out of range, or samples of a count at several scales of activity.
-
-    >>> from opendp_timeseries.design.count import Source
-    >>> from opendp_timeseries import TimeGrid
-    >>> count = Count(source=Source(identifier="id", time="step"), grid=TimeGrid(size=100), participation_cap=10)
-    >>> loss = Design(signal=Signal(count), sampling_probability=0.1, scale=6.0).loss()
-    >>> round(loss.epsilon(1e-6), 6)
-    1.1...
     """
 
     signal: Signal | UnknownSignal
@@ -93,9 +86,8 @@ class Design:
     def loss(self, distance: int = 1, *, periods: int = 1) -> PrivacyLoss:
         """Return the loss of a release at a distance between logs. Designs with the same loss share one law.
 
-        :param distance: in units of privacy, such as a number of individuals.
-        :param periods: where the unit of privacy is an individual within a period: for all that each of them did, in at
-            most that many periods. See :meth:`.Count.influence`.
+        For the parameters, see :meth:`.Count.influence`.
+
         :raises ValueError: if it is not known how the signal is made.
         """
         return self.law(distance, periods=periods).at(self.scale)
@@ -150,10 +142,7 @@ class Design:
 
     @classmethod
     def from_dict(cls, document: Any) -> Design:
-        """Read back what :meth:`to_dict` wrote, and nothing else.
-
-        :raises TypeError, ValueError: for a field that is missing, unknown, or of another type or value.
-        """
+        """Read back what :meth:`to_dict` wrote; TypeError or ValueError for anything else."""
         fields = fields_of(document, "design", {"count": dict, "stages": list, **_NUMBERS})
         check.real("scale", fields["scale"], above=0.0)
         signal = Signal.from_dict({name: fields.pop(name) for name in ("count", "stages")})

@@ -22,9 +22,8 @@ class Groups:
     :param members: name and keys of each group, with every key in at least one.
     :raises ValueError: if they are not like that, naming the group and the key.
 
-    From these follow the ``names`` of the groups; the position of the smallest group around each, ``parents``, which is
-    None where there is none; how many groups are around each, ``depths``: those of one depth have no key in common; and
-    the position of the smallest group of each key, ``innermost``.
+    From these follow the ``names``; the position of the smallest group around each, or None, ``parents``; how many are
+    around each, ``depths``; and the position of the smallest group of each key, ``innermost``.
 
     >>> groups = Groups.of({"city": {"north": ["a", "b"], "south": ["c"]}}, keys=["a", "b", "c"])
     >>> groups.names, groups.parents
@@ -52,10 +51,7 @@ class Groups:
             object.__setattr__(self, found, value)
 
     def _place(self) -> dict[str, Any]:
-        """Place groups in each other.
-
-        :raises ValueError: if two overlap.
-        """
+        """Place groups in each other, or refuse two that overlap."""
         innermost: dict[Key, int] = {}
         parents: list[int | None] = []
         depths: list[int] = []
@@ -75,8 +71,7 @@ class Groups:
     def of(cls, tree: Any, keys: Sequence[Key]) -> Groups:
         """Read a mapping from names to keys, or to such mappings.
 
-        :param tree: of the user.
-        :param keys: of the panel; they are compared as text.
+        :param keys: of the panel, compared as text.
         :raises TypeError: unless it is a mapping.
         :raises ValueError: if a key is not of the panel, or is in no group, or in two that are not nested.
         """
@@ -103,15 +98,12 @@ class Groups:
 
     @classmethod
     def from_dict(cls, groups: list[Any]) -> Groups:
-        """Read back what :meth:`to_dict` wrote, and nothing else.
-
-        :raises ValueError: for anything else.
-        """
+        """Read back what :meth:`to_dict` wrote; ValueError for anything else."""
         return cls(decode(tuple[tuple[str, tuple[Key, ...]], ...], groups, "totals"))
 
 
 def _walk(tree: Any) -> Iterator[tuple[str, list[Any]]]:
-    """Every group before those in it, with all of its leaves."""
+    """Yield every group before those in it, with all of its leaves."""
     if not isinstance(tree, Mapping):
         raise TypeError(f"groups ({type(tree).__name__}) must be a mapping from names to keys; {_REMEDY}")
     for name, inner in tree.items():

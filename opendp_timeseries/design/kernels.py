@@ -76,10 +76,9 @@ class Kernel:
 
     @classmethod
     def from_dict(cls, document: Any, size: int) -> Kernel:
-        """Read back what :meth:`to_dict` wrote, and nothing else.
+        """Read back what :meth:`to_dict` wrote; TypeError or ValueError for anything else.
 
         :param size: what the size must be, so that a document cannot ask for any amount of memory.
-        :raises TypeError, ValueError: for anything else.
         """
         fields = fields_of(document, "filter", _FIELDS)
         if fields["size"] != size:
@@ -148,8 +147,6 @@ class Kernel:
 
         A kernel that is symmetric and decreasing stays so, and its ``l1`` is rounded down to the grid: 1 stays 1.
 
-        :param resolution_bits: binary places of the result, unless there are fewer already.
-
         >>> gaussian_kernel(8, 1.0).rounded(16) == gaussian_kernel(8, 1.0, resolution_bits=16)
         True
         """
@@ -162,10 +159,10 @@ class Kernel:
     def convolve(self, other: Kernel, *, resolution_bits: int = _RESOLUTION_BITS) -> Kernel:
         """Return one kernel for two filters in a row.
 
-        Two filters one after the other need the binary places of both, which leaves little room for counts;
-        one filter with this kernel needs only ``resolution_bits``. It is rounded to its own grid and accounted for as
-        stored. If both kernels are symmetric and decreasing then so is the result (Wintner 1938), and its
-        ``l1`` is the product of the two, rounded down to the grid: exactly 1 for named kernels.
+        Two filters one after the other need the binary places of both, which leaves little room for counts. This one
+        is rounded to its own grid and accounted for as stored. If both kernels are symmetric and decreasing then so is
+        the result (Wintner 1938), and its ``l1`` is the product of the two, rounded down to the grid: exactly 1 for
+        named kernels.
 
         :param other: the other filter, on a cycle of the same size.
         :param resolution_bits: binary places of the result, 0 to 40.
@@ -199,7 +196,7 @@ def _size(size: Any) -> int:
 
 
 def _rounded(name: str, taps: NDArray[np.float64], resolution_bits: int, gain: Fraction | None) -> Kernel:
-    """Put taps on a grid; with a gain, those of a kernel that is symmetric and decreasing, so that it stays so."""
+    """Put taps on a grid; with a gain, so that a kernel that is symmetric and decreasing stays so."""
     if gain is None:
         return kernel_from_taps(taps, resolution_bits=resolution_bits)
     return _decreasing(name, len(taps), taps[: len(taps) // 2 + 1], resolution_bits, gain)

@@ -127,19 +127,15 @@ class Signal:
         return influence
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain Python objects, ready for ``json.dumps``; :meth:`from_dict` reads them back exactly."""
+        """Return plain Python objects; :meth:`from_dict` reads them back exactly."""
         stages = [{"totals" if isinstance(stage, Groups) else "filter": stage.to_dict()} for stage in self.stages]
         return {"count": encode(self.count), "stages": stages}
 
     @classmethod
     def from_dict(cls, document: Any) -> Signal:
-        """Read back what :meth:`to_dict` wrote, and nothing else.
-
-        :raises TypeError, ValueError: for a field that is missing, unknown, or of another type or value.
-        """
-        fields = fields_of(document, "signal", {"count": Count, "stages": list})
-        count = fields["count"]
-        return cls(count, tuple(_read_stage(stage, count.grid.size) for stage in fields["stages"]))
+        """Read back what :meth:`to_dict` wrote; TypeError or ValueError for anything else."""
+        count, stages = fields_of(document, "signal", {"count": Count, "stages": list}).values()
+        return cls(count, tuple(_read_stage(stage, count.grid.size) for stage in stages))
 
 
 def _read_stage(document: Any, size: int) -> Stage:
