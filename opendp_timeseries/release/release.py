@@ -162,9 +162,8 @@ class Release:
             return ()
 
     def at_distance(self, distance: int) -> Release:
-        """Return this release with its loss stated at another distance, such as for several individuals.
+        """Return this release with its loss stated at another distance, in units of privacy: for several individuals.
 
-        :param distance: in units of privacy, from 1.
         :raises ValueError: if nothing is stated of it.
         """
         return replace(self, statement=replace(self.stated, distance=distance, whole=None, loss=()))
@@ -268,10 +267,7 @@ class Release:
         ]
 
     def by_key(self) -> dict[Hashable, Release]:
-        """Return one release for each series of a panel, by its key.
-
-        :raises ValueError: if this is one series, or its keys are not known.
-        """
+        """Return one release for each series of a panel, by its key; ValueError without keys."""
         if self.keys is None:
             raise ValueError("this release is of one series, or does not know its keys")
         return dict(zip(self.keys, self.parts(), strict=True))
@@ -300,7 +296,7 @@ class Release:
     def from_dict(cls, document: Any) -> Release:
         """Read back what :meth:`to_dict` wrote, in any version so far. The loss is read as it stands, and not verified.
 
-        :raises ValueError: if it is no such document, naming the part that is wrong.
+        :raises ValueError: for anything else, naming the part that is wrong.
         """
         return read_versioned(document, FORMAT, {1: _read_1})
 
@@ -312,22 +308,18 @@ class Release:
 
 def _read_1(document: Mapping[str, Any]) -> Release:
     found = fields_of({"invocation": None, **document}, "the release", _FIELDS)
-    if not found["statement"].loss:
+    del found["guarantee"], found["software"]
+    statement, steps, size = found["statement"], found["steps"], found["design"].signal.size
+    if not statement.loss:
         raise ValueError("loss of the statement must list at least one point")
-    most = math.inf if found["statement"].view.measure == RENYI else 1 + _TOLERANCE  # which a δ may be
-    if not all(first >= 0 and 0 <= second <= most for first, second in found["statement"].loss):
+    most = math.inf if statement.view.measure == RENYI else 1 + _TOLERANCE  # which a δ may be
+    if not all(first >= 0 and 0 <= second <= most for first, second in statement.loss):
         raise ValueError("loss of the statement must list points of at least 0, of which no δ is above 1")
-    steps, design = found["steps"], found["design"]
-    values = _row("values", found["values"], (int, float), np.float64)
-    if steps == "all" and len(values) != design.signal.size:
-        raise ValueError(f"values ({len(values)}) must be as many as the steps of the design ({design.signal.size})")
-    return Release(
-        steps=np.arange(len(values)) if steps == "all" else _row("steps", steps, (int,), np.int64),
-        values=values,
-        design=design,
-        statement=found["statement"],
-        invocation=found["invocation"],
-    )
+    found["values"] = values = _row("values", found["values"], (int, float), np.float64)
+    if steps == "all" and len(values) != size:
+        raise ValueError(f"values ({len(values)}) must be as many as the steps of the design ({size})")
+    found["steps"] = np.arange(size) if steps == "all" else _row("steps", steps, (int,), np.int64)
+    return Release(**found)
 
 
 def _row(name: str, numbers: Any, types: tuple[type, ...], dtype: type[np.generic]) -> NDArray[Any]:
@@ -369,7 +361,7 @@ def check_release(release: Any) -> Release:
 
 
 def _frozen_row(name: str, values: ArrayLike, dtype: type[np.generic]) -> NDArray[Any]:
-    """Return numbers, which the type must hold without loss, as an array that can never be made writeable again."""
+    """Return numbers, which the type must hold, as an array that can never be made writeable again."""
     given = np.asarray(values)
     with np.errstate(invalid="ignore"):  # what does not fit comes out unequal
         array = given.astype(dtype) if given.dtype.kind in "iuf" else None
