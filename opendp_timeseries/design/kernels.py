@@ -139,8 +139,13 @@ class Kernel:
     def _named(self, resolution_bits: int) -> Kernel | None:
         """Return what a constructor makes by this kernel's name; None if there is no such name."""
         maker, _, parameter = self.name.partition(" ")
-        bits = {} if maker == "identity" else {"resolution_bits": resolution_bits}
-        return _NAMED[maker](self.size, **_read(parameter), **bits) if maker in _NAMED else None
+        if maker not in _NAMED:
+            return None
+        option, _, value = parameter.partition("=")
+        options: dict[str, Any] = {} if maker == "identity" else {"resolution_bits": resolution_bits}
+        if value:
+            options[option] = int(value) if value.isdecimal() else float(value)
+        return _NAMED[maker](self.size, **options)
 
     def rounded(self, resolution_bits: int) -> Kernel:
         """Return this kernel with at most this many binary places; a named kernel as its constructor makes it.
@@ -343,9 +348,3 @@ _NAMED: Final[dict[str, Callable[..., Kernel]]] = {
     "boxcar": boxcar_kernel,
     "identity": identity_kernel,
 }
-
-
-def _read(parameter: str) -> dict[str, Any]:
-    """Read the parameter that the name of a kernel holds, such as ``std=3``."""
-    name, _, value = parameter.partition("=")
-    return {name: int(value) if value.isdecimal() else float(value)} if value else {}

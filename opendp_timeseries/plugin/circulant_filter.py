@@ -103,7 +103,7 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
         return filtered_influence(as_influence(d_in), kernel, series)
 
     domain = signal_domain("f64", space.size)
-    return transformation(input_domain, input_metric, domain, metric, function, stability_map)
+    return transformation((input_domain, input_metric), (domain, metric), function, stability_map)
 
 
 def _clamp(kernel: Kernel, resolution_bits: int) -> int:

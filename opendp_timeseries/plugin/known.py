@@ -19,6 +19,9 @@ from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.plugin._opendp import how_made
 from opendp_timeseries.plugin.spaces import influence_space
 
+#: A domain and a metric.
+Space = tuple[dp.Domain, dp.Metric]
+
 
 class StatedDesign(NamedTuple):
     """A release that a measurement returns: what runs, and the view of its loss that it states."""
@@ -40,16 +43,10 @@ class KnownMap:
 
 
 def transformation(
-    domain: dp.Domain,
-    metric: dp.Metric,
-    output_domain: dp.Domain,
-    output_metric: dp.Metric,
-    function: Callable[[Any], Any],
-    stability_map: Callable[[Any], Any],
+    space: Space, output_space: Space, function: Callable[[Any], Any], stability_map: Callable[[Any], Any]
 ) -> dp.Transformation:
     """Return a transformation that is known to be of this package."""
-    known = KnownMap(stability_map)
-    return dp.t.make_user_transformation(domain, metric, output_domain, output_metric, function, known)
+    return dp.t.make_user_transformation(*space, *output_space, function, KnownMap(stability_map))
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ def make_lp_distance(input_domain: dp.Domain, input_metric: dp.Metric, output_me
     domain = signal_domain("f64" if floats else "i64", space.size)
     if name == "absolute":
         domain = dp.atom_domain(T="f64", nan=False) if floats else dp.atom_domain(T=space.atom)
-    return transformation(input_domain, input_metric, domain, output_metric, function, stability_map)
+    return transformation((input_domain, input_metric), (domain, output_metric), function, stability_map)
 
 
 def l1_of(influence: Influence) -> float:

@@ -15,7 +15,7 @@ from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid, check_grid
 from opendp_timeseries.plugin._opendp import signal_domain, then
-from opendp_timeseries.plugin.known import transformation
+from opendp_timeseries.plugin.known import Space, transformation
 from opendp_timeseries.plugin.spaces import check_readable, descriptor, log_of, signal_metric, unit_of
 
 
@@ -112,7 +112,7 @@ def counted(input_domain: dp.Domain, input_metric: dp.Metric, count: Count) -> d
         # They are far below; clamped to where floats are exact, whatever the log.
         return np.ldexp(np.clip(counts, -(2**53), 2**53).astype(np.float64), -bits)
 
-    return count_transformation(input_domain, input_metric, function, count)
+    return count_transformation((input_domain, input_metric), function, count)
 
 
 def fresh_key() -> bytes:
@@ -120,16 +120,13 @@ def fresh_key() -> bytes:
     return secrets.token_bytes(16)
 
 
-def count_transformation(
-    input_domain: dp.Domain, input_metric: dp.Metric, function: Callable[[Any], NDArray[Any]], count: Count
-) -> dp.Transformation:
+def count_transformation(space: Space, function: Callable[[Any], NDArray[Any]], count: Count) -> dp.Transformation:
     """Wrap a function that returns counts, with the stability map of its caps (docs/proofs/counts.md).
 
     The function must let one individual change no more than the caps allow, in steps that are ``gap`` apart.
     """
-    domain = signal_domain("f64" if count.resolution_bits else "i64", count.size)
-    metric = signal_metric(Signal(count))
-    return transformation(input_domain, input_metric, domain, metric, function, count.influence)
+    output_space = signal_domain("f64" if count.resolution_bits else "i64", count.size), signal_metric(Signal(count))
+    return transformation(space, output_space, function, count.influence)
 
 
 then_participation_count = then(make_participation_count)
@@ -252,7 +249,7 @@ def make_assume_participation(
             counts = np.minimum(counts, np.uint64(np.iinfo(np.int64).max))
         return counts.astype(np.int64)
 
-    return count_transformation(input_domain, input_metric, function, count)
+    return count_transformation((input_domain, input_metric), function, count)
 
 
 then_assume_participation = then(make_assume_participation)

@@ -72,7 +72,7 @@ def make_totals(input_domain: dp.Domain, input_metric: dp.Metric, groups: Mappin
 
     domain = signal_domain("f64" if bits else "i64", steps * len(tree.names))
     metric = signal_metric(made.after(tree))
-    return transformation(input_domain, input_metric, domain, metric, function, stability_map)
+    return transformation((input_domain, input_metric), (domain, metric), function, stability_map)
 
 
 def _membership(tree: Groups, panel: tuple[str | int, ...]) -> Any:
