@@ -28,10 +28,9 @@ _FIELDS: Final = {"name": str, "size": int, "resolution_bits": int, "taps": tupl
 class Kernel:
     """The taps of a circulant filter, ``h_t = numerators[t] * 2**-resolution_bits``: public, never read from data.
 
-    The filter maps a signal ``x`` of ``T`` steps to ``y_t = sum_k x_k h_((t - k) mod T)``, so tap 0 is the
-    weight of the same step, tap 1 that of the step before and tap ``T - 1`` that of the step after.
-
-    Kernels are equal when they have the same numerators and resolution_bits; the name is for readers.
+    The filter maps a signal ``x`` of ``T`` steps to ``y_t = sum_k x_k h_((t - k) mod T)``, so tap 0 is the weight of
+    the same step, tap 1 that of the step before and tap ``T - 1`` that of the step after. Kernels are equal when these
+    are; the name is for readers.
 
     :param numerators: ``T`` integers, not all zero, with magnitudes that sum to less than 2**53.
     :param resolution_bits: binary places of the taps, 0 to 40.
@@ -123,7 +122,7 @@ class Kernel:
 
     @property
     def identifier(self) -> str:
-        """Name, size, resolution_bits and a digest of the taps: kernels that differ have identifiers that differ."""
+        """Name, size, resolution_bits and a digest of the taps, by which kernels are told apart."""
         digest = self._digest.hex()[:16]
         return f"{self.name}, size={self.size}, resolution_bits={self.resolution_bits}, sha256={digest}"
 
@@ -212,9 +211,8 @@ def _decreasing(
 ) -> Kernel:
     """Put weights at the distances 0 … ⌊T/2⌋ on the grid, with ‖h‖₁ = ``gain`` rounded down to the grid.
 
-    Rounding each tap to nearest would miss the sum. Here every tap is rounded down, and the units that are
-    left over go to the innermost taps, one each: order and symmetry stay, and no tap moves by more than two
-    units.
+    Every tap is rounded down, and the units that are left over go to the innermost taps, one each: order and symmetry
+    stay, and no tap moves by more than two units.
     """
     resolution_bits = integer("resolution_bits", resolution_bits, minimum=0, maximum=40)
     units = math.floor(gain * 2**resolution_bits)
@@ -273,9 +271,6 @@ def exponential_kernel(size: int, decay: float, *, resolution_bits: int = _RESOL
 def boxcar_kernel(size: int, width: int, *, resolution_bits: int = _RESOLUTION_BITS) -> Kernel:
     """Moving average over ``width`` steps, centred, so ``width`` is odd.
 
-    Where ``width`` does not divide ``2**resolution_bits`` the innermost taps are one unit larger, so that ``l1`` is
-    exactly 1.
-
     :param size: steps of the grid, ``T``.
     :param width: steps averaged, odd, at most ``size``.
     :param resolution_bits: binary places of the taps, 0 to 40.
@@ -309,9 +304,8 @@ def kernel_from_taps(
 ) -> Kernel:
     """Kernel from any real taps, signed and asymmetric ones too.
 
-    Each tap is rounded to the nearest multiple of ``2**-resolution_bits`` (which leaves such a multiple unchanged),
-    and ``l1`` is that of the taps as stored. It need not be 1: a gain of 2 doubles the signal and its
-    sensitivity.
+    Each tap is rounded to the nearest multiple of ``2**-resolution_bits``, and ``l1`` is that of the taps as stored. It
+    need not be 1: a gain of 2 doubles the signal and its sensitivity.
 
     :param taps: finite real numbers; ``taps[centre + t]`` is the weight of the step ``t`` steps before.
     :param centre: which of them is the weight of the same step: 1 of three that are symmetric.

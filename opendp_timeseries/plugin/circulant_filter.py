@@ -34,11 +34,10 @@ class FilterWithoutGapWarning(UserWarning):
 def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kernel: Kernel) -> dp.Transformation:
     """Smooth a signal: ``y_t = Σ_k x_k h_{(t−k) mod T}`` for the public kernel ``h``.
 
-    The output is the domain ``vector_domain(atom_domain(T="f64", nan=False), size=T)``. Its values are exact:
-    taps are multiples of ``2**-kernel.resolution_bits``, and inputs are clamped to ±``largest_input(kernel)``
-    (more than 100 million for a smoothing kernel of default resolution), within which every sum is exact in float64.
-    Behind a count that scales, whose own binary places leave less room, the kernel is rounded to 16 of them first, and
-    the release says so; inputs up to 2 million pass.
+    The output is the domain ``vector_domain(atom_domain(T="f64", nan=False), size=T)``. Its values are exact: taps are
+    multiples of ``2**-kernel.resolution_bits``, and inputs are clamped to where every sum is exact in float64: more
+    than 100 million for a smoothing kernel of default resolution. Behind a count that scales, whose own binary places
+    leave less room, the kernel is rounded to 16 of them first, and the release says so; inputs up to 2 million pass.
 
     Of a panel, every series is filtered by itself. A filter that is wide compared with an individual's participation
     *lowers* the influence: behind a count with ``excess="drop"``, or with a ``gap``. Behind one that scales without a
@@ -119,13 +118,8 @@ then_circulant_filter = then(make_circulant_filter)
 def largest_input(kernel: Kernel, resolution_bits: int = 0) -> int:
     """Return the largest magnitude that the filter passes exactly; inputs beyond it saturate there.
 
-    :param kernel: the filter's taps.
     :param resolution_bits: inputs are multiples of ``2**-resolution_bits``; 0 for counts.
     :raises ValueError: if there is no room for an input of 1, as after a filter that used up the resolution.
-
-    >>> from opendp_timeseries import gaussian_kernel
-    >>> largest_input(gaussian_kernel(1800, std=10)) == 2**27 - 1
-    True
     """
     resolution_bits = check.integer("resolution_bits", resolution_bits, minimum=0, maximum=52)
     # sum|q| * 2**resolution_bits * clamp < 2**53 is the condition of `circulant_product`.
@@ -145,15 +139,8 @@ def circular_convolve(values: ArrayLike, kernel: Kernel, *, resolution_bits: int
     ``(T,)``, and each entry is a multiple of ``2**-(kernel.resolution_bits + resolution_bits)``. Nothing about the
     values raises or warns.
 
-    :param values: ``T`` integers, or multiples of ``2**-resolution_bits``; others are rounded to such multiples,
-        and NaN is read as 0.
-    :param kernel: the filter's taps.
-    :param resolution_bits: binary places of the values; 0 for counts.
+    :param values: ``T`` multiples of ``2**-resolution_bits``; others are rounded to such, and NaN is read as 0.
     :raises ValueError: if the number of values, which is public, is not ``T``.
-
-    >>> from opendp_timeseries import kernel_from_taps
-    >>> circular_convolve([4, 0, 0, 0, 0], kernel_from_taps([0.5, 0.25, 0, 0, 0.25])).tolist()
-    [2.0, 1.0, 0.0, 0.0, 1.0]
     """
     clamp = largest_input(kernel, resolution_bits)
     signal = np.nan_to_num(np.asarray(values, dtype=np.float64), nan=0.0)
