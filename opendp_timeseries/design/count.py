@@ -1,7 +1,6 @@
 """A count: which rows of which log, in which steps, with which caps. All of it is public.
 
-This is the only list of caps in the package. The engines count by it, the maps take the sensitivity from it, and two
-counts are equal exactly if they are the same query.
+This is the only list of caps: engines count by it, maps take the sensitivity from it, and equal counts are one query.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ class Source:
     :param identifier: tells individuals apart.
     :param time: the times of events; None where no time is read.
     :param by: tells the series of a panel apart; None for one series.
-    :param exact: whether texts are one individual only if they are spelled alike, as in OpenDP's own frames; else
-        ``17``, ``17.0`` and ``"17"`` are one.
+    :param exact: whether only texts that are spelled alike are one individual, as in OpenDP's own frames; else ``17``,
+        ``17.0`` and ``"17"`` are.
     """
 
     identifier: str
@@ -159,7 +158,7 @@ class Count:
 
     @property
     def log(self) -> Source:
-        """The columns of the log that is counted; ValueError for counts made elsewhere."""
+        """The columns of the log; ValueError for counts made elsewhere."""
         if self.source is None:
             raise ValueError("counts that were made elsewhere are not counted again")
         return self.source
@@ -181,10 +180,7 @@ class Count:
 
     @cached_property
     def total_starts(self) -> NDArray[np.int64]:
-        """The first step of each total, on the finer grid.
-
-        :raises ValueError: unless totals divide that grid, evenly if its steps are integers.
-        """
+        """The first step of each total, on the finer grid; ValueError unless totals divide that."""
         fine, coarse = self.row_grid, self.grid
         if fine.is_integer != coarse.is_integer or fine.zone != coarse.zone:
             raise ValueError(f"totals ({coarse!r}) must be of steps of the grid ({fine!r}), on the same clock")
@@ -325,10 +321,7 @@ class Count:
 
 
 def panel_of(by: str | None, keys: Keys | None) -> tuple[Key, ...] | None:
-    """Return the keys of a panel, as plain Python ones; None without a panel.
-
-    :raises TypeError: if the column or the keys are left out, or keys have no order. :class:`Count` checks the rest.
-    """
+    """Return the keys of a panel, as plain Python ones; None without a panel. :class:`Count` checks the rest."""
     if by is None and keys is None:
         return None
     if by is None or keys is None:

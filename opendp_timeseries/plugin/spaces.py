@@ -31,7 +31,9 @@ from opendp_timeseries.plugin._opendp import empty_frame
 
 T = TypeVar("T")
 
-_UNITS: Final = {"SymmetricIdDistance": Unit(), "ChangeOneIdDistance": Unit(individuals=2)}
+#: What distances of OpenDP count: in event logs, and in LazyFrames.
+_OF_LOGS: Final = {"SymmetricDistance": Unit(), "ChangeOneDistance": Unit(replaced=True)}
+_OF_FRAMES: Final = {"SymmetricIdDistance": Unit(), "ChangeOneIdDistance": Unit(individuals=2)}
 
 
 def descriptor(space: Any, kind: type[T]) -> T | None:
@@ -101,9 +103,8 @@ def event_log_domain(*, identifier: str, time: str) -> dp.Domain:
 def count_signal_domain(size: int) -> dp.Domain:
     """Count signals that were made elsewhere: one-dimensional integer arrays of ``size`` steps.
 
-    A distance between two signals counts the **individuals** who were added or removed
-    (``dp.symmetric_distance()``) or replaced (``dp.change_one_distance()``), not the entries that differ. How far one
-    individual reaches must be assumed: see :func:`~opendp_timeseries.make_assume_participation`.
+    A distance between two signals counts the **individuals** who differ, as for :func:`event_log_domain`, not the
+    entries. How far one individual reaches must be assumed: see :func:`~opendp_timeseries.make_assume_participation`.
 
     Requires the OpenDP feature ``honest-but-curious``.
 
@@ -197,7 +198,7 @@ def as_influence(d_in: Any) -> Influence:
 
 
 def norm_influence(d_in: Any, steps: int) -> Influence:
-    """Return an ℓ2 distance as an influence: all of it may be in one step, or spread over ``steps``."""
+    """Return an ℓ2 distance as an influence, in one step or spread over ``steps``."""
     check.real("d_in", d_in, minimum=0.0)
     distance = up_fraction(Fraction(d_in))  # an integer beyond 2**53 becomes a float from above
     return Influence(l0=steps, l2=distance, linf=distance, individuals=int(distance > 0))
@@ -207,13 +208,13 @@ def unit_of(input_metric: dp.Metric) -> Unit:
     """Return what a distance of 1 is; TypeError for a metric that does not count individuals."""
     if (unit := descriptor(input_metric, Unit)) is not None:
         return unit
-    name = str(input_metric.type) if isinstance(input_metric, dp.Metric) else ""
-    if name not in ("SymmetricDistance", "ChangeOneDistance"):
+    kind = str(input_metric.type) if isinstance(input_metric, dp.Metric) else ""
+    if kind not in _OF_LOGS:
         raise TypeError(
             f"input_metric ({input_metric}) must count individuals; use dp.symmetric_distance() for"
             " individuals added or removed, dp.change_one_distance() for individuals replaced"
         )
-    return Unit(replaced=name == "ChangeOneDistance")
+    return _OF_LOGS[kind]
 
 
 def check_member(domain: dp.Domain, log: Any) -> None:
@@ -236,11 +237,9 @@ def log_of(
 ) -> dict[str, Any]:
     """Return what a :class:`.Count` says of a log: which columns are read, for which keys, and the unit of privacy.
 
-    :param by: name of the column that tells the series of a panel apart, if there is one; with its ``keys``.
     :param time: name of the column of event times, of a LazyFrame only.
     :param timed: whether times are read.
-    :param periods: whether the count treats an individual as another one in each period, where the metric
-        does. Other counts refuse such a metric.
+    :param periods: whether the count treats an individual as another one in each period; others refuse such a metric.
     :raises TypeError, ValueError: for a wrong domain, metric, name or key, or a column that is named twice.
     """
     if not timed and time is not None:
@@ -278,7 +277,7 @@ def check_readable(count: Count, input_domain: dp.Domain) -> None:
 def _of_frame(input_metric: dp.Metric) -> tuple[str, Unit]:
     """Return the column of a LazyFrame that identifies individuals, and what distances count."""
     kind = str(input_metric.type) if isinstance(input_metric, dp.Metric) else ""
-    if kind not in _UNITS:
+    if kind not in _OF_FRAMES:
         raise TypeError(
             f"input_metric ({input_metric}) does not count individuals; of a LazyFrame it must be"
             " dp.symmetric_id_distance(…) or dp.change_one_id_distance(…), as in the privacy unit"
@@ -290,4 +289,4 @@ def _of_frame(input_metric: dp.Metric) -> tuple[str, Unit]:
             f"input_metric ({input_metric}) must identify individuals by a plain column; make the expression a column"
             " of the LazyFrame first, and name that in dp.unit_of(…, identifier=…)"
         )
-    return str(expression.meta.output_name()), _UNITS[kind]
+    return str(expression.meta.output_name()), _OF_FRAMES[kind]

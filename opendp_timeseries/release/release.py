@@ -1,7 +1,4 @@
-"""A release: kept steps, noisy values, how they were made, and what is stated of them. The first thing that is public.
-
-It is its own record: a reader can recompute its loss without the data and without OpenDP.
-"""
+"""A release: the first thing that is public. A reader can recompute its loss without the data and without OpenDP."""
 
 from __future__ import annotations
 
@@ -44,9 +41,8 @@ class Release:
     :param values: noisy values at the kept steps, float64, in the signal's unit; may be negative.
     :param design: what ran.
     :param statement: what is stated of its loss; None if nothing is, as for one series of a panel.
-    :param invocation: a random name of the invocation of the count from which this was released, shared by all that
-        one composition, or nested Context, behind the count released from it; None of any other release. It says
-        nothing of the data.
+    :param invocation: a random name, which says nothing of the data, of the invocation of a count from which one
+        composition, or nested Context, released this and more; None of any other release.
     :raises ValueError: if the parts do not fit together (when a release is read back).
 
     >>> import numpy as np, opendp.prelude as dp, opendp_timeseries as ts
@@ -113,12 +109,11 @@ class Release:
         """Return the number of kept steps."""
         return len(self.values)
 
-    def _key(self) -> tuple[Any, ...]:
+    def _key(self) -> tuple[Any, ...]:  # without the loss, which may not have been computed yet
         statement = self.statement and replace(self.statement, loss=())
         return self.design, statement, self.invocation, self.steps.tobytes(), self.values.tobytes()
 
     def __eq__(self, other: object) -> bool:
-        # A loss may not have been computed yet.
         return isinstance(other, Release) and self._key() == other._key() and self._loss() == other._loss()
 
     def __hash__(self) -> int:
@@ -143,10 +138,7 @@ class Release:
 
     @cached_property
     def stated(self) -> Statement:
-        """What is stated of the loss, with its points.
-
-        :raises ValueError: if nothing is, or it is not known how the release was made, or the loss is not finite.
-        """
+        """What is stated of the loss, with its points; ValueError if nothing can be."""
         if self.statement is None:
             _ = self.design.known  # or nothing can be stated, and it says why
             raise ValueError("one series of a panel has no guarantee by itself: ask the release of the whole panel")
@@ -162,17 +154,11 @@ class Release:
             return ()
 
     def at_distance(self, distance: int) -> Release:
-        """Return this release with its loss stated at another distance, in units of privacy: for several individuals.
-
-        :raises ValueError: if nothing is stated of it.
-        """
+        """Return this release with its loss stated at another distance, such as for several individuals."""
         return replace(self, statement=replace(self.stated, distance=distance, whole=None, loss=()))
 
     def guarantee(self) -> str:
-        """Say the guarantee in words, and that of the whole of which the release is a part.
-
-        :raises ValueError: if there is none, see :attr:`stated`.
-        """
+        """Say the guarantee in words, and that of the whole of which this is a part; ValueError if there is none."""
         stated, count = self.stated, self.design.count
         apart = "" if count.gap == 1 else f", at least {count.gap} apart"
         assumed = f", assuming at most {count.participation_cap} steps of each{apart}" if count.is_assumed else ""
@@ -186,8 +172,7 @@ class Release:
         What no document can show is that the values came from this design, or that the caps were enforced.
 
         :raises ValueError: if the loss that is stated is less than the loss recomputed (by more than a part in 10⁹,
-            which is rounding), the kept steps cannot have been drawn so, or the values are not on the noise's grid (or
-            have a probability below 1e-12); or if nothing is stated.
+            which is rounding), kept steps or values have a probability below 1e-12, or nothing is stated.
         """
         stated = self.stated
         recomputed = self._recomputed(stated)
@@ -273,10 +258,7 @@ class Release:
         return dict(zip(self.keys, self.parts(), strict=True))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the release as plain Python objects, ready for ``json.dumps``.
-
-        :raises ValueError: if nothing is stated of it, or it is not known how it was made.
-        """
+        """Return the release as plain Python objects, ready for ``json.dumps``; ValueError if nothing is stated."""
         return {
             "format": FORMAT,
             "version": 1,
