@@ -3,13 +3,11 @@
 This is the only list of caps: engines count by it, maps take the sensitivity from it, and equal counts are one query.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -174,7 +172,7 @@ class Count:
         return self.pooled is not None and self.excess == "scale_l1"
 
     @property
-    def by_step(self) -> Count:
+    def by_step(self) -> Self:
         """The count that totals add up: of each step of the finer grid. Any other count is its own."""
         return replace(self, grid=self.row_grid, pooled=None) if self.is_total else self
 

@@ -4,12 +4,10 @@ The loss of a release follows from its design, and from nothing else. Two design
 query with the same noise.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import fields_of
@@ -141,7 +139,7 @@ class Design:
         return self.known.to_dict() | {name: getattr(self, name) for name in _NUMBERS}
 
     @classmethod
-    def from_dict(cls, document: Any) -> Design:
+    def from_dict(cls, document: Any) -> Self:
         """Read back what :meth:`to_dict` wrote; TypeError or ValueError for anything else."""
         fields = fields_of(document, "design", {"count": dict, "stages": list, **_NUMBERS})
         check.real("scale", fields["scale"], above=0.0)

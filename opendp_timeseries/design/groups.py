@@ -1,11 +1,9 @@
 """Which series of a panel add up to which totals: a public tree, such as stations in districts in a city."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import decode
@@ -68,7 +66,7 @@ class Groups:
         return {"parents": tuple(parents), "depths": tuple(depths), "innermost": innermost}
 
     @classmethod
-    def of(cls, tree: Any, keys: Sequence[Key]) -> Groups:
+    def of(cls, tree: Any, keys: Sequence[Key]) -> Self:
         """Read a mapping from names to keys, or to such mappings.
 
         :param keys: of the panel, compared as text.
@@ -97,7 +95,7 @@ class Groups:
         return [[name, list(keys)] for name, keys in self.members]
 
     @classmethod
-    def from_dict(cls, groups: list[Any]) -> Groups:
+    def from_dict(cls, groups: list[Any]) -> Self:
         """Read back what :meth:`to_dict` wrote; ValueError for anything else."""
         return cls(decode(tuple[tuple[str, tuple[Key, ...]], ...], groups, "totals"))
 

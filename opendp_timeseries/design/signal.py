@@ -4,12 +4,10 @@ It is part of the identifier of a metric, which OpenDP compares when stages are 
 behind one count cannot be chained behind another. So what a release says of itself is what ran.
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from opendp_timeseries._json import encode, fields_of, written
 from opendp_timeseries.accounting.filtering import filtered_influence
@@ -100,10 +98,11 @@ class Signal:
         return self.count.resolution_bits + sum(kernel.resolution_bits for kernel in self.kernels)
 
     @property
-    def each(self) -> Signal:
+    def each(self) -> Self:
         """Each series by itself. The caps stay: they hold over the whole panel."""
         source = self.count.source and replace(self.count.source, by=None)
-        return Signal(replace(self.count, panel=None, key_cap=None, scales=None, source=source), self.kernels)
+        count = replace(self.count, panel=None, key_cap=None, scales=None, source=source)
+        return replace(self, count=count, stages=self.kernels)
 
     @cached_property
     def identifier(self) -> str:
@@ -112,7 +111,7 @@ class Signal:
         text = written([encode(self.count), stages])
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
-    def after(self, stage: Stage) -> Signal:
+    def after(self, stage: Stage) -> Self:
         """Return the signal that a further stage makes."""
         return replace(self, stages=(*self.stages, stage))
 
@@ -132,7 +131,7 @@ class Signal:
         return {"count": encode(self.count), "stages": stages}
 
     @classmethod
-    def from_dict(cls, document: Any) -> Signal:
+    def from_dict(cls, document: Any) -> Self:
         """Read back what :meth:`to_dict` wrote; TypeError or ValueError for anything else."""
         count, stages = fields_of(document, "signal", {"count": Count, "stages": list}).values()
         return cls(count, tuple(_read_stage(stage, count.grid.size) for stage in stages))

@@ -4,8 +4,6 @@ The maps of this package are :class:`KnownMap` objects, and OpenDP notes for eac
 was made (:func:`~._opendp.how_made`). A stage that is not of this package ends what is known, and is named.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -31,6 +29,22 @@ class StatedDesign(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Known:
+    """What is known of a measurement.
+
+    :param loss: from a distance of the measurement's input metric to the loss.
+    :param times: from a factor to the measurement with all scales of its noise multiplied by it.
+    :param designs: of its releases, in order; None if it returns anything else.
+    :param foreign: the stage before the noise that is not of this package, if there is one.
+    """
+
+    loss: Callable[[Any], PrivacyLoss]
+    times: Callable[[float], dp.Measurement]
+    designs: tuple[StatedDesign, ...] | None
+    foreign: str | None = None
+
+
+@dataclass(frozen=True)
 class KnownMap:
     """The map of a transformation or measurement of this package; of a measurement, with what else is known of it."""
 
@@ -47,22 +61,6 @@ def transformation(
 ) -> dp.Transformation:
     """Return a transformation that is known to be of this package."""
     return dp.t.make_user_transformation(*space, *output_space, function, KnownMap(stability_map))
-
-
-@dataclass(frozen=True)
-class Known:
-    """What is known of a measurement.
-
-    :param loss: from a distance of the measurement's input metric to the loss.
-    :param times: from a factor to the measurement with all scales of its noise multiplied by it.
-    :param designs: of its releases, in order; None if it returns anything else.
-    :param foreign: the stage before the noise that is not of this package, if there is one.
-    """
-
-    loss: Callable[[Any], PrivacyLoss]
-    times: Callable[[float], dp.Measurement]
-    designs: tuple[StatedDesign, ...] | None
-    foreign: str | None = None
 
 
 #: OpenDP's combinators that keep the mechanism of one argument, and which argument that is.
