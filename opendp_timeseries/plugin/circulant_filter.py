@@ -72,10 +72,9 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
         raise ValueError(f"kernel size ({kernel.size}) must equal the signal's ({each}); see gaussian_kernel(size=…)")
     made = signal.signal
     scaled = made is not None and not made.kernels and made.count.excess != "drop"
-    if scaled and _clamp(kernel, signal.resolution_bits) < _MIN_CLAMP:
+    if scaled and largest_input(kernel, signal.resolution_bits) < _MIN_CLAMP:
         kernel = kernel.rounded(_COARSE_BITS)
-    clamp = _clamp(kernel, signal.resolution_bits)
-    if clamp < _MIN_CLAMP:
+    if (clamp := largest_input(kernel, signal.resolution_bits)) < _MIN_CLAMP:
         raise ValueError(
             f"kernel resolution ({kernel.resolution_bits} bits) behind a signal of {signal.resolution_bits} bits leaves"
             f" room for values up to {clamp} only; build both kernels with resolution_bits=16 or fewer, or join them:"
@@ -105,31 +104,16 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
     return transformation((input_domain, input_metric), (domain, metric), function, stability_map)
 
 
-def _clamp(kernel: Kernel, resolution_bits: int) -> int:
-    try:
-        return largest_input(kernel, resolution_bits)
-    except ValueError:  # no room even for an input of 1
-        return 0
-
-
 then_circulant_filter = then(make_circulant_filter)
 
 
 def largest_input(kernel: Kernel, resolution_bits: int = 0) -> int:
-    """Return the largest magnitude that the filter passes exactly; inputs beyond it saturate there.
+    """Return the largest magnitude that the filter passes exactly, of inputs that are multiples of 2**-resolution_bits.
 
-    :param resolution_bits: inputs are multiples of ``2**-resolution_bits``; 0 for counts.
-    :raises ValueError: if there is no room for an input of 1, as after a filter that used up the resolution.
+    It is 0 if there is no room even for an input of 1, as after a filter that used up the resolution.
     """
-    resolution_bits = check.integer("resolution_bits", resolution_bits, minimum=0, maximum=52)
     # sum|q| * 2**resolution_bits * clamp < 2**53 is the condition of `circulant_product`.
-    clamp = (EXACT - 1) // (int(kernel.l1 * 2**kernel.resolution_bits) << resolution_bits)
-    if clamp < 1:
-        raise ValueError(
-            f"{kernel!r} on inputs of {resolution_bits} binary places leaves no room for an input of 1; "
-            "use a lower resolution_bits, or one kernel for both filters: first.convolve(second)"
-        )
-    return clamp
+    return (EXACT - 1) // (int(kernel.l1 * 2**kernel.resolution_bits) << resolution_bits)
 
 
 def circular_convolve(values: ArrayLike, kernel: Kernel, *, resolution_bits: int = 0) -> NDArray[np.float64]:
