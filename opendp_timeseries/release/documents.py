@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from opendp_timeseries import _validate as check
 from opendp_timeseries._json import encode, fields_of, parse_json, read_versioned, written
 from opendp_timeseries.accounting.calibrate import warn_of_large_delta
 from opendp_timeseries.accounting.joint import joint_loss
@@ -43,7 +42,6 @@ def write_releases(
         release.verify()
     view = _total(releases)
     if delta is not None:
-        check.real("delta", delta, above=0.0, below=1.0)
         if not in_advance or view.delta is None:
             raise ValueError(f"delta ({delta}) is for releases in (ε, δ) that were fixed in_advance; leave it out")
         view = replace(view, delta=delta)
