@@ -114,8 +114,8 @@ class Design:
         time = source.time or ("time" if source.identifier != "time" else "step")  # not used where no times are read
         sampling = None if self.sampling == "poisson" else self.sampling
         sample = {"sampling_probability": self.sampling_probability, "sampling": sampling}
-        private = count.scales is not None and signal.groups is None and not signal.kernels
-        budget = {"epsilon": epsilon, "delta": delta} if private and None not in (epsilon, delta) else {}
+        private = count.scales is not None and None not in (epsilon, delta)
+        budget = {"epsilon": epsilon, "delta": delta} if private else {}
         stages = [_call_of_count(count, source, **budget)]
         if signal.groups is not None:
             stages.append(_call("then_totals", repr(dict(signal.groups.to_dict()))))
@@ -123,16 +123,15 @@ class Design:
         noise = _call("then_subsampled_gaussian", repr(self.scale), **sample, delta=delta)
         made = (f"count = {'count' if k else 'space'} >> {stage}" for k, stage in enumerate(stages))
         noisy = [f"measurement = space >> {stages[0]}"] if budget else [*made, f"measurement = count >> {noise}"]
-        return "\n".join(
-            [
-                "import opendp.prelude as dp, opendp_timeseries as ts",
-                'dp.enable_features("contrib", "honest-but-curious")',
-                *([] if source.time is None else [f"grid = {_call_of_grid(count.row_grid)}"]),
-                f"space = {_call('event_log_domain', identifier=source.identifier, time=time)}, {count.unit.python()}",
-                *noisy,
-                f"release = measurement({log})",
-            ]
-        )
+        lines = [
+            "import opendp.prelude as dp, opendp_timeseries as ts",
+            'dp.enable_features("contrib", "honest-but-curious")',
+            *([] if source.time is None else [f"grid = {_call_of_grid(count.row_grid)}"]),
+            f"space = {_call('event_log_domain', identifier=source.identifier, time=time)}, {count.unit.python()}",
+            *noisy,
+            f"release = measurement({log})",
+        ]
+        return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the design as plain Python objects, ready for ``json.dumps``."""

@@ -1,7 +1,7 @@
 """A signal: a count and the public stages after it. It travels with OpenDP's metrics, from the count to the release.
 
-It is part of the identifier of a metric, which OpenDP compares when stages are chained: a measurement that was built
-behind one count cannot be chained behind another. So what a release says of itself is what ran.
+It is in the identifier of a metric, which OpenDP compares when stages are chained: a measurement that was built behind
+one count cannot be chained behind another. So what a release says of itself is what ran.
 """
 
 import hashlib

@@ -148,12 +148,12 @@ def make_participation_total(
 ) -> dp.Transformation:
     """Count pairs of an individual and a step: one number, or one for each of a few periods.
 
-    The sum of a :func:`~opendp_timeseries.make_participation_count`, with a cap of its own. One number needs no more
-    noise than one individual has steps, so its cap can be so large that next to nobody exceeds it.
+    The sum of a :func:`~opendp_timeseries.make_participation_count`, with a cap of its own, which can be so large that
+    next to nobody exceeds it: one number needs no more noise than one individual has steps.
     :meth:`.Series.with_total` brings a series to the level that it says.
 
-    Somebody in ``n`` steps, more than the cap of ``L``, counts in each by ``L/n``, and so as ``L`` in all. It is
-    decided by their own records, with no random choice. Weights are rounded down to multiples of 2**-16.
+    Somebody in ``n`` steps, more than the cap of ``L``, counts in each by ``L/n``, with no random choice, and so as
+    ``L`` in all. Weights are rounded down to multiples of 2**-16.
 
     The output is the domain ``vector_domain(atom_domain(T="f64", nan=False), size=1)``, or of a number for each key and
     period, in this order, with the influence metric. One individual moves all numbers together by at most ``L·M`` in
@@ -215,18 +215,16 @@ def make_assume_participation(
 ) -> dp.Transformation:
     """Assume that no individual is in more than ``participation_cap`` steps of a count made elsewhere, ``gap`` apart.
 
-    An identity on the numbers. **Nothing enforces the assumption**: the guarantee of all that follows holds
-    only as far as it is true (Koga, Meehan & Chaudhuri 2022, Assumption 1; how the guarantee degrades when
-    it is not, is their Proposition 1). Where the event log is at hand, use
-    :func:`~opendp_timeseries.make_participation_count`, which enforces its caps.
+    An identity on the numbers. **Nothing enforces the assumption**: the guarantee of all that follows holds only as far
+    as it is true (Koga, Meehan & Chaudhuri 2022, Assumption 1, and Proposition 1 where it is not). Where the event log
+    is at hand, use :func:`~opendp_timeseries.make_participation_count`, which enforces its caps.
 
     :param input_domain: :func:`~opendp_timeseries.count_signal_domain`.
     :param input_metric: ``dp.symmetric_distance()`` or ``dp.change_one_distance()``, in individuals; with
         :func:`~opendp_timeseries.period_distance` the assumption is about each individual in each period by itself.
     :param participation_cap: ``I``, steps in which one individual may be counted.
     :param step_cap: ``M``, how often one individual may be counted in one step.
-    :param gap: least distance of two steps in which one individual is counted, around the cycle of the grid too; 1 is
-        none.
+    :param gap: least distance of two such steps, around the cycle of the grid too; 1 is none.
     :param grid: the public grid of the count, for records and figures; integer steps if left out.
     :raises TypeError: for a wrong domain or metric, or a cap that was left out.
     :raises ValueError: for a cap below 1, or a gap below 1 or above the number of steps.
