@@ -144,10 +144,8 @@ class Count:
     def _check_scales(self, scales: Scales) -> None:
         most = self.most_steps
         if self.excess != "scale" or self.participation_cap != scales.first(most):
-            raise ValueError(
-                f"scales ({scales}) require excess='scale' and the first of them as participation_cap"
-                f" ({self.participation_cap})"
-            )
+            cap = f"participation_cap ({self.participation_cap})"
+            raise ValueError(f"scales ({scales}) require excess='scale' and the first of them as {cap}")
         if scales.ends and scales.ends[-1] >= most:
             raise ValueError(
                 f"ends of scales ({list(scales.ends)}) must be below the most steps in which one individual can be"
@@ -188,9 +186,7 @@ class Count:
             ends = np.searchsorted(fine.edges(), coarse.edges())
             ends = np.where(np.isin(coarse.edges(), fine.edges()), ends, -1)
         if ends[0] != 0 or ends[-1] != fine.size or ends.min() < 0:
-            raise ValueError(
-                f"totals ({coarse!r}) must each be of whole steps of the grid ({fine!r}), and of all of it"
-            )
+            raise ValueError(f"totals ({coarse!r}) must each be of whole steps of the grid ({fine!r}) and of all of it")
         return ends[:-1].astype(np.int64)
 
     def totals(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -323,10 +319,8 @@ def panel_of(by: str | None, keys: Keys | None) -> tuple[Key, ...] | None:
     if by is None and keys is None:
         return None
     if by is None or keys is None:
-        raise TypeError(
-            f"by ({check.shown(by)}) and keys ({check.shown(keys)}) must be given together: keys are public, and never"
-            " read from the data"
-        )
+        both = f"by ({check.shown(by)}) and keys ({check.shown(keys)})"
+        raise TypeError(f"{both} must be given together: keys are public, and never read from the data")
     ordered = hasattr(keys, "__array__") and getattr(keys, "ndim", 0) == 1  # an array, or an index or series of pandas
     if isinstance(keys, (str, bytes)) or not (ordered or isinstance(keys, Sequence)):
         raise TypeError(f"keys ({check.shown(keys)}) must be a list of keys: their order is that of the series")

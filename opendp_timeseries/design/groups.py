@@ -57,9 +57,8 @@ class Groups:
             around = {innermost.get(key) for key in keys}
             if len(around) > 1:
                 others = " and ".join(repr(self.members[up][0]) for up in sorted(up for up in around if up is not None))
-                raise ValueError(
-                    f"groups must be nested, the larger first, or have no key in common; {name!r} overlaps {others}"
-                )
+                overlap = f"{name!r} overlaps {others}"
+                raise ValueError(f"groups must be nested, the larger first, or have no key in common; {overlap}")
             parents.append(up := around.pop())
             depths.append(0 if up is None else depths[up] + 1)
             innermost |= dict.fromkeys(keys, k)

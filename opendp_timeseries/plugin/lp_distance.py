@@ -50,14 +50,12 @@ def make_lp_distance(input_domain: dp.Domain, input_metric: dp.Metric, output_me
         )
     name, number = kind
     if number != "f64" and space.atom.startswith("f"):
-        raise TypeError(
-            f"output_metric ({output_metric}) must have T=float, as the signal holds floats; a count with excess='drop'"
-            " holds whole numbers"
-        )
+        remedy = "a count with excess='drop' holds whole numbers"
+        raise TypeError(f"output_metric ({output_metric}) must have T=float, as the signal holds floats; {remedy}")
     if name == "absolute" and space.size != 1:
+        remedy = "use dp.l1_distance(T=…) or dp.l2_distance(T=…)"
         raise TypeError(
-            f"output_metric ({output_metric}) is for one number, and this signal has {space.size}; use"
-            " dp.l1_distance(T=…) or dp.l2_distance(T=…)"
+            f"output_metric ({output_metric}) is for one number, and this signal has {space.size}; {remedy}"
         )
     if name == "l1" and signal.signal is not None and signal.signal.count.excess == "scale":
         raise ValueError(

@@ -191,9 +191,8 @@ def influence_space(metric: Any) -> InfluenceSpace | None:
 def as_influence(d_in: Any) -> Influence:
     """Return a distance of the influence metric; refuse anything else, which is public."""
     if not isinstance(d_in, Influence):
-        raise TypeError(
-            f"d_in must be an Influence, found {type(d_in).__name__}; chain after a count, whose map(1) gives one"
-        )
+        found = type(d_in).__name__
+        raise TypeError(f"d_in must be an Influence, found {found}; chain after a count, whose map(1) gives one")
     return d_in
 
 

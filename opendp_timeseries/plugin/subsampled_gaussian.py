@@ -55,10 +55,8 @@ def _read_space(domain: dp.Domain, metric: dp.Metric) -> _Space:
             raise ValueError(f"input_metric ({metric}) does not fit whole numbers; use influence_distance()")
         return _Space(signal.size, space.resolution_bits, as_influence, space.signal or unknown)
     if (lp_kind(metric) or "")[:1] != ("l2",):
-        raise TypeError(
-            f"input_metric ({metric}) must be influence_distance(), as of a count and the stages after it, or"
-            " dp.l2_distance(T=float)"
-        )
+        needed = "influence_distance(), as of a count and the stages after it, or dp.l2_distance(T=float)"
+        raise TypeError(f"input_metric ({metric}) must be {needed}")
     return _Space(signal.size, 0 if whole else None, lambda d_in: norm_influence(d_in, signal.size), unknown)
 
 

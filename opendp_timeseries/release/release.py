@@ -215,16 +215,13 @@ class Release:
         with np.errstate(over="ignore"):  # such numbers are on any grid
             units = np.ldexp(self.values, -exponent)
         if not np.array_equal(units, np.rint(units)):
-            raise ValueError(
-                f"values must be multiples of 2**{exponent}, the grid of the noise at scale {self.scale:g}"
-            )
+            grid = f"2**{exponent}, the grid of the noise at scale {self.scale:g}"
+            raise ValueError(f"values must be multiples of {grid}")
         farthest = 40 * self.scale  # a probability below 1e-300
         lowest = 0.0 if all(kernel.numerators.min() >= 0 for kernel in signal.kernels) else -LARGEST_ENTRY
         if np.any(self.values < lowest - farthest) or np.any(self.values > LARGEST_ENTRY + farthest):
-            raise ValueError(
-                f"values must lie between {lowest:g} and {LARGEST_ENTRY:g}, up to 40 times the scale ({self.scale:g})"
-                " of the noise"
-            )
+            more = f"40 times the scale ({self.scale:g}) of the noise"
+            raise ValueError(f"values must lie between {lowest:g} and {LARGEST_ENTRY:g}, up to {more}")
         # Noise is on every point of its grid, whatever was counted: where all values are on a coarser grid, such as at
         # zero, or at whole numbers, they have no noise. Beyond 53 bits floats are on a coarser one by themselves.
         exact = np.abs(units[np.abs(units) < 2.0**52]).astype(np.int64)
@@ -233,10 +230,8 @@ class Release:
         share = 2.0**-coarse + math.ldexp(1, exponent) / (self.scale * math.sqrt(2 * math.pi))  # on it, at the most
         if self.scale >= MIN_SCALE and len(exact) * math.log(share) < math.log(_IMPROBABLE):
             what = f"multiples of {math.ldexp(1, coarse + exponent):g}" if common else "zero"
-            raise ValueError(
-                f"values must hold noise of scale {self.scale:g}, which lies on multiples of 2**{exponent}; all of"
-                f" them are {what}"
-            )
+            noise = f"noise of scale {self.scale:g}, which lies on multiples of 2**{exponent}"
+            raise ValueError(f"values must hold {noise}; all of them are {what}")
 
     def parts(self) -> list[Release]:
         """Return one release for each series of a panel, in order; this release alone if it is of one series."""
