@@ -116,10 +116,8 @@ class Count:
                 object.__setattr__(self, name, value)
         check.choice("excess", self.excess, EXCESS)
         if self.excess == "scale" and self.pooled is not None:
-            raise ValueError(
-                f"excess ({self.excess!r}) must be 'drop' where individuals are counted once over a whole grid,"
-                " and 'scale_l1' for totals over its steps"
-            )
+            once = "'drop' where individuals are counted once over a whole grid"
+            raise ValueError(f"excess ({self.excess!r}) must be {once}, and 'scale_l1' for totals over its steps")
         if self.scales is not None:
             self._check_scales(self.scales)
         if self.source is not None:
@@ -147,10 +145,8 @@ class Count:
             cap = f"participation_cap ({self.participation_cap})"
             raise ValueError(f"scales ({scales}) require excess='scale' and the first of them as {cap}")
         if scales.ends and scales.ends[-1] >= most:
-            raise ValueError(
-                f"ends of scales ({list(scales.ends)}) must be below the most steps in which one individual can be"
-                f" ({most}), which is the last scale"
-            )
+            last = f"the most steps in which one individual can be ({most}), which is the last scale"
+            raise ValueError(f"ends of scales ({list(scales.ends)}) must be below {last}")
 
     @property
     def log(self) -> Source:

@@ -62,10 +62,8 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
         raise TypeError(f"kernel ({check.shown(kernel)}) must be given as a Kernel; see gaussian_kernel")
     signal = influence_space(input_metric)
     if signal is None:
-        raise TypeError(
-            f"input_metric ({input_metric}) must be an influence metric, as of a count; choose another distance behind"
-            " the filter, by then_lp_distance(…)"
-        )
+        remedy = "choose another distance behind the filter, by then_lp_distance(…)"
+        raise TypeError(f"input_metric ({input_metric}) must be an influence metric, as of a count; {remedy}")
     series = signal.panel_size
     if kernel.size * series != space.size:
         each = f"{space.size}" if series == 1 else f"{space.size} / {series} series"

@@ -399,17 +399,13 @@ class Query(dp.Query):
         """Return the measurement, after a check that its loss fits the share."""
         chain: Any = self._chain
         if isinstance(chain, tuple):
-            raise ValueError(
-                "this query asks nothing yet; go on with private_series(grid), or with individual_count(), or"
-                " participation_count(grid, participation_cap=…), and noise"
-            )
+            counts = "individual_count(), or participation_count(grid, participation_cap=…), and noise"
+            raise ValueError(f"this query asks nothing yet; go on with private_series(grid), or with {counts}")
         if isinstance(chain, dp.Transformation):
             if allow_transformations:
                 return chain
-            raise ValueError(
-                "this query adds no noise, so there is nothing to release; end it by laplace() or gaussian(), or, for a"
-                " series, by subsampled_gaussian(sampling_probability=…)"
-            )
+            noise = "laplace() or gaussian(), or, for a series, by subsampled_gaussian(sampling_probability=…)"
+            raise ValueError(f"this query adds no noise, so there is nothing to release; end it by {noise}")
         if isinstance(self._d_out, tuple):  # of others none is asked for, and what is searched for may not take 1
             self._check_share(chain(1.0) if isinstance(chain, PartialChain) else chain, at_any_scale=True)
         if isinstance(chain, PartialChain):

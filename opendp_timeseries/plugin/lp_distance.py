@@ -44,10 +44,8 @@ def make_lp_distance(input_domain: dp.Domain, input_metric: dp.Metric, output_me
         raise TypeError(f"input_metric ({input_metric}) must be an influence metric, as of a count")
     kind = lp_kind(output_metric)
     if kind is None or kind[1] not in ("f64", "i32", "i64", "u32", "u64"):
-        raise TypeError(
-            f"output_metric ({check.shown(output_metric)}) must be dp.l1_distance(T=…), dp.l2_distance(T=…) or"
-            " dp.absolute_distance(T=…), with T float or int"
-        )
+        known = "dp.l1_distance(T=…), dp.l2_distance(T=…) or dp.absolute_distance(T=…), with T float or int"
+        raise TypeError(f"output_metric ({check.shown(output_metric)}) must be {known}")
     name, number = kind
     if number != "f64" and space.atom.startswith("f"):
         remedy = "a count with excess='drop' holds whole numbers"

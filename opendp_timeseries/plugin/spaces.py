@@ -284,8 +284,6 @@ def _of_frame(input_metric: dp.Metric) -> tuple[str, Unit]:
         )
     expression: Any = input_metric.identifier
     if not expression.meta.is_column():  # an expression could merge individuals, or tell one's rows apart
-        raise TypeError(
-            f"input_metric ({input_metric}) must identify individuals by a plain column; make the expression a column"
-            " of the LazyFrame first, and name that in dp.unit_of(…, identifier=…)"
-        )
+        remedy = "make the expression a column of the LazyFrame first, and name that in dp.unit_of(…, identifier=…)"
+        raise TypeError(f"input_metric ({input_metric}) must identify individuals by a plain column; {remedy}")
     return str(expression.meta.output_name()), _OF_FRAMES[kind]

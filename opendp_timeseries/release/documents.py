@@ -123,11 +123,9 @@ def _total(releases: Sequence[Release]) -> View:
     views = [release.stated.view for release in releases]
     alike = {(r.stated.view.measure, r.stated.distance, population_of(r.design)) for r in releases}
     if len(alike) != 1:
-        units = {r.design.unit.of(r.stated.distance) for r in releases}
-        raise ValueError(
-            "releases must be at least one, of one measure, unit of privacy, identifier column and distance; found"
-            f" {'; '.join(sorted(units)) or 'none'}"
-        )
+        found = "; ".join(sorted({r.design.unit.of(r.stated.distance) for r in releases})) or "none"
+        needed = "one measure, unit of privacy, identifier column and distance"
+        raise ValueError(f"releases must be at least one, of {needed}; found {found}")
     failure_probability = _sum_up([view.failure_probability for view in views])
     return replace(views[0], failure_probability=failure_probability, delta=_sum_up([view.delta for view in views]))
 

@@ -195,10 +195,8 @@ class Release:
         kept, size, p = len(self), self.size, self.sampling_probability
         if self.sampling == "stratified":
             if not (blocks := blocks_of(p, size)).allow(self.steps):
-                raise ValueError(
-                    f"steps must hold one of each block of {blocks.length}, which sampling ('stratified') keeps at"
-                    f" sampling_probability ({p:g})"
-                )
+                kept_at = f"which sampling ('stratified') keeps at sampling_probability ({p:g})"
+                raise ValueError(f"steps must hold one of each block of {blocks.length}, {kept_at}")
             return
         at_least = binomial_tail(kept - 1, size, p) if kept > 0 else 1.0
         at_most = binomial_tail(size - kept - 1, size, 1 - p) if kept < size else 1.0
