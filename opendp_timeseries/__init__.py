@@ -49,10 +49,7 @@ from opendp_timeseries.plugin.participation_count import (
     then_participation_count,
     then_participation_total,
 )
-from opendp_timeseries.plugin.participation_histogram import (
-    make_participation_histogram,
-    then_participation_histogram,
-)
+from opendp_timeseries.plugin.participation_histogram import make_participation_histogram, then_participation_histogram
 from opendp_timeseries.plugin.periods import loss_over_periods
 from opendp_timeseries.plugin.spaces import (
     PeriodUnitWarning,
@@ -61,11 +58,7 @@ from opendp_timeseries.plugin.spaces import (
     influence_distance,
     period_distance,
 )
-from opendp_timeseries.plugin.subsampled_gaussian import (
-    least_scale,
-    make_subsampled_gaussian,
-    then_subsampled_gaussian,
-)
+from opendp_timeseries.plugin.subsampled_gaussian import least_scale, make_subsampled_gaussian, then_subsampled_gaussian
 from opendp_timeseries.plugin.totals import make_totals, then_totals
 from opendp_timeseries.reconstruction.interpolate import interpolate
 from opendp_timeseries.reconstruction.plot import plot, plot_panel
