@@ -56,11 +56,9 @@ def make_lp_distance(input_domain: dp.Domain, input_metric: dp.Metric, output_me
             f"output_metric ({output_metric}) is for one number, and this signal has {space.size}; {remedy}"
         )
     if name == "l1" and signal.signal is not None and signal.signal.count.excess == "scale":
-        raise ValueError(
-            f"output_metric ({output_metric}) does not fit a count that scales people in many steps down in ℓ2"
-            " (excess='scale'); make the count with excess='scale_l1' or 'drop', or use Gaussian noise and"
-            " dp.l2_distance(T=float)"
-        )
+        problem = "does not fit a count that scales people in many steps down in ℓ2 (excess='scale')"
+        remedy = "make the count with excess='scale_l1' or 'drop', or use Gaussian noise and dp.l2_distance(T=float)"
+        raise ValueError(f"output_metric ({output_metric}) {problem}; {remedy}")
 
     def stability_map(d_in: Any) -> Any:
         moved = (l2_of if name == "l2" else l1_of)(as_influence(d_in))
