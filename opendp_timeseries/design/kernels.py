@@ -50,7 +50,7 @@ class Kernel:
         if given.ndim != 1 or given.size == 0:
             raise ValueError(f"numerators (shape {given.shape}) must be one row of at least one integer")
         if not given.any():
-            raise ValueError(f"a kernel needs a tap other than 0 at resolution_bits ({resolution_bits}); raise either")
+            raise ValueError(f"a tap that is not zero is needed at resolution_bits ({resolution_bits}); raise either")
         # Python integers: a sum of int64 magnitudes may wrap, and so may a magnitude.
         if sum(abs(q) for q in given[given != 0].tolist()) >= _MAX_TOTAL:
             raise ValueError(
