@@ -49,10 +49,7 @@ from opendp_timeseries.plugin.participation_count import (
     then_participation_count,
     then_participation_total,
 )
-from opendp_timeseries.plugin.participation_histogram import (
-    make_participation_histogram,
-    then_participation_histogram,
-)
+from opendp_timeseries.plugin.participation_histogram import make_participation_histogram, then_participation_histogram
 from opendp_timeseries.plugin.periods import loss_over_periods
 from opendp_timeseries.plugin.spaces import (
     PeriodUnitWarning,
@@ -61,11 +58,7 @@ from opendp_timeseries.plugin.spaces import (
     influence_distance,
     period_distance,
 )
-from opendp_timeseries.plugin.subsampled_gaussian import (
-    least_scale,
-    make_subsampled_gaussian,
-    then_subsampled_gaussian,
-)
+from opendp_timeseries.plugin.subsampled_gaussian import least_scale, make_subsampled_gaussian, then_subsampled_gaussian
 from opendp_timeseries.plugin.totals import make_totals, then_totals
 from opendp_timeseries.reconstruction.interpolate import interpolate
 from opendp_timeseries.reconstruction.plot import plot, plot_panel
@@ -77,68 +70,22 @@ from opendp_timeseries.release.release import Release
 
 __version__ = "0.1.0"
 
-__all__ = [  # in the order of the pipeline
-    "TimeGrid",
-    "event_log_domain",
-    "count_signal_domain",
-    "period_distance",
-    "PeriodUnitWarning",
-    "check_log",
-    "LogCheck",
-    "influence_distance",
-    "Influence",
-    "make_participation_count",
-    "then_participation_count",
-    "make_activity_count",
-    "then_activity_count",
-    "Scales",
-    "make_private_series",
-    "then_private_series",
-    "make_individual_count",
-    "then_individual_count",
-    "make_participation_histogram",
-    "then_participation_histogram",
-    "make_participation_total",
-    "then_participation_total",
-    "make_assume_participation",
-    "then_assume_participation",
-    "make_totals",
-    "then_totals",
-    "Kernel",
-    "gaussian_kernel",
-    "boxcar_kernel",
-    "exponential_kernel",
-    "kernel_from_taps",
-    "identity_kernel",
-    "make_circulant_filter",
-    "then_circulant_filter",
-    "FilterWithoutGapWarning",
-    "make_lp_distance",
-    "then_lp_distance",
-    "make_subsampled_gaussian",
-    "then_subsampled_gaussian",
-    "LargeDeltaWarning",
-    "least_scale",
-    "make_composition",
-    "then_composition",
-    "least_factor",
-    "loss_over_periods",
-    "Release",
-    "interpolate",
-    "smooth",
-    "reconcile",
-    "Series",
-    "plot",
-    "plot_panel",
-    "read_releases",
-    "write_releases",
-    "Participation",
-    "plan",
-    "Programme",
-    "Ledger",
-    "make_zCDP_to_renyiDP",
-    "make_renyiDP_to_approxDP",
-    "privacy_loss_distribution",
-    "compositor",
-    "split_budget",
-]
+# In the order of the pipeline.
+__all__ = ["TimeGrid", "event_log_domain", "count_signal_domain", "period_distance", "PeriodUnitWarning"]
+__all__ += ["check_log", "LogCheck", "influence_distance", "Influence"]
+__all__ += ["make_participation_count", "then_participation_count"]
+__all__ += ["make_activity_count", "then_activity_count", "Scales", "make_private_series", "then_private_series"]
+__all__ += ["make_individual_count", "then_individual_count"]
+__all__ += ["make_participation_histogram", "then_participation_histogram"]
+__all__ += ["make_participation_total", "then_participation_total"]
+__all__ += ["make_assume_participation", "then_assume_participation"]
+__all__ += ["make_totals", "then_totals"]
+__all__ += ["Kernel", "gaussian_kernel", "boxcar_kernel", "exponential_kernel", "kernel_from_taps", "identity_kernel"]
+__all__ += ["make_circulant_filter", "then_circulant_filter", "FilterWithoutGapWarning"]
+__all__ += ["make_lp_distance", "then_lp_distance"]
+__all__ += ["make_subsampled_gaussian", "then_subsampled_gaussian", "LargeDeltaWarning", "least_scale"]
+__all__ += ["make_composition", "then_composition", "least_factor", "loss_over_periods"]
+__all__ += ["Release", "interpolate", "smooth", "reconcile", "Series", "plot", "plot_panel"]
+__all__ += ["read_releases", "write_releases", "Participation", "plan", "Programme", "Ledger"]
+__all__ += ["make_zCDP_to_renyiDP", "make_renyiDP_to_approxDP", "privacy_loss_distribution"]
+__all__ += ["compositor", "split_budget"]

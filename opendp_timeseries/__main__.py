@@ -1,7 +1,5 @@
 """The command line, ``python -m opendp_timeseries``. See docs/howto/command-line.md."""
 
-from __future__ import annotations
-
 import argparse
 import errno
 import io

@@ -4,8 +4,6 @@ Temporary names begin with a dot and end in ``.unfinished``. A process that is k
 reads them, and they may be deleted.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os
@@ -32,14 +30,6 @@ def files_together(
     :param check: is called at the last moment before a file appears; what it raises leaves everything as it was.
     :raises FileExistsError: if a file exists and is not to be replaced.
     :raises OSError: if a place is not an ordinary file, or cannot be written, naming it.
-
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     place = pathlib.Path(folder, "greeting.txt")
-    ...     with files_together([place]) as files:
-    ...         _ = files[place].write(b"hello")
-    ...     place.read_text()
-    'hello'
     """
     token, at = secrets.token_hex(4), None
     drafts: dict[Path, Path] = {}

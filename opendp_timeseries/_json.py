@@ -1,7 +1,5 @@
 """Documents: JSON in which every field is typed, none is unknown, and the format has a number that lasts."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math
@@ -67,8 +65,6 @@ def decode(expected: Any, document: Any, name: str) -> Any:
 
     :param expected: a dataclass, a class with ``from_dict``, a plain type (a bool is not a number, ``float`` takes
         integers too), a union of such, or a tuple of them.
-    :param document: what was read.
-    :param name: for messages.
     :raises TypeError, ValueError: for anything else, naming the field.
     """
     choices = get_args(expected) if get_origin(expected) in (Union, UnionType) else (expected,)
@@ -105,11 +101,8 @@ _types: Final = lru_cache(get_type_hints)
 
 
 def fields_of(document: Any, name: str, types: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a JSON object that must have exactly these fields, each of its type.
+    """Return the fields of a JSON object that must have exactly these, each of its type, as in :func:`decode`.
 
-    :param document: what was read.
-    :param name: of the object, for messages.
-    :param types: the type of each field, as in :func:`decode`.
     :raises TypeError, ValueError: for anything else, naming the field.
     """
     if not isinstance(document, dict):
@@ -121,7 +114,7 @@ def fields_of(document: Any, name: str, types: Mapping[str, Any]) -> dict[str, A
 
 
 def _form(expected: Any) -> type:
-    """The type of what JSON holds for a type."""
+    """Return the type of what JSON holds for a type."""
     if get_origin(expected) is tuple:
         return list
     if expected in (bool, int, float, str, list, dict, type(None)):
@@ -140,10 +133,9 @@ _NAMES: Final = {type(None): "null", list: "a list", dict: "an object"} | {
 
 
 def read_versioned(document: Any, name: str, readers: Mapping[int, Callable[[dict[str, Any]], T]]) -> T:
-    """Read a document by the reader of its version.
+    """Read a document by the reader of its version, which gets all fields but its ``format`` and ``version``.
 
-    :param document: an object with the fields ``format`` and ``version``; the reader gets the others.
-    :param name: of the format, which ``format`` must say.
+    :param name: of the format.
     :param readers: one for each version there has ever been.
     :raises ValueError: for another format, or a version that is newer than these readers.
     """

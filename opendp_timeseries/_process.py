@@ -4,8 +4,6 @@ The lock is on a file of its own, since the file that it protects is replaced. I
 however that ends, so it is never stale. The lock's file stays, and is empty.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os
@@ -27,11 +25,6 @@ def locked(place: Path, wait: float) -> Iterator[Callable[[], None]]:
     :return: a function to call before each write: it raises OSError if the lock's file has been deleted.
     :raises BlockingIOError: if another process holds the lock for longer.
     :raises OSError: if the folder is missing, read-only, or cannot lock files.
-
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder, locked(pathlib.Path(folder, "ledger"), wait=0.0):
-    ...     print("alone")
-    alone
     """
     beside, until = place.with_name(f".{place.name}{LOCK}"), time.monotonic() + wait
     while (number := _try(beside, place)) is None:

@@ -1,7 +1,5 @@
 """Tables of text, for terminals and notebooks."""
 
-from __future__ import annotations
-
 import html
 from collections.abc import Sequence
 from itertools import zip_longest

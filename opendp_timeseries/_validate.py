@@ -3,8 +3,6 @@
 Everything here runs at construction, on public values only. Data never passes through this module.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import importlib
 import math
@@ -39,10 +37,9 @@ def required(name: str, value: Any, remedy: str) -> Any:
 
 
 def shown(value: Any) -> str:
-    """Return what a message says of a value that was given.
+    """Return what a message says of a value: plain values and short lists of them, and of anything else only its type.
 
-    Somebody may give the log, or a column of it, where a public parameter belongs, and messages travel further than
-    data. So plain values and short lists of them are shown, and of anything else only its type.
+    Somebody may give the log, or a column of it, where a public parameter belongs, and messages travel far.
     """
     kind = type(value)
     if isinstance(value, (str, bytes)):

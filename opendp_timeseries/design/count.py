@@ -1,16 +1,13 @@
 """A count: which rows of which log, in which steps, with which caps. All of it is public.
 
-This is the only list of caps in the package. The engines count by it, the maps take the sensitivity from it, and two
-counts are equal exactly if they are the same query.
+This is the only list of caps: engines count by it, maps take the sensitivity from it, and equal counts are one query.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +33,8 @@ class Source:
     :param identifier: tells individuals apart.
     :param time: the times of events; None where no time is read.
     :param by: tells the series of a panel apart; None for one series.
-    :param exact: whether texts are one individual only if they are spelled alike, as in OpenDP's own frames; else
-        ``17``, ``17.0`` and ``"17"`` are one.
+    :param exact: whether only texts that are spelled alike are one individual, as in OpenDP's own frames; else ``17``,
+        ``17.0`` and ``"17"`` are.
     """
 
     identifier: str
@@ -119,10 +116,8 @@ class Count:
                 object.__setattr__(self, name, value)
         check.choice("excess", self.excess, EXCESS)
         if self.excess == "scale" and self.pooled is not None:
-            raise ValueError(
-                f"excess ({self.excess!r}) must be 'drop' where individuals are counted once over a whole grid,"
-                " and 'scale_l1' for totals over its steps"
-            )
+            once = "'drop' where individuals are counted once over a whole grid"
+            raise ValueError(f"excess ({self.excess!r}) must be {once}, and 'scale_l1' for totals over its steps")
         if self.scales is not None:
             self._check_scales(self.scales)
         if self.source is not None:
@@ -147,19 +142,15 @@ class Count:
     def _check_scales(self, scales: Scales) -> None:
         most = self.most_steps
         if self.excess != "scale" or self.participation_cap != scales.first(most):
-            raise ValueError(
-                f"scales ({scales}) require excess='scale' and the first of them as participation_cap"
-                f" ({self.participation_cap})"
-            )
+            cap = f"participation_cap ({self.participation_cap})"
+            raise ValueError(f"scales ({scales}) require excess='scale' and the first of them as {cap}")
         if scales.ends and scales.ends[-1] >= most:
-            raise ValueError(
-                f"ends of scales ({list(scales.ends)}) must be below the most steps in which one individual can be"
-                f" ({most}), which is the last scale"
-            )
+            last = f"the most steps in which one individual can be ({most}), which is the last scale"
+            raise ValueError(f"ends of scales ({list(scales.ends)}) must be below {last}")
 
     @property
     def log(self) -> Source:
-        """The columns of the log that is counted; ValueError for counts made elsewhere."""
+        """The columns of the log; ValueError for counts made elsewhere."""
         if self.source is None:
             raise ValueError("counts that were made elsewhere are not counted again")
         return self.source
@@ -175,16 +166,13 @@ class Count:
         return self.pooled is not None and self.excess == "scale_l1"
 
     @property
-    def by_step(self) -> Count:
+    def by_step(self) -> Self:
         """The count that totals add up: of each step of the finer grid. Any other count is its own."""
         return replace(self, grid=self.row_grid, pooled=None) if self.is_total else self
 
     @cached_property
     def total_starts(self) -> NDArray[np.int64]:
-        """The first step of each total, on the finer grid.
-
-        :raises ValueError: unless totals divide that grid, evenly if its steps are integers.
-        """
+        """The first step of each total, on the finer grid; ValueError unless totals divide that."""
         fine, coarse = self.row_grid, self.grid
         if fine.is_integer != coarse.is_integer or fine.zone != coarse.zone:
             raise ValueError(f"totals ({coarse!r}) must be of steps of the grid ({fine!r}), on the same clock")
@@ -194,9 +182,7 @@ class Count:
             ends = np.searchsorted(fine.edges(), coarse.edges())
             ends = np.where(np.isin(coarse.edges(), fine.edges()), ends, -1)
         if ends[0] != 0 or ends[-1] != fine.size or ends.min() < 0:
-            raise ValueError(
-                f"totals ({coarse!r}) must each be of whole steps of the grid ({fine!r}), and of all of it"
-            )
+            raise ValueError(f"totals ({coarse!r}) must each be of whole steps of the grid ({fine!r}) and of all of it")
         return ends[:-1].astype(np.int64)
 
     def totals(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -323,24 +309,14 @@ class Count:
         weight = f"√({cap}/n)" if self.excess == "scale" else f"{cap}/n"
         return "every step" if self.scales is not None else f"every step, by {weight} if in n > {cap}"
 
-    def of_one_series(self) -> Count:
-        """Return the count of each series of a panel by itself. The caps stay: they hold over the whole panel."""
-        source = self.source and replace(self.source, by=None)
-        return replace(self, panel=None, key_cap=None, scales=None, source=source)
-
 
 def panel_of(by: str | None, keys: Keys | None) -> tuple[Key, ...] | None:
-    """Return the keys of a panel, as plain Python ones; None without a panel.
-
-    :raises TypeError: if the column or the keys are left out, or keys have no order. :class:`Count` checks the rest.
-    """
+    """Return the keys of a panel, as plain Python ones; None without a panel. :class:`Count` checks the rest."""
     if by is None and keys is None:
         return None
     if by is None or keys is None:
-        raise TypeError(
-            f"by ({check.shown(by)}) and keys ({check.shown(keys)}) must be given together: keys are public, and never"
-            " read from the data"
-        )
+        both = f"by ({check.shown(by)}) and keys ({check.shown(keys)})"
+        raise TypeError(f"{both} must be given together: keys are public, and never read from the data")
     ordered = hasattr(keys, "__array__") and getattr(keys, "ndim", 0) == 1  # an array, or an index or series of pandas
     if isinstance(keys, (str, bytes)) or not (ordered or isinstance(keys, Sequence)):
         raise TypeError(f"keys ({check.shown(keys)}) must be a list of keys: their order is that of the series")

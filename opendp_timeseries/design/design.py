@@ -4,12 +4,10 @@ The loss of a release follows from its design, and from nothing else. Two design
 query with the same noise.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import fields_of
@@ -40,13 +38,6 @@ class Design:
         (:mod:`~opendp_timeseries.accounting.sampling`).
     :param scale: standard deviation σ of the noise, not negative; without noise there is no finite loss.
     :raises TypeError, ValueError: for a number out of range, or samples of a count at several scales of activity.
-
-    >>> from opendp_timeseries.design.count import Source
-    >>> from opendp_timeseries import TimeGrid
-    >>> count = Count(source=Source(identifier="id", time="step"), grid=TimeGrid(size=100), participation_cap=10)
-    >>> loss = Design(signal=Signal(count), sampling_probability=0.1, scale=6.0).loss()
-    >>> round(loss.epsilon(1e-6), 6)
-    1.1...
     """
 
     signal: Signal | UnknownSignal
@@ -90,17 +81,11 @@ class Design:
         """What a distance of 1 between two logs is; ValueError if that is not known."""
         return self.count.unit
 
-    @property
-    def noise_exponent(self) -> int:
-        """Exponent ``k`` of the grid ``2**k`` on which signal and noise lie."""
-        return noise_exponent(self.scale, self.known.resolution_bits)
-
     def loss(self, distance: int = 1, *, periods: int = 1) -> PrivacyLoss:
         """Return the loss of a release at a distance between logs. Designs with the same loss share one law.
 
-        :param distance: in units of privacy, such as a number of individuals.
-        :param periods: where the unit of privacy is an individual within a period: for all that each of them did, in at
-            most that many periods. See :meth:`.Count.influence`.
+        For the parameters, see :meth:`.Count.influence`.
+
         :raises ValueError: if it is not known how the signal is made.
         """
         return self.law(distance, periods=periods).at(self.scale)
@@ -108,14 +93,12 @@ class Design:
     def law(self, distance: int = 1, *, periods: int = 1) -> ExtremalLaw:
         """Return the worst-case law of the squared distance that sampling leaves, which does not depend on σ."""
         # Nor on which columns are read, or when the steps are: a year of months is accounted for once.
-        signal = self.known
-        count = signal.count
+        signal, count = self.known, self.count
         if not count.is_total and (periods == 1 or count.unit.period is None):
             period = None if count.unit.period is None else Period(int(count.period_lengths()[0]))
             anytime = TimeGrid(size=count.grid.size)
             count = replace(count, source=None, pooled=None, grid=anytime, unit=replace(count.unit, period=period))
-        signal = replace(signal, count=count)
-        return _law(signal, self.sampling_probability, self.sampling, distance, periods)
+        return _law(replace(signal, count=count), self.sampling_probability, self.sampling, distance, periods)
 
     def python(self, *, log: str = "log", epsilon: float | None = None, delta: float | None = None) -> str:
         """Return the call that makes this release, ready to paste.
@@ -125,16 +108,14 @@ class Design:
         :param delta: δ at which the measurement is to state its loss; the whole profile if left out.
         :raises ValueError: if it is not known how the signal is made, or the count was made elsewhere.
         """
-        count, signal = self.count, self.known
-        source = count.source
+        count, signal, source = self.count, self.known, self.count.source
         if source is None or source.exact:
             raise ValueError("the call is written for a count of an event log by event_log_domain(…) only")
         time = source.time or ("time" if source.identifier != "time" else "step")  # not used where no times are read
-        space = _call("event_log_domain", identifier=source.identifier, time=time)
         sampling = None if self.sampling == "poisson" else self.sampling
         sample = {"sampling_probability": self.sampling_probability, "sampling": sampling}
-        private = count.scales is not None and signal.groups is None and not signal.kernels
-        budget = {"epsilon": epsilon, "delta": delta} if private and None not in (epsilon, delta) else {}
+        private = count.scales is not None and None not in (epsilon, delta)
+        budget = {"epsilon": epsilon, "delta": delta} if private else {}
         stages = [_call_of_count(count, source, **budget)]
         if signal.groups is not None:
             stages.append(_call("then_totals", repr(dict(signal.groups.to_dict()))))
@@ -146,7 +127,7 @@ class Design:
             "import opendp.prelude as dp, opendp_timeseries as ts",
             'dp.enable_features("contrib", "honest-but-curious")',
             *([] if source.time is None else [f"grid = {_call_of_grid(count.row_grid)}"]),
-            f"space = {space}, {count.unit.python()}",
+            f"space = {_call('event_log_domain', identifier=source.identifier, time=time)}, {count.unit.python()}",
             *noisy,
             f"release = measurement({log})",
         ]
@@ -157,11 +138,8 @@ class Design:
         return self.known.to_dict() | {name: getattr(self, name) for name in _NUMBERS}
 
     @classmethod
-    def from_dict(cls, document: Any) -> Design:
-        """Read back what :meth:`to_dict` wrote, and nothing else.
-
-        :raises TypeError, ValueError: for a field that is missing, unknown, or of another type or value.
-        """
+    def from_dict(cls, document: Any) -> Self:
+        """Read back what :meth:`to_dict` wrote; TypeError or ValueError for anything else."""
         fields = fields_of(document, "design", {"count": dict, "stages": list, **_NUMBERS})
         check.real("scale", fields["scale"], above=0.0)
         signal = Signal.from_dict({name: fields.pop(name) for name in ("count", "stages")})
@@ -191,7 +169,7 @@ def noise_exponent(scale: float, resolution_bits: int | None) -> int:
 
 
 def _call(name: str, *given: str, **options: Any) -> str:
-    """Write a call of this package; options that are None are left out."""
+    """Write a call of this package, without options that are None."""
     named = (f"{option}={value!r}" for option, value in options.items() if value is not None)
     return f"ts.{name}({', '.join([*given, *named])})"
 

@@ -1,11 +1,9 @@
 """Which series of a panel add up to which totals: a public tree, such as stations in districts in a city."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import decode
@@ -22,9 +20,8 @@ class Groups:
     :param members: name and keys of each group, with every key in at least one.
     :raises ValueError: if they are not like that, naming the group and the key.
 
-    From these follow the ``names`` of the groups; the position of the smallest group around each, ``parents``, which is
-    None where there is none; how many groups are around each, ``depths``: those of one depth have no key in common; and
-    the position of the smallest group of each key, ``innermost``.
+    From these follow the ``names``; the position of the smallest group around each, or None, ``parents``; how many are
+    around each, ``depths``; and the position of the smallest group of each key, ``innermost``.
 
     >>> groups = Groups.of({"city": {"north": ["a", "b"], "south": ["c"]}}, keys=["a", "b", "c"])
     >>> groups.names, groups.parents
@@ -52,10 +49,7 @@ class Groups:
             object.__setattr__(self, found, value)
 
     def _place(self) -> dict[str, Any]:
-        """Place groups in each other.
-
-        :raises ValueError: if two overlap.
-        """
+        """Place groups in each other, or refuse two that overlap."""
         innermost: dict[Key, int] = {}
         parents: list[int | None] = []
         depths: list[int] = []
@@ -63,20 +57,18 @@ class Groups:
             around = {innermost.get(key) for key in keys}
             if len(around) > 1:
                 others = " and ".join(repr(self.members[up][0]) for up in sorted(up for up in around if up is not None))
-                raise ValueError(
-                    f"groups must be nested, the larger first, or have no key in common; {name!r} overlaps {others}"
-                )
+                overlap = f"{name!r} overlaps {others}"
+                raise ValueError(f"groups must be nested, the larger first, or have no key in common; {overlap}")
             parents.append(up := around.pop())
             depths.append(0 if up is None else depths[up] + 1)
             innermost |= dict.fromkeys(keys, k)
         return {"parents": tuple(parents), "depths": tuple(depths), "innermost": innermost}
 
     @classmethod
-    def of(cls, tree: Any, keys: Sequence[Key]) -> Groups:
+    def of(cls, tree: Any, keys: Sequence[Key]) -> Self:
         """Read a mapping from names to keys, or to such mappings.
 
-        :param tree: of the user.
-        :param keys: of the panel; they are compared as text.
+        :param keys: of the panel, compared as text.
         :raises TypeError: unless it is a mapping.
         :raises ValueError: if a key is not of the panel, or is in no group, or in two that are not nested.
         """
@@ -102,16 +94,13 @@ class Groups:
         return [[name, list(keys)] for name, keys in self.members]
 
     @classmethod
-    def from_dict(cls, groups: list[Any]) -> Groups:
-        """Read back what :meth:`to_dict` wrote, and nothing else.
-
-        :raises ValueError: for anything else.
-        """
+    def from_dict(cls, groups: list[Any]) -> Self:
+        """Read back what :meth:`to_dict` wrote; ValueError for anything else."""
         return cls(decode(tuple[tuple[str, tuple[Key, ...]], ...], groups, "totals"))
 
 
 def _walk(tree: Any) -> Iterator[tuple[str, list[Any]]]:
-    """Every group before those in it, with all of its leaves."""
+    """Yield every group before those in it, with all of its leaves."""
     if not isinstance(tree, Mapping):
         raise TypeError(f"groups ({type(tree).__name__}) must be a mapping from names to keys; {_REMEDY}")
     for name, inner in tree.items():

@@ -28,10 +28,9 @@ _FIELDS: Final = {"name": str, "size": int, "resolution_bits": int, "taps": tupl
 class Kernel:
     """The taps of a circulant filter, ``h_t = numerators[t] * 2**-resolution_bits``: public, never read from data.
 
-    The filter maps a signal ``x`` of ``T`` steps to ``y_t = sum_k x_k h_((t - k) mod T)``, so tap 0 is the
-    weight of the same step, tap 1 that of the step before and tap ``T - 1`` that of the step after.
-
-    Kernels are equal when they have the same numerators and resolution_bits; the name is for readers.
+    The filter maps a signal ``x`` of ``T`` steps to ``y_t = sum_k x_k h_((t - k) mod T)``, so tap 0 is the weight of
+    the same step, tap 1 that of the step before and tap ``T - 1`` that of the step after. Kernels are equal when these
+    are; the name is for readers.
 
     :param numerators: ``T`` integers, not all zero, with magnitudes that sum to less than 2**53.
     :param resolution_bits: binary places of the taps, 0 to 40.
@@ -51,9 +50,7 @@ class Kernel:
         if given.ndim != 1 or given.size == 0:
             raise ValueError(f"numerators (shape {given.shape}) must be one row of at least one integer")
         if not given.any():
-            raise ValueError(
-                f"a kernel needs a tap that is not zero at resolution_bits ({resolution_bits}); raise either"
-            )
+            raise ValueError(f"a tap that is not zero is needed at resolution_bits ({resolution_bits}); raise either")
         # Python integers: a sum of int64 magnitudes may wrap, and so may a magnitude.
         if sum(abs(q) for q in given[given != 0].tolist()) >= _MAX_TOTAL:
             raise ValueError(
@@ -76,10 +73,9 @@ class Kernel:
 
     @classmethod
     def from_dict(cls, document: Any, size: int) -> Kernel:
-        """Read back what :meth:`to_dict` wrote, and nothing else.
+        """Read back what :meth:`to_dict` wrote; TypeError or ValueError for anything else.
 
         :param size: what the size must be, so that a document cannot ask for any amount of memory.
-        :raises TypeError, ValueError: for anything else.
         """
         fields = fields_of(document, "filter", _FIELDS)
         if fields["size"] != size:
@@ -124,7 +120,7 @@ class Kernel:
 
     @property
     def identifier(self) -> str:
-        """Name, size, resolution_bits and a digest of the taps: kernels that differ have identifiers that differ."""
+        """Name, size, resolution_bits and a digest of the taps, by which kernels are told apart."""
         digest = self._digest.hex()[:16]
         return f"{self.name}, size={self.size}, resolution_bits={self.resolution_bits}, sha256={digest}"
 
@@ -140,15 +136,18 @@ class Kernel:
     def _named(self, resolution_bits: int) -> Kernel | None:
         """Return what a constructor makes by this kernel's name; None if there is no such name."""
         maker, _, parameter = self.name.partition(" ")
-        bits = {} if maker == "identity" else {"resolution_bits": resolution_bits}
-        return _NAMED[maker](self.size, **_read(parameter), **bits) if maker in _NAMED else None
+        if maker not in _NAMED:
+            return None
+        option, _, value = parameter.partition("=")
+        options: dict[str, Any] = {} if maker == "identity" else {"resolution_bits": resolution_bits}
+        if value:
+            options[option] = int(value) if value.isdecimal() else float(value)
+        return _NAMED[maker](self.size, **options)
 
     def rounded(self, resolution_bits: int) -> Kernel:
         """Return this kernel with at most this many binary places; a named kernel as its constructor makes it.
 
         A kernel that is symmetric and decreasing stays so, and its ``l1`` is rounded down to the grid: 1 stays 1.
-
-        :param resolution_bits: binary places of the result, unless there are fewer already.
 
         >>> gaussian_kernel(8, 1.0).rounded(16) == gaussian_kernel(8, 1.0, resolution_bits=16)
         True
@@ -162,10 +161,10 @@ class Kernel:
     def convolve(self, other: Kernel, *, resolution_bits: int = _RESOLUTION_BITS) -> Kernel:
         """Return one kernel for two filters in a row.
 
-        Two filters one after the other need the binary places of both, which leaves little room for counts;
-        one filter with this kernel needs only ``resolution_bits``. It is rounded to its own grid and accounted for as
-        stored. If both kernels are symmetric and decreasing then so is the result (Wintner 1938), and its
-        ``l1`` is the product of the two, rounded down to the grid: exactly 1 for named kernels.
+        Two filters one after the other need the binary places of both, which leaves little room for counts. This one
+        is rounded to its own grid and accounted for as stored. If both kernels are symmetric and decreasing then so is
+        the result (Wintner 1938), and its ``l1`` is the product of the two, rounded down to the grid: exactly 1 for
+        named kernels.
 
         :param other: the other filter, on a cycle of the same size.
         :param resolution_bits: binary places of the result, 0 to 40.
@@ -199,7 +198,7 @@ def _size(size: Any) -> int:
 
 
 def _rounded(name: str, taps: NDArray[np.float64], resolution_bits: int, gain: Fraction | None) -> Kernel:
-    """Put taps on a grid; with a gain, those of a kernel that is symmetric and decreasing, so that it stays so."""
+    """Put taps on a grid; with a gain, so that a kernel that is symmetric and decreasing stays so."""
     if gain is None:
         return kernel_from_taps(taps, resolution_bits=resolution_bits)
     return _decreasing(name, len(taps), taps[: len(taps) // 2 + 1], resolution_bits, gain)
@@ -210,9 +209,8 @@ def _decreasing(
 ) -> Kernel:
     """Put weights at the distances 0 … ⌊T/2⌋ on the grid, with ‖h‖₁ = ``gain`` rounded down to the grid.
 
-    Rounding each tap to nearest would miss the sum. Here every tap is rounded down, and the units that are
-    left over go to the innermost taps, one each: order and symmetry stay, and no tap moves by more than two
-    units.
+    Every tap is rounded down, and the units that are left over go to the innermost taps, one each: order and symmetry
+    stay, and no tap moves by more than two units.
     """
     resolution_bits = integer("resolution_bits", resolution_bits, minimum=0, maximum=40)
     units = math.floor(gain * 2**resolution_bits)
@@ -271,9 +269,6 @@ def exponential_kernel(size: int, decay: float, *, resolution_bits: int = _RESOL
 def boxcar_kernel(size: int, width: int, *, resolution_bits: int = _RESOLUTION_BITS) -> Kernel:
     """Moving average over ``width`` steps, centred, so ``width`` is odd.
 
-    Where ``width`` does not divide ``2**resolution_bits`` the innermost taps are one unit larger, so that ``l1`` is
-    exactly 1.
-
     :param size: steps of the grid, ``T``.
     :param width: steps averaged, odd, at most ``size``.
     :param resolution_bits: binary places of the taps, 0 to 40.
@@ -307,9 +302,8 @@ def kernel_from_taps(
 ) -> Kernel:
     """Kernel from any real taps, signed and asymmetric ones too.
 
-    Each tap is rounded to the nearest multiple of ``2**-resolution_bits`` (which leaves such a multiple unchanged),
-    and ``l1`` is that of the taps as stored. It need not be 1: a gain of 2 doubles the signal and its
-    sensitivity.
+    Each tap is rounded to the nearest multiple of ``2**-resolution_bits``, and ``l1`` is that of the taps as stored. It
+    need not be 1: a gain of 2 doubles the signal and its sensitivity.
 
     :param taps: finite real numbers; ``taps[centre + t]`` is the weight of the step ``t`` steps before.
     :param centre: which of them is the weight of the same step: 1 of three that are symmetric.
@@ -346,9 +340,3 @@ _NAMED: Final[dict[str, Callable[..., Kernel]]] = {
     "boxcar": boxcar_kernel,
     "identity": identity_kernel,
 }
-
-
-def _read(parameter: str) -> dict[str, Any]:
-    """Read the parameter that the name of a kernel holds, such as ``std=3``."""
-    name, _, value = parameter.partition("=")
-    return {name: int(value) if value.isdecimal() else float(value)} if value else {}

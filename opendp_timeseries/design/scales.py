@@ -5,8 +5,6 @@ as those who come often weigh less in them. All weights of an individual togethe
 which everybody is scaled down to the first scale (docs/proofs/scaling.md).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -24,9 +22,7 @@ RESOLUTION_BITS: Final = 16
 
 
 class Table(NamedTuple):
-    """The weights of individuals, by how often they come.
-
-    An individual with the counts ``x`` and a step cap of ``M`` is in the first row with ``Σ x² ≤ M² · end``.
+    """The weights of individuals; counts ``x`` with a step cap of ``M`` are in the first row with ``Σ x² ≤ M² · end``.
 
     :param ends: ascending; the last is the most steps that there can be.
     :param weights: a row for each end, a column for each series, in units of ``2**-RESOLUTION_BITS``. The squares of a
@@ -67,10 +63,7 @@ class Scales:
         object.__setattr__(self, "share", check.real("share", self.share, above=0.0, below=1.0))
 
     def first(self, most: int) -> int:
-        """Return the first scale: individuals in up to that many steps weigh the same, and those in more weigh less.
-
-        :param most: in how many steps an individual can be at all: the last scale.
-        """
+        """Return the first scale, given the last: individuals in up to that many steps weigh the same."""
         return self.ends[0] if self.ends else most
 
     @property
@@ -115,10 +108,10 @@ def _table(scales: Scales, most: int) -> Table:
 
 
 def default_scales(most: int) -> Scales:
-    """Return the scales for individuals of whom nothing is known but in how many steps they can be.
+    """Return the scales for individuals of whom nothing is known but in how many steps they can be: the last scale.
 
-    :param most: the last scale: some 10 steps are the first, and each is about five times the one before it. If there
-        are several, one of two thirds of the last tells the level better, as few come in more.
+    Some 10 steps are the first, and each is about five times the one before it. If there are several, one of two thirds
+    of the last tells the level better, as few come in more.
     """
     ratio = most / 10
     between = round(math.log(ratio, 5)) if ratio > 1 else 0

@@ -1,15 +1,13 @@
 """A signal: a count and the public stages after it. It travels with OpenDP's metrics, from the count to the release.
 
-It is part of the identifier of a metric, which OpenDP compares when stages are chained: a measurement that was built
-behind one count cannot be chained behind another. So what a release says of itself is what ran.
+It is in the identifier of a metric, which OpenDP compares when stages are chained: a measurement that was built behind
+one count cannot be chained behind another. So what a release says of itself is what ran.
 """
-
-from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from opendp_timeseries._json import encode, fields_of, written
 from opendp_timeseries.accounting.filtering import filtered_influence
@@ -36,11 +34,6 @@ class UnknownSignal:
     keys: Literal[None] = None
     groups: Literal[None] = None
     kernels: tuple[Kernel, ...] = ()
-
-    @property
-    def each(self) -> UnknownSignal:
-        """Itself: nothing is known of its series."""
-        return self
 
 
 @dataclass(frozen=True)
@@ -105,9 +98,11 @@ class Signal:
         return self.count.resolution_bits + sum(kernel.resolution_bits for kernel in self.kernels)
 
     @property
-    def each(self) -> Signal:
+    def each(self) -> Self:
         """Each series by itself. The caps stay: they hold over the whole panel."""
-        return Signal(self.count.of_one_series(), self.kernels)
+        source = self.count.source and replace(self.count.source, by=None)
+        count = replace(self.count, panel=None, key_cap=None, scales=None, source=source)
+        return replace(self, count=count, stages=self.kernels)
 
     @cached_property
     def identifier(self) -> str:
@@ -116,7 +111,7 @@ class Signal:
         text = written([encode(self.count), stages])
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
-    def after(self, stage: Stage) -> Signal:
+    def after(self, stage: Stage) -> Self:
         """Return the signal that a further stage makes."""
         return replace(self, stages=(*self.stages, stage))
 
@@ -131,19 +126,15 @@ class Signal:
         return influence
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain Python objects, ready for ``json.dumps``; :meth:`from_dict` reads them back exactly."""
+        """Return plain Python objects; :meth:`from_dict` reads them back exactly."""
         stages = [{"totals" if isinstance(stage, Groups) else "filter": stage.to_dict()} for stage in self.stages]
         return {"count": encode(self.count), "stages": stages}
 
     @classmethod
-    def from_dict(cls, document: Any) -> Signal:
-        """Read back what :meth:`to_dict` wrote, and nothing else.
-
-        :raises TypeError, ValueError: for a field that is missing, unknown, or of another type or value.
-        """
-        fields = fields_of(document, "signal", {"count": Count, "stages": list})
-        count = fields["count"]
-        return cls(count, tuple(_read_stage(stage, count.grid.size) for stage in fields["stages"]))
+    def from_dict(cls, document: Any) -> Self:
+        """Read back what :meth:`to_dict` wrote; TypeError or ValueError for anything else."""
+        count, stages = fields_of(document, "signal", {"count": Count, "stages": list}).values()
+        return cls(count, tuple(_read_stage(stage, count.grid.size) for stage in stages))
 
 
 def _read_stage(document: Any, size: int) -> Stage:

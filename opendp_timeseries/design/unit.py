@@ -1,7 +1,5 @@
 """The unit of privacy: what a distance of 1 between two logs is."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from opendp_timeseries.grid import Period
@@ -9,13 +7,11 @@ from opendp_timeseries.grid import Period
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """What a distance of 1 between two logs is.
+    """The unit of privacy.
 
     :param replaced: True if individuals are replaced, False if they are added or removed.
-    :param period: what a period is, if an individual counts anew within each; None if the unit is all that an
-        individual did.
-    :param individuals: how many individuals may differ at a distance of 1: 1, or 2 for OpenDP's
-        ``change_one_id_distance``.
+    :param period: what a period is, if an individual counts anew within each; None if it is all that they did.
+    :param individuals: how many of them a distance of 1 is: 1, or 2 for OpenDP's ``change_one_id_distance``.
     """
 
     replaced: bool = False

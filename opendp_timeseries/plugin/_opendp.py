@@ -3,8 +3,6 @@
 The queries in :mod:`~opendp_timeseries.plugin.context` also read the private fields of OpenDP's queries.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any, Concatenate, NamedTuple, ParamSpec

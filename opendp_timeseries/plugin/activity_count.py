@@ -1,7 +1,5 @@
 """Counts without a cap to choose, as series at several scales of activity (docs/proofs/scaling.md)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -5,8 +5,6 @@ inputs are clamped to where float64 makes no error at all, which never increases
 docs/proofs/filters.md.
 """
 
-from __future__ import annotations
-
 import warnings
 from typing import Any, Final
 
@@ -36,11 +34,10 @@ class FilterWithoutGapWarning(UserWarning):
 def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kernel: Kernel) -> dp.Transformation:
     """Smooth a signal: ``y_t = Σ_k x_k h_{(t−k) mod T}`` for the public kernel ``h``.
 
-    The output is the domain ``vector_domain(atom_domain(T="f64", nan=False), size=T)``. Its values are exact:
-    taps are multiples of ``2**-kernel.resolution_bits``, and inputs are clamped to ±``largest_input(kernel)``
-    (more than 100 million for a smoothing kernel of default resolution), within which every sum is exact in float64.
-    Behind a count that scales, whose own binary places leave less room, the kernel is rounded to 16 of them first, and
-    the release says so; inputs up to 2 million pass.
+    The output is the domain ``vector_domain(atom_domain(T="f64", nan=False), size=T)``. Its values are exact: taps are
+    multiples of ``2**-kernel.resolution_bits``, and inputs are clamped to where every sum is exact in float64: more
+    than 100 million for a smoothing kernel of default resolution. Behind a count that scales, whose own binary places
+    leave less room, the kernel is rounded to 16 of them first, and the release says so; inputs up to 2 million pass.
 
     Of a panel, every series is filtered by itself. A filter that is wide compared with an individual's participation
     *lowers* the influence: behind a count with ``excess="drop"``, or with a ``gap``. Behind one that scales without a
@@ -65,20 +62,17 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
         raise TypeError(f"kernel ({check.shown(kernel)}) must be given as a Kernel; see gaussian_kernel")
     signal = influence_space(input_metric)
     if signal is None:
-        raise TypeError(
-            f"input_metric ({input_metric}) must be an influence metric, as of a count; choose another distance behind"
-            " the filter, by then_lp_distance(…)"
-        )
+        remedy = "choose another distance behind the filter, by then_lp_distance(…)"
+        raise TypeError(f"input_metric ({input_metric}) must be an influence metric, as of a count; {remedy}")
     series = signal.panel_size
     if kernel.size * series != space.size:
         each = f"{space.size}" if series == 1 else f"{space.size} / {series} series"
         raise ValueError(f"kernel size ({kernel.size}) must equal the signal's ({each}); see gaussian_kernel(size=…)")
     made = signal.signal
     scaled = made is not None and not made.kernels and made.count.excess != "drop"
-    if scaled and _clamp(kernel, signal.resolution_bits) < _MIN_CLAMP:
+    if scaled and largest_input(kernel, signal.resolution_bits) < _MIN_CLAMP:
         kernel = kernel.rounded(_COARSE_BITS)
-    clamp = _clamp(kernel, signal.resolution_bits)
-    if clamp < _MIN_CLAMP:
+    if (clamp := largest_input(kernel, signal.resolution_bits)) < _MIN_CLAMP:
         raise ValueError(
             f"kernel resolution ({kernel.resolution_bits} bits) behind a signal of {signal.resolution_bits} bits leaves"
             f" room for values up to {clamp} only; build both kernels with resolution_bits=16 or fewer, or join them:"
@@ -105,39 +99,19 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
         return filtered_influence(as_influence(d_in), kernel, series)
 
     domain = signal_domain("f64", space.size)
-    return transformation(input_domain, input_metric, domain, metric, function, stability_map)
-
-
-def _clamp(kernel: Kernel, resolution_bits: int) -> int:
-    try:
-        return largest_input(kernel, resolution_bits)
-    except ValueError:  # no room even for an input of 1
-        return 0
+    return transformation((input_domain, input_metric), (domain, metric), function, stability_map)
 
 
 then_circulant_filter = then(make_circulant_filter)
 
 
 def largest_input(kernel: Kernel, resolution_bits: int = 0) -> int:
-    """Return the largest magnitude that the filter passes exactly; inputs beyond it saturate there.
+    """Return the largest magnitude that the filter passes exactly, of inputs that are multiples of 2**-resolution_bits.
 
-    :param kernel: the filter's taps.
-    :param resolution_bits: inputs are multiples of ``2**-resolution_bits``; 0 for counts.
-    :raises ValueError: if there is no room for an input of 1, as after a filter that used up the resolution.
-
-    >>> from opendp_timeseries import gaussian_kernel
-    >>> largest_input(gaussian_kernel(1800, std=10)) == 2**27 - 1
-    True
+    It is 0 if there is no room even for an input of 1, as after a filter that used up the resolution.
     """
-    resolution_bits = check.integer("resolution_bits", resolution_bits, minimum=0, maximum=52)
     # sum|q| * 2**resolution_bits * clamp < 2**53 is the condition of `circulant_product`.
-    clamp = (EXACT - 1) // (int(kernel.l1 * 2**kernel.resolution_bits) << resolution_bits)
-    if clamp < 1:
-        raise ValueError(
-            f"{kernel!r} on inputs of {resolution_bits} binary places leaves no room for an input of 1; "
-            "use a lower resolution_bits, or one kernel for both filters: first.convolve(second)"
-        )
-    return clamp
+    return (EXACT - 1) // (int(kernel.l1 * 2**kernel.resolution_bits) << resolution_bits)
 
 
 def circular_convolve(values: ArrayLike, kernel: Kernel, *, resolution_bits: int = 0) -> NDArray[np.float64]:
@@ -147,15 +121,8 @@ def circular_convolve(values: ArrayLike, kernel: Kernel, *, resolution_bits: int
     ``(T,)``, and each entry is a multiple of ``2**-(kernel.resolution_bits + resolution_bits)``. Nothing about the
     values raises or warns.
 
-    :param values: ``T`` integers, or multiples of ``2**-resolution_bits``; others are rounded to such multiples,
-        and NaN is read as 0.
-    :param kernel: the filter's taps.
-    :param resolution_bits: binary places of the values; 0 for counts.
+    :param values: ``T`` multiples of ``2**-resolution_bits``; others are rounded to such, and NaN is read as 0.
     :raises ValueError: if the number of values, which is public, is not ``T``.
-
-    >>> from opendp_timeseries import kernel_from_taps
-    >>> circular_convolve([4, 0, 0, 0, 0], kernel_from_taps([0.5, 0.25, 0, 0, 0.25])).tolist()
-    [2.0, 1.0, 0.0, 0.0, 1.0]
     """
     clamp = largest_input(kernel, resolution_bits)
     signal = np.nan_to_num(np.asarray(values, dtype=np.float64), nan=0.0)

@@ -1,7 +1,5 @@
 """Several releases of one log as one measurement, with their joint loss (docs/proofs/several_releases.md)."""
 
-from __future__ import annotations
-
 import math
 import secrets
 from collections.abc import Callable, Sequence
@@ -42,8 +40,8 @@ def make_composition(
 
     The map states their joint loss: the law of the sum of their squared distances, each in units of its own noise
     (:mod:`~opendp_timeseries.accounting.joint`). That is exact for one individual and counts without filter, and a
-    fraction of what ``dp.c.make_composition`` adds up of what the maps of the members state.
-    The queries are all fixed beforehand, so that filters keep their full benefit.
+    fraction of what ``dp.c.make_composition`` adds up. The queries are all fixed beforehand, so that filters keep their
+    full benefit.
 
     :param measurements: chains that end in a subsampled Gaussian, which with ``sampling_probability=1`` is OpenDP's
         Gaussian mechanism, with whatever before and behind it, or compositions of such; all on one domain and metric.
@@ -61,11 +59,13 @@ def make_composition(
     >>> count = space >> ts.then_participation_count(ts.TimeGrid(size=100), participation_cap=10)
     >>> often = count >> ts.then_subsampled_gaussian(6.0, sampling_probability=0.1, delta=1e-6)
     >>> seldom = count >> ts.then_subsampled_gaussian(2.0, sampling_probability=0.01, delta=1e-6)
-    >>> both = ts.make_composition([often, seldom], delta=2e-6)
-    >>> both.map(1)
+    >>> ts.make_composition([often, seldom], delta=2e-6).map(1)
     (2.36455..., 2e-06)
     >>> dp.c.make_composition([often, seldom]).map(1)
     (3.57586..., 2e-06)
+    >>> noise = ts.then_subsampled_gaussian(6.0, sampling_probability=0.1)
+    >>> (count >> ts.then_composition([noise, noise], delta=1e-6)).map(1)
+    (1.45878..., 1e-06)
     """
     factor = check.real("factor", factor, above=0.0)
     return _composition(measurements, factor, view_of(output_measure, failure_probability, delta))
@@ -127,14 +127,6 @@ def then_composition(measurements: Sequence[dp.Measurement | Partial], **options
 
     :param measurements: as there, or in their ``then_`` form, such as ``then_participation_count(…) >> …``.
     :param options: as there.
-
-    >>> import opendp.prelude as dp, opendp_timeseries as ts
-    >>> dp.enable_features("contrib", "honest-but-curious")
-    >>> space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
-    >>> count = space >> ts.then_participation_count(ts.TimeGrid(size=100), participation_cap=10)
-    >>> noise = ts.then_subsampled_gaussian(6.0, sampling_probability=0.1)
-    >>> (count >> ts.then_composition([noise, noise], delta=1e-6)).map(1)
-    (1.45878..., 1e-06)
     """
     return Partial(lambda domain, metric: make_composition(completed(measurements, domain, metric), **options))
 
@@ -145,9 +137,7 @@ def completed(measurements: Any, domain: dp.Domain, metric: dp.Metric) -> list[d
 
 
 def least_factor(measurements: Sequence[dp.Measurement], *, epsilon: float, delta: float, d_in: Any = 1) -> float:
-    """Return the least factor on all scales with which a composition is (ε, δ)-private.
-
-    Rounded up, so that ``make_composition(measurements, factor=…, delta=delta)`` keeps what is asked for.
+    """Return the least factor on all scales with which a composition is (ε, δ)-private, rounded up.
 
     :param measurements: as in :func:`~opendp_timeseries.make_composition`; their scales are relative.
     :param epsilon: ε, not negative.

@@ -162,7 +162,7 @@ class Context(dp.Context):
 
     #: What its releases are a part of; None if there is one share, or the budget has no δ.
     whole: Whole | None = None
-    #: For a nested Context behind a count, the name of the invocation of the count that all of its queries share.
+    #: For a nested Context behind a count, the name of the invocation that all of its queries share.
     invocation: str | None = None
 
     def query(self, **kwargs: Any) -> Any:
@@ -288,9 +288,8 @@ class Query(dp.Query):
     def subsampled_gaussian(self, *args: Any, **options: Any) -> Any:
         """Add the subsampled Gaussian within this query's share, see :func:`.make_subsampled_gaussian`.
 
-        Leave out the scale, and the least is found; and the view of the loss, which is then that of the budget: the
-        exact profile at the δ of an (ε, δ) share, or approximate zCDP with the δ of a (ρ, δ) share for its failure
-        probability.
+        Leave out the scale, and the least is found; and the view of the loss, which is then that of the budget: (ε, δ)
+        by the exact profile, or approximate zCDP with the δ of the share for its failure probability.
 
         :raises ValueError: for a budget without δ, or a share that is spent.
         """
@@ -324,8 +323,8 @@ class Query(dp.Query):
         The view of the loss is chosen as in :meth:`subsampled_gaussian`.
 
         :param measurements: as there, or in their ``then_`` form, on the space of this query.
-        :param factor: by which the scales of all releases are multiplied; 1 leaves them as they are. Left out, they
-            are relative, and the least factor is found with which together they are within the share.
+        :param factor: of the scales of all releases. Left out, scales are relative, and the least factor is found with
+            which together they are within the share.
         :raises ValueError: for a budget without δ, or a share that is spent.
         """
         chain: Any = self._chain
@@ -350,10 +349,7 @@ class Query(dp.Query):
         return *chain.output_space, chain.map(self._d_in)
 
     def _in_share(self, options: dict[str, Any]) -> Budget | None:
-        """Add to the options the view that this query's share is in, and return the share; None if they choose a view.
-
-        :raises ValueError: for a budget without δ, or a share that is spent.
-        """
+        """Add to the options the view that this query's share is in, and return the share; None if they choose one."""
         if _MEASURE_OPTIONS & options.keys():
             return None
         budget = str(self._output_measure.type)
@@ -371,10 +367,7 @@ class Query(dp.Query):
         return Budget(rho=first, delta=delta) if concentrated else Budget(epsilon=first, delta=delta)
 
     def release(self, data: Any = None, bounds: Any = None, T: Any = None) -> Any:
-        """Release the query: its share is spent first, and post-processing follows.
-
-        A release says for which distance its guarantee is, and of which Context it is a part.
-        """
+        """Spend the share, and only then process what is released, which says of which Context it is a part."""
         if self._context is None or data is not None:
             return super().release(data, bounds=bounds, T=T)
         measurement = self.resolve(bounds=bounds, T=T)
@@ -384,7 +377,7 @@ class Query(dp.Query):
         return answer if self._wrap_release is None else self._wrap_release(answer)
 
     def _said_of(self, answer: Any, measurement: Any, number: int) -> Any:
-        """Return a release, or several, that say for whom and of what whole they are; anything else as it is."""
+        """Return releases that say for whom and of what whole they are; anything else as it is."""
         if isinstance(answer, list):
             return [self._said_of(one, measurement, number) for one in answer]
         if not isinstance(answer, Release) or answer.statement is None:
@@ -406,17 +399,13 @@ class Query(dp.Query):
         """Return the measurement, after a check that its loss fits the share."""
         chain: Any = self._chain
         if isinstance(chain, tuple):
-            raise ValueError(
-                "this query asks nothing yet; go on with private_series(grid), or with individual_count(), or"
-                " participation_count(grid, participation_cap=…), and noise"
-            )
+            counts = "individual_count(), or participation_count(grid, participation_cap=…), and noise"
+            raise ValueError(f"this query asks nothing yet; go on with private_series(grid), or with {counts}")
         if isinstance(chain, dp.Transformation):
             if allow_transformations:
                 return chain
-            raise ValueError(
-                "this query adds no noise, so there is nothing to release; end it by laplace() or gaussian(), or, for a"
-                " series, by subsampled_gaussian(sampling_probability=…)"
-            )
+            noise = "laplace() or gaussian(), or, for a series, by subsampled_gaussian(sampling_probability=…)"
+            raise ValueError(f"this query adds no noise, so there is nothing to release; end it by {noise}")
         if isinstance(self._d_out, tuple):  # of others none is asked for, and what is searched for may not take 1
             self._check_share(chain(1.0) if isinstance(chain, PartialChain) else chain, at_any_scale=True)
         if isinstance(chain, PartialChain):
@@ -430,14 +419,12 @@ class Query(dp.Query):
         return resolved
 
     def _check_share(self, measurement: Any, *, at_any_scale: bool) -> None:
-        """Refuse a loss too large for the share, in words: OpenDP would say that two pairs have no order.
-
-        A δ does not depend on the scale, so one that exceeds the share is refused before any scale is searched for.
-        """
+        """Refuse a loss too large for the share: OpenDP would say that two pairs have no order."""
         share: Any = self._d_out
         if share is None or self._d_in is None or not isinstance(measurement, dp.Measurement):
             return
         loss = measurement.map(self._d_in)
+        # A δ does not depend on the scale.
         if isinstance(loss, tuple) and isinstance(share, tuple) and loss[1] > share[1]:
             raise ValueError(
                 f"delta ({loss[1]!r} at these settings, whatever the scale) exceeds this query's share ({share[1]!r});"

@@ -1,7 +1,5 @@
 """Conversions of a measurement's loss that OpenDP 0.16 lacks (docs/proofs/conversions.md)."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import Any
@@ -17,11 +15,11 @@ from opendp_timeseries.plugin._opendp import privacy_profile
 def make_zCDP_to_renyiDP(measurement: dp.Measurement) -> dp.Measurement:  # noqa: N802 (OpenDP's way to name conversions)
     """Return the same measurement with its loss as a Rényi curve: ``ρ``-zCDP is ``α ↦ ρα``.
 
-    So OpenDP's own Gaussian mechanism composes with a subsampled Gaussian whose ``output_measure`` is
-    ``renyi_divergence()``. Source: Bun & Steinke (2016), arXiv:1605.02065, Definition 1.1.
+    So OpenDP's own Gaussian mechanism composes with a subsampled Gaussian in ``renyi_divergence()``. Source: Bun &
+    Steinke (2016), arXiv:1605.02065, Definition 1.1.
 
-    :param measurement: a measurement under ``zero_concentrated_divergence()``, not interactive: a release that is a
-        queryable fails with a ``TypeError``, and nothing leaves.
+    :param measurement: under ``zero_concentrated_divergence()``, not interactive: a release that is a queryable fails
+        with a ``TypeError``, and nothing leaves.
     :raises TypeError: for another output measure.
 
     >>> import opendp.prelude as dp
@@ -51,7 +49,7 @@ def make_renyiDP_to_approxDP(measurement: dp.Measurement) -> dp.Measurement:  # 
     At each ``ε`` the best of many orders is taken; every order is valid. Fix δ with ``dp.c.make_fix_delta``.
     Source: Canonne, Kamath & Steinke (2020), arXiv:2004.00010v4, Proposition 12.
 
-    :param measurement: a measurement under ``renyi_divergence()``, such as a composition of several, not interactive.
+    :param measurement: under ``renyi_divergence()``, such as a composition of several, not interactive.
     :raises TypeError: for another output measure.
     """
     _check_measure(measurement, dp.renyi_divergence())

@@ -1,7 +1,5 @@
 """How many individuals there are in a log: in all, or for each key (docs/proofs/counts.md)."""
 
-from __future__ import annotations
-
 import opendp.prelude as dp
 
 from opendp_timeseries import _validate as check

@@ -4,8 +4,6 @@ The maps of this package are :class:`KnownMap` objects, and OpenDP notes for eac
 was made (:func:`~._opendp.how_made`). A stage that is not of this package ends what is known, and is named.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -19,37 +17,15 @@ from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.plugin._opendp import how_made
 from opendp_timeseries.plugin.spaces import influence_space
 
+#: A domain and a metric.
+Space = tuple[dp.Domain, dp.Metric]
+
 
 class StatedDesign(NamedTuple):
     """A release that a measurement returns: what runs, and the view of its loss that it states."""
 
     design: Design
     view: View
-
-
-@dataclass(frozen=True)
-class KnownMap:
-    """The map of a transformation or measurement of this package; of a measurement, with what else is known of it."""
-
-    call: Callable[[Any], Any]
-    known: Known | None = None
-
-    def __call__(self, d_in: Any) -> Any:
-        """Return the distance between outputs, or the loss."""
-        return self.call(d_in)
-
-
-def transformation(
-    domain: dp.Domain,
-    metric: dp.Metric,
-    output_domain: dp.Domain,
-    output_metric: dp.Metric,
-    function: Callable[[Any], Any],
-    stability_map: Callable[[Any], Any],
-) -> dp.Transformation:
-    """Return a transformation that is known to be of this package."""
-    known = KnownMap(stability_map)
-    return dp.t.make_user_transformation(domain, metric, output_domain, output_metric, function, known)
 
 
 @dataclass(frozen=True)
@@ -66,6 +42,25 @@ class Known:
     times: Callable[[float], dp.Measurement]
     designs: tuple[StatedDesign, ...] | None
     foreign: str | None = None
+
+
+@dataclass(frozen=True)
+class KnownMap:
+    """The map of a transformation or measurement of this package; of a measurement, with what else is known of it."""
+
+    call: Callable[[Any], Any]
+    known: Known | None = None
+
+    def __call__(self, d_in: Any) -> Any:
+        """Return the distance between outputs, or the loss."""
+        return self.call(d_in)
+
+
+def transformation(
+    space: Space, output_space: Space, function: Callable[[Any], Any], stability_map: Callable[[Any], Any]
+) -> dp.Transformation:
+    """Return a transformation that is known to be of this package."""
+    return dp.t.make_user_transformation(*space, *output_space, function, KnownMap(stability_map))
 
 
 #: OpenDP's combinators that keep the mechanism of one argument, and which argument that is.

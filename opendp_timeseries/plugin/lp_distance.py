@@ -1,7 +1,5 @@
 """From the influence metric to OpenDP's own distances, and so to its own noise (docs/proofs/foundations.md)."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import Any
@@ -46,27 +44,21 @@ def make_lp_distance(input_domain: dp.Domain, input_metric: dp.Metric, output_me
         raise TypeError(f"input_metric ({input_metric}) must be an influence metric, as of a count")
     kind = lp_kind(output_metric)
     if kind is None or kind[1] not in ("f64", "i32", "i64", "u32", "u64"):
-        raise TypeError(
-            f"output_metric ({check.shown(output_metric)}) must be dp.l1_distance(T=…), dp.l2_distance(T=…) or"
-            " dp.absolute_distance(T=…), with T float or int"
-        )
+        known = "dp.l1_distance(T=…), dp.l2_distance(T=…) or dp.absolute_distance(T=…), with T float or int"
+        raise TypeError(f"output_metric ({check.shown(output_metric)}) must be {known}")
     name, number = kind
     if number != "f64" and space.atom.startswith("f"):
-        raise TypeError(
-            f"output_metric ({output_metric}) must have T=float, as the signal holds floats; a count with excess='drop'"
-            " holds whole numbers"
-        )
+        remedy = "a count with excess='drop' holds whole numbers"
+        raise TypeError(f"output_metric ({output_metric}) must have T=float, as the signal holds floats; {remedy}")
     if name == "absolute" and space.size != 1:
+        remedy = "use dp.l1_distance(T=…) or dp.l2_distance(T=…)"
         raise TypeError(
-            f"output_metric ({output_metric}) is for one number, and this signal has {space.size}; use"
-            " dp.l1_distance(T=…) or dp.l2_distance(T=…)"
+            f"output_metric ({output_metric}) is for one number, and this signal has {space.size}; {remedy}"
         )
     if name == "l1" and signal.signal is not None and signal.signal.count.excess == "scale":
-        raise ValueError(
-            f"output_metric ({output_metric}) does not fit a count that scales people in many steps down in ℓ2"
-            " (excess='scale'); make the count with excess='scale_l1' or 'drop', or use Gaussian noise and"
-            " dp.l2_distance(T=float)"
-        )
+        problem = "does not fit a count that scales people in many steps down in ℓ2 (excess='scale')"
+        remedy = "make the count with excess='scale_l1' or 'drop', or use Gaussian noise and dp.l2_distance(T=float)"
+        raise ValueError(f"output_metric ({output_metric}) {problem}; {remedy}")
 
     def stability_map(d_in: Any) -> Any:
         moved = (l2_of if name == "l2" else l1_of)(as_influence(d_in))
@@ -79,7 +71,7 @@ def make_lp_distance(input_domain: dp.Domain, input_metric: dp.Metric, output_me
     domain = signal_domain("f64" if floats else "i64", space.size)
     if name == "absolute":
         domain = dp.atom_domain(T="f64", nan=False) if floats else dp.atom_domain(T=space.atom)
-    return transformation(input_domain, input_metric, domain, output_metric, function, stability_map)
+    return transformation((input_domain, input_metric), (domain, output_metric), function, stability_map)
 
 
 def l1_of(influence: Influence) -> float:

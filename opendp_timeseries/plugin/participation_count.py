@@ -1,7 +1,5 @@
 """Counts with a cap on how far one individual can reach (docs/proofs/counts.md and docs/proofs/scaling.md)."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +15,7 @@ from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid, check_grid
 from opendp_timeseries.plugin._opendp import signal_domain, then
-from opendp_timeseries.plugin.known import transformation
+from opendp_timeseries.plugin.known import Space, transformation
 from opendp_timeseries.plugin.spaces import check_readable, descriptor, log_of, signal_metric, unit_of
 
 
@@ -114,7 +112,7 @@ def counted(input_domain: dp.Domain, input_metric: dp.Metric, count: Count) -> d
         # They are far below; clamped to where floats are exact, whatever the log.
         return np.ldexp(np.clip(counts, -(2**53), 2**53).astype(np.float64), -bits)
 
-    return count_transformation(input_domain, input_metric, function, count)
+    return count_transformation((input_domain, input_metric), function, count)
 
 
 def fresh_key() -> bytes:
@@ -122,16 +120,13 @@ def fresh_key() -> bytes:
     return secrets.token_bytes(16)
 
 
-def count_transformation(
-    input_domain: dp.Domain, input_metric: dp.Metric, function: Callable[[Any], NDArray[Any]], count: Count
-) -> dp.Transformation:
+def count_transformation(space: Space, function: Callable[[Any], NDArray[Any]], count: Count) -> dp.Transformation:
     """Wrap a function that returns counts, with the stability map of its caps (docs/proofs/counts.md).
 
     The function must let one individual change no more than the caps allow, in steps that are ``gap`` apart.
     """
-    domain = signal_domain("f64" if count.resolution_bits else "i64", count.size)
-    metric = signal_metric(Signal(count))
-    return transformation(input_domain, input_metric, domain, metric, function, count.influence)
+    output_space = signal_domain("f64" if count.resolution_bits else "i64", count.size), signal_metric(Signal(count))
+    return transformation(space, output_space, function, count.influence)
 
 
 then_participation_count = then(make_participation_count)
@@ -153,12 +148,12 @@ def make_participation_total(
 ) -> dp.Transformation:
     """Count pairs of an individual and a step: one number, or one for each of a few periods.
 
-    The sum of a :func:`~opendp_timeseries.make_participation_count`, with a cap of its own. One number needs no more
-    noise than one individual has steps, so its cap can be so large that next to nobody exceeds it.
+    The sum of a :func:`~opendp_timeseries.make_participation_count`, with a cap of its own, which can be so large that
+    next to nobody exceeds it: one number needs no more noise than one individual has steps.
     :meth:`.Series.with_total` brings a series to the level that it says.
 
-    Somebody in ``n`` steps, more than the cap of ``L``, counts in each by ``L/n``, and so as ``L`` in all. It is
-    decided by their own records, with no random choice. Weights are rounded down to multiples of 2**-16.
+    Somebody in ``n`` steps, more than the cap of ``L``, counts in each by ``L/n``, with no random choice, and so as
+    ``L`` in all. Weights are rounded down to multiples of 2**-16.
 
     The output is the domain ``vector_domain(atom_domain(T="f64", nan=False), size=1)``, or of a number for each key and
     period, in this order, with the influence metric. One individual moves all numbers together by at most ``L·M`` in
@@ -220,18 +215,16 @@ def make_assume_participation(
 ) -> dp.Transformation:
     """Assume that no individual is in more than ``participation_cap`` steps of a count made elsewhere, ``gap`` apart.
 
-    An identity on the numbers. **Nothing enforces the assumption**: the guarantee of all that follows holds
-    only as far as it is true (Koga, Meehan & Chaudhuri 2022, Assumption 1; how the guarantee degrades when
-    it is not, is their Proposition 1). Where the event log is at hand, use
-    :func:`~opendp_timeseries.make_participation_count`, which enforces its caps.
+    An identity on the numbers. **Nothing enforces the assumption**: the guarantee of all that follows holds only as far
+    as it is true (Koga, Meehan & Chaudhuri 2022, Assumption 1, and Proposition 1 where it is not). Where the event log
+    is at hand, use :func:`~opendp_timeseries.make_participation_count`, which enforces its caps.
 
     :param input_domain: :func:`~opendp_timeseries.count_signal_domain`.
     :param input_metric: ``dp.symmetric_distance()`` or ``dp.change_one_distance()``, in individuals; with
         :func:`~opendp_timeseries.period_distance` the assumption is about each individual in each period by itself.
     :param participation_cap: ``I``, steps in which one individual may be counted.
     :param step_cap: ``M``, how often one individual may be counted in one step.
-    :param gap: least distance of two steps in which one individual is counted, around the cycle of the grid too; 1 is
-        none.
+    :param gap: least distance of two such steps, around the cycle of the grid too; 1 is none.
     :param grid: the public grid of the count, for records and figures; integer steps if left out.
     :raises TypeError: for a wrong domain or metric, or a cap that was left out.
     :raises ValueError: for a cap below 1, or a gap below 1 or above the number of steps.
@@ -254,7 +247,7 @@ def make_assume_participation(
             counts = np.minimum(counts, np.uint64(np.iinfo(np.int64).max))
         return counts.astype(np.int64)
 
-    return count_transformation(input_domain, input_metric, function, count)
+    return count_transformation((input_domain, input_metric), function, count)
 
 
 then_assume_participation = then(make_assume_participation)

@@ -4,8 +4,6 @@ A cap drops what individuals do beyond it. Where nothing public says how large i
 buy this histogram first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -76,8 +74,8 @@ def make_participation_histogram(
         people = d_in * unit.individuals
         return count_influence(people, participation_cap=1, step_cap=1, size=size, replaced=unit.replaced)
 
-    domain = signal_domain("i64", size)
-    return transformation(input_domain, input_metric, domain, influence_distance(), function, influence)
+    output_space = signal_domain("i64", size), influence_distance()
+    return transformation((input_domain, input_metric), output_space, function, influence)
 
 
 then_participation_histogram = then(make_participation_histogram)

@@ -1,7 +1,5 @@
 """What somebody loses in all, where the unit of privacy is within a period (docs/proofs/period_unit.md)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

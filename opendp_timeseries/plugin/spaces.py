@@ -8,8 +8,6 @@ A log may also be one of OpenDP's own frames, a ``LazyFrameDomain`` with one of 
 distance of 1 may be two individuals added, and is accounted for as such.
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -33,7 +31,9 @@ from opendp_timeseries.plugin._opendp import empty_frame
 
 T = TypeVar("T")
 
-_UNITS: Final = {"SymmetricIdDistance": Unit(), "ChangeOneIdDistance": Unit(individuals=2)}
+#: What distances of OpenDP count: in event logs, and in LazyFrames.
+_OF_LOGS: Final = {"SymmetricDistance": Unit(), "ChangeOneDistance": Unit(replaced=True)}
+_OF_FRAMES: Final = {"SymmetricIdDistance": Unit(), "ChangeOneIdDistance": Unit(individuals=2)}
 
 
 def descriptor(space: Any, kind: type[T]) -> T | None:
@@ -103,9 +103,8 @@ def event_log_domain(*, identifier: str, time: str) -> dp.Domain:
 def count_signal_domain(size: int) -> dp.Domain:
     """Count signals that were made elsewhere: one-dimensional integer arrays of ``size`` steps.
 
-    A distance between two signals counts the **individuals** who were added or removed
-    (``dp.symmetric_distance()``) or replaced (``dp.change_one_distance()``), not the entries that differ. How far one
-    individual reaches must be assumed: see :func:`~opendp_timeseries.make_assume_participation`.
+    A distance between two signals counts the **individuals** who differ, as in event logs, not the
+    entries. How far one individual reaches must be assumed: see :func:`~opendp_timeseries.make_assume_participation`.
 
     Requires the OpenDP feature ``honest-but-curious``.
 
@@ -192,14 +191,13 @@ def influence_space(metric: Any) -> InfluenceSpace | None:
 def as_influence(d_in: Any) -> Influence:
     """Return a distance of the influence metric; refuse anything else, which is public."""
     if not isinstance(d_in, Influence):
-        raise TypeError(
-            f"d_in must be an Influence, found {type(d_in).__name__}; chain after a count, whose map(1) gives one"
-        )
+        found = type(d_in).__name__
+        raise TypeError(f"d_in must be an Influence, found {found}; chain after a count, whose map(1) gives one")
     return d_in
 
 
 def norm_influence(d_in: Any, steps: int) -> Influence:
-    """Return an ℓ2 distance as an influence: all of it may be in one step, or spread over ``steps``."""
+    """Return an ℓ2 distance as an influence, in one step or spread over ``steps``."""
     check.real("d_in", d_in, minimum=0.0)
     distance = up_fraction(Fraction(d_in))  # an integer beyond 2**53 becomes a float from above
     return Influence(l0=steps, l2=distance, linf=distance, individuals=int(distance > 0))
@@ -209,13 +207,13 @@ def unit_of(input_metric: dp.Metric) -> Unit:
     """Return what a distance of 1 is; TypeError for a metric that does not count individuals."""
     if (unit := descriptor(input_metric, Unit)) is not None:
         return unit
-    name = str(input_metric.type) if isinstance(input_metric, dp.Metric) else ""
-    if name not in ("SymmetricDistance", "ChangeOneDistance"):
+    kind = str(input_metric.type) if isinstance(input_metric, dp.Metric) else ""
+    if kind not in _OF_LOGS:
         raise TypeError(
             f"input_metric ({input_metric}) must count individuals; use dp.symmetric_distance() for"
             " individuals added or removed, dp.change_one_distance() for individuals replaced"
         )
-    return Unit(replaced=name == "ChangeOneDistance")
+    return _OF_LOGS[kind]
 
 
 def check_member(domain: dp.Domain, log: Any) -> None:
@@ -238,11 +236,9 @@ def log_of(
 ) -> dict[str, Any]:
     """Return what a :class:`.Count` says of a log: which columns are read, for which keys, and the unit of privacy.
 
-    :param by: name of the column that tells the series of a panel apart, if there is one; with its ``keys``.
     :param time: name of the column of event times, of a LazyFrame only.
     :param timed: whether times are read.
-    :param periods: whether the count treats an individual as another one in each period, where the metric
-        does. Other counts refuse such a metric.
+    :param periods: whether the count treats an individual as another one in each period; others refuse such a metric.
     :raises TypeError, ValueError: for a wrong domain, metric, name or key, or a column that is named twice.
     """
     if not timed and time is not None:
@@ -280,7 +276,7 @@ def check_readable(count: Count, input_domain: dp.Domain) -> None:
 def _of_frame(input_metric: dp.Metric) -> tuple[str, Unit]:
     """Return the column of a LazyFrame that identifies individuals, and what distances count."""
     kind = str(input_metric.type) if isinstance(input_metric, dp.Metric) else ""
-    if kind not in _UNITS:
+    if kind not in _OF_FRAMES:
         raise TypeError(
             f"input_metric ({input_metric}) does not count individuals; of a LazyFrame it must be"
             " dp.symmetric_id_distance(…) or dp.change_one_id_distance(…), as in the privacy unit"
@@ -288,8 +284,6 @@ def _of_frame(input_metric: dp.Metric) -> tuple[str, Unit]:
         )
     expression: Any = input_metric.identifier
     if not expression.meta.is_column():  # an expression could merge individuals, or tell one's rows apart
-        raise TypeError(
-            f"input_metric ({input_metric}) must identify individuals by a plain column; make the expression a column"
-            " of the LazyFrame first, and name that in dp.unit_of(…, identifier=…)"
-        )
-    return str(expression.meta.output_name()), _UNITS[kind]
+        remedy = "make the expression a column of the LazyFrame first, and name that in dp.unit_of(…, identifier=…)"
+        raise TypeError(f"input_metric ({input_metric}) must identify individuals by a plain column; {remedy}")
+    return str(expression.meta.output_name()), _OF_FRAMES[kind]

@@ -4,8 +4,6 @@ Koga, Meehan & Chaudhuri (2022), "Privacy Amplification by Subsampling in Time D
 one step kept in each block. Proofs: docs/proofs/subsampled_gaussian.md and docs/proofs/extremal_law.md.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable
@@ -57,10 +55,8 @@ def _read_space(domain: dp.Domain, metric: dp.Metric) -> _Space:
             raise ValueError(f"input_metric ({metric}) does not fit whole numbers; use influence_distance()")
         return _Space(signal.size, space.resolution_bits, as_influence, space.signal or unknown)
     if (lp_kind(metric) or "")[:1] != ("l2",):
-        raise TypeError(
-            f"input_metric ({metric}) must be influence_distance(), as of a count and the stages after it, or"
-            " dp.l2_distance(T=float)"
-        )
+        needed = "influence_distance(), as of a count and the stages after it, or dp.l2_distance(T=float)"
+        raise TypeError(f"input_metric ({metric}) must be {needed}")
     return _Space(signal.size, 0 if whole else None, lambda d_in: norm_influence(d_in, signal.size), unknown)
 
 
@@ -156,8 +152,7 @@ def make_subsampled_gaussian(
 ) -> dp.Measurement:
     """Keep each step with ``sampling_probability``, and release Gaussian-noised values at the kept steps.
 
-    The result is a :class:`~opendp_timeseries.Release`. An empty selection is an ordinary outcome, and is never drawn
-    again.
+    The result is a :class:`~opendp_timeseries.Release`, which may hold no step: no selection is drawn again.
 
     Each step is kept by itself, as in the paper, or, with ``sampling="stratified"``, one uniformly random step of each
     block of ``B = 1/p``: then kept steps are at most ``2B − 1`` apart, so that there are no long holes to interpolate,
@@ -180,8 +175,7 @@ def make_subsampled_gaussian(
 
     :param input_domain: vectors of integers or of floats (never NaN) of a fixed size ``T``.
     :param input_metric: ``influence_distance()``, or ``dp.l2_distance(T=float)``, which knows less.
-    :param scale: standard deviation σ of the noise, in the signal's unit; 0 adds none and maps to infinity.
-        :func:`~opendp_timeseries.least_scale` finds it.
+    :param scale: standard deviation σ of the noise, in the signal's unit; see :func:`~opendp_timeseries.least_scale`.
     :param sampling_probability: ``p`` in [0, 1], rounded up to a multiple of 2**-53; 1 is the Gaussian mechanism.
         With ``sampling="stratified"``, one over a whole number of steps ``B``, at most ``T``.
     :param sampling: ``"poisson"`` or ``"stratified"``. Blocks run on from one series of a panel to the next.
@@ -198,11 +192,9 @@ def make_subsampled_gaussian(
     >>> dp.enable_features("contrib", "honest-but-curious")
     >>> space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
     >>> count = space >> ts.then_participation_count(ts.TimeGrid(size=100), participation_cap=10)
-    >>> release = count >> ts.then_subsampled_gaussian(scale=2.0, sampling_probability=0.1)
-    >>> release.map(1).delta(1.0)
+    >>> (count >> ts.then_subsampled_gaussian(scale=2.0, sampling_probability=0.1)).map(1).delta(1.0)
     0.0167...
-    >>> release = count >> ts.then_subsampled_gaussian(scale=2.0, sampling_probability=0.1, delta=1e-6)
-    >>> release.map(1)
+    >>> (count >> ts.then_subsampled_gaussian(scale=2.0, sampling_probability=0.1, delta=1e-6)).map(1)
     (4.07..., 1e-06)
     """
     view = view_of(output_measure, failure_probability, delta)
@@ -297,9 +289,7 @@ def least_scale(
     sampling: str = "poisson",
     d_in: Any = 1,
 ) -> float:
-    """Return the least noise scale σ with which the subsampled Gaussian behind a chain is (ε, δ)-private.
-
-    By the exact profile; rounded up, so that ``then_subsampled_gaussian(σ, delta=delta, …)`` keeps what is asked for.
+    """Return the least noise scale σ with which the subsampled Gaussian behind a chain is (ε, δ)-private, rounded up.
 
     :param chain: a count, with or without filters.
     :param epsilon: ε, not negative.

@@ -1,7 +1,5 @@
 """Add up the series of a panel: of districts, of a city, next to those of its stations (docs/proofs/totals.md)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -54,10 +52,8 @@ def make_totals(input_domain: dp.Domain, input_metric: dp.Metric, groups: Mappin
     made = None if signal is None else signal.signal
     bits = 0 if made is None else made.count.resolution_bits
     if made is None or made.count.panel is None or made.stages or space.atom.startswith("f") != (bits > 0):
-        raise TypeError(
-            f"input_metric ({input_metric}) must be that of a panel right after its count, by= and keys=: filter totals"
-            " afterwards"
-        )
+        needed = "that of a panel right after its count, by= and keys=: filter totals afterwards"
+        raise TypeError(f"input_metric ({input_metric}) must be {needed}")
     panel, steps = made.count.panel, made.grid.size
     tree = Groups.of(groups, panel)
     matrix = _membership(tree, panel)
@@ -74,7 +70,7 @@ def make_totals(input_domain: dp.Domain, input_metric: dp.Metric, groups: Mappin
 
     domain = signal_domain("f64" if bits else "i64", steps * len(tree.names))
     metric = signal_metric(made.after(tree))
-    return transformation(input_domain, input_metric, domain, metric, function, stability_map)
+    return transformation((input_domain, input_metric), (domain, metric), function, stability_map)
 
 
 def _membership(tree: Groups, panel: tuple[str | int, ...]) -> Any:

@@ -1,14 +1,11 @@
 """Several releases of one log in one document, with the guarantee of all of them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from opendp_timeseries import _validate as check
-from opendp_timeseries._json import fields_of, parse_json, read_versioned, written
+from opendp_timeseries._json import encode, fields_of, parse_json, read_versioned, written
 from opendp_timeseries.accounting.calibrate import warn_of_large_delta
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.loss import Points, View
@@ -20,7 +17,7 @@ FORMAT: Final = "opendp_timeseries releases"
 
 
 class Document(NamedTuple):
-    """Releases that were written and verified together, and the guarantee of all of them in words."""
+    """Releases that were written and verified together, with their joint guarantee in words."""
 
     releases: tuple[Release, ...]
     guarantee: str
@@ -45,18 +42,18 @@ def write_releases(
         release.verify()
     view = _total(releases)
     if delta is not None:
-        check.real("delta", delta, above=0.0, below=1.0)
         if not in_advance or view.delta is None:
             raise ValueError(f"delta ({delta}) is for releases in (ε, δ) that were fixed in_advance; leave it out")
         view = replace(view, delta=delta)
     warn_of_large_delta(view.failure_probability if view.delta is None else view.delta, stacklevel=2)
+    points = _joint(releases, in_advance, data_fixed, view)
     document = {
         "format": FORMAT,
         "version": 1,
-        "guarantee": _together(releases, points := _joint(releases, in_advance, data_fixed, view)),
+        "guarantee": _together(releases, points),
         "in_advance": in_advance,
         "data_fixed": data_fixed,
-        "joint_loss": [list(point) for point in points],
+        "joint_loss": encode(points),
         "releases": [release.to_dict() for release in releases],
     }
     return written(document)
@@ -71,7 +68,7 @@ def read_releases(text: str) -> tuple[Release, ...]:
 
 
 def read_document(text: str) -> Document:
-    """Return what :func:`read_releases` reads, with the joint guarantee in words."""
+    """Return what :func:`read_releases` does, with the joint guarantee in words."""
     document = parse_json(text)
     if isinstance(document, dict) and document.get("format") == FORMAT_OF_ONE:
         release = Release.from_dict(document)
@@ -81,14 +78,13 @@ def read_document(text: str) -> Document:
 
 
 def _read_1(document: dict[str, Any]) -> Document:
-    fields = fields_of(document, "the document", _FIELDS)
-    releases = fields["releases"]
+    _, in_advance, data_fixed, stated, releases = fields_of(document, "the document", _FIELDS).values()
     for release in releases:
         release.verify()
-    stated, view = fields["joint_loss"], _total(releases)
-    if fields["in_advance"] and view.delta is not None and len(stated) == 1 and 0.0 < stated[0][1] < 1.0:
+    view = _total(releases)
+    if in_advance and view.delta is not None and len(stated) == 1 and 0.0 < stated[0][1] < 1.0:
         view = replace(view, delta=stated[0][1])
-    right = _joint(releases, fields["in_advance"], fields["data_fixed"], view)
+    right = _joint(releases, in_advance, data_fixed, view)
     check_covered("joint_loss", stated, right, "the releases together give")
     return Document(releases, _together(releases, stated))
 
@@ -108,10 +104,7 @@ def joint_guarantee(releases: Sequence[Release]) -> str:
 
 
 def population_of(design: Design) -> tuple[Any, ...]:
-    """Return what must be equal for two releases to be about the same individuals.
-
-    That is the unit of privacy and the columns of identifiers, and of times where the unit is within a period.
-    """
+    """Return what must be equal for two releases to be about the same individuals: unit of privacy and columns."""
     source, unit = design.count.source, design.unit
     if source is None:
         return unit, None, None
@@ -126,20 +119,15 @@ def _together(releases: Sequence[Release], points: Points) -> str:
 
 
 def _total(releases: Sequence[Release]) -> View:
-    """The view that states the joint loss: of the same measure, at the sum of all δ or δ′; or a refusal to add."""
+    """Return the view that states the joint loss: at the sum of all δ or δ′."""
     views = [release.stated.view for release in releases]
     alike = {(r.stated.view.measure, r.stated.distance, population_of(r.design)) for r in releases}
     if len(alike) != 1:
-        units = {r.design.unit.of(r.stated.distance) for r in releases}
-        raise ValueError(
-            "releases must be at least one, of one measure, unit of privacy, identifier column and distance; found"
-            f" {'; '.join(sorted(units)) or 'none'}"
-        )
-    return View(
-        views[0].measure,
-        failure_probability=_sum_up([view.failure_probability for view in views]),
-        delta=_sum_up([view.delta for view in views]),
-    )
+        found = "; ".join(sorted({r.design.unit.of(r.stated.distance) for r in releases})) or "none"
+        needed = "one measure, unit of privacy, identifier column and distance"
+        raise ValueError(f"releases must be at least one, of {needed}; found {found}")
+    failure_probability = _sum_up([view.failure_probability for view in views])
+    return replace(views[0], failure_probability=failure_probability, delta=_sum_up([view.delta for view in views]))
 
 
 def _joint(releases: Sequence[Release], in_advance: bool, data_fixed: bool, view: View) -> Points:

@@ -1,7 +1,4 @@
-"""A release: kept steps, noisy values, how they were made, and what is stated of them. The first thing that is public.
-
-It is its own record: a reader can recompute its loss without the data and without OpenDP.
-"""
+"""A release: the first thing that is public. A reader can recompute its loss without the data and without OpenDP."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from opendp_timeseries.accounting.laws import binomial_tail
 from opendp_timeseries.accounting.loss import RENYI, Points
 from opendp_timeseries.accounting.sampling import blocks_of
 from opendp_timeseries.accounting.subsampled import MIN_SCALE
-from opendp_timeseries.design.design import LARGEST_ENTRY, Design
+from opendp_timeseries.design.design import LARGEST_ENTRY, Design, noise_exponent
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.release.statement import Statement
 
@@ -44,9 +41,8 @@ class Release:
     :param values: noisy values at the kept steps, float64, in the signal's unit; may be negative.
     :param design: what ran.
     :param statement: what is stated of its loss; None if nothing is, as for one series of a panel.
-    :param invocation: a random name of the invocation of the count from which this was released, shared by all that
-        one composition, or nested Context, behind the count released from it; None of any other release. It says
-        nothing of the data.
+    :param invocation: a random name, which says nothing of the data, of the invocation of a count from which one
+        composition, or nested Context, released this and more; None of any other release.
     :raises ValueError: if the parts do not fit together (when a release is read back).
 
     >>> import numpy as np, opendp.prelude as dp, opendp_timeseries as ts
@@ -113,12 +109,11 @@ class Release:
         """Return the number of kept steps."""
         return len(self.values)
 
-    def _key(self) -> tuple[Any, ...]:
+    def _key(self) -> tuple[Any, ...]:  # without the loss, which may not have been computed yet
         statement = self.statement and replace(self.statement, loss=())
         return self.design, statement, self.invocation, self.steps.tobytes(), self.values.tobytes()
 
     def __eq__(self, other: object) -> bool:
-        # A loss may not have been computed yet.
         return isinstance(other, Release) and self._key() == other._key() and self._loss() == other._loss()
 
     def __hash__(self) -> int:
@@ -143,10 +138,7 @@ class Release:
 
     @cached_property
     def stated(self) -> Statement:
-        """What is stated of the loss, with its points.
-
-        :raises ValueError: if nothing is, or it is not known how the release was made, or the loss is not finite.
-        """
+        """What is stated of the loss, with its points; ValueError if nothing can be."""
         if self.statement is None:
             _ = self.design.known  # or nothing can be stated, and it says why
             raise ValueError("one series of a panel has no guarantee by itself: ask the release of the whole panel")
@@ -155,25 +147,18 @@ class Release:
         return replace(self.statement, loss=self._recomputed(self.statement))
 
     def _loss(self) -> Points:
-        """Return the loss that is stated; none if nothing can be."""
+        """Return the loss that is stated, if any."""
         try:
             return self.stated.loss
         except ValueError:
             return ()
 
     def at_distance(self, distance: int) -> Release:
-        """Return this release with its loss stated at another distance, such as for several individuals.
-
-        :param distance: in units of privacy, from 1.
-        :raises ValueError: if nothing is stated of it.
-        """
+        """Return this release with its loss stated at another distance, such as for several individuals."""
         return replace(self, statement=replace(self.stated, distance=distance, whole=None, loss=()))
 
     def guarantee(self) -> str:
-        """Say the guarantee in words, and that of the whole of which the release is a part.
-
-        :raises ValueError: if there is none, see :attr:`stated`.
-        """
+        """Say the guarantee in words, and that of the whole of which this is a part; ValueError if there is none."""
         stated, count = self.stated, self.design.count
         apart = "" if count.gap == 1 else f", at least {count.gap} apart"
         assumed = f", assuming at most {count.participation_cap} steps of each{apart}" if count.is_assumed else ""
@@ -187,8 +172,7 @@ class Release:
         What no document can show is that the values came from this design, or that the caps were enforced.
 
         :raises ValueError: if the loss that is stated is less than the loss recomputed (by more than a part in 10⁹,
-            which is rounding), the kept steps cannot have been drawn so, or the values are not on the noise's grid (or
-            have a probability below 1e-12); or if nothing is stated.
+            which is rounding), kept steps or values have a probability below 1e-12, or nothing is stated.
         """
         stated = self.stated
         recomputed = self._recomputed(stated)
@@ -211,10 +195,8 @@ class Release:
         kept, size, p = len(self), self.size, self.sampling_probability
         if self.sampling == "stratified":
             if not (blocks := blocks_of(p, size)).allow(self.steps):
-                raise ValueError(
-                    f"steps must hold one of each block of {blocks.length}, which sampling ('stratified') keeps at"
-                    f" sampling_probability ({p:g})"
-                )
+                kept_at = f"which sampling ('stratified') keeps at sampling_probability ({p:g})"
+                raise ValueError(f"steps must hold one of each block of {blocks.length}, {kept_at}")
             return
         at_least = binomial_tail(kept - 1, size, p) if kept > 0 else 1.0
         at_most = binomial_tail(size - kept - 1, size, 1 - p) if kept < size else 1.0
@@ -226,20 +208,18 @@ class Release:
 
     def _check_values(self) -> None:
         """Refuse values that noise on its grid cannot have given."""
-        signal, exponent = self.design.known, self.design.noise_exponent
+        signal = self.design.known
+        exponent = noise_exponent(self.scale, signal.resolution_bits)
         with np.errstate(over="ignore"):  # such numbers are on any grid
             units = np.ldexp(self.values, -exponent)
         if not np.array_equal(units, np.rint(units)):
-            raise ValueError(
-                f"values must be multiples of 2**{exponent}, the grid of the noise at scale {self.scale:g}"
-            )
+            grid = f"2**{exponent}, the grid of the noise at scale {self.scale:g}"
+            raise ValueError(f"values must be multiples of {grid}")
         farthest = 40 * self.scale  # a probability below 1e-300
         lowest = 0.0 if all(kernel.numerators.min() >= 0 for kernel in signal.kernels) else -LARGEST_ENTRY
         if np.any(self.values < lowest - farthest) or np.any(self.values > LARGEST_ENTRY + farthest):
-            raise ValueError(
-                f"values must lie between {lowest:g} and {LARGEST_ENTRY:g}, up to 40 times the scale ({self.scale:g})"
-                " of the noise"
-            )
+            more = f"40 times the scale ({self.scale:g}) of the noise"
+            raise ValueError(f"values must lie between {lowest:g} and {LARGEST_ENTRY:g}, up to {more}")
         # Noise is on every point of its grid, whatever was counted: where all values are on a coarser grid, such as at
         # zero, or at whole numbers, they have no noise. Beyond 53 bits floats are on a coarser one by themselves.
         exact = np.abs(units[np.abs(units) < 2.0**52]).astype(np.int64)
@@ -248,10 +228,8 @@ class Release:
         share = 2.0**-coarse + math.ldexp(1, exponent) / (self.scale * math.sqrt(2 * math.pi))  # on it, at the most
         if self.scale >= MIN_SCALE and len(exact) * math.log(share) < math.log(_IMPROBABLE):
             what = f"multiples of {math.ldexp(1, coarse + exponent):g}" if common else "zero"
-            raise ValueError(
-                f"values must hold noise of scale {self.scale:g}, which lies on multiples of 2**{exponent}; all of"
-                f" them are {what}"
-            )
+            noise = f"noise of scale {self.scale:g}, which lies on multiples of 2**{exponent}"
+            raise ValueError(f"values must hold {noise}; all of them are {what}")
 
     def parts(self) -> list[Release]:
         """Return one release for each series of a panel, in order; this release alone if it is of one series."""
@@ -259,27 +237,21 @@ class Release:
             return [self]
         size = self.size // len(self.keys)
         bounds = np.searchsorted(self.steps, np.arange(len(self.keys) + 1) * size)
-        # A part states nothing by itself: what one individual loses is a matter of the whole panel.
-        one = partial(replace, self, design=replace(self.design, signal=self.design.signal.each), statement=None)
+        # What one individual loses is a matter of the whole panel.
+        one = partial(replace, self, design=replace(self.design, signal=self.design.known.each), statement=None)
         return [
             one(steps=self.steps[low:high] - k * size, values=self.values[low:high])
             for k, (low, high) in enumerate(pairwise(bounds))
         ]
 
     def by_key(self) -> dict[Hashable, Release]:
-        """Return one release for each series of a panel, by its key.
-
-        :raises ValueError: if this is one series, or its keys are not known.
-        """
+        """Return one release for each series of a panel, by its key; ValueError without keys."""
         if self.keys is None:
             raise ValueError("this release is of one series, or does not know its keys")
         return dict(zip(self.keys, self.parts(), strict=True))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the release as plain Python objects, ready for ``json.dumps``.
-
-        :raises ValueError: if it is not known how the release was made, or nothing is stated of it.
-        """
+        """Return the release as plain Python objects, ready for ``json.dumps``; ValueError if nothing is stated."""
         return {
             "format": FORMAT,
             "version": 1,
@@ -299,7 +271,7 @@ class Release:
     def from_dict(cls, document: Any) -> Release:
         """Read back what :meth:`to_dict` wrote, in any version so far. The loss is read as it stands, and not verified.
 
-        :raises ValueError: if it is no such document, naming the part that is wrong.
+        :raises ValueError: for anything else, naming the part that is wrong.
         """
         return read_versioned(document, FORMAT, {1: _read_1})
 
@@ -311,22 +283,18 @@ class Release:
 
 def _read_1(document: Mapping[str, Any]) -> Release:
     found = fields_of({"invocation": None, **document}, "the release", _FIELDS)
-    if not found["statement"].loss:
+    del found["guarantee"], found["software"]
+    statement, steps, size = found["statement"], found["steps"], found["design"].signal.size
+    if not statement.loss:
         raise ValueError("loss of the statement must list at least one point")
-    most = math.inf if found["statement"].view.measure == RENYI else 1 + _TOLERANCE  # which a δ may be
-    if not all(first >= 0 and 0 <= second <= most for first, second in found["statement"].loss):
+    most = math.inf if statement.view.measure == RENYI else 1 + _TOLERANCE  # which a δ may be
+    if not all(first >= 0 and 0 <= second <= most for first, second in statement.loss):
         raise ValueError("loss of the statement must list points of at least 0, of which no δ is above 1")
-    steps, design = found["steps"], found["design"]
-    values = _row("values", found["values"], (int, float), np.float64)
-    if steps == "all" and len(values) != design.signal.size:
-        raise ValueError(f"values ({len(values)}) must be as many as the steps of the design ({design.signal.size})")
-    return Release(
-        steps=np.arange(len(values)) if steps == "all" else _row("steps", steps, (int,), np.int64),
-        values=values,
-        design=design,
-        statement=found["statement"],
-        invocation=found["invocation"],
-    )
+    found["values"] = values = _row("values", found["values"], (int, float), np.float64)
+    if steps == "all" and len(values) != size:
+        raise ValueError(f"values ({len(values)}) must be as many as the steps of the design ({size})")
+    found["steps"] = np.arange(size) if steps == "all" else _row("steps", steps, (int,), np.int64)
+    return Release(**found)
 
 
 def _row(name: str, numbers: Any, types: tuple[type, ...], dtype: type[np.generic]) -> NDArray[Any]:
@@ -368,7 +336,7 @@ def check_release(release: Any) -> Release:
 
 
 def _frozen_row(name: str, values: ArrayLike, dtype: type[np.generic]) -> NDArray[Any]:
-    """Return numbers, which the type must hold without loss, as an array that can never be made writeable again."""
+    """Return numbers, which the type must hold, as an array that can never be made writeable again."""
     given = np.asarray(values)
     with np.errstate(invalid="ignore"):  # what does not fit comes out unequal
         array = given.astype(dtype) if given.dtype.kind in "iuf" else None

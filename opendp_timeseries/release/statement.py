@@ -1,7 +1,5 @@
 """What a release states of its loss: for whom, in which view, and as part of which whole."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from typing import Final
@@ -12,12 +10,7 @@ from opendp_timeseries.accounting.loss import APPROXIMATE, CONCENTRATED, Points,
 
 _HEXADECIMAL: Final = re.compile("[0-9a-f]+")
 #: What a release may be part of, and how that is said.
-_WHOLES: Final = {
-    "composition": "a composition",
-    "context": "a Context",
-    "programme": "a programme",
-    "ledger": "a ledger",
-}
+_WHOLES: Final = {"composition": "composition", "context": "Context", "programme": "programme", "ledger": "ledger"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +19,7 @@ class Whole:
 
     :param kind: ``"composition"``, ``"context"``, ``"programme"`` or ``"ledger"``.
     :param loss: (ε, δ), or (ρ, δ′), of the whole.
-    :param measure: the measure of that, as in :class:`~opendp_timeseries.accounting.loss.View`.
+    :param measure: of that, as in :class:`~opendp_timeseries.accounting.loss.View`.
     :param number: of this release, or of its entry in a ledger, from 1; if the ledger has a programme, and the entry is
         of it, its number there.
     :param parts: number of releases of the whole, where that is fixed; of a ledger, those of its programme.
@@ -59,7 +52,7 @@ class Whole:
     def __str__(self) -> str:
         of = "" if self.parts is None else f" of {self.parts}"
         number = f"release {self.number}{of} in " if self.number is not None else "in "
-        whole = _WHOLES[self.kind]
+        whole = f"a {_WHOLES[self.kind]}"
         planned = "the programme" if self.planned is None else f"programme {self.planned[:16]}"
         if self.kind == "ledger":
             number = f"entry {self.number} of " if self.parts is None else f"{number}{planned} of "
