@@ -103,7 +103,8 @@ class JointLaw:
     @cached_property
     def most(self) -> float:
         """The largest value that ``U`` can take."""
-        return math.fsum(_most(loss) for loss, _ in self.parts) * _TINY_MARGIN
+        squares, scales = np.array([(loss.law.most, loss.scale) for loss, _ in self.parts]).T
+        return math.fsum(over_variance(squares, scales).tolist()) * _TINY_MARGIN
 
     @cached_property
     def increasing(self) -> Law:
@@ -201,11 +202,6 @@ _joint_law: Final = lru_cache(maxsize=16)(JointLaw)
 @lru_cache(maxsize=2**11)
 def _increasing(loss: PrivacyLoss) -> Law:
     return _scaled(loss.law.increasing, loss.scale)
-
-
-@lru_cache(maxsize=2**14)
-def _most(loss: PrivacyLoss) -> float:
-    return float(over_variance(np.array([loss.law.most]), loss.scale)[0])
 
 
 #: Independent variables, each with how many copies of it there are.

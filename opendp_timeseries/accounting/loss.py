@@ -244,7 +244,7 @@ class PrivacyLoss:
         return over_variance(squares, self.scale * DISCRETE_NOISE)
 
 
-def over_variance(squares: Floats, scale: float) -> Floats:
+def over_variance(squares: Floats, scale: float | Floats) -> Floats:
     """Return ``squares/scale²``, rounded up, positive where squares are."""
     with np.errstate(all="ignore"):
         u = squares / scale / scale * _TINY_MARGIN
