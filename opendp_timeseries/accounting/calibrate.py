@@ -134,10 +134,9 @@ def _of_number(number_at: Callable[[float], float], most: float, start: float) -
     def excess(x: float) -> float:
         return math.log(max(number_at(start * math.exp(x)), LOWEST_BOUND)) - math.log(most)
 
-    low, high = _bracket(lambda x: excess(x) > 0, 1.0, -_FARTHEST, _FARTHEST)
-    if low == _FARTHEST:
+    found = _root(excess, 1.0, -_FARTHEST, _FARTHEST)
+    if found == _FARTHEST:
         return math.inf
-    found = float(toms748(excess, low, high, xtol=1e-13, rtol=1e-15, disp=False)) if low < high else low
     # So much above the root it is enough at once, and what is released with it leaves the last digits of a budget.
     return _verified(lambda factor: number_at(factor) <= most, start * math.exp(found + 1e-12))
 
@@ -152,15 +151,17 @@ def _verified(admits: Callable[[float], bool], factor: float) -> float:
     return factor
 
 
-def _bracket(too_little: Callable[[float], bool], step: float, floor: float, ceiling: float) -> tuple[float, float]:
-    """Return two numbers, around 0 if possible, of which the first is too little; an end, twice, if all are alike."""
-    here, up = 0.0, too_little(0.0)
+def _root(excess: Callable[[float], float], step: float, floor: float, ceiling: float) -> float:
+    """Return where a falling function is 0, sought from 0 in growing steps; an end, if it is nowhere."""
+    excess = cache(excess)
+    here, up = 0.0, excess(0.0) > 0
     while True:
         there = min(here + step, ceiling) if up else max(here - step, floor)
-        if too_little(there) != up:
-            return (here, there) if up else (there, here)
+        if (excess(there) > 0) != up:
+            low, high = sorted((here, there))
+            return float(toms748(excess, low, high, xtol=1e-14, rtol=1e-14, disp=False))
         if there in (floor, ceiling):
-            return there, there
+            return there
         here, step = there, 2 * step
 
 
@@ -218,12 +219,10 @@ def _shift(loss: PrivacyLoss, budget: Budget, step: float) -> float:
         return math.log(max(rho, LOWEST_BOUND) / budget._first) / 2
     epsilon = budget.epsilon * _SPARE
 
-    @cache
     def excess(x: float) -> float:
         return math.log(PrivacyLoss(loss.law, loss.scale * math.exp(x)).delta(epsilon) / budget.delta)
 
     floor = math.log(loss.law.holds_from / loss.scale) + 1e-9 if loss.law.holds_from > 0 else -_FARTHEST
-    low, high = _bracket(lambda x: excess(x) > 0, step, floor, _FARTHEST - math.log(loss.scale))
-    if low < high:
-        return float(toms748(excess, low, high, xtol=1e-14, rtol=1e-14, disp=False))
-    return floor if low == floor else math.inf
+    ceiling = _FARTHEST - math.log(loss.scale)
+    found = _root(excess, step, floor, ceiling)
+    return found if found < ceiling else math.inf

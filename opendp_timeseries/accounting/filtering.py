@@ -83,7 +83,6 @@ def _times_root(value: float, square: Fraction) -> float:
 
 @lru_cache(maxsize=32)
 def _of_one(influence: Influence, kernel: Taps, panel_size: int) -> Influence:
-    """Return the influence of one individual after the filter."""
     size, unit = len(kernel.numerators), Fraction(1, 2**kernel.resolution_bits)
     apart = min(influence.l0_apart, most_apart(size, influence.gap))
     steps = min(influence.l0, 2 * apart if influence.replaced else apart)

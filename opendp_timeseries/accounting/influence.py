@@ -355,7 +355,6 @@ def totals_influence(influence: Influence, levels: Sequence[Level], steps: int) 
 
 
 def _of_level(influence: Influence, level: Level, steps: int) -> Influence:
-    """Return the influence of one individual on the totals of one level."""
     l0 = min(influence.l0, level.groups * steps)
     if influence.l2 == math.inf:
         return Influence(l0=l0, l2=math.inf, linf=math.inf)

@@ -27,7 +27,7 @@ from opendp_timeseries.accounting.conversions import order_cost, renyi_to_delta
 from opendp_timeseries.accounting.laws import Lattice, Law, multiples, trim
 from opendp_timeseries.accounting.loss import DISCRETE_NOISE, PrivacyLoss, SquaredDistance, over_variance
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up, up_array, up_fraction
-from opendp_timeseries.accounting.subsampled import ExtremalLaw, Kept, hinge, law_of_reach
+from opendp_timeseries.accounting.subsampled import ExtremalLaw, Kept, law_of_reach
 
 __all__ = ["FilteredLoss", "JointLaw", "filter_order", "joint_loss"]
 
@@ -103,7 +103,8 @@ class JointLaw:
     @cached_property
     def most(self) -> float:
         """The largest value that ``U`` can take."""
-        return math.fsum(_most(loss) for loss, _ in self.parts) * _TINY_MARGIN
+        squares, scales = np.array([(loss.law.most, loss.scale) for loss, _ in self.parts]).T
+        return math.fsum(over_variance(squares, scales).tolist()) * _TINY_MARGIN
 
     @cached_property
     def increasing(self) -> Law:
@@ -140,11 +141,7 @@ class JointLaw:
         values, weights = self._above
         beyond = np.append(np.cumsum(weights[:0:-1])[::-1] * _MARGIN, 0.0)
         first = int(np.argmax(beyond <= failure_probability))
-        found, attained = float(values[first]), float(beyond[first])
-        for law in self.convex if failure_probability > 0 else ():
-            if (bound := hinge(law, failure_probability)) < found:
-                found, attained = bound, failure_probability
-        return found, attained
+        return float(values[first]), float(beyond[first])
 
     @cached_property
     def _above(self) -> Law:
@@ -205,11 +202,6 @@ _joint_law: Final = lru_cache(maxsize=16)(JointLaw)
 @lru_cache(maxsize=2**11)
 def _increasing(loss: PrivacyLoss) -> Law:
     return _scaled(loss.law.increasing, loss.scale)
-
-
-@lru_cache(maxsize=2**14)
-def _most(loss: PrivacyLoss) -> float:
-    return float(over_variance(np.array([loss.law.most]), loss.scale)[0])
 
 
 #: Independent variables, each with how many copies of it there are.
@@ -283,7 +275,6 @@ def _on_lattice(law: Law, lowest: float, step: float, split: _Split) -> Lattice:
 
 
 def _power(x: Lattice, copies: int) -> Lattice:
-    """Return the sum of independent copies."""
     if copies == 1:
         return x
     twice = _power(_convolved(x, x), copies // 2)

@@ -33,7 +33,7 @@ from opendp_timeseries.accounting.gaussian import (
     inflection,
 )
 from opendp_timeseries.accounting.laws import Law
-from opendp_timeseries.accounting.rounding import LOWEST_BOUND, printed_up, up_fraction
+from opendp_timeseries.accounting.rounding import LOWEST_BOUND, printed_up, up, up_fraction
 
 __all__ = [
     "APPROXIMATE",
@@ -45,6 +45,7 @@ __all__ = [
     "PrivacyLoss",
     "SquaredDistance",
     "View",
+    "hinge",
     "in_words",
     "over_variance",
 ]
@@ -225,6 +226,9 @@ class PrivacyLoss:
         if self.law.most == 0:
             return 0.0, 0.0
         squared, attained = self.law.quantile(failure_probability)
+        for law in self.law.convex if failure_probability > 0 else ():
+            if (bound := hinge(law, failure_probability)) < squared:
+                squared, attained = bound, failure_probability
         if self.scale == 0 or squared == math.inf:
             return math.inf, attained
         rho = up_fraction(Fraction(squared) / (2 * Fraction(self.scale) ** 2))
@@ -240,7 +244,7 @@ class PrivacyLoss:
         return over_variance(squares, self.scale * DISCRETE_NOISE)
 
 
-def over_variance(squares: Floats, scale: float) -> Floats:
+def over_variance(squares: Floats, scale: float | Floats) -> Floats:
     """Return ``squares/scale²``, rounded up, positive where squares are."""
     with np.errstate(all="ignore"):
         u = squares / scale / scale * _TINY_MARGIN
@@ -249,6 +253,14 @@ def over_variance(squares: Floats, scale: float) -> Floats:
 
 def _mean(weights: Floats, values: Floats) -> float:
     return float(np.sum(weights * values)) * _MARGIN
+
+
+def hinge(law: Law, failure_probability: float) -> float:
+    """Return ``s`` with ``P(S ≥ s) ≤ E(S−q)₊/(s−q) ≤ δ′``, where ``q`` is the quantile, the best choice."""
+    beyond = np.append(np.cumsum(law.weights[:0:-1])[::-1], 0.0)
+    q = law.values[int(np.argmax(beyond <= failure_probability))]
+    excess = float(np.sum(law.weights * np.maximum(law.values - q, 0.0))) * _MARGIN / failure_probability
+    return up(float(q) + excess)
 
 
 def _tangent(epsilon: float, t: float, u: Floats) -> Floats:

@@ -31,7 +31,7 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.laws import Law, binomial, binomial_tail, kept_sum, multiples, scaled, vertex_sum
 from opendp_timeseries.accounting.loss import PrivacyLoss
-from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up, up_fraction
+from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up_fraction
 from opendp_timeseries.accounting.sampling import (
     SAMPLINGS,
     Blocks,
@@ -42,7 +42,7 @@ from opendp_timeseries.accounting.sampling import (
     worst_spreads,
 )
 
-__all__ = ["MIN_SCALE", "ExtremalLaw", "Kept", "extremal_law", "hinge", "law_of_reach"]
+__all__ = ["MIN_SCALE", "ExtremalLaw", "Kept", "extremal_law", "law_of_reach"]
 
 _MARGIN: Final = 1 + 1e-11
 _TINY_MARGIN: Final = 1 + 1e-15
@@ -136,18 +136,7 @@ class ExtremalLaw:
         return least
 
     def quantile(self, failure_probability: float) -> tuple[float, float]:
-        """Return ``s``, and the probability, at most ``failure_probability``, that ``S > s``.
-
-        By the quantile of the steps kept (Koga, Meehan & Chaudhuri 2022, Theorem 2), or a :func:`hinge` if it is less.
-        """
-        squared, attained = self._quantile_of_reach(failure_probability)
-        for law in self.convex if failure_probability > 0 else ():
-            if (bound := hinge(law, failure_probability)) < squared:
-                squared, attained = bound, failure_probability
-        return squared, attained
-
-    def _quantile_of_reach(self, failure_probability: float) -> tuple[float, float]:
-        """Return the reach at the least ``k`` with ``P(K > k) ≤ δ′``, and that tail."""
+        """Return the reach at the least ``k`` with ``P(K > k) ≤ δ′``, and that tail (Koga et al. 2022, Theorem 2)."""
         # By bisection on the tail: SciPy's inverse tail errs far out (scipy/scipy#22622).
         most = max(self.kept.trials, self.kept.least)
         k = bisect_left(range(most), True, key=lambda k: self.kept.tail(k) <= failure_probability)
@@ -165,14 +154,6 @@ def _log_means(squares: _Squares, rates: NDArray[np.float64], scale: float) -> N
         much = np.logaddexp(np.log1p(-p), np.log(p) + x)
         logs: NDArray[np.float64] = np.sum(squares.counts * np.where(x < 30, little, much), axis=1)
         return logs
-
-
-def hinge(law: Law, failure_probability: float) -> float:
-    """Return ``s`` with ``P(S ≥ s) ≤ E(S−q)₊/(s−q) ≤ δ′``, where ``q`` is the quantile, the best choice."""
-    beyond = np.append(np.cumsum(law.weights[:0:-1])[::-1], 0.0)
-    q = law.values[int(np.argmax(beyond <= failure_probability))]
-    excess = float(np.sum(law.weights * np.maximum(law.values - q, 0.0))) * _MARGIN / failure_probability
-    return up(float(q) + excess)
 
 
 @lru_cache(maxsize=256)

@@ -248,7 +248,7 @@ class Book:
 
     @classmethod
     def read(cls, file: bytes, known: Book | None = None) -> Book:
-        """Read back what :meth:`write` wrote, and nothing else. Releases are not read: :meth:`releases` does it.
+        """Read back a file, and nothing else. Releases are not read: :meth:`releases` does it.
 
         :param known: what was read before: the file must begin with its very bytes, and only what follows is read.
         :raises ValueError: if it is not a ledger, or not as it was written, naming what is wrong.
@@ -263,10 +263,6 @@ class Book:
         except TypeError as error:
             raise ValueError(str(error)) from None
         return cls(known.terms, chain, tuple(entries))
-
-    def write(self) -> bytes:
-        """Return the file."""
-        return self.chain.file()
 
     def with_spent(self, designs: Sequence[Design]) -> Book:
         """Return the book after one more entry: the number of entries is its number."""
@@ -298,10 +294,6 @@ class Book:
     def standing(self) -> Standing:
         """Return what the releases so far cost together."""
         return self.terms.standing(self.ran())
-
-    def is_within(self) -> bool:
-        """Return whether it is within the budget, on this machine."""
-        return self.terms.admits(self.ran())
 
     def releases(self, numbers: Container[int] | None = None) -> dict[int, tuple[Release, ...]]:
         """Return the releases by the numbers of their entries, all or some, in the order in which they were written.

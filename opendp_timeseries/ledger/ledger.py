@@ -132,7 +132,7 @@ class Ledger:
         terms = Terms(epsilon, delta, unit, order, programme, secrets.token_hex(16))
         try:
             with locked(place, _WAIT), files_together([place]) as files:
-                files[place].write(Book.new(terms).write())
+                files[place].write(Book.new(terms).chain.file())
         except FileExistsError:
             raise FileExistsError(f"ledger ({place}) exists already; open it, or choose another name") from None
         return cls(place)
@@ -198,16 +198,11 @@ class Ledger:
         """
         designs = _designs(measurement)
         with locked(self._path, _WAIT) as check_lock:
-            before = book = self._read(again=True)
-            if resume:
-                entry = self._resumed(book, designs)
-                if entry.released is not None:
-                    releases = list(book.releases({entry.number})[entry.number])
-                    return releases if len(releases) > 1 else releases[0]
-                number = entry.number
-            else:
-                book = self._spend(book, designs)
-                number = len(book.entries)
+            before = self._read(again=True)
+            book, entry = self._entered(before, designs, resume)
+            if entry.released is not None:
+                releases = list(book.releases({entry.number})[entry.number])
+                return releases if len(releases) > 1 else releases[0]
             data = log() if callable(log) else log
             check_member(measurement.input_domain, data)
             # The file for the record first, so that a folder that cannot be written to costs nothing.
@@ -215,33 +210,30 @@ class Ledger:
                 self._write(book, self._guard(before, check_lock))
                 made = measurement(data)
                 releases = _checked(made, designs)
-                whole = _whole(book, number, designs)
+                whole = _whole(book, entry.number, designs)
                 releases = [replace(r, statement=replace(r.stated, whole=whole, loss=())) for r in releases]
-                files[self._path].write(book.with_released(number, releases).write())
+                files[self._path].write(book.with_released(entry.number, releases).chain.file())
         return releases if isinstance(made, list) else releases[0]
 
     def check(self, measurement: Any, *, resume: bool = False) -> None:
         """Refuse what :meth:`release` would refuse before it reads the log. Another process may still come first."""
-        designs, book = _designs(measurement), self._read()
-        if resume:
-            self._resumed(book, designs)
-        else:
-            self._spend(book, designs)
+        self._entered(self._read(), _designs(measurement), resume)
 
     def paid(self, measurement: Any) -> Entry | None:
         """Return the entry that has paid for a measurement: one that is still open, or else the last, if any."""
         return _paid(self._read(), _designs(measurement))
 
-    def _resumed(self, book: Book, designs: tuple[Design, ...]) -> Entry:
-        entry = _paid(book, designs)
-        if entry is None:
-            raise ValueError(f"resume: {self._path} has no entry for this measurement; leave it out to make a new one")
-        return entry
-
-    def _spend(self, book: Book, designs: tuple[Design, ...]) -> Book:
-        """Return the book after a further entry, unless the budget would be exceeded."""
+    def _entered(self, book: Book, designs: tuple[Design, ...], resume: bool) -> tuple[Book, Entry]:
+        """Return the book with an entry that pays for a measurement: a new one if the budget allows it, or resumed."""
+        if resume:
+            entry = _paid(book, designs)
+            if entry is None:
+                raise ValueError(
+                    f"resume: {self._path} has no entry for this measurement; leave it out to make a new one"
+                )
+            return book, entry
         entered = book.with_spent(designs)
-        if not entered.is_within():
+        if not entered.terms.admits(entered.ran()):
             standing, terms = entered.standing(), book.terms
             reserved = " and its programme" if terms.programme is not None else ""
             raise ValueError(
@@ -249,7 +241,7 @@ class Ledger:
                 f" to ε = {printed_up(standing.epsilon)} at δ = {printed_up(terms.delta, 4)} ({standing.adaptivity}),"
                 f" above ε = {terms.epsilon:g}; nothing was read or spent. See least_scale(…) of the ledger"
             )
-        return entered
+        return entered, entered.entries[-1]
 
     def add(self, release: Release) -> None:
         """Enter a release that was made without the ledger. It is entered also if it exceeds the budget.
@@ -400,7 +392,7 @@ class Ledger:
 
     def _write(self, book: Book, guard: Callable[[], None] | None = None) -> None:
         with files_together([self._path], replace=True, check=guard) as files:
-            files[self._path].write(book.write())
+            files[self._path].write(book.chain.file())
 
     def _guard(self, book: Book, check_lock: Callable[[], None]) -> Callable[[], None]:
         """Return a function that raises OSError unless the file still holds a book, by one name and under the lock."""
@@ -408,7 +400,7 @@ class Ledger:
         def check() -> None:
             check_lock()
             status = check_place(self._path, replace=True)
-            if status is None or status.st_nlink > 1 or self._path.read_bytes() != book.write():
+            if status is None or status.st_nlink > 1 or self._path.read_bytes() != book.chain.file():
                 problem = "was changed, moved or linked while it was in use"
                 raise OSError(f"{self._path} {problem}; restore it, and try again")
 

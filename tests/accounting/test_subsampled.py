@@ -458,7 +458,7 @@ def test_the_hinge_is_rounded_up():
     for width in (1e-15, 1e-12, 0.3):
         for _ in range(50):
             values, weights = np.sort(1 + width * rng.random(5)), rng.dirichlet(np.ones(5))
-            got = subsampled.hinge(laws.Law(values, weights), 0.3)
+            got = loss.hinge(laws.Law(values, weights), 0.3)
             points = [(Fraction(v), Fraction(w)) for v, w in zip(values, weights, strict=True)]
             q = next(v for v, _ in points if sum(w for x, w in points if x > v) <= Fraction(0.3))
             exact = q + sum(w * max(v - q, 0) for v, w in points) / Fraction(0.3)
