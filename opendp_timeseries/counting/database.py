@@ -107,15 +107,14 @@ def _weighed(pairs: Any, alone: list[str], count: Count, dialect: _Dialect) -> A
     query = f"""
         SELECT {names}, CAST({found} AS BIGINT) AS weight FROM (
             SELECT {names}, {dialect.wide(f"sum({events})")} AS size FROM opendp_timeseries_pairs GROUP BY {names})"""
-    schema = pairs.select(*alone, weight=_FIRST).schema()
-    named = pairs.alias("opendp_timeseries_pairs")  # within the query
-    weighed = pairs.join(ops.SQLStringView(parent=named.op(), query=query, schema=schema).to_expr(), alone)
+    weights = _queried(pairs, "opendp_timeseries_pairs", query, pairs.select(*alone, weight=_FIRST).schema())
+    weighed = pairs.join(weights, alone)
     if count.scales is None:
         return weighed.select("step", series0=weighed.events * weighed.weight)
-    weights = {f"series{k}": weight.tolist() for k, weight in enumerate(table.weights.T)}
-    rows = ibis.memtable({"row": range(len(table.ends)), **weights}, schema=dict.fromkeys(("row", *weights), "int64"))
+    series = {f"series{k}": weight.tolist() for k, weight in enumerate(table.weights.T)}
+    rows = ibis.memtable({"row": range(len(table.ends)), **series}, schema=dict.fromkeys(("row", *series), "int64"))
     weighed = weighed.join(rows, weighed.weight == rows.row)
-    return weighed.select("step", **{name: weighed.events * weighed[name] for name in weights})
+    return weighed.select("step", **{name: weighed.events * weighed[name] for name in series})
 
 
 def _row_of(ends: list[int], first: int = 0) -> str:
@@ -388,10 +387,13 @@ def _thinned(rows: Any, count: Count, dialect: _Dialect, key: bytes | None = Non
 def _walked(runs: Any, gap: int, dialect: _Dialect) -> Any:
     """What is kept of the later steps of runs. Ibis has no name for a fold, so that this is text."""
     query = f"SELECT *, {dialect.walk.format(gap=gap)} AS steps FROM opendp_timeseries_runs"
-    named = runs.alias("opendp_timeseries_runs")  # within the query
-    schema = runs.mutate(steps=runs.later).schema()
-    kept = ops.SQLStringView(parent=named.op(), query=query, schema=schema).to_expr()
+    kept = _queried(runs, "opendp_timeseries_runs", query, runs.mutate(steps=runs.later).schema())
     return kept.mutate(step=kept.steps.unnest())
+
+
+def _queried(table: Any, name: str, query: str, schema: Any) -> Any:
+    """What a query in text finds in a table, which has this name within it."""
+    return ops.SQLStringView(table.alias(name).op(), query, schema).to_expr()
 
 
 def _text(who: Any) -> Any:
