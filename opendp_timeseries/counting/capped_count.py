@@ -82,11 +82,6 @@ class Places:
 
     count: Count
 
-    @property
-    def size(self) -> int:
-        """Number of positions."""
-        return self.count.positions
-
     @cached_property
     def own_bits(self) -> int:
         """Bits of a place within a period."""
@@ -106,8 +101,6 @@ class Places:
         """Return the places of positions."""
         if self._starts is None:
             return positions.astype(np.int64, copy=False)
-        if self.count.panel_size == 1:
-            return self._places[positions]
         series, steps = np.divmod(positions, self.count.grid.size)
         places: Ints = self._places[steps] + series * self.count.period_length
         return places
@@ -117,8 +110,6 @@ class Places:
         if self._starts is None:
             return pairs
         starts = self._starts[pairs.people & np.int64(2**self.period_bits - 1)]
-        if self.count.panel_size == 1:
-            return pairs._replace(steps=starts + pairs.steps)
         series, steps = np.divmod(pairs.steps, self.count.period_length)
         return pairs._replace(steps=series * self.count.grid.size + starts + steps)
 
@@ -193,13 +184,16 @@ class _Pairs(NamedTuple):
     steps: Ints
     events: Ints
 
+    def where(self, kept: NDArray[Any]) -> _Pairs:
+        return _Pairs(*(column[kept] for column in self))
+
 
 def pack(numbers: Ints, steps: Ints, places: Places) -> Ints:
     """Make one integer of every row on the grid: the individual's number above the lowest bits, the place in them."""
     packed, used = np.empty(steps.size, dtype=np.int64), 0
     for start in range(0, steps.size, _CHUNK):
         some = steps[start : start + _CHUNK]
-        on_grid = (some >= 0) & (some < places.size)
+        on_grid = (some >= 0) & (some < places.count.positions)
         rows = (numbers[start : start + _CHUNK][on_grid] << np.int64(places.bits)) | places.of(some[on_grid])
         packed[used : used + rows.size] = rows
         used += rows.size
@@ -241,20 +235,16 @@ def _narrow(identifiers: Words, lost_bits: int) -> tuple[Ints, WordsOf]:
     The high bits of a product do so in one pass, where they differ for all the identifiers that are there
     (checked, as merging two individuals would break the cap). Else, which is rare, the rank does.
     """
-    known = np.sort(identifiers)
-    known = known[_firsts(known)]
+    known = np.unique(identifiers)
     for multiplier in _MULTIPLIERS:
-        numbers = (known * multiplier) >> np.uint64(lost_bits)
-        order = np.argsort(numbers)
-        if _firsts(numbers[order]).size == known.size:
-            codes = ((identifiers * multiplier) >> np.uint64(lost_bits)).view(np.int64)
-            ranked, names = numbers[order].view(np.int64), known[order]
-            return codes, partial(_look_up, ranked, names)
-    return np.searchsorted(known, identifiers), lambda codes, key: known[codes]
-
-
-def _look_up(numbers: Ints, words: Words, codes: Ints, key: bytes) -> Words:
-    return words[np.searchsorted(numbers, codes)]
+        numbers, places = np.unique((known * multiplier) >> np.uint64(lost_bits), return_index=True)
+        if numbers.size == known.size:
+            break
+    else:
+        return np.searchsorted(known, identifiers), lambda codes, key: known[codes]
+    codes = ((identifiers * multiplier) >> np.uint64(lost_bits)).view(np.int64)
+    ranked, names = numbers.view(np.int64), known[places]
+    return codes, lambda codes, key: names[np.searchsorted(ranked, codes)]
 
 
 def _chunks(packed: Ints, bits: int) -> Iterator[Ints]:
@@ -279,30 +269,27 @@ def _apart(pairs: _Pairs, gap: int, cycle: int) -> _Pairs:
     """Keep the pairs that are a gap apart, within each series of ``cycle`` steps."""
     series, steps = np.divmod(pairs.steps, cycle)
     begins = _firsts(pairs.people, series)
-    kept = kept_apart(steps, begins, gap=gap, cycle=cycle)
-    return _Pairs(*(column[kept] for column in pairs))
+    return pairs.where(kept_apart(steps, begins, gap=gap, cycle=cycle))
 
 
 def _in_few_series(pairs: _Pairs, key_cap: int, cycle: int, order: Order) -> _Pairs:
     """Keep of everybody's pairs at one step of the grid, in whatever series, those with the smallest hashes."""
-    numbers = np.cumsum(_marks(pairs.people)) - 1
+    begins = _firsts(pairs.people)
+    numbers = np.repeat(np.arange(begins.size), _lengths(begins, pairs.people.size))
     moments = numbers * cycle + pairs.steps % cycle
     by_moment = np.argsort(moments, kind="stable")
-    begins = _firsts(moments[by_moment])
-    lengths = _lengths(begins, by_moment.size)
-    many = np.repeat(lengths > key_cap, lengths)
-    if not many.any():
-        return pairs
-    chosen = by_moment[many]  # of one individual together, as their numbers are in front
-    people = _firsts(pairs.people[chosen])
-    hashes = order(pairs.people[chosen][people], _lengths(people, chosen.size), pairs.steps[chosen])
-    groups = np.repeat(np.arange(begins.size), lengths)[many]
-    ranked = np.lexsort((pairs.steps[chosen], hashes, groups))  # ties go to the first
-    firsts = _firsts(groups[ranked])
+    lengths = _lengths(_firsts(moments[by_moment]), by_moment.size)
+    # Those of one individual are together, as their numbers are in front.
+    chosen = by_moment[np.repeat(lengths > key_cap, lengths)]
+    people, moments = pairs.people[chosen], moments[chosen]
+    begins = _firsts(people)
+    hashes = order(people[begins], _lengths(begins, people.size), pairs.steps[chosen])
+    ranked = np.lexsort((hashes, moments))  # ties go to the first
+    firsts = _firsts(moments[ranked])
     ranks = np.arange(ranked.size) - np.repeat(firsts, _lengths(firsts, ranked.size))
     kept = np.ones(by_moment.size, dtype=np.bool_)
-    kept[chosen[ranked[ranks >= key_cap]]] = False
-    return _Pairs(*(column[kept] for column in pairs))
+    kept[chosen[ranked]] = ranks < key_cap
+    return pairs.where(kept)
 
 
 def _add_pairs(counts: Ints, pairs: _Pairs, count: Count, order: Order) -> None:
@@ -381,19 +368,13 @@ def _mix(words: Words) -> Words:
     return words
 
 
-def _firsts(values: NDArray[Any], others: NDArray[Any] | None = None) -> Ints:
-    """Positions where a new value starts in values that are grouped; or in either of two columns."""
-    changes = _marks(values)
-    if others is not None:
-        changes |= _marks(others)
-    return cast(Ints, np.flatnonzero(changes))
-
-
-def _marks(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Mark where a new value starts in values that are grouped."""
+def _firsts(values: NDArray[Any], *others: NDArray[Any]) -> Ints:
+    """Positions where a new value starts in values that are grouped; or in any of several columns."""
     changes = np.ones(values.size, dtype=np.bool_)
     np.not_equal(values[1:], values[:-1], out=changes[1:])
-    return changes
+    for column in others:
+        changes[1:] |= column[1:] != column[:-1]
+    return cast(Ints, np.flatnonzero(changes))
 
 
 def _lengths(firsts: Ints, size: int) -> Ints:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -43,6 +44,8 @@ _FAR: Final = 2 * 86400 * 10**9
 _STEPS: Final = dict.fromkeys(("cell", "low", "high", "number"), "int64")
 #: Whole floating-point numbers as libraries write them, up to where all of their digits are exact.
 _WHOLE: Final = r"^(-?[1-9][0-9]{0,14}|0)\.0$"
+#: Integers as Python writes them, of any type that a column may have.
+_INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,19}")
 #: Whole numbers in text, as :func:`~.identifiers.whole_number` reads them.
 _WHOLE_TEXT: Final = r"^\s*\+?(-?[0-9]{1,300})(\.0*)?\s*$"
 
@@ -102,7 +105,8 @@ def _weighed(pairs: Any, alone: list[str], count: Count, dialect: _Dialect) -> A
     found = quotient if power == 1 else f"floor(sqrt(CAST({quotient} AS DOUBLE) + 0.5))"
     if count.scales is not None:
         table = count.scales.table(count.most_steps)
-        found = _row_of([min(end * count.step_cap**2, MOST_EVENTS**2) for end in table.ends.tolist()[:-1]])
+        ends = [min(end * count.step_cap**2, MOST_EVENTS**2) for end in table.ends.tolist()]
+        found = f"CASE {' '.join(f'WHEN size <= {end} THEN {row}' for row, end in enumerate(ends))} END"
     names = ", ".join(alone)
     query = f"""
         SELECT {names}, CAST({found} AS BIGINT) AS weight FROM (
@@ -117,21 +121,13 @@ def _weighed(pairs: Any, alone: list[str], count: Count, dialect: _Dialect) -> A
     return weighed.select("step", **{name: weighed.events * weighed[name] for name in series})
 
 
-def _row_of(ends: list[int], first: int = 0) -> str:
-    """The number, as text, of the first of ascending ends that is not below a size."""
-    if not ends:
-        return str(first)
-    middle = len(ends) // 2
-    below, above = _row_of(ends[:middle], first), _row_of(ends[middle + 1 :], first + middle + 1)
-    return f"CASE WHEN size <= {ends[middle]} THEN {below} ELSE {above} END"
-
-
 def _first(pairs: Any, groups: list[str], cap: int, key: bytes, dialect: _Dialect) -> Any:
     """Keep of each group the pairs with the smallest hashes, as many as the cap."""
     first, second = np.frombuffer(key[:16], dtype="<i8").tolist()
     # By the text of an identifier, so that steps are kept alike whatever the type of its column; ties go to the
     # earlier step.
-    order = [dialect.hashed(first, second, _text(pairs.who), pairs.step), pairs.step]
+    who = pairs.who.cast("string") if pairs.who.type().is_integer() else pairs.who
+    order = [dialect.hashed(first, second, who, pairs.step), pairs.step]
     ranked = pairs.mutate(rank=ibis.row_number().over(group_by=groups, order_by=order))  # from 0
     return ranked.filter(ranked.rank < min(cap, _INT64_MAX)).drop("rank")
 
@@ -269,12 +265,11 @@ def _looked_up(rows: Any, rule: StepRule, dialect: _Dialect) -> Any:
 def _rows(table: Any, count: Count) -> tuple[Any, _Dialect]:
     """Who and where in the counts, for every row that is somewhere."""
     rows, dialect = _placed(table, count)
-    table = _with_types(table, count)
     rows = rows.filter(rows.who.notnull(), rows.step.notnull()).drop("when", "readable")
     if count.pooled is not None:
         rows = rows.mutate(step=_FIRST)
     if count.log.by is not None:
-        keys = _keys(count.panel or (), table[count.log.by].type(), dialect)
+        keys = _keys(count.panel or (), rows.series.type(), dialect)
         rows = rows.join(keys, rows.series == keys.key)
         rows = rows.select("who", step=rows.number * count.grid.size + rows.step)
     return rows, dialect
@@ -396,25 +391,15 @@ def _queried(table: Any, name: str, query: str, schema: Any) -> Any:
     return ops.SQLStringView(table.alias(name).op(), query, schema).to_expr()
 
 
-def _text(who: Any) -> Any:
-    return who.cast("string") if who.type().is_integer() else who
-
-
 def _keys(keys: Sequence[Key], kind: Any, dialect: _Dialect) -> Any:
     """The keys of a panel and their numbers, as a table; without those that a column of integers cannot hold."""
     places: dict[Any, int] = dict(key_numbers(keys))
     if kind.is_integer():
         low, high = kind.bounds.lower, kind.bounds.upper
-        places = {int(text): k for text, k in places.items() if _is_integer(text) and low <= int(text) <= high}
+        places = {int(text): k for text, k in places.items() if _INTEGER.fullmatch(text) and low <= int(text) <= high}
     schema = {"key": kind.copy(nullable=True) if kind.is_integer() else "string", "number": "int64"}
     table = ibis.memtable({"key": list(places), "number": list(places.values())}, schema=schema)
     return table.select(key=_apart(table.key, dialect), number=table.number)
-
-
-def _is_integer(text: str) -> bool:
-    with contextlib.suppress(ValueError):
-        return str(int(text)) == text
-    return False
 
 
 def _instants(table: Any, time: str, grid: TimeGrid, dialect: _Dialect) -> tuple[Any, Any, StepRule]:
@@ -474,13 +459,9 @@ def _fetch(query: Any) -> Any:
 
 def _function(name: str, arguments: int, returns: str = "int64") -> Callable[..., Any]:
     """A function of the backend that Ibis has no name for."""
-
-    def one(a: Any) -> None: ...
-    def two(a: Any, b: Any) -> None: ...
-    def four(a: Any, b: Any, c: Any, d: Any) -> None: ...
-
-    shape = {1: one, 2: two, 4: four}[arguments]
-    call: Callable[..., Any] = ibis.udf.scalar.builtin(name=name, signature=((None,) * arguments, returns))(shape)
+    shapes = {1: lambda a: None, 2: lambda a, b: None, 4: lambda a, b, c, d: None}
+    made = ibis.udf.scalar.builtin(name=name, signature=((None,) * arguments, returns))
+    call: Callable[..., Any] = made(shapes[arguments])
     return call
 
 
@@ -570,13 +551,9 @@ def _spark_obstacles(connection: Any) -> list[str]:
 _SPARK_SETTINGS: Final = {
     "spark.sql.groupByOrdinal": "true",
     "spark.sql.parser.escapedStringLiterals": "false",  # or regular expressions match nothing
-    **dict.fromkeys(
-        (
-            "spark.sql.analyzer.singlePassResolver." + name
-            for name in ("enabled", "enabledTentatively", "dualRunWithLegacy")
-        ),
-        "false",
-    ),
+    "spark.sql.analyzer.singlePassResolver.enabled": "false",
+    "spark.sql.analyzer.singlePassResolver.enabledTentatively": "false",
+    "spark.sql.analyzer.singlePassResolver.dualRunWithLegacy": "false",
 }
 
 
