@@ -90,7 +90,7 @@ class Places:
     @cached_property
     def period_bits(self) -> int:
         """Bits of the number of a period."""
-        return 0 if self._starts is None else (self._starts.size - 1).bit_length()
+        return (self._starts.size - 1).bit_length()
 
     @property
     def bits(self) -> int:
@@ -99,29 +99,32 @@ class Places:
 
     def of(self, positions: Ints) -> Ints:
         """Return the places of positions."""
-        if self._starts is None:
+        if self.period_bits == 0:
             return positions.astype(np.int64, copy=False)
         series, steps = np.divmod(positions, self.count.grid.size)
         places: Ints = self._places[steps] + series * self.count.period_length
         return places
 
-    def positions(self, pairs: _Pairs) -> _Pairs:
-        """Return pairs by their positions, which so far are by what of their places is within a period."""
-        if self._starts is None:
-            return pairs
-        starts = self._starts[pairs.people & np.int64(2**self.period_bits - 1)]
-        series, steps = np.divmod(pairs.steps, self.count.period_length)
-        return pairs._replace(steps=series * self.count.grid.size + starts + steps)
+    def pairs(self, rows: Ints) -> _Pairs:
+        """Unpack sorted rows: everybody's distinct positions, and the events in each."""
+        firsts = _firsts(rows)
+        packed = rows[firsts]
+        people, positions = packed >> np.int64(self.own_bits), packed & np.int64(2**self.own_bits - 1)
+        if self.period_bits > 0:
+            starts = self._starts[people & np.int64(2**self.period_bits - 1)]
+            series, steps = np.divmod(positions, self.count.period_length)
+            positions = series * self.count.grid.size + starts + steps
+        return _Pairs(people, positions, _lengths(firsts, rows.size))
 
     @cached_property
-    def _starts(self) -> Ints | None:
-        return self.count.period_starts
+    def _starts(self) -> Ints:
+        starts = self.count.period_starts
+        return np.zeros(1, dtype=np.int64) if starts is None else starts
 
     @cached_property
     def _places(self) -> Ints:
         """The places of the steps of the first series."""
         starts, size = self._starts, self.count.grid.size
-        assert starts is not None
         number = np.repeat(np.arange(starts.size, dtype=np.int64), np.diff(starts, append=size))
         places: Ints = (number << np.int64(self.own_bits)) | (np.arange(size) - starts[number])
         return places
@@ -150,7 +153,7 @@ class SortedRows(NamedTuple):
         """Count as :func:`capped_count` does."""
         count = self.places.count
         counts = np.zeros(count.size, dtype=np.int64)
-        for pairs in self._pairs(count.key_cap, partial(_order, words=self._words, key=key_of_choice(key))):
+        for pairs in self._pairs(partial(_order, words=self._words, key=key_of_choice(key))):
             pairs = pairs._replace(events=np.minimum(pairs.events, min(count.step_cap, _INT64_MAX)))
             if count.excess == "drop":
                 _add_pairs(counts, pairs, count, partial(_order, words=self._words, key=key))
@@ -163,14 +166,14 @@ class SortedRows(NamedTuple):
         lengths = (_lengths(_firsts(pairs.people), pairs.people.size) for pairs in self._pairs())
         return np.concatenate([np.empty(0, dtype=np.int64), *lengths])
 
-    def _pairs(self, key_cap: int | None = None, order: Order | None = None) -> Iterator[_Pairs]:
+    def _pairs(self, order: Order | None = None) -> Iterator[_Pairs]:
         """Everybody's distinct steps, in few series at a time, a gap apart within each, some individuals at a time."""
-        bits, gap, cycle = self.places.own_bits, self.places.count.gap, self.places.count.grid.size
-        for rows in _chunks(self.packed, bits):
-            pairs = self.places.positions(_distinct(rows, bits))
-            if key_cap is not None and order is not None:
-                pairs = _in_few_series(pairs, key_cap, cycle, order)
-            yield pairs if gap == 1 else _apart(pairs, gap, cycle)
+        count = self.places.count
+        for rows in _chunks(self.packed, self.places.own_bits):
+            pairs = self.places.pairs(rows)
+            if order is not None and count.key_cap is not None:
+                pairs = _in_few_series(pairs, count.key_cap, count.grid.size, order)
+            yield pairs if count.gap == 1 else _apart(pairs, count.gap, count.grid.size)
 
     def _words(self, people: Ints, key: bytes) -> Words:
         """The words of individuals, which are those of their identifiers."""
@@ -257,12 +260,6 @@ def _chunks(packed: Ints, bits: int) -> Iterator[Ints]:
             stop += int(np.searchsorted(packed[stop:], last, side="right"))
         yield packed[start:stop]
         start = stop
-
-
-def _distinct(rows: Ints, bits: int) -> _Pairs:
-    firsts = _firsts(rows)
-    packed = rows[firsts]
-    return _Pairs(packed >> np.int64(bits), packed & np.int64(2**bits - 1), _lengths(firsts, rows.size))
 
 
 def _apart(pairs: _Pairs, gap: int, cycle: int) -> _Pairs:

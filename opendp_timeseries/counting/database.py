@@ -166,14 +166,8 @@ def check_schema(table: Any, *, identifier: str, time: str | None) -> None:
     if time is None:
         return
     when = _type(table, time)
-    if not (
-        _is_untyped(when)
-        or when.is_integer()
-        or when.is_timestamp()
-        or when.is_date()
-        or _may_hold_steps(when)
-        or _is_fine(when)
-    ):
+    known = when.is_integer() or when.is_timestamp() or when.is_date() or _may_hold_steps(when)
+    if not (known or _is_untyped(when) or _is_fine(when)):
         raise TypeError(_TIMES.format(name=time, kind=when))
 
 
@@ -236,7 +230,12 @@ def _placed(table: Any, count: Count) -> tuple[Any, _Dialect]:
         _check_distinct(table, count.log.by)
     dialect = _dialect(table)
     _check_session(table, dialect)
-    table = _with_types(table, count)
+    # Columns that are missing in every row may have no type: one row would give them one.
+    types = dict.fromkeys(count.log.columns, "int64")
+    if not (count.log.time is None or count.row_grid.is_integer):
+        types[count.log.time] = "timestamp"
+    untyped = [name for name in types if _is_untyped(table[name].type())]
+    table = table.mutate(**{name: ibis.literal(None, types[name]) for name in untyped})
     columns = {"who": count.log.identifier} | ({} if count.log.by is None else {"series": count.log.by})
     apart = {name: _apart(table[column], dialect) for name, column in columns.items()}
     if count.log.time is None:
@@ -273,18 +272,6 @@ def _rows(table: Any, count: Count) -> tuple[Any, _Dialect]:
         rows = rows.join(keys, rows.series == keys.key)
         rows = rows.select("who", step=rows.number * count.grid.size + rows.step)
     return rows, dialect
-
-
-def _with_types(table: Any, count: Count) -> Any:
-    """Give a type to columns that are missing in every row, and so may have none: one row would give them one."""
-    time = "int64" if count.row_grid.is_integer else "timestamp"
-    return table.mutate(
-        **{
-            name: ibis.literal(None, time if name == count.log.time else "int64")
-            for name in count.log.columns
-            if _is_untyped(table[name].type())
-        }
-    )
 
 
 def _apart(column: Any, dialect: _Dialect) -> Any:
@@ -471,7 +458,6 @@ _TRY: Final = _function("try", 1)
 _UNIX_MICROS: Final = _function("unix_micros", 1)
 _UNIX_DATE: Final = _function("unix_date", 1, "int32")
 _DATE_PART: Final = _function("date_part", 2, "decimal(8, 6)")
-_DUCKDB_LOADED: Final = "SELECT extension_name FROM duckdb_extensions() WHERE loaded"
 _DUCKDB_HASH_OF_FOUR: Final = _function("hash", 4)
 _DUCKDB_HASH: Final = _function("hash", 1)
 
@@ -513,7 +499,8 @@ def _duckdb_hash(first: int, second: int, who: Any, step: Any) -> Any:
 
 def _duckdb_obstacles(connection: Any) -> list[str]:
     # What Python adds to a built-in function, for further types, calls itself built-in: a new session has none of it.
-    known = _duckdb_built_in(tuple(sorted(name for (name,) in connection.raw_sql(_DUCKDB_LOADED).fetchall())))
+    loaded = connection.raw_sql("SELECT extension_name FROM duckdb_extensions() WHERE loaded").fetchall()
+    known = _duckdb_built_in(tuple(sorted(name for (name,) in loaded)))
     own = {name for name, *_ in _duckdb_functions(connection.raw_sql) - known} & {name for name, *_ in known}
     ((depth,),) = connection.raw_sql("SELECT current_setting('max_expression_depth')").fetchall()
     return [f"function {name}" for name in sorted(own)] + ["setting max_expression_depth"] * (depth < 1000)

@@ -361,7 +361,7 @@ MUTANTS = [
     mutant("cap by row order", "capped_count:capped_count", by_row_order,
            "test_the_order_of_the_rows_does_not_matter",
            "test_capped_count::test_removing_anyone_leaves_everyone_else_as_they_were"),
-    mutant("cap per event", "capped_count:_distinct", seeing(_firsts=lambda rows: np.arange(rows.size)),
+    mutant("cap per event", "Places.pairs", seeing(_firsts=lambda rows: np.arange(rows.size)),
            "test_the_caps_are_enforced_whatever_one_person_does",
            IN_MEMORY),
     mutant("one stream of random numbers for all people", "_order",
