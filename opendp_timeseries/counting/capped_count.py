@@ -107,14 +107,14 @@ class Places:
 
     def pairs(self, rows: Ints) -> _Pairs:
         """Unpack sorted rows: everybody's distinct positions, and the events in each."""
-        firsts = _firsts(rows)
+        firsts, events = _groups(rows)
         packed = rows[firsts]
         people, positions = packed >> np.int64(self.own_bits), packed & np.int64(2**self.own_bits - 1)
         if self.period_bits > 0:
             starts = self._starts[people & np.int64(2**self.period_bits - 1)]
             series, steps = np.divmod(positions, self.count.period_length)
             positions = series * self.count.grid.size + starts + steps
-        return _Pairs(people, positions, _lengths(firsts, rows.size))
+        return _Pairs(people, positions, events)
 
     @cached_property
     def _starts(self) -> Ints:
@@ -163,8 +163,7 @@ class SortedRows(NamedTuple):
 
     def participation(self) -> Ints:
         """Return in how many steps, a gap apart, each individual takes part, those in none left out. Private."""
-        lengths = (_lengths(_firsts(pairs.people), pairs.people.size) for pairs in self._pairs())
-        return np.concatenate([np.empty(0, dtype=np.int64), *lengths])
+        return np.concatenate([np.empty(0, dtype=np.int64), *(_groups(pairs.people)[1] for pairs in self._pairs())])
 
     def _pairs(self, order: Order | None = None) -> Iterator[_Pairs]:
         """Everybody's distinct steps, in few series at a time, a gap apart within each, some individuals at a time."""
@@ -265,25 +264,24 @@ def _chunks(packed: Ints, bits: int) -> Iterator[Ints]:
 def _apart(pairs: _Pairs, gap: int, cycle: int) -> _Pairs:
     """Keep the pairs that are a gap apart, within each series of ``cycle`` steps."""
     series, steps = np.divmod(pairs.steps, cycle)
-    begins = _firsts(pairs.people, series)
+    begins, _ = _groups(pairs.people, series)
     return pairs.where(kept_apart(steps, begins, gap=gap, cycle=cycle))
 
 
 def _in_few_series(pairs: _Pairs, key_cap: int, cycle: int, order: Order) -> _Pairs:
     """Keep of everybody's pairs at one step of the grid, in whatever series, those with the smallest hashes."""
-    begins = _firsts(pairs.people)
-    numbers = np.repeat(np.arange(begins.size), _lengths(begins, pairs.people.size))
+    begins, lengths = _groups(pairs.people)
+    numbers = np.repeat(np.arange(begins.size), lengths)
     moments = numbers * cycle + pairs.steps % cycle
     by_moment = np.argsort(moments, kind="stable")
-    lengths = _lengths(_firsts(moments[by_moment]), by_moment.size)
+    _, lengths = _groups(moments[by_moment])
     # Those of one individual are together, as their numbers are in front.
     chosen = by_moment[np.repeat(lengths > key_cap, lengths)]
     people, moments = pairs.people[chosen], moments[chosen]
-    begins = _firsts(people)
-    hashes = order(people[begins], _lengths(begins, people.size), pairs.steps[chosen])
+    begins, lengths = _groups(people)
+    hashes = order(people[begins], lengths, pairs.steps[chosen])
     ranked = np.lexsort((hashes, moments))  # ties go to the first
-    firsts = _firsts(moments[ranked])
-    ranks = np.arange(ranked.size) - np.repeat(firsts, _lengths(firsts, ranked.size))
+    ranks = np.arange(ranked.size) - np.repeat(*_groups(moments[ranked]))
     kept = np.ones(by_moment.size, dtype=np.bool_)
     kept[chosen[ranked]] = ranks < key_cap
     return pairs.where(kept)
@@ -292,8 +290,7 @@ def _in_few_series(pairs: _Pairs, key_cap: int, cycle: int, order: Order) -> _Pa
 def _add_pairs(counts: Ints, pairs: _Pairs, count: Count, order: Order) -> None:
     """Add the events of some individuals to the counts, of at most so many steps."""
     people, steps, events = pairs
-    begins = _firsts(people)
-    lengths = _lengths(begins, people.size)
+    begins, lengths = _groups(people)
     over = lengths > count.participation_cap
     if over.any():
         kept = np.ones(steps.size, dtype=np.bool_)
@@ -307,8 +304,7 @@ def _add_pairs(counts: Ints, pairs: _Pairs, count: Count, order: Order) -> None:
 def _add_scaled(counts: Ints, pairs: _Pairs, count: Count) -> None:
     """Add the events of some individuals to the counts, of all steps, by the weight of each individual."""
     people, steps, events = pairs
-    begins = _firsts(people)
-    lengths = _lengths(begins, people.size)
+    begins, lengths = _groups(people)
     for series, weight in enumerate(weights(sizes_of(events, begins, count), count).T):
         np.add.at(counts, steps + series * count.positions, events * np.repeat(weight, lengths))
 
@@ -336,10 +332,8 @@ def _smallest(hashes: Words, lengths: Ints, cap: int) -> NDArray[np.bool_]:
     limit = np.repeat(threshold, lengths)
     kept: NDArray[np.bool_] = keyed <= limit
     if tied.any():
-        equal = keyed == limit
-        rank = np.cumsum(equal) - np.repeat(np.cumsum(equal)[begins] - equal[begins], lengths)
-        room = cap - np.add.reduceat(keyed < limit, begins, dtype=np.int64)
-        kept &= ~equal | (rank <= np.repeat(room, lengths))
+        ranked = np.argsort(keyed, kind="stable")  # one individual after the other, as before
+        kept[ranked] = np.arange(keyed.size) - np.repeat(begins, lengths) < cap
     return kept
 
 
@@ -365,15 +359,11 @@ def _mix(words: Words) -> Words:
     return words
 
 
-def _firsts(values: NDArray[Any], *others: NDArray[Any]) -> Ints:
-    """Positions where a new value starts in values that are grouped; or in any of several columns."""
+def _groups(values: NDArray[Any], *others: NDArray[Any]) -> tuple[Ints, Ints]:
+    """Where a new value starts in values that are grouped, or in any of several columns; and the lengths of groups."""
     changes = np.ones(values.size, dtype=np.bool_)
     np.not_equal(values[1:], values[:-1], out=changes[1:])
     for column in others:
         changes[1:] |= column[1:] != column[:-1]
-    return cast(Ints, np.flatnonzero(changes))
-
-
-def _lengths(firsts: Ints, size: int) -> Ints:
-    """Lengths of the groups that start at ``firsts``."""
-    return np.diff(firsts, append=size)
+    firsts = cast(Ints, np.flatnonzero(changes))
+    return firsts, np.diff(firsts, append=values.size)
