@@ -82,11 +82,6 @@ class Places:
 
     count: Count
 
-    @property
-    def size(self) -> int:
-        """Number of positions."""
-        return self.count.positions
-
     @cached_property
     def own_bits(self) -> int:
         """Bits of a place within a period."""
@@ -95,7 +90,7 @@ class Places:
     @cached_property
     def period_bits(self) -> int:
         """Bits of the number of a period."""
-        return 0 if self._starts is None else (self._starts.size - 1).bit_length()
+        return (self._starts.size - 1).bit_length()
 
     @property
     def bits(self) -> int:
@@ -104,33 +99,32 @@ class Places:
 
     def of(self, positions: Ints) -> Ints:
         """Return the places of positions."""
-        if self._starts is None:
+        if self.period_bits == 0:
             return positions.astype(np.int64, copy=False)
-        if self.count.panel_size == 1:
-            return self._places[positions]
         series, steps = np.divmod(positions, self.count.grid.size)
         places: Ints = self._places[steps] + series * self.count.period_length
         return places
 
-    def positions(self, pairs: _Pairs) -> _Pairs:
-        """Return pairs by their positions, which so far are by what of their places is within a period."""
-        if self._starts is None:
-            return pairs
-        starts = self._starts[pairs.people & np.int64(2**self.period_bits - 1)]
-        if self.count.panel_size == 1:
-            return pairs._replace(steps=starts + pairs.steps)
-        series, steps = np.divmod(pairs.steps, self.count.period_length)
-        return pairs._replace(steps=series * self.count.grid.size + starts + steps)
+    def pairs(self, rows: Ints) -> _Pairs:
+        """Unpack sorted rows: everybody's distinct positions, and the events in each."""
+        firsts, events = _groups(rows)
+        packed = rows[firsts]
+        people, positions = packed >> np.int64(self.own_bits), packed & np.int64(2**self.own_bits - 1)
+        if self.period_bits > 0:
+            starts = self._starts[people & np.int64(2**self.period_bits - 1)]
+            series, steps = np.divmod(positions, self.count.period_length)
+            positions = series * self.count.grid.size + starts + steps
+        return _Pairs(people, positions, events)
 
     @cached_property
-    def _starts(self) -> Ints | None:
-        return self.count.period_starts
+    def _starts(self) -> Ints:
+        starts = self.count.period_starts
+        return np.zeros(1, dtype=np.int64) if starts is None else starts
 
     @cached_property
     def _places(self) -> Ints:
         """The places of the steps of the first series."""
         starts, size = self._starts, self.count.grid.size
-        assert starts is not None
         number = np.repeat(np.arange(starts.size, dtype=np.int64), np.diff(starts, append=size))
         places: Ints = (number << np.int64(self.own_bits)) | (np.arange(size) - starts[number])
         return places
@@ -159,7 +153,7 @@ class SortedRows(NamedTuple):
         """Count as :func:`capped_count` does."""
         count = self.places.count
         counts = np.zeros(count.size, dtype=np.int64)
-        for pairs in self._pairs(count.key_cap, partial(_order, words=self._words, key=key_of_choice(key))):
+        for pairs in self._pairs(partial(_order, words=self._words, key=key_of_choice(key))):
             pairs = pairs._replace(events=np.minimum(pairs.events, min(count.step_cap, _INT64_MAX)))
             if count.excess == "drop":
                 _add_pairs(counts, pairs, count, partial(_order, words=self._words, key=key))
@@ -169,17 +163,16 @@ class SortedRows(NamedTuple):
 
     def participation(self) -> Ints:
         """Return in how many steps, a gap apart, each individual takes part, those in none left out. Private."""
-        lengths = (_lengths(_firsts(pairs.people), pairs.people.size) for pairs in self._pairs())
-        return np.concatenate([np.empty(0, dtype=np.int64), *lengths])
+        return np.concatenate([np.empty(0, dtype=np.int64), *(_groups(pairs.people)[1] for pairs in self._pairs())])
 
-    def _pairs(self, key_cap: int | None = None, order: Order | None = None) -> Iterator[_Pairs]:
+    def _pairs(self, order: Order | None = None) -> Iterator[_Pairs]:
         """Everybody's distinct steps, in few series at a time, a gap apart within each, some individuals at a time."""
-        bits, gap, cycle = self.places.own_bits, self.places.count.gap, self.places.count.grid.size
-        for rows in _chunks(self.packed, bits):
-            pairs = self.places.positions(_distinct(rows, bits))
-            if key_cap is not None and order is not None:
-                pairs = _in_few_series(pairs, key_cap, cycle, order)
-            yield pairs if gap == 1 else _apart(pairs, gap, cycle)
+        count = self.places.count
+        for rows in _chunks(self.packed, self.places.own_bits):
+            pairs = self.places.pairs(rows)
+            if order is not None and count.key_cap is not None:
+                pairs = _in_few_series(pairs, count.key_cap, count.grid.size, order)
+            yield pairs if count.gap == 1 else _apart(pairs, count.gap, count.grid.size)
 
     def _words(self, people: Ints, key: bytes) -> Words:
         """The words of individuals, which are those of their identifiers."""
@@ -193,13 +186,16 @@ class _Pairs(NamedTuple):
     steps: Ints
     events: Ints
 
+    def where(self, kept: NDArray[Any]) -> _Pairs:
+        return _Pairs(*(column[kept] for column in self))
+
 
 def pack(numbers: Ints, steps: Ints, places: Places) -> Ints:
     """Make one integer of every row on the grid: the individual's number above the lowest bits, the place in them."""
     packed, used = np.empty(steps.size, dtype=np.int64), 0
     for start in range(0, steps.size, _CHUNK):
         some = steps[start : start + _CHUNK]
-        on_grid = (some >= 0) & (some < places.size)
+        on_grid = (some >= 0) & (some < places.count.positions)
         rows = (numbers[start : start + _CHUNK][on_grid] << np.int64(places.bits)) | places.of(some[on_grid])
         packed[used : used + rows.size] = rows
         used += rows.size
@@ -241,20 +237,16 @@ def _narrow(identifiers: Words, lost_bits: int) -> tuple[Ints, WordsOf]:
     The high bits of a product do so in one pass, where they differ for all the identifiers that are there
     (checked, as merging two individuals would break the cap). Else, which is rare, the rank does.
     """
-    known = np.sort(identifiers)
-    known = known[_firsts(known)]
+    known = np.unique(identifiers)
     for multiplier in _MULTIPLIERS:
-        numbers = (known * multiplier) >> np.uint64(lost_bits)
-        order = np.argsort(numbers)
-        if _firsts(numbers[order]).size == known.size:
-            codes = ((identifiers * multiplier) >> np.uint64(lost_bits)).view(np.int64)
-            ranked, names = numbers[order].view(np.int64), known[order]
-            return codes, partial(_look_up, ranked, names)
-    return np.searchsorted(known, identifiers), lambda codes, key: known[codes]
-
-
-def _look_up(numbers: Ints, words: Words, codes: Ints, key: bytes) -> Words:
-    return words[np.searchsorted(numbers, codes)]
+        numbers, places = np.unique((known * multiplier) >> np.uint64(lost_bits), return_index=True)
+        if numbers.size == known.size:
+            break
+    else:
+        return np.searchsorted(known, identifiers), lambda codes, key: known[codes]
+    codes = ((identifiers * multiplier) >> np.uint64(lost_bits)).view(np.int64)
+    ranked, names = numbers.view(np.int64), known[places]
+    return codes, lambda codes, key: names[np.searchsorted(ranked, codes)]
 
 
 def _chunks(packed: Ints, bits: int) -> Iterator[Ints]:
@@ -269,47 +261,36 @@ def _chunks(packed: Ints, bits: int) -> Iterator[Ints]:
         start = stop
 
 
-def _distinct(rows: Ints, bits: int) -> _Pairs:
-    firsts = _firsts(rows)
-    packed = rows[firsts]
-    return _Pairs(packed >> np.int64(bits), packed & np.int64(2**bits - 1), _lengths(firsts, rows.size))
-
-
 def _apart(pairs: _Pairs, gap: int, cycle: int) -> _Pairs:
     """Keep the pairs that are a gap apart, within each series of ``cycle`` steps."""
     series, steps = np.divmod(pairs.steps, cycle)
-    begins = _firsts(pairs.people, series)
-    kept = kept_apart(steps, begins, gap=gap, cycle=cycle)
-    return _Pairs(*(column[kept] for column in pairs))
+    begins, _ = _groups(pairs.people, series)
+    return pairs.where(kept_apart(steps, begins, gap=gap, cycle=cycle))
 
 
 def _in_few_series(pairs: _Pairs, key_cap: int, cycle: int, order: Order) -> _Pairs:
     """Keep of everybody's pairs at one step of the grid, in whatever series, those with the smallest hashes."""
-    numbers = np.cumsum(_marks(pairs.people)) - 1
+    begins, lengths = _groups(pairs.people)
+    numbers = np.repeat(np.arange(begins.size), lengths)
     moments = numbers * cycle + pairs.steps % cycle
     by_moment = np.argsort(moments, kind="stable")
-    begins = _firsts(moments[by_moment])
-    lengths = _lengths(begins, by_moment.size)
-    many = np.repeat(lengths > key_cap, lengths)
-    if not many.any():
-        return pairs
-    chosen = by_moment[many]  # of one individual together, as their numbers are in front
-    people = _firsts(pairs.people[chosen])
-    hashes = order(pairs.people[chosen][people], _lengths(people, chosen.size), pairs.steps[chosen])
-    groups = np.repeat(np.arange(begins.size), lengths)[many]
-    ranked = np.lexsort((pairs.steps[chosen], hashes, groups))  # ties go to the first
-    firsts = _firsts(groups[ranked])
-    ranks = np.arange(ranked.size) - np.repeat(firsts, _lengths(firsts, ranked.size))
+    _, lengths = _groups(moments[by_moment])
+    # Those of one individual are together, as their numbers are in front.
+    chosen = by_moment[np.repeat(lengths > key_cap, lengths)]
+    people, moments = pairs.people[chosen], moments[chosen]
+    begins, lengths = _groups(people)
+    hashes = order(people[begins], lengths, pairs.steps[chosen])
+    ranked = np.lexsort((hashes, moments))  # ties go to the first
+    ranks = np.arange(ranked.size) - np.repeat(*_groups(moments[ranked]))
     kept = np.ones(by_moment.size, dtype=np.bool_)
-    kept[chosen[ranked[ranks >= key_cap]]] = False
-    return _Pairs(*(column[kept] for column in pairs))
+    kept[chosen[ranked]] = ranks < key_cap
+    return pairs.where(kept)
 
 
 def _add_pairs(counts: Ints, pairs: _Pairs, count: Count, order: Order) -> None:
     """Add the events of some individuals to the counts, of at most so many steps."""
     people, steps, events = pairs
-    begins = _firsts(people)
-    lengths = _lengths(begins, people.size)
+    begins, lengths = _groups(people)
     over = lengths > count.participation_cap
     if over.any():
         kept = np.ones(steps.size, dtype=np.bool_)
@@ -323,8 +304,7 @@ def _add_pairs(counts: Ints, pairs: _Pairs, count: Count, order: Order) -> None:
 def _add_scaled(counts: Ints, pairs: _Pairs, count: Count) -> None:
     """Add the events of some individuals to the counts, of all steps, by the weight of each individual."""
     people, steps, events = pairs
-    begins = _firsts(people)
-    lengths = _lengths(begins, people.size)
+    begins, lengths = _groups(people)
     for series, weight in enumerate(weights(sizes_of(events, begins, count), count).T):
         np.add.at(counts, steps + series * count.positions, events * np.repeat(weight, lengths))
 
@@ -352,10 +332,8 @@ def _smallest(hashes: Words, lengths: Ints, cap: int) -> NDArray[np.bool_]:
     limit = np.repeat(threshold, lengths)
     kept: NDArray[np.bool_] = keyed <= limit
     if tied.any():
-        equal = keyed == limit
-        rank = np.cumsum(equal) - np.repeat(np.cumsum(equal)[begins] - equal[begins], lengths)
-        room = cap - np.add.reduceat(keyed < limit, begins, dtype=np.int64)
-        kept &= ~equal | (rank <= np.repeat(room, lengths))
+        ranked = np.argsort(keyed, kind="stable")  # one individual after the other, as before
+        kept[ranked] = np.arange(keyed.size) - np.repeat(begins, lengths) < cap
     return kept
 
 
@@ -381,21 +359,11 @@ def _mix(words: Words) -> Words:
     return words
 
 
-def _firsts(values: NDArray[Any], others: NDArray[Any] | None = None) -> Ints:
-    """Positions where a new value starts in values that are grouped; or in either of two columns."""
-    changes = _marks(values)
-    if others is not None:
-        changes |= _marks(others)
-    return cast(Ints, np.flatnonzero(changes))
-
-
-def _marks(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Mark where a new value starts in values that are grouped."""
+def _groups(values: NDArray[Any], *others: NDArray[Any]) -> tuple[Ints, Ints]:
+    """Where a new value starts in values that are grouped, or in any of several columns; and the lengths of groups."""
     changes = np.ones(values.size, dtype=np.bool_)
     np.not_equal(values[1:], values[:-1], out=changes[1:])
-    return changes
-
-
-def _lengths(firsts: Ints, size: int) -> Ints:
-    """Lengths of the groups that start at ``firsts``."""
-    return np.diff(firsts, append=size)
+    for column in others:
+        changes[1:] |= column[1:] != column[:-1]
+    firsts = cast(Ints, np.flatnonzero(changes))
+    return firsts, np.diff(firsts, append=values.size)

@@ -178,20 +178,20 @@ def check_log(
         counts = engine.count(table, capped, bytes(16))
         return 1 - int(counts.sum()) / 2**capped.resolution_bits / tally.counted if tally.counted else 0.0
 
-    found = LogCheck(
-        **tally._asdict() | ({} if by is not None else {"unknown_key": None}),
+    within_gap: dict[str, Any] = {}
+    if count.gap > 1:
+        everything = replace(count, participation_cap=count.size, step_cap=tally.rows + 1)
+        within_gap = {
+            "steps_within_gap": int(engine.participation(table, replace(count, gap=1)).sum() - steps.sum()),
+            "events_within_gap_share": lost(everything),
+        }
+    return LogCheck(
+        **tally._asdict() | ({} if by is not None else {"unknown_key": None}) | within_gap,
         period=within,
         individuals=steps.size,
         individuals_over_cap=int(np.count_nonzero(steps > count.participation_cap)),
         events_lost_share=lost(count),
         excess=excess,
-        key_cap=count.key_cap,
-    )
-    if count.gap == 1:
-        return found
-    return replace(
-        found,
         gap=count.gap,
-        steps_within_gap=int(engine.participation(table, replace(count, gap=1)).sum() - steps.sum()),
-        events_within_gap_share=lost(replace(count, participation_cap=count.size, step_cap=tally.rows + 1)),
+        key_cap=count.key_cap,
     )

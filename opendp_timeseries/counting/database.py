@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -44,6 +45,8 @@ _FAR: Final = 2 * 86400 * 10**9
 _STEPS: Final = dict.fromkeys(("cell", "low", "high", "number"), "int64")
 #: Whole floating-point numbers as libraries write them, up to where all of their digits are exact.
 _WHOLE: Final = r"^(-?[1-9][0-9]{0,14}|0)\.0$"
+#: Integers as Python writes them, of any type that a column may have.
+_INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,19}")
 #: Whole numbers in text, as :func:`~.identifiers.whole_number` reads them.
 _WHOLE_TEXT: Final = r"^\s*\+?(-?[0-9]{1,300})(\.0*)?\s*$"
 
@@ -103,29 +106,20 @@ def _weighed(pairs: Any, alone: list[str], count: Count, dialect: _Dialect) -> A
     found = quotient if power == 1 else f"floor(sqrt(CAST({quotient} AS DOUBLE) + 0.5))"
     if count.scales is not None:
         table = count.scales.table(count.most_steps)
-        found = _row_of([min(end * count.step_cap**2, MOST_EVENTS**2) for end in table.ends.tolist()[:-1]])
+        ends = [min(end * count.step_cap**2, MOST_EVENTS**2) for end in table.ends.tolist()]
+        found = f"CASE {' '.join(f'WHEN size <= {end} THEN {row}' for row, end in enumerate(ends))} END"
     names = ", ".join(alone)
     query = f"""
         SELECT {names}, CAST({found} AS BIGINT) AS weight FROM (
             SELECT {names}, {dialect.wide(f"sum({events})")} AS size FROM opendp_timeseries_pairs GROUP BY {names})"""
-    schema = pairs.select(*alone, weight=_FIRST).schema()
-    named = pairs.alias("opendp_timeseries_pairs")  # within the query
-    weighed = pairs.join(ops.SQLStringView(parent=named.op(), query=query, schema=schema).to_expr(), alone)
+    weights = _queried(pairs, "opendp_timeseries_pairs", query, pairs.select(*alone, weight=_FIRST).schema())
+    weighed = pairs.join(weights, alone)
     if count.scales is None:
         return weighed.select("step", series0=weighed.events * weighed.weight)
-    weights = {f"series{k}": weight.tolist() for k, weight in enumerate(table.weights.T)}
-    rows = ibis.memtable({"row": range(len(table.ends)), **weights}, schema=dict.fromkeys(("row", *weights), "int64"))
+    series = {f"series{k}": weight.tolist() for k, weight in enumerate(table.weights.T)}
+    rows = ibis.memtable({"row": range(len(table.ends)), **series}, schema=dict.fromkeys(("row", *series), "int64"))
     weighed = weighed.join(rows, weighed.weight == rows.row)
-    return weighed.select("step", **{name: weighed.events * weighed[name] for name in weights})
-
-
-def _row_of(ends: list[int], first: int = 0) -> str:
-    """The number, as text, of the first of ascending ends that is not below a size."""
-    if not ends:
-        return str(first)
-    middle = len(ends) // 2
-    below, above = _row_of(ends[:middle], first), _row_of(ends[middle + 1 :], first + middle + 1)
-    return f"CASE WHEN size <= {ends[middle]} THEN {below} ELSE {above} END"
+    return weighed.select("step", **{name: weighed.events * weighed[name] for name in series})
 
 
 def _first(pairs: Any, groups: list[str], cap: int, key: bytes, dialect: _Dialect) -> Any:
@@ -133,7 +127,8 @@ def _first(pairs: Any, groups: list[str], cap: int, key: bytes, dialect: _Dialec
     first, second = np.frombuffer(key[:16], dtype="<i8").tolist()
     # By the text of an identifier, so that steps are kept alike whatever the type of its column; ties go to the
     # earlier step.
-    order = [dialect.hashed(first, second, _text(pairs.who), pairs.step), pairs.step]
+    who = pairs.who.cast("string") if pairs.who.type().is_integer() else pairs.who
+    order = [dialect.hashed(first, second, who, pairs.step), pairs.step]
     ranked = pairs.mutate(rank=ibis.row_number().over(group_by=groups, order_by=order))  # from 0
     return ranked.filter(ranked.rank < min(cap, _INT64_MAX)).drop("rank")
 
@@ -172,14 +167,8 @@ def check_schema(table: Any, *, identifier: str, time: str | None) -> None:
     if time is None:
         return
     when = _type(table, time)
-    if not (
-        _is_untyped(when)
-        or when.is_integer()
-        or when.is_timestamp()
-        or when.is_date()
-        or _may_hold_steps(when)
-        or _is_fine(when)
-    ):
+    known = when.is_integer() or when.is_timestamp() or when.is_date() or _may_hold_steps(when)
+    if not (known or _is_untyped(when) or _is_fine(when)):
         raise TypeError(_TIMES.format(name=time, kind=when))
 
 
@@ -242,7 +231,12 @@ def _placed(table: Any, count: Count) -> tuple[Any, _Dialect]:
         _check_distinct(table, count.log.by)
     dialect = _dialect(table)
     _check_session(table, dialect)
-    table = _with_types(table, count)
+    # Columns that are missing in every row may have no type: one row would give them one.
+    types = dict.fromkeys(count.log.columns, "int64")
+    if not (count.log.time is None or count.row_grid.is_integer):
+        types[count.log.time] = "timestamp"
+    untyped = [name for name in types if _is_untyped(table[name].type())]
+    table = table.mutate(**{name: ibis.literal(None, types[name]) for name in untyped})
     columns = {"who": count.log.identifier} | ({} if count.log.by is None else {"series": count.log.by})
     apart = {name: _apart(table[column], dialect) for name, column in columns.items()}
     if count.log.time is None:
@@ -271,27 +265,14 @@ def _looked_up(rows: Any, rule: StepRule, dialect: _Dialect) -> Any:
 def _rows(table: Any, count: Count) -> tuple[Any, _Dialect]:
     """Who and where in the counts, for every row that is somewhere."""
     rows, dialect = _placed(table, count)
-    table = _with_types(table, count)
     rows = rows.filter(rows.who.notnull(), rows.step.notnull()).drop("when", "readable")
     if count.pooled is not None:
         rows = rows.mutate(step=_FIRST)
     if count.log.by is not None:
-        keys = _keys(count.panel or (), table[count.log.by].type(), dialect)
+        keys = _keys(count.panel or (), rows.series.type(), dialect)
         rows = rows.join(keys, rows.series == keys.key)
         rows = rows.select("who", step=rows.number * count.grid.size + rows.step)
     return rows, dialect
-
-
-def _with_types(table: Any, count: Count) -> Any:
-    """Give a type to columns that are missing in every row, and so may have none: one row would give them one."""
-    time = "int64" if count.row_grid.is_integer else "timestamp"
-    return table.mutate(
-        **{
-            name: ibis.literal(None, time if name == count.log.time else "int64")
-            for name in count.log.columns
-            if _is_untyped(table[name].type())
-        }
-    )
 
 
 def _apart(column: Any, dialect: _Dialect) -> Any:
@@ -389,14 +370,13 @@ def _thinned(rows: Any, count: Count, dialect: _Dialect, key: bytes | None = Non
 def _walked(runs: Any, gap: int, dialect: _Dialect) -> Any:
     """What is kept of the later steps of runs. Ibis has no name for a fold, so that this is text."""
     query = f"SELECT *, {dialect.walk.format(gap=gap)} AS steps FROM opendp_timeseries_runs"
-    named = runs.alias("opendp_timeseries_runs")  # within the query
-    schema = runs.mutate(steps=runs.later).schema()
-    kept = ops.SQLStringView(parent=named.op(), query=query, schema=schema).to_expr()
+    kept = _queried(runs, "opendp_timeseries_runs", query, runs.mutate(steps=runs.later).schema())
     return kept.mutate(step=kept.steps.unnest())
 
 
-def _text(who: Any) -> Any:
-    return who.cast("string") if who.type().is_integer() else who
+def _queried(table: Any, name: str, query: str, schema: Any) -> Any:
+    """What a query in text finds in a table, which has this name within it."""
+    return ops.SQLStringView(table.alias(name).op(), query, schema).to_expr()
 
 
 def _keys(keys: Sequence[Key], kind: Any, dialect: _Dialect) -> Any:
@@ -404,16 +384,10 @@ def _keys(keys: Sequence[Key], kind: Any, dialect: _Dialect) -> Any:
     places: dict[Any, int] = dict(key_numbers(keys))
     if kind.is_integer():
         low, high = kind.bounds.lower, kind.bounds.upper
-        places = {int(text): k for text, k in places.items() if _is_integer(text) and low <= int(text) <= high}
+        places = {int(text): k for text, k in places.items() if _INTEGER.fullmatch(text) and low <= int(text) <= high}
     schema = {"key": kind.copy(nullable=True) if kind.is_integer() else "string", "number": "int64"}
     table = ibis.memtable({"key": list(places), "number": list(places.values())}, schema=schema)
     return table.select(key=_apart(table.key, dialect), number=table.number)
-
-
-def _is_integer(text: str) -> bool:
-    with contextlib.suppress(ValueError):
-        return str(int(text)) == text
-    return False
 
 
 def _instants(table: Any, time: str, grid: TimeGrid, dialect: _Dialect) -> tuple[Any, Any, StepRule]:
@@ -473,13 +447,9 @@ def _fetch(query: Any) -> Any:
 
 def _function(name: str, arguments: int, returns: str = "int64") -> Callable[..., Any]:
     """A function of the backend that Ibis has no name for."""
-
-    def one(a: Any) -> None: ...
-    def two(a: Any, b: Any) -> None: ...
-    def four(a: Any, b: Any, c: Any, d: Any) -> None: ...
-
-    shape = {1: one, 2: two, 4: four}[arguments]
-    call: Callable[..., Any] = ibis.udf.scalar.builtin(name=name, signature=((None,) * arguments, returns))(shape)
+    shapes = {1: lambda a: None, 2: lambda a, b: None, 4: lambda a, b, c, d: None}
+    made = ibis.udf.scalar.builtin(name=name, signature=((None,) * arguments, returns))
+    call: Callable[..., Any] = made(shapes[arguments])
     return call
 
 
@@ -489,7 +459,6 @@ _TRY: Final = _function("try", 1)
 _UNIX_MICROS: Final = _function("unix_micros", 1)
 _UNIX_DATE: Final = _function("unix_date", 1, "int32")
 _DATE_PART: Final = _function("date_part", 2, "decimal(8, 6)")
-_DUCKDB_LOADED: Final = "SELECT extension_name FROM duckdb_extensions() WHERE loaded"
 _DUCKDB_HASH_OF_FOUR: Final = _function("hash", 4)
 _DUCKDB_HASH: Final = _function("hash", 1)
 
@@ -531,7 +500,8 @@ def _duckdb_hash(first: int, second: int, who: Any, step: Any) -> Any:
 
 def _duckdb_obstacles(connection: Any) -> list[str]:
     # What Python adds to a built-in function, for further types, calls itself built-in: a new session has none of it.
-    known = _duckdb_built_in(tuple(sorted(name for (name,) in connection.raw_sql(_DUCKDB_LOADED).fetchall())))
+    loaded = connection.raw_sql("SELECT extension_name FROM duckdb_extensions() WHERE loaded").fetchall()
+    known = _duckdb_built_in(tuple(sorted(name for (name,) in loaded)))
     own = {name for name, *_ in _duckdb_functions(connection.raw_sql) - known} & {name for name, *_ in known}
     ((depth,),) = connection.raw_sql("SELECT current_setting('max_expression_depth')").fetchall()
     return [f"function {name}" for name in sorted(own)] + ["setting max_expression_depth"] * (depth < 1000)
@@ -569,13 +539,9 @@ def _spark_obstacles(connection: Any) -> list[str]:
 _SPARK_SETTINGS: Final = {
     "spark.sql.groupByOrdinal": "true",
     "spark.sql.parser.escapedStringLiterals": "false",  # or regular expressions match nothing
-    **dict.fromkeys(
-        (
-            "spark.sql.analyzer.singlePassResolver." + name
-            for name in ("enabled", "enabledTentatively", "dualRunWithLegacy")
-        ),
-        "false",
-    ),
+    "spark.sql.analyzer.singlePassResolver.enabled": "false",
+    "spark.sql.analyzer.singlePassResolver.enabledTentatively": "false",
+    "spark.sql.analyzer.singlePassResolver.dualRunWithLegacy": "false",
 }
 
 

@@ -28,8 +28,6 @@ def kept_apart(steps: Ints, begins: Ints, *, gap: int, cycle: int) -> Marks:
     >>> kept_apart(np.array([0, 3, 4, 6, 9, 0, 5]), np.array([0, 5]), gap=3, cycle=10)
     array([ True,  True, False,  True, False,  True,  True])
     """
-    if steps.size == 0:
-        return np.ones(0, dtype=np.bool_)
     lengths = np.diff(begins, append=steps.size)
     # All groups on one line, further from each other than the gap.
     line = steps + np.repeat(np.arange(begins.size) * (cycle + gap), lengths)

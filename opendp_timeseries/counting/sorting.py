@@ -44,13 +44,11 @@ def sort(integers: NDArray[Any]) -> None:
     done = 0
     for part in range(2**top):
         some = np.concatenate([block[ends[part] : ends[part + 1]] for block, ends in dealt])
-        digits = -(-rest // _DIGIT_BITS)
         if some.size > _UNEVEN * _PART:  # most of all, where a few are far away: by digits, it takes much memory
             some.sort()
-            digits = 0
-        for k in range(digits):
-            start, stop = rest * k // digits, rest * (k + 1) // digits
-            some, _ = _by_digit(some, start, stop - start)
+        else:
+            for shift in range(0, rest, _DIGIT_BITS):
+                some, _ = _by_digit(some, shift, min(_DIGIT_BITS, rest - shift))
         np.add(some, least, out=words[done : done + some.size])
         done += some.size
 

@@ -26,7 +26,7 @@ from opendp_timeseries.accounting.influence import Majorant
 from opendp_timeseries.accounting.loss import DISCRETE_NOISE, PrivacyLoss
 from opendp_timeseries.accounting.rounding import up_fraction
 from opendp_timeseries.accounting.subsampled import Kept, extremal_law
-from opendp_timeseries.counting.capped_count import Places, _add_scaled, _apart, _firsts
+from opendp_timeseries.counting.capped_count import Places, _add_scaled, _apart, _groups
 from opendp_timeseries.counting.database import _walked
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.scaling import sizes_of
@@ -75,6 +75,10 @@ def scaled_by(size):
     return seeing(np=but(np, minimum=lambda events, cap: events), _add_scaled=add)
 
 
+def of_rows(rows):
+    return np.arange(rows.size), np.ones(rows.size, dtype=np.int64)
+
+
 def scaled_over_periods(sound, rows, key):
     def add(counts, pairs, count):
         _add_scaled(counts, pairs._replace(people=pairs.people >> rows.places.period_bits), count)
@@ -85,12 +89,12 @@ def scaled_over_periods(sound, rows, key):
 def scaled_before_the_gap(sound, rows, key):
     before, free = {}, rows._replace(places=Places(replace(rows.places.count, gap=1)))
     for pairs in free._pairs():
-        begins = _firsts(pairs.people)
+        begins, _ = _groups(pairs.people)
         events = np.minimum(pairs.events, min(rows.places.count.step_cap, 2**62))
         before |= zip(pairs.people[begins].tolist(), sizes_of(events, begins, rows.places.count), strict=True)
 
     def add(counts, pairs, count):
-        sizes = np.array([before[person] for person in pairs.people[_firsts(pairs.people)].tolist()], dtype=object)
+        sizes = np.array([before[person] for person in pairs.people[_groups(pairs.people)[0]].tolist()], dtype=object)
         seeing(sizes_of=lambda *_: sizes)(_add_scaled, counts, pairs, count)
 
     return seeing(_add_scaled=add)(sound, rows, key)
@@ -306,7 +310,7 @@ def noise_of_all(sound, release):
     return last if last is release else replace(last, design=replace(last.design, scale=release.scale))
 
 
-firsts, numbers = _firsts, attrgetter("individuals", "l0", "l2", "linf")
+numbers = attrgetter("individuals", "l0", "l2", "linf")
 
 # fmt: off
 MUTANTS = [
@@ -361,7 +365,7 @@ MUTANTS = [
     mutant("cap by row order", "capped_count:capped_count", by_row_order,
            "test_the_order_of_the_rows_does_not_matter",
            "test_capped_count::test_removing_anyone_leaves_everyone_else_as_they_were"),
-    mutant("cap per event", "capped_count:_distinct", seeing(_firsts=lambda rows: np.arange(rows.size)),
+    mutant("cap per event", "Places.pairs", seeing(_groups=of_rows),
            "test_the_caps_are_enforced_whatever_one_person_does",
            IN_MEMORY),
     mutant("one stream of random numbers for all people", "_order",
@@ -409,13 +413,13 @@ MUTANTS = [
            "test_what_is_left_of_all_sets_of_steps_is_apart_and_begins_with_the_first",
            ("test_first_come_then_rest", [0, 2, 4, 6, 8], 3, [0, 4, 8])),
     mutant("a gap between the series of a panel", "capped_count:_apart",
-           seeing(_firsts=lambda people, series: firsts(people)), "test_every_series_has_a_gap_of_its_own"),
-    mutant("a gap between people", "capped_count:_apart", seeing(_firsts=lambda people, series: firsts(series)),
+           seeing(_groups=lambda people, series: _groups(people)), "test_every_series_has_a_gap_of_its_own"),
+    mutant("a gap between people", "capped_count:_apart", seeing(_groups=lambda people, series: _groups(series)),
            "test_people_do_not_wait_for_each_other"),
     mutant("one key too many at a step", "_in_few_series", given(key_cap=lambda cap: cap + 1),
            IN_MEMORY),
     mutant("a cap on keys over all people at a step", "_in_few_series",
-           seeing(_marks=lambda people: np.zeros(people.size)),
+           edited(("numbers * cycle + ", "")),
            IN_MEMORY),
     mutant("keys are chosen by the hash that chooses steps", "key_of_choice", lambda sound, key: key,
            IN_MEMORY),
@@ -428,7 +432,7 @@ MUTANTS = [
            edited(("pairs.behind <= count.grid.size - gap", "pairs.behind >= 0")),
            IN_DATABASE),
     mutant("the start of a run counts twice, in a database", "database:_walked",
-           edited((".format(gap=gap)", '.format(gap=gap).removesuffix("[2:]")')),
+           given(dialect=lambda dialect: dialect._replace(walk=dialect.walk.removesuffix("[2:]"))),
            ("test_a_database_counts_a_step_once_behind_a_gap", 4)),
     mutant("a gap from the last step seen, in a database", "database:_walked", after(lambda kept: kept.limit(0)),
            IN_DATABASE),
@@ -456,7 +460,7 @@ MUTANTS = [
     mutant("names that are not UTF-8 merge", "read_csv_log", merged_names,
            "test_names_that_are_not_utf8_stay_different_people"),
     mutant("times off the grid count at its ends", "capped_count:pack",
-           lambda sound, who, steps, places: sound(who, np.clip(steps, 0, places.size - 1), places),
+           lambda sound, who, steps, places: sound(who, np.clip(steps, 0, places.count.positions - 1), places),
            "test_rows_off_the_grid_are_dropped"),
     # ---- weights
     mutant("a root to the nearest", "scaling:weights",
@@ -494,7 +498,7 @@ MUTANTS = [
            IN_DATABASE),
     mutant("a size over all periods, in a database", "database:_weighed",
            given(alone=lambda alone: ["who"]), IN_DATABASE),
-    mutant("the end of a scale in the next, in a database", "database:_row_of", edited(("size <=", "size <")),
+    mutant("the end of a scale in the next, in a database", "database:_weighed", edited(("size <=", "size <")),
            IN_DATABASE),
     mutant("the weights of another scale, in a database", "database:_weighed",
            edited(("enumerate(table.weights.T)", "enumerate(table.weights[:, ::-1].T)")), IN_DATABASE),
