@@ -435,6 +435,17 @@ def test_beside_a_programme_there_is_room_by_the_bound_that_holds_for_anything(t
     assert book.verify().within
 
 
+def test_beside_a_programme_what_is_found_to_be_enough_is_admitted_to_the_last_digit(tmp_path):
+    options = {"epsilon": 0.8, "delta": 1e-6, "sampling_probability": 0.5}
+    programme = ts.Programme.plan([count(1), count(2)], relative_scales=[1, 1.5], **options)
+    designs = tuple(dataclasses.replace(design, scale=2 * design.scale) for design in programme.designs)
+    book = new(tmp_path, programme=dataclasses.replace(programme, designs=designs))
+    for month, cap in ((7, 10), (8, 7)):  # the second is made of what rounding leaves
+        chain = count(month, cap)
+        scale = book.least_scale(chain, sampling_probability=0.5)
+        book.release(chain >> ts.then_subsampled_gaussian(scale, sampling_probability=0.5, delta=1e-6), LOG)
+
+
 def test_a_planned_release_that_is_made_again_counts_again(tmp_path):
     programme = ts.Programme.plan([count()], epsilon=0.4, delta=1e-7, sampling_probability=0.5)
     loose = ts.Programme(designs=programme.designs, epsilon=1.0, delta=1e-6)

@@ -357,10 +357,9 @@ class FilteredLoss(NamedTuple):
     @classmethod
     def of(cls, losses: Iterable[PrivacyLoss], order: float) -> FilteredLoss:
         """Return the loss of several releases."""
-        total = 0.0
-        for loss, count in Counter(losses).items():
-            total = up(total + up(count * _renyi(loss, order)))
-        return cls(order, total)
+        # A sum that is rounded once: to the last digit the same in whatever order they are given.
+        total = math.fsum(up(count * _renyi(loss, order)) for loss, count in Counter(losses).items())
+        return cls(order, up(total) if total > 0 else 0.0)
 
     def delta(self, epsilon: float) -> float:
         """Return an upper bound on δ at ε."""

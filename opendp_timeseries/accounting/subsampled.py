@@ -48,6 +48,8 @@ _MARGIN: Final = 1 + 1e-11
 _TINY_MARGIN: Final = 1 + 1e-15
 # Larger changes count as unbounded: their squares, and sums of these, would overflow.
 _MAX_CHANGE: Final = 1e140
+# So many numbers are worked on at a time.
+_CELLS: Final = 2**15
 #: The least scale that a search returns, where any noise would do. Below it the noise grid would need steps finer
 #: than the least float, and the loss is called infinite.
 MIN_SCALE: Final = 2.0**-1000
@@ -146,7 +148,11 @@ class ExtremalLaw:
 
 
 def _log_means(squares: _Squares, rates: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
-    # The sum of log E exp(rate·δ_t·s_t/σ²) over the squares s_t.
+    # The sum of log E exp(rate·δ_t·s_t/σ²) over the squares s_t: for few rates at a time where squares are many.
+    rows = max(1, _CELLS // len(squares.values))
+    if len(rates) > rows:
+        parts = np.split(rates, range(rows, len(rates), rows))
+        return np.concatenate([_log_means(squares, part, scale) for part in parts])
     p = squares.probabilities
     with np.errstate(all="ignore"):
         x = squares.values / scale * (rates[:, np.newaxis] / scale)

@@ -91,6 +91,14 @@ def test_divergences_add_up_from_above():
     assert exact * (1 - 1e-12) <= got.divergence <= exact * (1 + 1e-9)
 
 
+@given(st.lists(st.floats(1e-6, 1.0), min_size=2, max_size=6), st.randoms())
+def test_the_order_of_releases_changes_no_digit(distances, random):
+    chosen = [(0.5, u) for u in distances]
+    divergence = by_the_filter(chosen).divergence
+    random.shuffle(chosen)
+    assert by_the_filter(chosen).divergence == divergence
+
+
 @given(st.floats(1e-3, 20.0), st.floats(1e-12, 0.3), st.floats(0.0, 3.0))
 def test_epsilon_is_the_least_that_the_order_gives(epsilon, delta, share):
     order = filter_order(epsilon, delta)

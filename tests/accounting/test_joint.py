@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+import tracemalloc
 
 import mpmath as mp
 import numpy as np
@@ -267,6 +268,19 @@ def test_adaptive_queries_behind_filters_are_bounded_by_rényi_divergences_too()
     alone = dataclasses.replace(releases[0].law, convex=())
     assert joint_loss([alone.at(6.0)] * 4).epsilon(1e-6) > 1.8 * loss.epsilon(1e-6)
     assert joint_loss([count(9, 0.2, 6.0)] * 4).law.log_moments is None
+
+
+def test_many_rates_are_as_one_by_one_and_take_no_more_memory():
+    law = filtered(300, 0.1, 6.0, size=100_000, std=5000.0).law
+    assert len(law.squares[0].values) > 10_000
+    rates = np.geomspace(1e-3, 1e3, 185)
+    one_by_one = [law.log_moment(rates[[k]], 6.0)[0] for k in range(len(rates))]
+    tracemalloc.start()
+    at_once = law.log_moment(rates, 6.0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_array_equal(at_once, one_by_one)
+    assert peak < 5e6  # all rates together: above 100 MB
 
 
 def test_joint_losses_of_joint_losses():
