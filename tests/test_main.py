@@ -917,6 +917,7 @@ def test_a_record_that_claims_too_much_is_refused(log_file, tmp_path, capsys):
 def test_the_summary_says_what_is_true_of_the_sampling(log_file, tmp_path, capsys):
     assert main(arguments(log_file, tmp_path / "every")) == 0
     every = " ".join(capsys.readouterr().out.split())
+    assert "; Gaussian noise of standard deviation" in every
     assert "from values at every step with noise of standard deviation" in every
     assert "random" not in every
     assert "kept" not in every

@@ -194,7 +194,8 @@ def _summary(made: Made, options: argparse.Namespace) -> list[str]:
     kept = "" if p == 1 else f" {len(first)} of {first.size} steps were kept at random ({chance})."
     said = [
         f"A private series of counts: {count.grid.size} steps of {count.grid.step} from {count.grid.start}{panel}. The"
-        f" count of a step is the number of {counted} in it{smoothing}.{kept}",
+        f" count of a step is the number of {counted} in it{smoothing}; Gaussian noise of standard deviation"
+        f" {first.scale:.4g} is added to it.{kept}",
         " ".join(contents_of(made.series, totals="", records="", **about).near),
         *(textwrap.shorten(note, _LONGEST, placeholder=" …") for note in about["notes"]),
         _guarantee(made, within),
