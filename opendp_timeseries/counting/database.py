@@ -347,7 +347,8 @@ def _thinned(rows: Any, count: Count, dialect: _Dialect, key: bytes | None = Non
     nowhere = ibis.literal(-gap, "int64")  # is near to no step
     one, two, three = (pairs.step.lag(k, nowhere).over(ordered) for k in (1, 2, 3))
     # A step that is not near to the one before it is kept, whatever was kept before: it starts a run. The second of a
-    # run is not kept. So only runs of three and more have to be walked, and are found by their third and later steps.
+    # run is not kept. So only runs of three and more have to be walked: they are found by their third and later steps,
+    # of which the third knows the start.
     pairs = pairs.mutate(
         starts=pairs.step - one >= gap,
         late=(pairs.step - one < gap) & (one - two < gap),
