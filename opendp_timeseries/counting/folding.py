@@ -28,31 +28,33 @@ _MANY: Final = 2**20
 def folded(batches: Iterable[Log], names: Iterable[str], count: Count) -> Log:
     """Return a log of which a count is the same: of the rows of one individual at one position, the first few.
 
-    It is the same, too, for any other caps on that log and grid, with the step cap at most, and for the grid as one
-    step. Its tally is that of all rows.
+    It is the same, too, for any other caps on that log and grid, with the step cap at most, for the grid as one step,
+    and without the keys: a row of a key that is not listed is kept as one without a key. Its tally is that of all rows.
 
     :param batches: of the log, with individuals by their numbers.
     :param names: of the individuals, by these numbers, once all batches are read.
     """
     tally, pieces, size, limit = Tally(*[0] * len(Tally._fields)), [np.empty(0, np.int64)], 0, _MANY
+    steps, keys = count.grid.size, count.panel_size + 1  # the last is of all that are not listed, whose number is -1
     for batch in batches:
         rows, people = read(batch, count), batch[count.log.identifier].values
         assert people is not None
         tally = Tally(*map(add, tally, rows.tally))
-        on_grid = rows.positions >= 0
-        pieces.append(people[on_grid] * count.positions + rows.positions[on_grid])
+        on_grid = (rows.steps >= 0) & ~rows.nobody
+        series = 0 if rows.series is None else rows.series[on_grid] % keys
+        pieces.append((people[on_grid] * keys + series) * steps + rows.steps[on_grid])
         size += pieces[-1].size
         if size > limit:
             pieces = [_few(pieces, count.step_cap)]
             size = pieces[0].size
             limit = max(_MANY, 2 * size)
-    people, positions = np.divmod(np.concatenate(pieces), count.positions)
-    series, steps = np.divmod(positions, count.grid.size)
+    positions, at = np.divmod(np.concatenate(pieces), steps)
+    people, series = np.divmod(positions, keys)
     log = Log({count.log.identifier: Column("text", cells=[name or None for name in names], codes=people)})
     if count.log.time is not None:
-        log[count.log.time] = Column("times", count.grid.instants()[steps], aware=True)
+        log[count.log.time] = Column("times", count.grid.instants()[at], aware=True)
     if count.log.by is not None:
-        log[count.log.by] = Column("text", cells=list(count.panel or ()), codes=series)
+        log[count.log.by] = Column("text", cells=[*(count.panel or ()), None], codes=series)
     log.tally = tally
     return log
 
