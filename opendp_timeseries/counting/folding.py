@@ -41,15 +41,17 @@ def folded(batches: Iterable[Log], names: Iterable[str], count: Count) -> Log:
         assert people is not None
         tally = Tally(*map(add, tally, rows.tally))
         on_grid = (rows.steps >= 0) & ~rows.nobody
-        series = 0 if rows.series is None else rows.series[on_grid] % keys
-        pieces.append((people[on_grid] * keys + series) * steps + rows.steps[on_grid])
+        places = people[on_grid] * keys
+        if rows.series is not None:
+            places += rows.series[on_grid] % keys
+        pieces.append(places * steps + rows.steps[on_grid])
         size += pieces[-1].size
         if size > limit:
             pieces = [_few(pieces, count.step_cap)]
             size = pieces[0].size
             limit = max(_MANY, 2 * size)
-    positions, at = np.divmod(np.concatenate(pieces), steps)
-    people, series = np.divmod(positions, keys)
+    places, at = np.divmod(np.concatenate(pieces), steps)
+    people, series = np.divmod(places, keys)
     log = Log({count.log.identifier: Column("text", cells=[name or None for name in names], codes=people)})
     if count.log.time is not None:
         log[count.log.time] = Column("times", count.grid.instants()[at], aware=True)
