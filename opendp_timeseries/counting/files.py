@@ -64,26 +64,29 @@ def read_csv_log(path: Path, count: Count, **how: Any) -> Log:
     """Read of a CSV file what its count tells apart: who is where, and of the rows of one pair as many as may count.
 
     The count of this log is that of the file. So is any other of the same columns on the same grid, or on it as one
-    step, with a step cap that is not above this one. The tally is that of all rows.
+    step, with or without the keys, with a step cap that is not above this one. The tally is that of all rows.
 
     :param how: as of :func:`csv_batches`, which says the errors, too.
     """
     numbers: defaultdict[str, int] = defaultdict(itertools.count(1).__next__, {"": 0})
     tally = [0] * len(Tally._fields)
+    series = count.panel_size + (count.panel is not None)  # the last is of all other keys, whose number is -1
 
     def tallied() -> Iterator[Rows]:
         for batch in csv_batches(path, count.log, numbers, **how):
-            yield (rows := read(batch, count))
+            rows = read(batch, count)
             tally[:] = map(add, tally, rows.tally)
+            yield rows if rows.series is None else rows._replace(series=rows.series % series)
 
-    whole = replace(count, unit=Unit())  # in whatever periods
+    # In whatever periods, and for keys of which only the number matters.
+    whole = replace(count, unit=Unit(), panel=count.panel and tuple(range(series)))
     packed, places, _ = sorted_rows(tallied(), whole, most=count.step_cap)
-    series, steps = np.divmod(packed & (2**places.bits - 1), count.grid.size)
+    key, steps = np.divmod(packed & (2**places.bits - 1), count.grid.size)
     names, people = [name or None for name in numbers], packed >> places.bits
     columns = [
         Column("text", cells=names, codes=people),
         Column("times", count.grid.instants()[steps], aware=True),
-        Column("text", cells=list(count.panel or ()), codes=series),
+        Column("text", cells=[*(count.panel or ()), None], codes=key),
     ]
     log = Log(zip(count.log.columns, columns, strict=False))
     log.tally = Tally(*tally)
