@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import math
-import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,7 +22,7 @@ from opendp_timeseries.commandline.inputs import check_of, chosen, grid_of, read
 from opendp_timeseries.commandline.outputs import Made, document, places, told
 from opendp_timeseries.commandline.programme import planned_measurement, take_part
 from opendp_timeseries.commandline.request import Request
-from opendp_timeseries.commandline.waiting import held_back, stage
+from opendp_timeseries.commandline.waiting import held_back, say, stage
 from opendp_timeseries.plugin.known import stated_designs
 from opendp_timeseries.reconstruction.captions import caps_in_words
 from opendp_timeseries.reconstruction.contents import contents_of
@@ -153,7 +152,7 @@ def _paying(
             number = number or len(ledger.entries) + 1
             remedy = "If its files do not appear, run the same command with --resume, which costs nothing."
             # Whoever is killed can say nothing.
-            print(f"Entry {number} of {ledger.path} pays for this release. {remedy}", file=sys.stderr, flush=True)
+            say(f"Entry {number} of {ledger.path} pays for this release. {remedy}")
             return log
 
         return counting(held_back()(ledger.release))(measurement, announced, resume=resume)

@@ -17,7 +17,7 @@ from typing import Final
 
 from opendp_timeseries.counting.progress import heard
 
-__all__ = ["held_back", "interruptible", "stage"]
+__all__ = ["held_back", "interruptible", "say", "stage"]
 
 #: Seconds after which somebody who waits wants to know for what.
 _PATIENCE: Final = 2.0
@@ -61,7 +61,7 @@ def _first(number: int, _: FrameType | None) -> None:
     if not _waiting:
         raise KeyboardInterrupt
     _waiting[-1].append(number)
-    print("interrupted: ends when OpenDP returns; interrupt again to end at once", file=sys.stderr, flush=True)
+    say("interrupted: ends when OpenDP returns; interrupt again to end at once")
 
 
 def _once(number: int) -> None:
@@ -84,9 +84,9 @@ def stage(doing: str, *, quiet: bool | None) -> Iterator[None]:
         nonlocal last
         if (now := time.monotonic()) > last + _OFTEN:
             last = now
-            _say(f"  {share:.0%} ", end="\r")  # what comes next takes its place
+            say(f"  {share:.0%} ", end="\r")  # what comes next takes its place
 
-    timer = threading.Timer(_PATIENCE, _say, [f"{doing} …"])
+    timer = threading.Timer(_PATIENCE, say, [f"{doing} …"])
     timer.daemon = True
     timer.start()
     try:
@@ -96,5 +96,7 @@ def stage(doing: str, *, quiet: bool | None) -> Iterator[None]:
         timer.cancel()
 
 
-def _say(text: str, end: str = "\n") -> None:
-    print(text, end=end, file=sys.stderr, flush=True)
+def say(text: str, end: str = "\n") -> None:
+    """Say something on standard error, to whoever is still there: nothing ends because a terminal is gone."""
+    with contextlib.suppress(OSError, ValueError):
+        print(text, end=end, file=sys.stderr, flush=True)

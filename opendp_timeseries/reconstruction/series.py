@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -358,7 +359,8 @@ def reconstruct_parts(
 
     def done(number: int) -> None:
         end = "\n" if number == total else ""
-        print(f"\rsmoothed {number} of {total} series", end=end, file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError, ValueError):  # of a terminal that is gone
+            print(f"\rsmoothed {number} of {total} series", end=end, file=sys.stderr, flush=True)
 
     parts = workers.each(reconstruct, list(zip(release.parts(), *rows, strict=True)), done if progress else None)
     models = [part.model for part in parts]

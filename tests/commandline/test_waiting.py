@@ -21,8 +21,13 @@ class Terminal(io.StringIO):
         return True
 
 
-def terminal_of(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", Terminal())
+class Gone(Terminal):
+    def write(self, text):
+        raise OSError("hung up")
+
+
+def terminal_of(monkeypatch, terminal=Terminal):
+    monkeypatch.setattr(sys, "stderr", terminal())
     monkeypatch.setattr(waiting, "_PATIENCE", 0.0)
     monkeypatch.setattr(waiting, "_OFTEN", 0.0)
     return sys.stderr
@@ -52,6 +57,17 @@ def test_soon_and_quietly_it_says_nothing(monkeypatch):
     with stage("Reading log.csv", quiet=False):
         tell(1, 3)
     assert (terminal.getvalue(), sys.stderr.getvalue()) == ("", "")
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_terminal_that_is_gone_ends_nothing(monkeypatch, closed):
+    """What is read may be paid for."""
+    terminal = terminal_of(monkeypatch, Gone)
+    with stage("Reading log.csv", quiet=None):
+        time.sleep(0.05)  # in which the first words are said
+        if closed:
+            terminal.close()
+        tell(1, 3)
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import io
 import math
 import subprocess
 import sys
@@ -678,6 +679,14 @@ def test_progress_is_shown_where_it_is_asked_for(progress, shown, capsys):
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err == ("\rsmoothed 1 of 2 series\rsmoothed 2 of 2 series\n" if shown else "")
+
+
+def test_progress_to_a_terminal_that_is_gone_ends_nothing(monkeypatch):
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", closed)
+    whole = panel("ab", steps=[3, 70], values=[50.0, 7.0], size=192)
+    assert smooth(whole, seasons=24, progress=True).release is whole
 
 
 @pytest.mark.long
