@@ -14,6 +14,7 @@ from opendp_timeseries.grid import Period
 from tests.counting.tables import count_of, rows_of_csv
 
 GRID = ts.TimeGrid(start="2024-03-30", step="1h", size=47, zone="Europe/Paris")  # a clock goes forward
+ONE_STEP = ts.TimeGrid.from_edges([GRID.start, GRID.end], zone=GRID.zone)
 KEYS = ["a", "7", "nowhere"]
 CAPS = [
     {"participation_cap": 2, "step_cap": 1},
@@ -52,7 +53,12 @@ def test_counts_are_those_of_all_rows(tmp_path, many, caps, panel):
     rows = log_in_utc(rows_of_csv(path, **names, zone="UTC", **{"by": "key"} if panel else {}))
     asked = count_of(**names, grid=GRID, **keys, **caps)
     log = read_csv_log(path, asked, zone="UTC")
-    for count in (asked, count_of(**names, grid=GRID, **keys, participation_cap=2, step_cap=1)):
+    others = [
+        count_of(**names, grid=GRID, **keys, participation_cap=2, step_cap=1),
+        count_of(**names, grid=GRID, step_cap=caps["step_cap"]),  # without keys, those that are not listed count
+        count_of(**names, grid=ONE_STEP, pooled=GRID, participation_cap=1, step_cap=1),
+    ]
+    for count in (asked, *others):
         expected = memory.count(rows, count, bytes(16))
         assert expected.sum() > 0
         assert memory.count(log, count, bytes(16)).tolist() == expected.tolist()
