@@ -17,7 +17,6 @@ import re
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from operator import add, itemgetter
 from pathlib import Path
@@ -30,7 +29,6 @@ from opendp_timeseries.counting.batches import sorted_rows
 from opendp_timeseries.counting.progress import tell
 from opendp_timeseries.counting.tables import Column, Log, Rows, Tally, read
 from opendp_timeseries.design.count import Count, Source
-from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import TextTimes, parse_zone, read_text_times
 
 __all__ = ["CSV_SUFFIXES", "PARQUET_SUFFIXES", "TIME_UNITS", "csv_batches", "read_csv_log", "read_parquet_log"]
@@ -70,23 +68,24 @@ def read_csv_log(path: Path, count: Count, **how: Any) -> Log:
     """
     numbers: defaultdict[str, int] = defaultdict(itertools.count(1).__next__, {"": 0})
     tally = [0] * len(Tally._fields)
-    series = count.panel_size + (count.panel is not None)  # the last is of all other keys, whose number is -1
+
+    # In whatever periods; all keys that are not listed, whose number is -1, are one more.
+    keys = count.panel and (*map(str, range(count.panel_size + 1)),)
+    whole = Count(source=None, grid=count.grid, participation_cap=1, panel=keys)
 
     def tallied() -> Iterator[Rows]:
         for batch in csv_batches(path, count.log, numbers, **how):
             rows = read(batch, count)
             tally[:] = map(add, tally, rows.tally)
-            yield rows if rows.series is None else rows._replace(series=rows.series % series)
+            yield rows._replace(asked=whole, series=None if rows.series is None else rows.series % whole.panel_size)
 
-    # In whatever periods, and for keys of which only the number matters.
-    whole = replace(count, unit=Unit(), panel=count.panel and tuple(range(series)))
     packed, places, _ = sorted_rows(tallied(), whole, most=count.step_cap)
-    key, steps = np.divmod(packed & (2**places.bits - 1), count.grid.size)
+    series, steps = np.divmod(packed & (2**places.bits - 1), count.grid.size)
     names, people = [name or None for name in numbers], packed >> places.bits
     columns = [
         Column("text", cells=names, codes=people),
         Column("times", count.grid.instants()[steps], aware=True),
-        Column("text", cells=[*(count.panel or ()), None], codes=key),
+        Column("text", cells=[*(count.panel or ()), None], codes=series),
     ]
     log = Log(zip(count.log.columns, columns, strict=False))
     log.tally = Tally(*tally)

@@ -88,7 +88,7 @@ def contents_of(
         groups=groups,
         totals={} if step == "" else {name: one.resample(step, grid=steps) for name, one in by_name.items()},
         protected=[*_protected(series, words), *notes],
-        near=_near(by_name, groups, unit, confidence_level),
+        near=_near(by_name, groups, [one.release for one in every], unit, confidence_level),
         cite=_citation(title, words, steps) if cite is None else cite,
         records=_records(releases) if records is None else records,
     )
@@ -123,9 +123,11 @@ def _protected(series: AnySeries, words: str) -> list[str]:
     ]
 
 
-def _near(series: dict[str, AnySeries], groups: list[list[str]], unit: str, level: float) -> list[str]:
+def _near(
+    series: dict[str, AnySeries], groups: list[list[str]], releases: list[Release], unit: str, level: float
+) -> list[str]:
     found = []
-    for group in groups:
+    for group, whole in zip(groups, releases, strict=True):
         parts = [series[name] for name in group]
         release, more = parts[0].release, f" and {len(group) - 3} more" if len(group) > 3 else ""
         name = "" if len(groups) == 1 else f"{', '.join(group[:3])}{more}: "
@@ -137,7 +139,7 @@ def _near(series: dict[str, AnySeries], groups: list[list[str]], unit: str, leve
         if not len(half):
             found.append("How far they are from the truth is not known.")
             continue
-        of = " or ".join(dict.fromkeys(captions.measured(release, part) for part in parts))
+        of = " or ".join(dict.fromkeys(captions.measured(whole, part) for part in parts))  # caps are of all series
         where = " where noisy values are" if parts[0].error_covers == "noise" else ""
         mean = float(np.mean([part.values.mean() for part in parts]))
         model = ", if the model is right" if parts[0].error_covers in captions.BANDED else ""

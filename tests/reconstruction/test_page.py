@@ -13,7 +13,7 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.reconstruction.contents import digits_for
+from opendp_timeseries.reconstruction.contents import contents_of, digits_for
 from opendp_timeseries.reconstruction.svg import drawing
 from tests.releases import panel, release_of
 
@@ -140,12 +140,12 @@ def test_records_and_tables_are_within_the_page():
     assert "no guarantee is stated." in without
 
 
-def behind_a_count(keys=None):
+def behind_a_count(keys=None, **caps):
     dp.enable_features("contrib", "honest-but-curious")
     log = {"id": np.arange(300) % 70, "when": np.datetime64("2024-03-30T00", "h") + np.arange(300) % 70}
     by = {} if keys is None else {"by": "site", "keys": keys}
     count = (ts.event_log_domain(identifier="id", time="when"), dp.symmetric_distance()) >> ts.then_participation_count(
-        DAYS, participation_cap=3, **by
+        DAYS, **{"participation_cap": 3} | by | caps
     )
     noise = ts.then_subsampled_gaussian(8.0, sampling_probability=1.0, delta=1e-6)
     if keys is None:
@@ -191,6 +191,20 @@ def test_a_panel_stands_below_its_total():
     releases = ts.read_releases(base64.b64decode(kinds["release.json"]).decode())
     assert {each.invocation for each in releases} == {sites.release.invocation}
     assert len(releases) == 2
+
+
+@pytest.mark.parametrize(
+    ("caps", "whole"),
+    [
+        ({"participation_cap": 2 * DAYS.size}, True),
+        ({"participation_cap": 2 * DAYS.size - 1}, False),
+        ({"participation_cap": 2 * DAYS.size, "key_cap": 1}, False),
+    ],
+)
+def test_caps_over_a_panel_are_not_taken_for_those_of_one_series(caps, whole):
+    sites, total = map(ts.interpolate, behind_a_count(["a", "b"], **caps))
+    of = re.findall("An interval holds (.*?) where", " ".join(contents_of(sites, beside=[total]).near))
+    assert of == ["the counts of everybody" if whole else "the capped counts"] * 2
 
 
 def test_a_long_series_is_drawn_by_means_with_intervals_of_their_own():
