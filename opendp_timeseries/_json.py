@@ -107,7 +107,7 @@ def fields_of(document: Any, name: str, types: Mapping[str, Any]) -> dict[str, A
     """
     if not isinstance(document, dict):
         raise ValueError(f"{name} must be an object, found {type(document).__name__}")
-    for field in types.keys() ^ document.keys():
+    for field in sorted(types.keys() ^ document.keys(), key=str):  # the same one in every process
         problem = "is not known" if field in document else "is missing"
         raise ValueError(f"{name} has a field {field!r} that {problem}")
     return {field: decode(expected, document[field], f"{field} of {name}") for field, expected in types.items()}

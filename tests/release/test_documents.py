@@ -164,6 +164,14 @@ def test_a_missing_part_is_named(part):
         ts.read_releases(json.dumps(document))
 
 
+def test_of_several_parts_that_are_wrong_the_same_one_is_named_in_every_process():
+    document = json.loads(ts.write_releases(two()))
+    for part in ("releases", "joint_loss", "guarantee"):
+        del document[part]
+    with pytest.raises(ValueError, match="'guarantee' that is missing"):  # whatever the seed of hashes is
+        ts.read_releases(json.dumps(document | {"more": 1}))
+
+
 def test_other_documents_are_refused():
     document = json.loads(ts.write_releases(two()))
     for change, message in (
