@@ -130,7 +130,7 @@ def test_the_main_job(tmp_path, capsys, monkeypatch):
     assert "This log is public, so it can be said: the caps take away 0% of its departures." in said
     assert "Warning" not in said  # the noise of one scale is no error of the series
     assert all(row["kept"] == "yes" for row in rows)
-    assert "from 6 noisy series in which those who come often weigh more or less" in said
+    assert "from 6 noisy series, in which those who come often weigh more or less" in said
     # In releases made for this comment, the ratio of the errors was 0.250 to 0.259, and the coverage of the 90% band
     # 0.865 to 0.899: false alarms, some 20 of their standard deviations away, are rarer than 1e-9.
     space = ts.event_log_domain(identifier="tailnum", time="time"), dp.symmetric_distance()
@@ -917,7 +917,7 @@ def test_a_record_that_claims_too_much_is_refused(log_file, tmp_path, capsys):
 def test_the_summary_says_what_is_true_of_the_sampling(log_file, tmp_path, capsys):
     assert main(arguments(log_file, tmp_path / "every")) == 0
     every = " ".join(capsys.readouterr().out.split())
-    assert "from values at every step with noise of standard deviation" in every
+    assert "from noisy values at every step, with noise of standard deviation" in every
     assert "random" not in every
     assert "kept" not in every
     blocks = {"sampling_probability": "0.25", "sampling": "stratified"}

@@ -243,7 +243,7 @@ def test_a_release_is_not_lost_for_its_reconciliation(city, capsys, monkeypatch)
     changed(city, "#page = true", "page = false")
     assert main(["release", "publication.toml"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "city, north, south and 1 more: made by structural model, from values at every step with noise" in said
+    assert "city, north, south and 1 more: made by structural model, from noisy values at every step" in said
     assert "reconciled" not in said
     assert {row["key"] for row in rows_of(city / "release-2024-03.csv")} >= {"city", "station 0"}
     assert not (city / "release-2024-03.html").exists()
