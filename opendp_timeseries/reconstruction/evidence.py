@@ -71,6 +71,7 @@ def learn(model: Model, learnt: Learnt | None, state: State | None) -> tuple[Lea
 
     :param learnt: where to start, if not at the modes of the prior.
     :param state: likewise, if something is known of the rate.
+    :raises FitError: if the rate runs away.
     """
     seen, part = model.seen, model.seen.part()
     if part is not seen:
@@ -89,6 +90,8 @@ def learn(model: Model, learnt: Learnt | None, state: State | None) -> tuple[Lea
         solved = model.solve(normal, learnt, reduced)
         learnt = learnt._replace(dispersion=_fit_dispersion(model, state.f, solved, learnt.dispersion))
         state, _ = model.advance(state, normal, solved, learnt)
+        if not np.all(np.isfinite(state.f)):
+            raise FitError("the fit ran away")
         if not few:
             learnt, _ = fit_departure(model, model.given(normal, solved.mean), learnt, searches[1])
         moved = [*(learnt.parameters - before.parameters), math.log(learnt.dispersion / before.dispersion)]
