@@ -510,6 +510,15 @@ def test_it_stands_behind_a_measurement_as_it_is():
     assert "season 12)" in series.model
 
 
+@pytest.mark.parametrize("seed", [3, 11, 17, 18])
+def test_a_fit_that_runs_away_is_made_without_the_square(seed):
+    """Values far below zero, with little noise."""
+    signal = np.rint(100 * np.sin(2 * np.pi * np.arange(60) / 12))
+    series = smooth(sampled(signal, np.random.default_rng(seed), scale=1.0, probability=0.9), seasons=12)
+    assert series.converged
+    assert np.abs(series.values - np.maximum(signal, 0.0)).mean() < 2.0
+
+
 def test_each_series_of_a_panel_is_fitted_by_itself():
     rng = np.random.default_rng(4)
     parts = [sampled(signal, rng, scale=5.0, probability=0.4) for signal in (daily(96, 24), 9 * daily(96, 24))]
