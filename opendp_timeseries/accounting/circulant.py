@@ -13,8 +13,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EXACT", "circulant_product", "fft_error"]
-
 #: Integers of smaller magnitude, and sums and differences that stay below it, are exact in float64.
 EXACT: Final = 2**53
 

@@ -18,20 +18,6 @@ from scipy.stats import binom
 
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up, up_array, up_fraction
 
-__all__ = [
-    "MAX_POINTS",
-    "Lattice",
-    "Law",
-    "binomial",
-    "binomial_tail",
-    "kept_sum",
-    "multiples",
-    "scaled",
-    "trials_sum",
-    "trim",
-    "vertex_sum",
-]
-
 #: Sums have at most this many points, beyond which their lattice doubles its step.
 MAX_POINTS: Final = 2048
 # Tails of sums below this mass are cut.

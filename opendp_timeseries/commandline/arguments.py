@@ -14,8 +14,6 @@ from opendp_timeseries.commandline.publication import located, read_publication
 from opendp_timeseries.commandline.words import EVERY, RUN, TABLES, WORDS, Word, flag, steps_of, words_of
 from opendp_timeseries.counting.files import CSV_SUFFIXES, PARQUET_SUFFIXES
 
-__all__ = ["COMMANDS", "PROGRAM", "flags_of", "parse"]
-
 PROGRAM: Final = "python -m opendp_timeseries"
 
 _EPILOG: Final = (

@@ -18,8 +18,6 @@ from opendp_timeseries.commandline.waiting import stage
 from opendp_timeseries.commandline.words import EVERY, TABLES, share, words_of
 from opendp_timeseries.release.documents import Document, read_document
 
-__all__ = ["check", "completion", "ledger", "plan", "verify"]
-
 T = TypeVar("T")
 _ADVICE: Final = (
     "These numbers are exact, and nothing protects them. Use them to find and correct a wrong column, time format, zone"

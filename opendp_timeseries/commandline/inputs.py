@@ -20,9 +20,6 @@ from opendp_timeseries.datasets import load_flights
 from opendp_timeseries.design.count import Count, Source, panel_of
 from opendp_timeseries.reconstruction.seasons import read_seasons
 
-__all__ = ["amplitudes_of", "by_flags", "check_of", "chosen", "excess_of", "grid_of", "is_file_of_keys"]
-__all__ += ["keys_and_groups", "read_log", "wrapped"]
-
 #: Nobody looks at a figure or a table of more steps than this.
 _MAX_STEPS: Final = 1_000_000
 #: With totals and intervals, a sheet holds no more.

@@ -32,8 +32,6 @@ from opendp_timeseries.reconstruction.plot import BLUE, RANGE, style_axes
 from opendp_timeseries.reconstruction.spreadsheet import workbook_of
 from opendp_timeseries.reconstruction.svg import drawing
 
-__all__ = ["Made", "document", "places", "told"]
-
 _COLUMNS: Final = ("step_start", "private_count", "low", "high", "kept")
 _OF_PEOPLE: Final = ("key", "individuals", "low", "high")
 _RECORD: Final = b'{"format": "opendp_timeseries'

@@ -23,8 +23,6 @@ from opendp_timeseries.design.design import Design
 from opendp_timeseries.plugin.known import signal_of
 from opendp_timeseries.plugin.subsampled_gaussian import sample_of
 
-__all__ = ["Part", "parts_of", "planned_measurement", "programme", "take_part"]
-
 #: How much of an instant names a part; of others, the day.
 _NAMED: Final = {"1y": 4, "1q": 7, "1mo": 7}
 _LIKE: Final = "--level, and --deviation with --time-scale, or amplitudes, as in --season 1d:90"

@@ -15,8 +15,6 @@ from typing import Any, Final
 from opendp_timeseries._files import files_together
 from opendp_timeseries.commandline.words import TABLES, WORDS, shown
 
-__all__ = ["init", "located", "read_publication"]
-
 _HEAD: Final = "All that is public about a release. No word of it may be chosen by looking at the log."
 _TABLE_OF: Final = {name: table for table, (_, words) in TABLES.items() for name in words}
 

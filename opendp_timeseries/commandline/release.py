@@ -29,8 +29,6 @@ from opendp_timeseries.reconstruction.contents import contents_of
 from opendp_timeseries.reconstruction.scales import unscaled
 from opendp_timeseries.reconstruction.seasons import read_seasons
 
-__all__ = ["release"]
-
 #: Of many keys, a note in a terminal names the first.
 _LONGEST: Final = 1000
 

@@ -13,8 +13,6 @@ from opendp_timeseries.commandline.inputs import chosen, excess_of, keys_and_gro
 from opendp_timeseries.plugin.known import signal_of
 from opendp_timeseries.plugin.native import symmetric_distance
 
-__all__ = ["Request"]
-
 #: Counts are whole numbers, and nobody would call this noise.
 _MIN_SCALE: Final = 1e-6
 #: How many times as much of the budget goes to a level of series as to the number of individuals.

@@ -17,8 +17,6 @@ from typing import Final
 
 from opendp_timeseries.counting.progress import heard
 
-__all__ = ["held_back", "interruptible", "say", "stage"]
-
 #: Seconds after which somebody who waits wants to know for what.
 _PATIENCE: Final = 2.0
 #: Seconds from one share that is said to the next.

@@ -17,9 +17,6 @@ from opendp_timeseries.grid import PERIODS, parse_zone
 from opendp_timeseries.grid.edges import parse_width
 from opendp_timeseries.grid.instants import parse_instants
 
-__all__ = ["EVERY", "RUN", "TABLES", "WORDS", "Word", "flag", "share", "shown", "steps_of", "words_of"]
-
-
 #: The commands that take what a release does, what a plan does beside them, and what is expected of a series.
 RELEASES: Final = ("release", "check", "programme")
 _PLANS, _EXPECTED = (*RELEASES, "plan"), ("plan", "programme")

@@ -16,8 +16,6 @@ from opendp_timeseries.counting.sorting import sort
 from opendp_timeseries.counting.tables import Rows
 from opendp_timeseries.design.count import Count
 
-__all__ = ["sorted_rows"]
-
 Ints = NDArray[np.int64]
 
 #: Rows from which they are folded, each time that they are twice as many as were left.

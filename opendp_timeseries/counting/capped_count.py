@@ -24,8 +24,6 @@ from opendp_timeseries.counting.scaling import sizes_of, weights
 from opendp_timeseries.counting.sorting import sort
 from opendp_timeseries.design.count import Count
 
-__all__ = ["Places", "SortedRows", "capped_count", "fits", "integer_words", "key_of_choice", "label_words", "pack"]
-
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
 WordsOf = Callable[[Ints, bytes], Words]  # of individuals, by their numbers, with a key

@@ -13,8 +13,6 @@ from opendp_timeseries.design.count import Count, Keys, Source, panel_of
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid, check_grid
 
-__all__ = ["LogCheck", "check_log"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class LogCheck:

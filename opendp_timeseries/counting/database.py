@@ -31,9 +31,6 @@ from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.groups import Key
 from opendp_timeseries.grid import StepRule, TimeGrid
 
-__all__ = ["check_schema", "count", "participation", "tally"]
-
-
 _TIMES: Final = (
     "column {name!r} of type {kind} does not hold times; cast it to a timestamp or, for a grid of integer steps, to"
     " integers"

@@ -26,8 +26,6 @@ from opendp_timeseries.counting.progress import tell
 from opendp_timeseries.counting.tables import Tally, read
 from opendp_timeseries.design.count import Count
 
-__all__ = ["check_schema", "count", "participation", "tally"]
-
 Ints = NDArray[np.int64]
 
 _BATCH: Final = 2**21  # rows that are read at a time, so that few names are met anew

@@ -16,8 +16,6 @@ from opendp_timeseries.counting import memory
 from opendp_timeseries.counting.tables import Tally
 from opendp_timeseries.design.count import Count
 
-__all__ = ["Engine", "check_schema", "engine_of"]
-
 
 class Engine(Protocol):
     """What the modules ``memory``, ``dataset`` and ``database`` offer.

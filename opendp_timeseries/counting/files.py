@@ -31,8 +31,6 @@ from opendp_timeseries.counting.tables import Column, Log, Rows, Tally, read
 from opendp_timeseries.design.count import Count, Source
 from opendp_timeseries.grid import TextTimes, parse_zone, read_text_times
 
-__all__ = ["CSV_SUFFIXES", "PARQUET_SUFFIXES", "TIME_UNITS", "csv_batches", "read_csv_log", "read_parquet_log"]
-
 CSV_SUFFIXES: Final = (".csv", ".tsv", ".txt")
 PARQUET_SUFFIXES: Final = (".parquet", ".pq")
 #: Units of times that are numbers, by how many of them make a second.

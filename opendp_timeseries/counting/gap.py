@@ -10,8 +10,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["kept_apart"]
-
 Ints = NDArray[np.int64]
 Marks = NDArray[np.bool_]
 

@@ -24,17 +24,6 @@ from numpy.typing import NDArray
 from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import whole_ticks
 
-__all__ = [
-    "Labels",
-    "canonical_text",
-    "identifier_text",
-    "instant_text",
-    "key_numbers",
-    "text_words",
-    "utc_of",
-    "whole_number",
-]
-
 _WHOLE: Final = re.compile(r"\s*([+-]?[0-9]{1,300})(?:\.0*)?\s*", re.ASCII)
 _EXACT: Final = decimal.Context(decimal.MAX_PREC, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)
 _MAX_BITS: Final = 2048  # of integers that are written in decimal, which Python limits; wider ones are in hexadecimal

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Final
 
-__all__ = ["heard", "tell"]
-
 _hearer: Final[ContextVar[Callable[[float], None] | None]] = ContextVar("hearer", default=None)
 
 

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.scales import RESOLUTION_BITS
 
-__all__ = ["MOST_EVENTS", "WHOLE", "full_size", "sizes_of", "weights"]
-
 Ints = NDArray[np.int64]
 
 #: The weight of an individual within the caps.

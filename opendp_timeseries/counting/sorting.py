@@ -11,8 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-__all__ = ["sort"]
-
 Words = NDArray[np.uint64]
 
 _FEW: Final = 2**12

@@ -31,8 +31,6 @@ from opendp_timeseries.counting.times import Steps, steps_of_objects
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.grid import TimeGrid
 
-__all__ = ["Column", "Log", "Rows", "Tally", "check_schema", "log_in_utc", "read", "read_positions", "tally"]
-
 _IDENTIFIER: Final = "column {name!r} of type {dtype} cannot identify individuals; convert it to integers or text"
 _TIME: Final = (
     "column {name!r} of type {dtype} does not hold times; convert it to datetime64 (in pandas: pd.to_datetime) or,"

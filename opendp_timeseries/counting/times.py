@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from opendp_timeseries.counting.identifiers import utc_of, whole_number
 from opendp_timeseries.grid import TimeGrid, read_text_times, whole_ticks
 
-__all__ = ["Steps", "steps_of_objects"]
-
 _FAR: Final = np.iinfo(np.int64).max
 Steps = tuple[NDArray[np.int64], NDArray[np.bool_]]  # -1 off the grid; and which rows have no time at all
 

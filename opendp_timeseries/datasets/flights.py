@@ -11,8 +11,6 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["load_flights"]
-
 _FILE = "flights.npz"
 _EPOCH = np.datetime64("2013-01-01T00:00:00", "s")
 

@@ -13,8 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from opendp_timeseries._validate import integer, real
 from opendp_timeseries.grid import TimeGrid
 
-__all__ = ["daily_profile", "power_law", "simulate_event_log"]
-
 
 def simulate_event_log(
     grid: TimeGrid,

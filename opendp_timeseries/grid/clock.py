@@ -9,8 +9,6 @@ from typing import Any, Final, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["DAY", "SECOND", "Clock", "Ints", "clock_around"]
-
 Ints = NDArray[np.int64]
 
 SECOND: Final = 10**9

@@ -14,8 +14,6 @@ from opendp_timeseries._validate import shown
 from opendp_timeseries.grid.clock import DAY, SECOND, Ints, clock_around
 from opendp_timeseries.grid.instants import LAST, check_years, whole_ticks, write_instant
 
-__all__ = ["Edges", "Width", "begins_of_days", "day_of", "edges_of", "parse_width", "plainest"]
-
 #: The edges of steps, in nanoseconds from 1970, UTC: a range if they are equally far apart.
 Edges = range | Ints
 Dates = NDArray[np.datetime64]

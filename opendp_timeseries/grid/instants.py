@@ -13,8 +13,6 @@ from opendp_timeseries._validate import shown
 from opendp_timeseries.grid.clock import DAY, SECOND, clock_around
 from opendp_timeseries.grid.text_times import read_text_times
 
-__all__ = ["LAST", "UNITS", "Instant", "check_years", "parse_instants", "parse_zone", "whole_ticks", "write_instant"]
-
 Instant = str | dt.date | np.datetime64  # a datetime is a date
 
 #: Every unit of datetime64 that has a fixed length, in attoseconds, the finest of them.

@@ -18,8 +18,6 @@ from opendp_timeseries.grid.edges import day_of, parse_width
 from opendp_timeseries.grid.instants import parse_zone, write_instant
 from opendp_timeseries.grid.time_grid import TimeGrid
 
-__all__ = ["PERIODS", "Period"]
-
 #: Units of the calendar, and what they are called.
 PERIODS: Final = {"1d": "day", "1w": "week", "1mo": "month", "1q": "quarter", "1y": "year"}
 

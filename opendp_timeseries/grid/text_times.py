@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from opendp_timeseries.grid.clock import DAY, SECOND, Ints, clock_around
 
-__all__ = ["TextTimes", "read_text_times"]
-
 Mask = NDArray[np.bool_]
 
 #: The forms of times, zeros for digits.

@@ -18,8 +18,6 @@ from opendp_timeseries.grid.clock import DAY, Clock, Ints, clock_around
 from opendp_timeseries.grid.edges import Edges, edges_of, parse_width, plainest
 from opendp_timeseries.grid.instants import UNITS, Instant, check_years, parse_instants, parse_zone, write_instant
 
-__all__ = ["StepRule", "TimeGrid", "check_grid"]
-
 _MAX_SIZE: Final = 2**31
 _SCALES: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}  # units in which edges are written, in nanoseconds
 _SHOWN: Final = 12  # edges that a representation lists

@@ -20,8 +20,6 @@ from opendp_timeseries.plugin.circulant_filter import then_circulant_filter
 from opendp_timeseries.plugin.spaces import as_influence, influence_space
 from opendp_timeseries.plugin.subsampled_gaussian import sampling_threshold, then_subsampled_gaussian
 
-__all__ = ["make_koga2022", "then_koga2022"]
-
 
 def make_koga2022(
     input_domain: native.Domain,

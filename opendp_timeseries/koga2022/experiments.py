@@ -29,10 +29,6 @@ from opendp_timeseries.koga2022.algorithm1 import then_koga2022
 from opendp_timeseries.koga2022.datasets import Problem, assumed_count, load_flow
 from opendp_timeseries.plugin import native
 
-__all__ = ["Method", "Problem", "algorithm1", "alpha_of_chain", "block_scale_lower", "every_step", "foursquare_like"]
-__all__ += ["fourier", "fourier_laplace", "gaussian", "gowalla_like", "mean_absolute_errors", "pems", "releases"]
-__all__ += ["subsampled"]
-
 
 def pems(path: str | PathLike[str]) -> Problem:
     """Return the first 1,800 rows of a flow file, each a step, with the paper's PeMS settings.

@@ -27,8 +27,6 @@ from opendp_timeseries.ledger.programme import Programme
 from opendp_timeseries.release.documents import population_of
 from opendp_timeseries.release.release import Release
 
-__all__ = ["Book", "Chain", "Entry", "Standing", "Terms", "unchained"]
-
 _FORMAT: Final = "opendp_timeseries ledger"
 _VERSION: Final = 1
 #: A loss that is computed again may differ in the last digits between machines.

@@ -30,8 +30,6 @@ from opendp_timeseries.plugin.subsampled_gaussian import sample_of
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.release.statement import Whole
 
-__all__ = ["Ledger"]
-
 #: Seconds to wait for another process.
 _WAIT: Final = 10.0
 #: So many planned releases are listed; more are summed up.

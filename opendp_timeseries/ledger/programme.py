@@ -31,8 +31,6 @@ from opendp_timeseries.plugin.subsampled_gaussian import make_part, sample_of
 from opendp_timeseries.release.documents import population_of
 from opendp_timeseries.release.statement import Whole
 
-__all__ = ["Programme"]
-
 _FORMAT: Final = "opendp_timeseries programme"
 #: A joint loss that is computed again may differ in the last digits between machines.
 _TOLERANCE: Final = 1 + 1e-9

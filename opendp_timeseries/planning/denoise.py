@@ -12,8 +12,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["denoised"]
-
 #: How much the slope of the curve may change over an octave.
 _BENDS: Final = tuple(0.05 * 4.0**k for k in range(4))
 #: Standard deviation of the curve's own level and slope, beforehand.

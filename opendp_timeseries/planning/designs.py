@@ -33,8 +33,6 @@ from opendp_timeseries.planning.signal import SignalModel, described_signal
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["PRIVATE", "Candidate", "Plan", "plan", "variance_ratio"]
-
 T = TypeVar("T", int, float)
 
 PRIVATE: Final = "private series"

@@ -21,9 +21,6 @@ from opendp_timeseries.planning.participation import Participation
 from opendp_timeseries.planning.signal import SignalModel, copies
 from opendp_timeseries.reconstruction.scales import levels_by_often
 
-__all__ = ["Covariances", "ExpectedError", "error_at_scales", "expected_error", "interpolation_squares"]
-__all__ += ["smoothing_square", "smoothing_square_of_every_step"]
-
 #: Kept sets are drawn with this public seed, so that a plan is reproducible.
 _SEED: Final = 20220323
 _DRAWS: Final = 8

@@ -24,8 +24,6 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.design.count import EXCESS
 from opendp_timeseries.planning.denoise import denoised
 
-__all__ = ["LevelCorrection", "Participation", "checked_caps", "fraction_left", "participation_of", "spaced_caps"]
-
 Array = NDArray[np.float64]
 
 #: An entry that stands for more numbers of steps than this is represented by so many of them.

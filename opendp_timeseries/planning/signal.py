@@ -13,8 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries import _validate as check
 
-__all__ = ["SignalModel", "copies", "described_signal"]
-
 #: Where no level is given, it is unknown: this many times the signal's deviation.
 _UNKNOWN_LEVEL: Final = 10.0
 #: A pattern's harmonics h have variances that fall as (1 + (h / 2)²)⁻²: those of a smooth pattern.

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from opendp_timeseries.reconstruction.matrices import Array
 from opendp_timeseries.reconstruction.seasons import Season
 
-__all__ = ["Basis"]
-
 #: Steps whose columns are worked out at once.
 _BLOCK: Final = 4096
 #: Most harmonics of a season, in a long series and in a short one: a week of hours has a sharp peak every morning.

@@ -14,9 +14,6 @@ from opendp_timeseries.reconstruction.frames import AnySeries
 from opendp_timeseries.release.documents import joint_guarantee
 from opendp_timeseries.release.release import Release
 
-__all__ = ["BANDED", "at_scales", "caps_in_words", "guarantee_in_words", "made_by", "made_from", "measured"]
-__all__ += ["models_of", "step_in_words"]
-
 #: What an error must cover for a band to be drawn between kept steps.
 BANDED: Final = ("rate", "counts")
 _LEVELLED: Final = ", at the level of a total"

@@ -19,9 +19,6 @@ from opendp_timeseries.reconstruction.totals import Totals, longer_steps
 from opendp_timeseries.release.documents import write_releases
 from opendp_timeseries.release.release import Release, software
 
-__all__ = ["Contents", "contents_of", "digits_for", "ends_as_text", "instants_as_text", "periods_as_text"]
-__all__ += ["rounded"]
-
 #: Steps of totals that are chosen if none is given, and from how many days on.
 _TOTALS: Final = (("1y", 1827), ("1mo", 45), ("1d", 2), ("1mo", 28))
 _METHOD: Final = (

@@ -18,8 +18,6 @@ from scipy.special import ndtri
 
 from opendp_timeseries import _validate as check
 
-__all__ = ["Estimates", "common", "covariance_by", "diagonal", "independent", "part_of", "scaled", "variances_of"]
-
 Array = NDArray[np.float64]
 
 #: Numbers that are worked on at a time.

@@ -13,8 +13,6 @@ import numpy as np
 from opendp_timeseries.reconstruction.linearised import Learnt, Model, Normal, Reduced, Solved, State
 from opendp_timeseries.reconstruction.matrices import Array, FitError
 
-__all__ = ["Prior", "fit_departure", "learn", "prior"]
-
 _Function = Callable[[Array], tuple[float, Array]]  # and its slope
 
 #: Standard deviation of the normal priors of the logarithms of variances and the like, and of the departure's duration

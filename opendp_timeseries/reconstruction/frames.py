@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import TimeGrid, check_grid, parse_zone
 
-__all__ = ["AnySeries", "grid_of", "known_interval", "to_frame"]
-
 Columns = dict[str, Any]
 #: :class:`~opendp_timeseries.Series`, or its totals, which import what imports this module.
 AnySeries = Any

@@ -7,8 +7,6 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["threshold"]
-
 
 def threshold(values: NDArray[np.float64], variance: float) -> NDArray[np.float64]:
     """Return the series without the differences of neighbouring averages that noise explains.

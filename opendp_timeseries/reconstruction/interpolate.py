@@ -16,8 +16,6 @@ from opendp_timeseries.reconstruction.scales import unscaled
 from opendp_timeseries.reconstruction.series import Series, reconstruct_parts
 from opendp_timeseries.release.release import Release, check_release
 
-__all__ = ["InterpolationMethod", "interpolate"]
-
 InterpolationMethod = Literal["linear", "nearest", "pchip"]
 
 

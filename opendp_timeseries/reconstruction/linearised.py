@@ -20,8 +20,6 @@ from opendp_timeseries.reconstruction.basis import Basis
 from opendp_timeseries.reconstruction.matrices import Array, Banded, Tridiagonal, crossed, inverse_root, times
 from opendp_timeseries.reconstruction.observations import Observations
 
-__all__ = ["SHORTEST", "TANGENT", "Learnt", "Link", "Model", "Normal", "Reduced", "Solved", "State"]
-
 #: Steps whose columns are worked out at once.
 _BLOCK: Final = 4096
 #: Columns are left out that together change the variance of the posterior by no more than this share.

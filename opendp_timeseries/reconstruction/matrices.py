@@ -13,8 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpbtrf, dpbtrs, dpotrf, dpttrf, dpttrs, dtbtrs, dtrtri
 
-__all__ = ["Array", "Banded", "FitError", "Tridiagonal", "crossed", "inverse_root", "times"]
-
 Array = NDArray[np.float64]
 
 #: Matrices of this size are factored at once, and products of so many multiplications made.

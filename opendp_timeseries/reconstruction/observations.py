@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from opendp_timeseries.reconstruction.matrices import Array
 
-__all__ = ["Observations"]
-
 #: Kept steps from which variances are learnt, in so many stretches; behind a filter, steps of one stretch.
 _ENOUGH: Final = 16_000
 _STRETCHES: Final = 8

@@ -17,8 +17,6 @@ from opendp_timeseries.reconstruction.spreadsheet import table_of
 from opendp_timeseries.reconstruction.svg import drawing, figure, highest
 from opendp_timeseries.release.release import software
 
-__all__ = ["page_of"]
-
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 
 

@@ -24,8 +24,6 @@ from opendp_timeseries.release.release import Release
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["APART", "BLUE", "MOST_SERIES", "ORANGE", "RANGE"]
-__all__ += ["new_axes", "plot", "plot_panel", "plot_totals", "style_axes"]
 
 #: What is made from a release, and what was released.
 BLUE: Final = "#0072B2"

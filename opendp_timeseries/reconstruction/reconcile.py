@@ -21,8 +21,6 @@ from opendp_timeseries.reconstruction import errors as of_steps
 from opendp_timeseries.reconstruction.matrices import Array
 from opendp_timeseries.reconstruction.series import ErrorCovers, Series
 
-__all__ = ["reconcile"]
-
 _TOGETHER: Final = "release the panel and its totals behind one count, by panel >> then_composition([…])"
 _ANEW: Final = f"each draws anew which events over a cap it keeps, so {_TOGETHER}"
 

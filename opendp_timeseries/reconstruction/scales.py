@@ -30,8 +30,6 @@ from opendp_timeseries.reconstruction.seasons import Season
 from opendp_timeseries.reconstruction.structural import fit
 from opendp_timeseries.release.release import Release
 
-__all__ = ["ByOften", "levels_by_often", "of_everybody", "unscaled"]
-
 #: How large departures are thought to be, by the common rate, before they are seen.
 _DEPARTURE: Final = 0.1
 #: They are less where the rate is low, down to this share of its mean.

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import PERIODS, TimeGrid, check_grid
 
-__all__ = ["Season", "Seasons", "read_seasons"]
-
 Array = NDArray[np.float64]
 Seasons = float | str | Sequence[float | str] | NDArray[Any] | None
 

@@ -26,9 +26,6 @@ from opendp_timeseries.release.release import Release, check_release
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Series", "reconstruct_parts"]
-
-
 #: From the least to the most.
 ErrorCovers = Literal["nothing", "noise", "rate", "counts"]
 

@@ -28,8 +28,6 @@ from opendp_timeseries.reconstruction.series import Series, reconstruct_parts
 from opendp_timeseries.reconstruction.structural import Posterior, fit
 from opendp_timeseries.release.release import Release, check_release
 
-__all__ = ["Band", "SmoothMethod", "smooth"]
-
 #: With fewer kept steps there is nothing to learn variances from.
 MIN_KEPT: Final = 8
 #: Most multiplications for a filter to be undone, and so about a minute.

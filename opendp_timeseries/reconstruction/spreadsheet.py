@@ -14,8 +14,6 @@ from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction.contents import Contents, digits_for, instants_as_text
 from opendp_timeseries.reconstruction.frames import known_interval
 
-__all__ = ["table_of", "workbook_of"]
-
 #: Rows and columns of a sheet.
 _ROWS, _COLUMNS = 2**20, 2**14
 #: How times are shown, by the length of their text; and the first day that every spreadsheet counts rightly.

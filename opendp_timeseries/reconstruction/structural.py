@@ -25,8 +25,6 @@ from opendp_timeseries.reconstruction.matrices import Array, FitError, crossed, 
 from opendp_timeseries.reconstruction.observations import Observations
 from opendp_timeseries.reconstruction.seasons import Season
 
-__all__ = ["Events", "Posterior", "fit"]
-
 #: Kept steps times the square of the number of columns: above this, there are fewer drifting columns.
 _WORK: Final = 6e8
 #: Most steps of Gauss–Newton.

@@ -18,8 +18,6 @@ from opendp_timeseries.reconstruction.contents import digits_for, ends_as_text, 
 from opendp_timeseries.reconstruction.frames import AnySeries, known_interval
 from opendp_timeseries.reconstruction.totals import totals
 
-__all__ = ["Drawing", "drawing", "figure", "highest"]
-
 Array = NDArray[np.float64]
 
 #: Most steps that are drawn; and fewest, if they are longer ones.

@@ -22,8 +22,6 @@ from opendp_timeseries.release.release import Release
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Totals", "longer_steps", "total_of_each", "totals"]
-
 Array = NDArray[np.float64]
 
 

@@ -20,8 +20,6 @@ from typing import Any, Final, TypeVar
 
 from opendp_timeseries._process import processors
 
-__all__ = ["each"]
-
 _Result = TypeVar("_Result")
 
 #: Seconds of work, and seconds that are left, from which other processes are worth their start.
