@@ -4,8 +4,6 @@ The factor that is returned was verified: the loss there was computed, and found
 need not be trusted, and one that does not converge is refused.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable

@@ -5,8 +5,6 @@ in whatever order, is an integer that float64 holds exactly, on any machine. (Th
 do: cancellation hides partial sums that are not.)
 """
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

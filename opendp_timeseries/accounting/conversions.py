@@ -4,8 +4,6 @@ Canonne, Kamath & Steinke (2020), Proposition 12: every order gives a valid boun
 be unsound. Distributions are for Google's ``dp_accounting`` (extra ``pld``). Proof: docs/proofs/conversions.md.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections.abc import Callable

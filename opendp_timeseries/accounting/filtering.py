@@ -6,8 +6,6 @@ of integers, in the unit ``2**-resolution_bits``, and every result is rounded up
 docs/proofs/separated_steps.md.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from fractions import Fraction

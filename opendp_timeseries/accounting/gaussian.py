@@ -4,8 +4,6 @@
 to :func:`inflection` and concave beyond. Upper bounds hold for the numbers that are computed, rounding included.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

@@ -5,8 +5,6 @@ A :class:`Law` stands for a random variable ``S`` that it dominates: ``E Ï†(S) â
 cut moves up, to a value that nothing exceeds.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Outward rounding: a bound computed in floating point stays a bound."""
 
-from __future__ import annotations
-
 import math
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction

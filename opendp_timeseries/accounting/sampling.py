@@ -9,8 +9,6 @@ convex functions of the number kept, steps spread evenly over the blocks are the
 member of the finite list of :func:`spreads`. Proof: docs/proofs/extremal_law.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction

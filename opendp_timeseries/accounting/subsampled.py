@@ -14,8 +14,6 @@ In a stratified sample the first two hold as they stand, and :mod:`.sampling` bo
 ``v`` by as many times what one does. Proof: docs/proofs/extremal_law.md.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections.abc import Callable

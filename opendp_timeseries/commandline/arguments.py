@@ -1,7 +1,5 @@
 """What the command line says, by flags or by a publication file. What is public must be given, not guessed."""
 
-from __future__ import annotations
-
 import argparse
 import difflib
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The commands that write no release: check, plan, verify and ledger. Each returns what there is to say."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,7 +1,5 @@
 """The log, the grid and the keys that the options name."""
 
-from __future__ import annotations
-
 import argparse
 import csv
 import inspect

@@ -1,7 +1,5 @@
 """The files of a release: a table, the record that a reader can verify, and a figure."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import csv

@@ -1,7 +1,5 @@
 """A programme on the command line: one part each day, week, month, quarter or year, all within one budget."""
 
-from __future__ import annotations
-
 import argparse
 import datetime as dt
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The publication file: all that is public about a release, in TOML, by the words of the flags."""
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import re

@@ -1,7 +1,5 @@
 """Make one release as the options say. Whatever can fail without the log, fails before it is read."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import math

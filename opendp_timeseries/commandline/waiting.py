@@ -3,8 +3,6 @@
 The first of these signals ends the command where it can clean up, a second one at once.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import signal

@@ -3,8 +3,6 @@
 Whatever reads, checks or explains them is made from this table: the parsers, the file's reader, ``init`` and the help.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Rows that are read a batch at a time, and held as 8 bytes each, or for each distinct pair that their count needs."""
 
-from __future__ import annotations
-
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable

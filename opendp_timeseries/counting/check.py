@@ -1,7 +1,5 @@
 """A private look at a log before anything is spent: which rows would be counted, and what the caps would lose."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -8,8 +8,6 @@ A backend must offer a hash of whole rows, window functions, and integer arithme
 each is written down in its :class:`_Dialect`, and others are refused by name.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import re

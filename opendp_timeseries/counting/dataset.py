@@ -8,8 +8,6 @@ Files of one log may differ in their types, which are public: times are read by 
 identifiers and keys by one type that holds all, or refused by the name of the file.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any, Final

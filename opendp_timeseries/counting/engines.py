@@ -4,8 +4,6 @@ An engine is a module with the functions of :class:`Engine`. It is imported when
 arrives, so that nothing here needs Ibis or PyArrow.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Any, Protocol
 

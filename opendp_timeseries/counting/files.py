@@ -4,8 +4,6 @@ What is wrong with a file is refused by its name, its header or its schema, neve
 has no identifier or no time, and is dropped by the count.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import datetime as dt

@@ -5,8 +5,6 @@ was *kept* are not; and so on. The last of those kept is then left out if it is 
 cycle of the grid. Proof: docs/proofs/counts.md.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

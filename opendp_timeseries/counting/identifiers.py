@@ -7,8 +7,6 @@ type that libraries infer: ``17``, ``17.0``, ``"17"`` and ``"17.0"`` are one ind
 (docs/proofs/counts.md).
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime as dt
 import decimal

@@ -1,7 +1,5 @@
 """The capped count of a table in memory: data frames, Arrow tables and NumPy arrays."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How much of a log is read, for whoever waits: a share of the bytes or rows of files, which their operator knows."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar

@@ -3,8 +3,6 @@
 They are functions of an individual's own events, and of public caps. Proof: docs/proofs/scaling.md.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import numpy as np

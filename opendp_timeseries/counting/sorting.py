@@ -3,8 +3,6 @@
 On AMD processors with AVX-512, NumPy's own sort takes four times as long; on others, about as long.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import numpy as np

@@ -6,8 +6,6 @@ refused by the names and types of its columns, where those cannot be the work of
 Polars and PyArrow are looked at only when their tables arrive.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import numbers

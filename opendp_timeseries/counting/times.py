@@ -4,8 +4,6 @@ One cell that is no time makes a column of times in pandas ``object``, as does a
 second time zone. All other cells are read as they were (docs/proofs/counts.md).
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime as dt
 import itertools

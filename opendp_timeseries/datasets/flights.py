@@ -3,8 +3,6 @@
 ``tests/datasets/make_flights.py`` makes the file ``flights.npz`` of public-domain data; see ``docs/datasets.md``.
 """
 
-from __future__ import annotations
-
 from importlib.resources import files
 from typing import IO, Any
 

@@ -3,8 +3,6 @@
 The generator is an ordinary one: simulated people need no protection.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the clocks of a zone show, as arrays of nanoseconds from 1970."""
 
-from __future__ import annotations
-
 import datetime as dt
 import functools
 from typing import Any, Final, NamedTuple, cast

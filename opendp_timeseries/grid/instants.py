@@ -1,7 +1,5 @@
 """Instants as whole nanoseconds: read from what people write, and written in one spelling."""
 
-from __future__ import annotations
-
 import datetime as dt
 import zoneinfo
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ They divide all of time, whatever the grid, so that several counts of one log me
 every step must lie within one of them.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 from typing import Final

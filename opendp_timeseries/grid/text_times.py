@@ -1,7 +1,5 @@
 """The one grammar of times that are text, whatever table they come in and whatever Python reads them."""
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ For comparison: a filter and a subsampled Gaussian chained make the same release
 Proof: docs/proofs/koga2022.md.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

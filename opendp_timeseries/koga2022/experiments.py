@@ -5,8 +5,6 @@ accounting asks for. All make the same promise, (ε, δ) for one individual adde
 generated: nothing here protects anybody. The results are in ``docs/reproduction.md``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

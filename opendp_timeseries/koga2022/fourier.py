@@ -13,8 +13,6 @@ the circulant projection on ``n = 2k − 1`` coefficients, a change ``v`` of ``s
 ``‖v‖₂·√top_s(|P|)``, the root of the sum of the ``s`` largest, and ``‖v‖₁·√(n/T)``. Proof: docs/proofs/koga2022.md.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

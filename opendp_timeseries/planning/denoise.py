@@ -4,8 +4,6 @@ The noise is known. How smooth the curve is and where it ends is not: all are tr
 (Bayesian model averaging), so that what the entries leave open is in the covariance.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

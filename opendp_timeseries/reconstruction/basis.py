@@ -1,7 +1,5 @@
 """The columns in which level, seasons and trend are linear, and how large each is before anything is seen."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache

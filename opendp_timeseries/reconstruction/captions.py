@@ -1,7 +1,5 @@
 """What a release and a series are, in the words of captions, pages and spreadsheets."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Sequence

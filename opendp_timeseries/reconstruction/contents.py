@@ -1,7 +1,5 @@
 """What a page and a spreadsheet hold: series by name, their totals, and sentences about them. All of it is public."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from collections.abc import Collection, Sequence

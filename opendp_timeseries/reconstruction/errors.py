@@ -4,8 +4,6 @@ A covariance is whatever multiplies a matrix with a row for each step: an array,
 it is asked for, as nobody can hold the array of a year of hours for each place.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final

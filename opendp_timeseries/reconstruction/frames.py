@@ -1,7 +1,5 @@
 """A series as a data frame of pandas (extra ``tables``) or Polars (extra ``polars``), on the clock of a zone."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Translation-invariant Haar thresholding, for series with spikes and jumps (Coifman & Donoho 1995)."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """From a release to a full series, by interpolation between the kept steps."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, Literal, get_args
 

@@ -1,7 +1,5 @@
 """A page to publish: one HTML file that asks for nothing from anywhere, with figures, totals, words and the record."""
 
-from __future__ import annotations
-
 import base64
 import html
 from collections.abc import Iterable

@@ -4,8 +4,6 @@ Hay, Rastogi, Miklau & Suciu (2010), "Boosting the Accuracy of Differentially Pr
 for unequal errors and trees of any shape: one pass up the tree and one down, instead of a system of all nodes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise

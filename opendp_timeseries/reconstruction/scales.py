@@ -11,8 +11,6 @@ these counts are thought to be a smooth function of how often: so few come more 
 these tell the level far better than the last by itself. It may also be that nobody comes more often than a scale ends.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Final, NamedTuple

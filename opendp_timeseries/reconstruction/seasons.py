@@ -1,7 +1,5 @@
 """Where in a pattern that repeats each step is: by its number, or by the clock and the calendar of the grid."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final

@@ -4,8 +4,6 @@ The noise level of a release is public, and so is the filter behind which it was
 modelled. What is fitted is the release; it never sees the counts.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from dataclasses import replace

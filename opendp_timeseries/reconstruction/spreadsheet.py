@@ -1,7 +1,5 @@
 """Tables that spreadsheets open as they are: CSV, and workbooks of Excel or LibreOffice (extra ``excel``)."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -4,8 +4,6 @@ Words stand beside the drawing, not in it, so that they keep their size. A long 
 steps, with intervals of their own.
 """
 
-from __future__ import annotations
-
 import html
 import math
 from typing import Final, NamedTuple

@@ -6,8 +6,6 @@ ours is a fresh interpreter that imports this package alone, and what it is give
 that does not start, or ends, leaves its work to the others: the results are the same.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import subprocess
