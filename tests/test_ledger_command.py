@@ -278,7 +278,7 @@ def has_spent(folder):
 
 def slowed(function):
     def slow(*given, **more):
-        time.sleep(0.02)
+        time.sleep(0.05)
         return function(*given, **more)
 
     return slow
