@@ -22,7 +22,7 @@ from opendp_timeseries.reconstruction.seasons import read_seasons
 _MAX_STEPS: Final = 1_000_000
 #: With totals and intervals, a sheet holds no more.
 _MOST_COLUMNS: Final = 2500
-#: More than there are.
+#: A step cap above the number of events that anybody can have.
 _ALL: Final = 2**62
 
 _BY_FLAGS: Final = {

@@ -86,10 +86,9 @@ def make_private_series(
 ) -> dp.Measurement:
     """Release a series of counts per time step: nobody is dropped, and there is no cap and no scale to choose.
 
-    An :func:`~opendp_timeseries.make_activity_count`, whose parameters it takes, and the least Gaussian noise behind it
-    with which one individual loses at most (ε, δ). :func:`~opendp_timeseries.smooth` makes the series of the true
-    counts of what is released. In a :func:`~opendp_timeseries.compositor`, leave out the budget: the query takes its
-    own share.
+    It is an :func:`~opendp_timeseries.make_activity_count`, whose parameters it takes, with the least Gaussian noise
+    that costs one individual at most (ε, δ). :func:`~opendp_timeseries.smooth` turns the release into one series near
+    the true counts. In a :func:`~opendp_timeseries.compositor`, leave out the budget: the query takes its own share.
 
     :param epsilon: ε at a distance of 1.
     :param delta: δ at a distance of 1, in (0, 1).

@@ -40,11 +40,11 @@ def make_composition(
 
     The map states their joint loss: the law of the sum of their squared distances, each in units of its own noise
     (:mod:`~opendp_timeseries.accounting.joint`). That is exact for one individual and counts without filter, and a
-    fraction of what ``dp.c.make_composition`` adds up. The queries are all fixed beforehand, so that filters keep their
-    full benefit.
+    fraction of what ``dp.c.make_composition`` adds up. All queries are fixed beforehand, so filters keep their full
+    benefit.
 
-    :param measurements: chains that end in a subsampled Gaussian, which with ``sampling_probability=1`` is OpenDP's
-        Gaussian mechanism, with whatever before and behind it, or compositions of such; all on one domain and metric.
+    :param measurements: chains with a subsampled Gaussian (with ``sampling_probability=1``, the Gaussian mechanism),
+        whatever comes before and after it, or compositions of such chains; all on one domain and metric.
     :param factor: all scales are multiplied by it; :func:`~opendp_timeseries.least_factor` finds the least.
     :param output_measure: as in :func:`~opendp_timeseries.make_subsampled_gaussian`, with the next two: the whole
         privacy profile by default. What measures the members state does not matter.

@@ -2,8 +2,8 @@
 
 OpenDP 0.16 cannot split some budgets of the form (ε, δ) or (ρ, δ): the sum of, say, 20 equal shares of (0.1, 1e-6)
 rounds above one part and below the other, and pairs that are neither above nor below are an error. A query whose δ
-alone exceeds its share fails only at ``.release()``, by a message about orderings. And it spends nothing where
-post-processing fails that has already seen the noisy values. Here the share is spent first.
+alone exceeds its share fails only at ``.release()``, with a message about orderings. And where post-processing fails
+after it has seen the noisy values, nothing is spent. Here the share is spent first.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def split_budget(loss: Loss, parts: int | Sequence[float] | NDArray[Any]) -> lis
 
     :param loss: ρ or ε, or a pair (ρ, δ) or (ε, δ).
     :param parts: a number of equal shares, or the weights of unequal ones (relative to their sum).
-    :return: one loss per share, of which, of several, about 1e-9 is kept back for rounding.
+    :return: one loss per share. If there are several, about 1e-9 of the whole is kept back for rounding.
     :raises ValueError: for a loss or a weight that is negative or not finite, or no parts.
 
     >>> [round(rho, 6) for rho, delta in split_budget((0.1, 1e-6), [0.1, 0.2, 0.7])]
@@ -99,13 +99,13 @@ def compositor(
 ) -> Context:
     """Return a Context like ``dp.Context.compositor``'s, for any number of shares and with exact accounting.
 
-    It takes the same, in the same order. Queries are :class:`~opendp_timeseries.plugin.context.Query`, whose noise
-    spends the query's own share.
+    It takes the same arguments, in the same order. Queries are :class:`~opendp_timeseries.plugin.context.Query`,
+    whose noise spends the query's own share.
 
     :param data: the private data; nothing of it is read here.
     :param privacy_unit: metric and distance, such as ``(dp.symmetric_distance(), 1)``: one individual.
     :param privacy_loss: measure and loss, such as ``dp.loss_of(epsilon=1.0, delta=1e-6)``.
-    :param split_evenly_over: number of equal shares. Give this, or weights.
+    :param split_evenly_over: number of equal shares; give either this or ``split_by_weights``.
     :param split_by_weights: weights of unequal shares.
     :param domain: domain of the data, such as :func:`~opendp_timeseries.event_log_domain`; of a Polars LazyFrame it may
         be left out, and OpenDP takes the columns and types of the frame for public.
@@ -247,7 +247,7 @@ class Query(dp.Query):
     def laplace(self, *args: Any, **options: Any) -> Query:
         """Add OpenDP's Laplace noise, with the scale that spends this query's share if none is given.
 
-        It fits every budget, and needs none of its δ.
+        It fits every kind of budget, and spends no δ.
         """
         return self._native("laplace", *args, **options)
 
@@ -288,8 +288,8 @@ class Query(dp.Query):
     def subsampled_gaussian(self, *args: Any, **options: Any) -> Any:
         """Add the subsampled Gaussian within this query's share, see :func:`.make_subsampled_gaussian`.
 
-        Leave out the scale, and the least is found; and the view of the loss, which is then that of the budget: (ε, δ)
-        by the exact profile, or approximate zCDP with the δ of the share for its failure probability.
+        If you leave out the scale, the least is found. If you leave out the view of the loss, it is that of the budget:
+        (ε, δ) by the exact profile, or approximate zCDP whose failure probability is the δ of the share.
 
         :raises ValueError: for a budget without δ, or a share that is spent.
         """
@@ -323,8 +323,8 @@ class Query(dp.Query):
         The view of the loss is chosen as in :meth:`subsampled_gaussian`.
 
         :param measurements: as there, or in their ``then_`` form, on the space of this query.
-        :param factor: of the scales of all releases. Left out, scales are relative, and the least factor is found with
-            which together they are within the share.
+        :param factor: by which all scales are multiplied. If it is left out, scales are relative, and the least factor
+            is found that keeps all of them together within the share.
         :raises ValueError: for a budget without δ, or a share that is spent.
         """
         chain: Any = self._chain

@@ -22,8 +22,8 @@ def make_individual_count(
 ) -> dp.Transformation:
     """Count distinct individuals: everybody once, however many rows they have; or once for each of some keys.
 
-    Without a grid no times are read: a row without a time is as good as any. With one, everybody with at least one row
-    on it counts once. Rows without an identifier belong to nobody.
+    Without a grid, no times are read, and rows without a time count like any other. With one, everybody with at least
+    one row on it counts once. Rows without an identifier belong to nobody.
 
     With ``by``, ``keys`` and ``key_cap`` there is one number for each key, of the individuals with at least one row of
     that key. One individual is in at most ``key_cap`` of these numbers: of somebody with more keys, that many are kept,

@@ -47,15 +47,15 @@ def make_participation_count(
       by a keyed hash of identifier and step with a fresh key for every release. So counts are whole numbers, as in the
       paper; a filter behind them lowers the noise with no gap.
 
-    With a ``gap``, before the cap, the steps of an individual are taken in order: the first counts, those less than
-    ``gap`` steps after a counted one do not, and so on; the last is left out again if it is less than ``gap`` steps
-    before the first around the cycle of the grid, as filters wrap around. Behind a filter a gap saves most of the
+    With a ``gap``, the steps of an individual are first thinned, in order: the first counts, those less than ``gap``
+    steps after a counted one do not, and so on. The last is left out, too, if it is less than ``gap`` steps before the
+    first around the cycle of the grid, as filters wrap around. Behind a filter a gap saves most of the
     noise, as nobody can pile up within the filter's width; without one it changes nothing but the counts.
 
     With ``by`` and ``keys`` the result is a panel, one series per key, in order. The participation cap then holds over
     the whole panel, for an individual's pairs of key and step; the gap holds within each series. Rows of other keys are
     dropped, and a key without rows has a series of zeros. With a ``key_cap``, an individual counts at each step in at
-    most that many series, of several each equally likely, before gap and participation cap are applied. With
+    most that many series, chosen at random, before gap and participation cap are applied. With
     ``key_cap=1`` totals over series are as little sensitive as a single one: see
     :func:`~opendp_timeseries.make_totals`.
 
@@ -148,8 +148,8 @@ def make_participation_total(
 ) -> dp.Transformation:
     """Count pairs of an individual and a step: one number, or one for each of a few periods.
 
-    The sum of a :func:`~opendp_timeseries.make_participation_count`, with a cap of its own, which can be so large that
-    next to nobody exceeds it: one number needs no more noise than one individual has steps.
+    It is the sum of a :func:`~opendp_timeseries.make_participation_count`, with its own cap, which can be so large that
+    hardly anybody exceeds it: the noise on one number grows only with the steps of one individual.
     :meth:`.Series.with_total` brings a series to the level that it says.
 
     Somebody in ``n`` steps, more than the cap of ``L``, counts in each by ``L/n``, with no random choice, and so as
@@ -165,11 +165,11 @@ def make_participation_total(
 
     :param participation_cap: ``L``, steps in which one individual counts in full. It is public, from what is plausible
         for the heaviest: noise grows with it, and a cap that many exceed makes the total too low.
-    :param per: a number for each: a grid whose steps are each of several of this grid's, or a unit of the calendar
-        such as ``"1mo"``, or, of integer steps, for each so many. By default there is one number; where the unit of
-        privacy is within a period, one for each.
-    :raises TypeError, ValueError: as there, and for a ``per`` that does not divide the grid, or lies in two periods of
-        the metric.
+    :param per: what each number is a total of: a unit of the calendar such as ``"1mo"``; so many steps, if steps are
+        integers; or a grid, each of whose steps joins steps of this one. By default one number is the total of all, or
+        of each period if the unit of privacy is within a period.
+    :raises TypeError, ValueError: as there, and for a ``per`` that does not divide the grid, or that joins steps of two
+        periods of the metric.
 
     >>> import numpy as np, opendp.prelude as dp, opendp_timeseries as ts
     >>> dp.enable_features("contrib", "honest-but-curious")
@@ -215,9 +215,9 @@ def make_assume_participation(
 ) -> dp.Transformation:
     """Assume that no individual is in more than ``participation_cap`` steps of a count made elsewhere, ``gap`` apart.
 
-    An identity on the numbers. **Nothing enforces the assumption**: the guarantee of all that follows holds only as far
-    as it is true (Koga, Meehan & Chaudhuri 2022, Assumption 1, and Proposition 1 where it is not). Where the event log
-    is at hand, use :func:`~opendp_timeseries.make_participation_count`, which enforces its caps.
+    The numbers stay as they are. **Nothing enforces the assumption**: the guarantee of all that follows holds only if
+    it is true (Koga, Meehan & Chaudhuri 2022, Assumption 1, and Proposition 1 where it is not). Where you have the
+    event log, use :func:`~opendp_timeseries.make_participation_count`, which enforces its caps.
 
     :param input_domain: :func:`~opendp_timeseries.count_signal_domain`.
     :param input_metric: ``dp.symmetric_distance()`` or ``dp.change_one_distance()``, in individuals; with

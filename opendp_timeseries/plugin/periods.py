@@ -25,12 +25,12 @@ def loss_over_periods(
 
     For releases whose unit of privacy is an individual within a period (:func:`~opendp_timeseries.period_distance`),
     and whose own guarantee is for one. Steps of different periods are different steps, so this is far less than the
-    loss of as many individuals, ``measurement.map(periods)``. Of a gap between steps nothing is used: the last step of
+    loss of as many individuals, ``measurement.map(periods)``. A gap between steps does not help here: the last step of
     a period may lie beside the first of the next.
 
     :param releases: measurements, or releases, of one log: one, or several that are taken together.
-    :param periods: in at most how many periods of each release; or a number for each of them, in order. More than a
-        release has counts as all that it has.
+    :param periods: in how many periods somebody takes part at most: one number for every release, or one for each, in
+        order. A number above the periods of a release stands for all of them.
     :param adaptive: as in :func:`~opendp_timeseries.accounting.joint.joint_loss`: False if all queries were fixed
         before the first release.
     :return: the loss, whose ``epsilon(delta)``, ``delta(epsilon)`` and the like are views.

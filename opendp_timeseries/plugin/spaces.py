@@ -103,8 +103,8 @@ def event_log_domain(*, identifier: str, time: str) -> dp.Domain:
 def count_signal_domain(size: int) -> dp.Domain:
     """Count signals that were made elsewhere: one-dimensional integer arrays of ``size`` steps.
 
-    A distance between two signals counts the **individuals** who differ, as in event logs, not the
-    entries. How far one individual reaches must be assumed: see :func:`~opendp_timeseries.make_assume_participation`.
+    A distance between two signals counts the **individuals** who differ, as in event logs, not the entries. How far
+    one individual reaches must be assumed: see :func:`~opendp_timeseries.make_assume_participation`.
 
     Requires the OpenDP feature ``honest-but-curious``.
 

@@ -152,11 +152,11 @@ def make_subsampled_gaussian(
 ) -> dp.Measurement:
     """Keep each step with ``sampling_probability``, and release Gaussian-noised values at the kept steps.
 
-    The result is a :class:`~opendp_timeseries.Release`, which may hold no step: no selection is drawn again.
+    The result is a :class:`~opendp_timeseries.Release`. It may hold no step at all: the selection is never redrawn.
 
-    Each step is kept by itself, as in the paper, or, with ``sampling="stratified"``, one uniformly random step of each
-    block of ``B = 1/p``: then kept steps are at most ``2B − 1`` apart, so that there are no long holes to interpolate,
-    for the same noise where δ is far below ε.
+    Each step is kept independently, as in the paper, or, with ``sampling="stratified"``, one uniformly random step of
+    each block of ``B = 1/p``. Then kept steps are at most ``2B − 1`` apart, so that no long holes are interpolated, and
+    the noise is the same where δ is far below ε.
 
     The privacy map states one view of one loss. Without further parameters that is the whole privacy profile, which
     is exact for one individual without a filter; ``delta`` reads (ε, δ) off it, ``failure_probability`` chooses

@@ -36,7 +36,7 @@ _PASSING: Final = 1.0
 
 
 class Prior(NamedTuple):
-    """What is thought of the logarithms of parameters before the fit."""
+    """The prior of the logarithms of the parameters."""
 
     centre: Array  # their modes
     spread: Array  # their standard deviations
@@ -49,7 +49,7 @@ class Prior(NamedTuple):
 
 
 def prior(model: Model) -> Prior:
-    """Return what is thought before the fit.
+    """Return the prior.
 
     A departure that is gone after a step is how the counts vary around their rate. And one in proportion to the
     patterns that lasts would be the patterns themselves, which are known from the same values.

@@ -28,7 +28,7 @@ from opendp_timeseries.reconstruction.seasons import Season
 from opendp_timeseries.reconstruction.structural import fit
 from opendp_timeseries.release.release import Release
 
-#: How large departures are thought to be, by the common rate, before they are seen.
+#: The prior of the size of departures, by the common rate.
 _DEPARTURE: Final = 0.1
 #: They are less where the rate is low, down to this share of its mean.
 _LOWEST: Final = 0.1
@@ -198,8 +198,8 @@ def of_everybody(
     by_level = slope**2 / np.mean(slope**2)
     rates[-1] += (level[-1] - rates[-1].mean()) * by_level
     beyond = values - rates
-    # What is seen beyond the rates is of the noise and of the counts, and these show on all scales at once; in a single
-    # event as ever, but more. A rate varies by neither.
+    # What the rates do not explain is noise, and the variation of counts, which shows on all scales at once, most of all
+    # in a single event. It says nothing of the rates.
     deviation = counts * np.sqrt(np.maximum(rates / level[:, None], 0.0) * common.dispersion / spread).T
     usual = deviation[:, :, None] * own * deviation[:, None, :]
     more = 1 + common.events.variance / np.maximum(common.dispersion * common.mean, 1e-9)
