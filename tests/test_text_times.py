@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from opendp_timeseries.__main__ import main
 from opendp_timeseries.counting import tables
-from opendp_timeseries.counting.engines import check_schema, engine_of
+from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.files import read_csv_log, read_parquet_log
 from opendp_timeseries.grid import TextTimes, TimeGrid, read_text_times
 from tests.counting.tables import count_of, rows_of_csv
@@ -294,7 +294,7 @@ class TestFormats:
             log = read_csv_log(tmp_path / "log.csv", count, zone="Asia/Tokyo", time_format=format_)
             tally = tables.tally(log, count)
             assert (tally.rows, tally.off_grid, tally.counted) == (2, 2, 0)
-            check_schema(log, identifier="id", time="time")
+            engine_of(log).check_schema(log, identifier="id", time="time")
 
 
 class TestParquet:

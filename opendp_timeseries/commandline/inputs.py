@@ -11,7 +11,7 @@ from typing import Any, Final
 import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
 from opendp_timeseries.commandline.words import WORDS, flag
-from opendp_timeseries.counting.engines import check_schema
+from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.files import CSV_SUFFIXES, PARQUET_SUFFIXES, read_csv_log, read_parquet_log
 from opendp_timeseries.counting.tables import log_in_utc
 from opendp_timeseries.datasets import load_flights
@@ -131,7 +131,7 @@ def read_log(options: argparse.Namespace, grid: ts.TimeGrid, *, step_cap: int) -
     if suffix in PARQUET_SUFFIXES:
         log = read_parquet_log(options.file, **columns, zone=None if zone == options.zone else zone)
         # Out of the measurement, OpenDP would wrap the message.
-        check_schema(log, **chosen(options, "identifier", "time"))
+        engine_of(log).check_schema(log, **chosen(options, "identifier", "time"))
         return log
     count = Count(
         source=Source(**columns),

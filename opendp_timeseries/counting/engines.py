@@ -23,7 +23,11 @@ class Engine(Protocol):
     """
 
     def check_schema(self, table: Any, *, identifier: str, time: str) -> None:
-        """Refuse a log that cannot be counted on any grid, without reading rows."""
+        """Refuse a log that cannot be counted on any grid, by names and types, without reading rows.
+
+        :raises TypeError: for a log of an unknown kind, or a column of a type that does not serve.
+        :raises ValueError: for columns that are missing, ambiguous or of unequal length.
+        """
 
     def count(self, table: Any, count: Count, key: bytes) -> NDArray[np.int64]:
         """Count with the guarantees of :func:`~opendp_timeseries.counting.capped_count.capped_count`.
@@ -54,12 +58,3 @@ def engine_of(table: Any) -> Engine:
 
         return batches
     return memory
-
-
-def check_schema(table: Any, *, identifier: str, time: str) -> None:
-    """Refuse a log that cannot be counted, by names and types, without reading rows.
-
-    :raises TypeError: for a log of an unknown kind, or a column of a type that does not serve.
-    :raises ValueError: for columns that are missing, ambiguous or of unequal length.
-    """
-    engine_of(table).check_schema(table, identifier=identifier, time=time)

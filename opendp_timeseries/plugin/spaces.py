@@ -20,7 +20,7 @@ from opendp.mod import ExtrinsicDistance, ExtrinsicDomain, LazyFrameDomain
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.rounding import up_fraction
-from opendp_timeseries.counting.engines import check_schema
+from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.identifiers import key_numbers
 from opendp_timeseries.counting.tables import read_positions
 from opendp_timeseries.design.count import Count, Keys, Source, panel_of
@@ -92,7 +92,7 @@ def event_log_domain(*, identifier: str, time: str) -> dp.Domain:
 
     def member(table: Any) -> bool:
         try:
-            check_schema(table, identifier=identifier, time=time)
+            engine_of(table).check_schema(table, identifier=identifier, time=time)
         except (TypeError, ValueError):
             return False
         return True
@@ -219,7 +219,7 @@ def unit_of(input_metric: dp.Metric) -> Unit:
 def check_member(domain: dp.Domain, log: Any) -> None:
     """Refuse a log outside a domain of this package, by names and types of columns, before anything is spent."""
     if (source := descriptor(domain, Source)) is not None:
-        check_schema(log, identifier=source.identifier, time=str(source.time))
+        engine_of(log).check_schema(log, identifier=source.identifier, time=str(source.time))
     elif descriptor(domain, UnknownSignal) is not None and not domain.member(log):
         raise TypeError(f"log ({type(log).__name__}) must be a member of {domain}")
 

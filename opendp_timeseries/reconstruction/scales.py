@@ -198,8 +198,8 @@ def of_everybody(
     by_level = slope**2 / np.mean(slope**2)
     rates[-1] += (level[-1] - rates[-1].mean()) * by_level
     beyond = values - rates
-    # What the rates do not explain is noise, and the variation of counts, which shows on all scales at once, most of all
-    # in a single event. It says nothing of the rates.
+    # What the rates do not explain is noise, and how counts vary, which shows on all scales at once, and most in a
+    # single event. It says nothing of the rates.
     deviation = counts * np.sqrt(np.maximum(rates / level[:, None], 0.0) * common.dispersion / spread).T
     usual = deviation[:, :, None] * own * deviation[:, None, :]
     more = 1 + common.events.variance / np.maximum(common.dispersion * common.mean, 1e-9)
