@@ -74,7 +74,7 @@ def stage(doing: str, *, quiet: bool | None) -> Iterator[None]:
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         yield
         return
-    last = time.monotonic() + _PATIENCE
+    last = first = time.monotonic() + _PATIENCE
 
     def tell(share: float) -> None:
         nonlocal last
@@ -90,6 +90,8 @@ def stage(doing: str, *, quiet: bool | None) -> Iterator[None]:
             yield
     finally:
         timer.cancel()
+        if last != first:
+            say("      ", end="\r")
 
 
 def say(text: str, end: str = "\n") -> None:

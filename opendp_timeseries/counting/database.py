@@ -436,7 +436,7 @@ def _fetch(query: Any) -> Any:
         warnings.simplefilter("ignore")
         return query.to_pyarrow()
     raise RuntimeError(
-        "the backend could not count the events; try a query of your own on the table, such as"
+        "the backend could not count the events, or was interrupted; try a query of your own on the table, such as"
         " table.count().execute(), to see why"
     )
 

@@ -42,7 +42,7 @@ def test_it_says_what_is_done_and_how_far(monkeypatch):
         tell(1, 3)
         tell(5, 0)  # of no length
     tell(1, 2)  # nobody waits
-    assert terminal.getvalue() == "Reading log.csv …\n  33% \r"
+    assert terminal.getvalue() == "Reading log.csv …\n  33% \r      \r"
 
 
 def test_soon_and_quietly_it_says_nothing(monkeypatch):
