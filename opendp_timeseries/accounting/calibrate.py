@@ -127,7 +127,7 @@ def calibrate(
 
 
 def _of_number(number_at: Callable[[float], float], most: float, start: float) -> float:
-    """Return the least factor at which a number is at most so much, or infinity if none is found."""
+    """Return the least factor at which a number is at most ``most``, or infinity if none is found."""
 
     def excess(x: float) -> float:
         return math.log(max(number_at(start * math.exp(x)), LOWEST_BOUND)) - math.log(most)
@@ -135,12 +135,12 @@ def _of_number(number_at: Callable[[float], float], most: float, start: float) -
     found = _root(excess, 1.0, -_FARTHEST, _FARTHEST)
     if found == _FARTHEST:
         return math.inf
-    # So much above the root it is enough at once, and what is released with it leaves the last digits of a budget.
+    # This little above the root it is enough at once, and leaves the last digits of a budget unspent.
     return _verified(lambda factor: number_at(factor) <= most, start * math.exp(found + 1e-12))
 
 
 def _verified(admits: Callable[[float], bool], factor: float) -> float:
-    """Return the factor, or one just above, that is seen to be admitted; infinity if it is none."""
+    """Return the factor, or one just above, that is seen to be admitted; infinity if none is."""
     nudge = 2.0**-51
     while not admits(factor):
         if nudge > 1e-3:
@@ -150,7 +150,7 @@ def _verified(admits: Callable[[float], bool], factor: float) -> float:
 
 
 def _root(excess: Callable[[float], float], step: float, floor: float, ceiling: float) -> float:
-    """Return where a falling function is 0, sought from 0 in growing steps; an end, if it is nowhere."""
+    """Return where a falling function is 0, sought from 0 in growing steps; an end of the range if it is never."""
     excess = cache(excess)
     here, up = 0.0, excess(0.0) > 0
     while True:

@@ -346,9 +346,9 @@ def _overhead(order: float, delta: float) -> float:
 
 
 class FilteredLoss(NamedTuple):
-    """The loss of several releases, whatever each was chosen by: the sum of their Rényi divergences of one order.
+    """The loss of several releases, however each was chosen: the sum of their Rényi divergences of one order.
 
-    :param order: above 1, fixed before the first release.
+    :param order: of the divergences, above 1, fixed before the first release.
     """
 
     order: float

@@ -46,7 +46,7 @@ _MARGIN: Final = 1 + 1e-11
 _TINY_MARGIN: Final = 1 + 1e-15
 # Larger changes count as unbounded: their squares, and sums of these, would overflow.
 _MAX_CHANGE: Final = 1e140
-# So many numbers are worked on at a time.
+# How many numbers are worked on at a time.
 _CELLS: Final = 2**15
 #: The least scale that a search returns, where any noise would do. Below it the noise grid would need steps finer
 #: than the least float, and the loss is called infinite.

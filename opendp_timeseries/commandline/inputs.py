@@ -123,7 +123,10 @@ def _tree(rows: list[dict[str, str]], columns: list[str], by: str) -> Any:
 
 
 def read_log(options: argparse.Namespace, grid: ts.TimeGrid, *, step_cap: int) -> Any:
-    """Read the log, of a CSV file so many rows of an individual in a step, and refuse what columns show to be wrong."""
+    """Read the log, and refuse what the names and types of its columns show to be wrong.
+
+    :param step_cap: of a CSV file, how many rows of one individual in one step are needed.
+    """
     if options.file is None:
         return log_in_utc(load_flights())
     columns = chosen(options, "identifier", "time", "by")
@@ -149,7 +152,8 @@ def check_of(options: argparse.Namespace, grid: ts.TimeGrid) -> ts.LogCheck:
     """Look at the log. Private."""
     names = ("identifier", "time", "participation_cap", "step_cap", "gap", "period")
     how = {**chosen(options, *names), "excess": excess_of(options), **keys_and_groups(options)[0]}
-    log = read_log(options, grid, step_cap=options.step_cap if options.gap == 1 else _ALL)  # of which a gap has a share
+    # With a gap, shares are of all events.
+    log = read_log(options, grid, step_cap=options.step_cap if options.gap == 1 else _ALL)
     return ts.check_log(log, grid=grid, **how)
 
 

@@ -70,7 +70,7 @@ def _once(number: int) -> None:
 
 @contextlib.contextmanager
 def stage(doing: str, *, quiet: bool | None) -> Iterator[None]:
-    """Say in a terminal what is being done in the block, if it takes more than two seconds, and how far that is."""
+    """Say in a terminal what is being done in the block, if it takes more than two seconds, and how far it is."""
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         yield
         return

@@ -16,14 +16,14 @@ from opendp_timeseries.design.count import Count
 
 Ints = NDArray[np.int64]
 
-#: Rows from which they are folded, each time that they are twice as many as were left.
+#: From this many rows on they are folded, and again whenever they are twice as many as were left.
 _MANY: Final = 2**20
 
 
 def sorted_rows(batches: Iterable[Rows], count: Count, *, most: int | None = None) -> SortedRows:
     """Pack rows, a batch at a time: integers are their own numbers, until one is too wide, or a text.
 
-    :param most: of the rows of one individual at one position, how many are needed; they are then folded on the way.
+    :param most: how many rows of one individual at one position are needed; the others are dropped on the way.
     """
     places, packed, limit = Places(count), np.empty(0, np.int64), _MANY
     bits = np.int64(places.bits)
@@ -58,7 +58,7 @@ def _by_text(integers: NDArray[Any]) -> Labels:
 
 
 def _few(rows: Ints, most: int) -> Ints:
-    """Rows in order, at most so many that are the same."""
+    """Return rows in order, at most ``most`` of those that are equal."""
     sort(rows)
     kept = np.ones(rows.size, np.bool_)
     kept[most:] = rows[most:] != rows[:-most]

@@ -63,7 +63,7 @@ class _Dialect(NamedTuple):
     hashed: Callable[[int, int, Any, Any], Any]  # of two halves of the key, an identifier and a step
     wide: Callable[[Any], str]  # whole numbers of 38 digits, as text
     over: str  # the whole quotient of two of these
-    walk: str  # of a run, that starts with `run`, and the list `later`: its start, then the least a gap after it, …
+    walk: str  # of a run that starts at `run`, with `later` steps: those of them that are kept, a gap apart
     obstacles: Callable[[Any], list[str]]  # what of a connection would change the query, or refuse it
 
 

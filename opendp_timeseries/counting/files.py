@@ -55,17 +55,17 @@ _OFFSET: Final = re.compile(r"[+\N{MINUS SIGN}-] ?\d")
 
 
 def read_csv_log(path: Path, count: Count, **how: Any) -> Log:
-    """Read of a CSV file what its count tells apart: who is where, and of the rows of one pair as many as may count.
+    """Read a CSV file for a count: who is where, with as many rows of each individual and position as may count.
 
-    The count of this log is that of the file. So is any other of the same columns on the same grid, or on it as one
-    step, with or without the keys, with a step cap that is not above this one. The tally is that of all rows.
+    The count of this log is that of the file. This also holds for other counts of the same columns: on the same grid,
+    or on it as one step; with or without the keys; with a step cap that is no larger. The tally is that of all rows.
 
-    :param how: as of :func:`csv_batches`, which says the errors, too.
+    :param how: options of :func:`csv_batches`, which also names the errors.
     """
     numbers: defaultdict[str, int] = defaultdict(itertools.count(1).__next__, {"": 0})
     tally = [0] * len(Tally._fields)
 
-    # In whatever periods; all keys that are not listed, whose number is -1, are one more.
+    # Without periods; and all keys that are not listed, whose number is -1, are one more series.
     keys = count.panel and (*map(str, range(count.panel_size + 1)),)
     whole = Count(source=None, grid=count.grid, participation_cap=1, panel=keys)
 
@@ -109,7 +109,8 @@ def csv_batches(
     one person would take in the rows of others. Fields in quotes may hold the delimiter, and no line breaks.
 
     :param path: the file, in UTF-8.
-    :param numbers: of identifiers, which gives new ones theirs; 0 is nobody's.
+    :param source: which columns are read.
+    :param numbers: from identifiers to numbers; it must give a new identifier its own, and "" (nobody) the number 0.
     :param zone: IANA name of the zone of times without an offset.
     :param delimiter: the character between fields.
     :param time_format: how times are written, in the terms of ``datetime.strptime``. They are in UTC if it holds ``Z``,

@@ -89,14 +89,14 @@ class Column(NamedTuple):
         return "O" if self.cells is not None else "?" if self.values is None else self.values.dtype.kind
 
     def without(self, rows: int) -> Mask:
-        """Which of so many rows are missing."""
+        """Return which cells of a column of so many rows are missing."""
         return np.zeros(rows, np.bool_) if self.missing is None else self.missing
 
 
 class Log(dict[str, Column]):
-    """A log whose columns were read already, and serve as they are."""
+    """A log whose columns have been read already, and are not checked again."""
 
-    #: Of all its rows, where some are left out.
+    #: The tally of all rows, if this log holds only some of them.
     tally: Tally | None = None
 
 
@@ -118,7 +118,7 @@ class Rows(NamedTuple):
 
     @property
     def positions(self) -> Ints:
-        """Where in the (panel of) series; -1 for rows that are nowhere."""
+        """Where in the (panel of) series each row is; -1 for rows that are nowhere."""
         positions = self.steps
         if self.series is not None:
             on_grid = (positions >= 0) & (self.series >= 0)
@@ -127,7 +127,7 @@ class Rows(NamedTuple):
 
     @property
     def tally(self) -> Tally:
-        """Where they go."""
+        """How many rows count, and why others do not."""
         nowhere = np.zeros(self.steps.shape, np.bool_)
         missing, _, unknown = _causes(self.columns[0], self.nobody)
         times = [nowhere] * 3 if self.asked.log.time is None else _causes(self.columns[1], self.timeless)
@@ -222,7 +222,10 @@ def _cause(value: Any) -> int:
 
 
 def _identifiers(column: Column, name: str, *, exact: bool = False) -> tuple[Who, Mask]:
-    """Tell individuals (or series) apart, by text as it is if it is exact; and say which rows have none."""
+    """Tell individuals (or series) apart; and say which rows have none.
+
+    :param exact: whether text is itself, and never how a number is written.
+    """
     values: Any = column.values
     if column.kind in "iu":
         return values, column.without(values.size)

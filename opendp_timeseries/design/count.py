@@ -34,7 +34,7 @@ class Source:
     :param time: the times of events; None where no time is read.
     :param by: tells the series of a panel apart; None for one series.
     :param exact: whether only texts that are spelled alike are one individual, as in OpenDP's own frames; else ``17``,
-        ``17.0`` and ``"17"`` are.
+        ``17.0`` and ``"17"`` are one, too.
     """
 
     identifier: str

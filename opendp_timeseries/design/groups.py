@@ -20,8 +20,8 @@ class Groups:
     :param members: name and keys of each group, with every key in at least one.
     :raises ValueError: if they are not like that, naming the group and the key.
 
-    From these follow the ``names``; the position of the smallest group around each, or None, ``parents``; how many are
-    around each, ``depths``; and the position of the smallest group of each key, ``innermost``.
+    From these follow the ``names``; ``parents``, the position of the smallest group around each, or None; ``depths``,
+    how many groups are around each; and ``innermost``, the position of the smallest group of each key.
 
     >>> groups = Groups.of({"city": {"north": ["a", "b"], "south": ["c"]}}, keys=["a", "b", "c"])
     >>> groups.names, groups.parents

@@ -29,8 +29,8 @@ class Kernel:
     """The taps of a circulant filter, ``h_t = numerators[t] * 2**-resolution_bits``: public, never read from data.
 
     The filter maps a signal ``x`` of ``T`` steps to ``y_t = sum_k x_k h_((t - k) mod T)``, so tap 0 is the weight of
-    the same step, tap 1 that of the step before and tap ``T - 1`` that of the step after. Kernels are equal when these
-    are; the name is for readers.
+    the same step, tap 1 that of the step before and tap ``T - 1`` that of the step after. Kernels are equal when
+    ``numerators`` and ``resolution_bits`` are; the name is for readers.
 
     :param numerators: ``T`` integers, not all zero, with magnitudes that sum to less than 2**53.
     :param resolution_bits: binary places of the taps, 0 to 40.
@@ -50,7 +50,7 @@ class Kernel:
         if given.ndim != 1 or given.size == 0:
             raise ValueError(f"numerators (shape {given.shape}) must be one row of at least one integer")
         if not given.any():
-            raise ValueError(f"a tap that is not zero is needed at resolution_bits ({resolution_bits}); raise either")
+            raise ValueError(f"all taps are zero at resolution_bits ({resolution_bits}); raise the taps or the bits")
         # Python integers: a sum of int64 magnitudes may wrap, and so may a magnitude.
         if sum(abs(q) for q in given[given != 0].tolist()) >= _MAX_TOTAL:
             raise ValueError(

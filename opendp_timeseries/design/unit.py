@@ -7,11 +7,13 @@ from opendp_timeseries.grid import Period
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """The unit of privacy.
+    """What a distance of 1 between two logs is.
 
     :param replaced: True if individuals are replaced, False if they are added or removed.
-    :param period: what a period is, if an individual counts anew within each; None if it is all that they did.
-    :param individuals: how many of them a distance of 1 is: 1, or 2 for OpenDP's ``change_one_id_distance``.
+    :param period: what a period is, if an individual counts anew within each; None if the unit is all that an
+        individual did.
+    :param individuals: how many of them may differ at a distance of 1: 1, or 2 for OpenDP's
+        ``change_one_id_distance``.
     """
 
     replaced: bool = False

@@ -331,7 +331,7 @@ def _steps(wrong: NDArray[np.bool_]) -> str:
 
 
 def _read(path: Name, parse: Callable[[str], T], *, header: int = 0) -> Iterator[T]:
-    """Parse the lines behind a header, through gzip if the name ends in ``.gz``; name one that cannot be parsed."""
+    """Parse the lines after a header, through gzip if the name ends in ``.gz``; name a line that cannot be parsed."""
     path = Path(path)
     with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
         for number, line in itertools.islice(enumerate(lines, start=1), header, None):

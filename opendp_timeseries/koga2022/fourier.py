@@ -55,8 +55,8 @@ def make_fourier_coefficients(
     In the order: mean (the sum divided by ``√T``), then cosine and sine of ``1 … k−1`` cycles per signal.
     The output domain is ``vector_domain(atom_domain(T="f64", nan=False), size=2k−1)``. Inputs are clamped to ±2^20.
 
-    The map holds for the numbers that are computed, the rounding of the basis and of the result included. It knows of
-    the influence metric that one step in ``T`` moves them by ``√((2k−1)/T)`` in ℓ2, not by 1.
+    The map holds for the numbers that are computed, the rounding of the basis and of the result included. Behind
+    the influence metric it uses that one step in ``T`` moves the coefficients by ``√((2k−1)/T)`` in ℓ2, not by 1.
 
     :param input_domain: counts or a filtered signal, ``T`` steps.
     :param input_metric: ``influence_distance()``, ``dp.l1_distance(T=…)`` or ``dp.l2_distance(T=…)``;

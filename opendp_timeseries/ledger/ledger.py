@@ -222,7 +222,7 @@ class Ledger:
         return _paid(self._read(), _designs(measurement))
 
     def _entered(self, book: Book, designs: tuple[Design, ...], resume: bool) -> tuple[Book, Entry]:
-        """Return the book with an entry that pays for a measurement: a new one if the budget allows it, or resumed."""
+        """Return the book and the entry that pays for a measurement: one to resume, or a new one within the budget."""
         if resume:
             entry = _paid(book, designs)
             if entry is None:

@@ -65,6 +65,7 @@ def expected_error(
     :param kernel: the filter; :func:`~opendp_timeseries.identity_kernel` for none.
     :param probability: with which each step is kept, in (0, 1].
     :param scale: standard deviation σ of the noise.
+    :param sampling: ``"poisson"`` or ``"stratified"``, see :mod:`~opendp_timeseries.accounting.sampling`.
     """
     behind, rng = Covariances.of(signal, kernel), np.random.default_rng(_SEED)
     if probability == 1:

@@ -35,8 +35,8 @@ def make_activity_count(
     All of an individual's weights together are as sensitive as one scaled series, so one scale of noise does for all
     (:class:`~opendp_timeseries.Scales`). :func:`~opendp_timeseries.smooth` makes of them the series of the true counts.
 
-    The output is a panel, a series for each scale, with the influence metric. It goes before noise, and into programmes
-    and ledgers, as any count does, but with no totals and no filter in between.
+    The output is a panel with the influence metric: one series for each scale, the last of which is that of everybody.
+    It goes before noise, and into programmes and ledgers, as any count does, but with no totals or filter in between.
 
     All parameters but ``scales`` are those of :func:`~opendp_timeseries.make_participation_count`. With a ``step_cap``,
     weights are by the sum of squares of an individual's counts; with ``keys``, by their pairs of key and step; and by

@@ -108,7 +108,7 @@ then_circulant_filter = then(make_circulant_filter)
 def largest_input(kernel: Kernel, resolution_bits: int = 0) -> int:
     """Return the largest magnitude that the filter passes exactly, of inputs that are multiples of 2**-resolution_bits.
 
-    It is 0 if there is no room even for an input of 1, as after a filter that used up the resolution.
+    The result is 0 if there is no room even for an input of 1, as after a filter that used up the resolution.
     """
     # sum|q| * 2**resolution_bits * clamp < 2**53 is the condition of `circulant_product`.
     return (EXACT - 1) // (int(kernel.l1 * 2**kernel.resolution_bits) << resolution_bits)

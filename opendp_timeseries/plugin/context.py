@@ -162,7 +162,7 @@ class Context(dp.Context):
 
     #: What its releases are a part of; None if there is one share, or the budget has no δ.
     whole: Whole | None = None
-    #: For a nested Context behind a count, the name of the invocation that all of its queries share.
+    #: For a nested Context behind a count, the name of the count's invocation, which all of its queries share.
     invocation: str | None = None
 
     def query(self, **kwargs: Any) -> Any:
@@ -324,7 +324,7 @@ class Query(dp.Query):
 
         :param measurements: as there, or in their ``then_`` form, on the space of this query.
         :param factor: by which all scales are multiplied. If it is left out, scales are relative, and the least factor
-            is found that keeps all of them together within the share.
+            is found that keeps all releases together within the share.
         :raises ValueError: for a budget without δ, or a share that is spent.
         """
         chain: Any = self._chain
@@ -367,7 +367,10 @@ class Query(dp.Query):
         return Budget(rho=first, delta=delta) if concentrated else Budget(epsilon=first, delta=delta)
 
     def release(self, data: Any = None, bounds: Any = None, T: Any = None) -> Any:
-        """Spend the share, and only then process what is released, which says of which Context it is a part."""
+        """Release the query: spend its share first, and post-process the noisy values only then.
+
+        A release says for which distance its guarantee is, and of which Context it is a part.
+        """
         if self._context is None or data is not None:
             return super().release(data, bounds=bounds, T=T)
         measurement = self.resolve(bounds=bounds, T=T)

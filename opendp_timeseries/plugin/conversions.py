@@ -18,8 +18,8 @@ def make_zCDP_to_renyiDP(measurement: dp.Measurement) -> dp.Measurement:  # noqa
     So OpenDP's own Gaussian mechanism composes with a subsampled Gaussian in ``renyi_divergence()``. Source: Bun &
     Steinke (2016), arXiv:1605.02065, Definition 1.1.
 
-    :param measurement: under ``zero_concentrated_divergence()``, not interactive: a release that is a queryable fails
-        with a ``TypeError``, and nothing leaves.
+    :param measurement: a measurement under ``zero_concentrated_divergence()`` that is not interactive: a release that
+        is a queryable fails with a ``TypeError``, and nothing leaves.
     :raises TypeError: for another output measure.
 
     >>> import opendp.prelude as dp
@@ -49,7 +49,7 @@ def make_renyiDP_to_approxDP(measurement: dp.Measurement) -> dp.Measurement:  # 
     At each ``ε`` the best of many orders is taken; every order is valid. Fix δ with ``dp.c.make_fix_delta``.
     Source: Canonne, Kamath & Steinke (2020), arXiv:2004.00010v4, Proposition 12.
 
-    :param measurement: under ``renyi_divergence()``, such as a composition of several, not interactive.
+    :param measurement: a measurement under ``renyi_divergence()`` that is not interactive, such as a composition.
     :raises TypeError: for another output measure.
     """
     _check_measure(measurement, dp.renyi_divergence())

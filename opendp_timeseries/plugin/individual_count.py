@@ -29,13 +29,13 @@ def make_individual_count(
     that key. One individual is in at most ``key_cap`` of these numbers: of somebody with more keys, that many are kept,
     each equally likely, by a keyed hash as in :func:`~opendp_timeseries.make_participation_count`. Rows of other keys
     are dropped, and a key without rows has the number 0. The numbers do not add up to the number of individuals, as
-    who has two keys is in both.
+    somebody with two keys is in both.
 
     The output is the domain ``vector_domain(atom_domain(T="i64"), size=len(keys))``, of size 1 without keys, with the
     influence metric. For noise of OpenDP's own, chain :func:`~opendp_timeseries.then_lp_distance` after it, which makes
     a plain number of one count.
 
-    :param input_domain: as in :func:`~opendp_timeseries.make_participation_count`, with the next three.
+    :param input_domain: as in :func:`~opendp_timeseries.make_participation_count`, as are the next three.
     :param key_cap: keys in which one individual counts, at least 1. It is public: from what is plausible for one
         individual, never from the log.
     :param grid: the period that is looked at; all of the log if left out.

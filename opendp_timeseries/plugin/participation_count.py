@@ -49,15 +49,16 @@ def make_participation_count(
 
     With a ``gap``, the steps of an individual are first thinned, in order: the first counts, those less than ``gap``
     steps after a counted one do not, and so on. The last is left out, too, if it is less than ``gap`` steps before the
-    first around the cycle of the grid, as filters wrap around. Behind a filter a gap saves most of the
-    noise, as nobody can pile up within the filter's width; without one it changes nothing but the counts.
+    first around the cycle of the grid, as filters wrap around. Only then is the cap applied. Behind a filter a gap
+    saves most of the noise, as nobody can pile up within the filter's width; without one it changes nothing but the
+    counts.
 
-    With ``by`` and ``keys`` the result is a panel, one series per key, in order. The participation cap then holds over
-    the whole panel, for an individual's pairs of key and step; the gap holds within each series. Rows of other keys are
-    dropped, and a key without rows has a series of zeros. With a ``key_cap``, an individual counts at each step in at
-    most that many series, chosen at random, before gap and participation cap are applied. With
-    ``key_cap=1`` totals over series are as little sensitive as a single one: see
-    :func:`~opendp_timeseries.make_totals`.
+    With ``by`` and ``keys`` the result is a panel: one series per key, one after the other, in the order of the keys.
+    The participation cap then holds over the whole panel, for an individual's pairs of key and step; the gap holds
+    within each series. Rows of other keys are dropped, and a key without rows has a series of zeros. With a
+    ``key_cap``, an individual counts at each step in at most that many series, chosen at random with equal chances,
+    before gap and participation cap are applied. With ``key_cap=1`` totals over series are as little sensitive as a
+    single one: see :func:`~opendp_timeseries.make_totals`.
 
     The output is the domain ``vector_domain(atom_domain(T="f64", nan=False), size=grid.size)``, with whole numbers
     ``T="i64"``, or ``len(keys)`` times that size, with the influence metric, which is what amplification by subsampling
@@ -73,11 +74,12 @@ def make_participation_count(
     :param participation_cap: ``I``, steps in which one individual counts in full; more than ``grid.size`` means
         ``grid.size``.
     :param step_cap: ``M``, events per individual and step.
-    :param gap: least distance of two steps in which one individual counts, from what is plausible; 1 is none.
+    :param gap: least distance, in steps, between two steps in which one individual counts; 1 (default) is no gap.
+        Choose it from what is plausible, as the cap.
     :param by: the column that tells the series of a panel apart.
     :param keys: public, never from the data: distinct strings, or distinct integers, compared with the column as text.
     :param key_cap: most series of a panel in which one individual counts at one step; by default, all of them.
-    :param excess: ``"scale"``, ``"scale_l1"`` or ``"drop"``.
+    :param excess: what becomes of an individual in more steps than the cap: ``"scale"``, ``"scale_l1"`` or ``"drop"``.
     :param time: the column of event times, of a LazyFrame only: an event-log domain names its own.
     :raises TypeError: for a wrong domain, metric or grid, or a public parameter that was left out.
     :raises ValueError: for a cap below 1, a gap below 1 or above the number of steps, another ``excess``, or a step of
@@ -166,8 +168,8 @@ def make_participation_total(
     :param participation_cap: ``L``, steps in which one individual counts in full. It is public, from what is plausible
         for the heaviest: noise grows with it, and a cap that many exceed makes the total too low.
     :param per: what each number is a total of: a unit of the calendar such as ``"1mo"``; so many steps, if steps are
-        integers; or a grid, each of whose steps joins steps of this one. By default one number is the total of all, or
-        of each period if the unit of privacy is within a period.
+        integers; or a grid, each of whose steps joins steps of this one. By default there is one total of all steps,
+        or one for each period if the unit of privacy is within a period.
     :raises TypeError, ValueError: as there, and for a ``per`` that does not divide the grid, or that joins steps of two
         periods of the metric.
 
@@ -216,15 +218,17 @@ def make_assume_participation(
     """Assume that no individual is in more than ``participation_cap`` steps of a count made elsewhere, ``gap`` apart.
 
     The numbers stay as they are. **Nothing enforces the assumption**: the guarantee of all that follows holds only if
-    it is true (Koga, Meehan & Chaudhuri 2022, Assumption 1, and Proposition 1 where it is not). Where you have the
-    event log, use :func:`~opendp_timeseries.make_participation_count`, which enforces its caps.
+    it is true (Koga, Meehan & Chaudhuri 2022, Assumption 1; their Proposition 1 says how the guarantee degrades where
+    it is not). Where you have the event log, use :func:`~opendp_timeseries.make_participation_count`, which enforces
+    its caps.
 
     :param input_domain: :func:`~opendp_timeseries.count_signal_domain`.
     :param input_metric: ``dp.symmetric_distance()`` or ``dp.change_one_distance()``, in individuals; with
         :func:`~opendp_timeseries.period_distance` the assumption is about each individual in each period by itself.
     :param participation_cap: ``I``, steps in which one individual may be counted.
     :param step_cap: ``M``, how often one individual may be counted in one step.
-    :param gap: least distance of two such steps, around the cycle of the grid too; 1 is none.
+    :param gap: least distance, in steps, between two steps in which one individual is counted, around the cycle of the
+        grid too; 1 (default) is no gap.
     :param grid: the public grid of the count, for records and figures; integer steps if left out.
     :raises TypeError: for a wrong domain or metric, or a cap that was left out.
     :raises ValueError: for a cap below 1, or a gap below 1 or above the number of steps.

@@ -70,7 +70,7 @@ def make_participation_histogram(
         return np.bincount(np.searchsorted(edges, steps), minlength=size).astype(np.int64)
 
     def influence(d_in: int) -> Influence:
-        # Who is replaced may move to another entry.
+        # One individual is one in one entry, and if replaced may move to another.
         people = d_in * unit.individuals
         return count_influence(people, participation_cap=1, step_cap=1, size=size, replaced=unit.replaced)
 

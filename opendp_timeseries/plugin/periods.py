@@ -24,9 +24,9 @@ def loss_over_periods(
     """Return the loss of one individual, with all that they did, who takes part in at most this many periods.
 
     For releases whose unit of privacy is an individual within a period (:func:`~opendp_timeseries.period_distance`),
-    and whose own guarantee is for one. Steps of different periods are different steps, so this is far less than the
-    loss of as many individuals, ``measurement.map(periods)``. A gap between steps does not help here: the last step of
-    a period may lie beside the first of the next.
+    and whose own guarantee is for one period. Steps of different periods are different steps, so this is far less than
+    the loss of as many individuals, ``measurement.map(periods)``. A gap between steps does not help here: the last step
+    of a period may lie beside the first of the next.
 
     :param releases: measurements, or releases, of one log: one, or several that are taken together.
     :param periods: in how many periods somebody takes part at most: one number for every release, or one for each, in

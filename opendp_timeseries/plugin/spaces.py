@@ -77,6 +77,8 @@ def event_log_domain(*, identifier: str, time: str) -> dp.Domain:
     ``dp.symmetric_distance()`` those added or removed, ``dp.change_one_distance()`` those replaced. By
     :func:`~opendp_timeseries.period_distance` an individual within each day, or another period, counts by itself.
 
+    Requires the OpenDP feature ``honest-but-curious``.
+
     :param identifier: name of the column that tells individuals apart.
     :param time: name of the column of event times.
     :raises TypeError, ValueError: if a name is not a string, or both are the same.
@@ -135,6 +137,8 @@ def period_distance(period: str | int, *, zone: str | None = None, replaced: boo
 
     In exchange, caps hold within each period: somebody is counted anew in each, so that less is left out. Every step of
     a grid must lie within one period, and times must be read on the clock of the period's zone.
+
+    Requires the OpenDP feature ``honest-but-curious``.
 
     :param period: ``"1d"``, ``"1w"`` (from Monday), ``"1mo"``, ``"1q"`` or ``"1y"`` of the calendar of ``zone``; or,
         for times that are integers, a number of steps, counted from 0.
@@ -238,7 +242,8 @@ def log_of(
 
     :param time: name of the column of event times, of a LazyFrame only.
     :param timed: whether times are read.
-    :param periods: whether the count treats an individual as another one in each period; others refuse such a metric.
+    :param periods: whether the count treats an individual as another one in each period, where the metric does. Other
+        counts refuse such a metric.
     :raises TypeError, ValueError: for a wrong domain, metric, name or key, or a column that is named twice.
     """
     if not timed and time is not None:

@@ -84,7 +84,7 @@ def _keep_steps(size: int, threshold: int) -> NDArray[np.int64]:
 
 
 def _keep_one_of_each(blocks: Blocks) -> NDArray[np.int64]:
-    """Keep a uniformly random step of each block; of a short last block none, if no step has its offset."""
+    """Keep a uniformly random step of each block, or none of a short last block if the offset is beyond its end."""
     length, offsets = blocks.length, np.empty(0, dtype=np.uint64)
     while (missing := blocks.count - len(offsets)) > 0:
         words = np.frombuffer(os.urandom(8 * missing), dtype=np.uint64)
@@ -175,7 +175,8 @@ def make_subsampled_gaussian(
 
     :param input_domain: vectors of integers or of floats (never NaN) of a fixed size ``T``.
     :param input_metric: ``influence_distance()``, or ``dp.l2_distance(T=float)``, which knows less.
-    :param scale: standard deviation σ of the noise, in the signal's unit; see :func:`~opendp_timeseries.least_scale`.
+    :param scale: standard deviation σ of the noise, in the signal's unit; 0 adds none and maps to infinity.
+        :func:`~opendp_timeseries.least_scale` finds it.
     :param sampling_probability: ``p`` in [0, 1], rounded up to a multiple of 2**-53; 1 is the Gaussian mechanism.
         With ``sampling="stratified"``, one over a whole number of steps ``B``, at most ``T``.
     :param sampling: ``"poisson"`` or ``"stratified"``. Blocks run on from one series of a panel to the next.

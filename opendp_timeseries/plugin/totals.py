@@ -1,4 +1,4 @@
-"""Add up the series of a panel: of districts, of a city, next to those of its stations (docs/proofs/totals.md)."""
+"""Add up the series of a panel, such as those of stations to totals of districts and a city (docs/proofs/totals.md)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -52,7 +52,7 @@ def make_totals(input_domain: dp.Domain, input_metric: dp.Metric, groups: Mappin
     made = None if signal is None else signal.signal
     bits = 0 if made is None else made.count.resolution_bits
     if made is None or made.count.panel is None or made.stages or space.atom.startswith("f") != (bits > 0):
-        needed = "that of a panel right after its count, by= and keys=: filter totals afterwards"
+        needed = "that of a panel (by=, keys=) right after its count; filter totals afterwards"
         raise TypeError(f"input_metric ({input_metric}) must be {needed}")
     panel, steps = made.count.panel, made.grid.size
     tree = Groups.of(groups, panel)

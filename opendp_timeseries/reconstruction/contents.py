@@ -32,7 +32,7 @@ class Contents:
     unit: str
     grid: TimeGrid
     level: float
-    series: dict[str, AnySeries]  # by name: first those beside the series, then it itself
+    series: dict[str, AnySeries]  # by name: those beside the series, then the series itself
     groups: list[list[str]]  # names of those that belong together
     totals: dict[str, Totals]  # of each series, by the same names; empty for none
     protected: list[str]  # sentences on what is protected

@@ -57,7 +57,10 @@ def diagonal(variances: Array) -> LinearOperator:
 
 
 def common(sizes: Array, variance: float = 1.0, *, of_each: NDArray[np.int64] | None = None) -> LinearOperator:
-    """Return the covariance of an error that steps have in common, in these sizes; or of several, one ``of_each``."""
+    """Return the covariance of one error that all steps have in common, in these sizes.
+
+    :param of_each: which of several independent errors each step has; without it, all have the one.
+    """
     rows = np.arange(len(sizes))
     columns = aslinearoperator(csr_array((sizes, (rows, np.zeros_like(rows) if of_each is None else of_each))))
     return variance * (columns @ columns.T)

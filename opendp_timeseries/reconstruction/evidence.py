@@ -51,8 +51,8 @@ class Prior(NamedTuple):
 def prior(model: Model) -> Prior:
     """Return the prior.
 
-    A departure that is gone after a step is how the counts vary around their rate. And one in proportion to the
-    patterns that lasts would be the patterns themselves, which are known from the same values.
+    A departure lasts a step or more: one that is gone sooner is how the counts vary around their rate. One in
+    proportion to the patterns does not last long: it would be the patterns themselves, known from the same values.
     """
     centre = np.array([math.log(0.03), math.log(model.basis.size / 100 + 1), *model.basis.start()])
     spread, lowest, highest = np.full(len(centre), _SPREAD), centre - 7, centre + 7
@@ -65,7 +65,9 @@ def prior(model: Model) -> Prior:
 
 
 def learn(model: Model, learnt: Learnt | None, state: State | None) -> tuple[Learnt, State, Model]:
-    """Return what the evidence chose, from a part of a long series, and where and of which columns to fit all of it.
+    """Return what the evidence chose, where to start to fit the whole series, and the model of it.
+
+    Of a long series, the evidence is that of a part. Columns that matter little are left out.
 
     :param learnt: where to start, if not at the modes of the prior.
     :param state: likewise, if something is known of the rate.
@@ -124,7 +126,7 @@ def _fit_dispersion(model: Model, f: Array, solved: Solved, before: float) -> fl
 def _fit_patterns(
     model: Model, normal: Normal, learnt: Learnt, search: _Search, reduced: Reduced | None, gain: float
 ) -> Learnt:
-    """Return variances, duration and smoothness with the largest density; without the departure's if it is reduced."""
+    """Return the parameters with the largest density; if ``reduced`` is given, only those of the patterns change."""
     own = 2 if reduced is None else 0  # parameters of the departure
 
     def evaluate(parameters: Array) -> tuple[float, Array]:
@@ -142,7 +144,7 @@ def _fit_patterns(
 
 
 def fit_departure(model: Model, held: Normal, learnt: Learnt, search: _Search | None = None) -> tuple[Learnt, float]:
-    """Return the departure's parameters with the largest posterior density, given the coefficients, and that."""
+    """Return the departure's parameters with the largest posterior density, given the coefficients, and its log."""
     return _most_likely(model, learnt, slice(2), partial(model.density, held), search or _Search())
 
 

@@ -10,7 +10,7 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import TimeGrid, check_grid, parse_zone
 
 Columns = dict[str, Any]
-#: :class:`~opendp_timeseries.Series`, or its totals, which import what imports this module.
+#: :class:`~opendp_timeseries.Series`, or its totals, whose modules import this one.
 AnySeries = Any
 
 

@@ -267,7 +267,7 @@ class Model:
         return Reduced(value, (gram + gram.T) / 2, push, free, departed, factor)
 
     def _integrated(self, normal: Normal, departure: Array, cross: Array) -> tuple[float, Tridiagonal | Banded, Array]:
-        """Return the log density if every coefficient is zero, a factor, and what solves these rows and the pull."""
+        """Return the log density if every coefficient is zero, a factor, and its solutions for rows and pull."""
         main, off, log_determinant = _precision(self.gaps, departure)
         factor: Tridiagonal | Banded
         if len(normal.band) == 1:

@@ -149,7 +149,7 @@ def times(left: Array, right: Array) -> Array:
 
 
 def _pieces(size: int, rows: int) -> Iterator[tuple[slice, int]]:
-    """Go through rows in stacks of pieces of so many rows, and what is left."""
+    """Yield stacks of pieces of so many rows, and what is left as one piece; each with the rows of its pieces."""
     whole = size // rows * rows
     for first in range(0, whole, rows * _STACK):
         yield slice(first, min(first + rows * _STACK, whole)), rows
@@ -158,6 +158,6 @@ def _pieces(size: int, rows: int) -> Iterator[tuple[slice, int]]:
 
 
 def _stack(matrix: Array, piece: slice, rows: int) -> Array:
-    """Pieces of a matrix, turned: of one that is stored column by column they are no copy."""
+    """Return pieces of a matrix, transposed; without a copy if it is stored column by column."""
     pieces = (piece.stop - piece.start) // rows  # given, as there may be no columns
     return matrix.T[:, piece].reshape(matrix.shape[1], pieces, rows).swapaxes(0, 1)

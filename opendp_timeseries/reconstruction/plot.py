@@ -64,7 +64,8 @@ def plot(
     beyond all else are marked at the edge, and single events by dotted lines.
 
     :param series: a :class:`~opendp_timeseries.Series` of one series.
-    :param grid: the grid of the count, for dates on the axis; by default the release's own, or step numbers.
+    :param grid: the grid of the count, for dates on the axis; by default the release's own. Step numbers are drawn
+        where neither is known.
     :param axes: where to draw, by default on a new figure. pandas draws regular times on an axis of its own kind,
         unless ``x_compat=True`` tells it to use Matplotlib's dates.
     :param unit: label of the vertical axis.

@@ -27,7 +27,7 @@ class Season:
     """A pattern that repeats."""
 
     length: float  # in steps; of most steps, if they are not all alike
-    phase: Array | None = None  # the share of it that is over as each step begins; None if its number tells
+    phase: Array | None = None  # the share of it that is over as each step begins; None if the step's number tells
     name: str = ""  # as it was given
 
     def __str__(self) -> str:

@@ -347,7 +347,8 @@ def reconstruct_parts(
         processes do it.
     :param rows: whatever else it takes for each series.
     :param progress: show on standard error how many series are done.
-    :return: of a panel, the series in one row; its error covers what that of every part does.
+    :return: what ``reconstruct`` returns; for a panel, the series in one row, whose error covers what that of every
+        part does.
     """
     release = check_release(release)
     if release.keys is None:

@@ -215,7 +215,7 @@ def _posterior(model: Model, normal: Normal, learnt: Learnt) -> _Fitted:
 
 
 def _by_covariance(model: Model, learnt: Learnt, nodes: Array, slope: Array, columns: Array) -> Array:
-    """Multiply columns with the posterior covariance of the rate, which is worked out anew: it would fill the memory.
+    """Multiply columns with the posterior covariance of the rate, worked out anew each time: it would fill the memory.
 
     :param nodes: f at the nodes, around which the problem was linearised.
     :param slope: of the rate by f.

@@ -168,10 +168,10 @@ def _members(groups: Mapping[Hashable, Iterable[Hashable]], keys: tuple[Hashable
 
 
 def total_of_each(release: Release, total: Release, *, unfiltered: bool) -> NDArray[np.int64]:
-    """Return for each entry of a series, in which number of a total it is.
+    """Return, for each entry of a series, which number of a total it is part of.
 
     :param unfiltered: whether the series is of the counts before a filter.
-    :raises TypeError: for a total of anything else.
+    :raises TypeError: if the total is not of this series.
     """
     signal, of = release.design.signal, total.design.signal
     count, whole = signal.count, of.count
@@ -195,7 +195,7 @@ def total_of_each(release: Release, total: Release, *, unfiltered: bool) -> NDAr
     if groups is not None and signal.groups is None and not any(groups.depths):
         series = np.array([groups.innermost[key] for key in count.panel or ()])
     elif groups != signal.groups:
-        raise TypeError("total must be of each series, or of groups of them that are not in each other")
+        raise TypeError("total must be of each series, or of groups of them that have no series in common")
     starts = whole.total_starts
     periods = np.searchsorted(starts, np.arange(count.grid.size), side="right") - 1
     numbers: NDArray[np.int64] = (series[:, None] * len(starts) + periods).ravel()

@@ -104,7 +104,10 @@ def joint_guarantee(releases: Sequence[Release]) -> str:
 
 
 def population_of(design: Design) -> tuple[Any, ...]:
-    """Return what must be equal for two releases to be about the same individuals: unit of privacy and columns."""
+    """Return what must be equal for two releases to be about the same individuals.
+
+    That is the unit of privacy and the columns of identifiers, and of times where the unit is within a period.
+    """
     source, unit = design.count.source, design.unit
     if source is None:
         return unit, None, None
@@ -125,7 +128,7 @@ def _total(releases: Sequence[Release]) -> View:
     if len(alike) != 1:
         found = "; ".join(sorted({r.design.unit.of(r.stated.distance) for r in releases})) or "none"
         needed = "one measure, unit of privacy, identifier column and distance"
-        raise ValueError(f"releases must be at least one, of {needed}; found {found}")
+        raise ValueError(f"releases must hold at least one, all of {needed}; found {found}")
     failure_probability = _sum_up([view.failure_probability for view in views])
     return replace(views[0], failure_probability=failure_probability, delta=_sum_up([view.delta for view in views]))
 

@@ -41,8 +41,8 @@ class Release:
     :param values: noisy values at the kept steps, float64, in the signal's unit; may be negative.
     :param design: what ran.
     :param statement: what is stated of its loss; None if nothing is, as for one series of a panel.
-    :param invocation: a random name, which says nothing of the data, of the invocation of a count from which one
-        composition, or nested Context, released this and more; None of any other release.
+    :param invocation: a random name, which says nothing of the data, of the invocation of the count behind which one
+        composition, or nested Context, made this release; all of its releases share it. None of any other release.
     :raises ValueError: if the parts do not fit together (when a release is read back).
 
     >>> import numpy as np, opendp.prelude as dp, opendp_timeseries as ts
@@ -138,7 +138,10 @@ class Release:
 
     @cached_property
     def stated(self) -> Statement:
-        """What is stated of the loss, with its points; ValueError if nothing can be."""
+        """What is stated of the loss, with its points.
+
+        :raises ValueError: if nothing is, or it is not known how the release was made, or the loss is not finite.
+        """
         if self.statement is None:
             _ = self.design.known  # or nothing can be stated, and it says why
             raise ValueError("one series of a panel has no guarantee by itself: ask the release of the whole panel")
@@ -154,11 +157,18 @@ class Release:
             return ()
 
     def at_distance(self, distance: int) -> Release:
-        """Return this release with its loss stated at another distance, such as for several individuals."""
+        """Return this release with its loss stated at another distance, such as for several individuals.
+
+        :param distance: in units of privacy, from 1.
+        :raises ValueError: if nothing is stated of it.
+        """
         return replace(self, statement=replace(self.stated, distance=distance, whole=None, loss=()))
 
     def guarantee(self) -> str:
-        """Say the guarantee in words, and that of the whole of which this is a part; ValueError if there is none."""
+        """Say the guarantee in words, and that of the whole of which this is a part.
+
+        :raises ValueError: if there is none, see :attr:`stated`.
+        """
         stated, count = self.stated, self.design.count
         apart = "" if count.gap == 1 else f", at least {count.gap} apart"
         assumed = f", assuming at most {count.participation_cap} steps of each{apart}" if count.is_assumed else ""
@@ -245,13 +255,19 @@ class Release:
         ]
 
     def by_key(self) -> dict[Hashable, Release]:
-        """Return one release for each series of a panel, by its key; ValueError without keys."""
+        """Return one release for each series of a panel, by its key.
+
+        :raises ValueError: if this is one series, or its keys are not known.
+        """
         if self.keys is None:
             raise ValueError("this release is of one series, or does not know its keys")
         return dict(zip(self.keys, self.parts(), strict=True))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the release as plain Python objects, ready for ``json.dumps``; ValueError if nothing is stated."""
+        """Return the release as plain Python objects, ready for ``json.dumps``.
+
+        :raises ValueError: if it is not known how the release was made, or nothing is stated of it.
+        """
         return {
             "format": FORMAT,
             "version": 1,
@@ -336,7 +352,7 @@ def check_release(release: Any) -> Release:
 
 
 def _frozen_row(name: str, values: ArrayLike, dtype: type[np.generic]) -> NDArray[Any]:
-    """Return numbers, which the type must hold, as an array that can never be made writeable again."""
+    """Return numbers, which the type must hold exactly, as an array that can never be made writeable again."""
     given = np.asarray(values)
     with np.errstate(invalid="ignore"):  # what does not fit comes out unequal
         array = given.astype(dtype) if given.dtype.kind in "iuf" else None

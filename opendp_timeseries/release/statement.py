@@ -19,7 +19,7 @@ class Whole:
 
     :param kind: ``"composition"``, ``"context"``, ``"programme"`` or ``"ledger"``.
     :param loss: (ε, δ), or (ρ, δ′), of the whole.
-    :param measure: of that, as in :class:`~opendp_timeseries.accounting.loss.View`.
+    :param measure: the measure of that loss, as in :class:`~opendp_timeseries.accounting.loss.View`.
     :param number: of this release, or of its entry in a ledger, from 1; if the ledger has a programme, and the entry is
         of it, its number there.
     :param parts: number of releases of the whole, where that is fixed; of a ledger, those of its programme.

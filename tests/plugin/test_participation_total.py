@@ -306,7 +306,7 @@ def test_what_is_no_total_of_the_series_sets_no_level(log_space):
         (series, released(total(step_cap=2)), "of the columns, step_cap and keys of the series"),
         (series, released(total(**KEYS)), r"then_totals\(\{'all': keys\}\)"),
         (panel, released(total()), r"then_totals\(\{'all': keys\}\)"),
-        (panel, released(nested), "groups of them that are not in each other"),
+        (panel, released(nested), "groups of them that have no series in common"),
         (series, released(total(space=other)), "of the columns"),
         (ts.interpolate(released(total(per=1))), released(total()), "of the grid of the series"),
     ):

@@ -138,7 +138,7 @@ def test_releases_that_do_not_add_up_are_refused():
     }
     for in_advance in (False, True):
         for releases in ([], *([one, other] for other in others.values())):
-            with pytest.raises(ValueError, match="must be at least one, of one measure, unit of privacy, identifier"):
+            with pytest.raises(ValueError, match="at least one, all of one measure, unit of privacy, identifier"):
                 ts.write_releases(releases, in_advance=in_advance)
     # The same people by another column of times: all that they did is lost by both.
     assert len(ts.read_releases(ts.write_releases([one, event_log(time="left")]))) == 2
