@@ -104,7 +104,7 @@ class JointLaw:
     def most(self) -> float:
         """The largest value that ``U`` can take."""
         squares, scales = np.array([(loss.law.most, loss.scale) for loss, _ in self.parts]).T
-        return math.fsum(over_variance(squares, scales).tolist()) * _TINY_MARGIN
+        return _fsum(over_variance(squares, scales).tolist()) * _TINY_MARGIN
 
     @cached_property
     def increasing(self) -> Law:
@@ -134,7 +134,7 @@ class JointLaw:
         """Return ``log E exp(rate·U/scale²)``: the sum of those of the releases, also of adaptive queries."""
         counted = Counter(loss for loss, _ in self.parts)
         logs = [(n * loss.law.log_moment(rates, loss.scale * scale)).tolist() for loss, n in counted.items()]
-        return np.array([math.fsum(each) for each in zip(*logs, strict=True)])
+        return np.array([_fsum(each) for each in zip(*logs, strict=True)])
 
     def quantile(self, failure_probability: float) -> tuple[float, float]:
         """Return ``u``, and the probability, at most ``failure_probability``, that ``U > u``."""
@@ -166,6 +166,14 @@ class JointLaw:
                 terms.append((_increasing(part.loss), n))
         terms += [(_trimmed(_law_of_count(unit, steps, p)), 1) for (unit, p), steps in counts.items()]
         return _law_of_sum(terms, split)
+
+
+def _fsum(values: Iterable[float]) -> float:
+    """Return the sum of non-negative numbers, rounded once; infinity where it overflows."""
+    try:
+        return math.fsum(values)
+    except OverflowError:
+        return math.inf
 
 
 def _convex(part: _Part) -> tuple[Law, ...]:
@@ -358,7 +366,7 @@ class FilteredLoss(NamedTuple):
     def of(cls, losses: Iterable[PrivacyLoss], order: float) -> FilteredLoss:
         """Return the loss of several releases."""
         # A sum that is rounded once: to the last digit the same in whatever order they are given.
-        total = math.fsum(up(count * _renyi(loss, order)) for loss, count in Counter(losses).items())
+        total = _fsum(up(count * _renyi(loss, order)) for loss, count in Counter(losses).items())
         return cls(order, up(total) if total > 0 else 0.0)
 
     def delta(self, epsilon: float) -> float:

@@ -39,11 +39,11 @@ _FIRST: Final = ibis.literal(0, "int64")
 _FAR: Final = 2 * 86400 * 10**9
 _STEPS: Final = dict.fromkeys(("cell", "low", "high", "number"), "int64")
 #: Whole floating-point numbers as libraries write them, up to where all of their digits are exact.
-_WHOLE: Final = r"^(-?[1-9][0-9]{0,14}|0)\.0$"
+_WHOLE: Final = r"^(-?[1-9][0-9]{0,14}|0)\.0\z"
 #: Integers as Python writes them, of any type that a column may have.
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,19}")
 #: Whole numbers in text, as :func:`~.identifiers.whole_number` reads them.
-_WHOLE_TEXT: Final = r"^\s*\+?(-?[0-9]{1,300})(\.0*)?\s*$"
+_WHOLE_TEXT: Final = r"^\s*\+?(-?[0-9]{1,300})(\.0*)?\s*\z"
 
 
 class _Ticks(NamedTuple):

@@ -17,7 +17,7 @@ from opendp_timeseries.accounting.calibrate import Budget, calibrate
 from opendp_timeseries.accounting.conversions import delta_from_renyi
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import Influence, Majorant, count_influence
-from opendp_timeseries.accounting.joint import JointLaw, joint_loss
+from opendp_timeseries.accounting.joint import FilteredLoss, JointLaw, joint_loss
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.design.kernels import gaussian_kernel
@@ -222,6 +222,14 @@ def test_no_release_is_left_out():
             assert whole.delta(0.5) > rest.delta(0.5) * 1.01
             assert whole.renyi(4.0) == pytest.approx(rest.renyi(4.0) + releases[k].renyi(4.0), rel=1e-12)
             assert whole.zero_concentrated(1e-3)[0] > rest.zero_concentrated(1e-3)[0]
+
+
+def test_a_sum_that_overflows_is_infinite():
+    large = [count(1, 1.0, scale) for scale in (8e-155, 9e-155)]  # of which each is just below the largest float
+    assert all(math.isfinite(loss.renyi(2.0)) for loss in large)
+    whole = joint_loss(large)
+    assert (whole.delta(1.0), whole.epsilon(1e-6), whole.renyi(2.0)) == (1.0, math.inf, math.inf)
+    assert FilteredLoss.of(large, 2.0).divergence == math.inf
 
 
 def test_discrete_noise_is_paid_for_once(monkeypatch):

@@ -63,6 +63,16 @@ def test_a_collation_does_not_make_two_names_one():
     assert count(backend.connection.table("log"), TimeGrid(size=1), step_cap=1).tolist() == [3]
 
 
+def test_text_before_a_line_break_is_no_number(backend):
+    # In Java's regular expressions, `$` is before a last line break, too: "17.0\n" and "17." would be one individual.
+    texts = ["17", "17.0", "17.0\n", "17.", "17.0\r\n", "17.0\u2028", "0.0\n", "0."]
+    assert count(backend.table(id=texts, time=[0] * 8), TimeGrid(size=1), step_cap=1).tolist() == [7]
+    times = ["3", "3\u2028", "3\n"]
+    columns = {"id": [1, 2, 3], "time": times}
+    found = count(backend.table(**columns), TimeGrid(size=4), step_cap=1)
+    np.testing.assert_array_equal(found, truth(TimeGrid(size=4), **columns))
+
+
 # --- When: cases B10, B13, B14, B16
 
 ZONES = ["UTC", "America/New_York", "Asia/Kathmandu"]
