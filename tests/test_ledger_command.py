@@ -259,6 +259,7 @@ def in_a_child():
             os.dup2(said, 2)
             sys.stderr = os.fdopen(2, "w", buffering=1)
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)  # from here on, it is a command
             os._exit(make("day"))
         finally:
