@@ -21,7 +21,7 @@ from opendp_timeseries._process import processors
 _Result = TypeVar("_Result")
 
 #: Seconds of work, and seconds that are left, from which other processes are worth their start.
-_PATIENCE: Final = 2.0
+_PATIENCE: Final = 1.0
 _LEFT: Final = 4.0
 #: Pieces of work that a process is given at a time, and most processes besides this one.
 _CHUNK: Final = 8

@@ -169,9 +169,10 @@ def test_csv(tmp_path):
     assert pandas["count, CSV"] < 2 * pandas[uncounted]
 
 
-def test_spark(log):
+def test_spark(log, monkeypatch):
     """The time of Java, where Spark runs, and of Python."""
     pytest.importorskip("pyspark")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--driver-memory 8g pyspark-shell")
     columns, folder = log
     spark = Spark(folder)
     table = spark.table(id=columns["id"], time=pa.array(columns["time"], pa.timestamp("us", "UTC")))
