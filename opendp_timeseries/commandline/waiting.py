@@ -97,4 +97,4 @@ def stage(doing: str, *, quiet: bool | None) -> Iterator[None]:
 def say(text: str, end: str = "\n") -> None:
     """Say something on standard error, to whoever is still there: nothing ends because a terminal is gone."""
     with contextlib.suppress(OSError, ValueError):
-        print(text, end=end, file=sys.stderr, flush=True)
+        print(text + end, end="", file=sys.stderr, flush=True)  # at once, as a timer may say something, too
