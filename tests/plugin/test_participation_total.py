@@ -274,11 +274,11 @@ def test_a_total_sets_the_level_of_its_part(log_space, of, tree, per):
 
 def test_a_series_at_the_level_of_a_total_states_the_guarantee_of_both(log_space):
     count = released(log_space >> ts.then_participation_count(GRID, participation_cap=3))
-    totals = [released(log_space >> ts.then_participation_total(GRID, participation_cap=12), 9.0)]
+    totals = [released(log_space >> ts.then_participation_total(GRID, participation_cap=12), 1.0)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ts.PeriodUnitWarning)
         a_day = log_space[0], ts.period_distance(4)
-    totals.append(released(a_day >> ts.then_participation_total(GRID, participation_cap=4, per=4), 9.0))
+    totals.append(released(a_day >> ts.then_participation_total(GRID, participation_cap=4, per=4), 1.0))
     same, mixed = (ts.interpolate(count).with_total(total).to_html() for total in totals)
     both = joint_guarantee([count, totals[0]])
     assert f"the guarantee of all 2 releases behind it, if asked for at once: {both}." in same
