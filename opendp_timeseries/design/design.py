@@ -65,9 +65,10 @@ class Design:
     def known(self) -> Signal:
         """The signal; ValueError if it is not known how it is made."""
         if isinstance(self.signal, UnknownSignal):
+            stage = "a stage before the noise" if self.signal.stage is None else f"a stage ({self.signal.stage})"
             raise ValueError(
-                "it is not known how this signal was made: a stage before the noise is not of this package, so there is"
-                " no statement, no record and no ledger entry; use a count and stages of this package"
+                f"it is not known how this signal was made: {stage} is not of this package, so there is no statement,"
+                " no record and no ledger entry; use a count and stages of this package"
             )
         return self.signal
 

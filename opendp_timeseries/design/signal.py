@@ -25,9 +25,11 @@ class UnknownSignal:
     """A signal of which only the size is known: a stage that is not of this package made it.
 
     :param size: number of entries.
+    :param stage: the name of what made that stage, if it is known.
     """
 
     size: int
+    stage: str | None = None
 
     count: Literal[None] = None
     grid: Literal[None] = None

@@ -28,7 +28,7 @@ from opendp_timeseries.plugin.known import signal_of, stated_designs
 from opendp_timeseries.plugin.spaces import check_member
 from opendp_timeseries.plugin.subsampled_gaussian import sample_of
 from opendp_timeseries.release.release import Release
-from opendp_timeseries.release.statement import Whole
+from opendp_timeseries.release.statement import Statement, Whole
 
 #: Seconds to wait for another process.
 _WAIT: Final = 10.0
@@ -194,7 +194,7 @@ class Ledger:
             columns of the log are not those of the domain: before anything is spent or read.
         :raises OSError: if the ledger cannot be locked or written; nothing is handed out.
         """
-        designs = _designs(measurement)
+        designs, views = _designs(measurement), [view for _, view in stated_designs(measurement)]
         with locked(self._path, _WAIT) as check_lock:
             before = self._read(again=True)
             book, entry = self._entered(before, designs, resume)
@@ -209,7 +209,8 @@ class Ledger:
                 made = measurement(data)
                 releases = _checked(made, designs)
                 whole = _whole(book, entry.number, designs)
-                releases = [replace(r, statement=replace(r.stated, whole=whole, loss=())) for r in releases]
+                said = [Statement(view=view, whole=whole) for view in views]
+                releases = [replace(r, statement=one) for r, one in zip(releases, said, strict=True)]
                 files[self._path].write(book.with_released(entry.number, releases).chain.file())
         return releases if isinstance(made, list) else releases[0]
 

@@ -1,17 +1,18 @@
-"""What this package takes from OpenDP beyond its public interface: partial constructors, registration, profiles.
+"""What this package takes from OpenDP beyond its public interface: partial constructors, registration, profiles, notes.
 
 The queries in :mod:`~opendp_timeseries.plugin.context` also read the private fields of OpenDP's queries.
 """
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Concatenate, NamedTuple, ParamSpec
+from typing import Any, Concatenate, Final, NamedTuple, ParamSpec
 
 import numpy as np
 import opendp.prelude as dp
 from opendp.context import constructors
+from opendp.core import function_eval
 from opendp.domains import _lazyframe_from_domain
-from opendp.mod import VectorDomain, _PartialConstructor
+from opendp.mod import OdometerQueryable, VectorDomain, _PartialConstructor
 
 P = ParamSpec("P")
 Partial = _PartialConstructor
@@ -87,9 +88,15 @@ def as_array(data: Any, domain: dp.Domain) -> Any:
 
 
 class Call(NamedTuple):
-    """A call of a constructor of OpenDP."""
+    """A call of a constructor of OpenDP.
+
+    :param constructor: its name.
+    :param module: where it is, such as ``"combinators"``.
+    :param arguments: by name.
+    """
 
     constructor: str
+    module: str
     arguments: dict[str, Any]
 
 
@@ -101,7 +108,60 @@ def how_made(made: Any) -> Call | None:
     note = getattr(made, "__opendp_dict__", None)
     if not isinstance(note, dict) or not {"__function__", "__kwargs__"} <= note.keys():
         return None
-    return Call(note["__function__"], note["__kwargs__"])
+    return Call(note["__function__"], str(note.get("__module__")), note["__kwargs__"])
+
+
+def post_processing(function: Any) -> Callable[[Any], Any]:
+    """Return what a function of OpenDP does, as one of Python's."""
+    made = how_made(function)
+    arguments = {} if made is None else made.arguments
+    if callable(written := arguments.get("function")):
+        return written  # type: ignore[no-any-return]
+    carrier = getattr(arguments.get("this"), "input_carrier_type", None)  # of the transformation whose function it is
+    return lambda answer: function_eval(function, answer, TI=carrier)
+
+
+#: OpenDP's functions that apply something to data, and the argument that is applied if it is a measurement.
+_INVOCATIONS: Final = {
+    "measurement_invoke": "this",
+    "queryable_eval": "query",
+    "odometer_queryable_invoke": "query",
+    "function_eval": None,
+    "transformation_invoke": None,
+}
+
+
+def invocations() -> list[Any]:
+    """Return the measurements within whose invocations this is called, from the inside out; None for what is no such.
+
+    A function in a measurement cannot see of which chain it became a part, but it runs within OpenDP's call, whose
+    arguments say it. Of what is not found there nothing is known.
+    """
+    found: list[Any] = []
+    frame = inspect.currentframe()
+    while frame is not None:
+        name = frame.f_code.co_name
+        if name in _INVOCATIONS and frame.f_globals.get("__name__") == "opendp.core":
+            argument, caller = _INVOCATIONS[name], frame.f_back
+            found.append(None if argument is None else frame.f_locals.get(argument))
+            if argument == "query":
+                found += _invocations_of(None if caller is None else caller.f_locals.get("self"))
+        frame = frame.f_back
+    return found
+
+
+def _invocations_of(queryable: Any) -> list[Any]:
+    """Return the measurements by whose invocations a queryable came about; None where that is not known."""
+    if not isinstance(queryable, dp.Queryable | OdometerQueryable) or (made := how_made(queryable)) is None:
+        return [None]
+    if "query" not in made.arguments:  # it is the answer of a measurement
+        return [made.arguments.get("this")]
+    return [made.arguments["query"], *_invocations_of(getattr(queryable, "parent", None))]
+
+
+def nest(queryable: Any, parent: Any) -> None:
+    """Note of a queryable which other one has answered with it: OpenDP notes a pointer, which leads nowhere."""
+    queryable.parent = parent
 
 
 def lp_kind(metric: Any) -> tuple[str, str] | None:

@@ -16,7 +16,7 @@ from opendp_timeseries.accounting.subsampled import MIN_SCALE
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.signal import UnknownSignal
 from opendp_timeseries.plugin._opendp import Partial, as_array
-from opendp_timeseries.plugin.known import Known, known_loss
+from opendp_timeseries.plugin.known import Known, known_loss, noise_parts
 from opendp_timeseries.plugin.spaces import influence_space
 from opendp_timeseries.plugin.subsampled_gaussian import known_measurement, view_of
 from opendp_timeseries.release.release import Release
@@ -74,7 +74,14 @@ def make_composition(
 def _composition(measurements: Sequence[dp.Measurement], factor: float, view: View) -> dp.Measurement:
     if factor != 1:
         measurements = [one.times(factor) for one in _known(measurements)]
-    known, members = _known(measurements), list(measurements)
+    members, then = noise_parts(_listed(measurements))
+    made = _composition_of_noise(members, view)
+    return made if then is None else made >> then
+
+
+def _composition_of_noise(members: Sequence[dp.Measurement], view: View) -> dp.Measurement:
+    known = _known(members)
+    foreign = next((one.foreign for one in known if one.foreign is not None), None)
 
     def loss(d_in: Any) -> PrivacyLoss:
         return joint.joint_loss([one.loss(d_in) for one in known], adaptive=False)
@@ -84,24 +91,27 @@ def _composition(measurements: Sequence[dp.Measurement], factor: float, view: Vi
     if all(one.designs is not None for one in known):
         designs = tuple(each for one in known for each in one.designs or ())
     wholes: list[Whole] = []
-    if designs is not None and view.is_pair:  # its releases state their loss at the δ of the composition
+    if (
+        designs is not None and foreign is None and view.is_pair
+    ):  # its releases state their loss at the δ of the composition
         wholes = _wholes([each.design for each in designs], view)
         designs = tuple(each._replace(view=view) for each in designs)
     behind_count = influence_space(metric) is not None
 
     def function(data: Any) -> list[Any]:
         given = as_array(data, domain)
-        made = [member(given) for member in members]
-        if wholes:
-            whole = iter(wholes)
-            made = _each(made, lambda one: replace(one, statement=Statement(view=view, whole=next(whole))))
-        # Behind a count, all of it is of one invocation; on a log, each member has counted for itself.
-        if behind_count:
-            name = secrets.token_hex(16)
-            made = _each(made, lambda one: replace(one, invocation=name) if isinstance(one, Release) else one)
-        return made
+        whole, name = iter(wholes), secrets.token_hex(16)
 
-    foreign = next((one.foreign for one in known if one.foreign is not None), None)
+        def label(release: Any) -> Any:
+            if not isinstance(release, Release):
+                return release
+            if wholes and (part := next(whole)) and release.statement is not None:
+                release = replace(release, statement=Statement(view=view, whole=part))
+            # Behind a count, all of it is of one invocation; on a log, each member has counted for itself.
+            return replace(release, composition=name, invocation=name if behind_count else release.invocation)
+
+        return list(_each([member(given) for member in members], label))
+
     all_of_it = Known(loss, lambda factor: _composition(members, factor, view), designs, foreign)
     return known_measurement(domain, metric, view, function, all_of_it)
 

@@ -26,11 +26,10 @@ from opendp_timeseries.accounting.calibrate import Budget
 from opendp_timeseries.accounting.loss import APPROXIMATE, CONCENTRATED
 from opendp_timeseries.accounting.rounding import down_fraction
 from opendp_timeseries.design.count import Source
-from opendp_timeseries.design.signal import UnknownSignal
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.plugin._opendp import Partial, how_made, maker_of, vector_space
+from opendp_timeseries.plugin._opendp import Partial, maker_of, nest, vector_space
 from opendp_timeseries.plugin.composition import completed, least_factor_at, make_composition
-from opendp_timeseries.plugin.known import known_loss
+from opendp_timeseries.plugin.known import known_loss, noise_part
 from opendp_timeseries.plugin.lp_distance import make_lp_distance
 from opendp_timeseries.plugin.spaces import descriptor, influence_space
 from opendp_timeseries.plugin.subsampled_gaussian import least_scale_at
@@ -46,8 +45,6 @@ _MEASURE_OPTIONS: Final = frozenset({"output_measure", "failure_probability", "d
 #: Constructors of OpenDP that take any domain, and those that take any LazyFrame.
 _GENERAL: Final = frozenset({"identity", "user_measurement", "user_transformation"})
 _OF_FRAMES: Final = _GENERAL | {"private_lazyframe", "stable_lazyframe"}
-#: OpenDP's combinators that state the loss of a measurement in another way.
-_RESTATED: Final = frozenset({"make_fix_delta", "make_zCDP_to_approxDP", "make_pureDP_to_zCDP", "make_approximate"})
 
 Loss = float | tuple[float, float]
 
@@ -165,6 +162,36 @@ class Context(dp.Context):
     #: For a nested Context behind a count, the name of the count's invocation, which all of its queries share.
     invocation: str | None = None
 
+    def __call__(self, query: Any) -> Any:
+        """Answer a query: spend its share first, and post-process the noisy values only then.
+
+        A release says for which distance its guarantee is, and of which Context it is a part.
+        """
+        noise, then = noise_part(query)
+        number = len(self.d_mids_consumed) + 1
+        answer = self._with_whole(super().__call__(noise), noise, number)
+        return answer if then is None else then(answer)
+
+    def _with_whole(self, answer: Any, measurement: Any, number: int) -> Any:
+        """Return releases that say for whom and of what whole they are; anything else as it is."""
+        if isinstance(answer, list):
+            return [self._with_whole(one, measurement, number) for one in answer]
+        if not isinstance(answer, Release):
+            return answer
+        if self.invocation is not None:
+            answer = replace(answer, invocation=self.invocation)
+        if (statement := answer.statement) is None:
+            return answer
+        asked: Any = self.d_in
+        distance, whole = asked if isinstance(asked, int) and asked >= 1 else 1, statement.whole
+        if self.whole is not None:
+            whole = replace(self.whole, number=number)
+        elif whole is not None and distance > 1:  # of a composition, which says what it loses at a distance of 1
+            known: Any = known_loss(measurement)
+            (loss,) = statement.view.points(known.loss(distance))
+            whole = replace(whole, loss=loss)
+        return replace(answer, statement=replace(statement, distance=distance, whole=whole, loss=()))
+
     def query(self, **kwargs: Any) -> Any:
         """Start a query on the next share; of a Polars LazyFrame, OpenDP's own, which knows no plugins."""
         query = super().query(**kwargs)
@@ -181,11 +208,13 @@ def _exact(query: dp.Query) -> Query:
     return Query(query._chain, *loss, query._context, query._wrap_release)
 
 
-def _nested(answer: Any) -> Any:
-    """Return OpenDP's Context of a nested compositor as one of this module."""
+def _nested(answer: Any, context: dp.Context | None) -> Any:
+    """Return OpenDP's Context of a nested compositor, which a Context has answered with, as one of this module."""
     if type(answer) is not dp.Context:
         return answer
     queryable: Any = answer.queryable
+    if context is not None:
+        nest(queryable, context.queryable)
     nested = Context(answer.accountant, queryable, answer.d_in, answer.d_mids, answer.d_out, answer.query_space)
     if influence_space((answer.query_space or answer.accountant.input_space)[1]) is not None:
         nested.invocation = secrets.token_hex(16)
@@ -282,8 +311,10 @@ class Query(dp.Query):
 
     def new_with(self, *, chain: Any, wrap_release: Any = None) -> Query:
         """Return this query with another chain."""
-        release = self._wrap_release if wrap_release is None else lambda answer: _nested(wrap_release(answer))
-        return Query(chain, self._output_measure, self._d_in, self._d_out, self._context, release)
+        context, release = self._context, self._wrap_release
+        if wrap_release is not None:
+            release = lambda answer: _nested(wrap_release(answer), context)  # noqa: E731
+        return Query(chain, self._output_measure, self._d_in, self._d_out, context, release)
 
     def subsampled_gaussian(self, *args: Any, **options: Any) -> Any:
         """Add the subsampled Gaussian within this query's share, see :func:`.make_subsampled_gaussian`.
@@ -366,38 +397,6 @@ class Query(dp.Query):
         options["failure_probability" if concentrated else "delta"] = delta
         return Budget(rho=first, delta=delta) if concentrated else Budget(epsilon=first, delta=delta)
 
-    def release(self, data: Any = None, bounds: Any = None, T: Any = None) -> Any:
-        """Release the query: spend its share first, and post-process the noisy values only then.
-
-        A release says for which distance its guarantee is, and of which Context it is a part.
-        """
-        if self._context is None or data is not None:
-            return super().release(data, bounds=bounds, T=T)
-        measurement = self.resolve(bounds=bounds, T=T)
-        noise, then = _noise_of(measurement)
-        number = len(self._context.d_mids_consumed) + 1
-        answer = then(self._said_of(self._context(noise), noise, number))
-        return answer if self._wrap_release is None else self._wrap_release(answer)
-
-    def _said_of(self, answer: Any, measurement: Any, number: int) -> Any:
-        """Return releases that say for whom and of what whole they are; anything else as it is."""
-        if isinstance(answer, list):
-            return [self._said_of(one, measurement, number) for one in answer]
-        if not isinstance(answer, Release) or answer.statement is None:
-            return answer
-        known = known_loss(measurement)
-        if known is None or known.foreign is not None:  # nobody can tell what a stage of somebody else's does
-            unknown = UnknownSignal(answer.size)
-            return replace(answer, design=replace(answer.design, signal=unknown), statement=None)
-        context: Any = self._context
-        if (invocation := getattr(context, "invocation", None)) is not None:
-            answer = replace(answer, invocation=invocation)
-        whole = getattr(context, "whole", None)
-        asked: Any = self._d_in
-        distance = asked if isinstance(asked, int) and asked >= 1 else 1
-        whole = replace(whole, number=number) if whole is not None else answer.statement.whole
-        return replace(answer, statement=replace(answer.statement, distance=distance, whole=whole, loss=()))
-
     def resolve(self, allow_transformations: bool = False, bounds: Any = None, T: Any = None) -> Any:
         """Return the measurement, after a check that its loss fits the share."""
         chain: Any = self._chain
@@ -440,20 +439,3 @@ class Query(dp.Query):
                 f"its loss ({', '.join(map(repr, parts))}) exceeds this query's share ({', '.join(map(repr, most))});"
                 " leave out the scale to use the least that fits, or raise it"
             )
-
-
-def _noise_of(measurement: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """Return what adds noise, and what is done with its answer afterwards."""
-    made = how_made(measurement)
-    if made is not None and made.constructor == "make_chain_pm":
-        noise, before = _noise_of(made.arguments["measurement0"])
-        written = how_made(made.arguments["postprocess1"])
-        process = None if written is None else written.arguments.get("function")
-        if callable(process):  # one of Python's; OpenDP's own stay where they are
-            return noise, lambda answer: process(before(answer))
-    if made is not None and made.constructor in _RESTATED:
-        (name,) = (name for name in made.arguments if name.startswith("m"))
-        noise, then = _noise_of(made.arguments[name])
-        if noise is not made.arguments[name]:
-            return getattr(dp.c, made.constructor)(**{**made.arguments, name: noise}), then
-    return measurement, lambda answer: answer

@@ -10,6 +10,7 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting import conversions
 from opendp_timeseries.accounting.rounding import up_fraction
 from opendp_timeseries.plugin._opendp import privacy_profile
+from opendp_timeseries.plugin.known import KnownMap, noise_part
 
 
 def make_zCDP_to_renyiDP(measurement: dp.Measurement) -> dp.Measurement:  # noqa: N802 (OpenDP's way to name conversions)
@@ -99,12 +100,15 @@ def _check_measure(measurement: dp.Measurement, measure: dp.Measure) -> None:
 
 
 def _with_loss(measurement: dp.Measurement, measure: dp.Measure, privacy_map: Any) -> dp.Measurement:
+    noise, then = noise_part(measurement)
+
     def function(arg: Any) -> Any:
-        release = measurement.invoke(arg)
+        release = noise.invoke(arg)
         _refuse_queryables(release)
         return release
 
-    return dp.m.make_user_measurement(*measurement.input_space, measure, function, privacy_map)
+    made = dp.m.make_user_measurement(*measurement.input_space, measure, function, KnownMap(privacy_map))
+    return made if then is None else made >> then
 
 
 def _refuse_queryables(release: Any) -> None:

@@ -1,11 +1,12 @@
 """What is known of an OpenDP transformation or measurement from how it was made: its whole loss, and its designs.
 
 The maps of this package are :class:`KnownMap` objects, and OpenDP notes for each of its objects with which arguments it
-was made (:func:`~._opendp.how_made`). A stage that is not of this package ends what is known, and is named.
+was made (:func:`~._opendp.how_made`). A stage that is not of this package ends what is known, and is named: behind it,
+releases state nothing (:func:`statement_of`).
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 import opendp.prelude as dp
@@ -14,8 +15,9 @@ from opendp_timeseries.accounting.loss import PrivacyLoss, View
 from opendp_timeseries.accounting.subsampled import MIN_SCALE
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.signal import Signal, UnknownSignal
-from opendp_timeseries.plugin._opendp import how_made
+from opendp_timeseries.plugin._opendp import how_made, invocations, post_processing
 from opendp_timeseries.plugin.spaces import influence_space
+from opendp_timeseries.release.statement import Statement, Whole
 
 #: A domain and a metric.
 Space = tuple[dp.Domain, dp.Metric]
@@ -69,17 +71,91 @@ _SAME_MECHANISM: Final = {
     "make_chain_pm": "measurement0",
     "make_fix_delta": "measurement",
     "make_zCDP_to_approxDP": "measurement",
+    "make_pureDP_to_zCDP": "measurement",
+    "make_approximate": "measurement",
 }
+#: OpenDP's combinators that answer queries of the data which they are given.
+_ACCOUNTANTS: Final = frozenset(
+    {
+        "make_adaptive_composition",
+        "make_sequential_composition",
+        "make_fully_adaptive_composition",
+        "make_privacy_filter",
+    }
+)
+_UNKNOWN: Final = "a stage of unknown making"
 
 
 def foreign_stage(chain: Any) -> str | None:
     """Return the name of a stage of a chain that is not of this package; None without one."""
     made = how_made(chain)
     if made is None:
-        return "a stage of unknown making"
+        return _UNKNOWN
     if made.constructor == "make_chain_tt":
         return foreign_stage(made.arguments["transformation0"]) or foreign_stage(made.arguments["transformation1"])
     return None if isinstance(made.arguments.get("stability_map"), KnownMap) else made.constructor
+
+
+def foreign_part(measurement: Any) -> str | None:
+    """Return the name of a part of a measurement that may stand between data and noise, and is not of this package."""
+    made = how_made(measurement)
+    if made is None:
+        return _UNKNOWN
+    if isinstance(privacy_map := made.arguments.get("privacy_map"), KnownMap):
+        return None if privacy_map.known is None else privacy_map.known.foreign
+    if made.constructor == "make_composition":
+        return next((name for one in made.arguments["measurements"] if (name := foreign_part(one)) is not None), None)
+    if (name := _SAME_MECHANISM.get(made.constructor)) is not None:
+        before = made.arguments.get("transformation0")
+        return foreign_part(made.arguments[name]) or (None if before is None else foreign_stage(before))
+    noise = made.module == "measurements" and made.constructor != "make_user_measurement"  # of OpenDP's own
+    return None if noise or made.constructor in _ACCOUNTANTS else made.constructor
+
+
+def statement_of(design: Design, view: View, whole: Whole | None) -> tuple[Design, Statement | None]:
+    """Return what a release that is being made says of its design, and states of its loss.
+
+    That is all that was designed if every stage from the log to the noise is of this package, in whatever is invoked;
+    nothing is stated if this is not known. Behind a stage of somebody else, the signal is unknown, too.
+    """
+    parts = [None if one is None else foreign_part(one) or "" for one in invocations()] or [None]
+    if foreign := next(filter(None, parts), None):
+        return replace(design, signal=UnknownSignal(design.signal.size, foreign)), None
+    return design, None if None in parts else Statement(view=view, whole=whole)
+
+
+def noise_part(measurement: Any) -> tuple[Any, Callable[[Any], Any] | None]:
+    """Return what adds noise, and what is done with its answer afterwards, if anything is.
+
+    Whoever keeps an account spends between the two: what sees the noisy values may raise, once it has seen them.
+    """
+    made = how_made(measurement)
+    if made is None:
+        return measurement, None
+    if made.constructor == "make_composition":
+        noises, then = noise_parts(made.arguments["measurements"])
+        return (measurement, None) if then is None else (dp.c.make_composition(noises), then)
+    if (name := _SAME_MECHANISM.get(made.constructor)) is None:
+        return measurement, None
+    noise, before = noise_part(made.arguments[name])
+    if made.constructor == "make_chain_pm":
+        process = post_processing(made.arguments["postprocess1"])
+        return noise, process if before is None else lambda answer: process(before(answer))
+    if before is None:
+        return measurement, None
+    return getattr(dp.c, made.constructor)(**{**made.arguments, name: noise}), before
+
+
+def noise_parts(measurements: Sequence[Any]) -> tuple[list[Any], Callable[[Any], Any] | None]:
+    """Return what adds noise in each of several measurements, and what is done with the list of their answers."""
+    noises, after = zip(*map(noise_part, measurements), strict=True)
+    if all(then is None for then in after):
+        return list(measurements), None
+
+    def process(answers: Any) -> list[Any]:
+        return [one if then is None else then(one) for one, then in zip(answers, after, strict=True)]
+
+    return list(noises), process
 
 
 def known_loss(measurement: dp.Measurement) -> Known | None:

@@ -26,10 +26,10 @@ from opendp_timeseries.accounting.subsampled import MIN_SCALE, extremal_law
 from opendp_timeseries.design.design import Design, noise_exponent
 from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.plugin._opendp import lp_kind, privacy_profile, signal_domain, then, vector_space
-from opendp_timeseries.plugin.known import Known, KnownMap, StatedDesign
+from opendp_timeseries.plugin.known import Known, KnownMap, StatedDesign, statement_of
 from opendp_timeseries.plugin.spaces import as_influence, influence_space, norm_influence
 from opendp_timeseries.release.release import Release
-from opendp_timeseries.release.statement import Statement, Whole
+from opendp_timeseries.release.statement import Whole
 
 #: Kept steps are those whose 53 random bits fall below p·2**53, so p is a multiple of 2**-53.
 _COIN_BITS: Final = 53
@@ -216,7 +216,8 @@ def make_part(
     def function(values: Any) -> Release:
         kept = sample.draw()
         noisy = _add_noise(_on_grid(np.asarray(values)[kept], signal.resolution_bits), scale, exponent)
-        return Release(steps=kept, values=noisy, design=design, statement=Statement(view=view, whole=whole))
+        said, statement = statement_of(design, view, whole)
+        return Release(steps=kept, values=noisy, design=said, statement=statement)
 
     def loss(d_in: Any) -> PrivacyLoss:
         return _loss(signal, d_in, sample, scale)

@@ -3,7 +3,7 @@
 import contextlib
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -155,13 +155,9 @@ def _records(releases: Sequence[Release]) -> str | None:
     try:
         if len(releases) == 1:
             return releases[0].to_json()
-        # Queries of a nested Context are of one invocation, too, and each may follow what the last one showed.
-        wholes = [release.stated.whole for release in releases]
-        named = {
-            (release.invocation, whole and replace(whole, number=None))
-            for release, whole in zip(releases, wholes, strict=True)
-        }
-        together = len(named) == 1 and None not in next(iter(named))
+        # Of others, even of one count, each may follow what the last one showed.
+        named = {release.composition for release in releases}
+        together = len(named) == 1 and None not in named
         return write_releases(releases, in_advance=together, data_fixed=together)
     except ValueError:  # nothing is stated, or it does not add up
         return None

@@ -30,6 +30,8 @@ FORMAT: Final = "opendp_timeseries release"
 _TOLERANCE: Final = 1e-9
 #: A number of kept steps, or a value, that is less probable than this was not drawn as the release says.
 _IMPROBABLE: Final = 1e-12
+#: Names that only some releases have.
+_LABELS: Final = ("invocation", "composition")
 _SOFTWARE: Final = ("opendp_timeseries", "opendp", "numpy", "scipy")
 
 
@@ -43,6 +45,8 @@ class Release:
     :param statement: what is stated of its loss; None if nothing is, as for one series of a panel.
     :param invocation: a random name, which says nothing of the data, of the invocation of the count behind which one
         composition, or nested Context, made this release; all of its releases share it. None of any other release.
+    :param composition: a random name of the invocation of the composition that made this release, and fixed it in
+        advance with all of its releases, which share it. None of any other release.
     :raises ValueError: if the parts do not fit together (when a release is read back).
 
     >>> import numpy as np, opendp.prelude as dp, opendp_timeseries as ts
@@ -62,6 +66,7 @@ class Release:
     design: Design
     statement: Statement | None = None
     invocation: str | None = None
+    composition: str | None = None
 
     def __post_init__(self) -> None:
         steps, values = _frozen_row("steps", self.steps, np.int64), _frozen_row("values", self.values, np.float64)
@@ -111,7 +116,7 @@ class Release:
 
     def _key(self) -> tuple[Any, ...]:  # without the loss, which may not have been computed yet
         statement = self.statement and replace(self.statement, loss=())
-        return self.design, statement, self.invocation, self.steps.tobytes(), self.values.tobytes()
+        return self.design, statement, self.invocation, self.composition, self.steps.tobytes(), self.values.tobytes()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Release) and self._key() == other._key() and self._loss() == other._loss()
@@ -144,7 +149,11 @@ class Release:
         """
         if self.statement is None:
             _ = self.design.known  # or nothing can be stated, and it says why
-            raise ValueError("one series of a panel has no guarantee by itself: ask the release of the whole panel")
+            raise ValueError(
+                "nothing is stated of this release. If it is one series of a panel, ask the release of the whole panel."
+                " Else it is not known what was done to the log before: call the measurement itself, or give it to"
+                " make_composition(…) or to a compositor(…), and process what that returns"
+            )
         if self.statement.loss:
             return self.statement
         return replace(self.statement, loss=self._recomputed(self.statement))
@@ -277,7 +286,7 @@ class Release:
             "steps": "all" if len(self) == self.size else self.steps.tolist(),
             "values": self.values.tolist(),
             "software": software(),
-        } | ({} if self.invocation is None else {"invocation": self.invocation})
+        } | {name: given for name in _LABELS if (given := getattr(self, name)) is not None}
 
     def to_json(self) -> str:
         """Return the release as one JSON document, its record; floats are written so that they read back exactly."""
@@ -298,7 +307,7 @@ class Release:
 
 
 def _read_1(document: Mapping[str, Any]) -> Release:
-    found = fields_of({"invocation": None, **document}, "the release", _FIELDS)
+    found = fields_of({**dict.fromkeys(_LABELS), **document}, "the release", _FIELDS)
     del found["guarantee"], found["software"]
     statement, steps, size = found["statement"], found["steps"], found["design"].signal.size
     if not statement.loss:
@@ -328,7 +337,7 @@ _FIELDS: Final[dict[str, Any]] = {
     "design": Design,
     "steps": str | list,
     "values": list,
-    "invocation": str | None,
+    **dict.fromkeys(_LABELS, str | None),
     "software": dict,  # any
 }
 
