@@ -186,10 +186,9 @@ class Context(dp.Context):
         distance, whole = asked if isinstance(asked, int) and asked >= 1 else 1, statement.whole
         if self.whole is not None:
             whole = replace(self.whole, number=number)
-        elif whole is not None and distance > 1:  # of a composition, which says what it loses at a distance of 1
-            known: Any = known_loss(measurement)
-            (loss,) = statement.view.points(known.loss(distance))
-            whole = replace(whole, loss=loss)
+        elif whole is not None and distance > 1:  # it says what is lost at a distance of 1
+            known = known_loss(measurement) if whole.kind == "composition" else None
+            whole = known and replace(whole, loss=statement.view.points(known.loss(distance))[0])
         return replace(answer, statement=replace(statement, distance=distance, whole=whole, loss=()))
 
     def query(self, **kwargs: Any) -> Any:

@@ -108,7 +108,7 @@ def _protected(series: AnySeries, words: str) -> list[str]:
     release = series.release
     count = release.design.signal.count
     words = words.removeprefix("Guarantee: ").replace("Guarantee of", "the guarantee of")
-    stated = f"{words}." if words else "no guarantee is stated."
+    stated = f"{words}." if words else f"no guarantee is stated{_why_not(release)}."
     return [
         f"Random noise was added to the counts, to hide what any one individual did: {stated}",
         "Which individuals were counted, and how often each of them, is not recorded."
@@ -116,6 +116,14 @@ def _protected(series: AnySeries, words: str) -> list[str]:
         else f"{captions.caps_in_words(series, count, ' over all series' if release.keys else '')}.",
         "Whatever is shown is made from the released numbers alone, and tells no more than they do.",
     ]
+
+
+def _why_not(release: Release) -> str:
+    try:
+        _ = release.stated
+    except ValueError as error:
+        return f": {error}"
+    return ""
 
 
 def _near(

@@ -50,6 +50,7 @@ def mutant(name, target, broken, *tests):
 
 
 IN_MEMORY = ("test_every_combination::test_in_memory", range(90))
+STATED = "test_what_is_stated_covers_what_is_lost_or_nothing_is_stated"
 IN_DATABASE = ("test_every_combination::test_in_a_database", (158, 46, 3, 97, 58, 184))
 
 # --- Variants that take more than a line ---
@@ -786,12 +787,28 @@ MUTANTS = [
            ("test_a_split_mass_never_has_a_lower_profile", 0.3)),
     mutant("tails split as if profiles were asked for", "_upwards", lambda sound, below, place, step: place,
            "test_quantiles_on_the_lattice_are_not_below"),
-    mutant("a member of a composition left out", "_composition",
+    mutant("a member of a composition left out", "_composition_of_noise",
            seeing(joint=but(joint, joint_loss=without_the_first)), "test_no_member_is_left_out"),
     mutant("the stages before a member forgotten", "known_loss", seeing(how_made=without_stages),
            "test_distances_go_through_the_stages_before"),
     mutant("a stage of another maker that nobody mentions", "foreign_stage", always(None),
            ("test_a_stage_that_no_release_knows_of_is_not_charged_for_less_than_it_does", "in between")),
+    mutant("a stage of another maker before the count", "foreign_stage",
+           edited(('foreign_stage(made.arguments["transformation0"]) or ', "")), STATED),
+    mutant("a stage of another maker between count and noise", "foreign_stage",
+           edited((' or foreign_stage(made.arguments["transformation1"])', "")), STATED),
+    mutant("a stage of another maker before a composition", "invocations", after(lambda found: found[:1]), STATED),
+    mutant("a stage of another maker inside a composition", "_composition_of_noise",
+           edited(("one.foreign is not None), None)", "False), None)")), STATED),
+    mutant("a stage of another maker before a nested Context", "_invocations_of",
+           edited((', *_invocations_of(getattr(queryable, "parent", None))', "")), STATED),
+    mutant("a guarantee where nothing says what is invoked", "statement_of",
+           edited((" or [None]", "")), "test_where_nobody_says_what_is_invoked_nothing_is_stated"),
+    mutant("post-processing before the share is spent", "noise_part", lambda sound, measurement: (measurement, None),
+           "test_members_of_a_query_are_processed_after_the_share_is_spent"),
+    mutant("queries of one count taken for fixed in advance", "_records",
+           edited(("release.composition", "release.invocation")),
+           "test_queries_of_which_one_follows_the_other_are_not_fixed_in_advance"),
     mutant("the mass beyond the lattice forgotten", "joint:_law_of_sum",
            seeing(_power=uncut(joint._power), _convolved=uncut(joint._convolved)),
            "test_no_mass_is_lost_on_the_lattice"),
