@@ -283,7 +283,7 @@ def demand_covered(release, case, measurement):
 def demand_silence(release, case, words):
     assert release.statement is None, str(case)
     for ask in (release.guarantee, release.verify, release.to_json, lambda: ts.write_releases([release])):
-        with pytest.raises(ValueError, match="stated|known") as refusal:
+        with pytest.raises(ValueError, match=r"stated|known") as refusal:
             ask()
         assert re.search(words, str(refusal.value)), (str(case), refusal.value)
 
