@@ -209,8 +209,8 @@ class Ledger:
                 made = measurement(data)
                 releases = _checked(made, designs)
                 whole = _whole(book, entry.number, designs)
-                said = [Statement(view=view, whole=whole) for view in views]
-                releases = [replace(r, statement=one) for r, one in zip(releases, said, strict=True)]
+                statements = [Statement(view=view, whole=whole) for view in views]
+                releases = [replace(r, statement=one) for r, one in zip(releases, statements, strict=True)]
                 files[self._path].write(book.with_released(entry.number, releases).chain.file())
         return releases if isinstance(made, list) else releases[0]
 

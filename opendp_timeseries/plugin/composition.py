@@ -91,9 +91,8 @@ def _composition_of_noise(members: Sequence[dp.Measurement], view: View) -> dp.M
     if all(one.designs is not None for one in known):
         designs = tuple(each for one in known for each in one.designs or ())
     wholes: list[Whole] = []
-    if (
-        designs is not None and foreign is None and view.is_pair
-    ):  # its releases state their loss at the δ of the composition
+    if designs is not None and foreign is None and view.is_pair:
+        # Its releases state their loss at the δ of the composition.
         wholes = _wholes([each.design for each in designs], view)
         designs = tuple(each._replace(view=view) for each in designs)
     behind_count = influence_space(metric) is not None

@@ -216,8 +216,8 @@ def make_part(
     def function(values: Any) -> Release:
         kept = sample.draw()
         noisy = _add_noise(_on_grid(np.asarray(values)[kept], signal.resolution_bits), scale, exponent)
-        said, statement = statement_of(design, view, whole)
-        return Release(steps=kept, values=noisy, design=said, statement=statement)
+        run, statement = statement_of(design, view, whole)
+        return Release(steps=kept, values=noisy, design=run, statement=statement)
 
     def loss(d_in: Any) -> PrivacyLoss:
         return _loss(signal, d_in, sample, scale)
