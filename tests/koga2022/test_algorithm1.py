@@ -9,6 +9,7 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries.accounting.influence import count_influence
 from opendp_timeseries.koga2022.algorithm1 import make_koga2022, then_koga2022
+from opendp_timeseries.release.statement import Statement
 from tests.oracles.blocks import block_scale, block_squares, gaussian_taps
 
 APPROX_DP = dp.approximate(dp.max_divergence())
@@ -54,6 +55,7 @@ def test_its_release_is_that_of_the_chained_stages():
         >> ts.then_subsampled_gaussian(0.0, sampling_probability=1.0, output_measure=dp.renyi_divergence())
     )
     assert whole(signal) == chained(signal)
+    assert isinstance(whole(signal).statement, Statement)  # of what ran, by its exact loss
     sampled = space(40) >> then_koga2022(2.0, alpha=0.5, sampling_probability=0.3)
     assert isinstance(sampled(signal), ts.Release)
     assert sampled(signal).sampling_probability == pytest.approx(0.3)

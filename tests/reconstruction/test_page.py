@@ -137,7 +137,7 @@ def test_records_and_tables_are_within_the_page():
     assert release.guarantee() in page
     without = smoothed().to_html()
     assert "release.json" not in without
-    assert "no guarantee is stated." in without
+    assert "no guarantee is stated: it is not known how this signal was made" in without
 
 
 def behind_a_count(keys=None, **caps):
