@@ -83,7 +83,7 @@ _ACCOUNTANTS: Final = frozenset(
         "make_privacy_filter",
     }
 )
-_UNKNOWN: Final = "a stage of unknown making"
+_UNKNOWN: Final = "of unknown making"
 
 
 def foreign_stage(chain: Any) -> str | None:
