@@ -752,6 +752,89 @@ def test_spaces_and_case_keep_people_apart(tmp_path):
     assert not np.isnat(log["when"]).any()
 
 
+GERMAN = [("Köln", 2), ("Düsseldorf", 1), ("Ulm", 1)]
+
+
+@pytest.mark.parametrize("name", ["cp1252", "latin-1", "cp850", "gb18030", "utf-8", "utf-8-sig"])
+def test_a_log_in_an_encoding_that_is_said(tmp_path, capsys, name):
+    path = tmp_path / "log.csv"
+    rows = [f"Zoë {k},2024-01-01T00:30,{city}" for city, people in GERMAN for k in range(people)]
+    path.write_bytes("\n".join(["wer,wann,größerer Ort", *rows]).encode(name))
+    keys = ["--by", "größerer Ort", "--keys", *(city for city, _ in GERMAN), "--encoding", name]
+    given = arguments(path, tmp_path / "out", *keys, identifier="wer", time="wann")
+    assert main(["check", *given]) == 0
+    said = capsys.readouterr().err
+    assert "4 rows were read" in said
+    assert "0 have a key that is missing or not listed" in said
+    assert "2 individuals are on the grid" in said
+    assert "hold bytes" not in said
+    assert main(given) == 0
+
+
+def test_check_says_that_rows_are_in_another_encoding(tmp_path, capsys):
+    # A release says nothing of it: it would depend on one person's row.
+    path = tmp_path / "log.csv"
+    rows = [f"p{k},2024-01-01T00:30,{city}" for city, people in GERMAN for k in range(people)]
+    path.write_bytes("\n".join(["who,when,city", *rows]).encode("cp1252"))
+    given = arguments(path, tmp_path / "out", "--by", "city", "--keys", *(city for city, _ in GERMAN))
+    assert main(["check", *given]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "3 have a key that is missing or not listed" in said
+    assert "3 rows hold bytes that are not utf-8, the first in line 2:" in said
+    assert "give --encoding cp1252, or save it as UTF-8" in said
+    assert main(given) == 0
+    said = "".join(capsys.readouterr())
+    assert "encoding" not in said
+    assert "utf-8" not in said.lower()
+
+
+@pytest.mark.parametrize(
+    ("content", "more", "message"),
+    [
+        ("who,when,größe\n".encode("cp1252"), {}, "is not in utf-8, from byte 12 on: give --encoding cp1252, or save"),
+        ("who,when,размер\n".encode("cp1251"), {}, "with the name of its own, such as cp1252 or gb18030"),
+        ("who,when\nann,2024-01-01\n".encode("utf-16"), {}, "is in UTF-16, as it seems; save the file as UTF-8"),
+        ("who,when\nann,2024-01-01\n".encode("utf-16-be"), {}, "is in UTF-16, as it seems; save the file as UTF-8"),
+        ("who,when\n".encode("utf-8-sig"), {"encoding": "cp1252"}, "begins as UTF-8 does"),
+        (b"who,when\n", {"encoding": "utf-16"}, "argument --encoding: (utf-16) must be the name of an encoding"),
+        (b"who,when\n", {"encoding": "utf-7"}, "argument --encoding: (utf-7) must be the name of an encoding"),
+        (b"who,when\n", {"encoding": "rot13"}, "argument --encoding: (rot13) must be the name of an encoding"),
+        (b"who,when\n", {"encoding": "windows"}, "argument --encoding: (windows) must be the name of an encoding"),
+    ],
+)
+def test_a_header_in_another_encoding_is_refused(tmp_path, capsys, content, more, message):
+    (tmp_path / "log.csv").write_bytes(content)
+    assert main(arguments(tmp_path / "log.csv", tmp_path / "out", **more)) == 2
+    assert message in refusal(capsys)
+    assert set(contents(tmp_path)) == {"log.csv"}
+
+
+ENCODINGS = ["utf-8", "ascii", "cp1252", "gb18030", "shift_jis", "euc_kr", "johab", "big5"]
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_no_bytes_of_a_row_change_another_or_raise(tmp_path, name):
+    draw, path = random.Random(3), tmp_path / "log.csv"
+    rows = [b"p%d,2024-01-01T00:30" % k for k in range(300)]
+    odd = [bytes(draw.choice([*range(11, 256), *[0x81] * 99]) for _ in range(draw.randrange(1, 9))) for _ in range(99)]
+    for row in odd:
+        rows.insert(draw.randrange(len(rows)), row.replace(b'"', b"'"))
+    path.write_bytes(b"\n".join([b"who,when", *rows]))
+    log = rows_of_csv(path, identifier="who", time="when", zone="UTC", encoding=name)
+    assert len(log["who"]) == len(rows)
+    there = log["who"][~np.isnat(log["when"])].tolist()
+    assert sorted(there) == sorted(f"p{k}" for k in range(300))
+
+
+def test_a_record_that_is_no_text_in_utf8_is_refused(tmp_path, capsys):
+    (tmp_path / "record.json").write_text('{"title": "Köln"}', "cp1252")
+    assert main(["verify", str(tmp_path / "record.json")]) == 2
+    assert (
+        "record.json) is refused: it must be text in UTF-8, but line 1 holds byte 0xF6 at place 13, as cp1252"
+        in refusal(capsys)
+    )
+
+
 def test_a_file_without_a_header_is_refused_without_showing_it(tmp_path, capsys):
     path = tmp_path / "nohead.csv"
     path.write_text("alice,2024-01-01T00:10\n")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import opendp_timeseries as ts
+from opendp_timeseries._text import read_text
 from opendp_timeseries.commandline.arguments import COMMANDS, flags_of
 from opendp_timeseries.commandline.inputs import amplitudes_of, by_flags, check_of, chosen, grid_of, wrapped
 from opendp_timeseries.commandline.programme import parts_of, take_part
@@ -37,8 +38,8 @@ def check(options: argparse.Namespace) -> str:
         named = f"Part {part.number} of {part.of}, {part.name}, in {options.file}\n"
     grid = grid_of(options)
     with stage(f"Reading {options.file}", quiet=options.quiet):
-        found = check_of(options, grid)
-    print(f"{named}{found}", wrapped(_ADVICE), sep="\n\n", file=sys.stderr)
+        found, notes = check_of(options, grid)
+    print(f"{named}{found}", *map(wrapped, (*notes, _ADVICE)), sep="\n\n", file=sys.stderr)
     return ""
 
 
@@ -134,6 +135,6 @@ def _programme(path: Path) -> ts.Programme:
 
 def _read(path: Path, read: Callable[[str], T], what: str, remedy: str = "") -> T:
     try:
-        return read(path.read_text(encoding="utf-8"))
+        return read(read_text(path, "it"))
     except ValueError as error:
         raise ValueError(f"{what} ({path}) is refused: {error}{remedy}") from None

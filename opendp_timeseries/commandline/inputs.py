@@ -3,13 +3,17 @@
 import argparse
 import csv
 import inspect
+import io
 import os
 import re
 import textwrap
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
+from opendp_timeseries._text import read_text
 from opendp_timeseries.commandline.words import WORDS, flag
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.files import CSV_SUFFIXES, PARQUET_SUFFIXES, read_csv_log, read_parquet_log
@@ -100,11 +104,13 @@ def _file_of_keys(options: argparse.Namespace) -> tuple[list[str], list[dict[str
     (path,) = options.keys
     if options.file is not None and options.file.exists() and os.path.samefile(path, options.file):
         raise ValueError(f"keys ({path}) must be public, and not read from the log: give a list of them, or its file")
-    with open(path, newline="", encoding="utf-8-sig") as file:
-        first = file.readline()
-        delimiter = max("\t;,", key=first.count)
-        header = next(csv.reader([first], delimiter=delimiter), [])
-        rows = [dict(zip(header, row, strict=False)) for row in csv.reader(file, delimiter=delimiter) if any(row)]
+    first, *lines = io.StringIO(read_text(Path(path), f"keys ({path})"), newline="").readlines() or [""]
+    delimiter = max("\t;,", key=first.count)
+    try:
+        header, *rows_of_cells = [row for row in csv.reader([first, *lines], delimiter=delimiter) if any(row)] or [[]]
+    except csv.Error as error:
+        raise ValueError(f"keys ({path}) must be CSV: {error}") from None
+    rows = [dict(zip(header, row, strict=False)) for row in rows_of_cells]
     for name in (options.by, *(options.groups or ())):
         if header.count(name) != 1:
             found = ", ".join(header)
@@ -145,16 +151,17 @@ def read_log(options: argparse.Namespace, grid: ts.TimeGrid, *, step_cap: int) -
     )
     delimiter = ("\t" if suffix == ".tsv" else ",") if options.delimiter is None else options.delimiter
     how = {"delimiter": delimiter.replace("\\t", "\t"), **chosen(options, "time_format", "time_unit")}
+    how |= chosen(options, "encoding") if options.encoding else {}
     return read_csv_log(options.file, count, zone=zone, **how)
 
 
-def check_of(options: argparse.Namespace, grid: ts.TimeGrid) -> ts.LogCheck:
-    """Look at the log. Private."""
+def check_of(options: argparse.Namespace, grid: ts.TimeGrid) -> tuple[ts.LogCheck, Sequence[str]]:
+    """Look at the log: what is found, and what its reader has to say. Private."""
     names = ("identifier", "time", "participation_cap", "step_cap", "gap", "period")
     how = {**chosen(options, *names), "excess": excess_of(options), **keys_and_groups(options)[0]}
     # With a gap, shares are of all events.
     log = read_log(options, grid, step_cap=options.step_cap if options.gap == 1 else _ALL)
-    return ts.check_log(log, grid=grid, **how)
+    return ts.check_log(log, grid=grid, **how), getattr(log, "notes", ())
 
 
 def excess_of(options: argparse.Namespace) -> str:

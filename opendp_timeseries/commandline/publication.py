@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from opendp_timeseries._files import files_together
+from opendp_timeseries._text import read_text
 from opendp_timeseries.commandline.words import TABLES, WORDS, shown
 
 _HEAD: Final = "All that is public about a release. No word of it may be chosen by looking at the log."
@@ -22,7 +23,7 @@ def read_publication(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
 
     :raises ValueError: for anything that is no word in its table, or of another type, with the line and the remedy.
     """
-    text = path.read_bytes().decode("utf-8-sig", errors="replace")
+    text = read_text(path, str(path))
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

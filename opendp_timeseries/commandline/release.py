@@ -73,7 +73,7 @@ def release(options: argparse.Namespace) -> str:
         said.append(f"There already: {', '.join(str(wanted[suffix]) for suffix in kept)}")
     if options.file is not None:  # whatever the log holds: the release itself cannot say
         said.append("A wrong column or time format gives noise alone: run 'check', in private, to rule that out.")
-    elif (share := check_of(options, grid).events_lost_share) > 0.0005:  # of any other log, this is private
+    elif (share := check_of(options, grid)[0].events_lost_share) > 0.0005:  # of any other log, this is private
         by = "caps" if options.gap == 1 else "gap and the caps"
         said.append(f"This log is public, so it can be said: the {by} take away {share:.1%} of its departures.")
     if f".{options.figure}" not in wanted and options.figure != "none":

@@ -8,7 +8,6 @@ import contextlib
 import csv
 import datetime as dt
 import decimal
-import io
 import itertools
 import os
 import re
@@ -18,11 +17,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from operator import add, itemgetter
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 import numpy as np
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._text import Lines
+from opendp_timeseries._text import encoding as encoding_name
 from opendp_timeseries.counting.batches import sorted_rows
 from opendp_timeseries.counting.progress import tell
 from opendp_timeseries.counting.tables import Column, Log, Rows, Tally, read
@@ -63,6 +64,7 @@ def read_csv_log(path: Path, count: Count, **how: Any) -> Log:
     :param how: options of :func:`csv_batches`, which also names the errors.
     """
     numbers: defaultdict[str, int] = defaultdict(itertools.count(1).__next__, {"": 0})
+    notes: list[str] = []
     tally = [0] * len(Tally._fields)
 
     # Without periods; and all keys that are not listed, whose number is -1, are one more series.
@@ -70,7 +72,7 @@ def read_csv_log(path: Path, count: Count, **how: Any) -> Log:
     whole = Count(source=None, grid=count.grid, participation_cap=1, panel=keys)
 
     def tallied() -> Iterator[Rows]:
-        for batch in csv_batches(path, count.log, numbers, **how):
+        for batch in csv_batches(path, count.log, numbers, notes=notes, **how):
             rows = read(batch, count)
             tally[:] = map(add, tally, rows.tally)
             yield rows._replace(asked=whole, series=None if rows.series is None else rows.series % whole.panel_size)
@@ -84,7 +86,7 @@ def read_csv_log(path: Path, count: Count, **how: Any) -> Log:
         Column("text", cells=[*(count.panel or ()), None], codes=series),
     ]
     log = Log(zip(count.log.columns, columns, strict=False))
-    log.tally = Tally(*tally)
+    log.tally, log.notes = Tally(*tally), notes
     return log
 
 
@@ -94,9 +96,11 @@ def csv_batches(
     numbers: dict[str, int],
     *,
     zone: str,
+    encoding: str = "utf-8",
     delimiter: str = ",",
     time_format: str | None = None,
     time_unit: str | None = None,
+    notes: list[str] | None = None,
 ) -> Iterator[Log]:
     """Read columns of a CSV file with a header, some rows at a time: individuals by numbers, times in UTC, and keys.
 
@@ -108,28 +112,37 @@ def csv_batches(
     One line is one row, whatever quotes are in it: were rows to extend over lines, an open quote in the row of
     one person would take in the rows of others. Fields in quotes may hold the delimiter, and no line breaks.
 
-    :param path: the file, in UTF-8.
+    Each line is decoded by itself. One with bytes that are not of the encoding is read all the same: these bytes tell
+    individuals apart, and are in no listed key and no time.
+
+    :param path: the file.
     :param source: which columns are read.
     :param numbers: from identifiers to numbers; it must give a new identifier its own, and "" (nobody) the number 0.
     :param zone: IANA name of the zone of times without an offset.
+    :param encoding: in which its text is; a byte-order mark says UTF-8.
     :param delimiter: the character between fields.
     :param time_format: how times are written, in the terms of ``datetime.strptime``. They are in UTC if it holds ``Z``,
         ``UTC``, ``GMT`` or an offset of zero as it stands; any other offset is ``%z``.
     :param time_unit: ``"s"``, ``"ms"``, ``"us"`` or ``"ns"``, if times are numbers of these since 1970-01-01 in UTC.
+    :param notes: takes what there is to say of all rows at the end. Private.
     :raises ValueError: if a column is not in the header, or is there more than once; if a parameter does not serve.
     """
     read_times, clock = _times_reader(time_format, time_unit), parse_zone(zone) or dt.UTC
     if len(delimiter) != 1 or delimiter.isalnum() or delimiter in '"\r\n\0':
         raise ValueError(f"delimiter ({delimiter!r}) must be one character that separates fields, such as ',' or ';'")
+    try:
+        legible = encoding_name(encoding)
+    except ValueError as error:
+        raise ValueError(f"encoding ({encoding!r}) {error}") from None
     if source.identifier == source.time:
         raise ValueError(f"column {source.time!r} must not be identifier and time at once; give another --time")
     csv.field_size_limit(2**31 - 1)  # one long field must not stop the reading of all others
-    with path.open("rb") as raw, io.TextIOWrapper(raw, "utf-8-sig", "surrogateescape", "\n") as file:
-        size = os.fstat(raw.fileno()).st_size  # 0 of a pipe
-        header = _fields(next(file, ""), delimiter)
+    with path.open("rb") as file:
+        size, lines = os.fstat(file.fileno()).st_size, Lines(file, legible)  # 0 of a pipe
+        header = _fields(lines.header(path.name), delimiter)
         place = f"the first line of {path.name}, read with the delimiter {delimiter!r}"
         where = [_position(header, *each, place) for each in zip(source.columns, _WORDS, strict=False)]
-        while cells := _cells(file, where, delimiter):
+        while cells := _cells(lines, where, delimiter):
             who, when, *keys = (cells[k :: len(where)] for k in range(len(where)))
             people = np.fromiter(map(numbers.__getitem__, who), np.int64, len(who))
             times = read_times(when).in_utc(clock)
@@ -142,7 +155,9 @@ def csv_batches(
             ]
             yield Log(zip(source.columns, read, strict=True))
             if size:
-                tell(raw.tell(), size)
+                tell(file.tell(), size)
+        if notes is not None and lines.note:
+            notes.append(lines.note)
 
 
 def read_parquet_log(path: Path, *, identifier: str, time: str, zone: str | None = None, by: str | None = None) -> Any:
@@ -183,10 +198,10 @@ def read_parquet_log(path: Path, *, identifier: str, time: str, zone: str | None
     return dataset.dataset(path, format="parquet", schema=log.schema.set(log.schema.get_field_index(time), in_utc))
 
 
-def _cells(file: TextIO, where: list[int], delimiter: str) -> list[str]:
+def _cells(file: Lines, where: list[int], delimiter: str) -> list[str]:
     """Some fields of each of the next lines, one after the other; empty where a line has fewer, or is no CSV."""
     cells: list[str] = []
-    while len(cells) < len(where) * _PIECE and (lines := file.readlines(_BLOCK)):
+    while len(cells) < len(where) * _PIECE and (lines := file.block(_BLOCK)):
         lines[-1] = lines[-1].rstrip("\r\n")  # where a quote is left open, it is no part of the field
         read: list[str] = []
         with contextlib.suppress(csv.Error, IndexError):

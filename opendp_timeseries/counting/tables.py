@@ -98,6 +98,8 @@ class Log(dict[str, Column]):
 
     #: The tally of all rows, if this log holds only some of them.
     tally: Tally | None = None
+    #: What its reader has to say of all rows. Private.
+    notes: Sequence[str] = ()
 
 
 def log_in_utc(table: Mapping[str, NDArray[Any]]) -> Log:

@@ -332,6 +332,44 @@ def test_what_is_wrong_is_refused_with_its_line_before_data_are_read(city, capsy
     assert ts.Ledger("trips.ledger").entries == ()
 
 
+@pytest.mark.parametrize(
+    ("file", "name", "message"),
+    [
+        ("publication.toml", "cp1252", ", but line 2 holds byte 0xF6 at place 4, as cp1252 does; save it as UTF-8"),
+        ("publication.toml", "cp850", ", but line 2 holds byte 0x94 at place 4, as cp850 does; save it as UTF-8"),
+        ("publication.toml", "cp1251", ", but line 2 holds byte 0xCC at place 3; save it as UTF-8"),
+        ("publication.toml", "utf-16", ", but line 1 holds byte 0xFF at place 1, as UTF-16 does; save it as UTF-8"),
+        ("publication.toml", "utf-16-le", ", but line 1 holds byte 0x00 at place 2, as UTF-16 does; save it as UTF-8"),
+        ("stations.csv", "cp1252", ", but line 2 holds byte 0xF6 at place 4, as cp1252 does; save it as UTF-8"),
+        ("stations.csv", "utf-16", ", but line 1 holds byte 0xFF at place 1, as UTF-16 does; save it as UTF-8"),
+    ],
+)
+@pytest.mark.parametrize("command", ["check", "release"])
+def test_public_files_are_in_utf8_or_refused(city, capsys, monkeypatch, command, file, name, message):
+    for reader in ("read_csv_log", "read_parquet_log"):
+        monkeypatch.setattr(inputs, reader, lambda *_, **__: pytest.fail("the log was read"))
+    first, *lines = (city / file).read_text().splitlines()
+    second = "# Москва" if name == "cp1251" else "# Köln"
+    (city / file).write_bytes("\n".join([first, second, *lines]).encode(name))
+    assert main([command, "publication.toml"]) == 2
+    what = file if file == "publication.toml" else f"keys ({file})"
+    assert f"{what} must be text in UTF-8{message}" in refusal(capsys)
+    assert ts.Ledger("trips.ledger").entries == ()
+
+
+def test_public_files_may_begin_with_a_mark(city, capsys):
+    for file in ("publication.toml", "stations.csv"):
+        (city / file).write_bytes((city / file).read_text().encode("utf-8-sig"))
+    assert main(["check", "publication.toml"]) == 0
+    assert "0 have a key that is missing or not listed" in capsys.readouterr().err
+
+
+def test_a_file_of_keys_that_is_no_csv_is_refused_by_its_name(city, capsys):
+    (city / "stations.csv").write_bytes(b"station,district\nx\ry,north\n")
+    assert main(["check", "publication.toml"]) == 2
+    assert "keys (stations.csv)" in refusal(capsys)
+
+
 VALUES = [
     *("1", "0", "-1", "1.5", "true", "false", '""', '"x"', "[]", "[1]", '["a", "b"]', '"2024-03-01"', "2024-03-01"),
     *("07:32:00", "nan", "inf", "9" * 20, "{a = 1}", '"Mars/X"', '"1d"', '"1mo"', '["stations.csv"]', '"\\u0000"'),

@@ -30,12 +30,11 @@ def count_of_series(size, series=1, **caps):
     return count_of(grid=TimeGrid(size=size // series), by="by", keys=map(str, range(series)), **caps)
 
 
-def rows_of_csv(path, *, identifier, time, zone, by=None, delimiter=",", time_format=None, time_unit=None):
+def rows_of_csv(path, *, identifier, time, zone, by=None, **how):
     """The columns of a CSV file as its reader sees them, before rows are folded."""
     numbers = collections.defaultdict(itertools.count(1).__next__, {"": 0})
     names = [identifier, time, *([] if by is None else [by])]
     source = Source(identifier=identifier, time=time, by=by)
-    how = {"delimiter": delimiter, "time_format": time_format, "time_unit": time_unit}
     batches = list(csv_batches(path, source, numbers, zone=zone, **how))
     columns = {name: [batch[name] for batch in batches] for name in names}
     people = [number for column in columns[identifier] for number in column.values.tolist()]
