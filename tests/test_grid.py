@@ -635,3 +635,17 @@ def test_a_clock_that_is_none_is_named_as_it_was_given():
         for ask in (days.edges, days.instants, functools.partial(frame, grid=days)):
             with pytest.raises(error, match=r"^zone \(.*\) must be "):
                 ask(zone=zone)
+
+
+def test_a_start_at_the_second_of_two_times_that_a_clock_shows():
+    again, berlin = dt.datetime(2024, 10, 27, 2, 30, fold=1), {"step": "1h", "size": 2, "zone": "Europe/Berlin"}
+    assert TimeGrid(start=again, **berlin) == TimeGrid(start="2024-10-27T02:30+01:00", **berlin)
+    with pytest.raises(ValueError, match="occurs twice or not at all in Europe/Berlin; write the offset"):
+        TimeGrid(start=again.replace(fold=0), **berlin)
+    assert TimeGrid(start=dt.datetime(2024, 7, 1, fold=1), **berlin) == TimeGrid(start="2024-07-01", **berlin)
+
+
+@pytest.mark.parametrize("zone", ["localtime", "LOCALTIME", "posixrules", "Factory", "right/UTC", "posix/Europe/Paris"])
+def test_zones_that_are_another_clock_elsewhere_are_refused_by_name(zone):
+    with pytest.raises(ValueError, match=rf"zone \('{zone}'\) must be the IANA name of a time zone"):
+        TimeGrid(start="2024-01-01", step="1h", size=2, zone=zone)

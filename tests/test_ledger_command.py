@@ -45,7 +45,7 @@ def in_folder(tmp_path, monkeypatch):
 
 
 RELEASE = [
-    "log.csv", "--identifier", "who", "--time", "when", "--start", "2024-01-01T00:00", "--step", "1h", "--size", "24",
+    "log.csv", "--identifier", "who", "--time", "when", "--step", "1h", "--size", "24",
     "--participation-cap", "3", "--ledger", "people.ledger",
 ]  # fmt: skip
 
@@ -394,7 +394,19 @@ def test_where_memory_ends_commands_end(in_folder, capsys):
     ends = []
     for megabytes in (15, 60, 90, 105, 120, 130, 140, 150, 165, 180, 500):
         new()
-        command = [sys.executable, "-c", LIMITED, str(megabytes), *RELEASE, "--output", "day", "--epsilon", "0.5"]
+        command = [
+            sys.executable,
+            "-c",
+            LIMITED,
+            str(megabytes),
+            *RELEASE,
+            "--start",
+            "2024-01-01",
+            "--output",
+            "day",
+            "--epsilon",
+            "0.5",
+        ]
         child = subprocess.Popen([*command, "--delta", "1e-6"], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
         try:
             said = child.communicate(timeout=60)[1].decode()

@@ -702,6 +702,7 @@ def test_a_parquet_file_takes_no_options_for_text(tmp_path, capsys):
         ({"step": "1 month"}, "argument --step: (1 month) must be a whole number and a unit: 5min"),
         ({"start": "1 January"}, "argument --start: (1 January) must be a time in ISO 8601, such as 2024-01-01 or"),
         ({"start": "9999-12-31"}, "as 2024-01-01 or 2024-01-01T08:00, of the years 1680 to 2259"),
+        ({"zone": "localtime"}, "argument --zone: (localtime) must be the IANA name of a time zone, such as UTC"),
         ({"zone": "Mars/Olympus"}, "argument --zone: (Mars/Olympus) must be the IANA name of a time zone, such as UTC"),
         ({"sampling_probability": "1.5"}, "sampling_probability (1.5) must be at most 1"),
         ({"filter_std": "-1"}, "std (-1.0)"),
@@ -1166,6 +1167,40 @@ def test_check_needs_no_budget_and_refuses_what_a_release_refuses(mixed, tmp_pat
     assert "column 'nobody' is not in" in refusal(capsys)
     assert main(["check", *arguments(mixed, "out", participation_cap=None)]) == 0
     assert "0 of them are in more steps than the participation cap" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"epsilon": "nan"}, "epsilon (nan) must be finite"),
+        ({"epsilon": "-1", "delta": None}, "epsilon (-1.0) must be greater than 0"),
+        ({"delta": "nan"}, "delta (nan) must be finite"),
+        ({"delta": "2", "epsilon": None}, "delta (2.0) must be less than 1"),
+        ({"sampling_probability": "nan"}, "sampling_probability (nan)"),
+        ({"filter_std": "nan"}, "std (nan)"),
+        ({"season": "1"}, "seasons (1.0) must be at least 2"),
+        ({"season": "1d", "holidays": "2024-01-01"}, "holidays are like Sundays"),
+        ({"season": "1d", "holidays": "2024-W14-3"}, "argument --holidays: (2024-W14-3) must be a date"),
+    ],
+)
+def test_check_refuses_public_words_that_a_release_refuses(mixed, tmp_path, capsys, changes, message):
+    for command in (["check"], []) if all(changes.values()) else [["check"]]:
+        assert main([*command, *arguments(mixed, tmp_path / "out", **changes)]) == 2
+        assert message in refusal(capsys)
+
+
+def test_nothing_is_said_twice(mixed, tmp_path, capsys):
+    for more, message in {
+        ("--epsilon", "1"): "--epsilon is given twice: leave one out",
+        ("--epsilon=2",): "--epsilon is given twice: leave one out",
+        ("--zone", "UTC", "--zone", "UTC"): "--zone is given twice: leave one out",
+        ("--page", "--page"): "--page is given twice: leave one out",
+        ("--figure", "none", "--figure", "png"): "--figure is given twice: leave one out",
+        ("--season", "1d", "--season", "1w"): "--season is given twice: give all its values after one",
+    }.items():
+        for command in (["check"], []):
+            assert main([*command, *arguments(mixed, tmp_path / "out", *more)]) == 2
+            assert message in refusal(capsys)
 
 
 def test_check_prints_nothing_where_standard_error_is_closed(mixed, tmp_path, capsys, monkeypatch):

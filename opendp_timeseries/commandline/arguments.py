@@ -39,6 +39,16 @@ class _Parser(argparse.ArgumentParser):
         raise _UsageError(message)
 
 
+class _Once(argparse.Action):
+    """Takes what an option says, and refuses to be said again: the last would count, without a word."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        if getattr(namespace, self.dest) is not None:
+            several = ": give all its values after one" if self.nargs == "+" else ": leave one out"
+            raise _UsageError(f"{option_string} is given twice{several}")
+        setattr(namespace, self.dest, True if self.nargs == 0 else values)
+
+
 class _UsageError(ValueError):
     """What the help of the command says more about."""
 
@@ -82,9 +92,9 @@ def _parser(name: str, program: str) -> _Parser:
     for title, words in (*TABLES.values(), ("this run", RUN)):
         group = parser.add_argument_group(title)
         for each, word in words.items():
-            how: dict[str, Any] = {"default": None, "help": word.explained.replace("%", "%%")}
+            how: dict[str, Any] = {"default": None, "help": word.explained.replace("%", "%%"), "action": _Once}
             if word.kind is bool:
-                how["action"] = "store_true"
+                how["nargs"] = 0
             elif word.choices:
                 how["choices"] = word.choices
             else:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,10 +11,20 @@ from typing import Final, TypeVar
 
 import opendp_timeseries as ts
 from opendp_timeseries._text import read_text
+from opendp_timeseries._validate import real
 from opendp_timeseries.commandline.arguments import COMMANDS, flags_of
-from opendp_timeseries.commandline.inputs import amplitudes_of, by_flags, check_of, chosen, grid_of, wrapped
+from opendp_timeseries.commandline.inputs import (
+    amplitudes_of,
+    by_flags,
+    check_of,
+    check_seasons,
+    chosen,
+    grid_of,
+    wrapped,
+)
 from opendp_timeseries.commandline.programme import parts_of, take_part
-from opendp_timeseries.commandline.waiting import stage
+from opendp_timeseries.commandline.request import Request
+from opendp_timeseries.commandline.waiting import held_back, stage
 from opendp_timeseries.commandline.words import EVERY, TABLES, share, words_of
 from opendp_timeseries.release.documents import Document, read_document
 
@@ -37,10 +48,24 @@ def check(options: argparse.Namespace) -> str:
         part = take_part(options, ts.Ledger(options.ledger) if options.ledger.exists() else None)
         named = f"Part {part.number} of {part.of}, {part.name}, in {options.file}\n"
     grid = grid_of(options)
+    _check_public(options, grid)
     with stage(f"Reading {options.file}", quiet=options.quiet):
         found, notes = check_of(options, grid)
     print(f"{named}{found}", *map(wrapped, (*notes, _ADVICE)), sep="\n\n", file=sys.stderr)
     return ""
+
+
+def _check_public(options: argparse.Namespace, grid: ts.TimeGrid) -> None:
+    """Refuse what a release refuses before the log is read, as far as it is said: a check needs no budget."""
+    check_seasons(options, grid)
+    request = Request.of(options, grid)
+    if options.every or None in (options.epsilon, options.delta):
+        for name, below in {"epsilon": math.inf, "delta": 1.0}.items():
+            if (value := getattr(options, name)) is not None:
+                real(name, value, above=0.0, below=below)
+    else:
+        with held_back():
+            request.within(options.epsilon, options.delta)
 
 
 def plan(options: argparse.Namespace) -> str:

@@ -77,6 +77,13 @@ def grid_of(options: argparse.Namespace) -> ts.TimeGrid:
     return grid
 
 
+def check_seasons(options: argparse.Namespace, grid: ts.TimeGrid) -> None:
+    """Refuse seasons that are none."""
+    remedy = "a season is a number of steps, such as 24 with hours, 7 with days"
+    for found in read_seasons(options.season, grid, grid.size, options.holidays or ()):
+        check.real("season", found.length, maximum=grid.size, remedy=remedy)
+
+
 def keys_and_groups(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Return the column, the keys and the key cap of a panel, and the groups of its totals; nothing of one series."""
     if options.by is None:

@@ -11,12 +11,11 @@ from typing import Any, Final
 import numpy as np
 
 import opendp_timeseries as ts
-from opendp_timeseries import _validate as check
 from opendp_timeseries._files import files_together
 from opendp_timeseries.accounting.calibrate import large_delta
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.rounding import printed_up, up
-from opendp_timeseries.commandline.inputs import check_of, chosen, grid_of, read_log, wrapped
+from opendp_timeseries.commandline.inputs import check_of, check_seasons, chosen, grid_of, read_log, wrapped
 from opendp_timeseries.commandline.outputs import Made, document, places, told
 from opendp_timeseries.commandline.programme import planned_measurement, take_part
 from opendp_timeseries.commandline.request import Request
@@ -25,7 +24,6 @@ from opendp_timeseries.plugin.known import stated_designs
 from opendp_timeseries.reconstruction.captions import caps_in_words
 from opendp_timeseries.reconstruction.contents import contents_of
 from opendp_timeseries.reconstruction.scales import unscaled
-from opendp_timeseries.reconstruction.seasons import read_seasons
 
 #: Of many keys, a note in a terminal names the first.
 _LONGEST: Final = 1000
@@ -44,7 +42,7 @@ def release(options: argparse.Namespace) -> str:
         )
     wanted = places(options)
     grid = grid_of(options)
-    _check_seasons(options, grid)
+    check_seasons(options, grid)
     with held_back(), stage("Finding the noise", quiet=options.quiet):
         request = Request.of(options, grid)
         if part is not None and ledger is not None:
@@ -87,13 +85,6 @@ def release(options: argparse.Namespace) -> str:
 
 def _another(place: Path) -> str:
     return f"output ({place}) exists, and is of another release; choose another --output, or replace it by --force"
-
-
-def _check_seasons(options: argparse.Namespace, grid: ts.TimeGrid) -> None:
-    """Refuse seasons that are none."""
-    remedy = "a season is a number of steps, such as 24 with hours, 7 with days"
-    for found in read_seasons(options.season, grid, grid.size, options.holidays or ()):
-        check.real("season", found.length, maximum=grid.size, remedy=remedy)
 
 
 def _log(options: argparse.Namespace, grid: ts.TimeGrid) -> Any:

@@ -14,7 +14,7 @@ from opendp_timeseries.accounting.sampling import SAMPLINGS
 from opendp_timeseries.counting.files import CSV_SUFFIXES, TIME_UNITS
 from opendp_timeseries.grid import PERIODS, parse_zone
 from opendp_timeseries.grid.edges import parse_width
-from opendp_timeseries.grid.instants import parse_instants
+from opendp_timeseries.grid.instants import parse_days, parse_instants
 
 #: The commands that take what a release does, what a plan does beside them, and what is expected of a series.
 RELEASES: Final = ("release", "check", "programme")
@@ -114,12 +114,16 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-zone: Final = kept(parse_zone, "the IANA name of a time zone, such as UTC; where the system has none, install tzdata")
+zone: Final = kept(
+    parse_zone,
+    "the IANA name of a time zone, such as UTC, which is the same clock everywhere; where the system has none, install"
+    " tzdata",
+)
 instant: Final = kept(
     lambda text: parse_instants({"time": text}, dt.UTC),
     "a time in ISO 8601, such as 2024-01-01 or 2024-01-01T08:00, of the years 1680 to 2259",
 )
-day: Final = kept(dt.date.fromisoformat, "a date, such as 2024-12-25")
+day: Final = kept(lambda text: parse_days({"day": text}, dt.UTC), "a date, such as 2024-12-25")
 step: Final = kept(parse_width, "a whole number and a unit: 5min and 24h are fixed times, 1d, 1w and 1mo a calendar's")
 part: Final = kept(share, "a share and a number of steps, such as 90%:20")
 #: How values stand in a file, and what to call them; all others are text.

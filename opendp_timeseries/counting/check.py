@@ -140,7 +140,7 @@ def check_log(
     :raises ValueError: for a column that is missing, a cap below 1, or a gap below 1 or beyond the grid.
 
     >>> import numpy as np, opendp_timeseries as ts
-    >>> log = {"id": np.array(["ann", "ann", "bob", ""]), "step": np.array([0, 2, 1, 9])}
+    >>> log = {"id": np.array(["ann", "ann", "bob", "cy"]), "step": np.array([0, 2, 1, 9])}
     >>> grid = ts.TimeGrid(size=3)
     >>> print(ts.check_log(log, identifier="id", time="step", grid=grid, participation_cap=1, excess="drop"))
     PRIVATE: do not publish

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries.counting.capped_count import key_of_choice
-from opendp_timeseries.counting.identifiers import key_numbers
+from opendp_timeseries.counting.identifiers import check_spelling, key_numbers
 from opendp_timeseries.counting.scaling import MOST_EVENTS, WHOLE, full_size
 from opendp_timeseries.counting.tables import Tally
 from opendp_timeseries.design.count import Count
@@ -190,6 +190,13 @@ def _check_distinct(table: Any, name: str) -> None:
         raise TypeError(f"column {name!r} of type {kind} cannot identify individuals; cast it to integers or text")
 
 
+def _holds(kind: Any) -> str:
+    """What a column holds, as :func:`~.identifiers.check_spelling` calls it."""
+    if kind.is_integer() or kind.is_floating() or kind.is_decimal():
+        return "f"
+    return "b" if kind.is_boolean() else "M" if kind.is_date() else "uuid" if kind.is_uuid() else "O"
+
+
 def _type(table: Any, name: str) -> Any:
     if name not in table.columns:
         raise ValueError(f"column {name!r} is missing; the table has {list(table.columns)}")
@@ -224,6 +231,8 @@ def _placed(table: Any, count: Count) -> tuple[Any, _Dialect]:
     check_schema(table, identifier=count.log.identifier, time=count.log.time)
     if count.log.by is not None:
         _check_distinct(table, count.log.by)
+        kind = _type(table, count.log.by)
+        check_spelling(count.panel or (), _holds(kind), count.log.by, kind)
     dialect = _dialect(table)
     _check_session(table, dialect)
     # Columns that are missing in every row may have no type: one row would give them one.
@@ -283,7 +292,7 @@ def _apart(column: Any, dialect: _Dialect) -> Any:
         column = ibis.cases((column, "True"), (~column, "False"))
     text = column.cast("string")
     if kind.is_string():  # how libraries write whole floating-point numbers
-        text = ibis.ifelse(text.re_search(_WHOLE), text.substr(0, text.length() - 2), text)
+        text = ibis.ifelse(text.re_search(_WHOLE), text.substr(0, text.length() - 2), text).nullif("")
     return dialect.whole_text(text)
 
 

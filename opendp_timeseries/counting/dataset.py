@@ -8,7 +8,6 @@ Files of one log may differ in their types, which are public: times are read by 
 identifiers and keys by one type that holds all, or refused by the name of the file.
 """
 
-import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -27,7 +26,6 @@ from opendp_timeseries.design.count import Count
 Ints = NDArray[np.int64]
 
 _BATCH: Final = 2**21  # rows that are read at a time, so that few names are met anew
-_PADDED: Final = re.compile(r"0+\d+")
 
 
 def count(table: Any, count: Count, key: bytes) -> Ints:
@@ -99,16 +97,8 @@ class _RefusedError(TypeError):
 def _files(table: Any, count: Count) -> list[tuple[Any, dict[str, Any]]]:
     """Return what is scanned, and by which schema: each file of a type that has one, or all at once.
 
-    :raises _RefusedError: for a file whose identifiers or keys no one type holds, naming it; and for keys such as
-        ``"007"`` where the schema says integers, as folders ``station=007`` are read unless their type is declared.
+    :raises _RefusedError: for a file whose identifiers or keys no one type holds, naming it.
     """
-    padded = [key for key in count.panel or () if isinstance(key, str) and _PADDED.fullmatch(key)]
-    if padded and pyarrow.types.is_integer(table.schema.field(count.log.by).type):
-        raise _RefusedError(
-            f"key {padded[0]!r} matches nothing, as column {count.log.by!r} is of type"
-            f" {table.schema.field(count.log.by).type}; declare it as text (partitioning= of pyarrow.dataset), or drop"
-            " the zeros"
-        )
     if not isinstance(getattr(table, "format", None), (dataset.ParquetFileFormat, dataset.IpcFileFormat)):
         return [(table, {})]  # of a text file a schema is a matter of its rows
     try:

@@ -20,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.grid import whole_ticks
+from opendp_timeseries.grid import offset_of_fold, read_text_times, whole_ticks
 
 _WHOLE: Final = re.compile(r"\s*([+-]?[0-9]{1,300})(?:\.0*)?\s*", re.ASCII)
+_NUMBER: Final = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?\s*", re.ASCII)
 _EXACT: Final = decimal.Context(decimal.MAX_PREC, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)
 _MAX_BITS: Final = 2048  # of integers that are written in decimal, which Python limits; wider ones are in hexadecimal
 
@@ -76,6 +77,49 @@ def key_numbers(keys: Sequence[str | int]) -> dict[str, int]:
     return numbers
 
 
+def check_spelling(keys: Sequence[str | int], kind: str, column: str, dtype: Any) -> None:
+    """Refuse a key that says a value of a column's type in another spelling: it would match no row.
+
+    Types and keys are public. Text, and a column of objects, whose type is a matter of its rows, take any key.
+
+    :param kind: what the column holds, by NumPy's letter, or ``"uuid"``.
+    :param column: its name, for the message.
+    :raises TypeError: naming the key, and how it is spelt.
+
+    >>> check_spelling(["7", "N7"], "i", "line", "int64")
+    >>> check_spelling(["07", "N7"], "i", "line", "int64")
+    Traceback (most recent call last):
+    TypeError: key '07' matches nothing, as it is '7' in column 'line' of type int64: list it so, or read the column...
+    """
+    spell = _SPELLINGS.get(kind)
+    for key in keys if spell is not None else ():
+        text, spelt = identifier_text(key), None
+        with contextlib.suppress(ValueError, decimal.DecimalException):
+            spelt = None if text is None else spell(text)  # type: ignore[misc]
+        if spelt is not None and text not in spelt:
+            raise TypeError(
+                f"key {key!r} matches nothing, as it is {spelt[0]!r} in column {column!r} of type {dtype}: list it so,"
+                " or read the column as text (dtype= of pandas, partitioning= of pyarrow.dataset)"
+            )
+
+
+def _spelt_number(text: str) -> tuple[str | None, ...]:
+    if _NUMBER.fullmatch(text) is None:
+        raise ValueError
+    return identifier_text(decimal.Decimal(text.strip())), identifier_text(float(text))
+
+
+def _spelt_truth(text: str) -> tuple[str | None, ...]:
+    return (str(("false", "true", "0", "1").index(text.strip().lower()) % 2 == 1),)
+
+
+def _spelt_time(text: str) -> tuple[str | None, ...]:
+    times, aware = read_text_times([text])
+    if np.isnat(times[0]):
+        raise ValueError
+    return (instant_text(times[0], aware=bool(aware[0])),)
+
+
 def whole_number(value: Any) -> int | None:
     """Return a whole number that a cell holds or says in text, also in floating point; None for anything else.
 
@@ -126,6 +170,11 @@ def canonical_text(value: str) -> str:
     return text
 
 
+def _present(text: str) -> str | None:
+    """Text but for an empty one, which says nothing, as a file of CSV cannot tell it from what is missing."""
+    return canonical_text(text) or None
+
+
 def _whole(number: int) -> str:
     return str(number) if number.bit_length() <= _MAX_BITS else hex(number)
 
@@ -158,14 +207,18 @@ def _decimal(value: decimal.Decimal) -> Any:
     return int(number) if 0 <= exponent < _MAX_BITS // 4 - len(digits) else number
 
 
-def utc_of(value: Any) -> tuple[np.datetime64, bool]:
-    """Return a date or datetime, also of pandas, as ``datetime64``, and whether it is an instant in UTC."""
+def utc_of(value: Any, zone: dt.tzinfo | None = None) -> tuple[np.datetime64, bool]:
+    """Return a date or datetime, also of pandas, as ``datetime64``, and whether it is an instant in UTC.
+
+    :param zone: whose clock shows a datetime that says, by ``fold=1``, that it is the second time.
+    """
     if not isinstance(value, dt.datetime):
         return np.datetime64(value, "D"), False
-    in_utc = getattr(type(value), "to_datetime64", None)
+    in_utc, offset = getattr(type(value), "to_datetime64", None), offset_of_fold(value, zone)
     if in_utc is not None:  # a Timestamp of pandas, with its nanoseconds
-        return in_utc(value), value.tzinfo is not None
-    offset = value.utcoffset()
+        clock, aware = in_utc(value), value.tzinfo is not None
+        return (clock, aware) if offset is None else (clock - np.timedelta64(offset), True)
+    offset = value.utcoffset() if offset is None else offset
     clock = np.datetime64(value.replace(tzinfo=None), "us")
     return (clock, False) if offset is None else (clock - np.timedelta64(offset), True)
 
@@ -193,10 +246,17 @@ _NUMBERS: Final[dict[type, Callable[[Any], Any]]] = {
 _TEXTS: Final[dict[type, Callable[[Any], str | None]]] = {
     **dict.fromkeys(_NUMBERS, _number_text),
     **dict.fromkeys((bool, np.bool_), lambda value: str(bool(value))),
-    str: canonical_text,
-    bytes: lambda value: canonical_text(bytes(value).decode("utf-8", "surrogateescape")),
+    str: _present,
+    bytes: lambda value: _present(bytes(value).decode("utf-8", "surrogateescape")),
     uuid.UUID: uuid.UUID.__str__,
     **dict.fromkeys((dt.datetime, dt.date), lambda value: instant_text(*utc_of(value))),
     np.datetime64: instant_text,
     **dict.fromkeys((dt.timedelta, np.timedelta64), _duration_text),
+}
+#: How a text is spelt that says a value of a type; ValueError if it says none.
+_SPELLINGS: Final[dict[str, Callable[[str], tuple[str | None, ...]]]] = {
+    **dict.fromkeys("iufc", _spelt_number),
+    "b": _spelt_truth,
+    "M": _spelt_time,
+    "uuid": lambda text: (str(uuid.UUID(text)),),
 }

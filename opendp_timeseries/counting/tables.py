@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from opendp_timeseries.counting.identifiers import (
     Labels,
     canonical_text,
+    check_spelling,
     identifier_text,
     instant_text,
     key_numbers,
@@ -87,6 +88,12 @@ class Column(NamedTuple):
     def kind(self) -> str:
         """NumPy's letter for the type; ``?`` for one that nothing here reads."""
         return "O" if self.cells is not None else "?" if self.values is None else self.values.dtype.kind
+
+    @property
+    def holds(self) -> str:
+        """The kind, and of cells what their type says, if it says more."""
+        own = str(self.dtype)
+        return "f" if own.startswith("decimal") else "uuid" if "arrow.uuid" in own else self.kind
 
     def without(self, rows: int) -> Mask:
         """Return which cells of a column of so many rows are missing."""
@@ -168,6 +175,8 @@ def read(table: Any, count: Count) -> Rows:
     """Read a table as :func:`read_positions` does."""
     log, series = count.log, None
     columns = _columns(table, log.columns)
+    if log.by is not None:
+        check_spelling(count.panel or (), columns[-1].holds, log.by, columns[-1].dtype)
     who, nobody = _identifiers(columns[0], log.identifier, exact=log.exact)
     steps, timeless = np.zeros(nobody.size, np.int64), np.zeros(nobody.size, np.bool_)
     if log.time is not None:
@@ -260,9 +269,9 @@ def _labels(cells: list[Any], codes: Ints | None, *, exact: bool) -> Labels:
         texts, codes = _distinct(texts)
     if not exact:
         texts = _canonical(texts)
-    names = dict.fromkeys(text for text in texts if text is not None)
+    names = dict.fromkeys(filter(None, texts))
     if len(names) < len(texts):  # some are missing, or say the same, such as ``17`` and ``17.0``
-        numbers = {text: number for number, text in enumerate(names)} | {None: -1}
+        numbers = {text: number for number, text in enumerate(names)} | {None: -1, "": -1}
         codes = np.fromiter(map(numbers.__getitem__, (*texts, None)), np.int64, len(texts) + 1)[codes]
     return Labels(codes=codes, names=list(names))
 
@@ -456,7 +465,8 @@ def _from_numpy(array: NDArray[Any]) -> Column:
             cells = [cell.decode("utf-8", "surrogateescape") for cell in cells]
         return Column(dtype, cells=cells, missing=missing)
     if kind == "f":
-        array = array.astype(np.float64, copy=False)
+        with np.errstate(invalid="ignore"):  # one NaN may be signalling
+            array = array.astype(np.float64, copy=False)
     elif kind in "iucM":
         array = array.astype(dtype.newbyteorder("="), copy=False)
     return Column(dtype, array, missing=missing)

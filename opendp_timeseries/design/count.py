@@ -334,6 +334,8 @@ def _check_panel(panel: tuple[Key, ...]) -> None:
         raise ValueError("keys of the panel must name at least one series")
     if len({type(key) for key in panel}) > 1 or type(panel[0]) not in (str, int):
         raise ValueError(f"keys of the panel ({check.shown(list(panel))}) must be all strings or all integers")
+    if "" in panel:
+        raise ValueError(f"keys of the panel ({check.shown(list(panel))}) must not be empty: '' is a missing key")
     if len(set(panel)) < len(panel):
         remedy = "name each series once, from a public list"
         raise ValueError(f"keys of the panel ({check.shown(list(panel))}) must be distinct: {remedy}")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opendp_timeseries._validate import shown
 from opendp_timeseries.grid.clock import DAY, SECOND, clock_around
@@ -21,6 +22,8 @@ UNITS: Final[dict[str, int]] = {"W": 7 * DAY * 10**9, "D": DAY * 10**9, "h": 360
 _FIRST: Final = int(np.datetime64("1680-01-01", "ns").astype(np.int64))
 LAST: Final = int(np.datetime64("2260-01-01", "ns").astype(np.int64))
 _LONGEST: Final = 290 * 366 * DAY
+#: Names that are another clock on each machine, or none.
+_NO_ZONES: Final = ("localtime", "posixrules", "factory")
 
 
 def parse_zone(zone: Any) -> dt.tzinfo | None:
@@ -32,6 +35,12 @@ def parse_zone(zone: Any) -> dt.tzinfo | None:
         raise TypeError(f"zone ({shown(zone)}) must be the IANA name of a time zone, for instance 'UTC'")
     if zone is None or zone == "UTC":
         return None if zone is None else dt.UTC
+    first, name = zone.partition("/")[0].lower(), zone.lower()
+    if name in _NO_ZONES or first in ("posix", "right"):
+        raise ValueError(
+            f"zone ({shown(zone)}) must be the IANA name of a time zone, such as 'Europe/Paris', which is the same"
+            " clock on every machine"
+        )
     try:
         return zoneinfo.ZoneInfo(zone)
     except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
@@ -45,10 +54,11 @@ def parse_instants(given: Mapping[str, Any], zone: dt.tzinfo | None) -> list[int
     """Return the nanoseconds of instants from 1970, UTC.
 
     :param given: by name, for messages: text (:func:`read_text_times`), a ``datetime``, a ``date`` (its midnight) or a
-        ``datetime64``. Without an offset it is a local time of ``zone``; midnight is where its day begins.
+        ``datetime64``. Without an offset it is a local time of ``zone``; midnight is where its day begins. A
+        ``datetime`` with ``fold=1`` is the second time at which the clock shows it.
     :raises TypeError, ValueError: for anything else, and for times that do not fit.
     """
-    times, aware = read_text_times([_written(name, value) for name, value in given.items()])
+    times, aware = read_text_times([_written(name, value, zone) for name, value in given.items()])
     instants = []
     for (name, value), time, known in zip(given.items(), times, aware, strict=True):
         what = f"{name} ({shown(str(value))})"
@@ -65,9 +75,37 @@ def parse_instants(given: Mapping[str, Any], zone: dt.tzinfo | None) -> list[int
     return instants
 
 
-def _written(name: str, value: Any) -> str:
+def parse_days(given: Mapping[str, Any], zone: dt.tzinfo) -> NDArray[np.datetime64]:
+    """Return the days of dates, and of times those that the clock of a zone shows.
+
+    :param given: as of :func:`parse_instants`.
+    :raises TypeError, ValueError: for anything else.
+    """
+    times, aware = read_text_times([_written(name, value, zone) for name, value in given.items()])
+    local = []
+    for (name, value), time, known in zip(given.items(), times.astype(np.int64).tolist(), aware, strict=True):
+        what = f"{name} ({shown(str(value))})"
+        if np.isnat(np.datetime64(time, "ns")):
+            raise ValueError(f"{what} must be a date in ISO 8601, such as '2024-12-25'")
+        check_years(what, time, time)
+        local.append(int(clock_around(zone, time, time).shown(time)) if known else time)
+    return np.array(local, dtype="M8[ns]").astype("M8[D]")
+
+
+def offset_of_fold(value: Any, zone: dt.tzinfo | None) -> dt.timedelta | None:
+    """Return the offset of a ``datetime`` that says, by ``fold=1``, that its clock shows it again; else None."""
+    if zone is None or not isinstance(value, dt.datetime) or value.tzinfo is not None or not value.fold:
+        return None
+    # Of Python, as that of pandas may drop the fold.
+    clock = dt.datetime(value.year, value.month, value.day, value.hour, value.minute, value.second, fold=1)
+    return clock.replace(tzinfo=zone).utcoffset()
+
+
+def _written(name: str, value: Any, zone: dt.tzinfo | None) -> str:
     if not isinstance(value, (str, dt.date, np.datetime64)):
         raise TypeError(f"{name} ({shown(value)}) must be an ISO 8601 string, a datetime or a datetime64")
+    if (offset := offset_of_fold(value, zone)) is not None:
+        return (value - offset).replace(fold=0).isoformat() + "Z"
     if isinstance(value, dt.datetime) and (value.utcoffset() or dt.timedelta()).seconds % 60:
         value = value.astimezone(dt.UTC)  # as text has no seconds in an offset
     return value.isoformat() if isinstance(value, dt.date) else str(value)

@@ -1,5 +1,6 @@
 """Where in a pattern that repeats each step is: by its number, or by the clock and the calendar of the grid."""
 
+import datetime as dt
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -8,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.grid import PERIODS, TimeGrid, check_grid
+from opendp_timeseries.grid import PERIODS, TimeGrid, check_grid, parse_days, parse_zone
 
 Array = NDArray[np.float64]
 Seasons = float | str | Sequence[float | str] | NDArray[Any] | None
@@ -47,7 +48,7 @@ def read_seasons(given: Seasons, grid: TimeGrid | None, size: int, holidays: Any
     several: list[Any] = [] if given is None else [given] if np.ndim(given) == 0 else list(given)  # type: ignore[arg-type]
     if grid is not None and check_grid(grid).size != size:
         raise ValueError(f"grid (of {grid.size} steps) must have a step for each of the series ({size})")
-    free = _dates(holidays)
+    free = _dates(holidays, grid)
     found = {}
     for one in several:
         if isinstance(one, str):
@@ -98,12 +99,12 @@ def _by_calendar(name: str, grid: TimeGrid | None, holidays: NDArray[np.datetime
     return Season(length, phase[:-1], name)
 
 
-def _dates(holidays: Any) -> NDArray[np.datetime64]:
+def _dates(holidays: Any, grid: TimeGrid | None) -> NDArray[np.datetime64]:
     remedy = "holidays=['2024-12-25', '2024-12-26']"
     if isinstance(holidays, str) or not isinstance(holidays, Iterable):
         raise TypeError(f"holidays ({check.shown(holidays)}) must be dates, such as {remedy}")
-    given = list(holidays)
+    zone = (None if grid is None else parse_zone(grid.zone)) or dt.UTC
     try:
-        return np.array(given, dtype="M8[D]")
+        return parse_days({f"holidays[{k}]": day for k, day in enumerate(holidays)}, zone)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"holidays ({check.shown(given)}) must be dates, such as {remedy}") from error
+        raise type(error)(f"{error}; holidays must be dates, such as {remedy}") from None

@@ -1,16 +1,25 @@
 """Panels: one capped count over all series, filtered by series, released by key."""
 
+import datetime as dt
+import decimal
 import enum
+import re
 
 import numpy as np
 import opendp.prelude as dp
 import pandas as pd
+import polars as pl
 import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 import opendp_timeseries as ts
+from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.plugin.spaces import influence_space
+from tests.counting.tables import DuckDB, count_of
 
+pytestmark = pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning", "ignore::FutureWarning")
 GRID = ts.TimeGrid(size=3)
 ROWS = {
     "id": np.array([1, 1, 2, 2, 3, 3, 4]),
@@ -45,7 +54,7 @@ def test_integer_keys(log_space):
     table = ROWS | {"venue": np.array([5, 6, 5, 5, 7, 5, 300], dtype=np.int16)}
     keys = [5, np.int64(6), 7, 10**9]
     assert list(panel(log_space, keys=keys)(table)) == [2, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0]
-    assert list(panel(log_space, keys=["5", "05"])(table)) == [2, 0, 0, 0, 0, 0]  # compared as text
+    assert list(panel(log_space, keys=["5", "N5"])(table)) == [2, 0, 0, 0, 0, 0]  # compared as text
     named = enum.IntEnum("Venue", {"first": 5, "second": 6})
     assert panel(log_space, keys=list(named)).output_metric == panel(log_space, keys=[5, 6]).output_metric
     as_text = enum.Enum("Venue", {"first": "5", "second": "6"}, type=str)
@@ -65,6 +74,64 @@ def test_integer_keys_are_found_whatever_their_order(log_space, kind):
         if when < 3 and venue in listed:
             expected[listed.index(venue), when] += 1
     assert counts.tolist() == expected.tolist()
+
+
+DAYS = [dt.date(2024, 3, 1), dt.date(2024, 3, 2)]
+SPELLINGS = {
+    "int64": ([7, 8], pa.int64(), ["7", "8"], ["007", "+7", " 7", "7.00", "7e0"]),
+    "uint8": ([7, 8], pa.uint8(), ["7", "8"], ["07"]),
+    "double": ([7.5, 8], pa.float64(), ["7.5", "8"], ["7.50", "08", "+8"]),
+    "decimal": ([decimal.Decimal(7), decimal.Decimal(8)], pa.decimal128(5, 0), ["7", "8"], ["07"]),
+    "bool": ([True, False], pa.bool_(), ["True", "False"], ["true", "0"]),
+    "date": (DAYS, pa.date32(), ["2024-03-01", "2024-03-02"], ["20240301", "2024-03-01T00:00"]),
+    "string": (["007", " 7"], pa.string(), ["007", " 7"], []),
+}
+
+
+def of_engine(engine, table, folder):
+    """A table as an engine has it."""
+    if engine == "batches":
+        pq.write_table(table, folder / "log.parquet")
+        return ds.dataset(folder / "log.parquet")
+    return {
+        "numpy": lambda: {name: table[name].to_numpy() for name in table.column_names},
+        "pandas": table.to_pandas,
+        "polars": lambda: pl.from_arrow(table),
+        "arrow": lambda: table,
+        "duckdb": lambda: DuckDB().table_of(table),
+    }[engine]()
+
+
+ENGINES = ["numpy", "pandas", "polars", "arrow", "batches", "duckdb"]
+OBJECTS = [("numpy", "decimal"), ("pandas", "decimal"), ("pandas", "date")]  # one row may change their type
+
+
+@pytest.mark.parametrize("kind", SPELLINGS)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_key_that_its_column_spells_otherwise_is_refused_by_type(tmp_path, engine, kind):
+    values, own, good, bad = SPELLINGS[kind]
+    log = of_engine(engine, pa.table({"id": [1, 2], "t": [0, 1], "by": pa.array(values, own)}), tmp_path)
+
+    def count(*keys):
+        return engine_of(log).count(log, count_of("id", "t", ts.TimeGrid(size=2), "by", keys), bytes(16)).tolist()
+
+    assert count(*good, "N7") == [1, 0, 0, 1, 0, 0]  # nobody is at N7, which is true
+    for key in bad:
+        if (engine, kind) in OBJECTS:
+            assert count(key, "N7") == [0, 0, 0, 0]
+        else:
+            with pytest.raises(TypeError, match=re.escape(f"key {key!r} matches nothing, as it is '")):
+                count(key, "N7")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_empty_text_is_nobody_and_no_key(tmp_path, engine):
+    table = pa.table({"id": ["", "a", None, "b", "b"], "t": [0, 1, 0, 0, 0], "by": ["x", "x", "x", "", "x"]})
+    log = of_engine(engine, table, tmp_path)
+    count = count_of("id", "t", ts.TimeGrid(size=2), "by", ["x", "y"], step_cap=9)
+    assert engine_of(log).count(log, count, bytes(16)).tolist() == [1, 1, 0, 0]
+    tally = engine_of(log).tally(log, count)
+    assert (tally.missing_identifier, tally.unknown_key, tally.counted) == (2, 1, 2)
 
 
 def test_rows_without_a_key_are_dropped(log_space):
@@ -123,6 +190,7 @@ def test_from_log_to_releases_by_key(log_space):
         ({"keys": ["a", "a"]}, "distinct"),
         ({"keys": ["1", "1.0"]}, "distinct"),
         ({"keys": ["a", 1]}, "all strings or all integers"),
+        ({"keys": ["a", ""]}, "must not be empty: '' is a missing key"),
         ({"keys": [True]}, "all strings or all integers"),
         ({"keys": [1.5]}, "all strings or all integers"),
     ],

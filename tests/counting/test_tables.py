@@ -299,7 +299,7 @@ def test_text_that_is_not_unicode_is_no_error():
     buffers = [None, pa.py_buffer(np.array([0, 2, 3, 4], np.int32)), pa.py_buffer(b"\xff\xfe\xffa")]
     raw = pa.Array.from_buffers(pa.string(), 3, buffers)
     assert len(set(names_of(arrow_table(raw, TIMES[:3])))) == 3
-    assert names_of(numpy_table(np.zeros(3, "U0"), TIMES[:3])) == [""] * 3
+    assert names_of(numpy_table(np.zeros(3, "U0"), TIMES[:3])) == [None] * 3
 
 
 @given(
@@ -313,6 +313,39 @@ def test_no_objects_raise_or_warn(values):
         for table in (numpy_table, pandas_table):
             names = names_of(table(objects, TIMES[: len(values)]))
             assert names == [identifier_text(value) for value in values]
+
+
+SIGNALLING = {"f2": 0x7D01, "f4": 0x7FA00000, "f8": 0x7FF4000000000000}  # the pattern of bits of such a NaN
+
+
+@pytest.mark.parametrize("column", ["id", "time", "by"])
+@pytest.mark.parametrize("kind", SIGNALLING)
+def test_no_pattern_of_bits_warns(kind, column):
+    # A warning would be the work of the one row that holds it.
+    odd = np.array([SIGNALLING[kind]], kind.replace("f", "u")).view(kind)
+    columns = {"id": np.arange(1, 5), "time": np.arange(4), "by": np.array([1, 2, 1, 2])}
+    table = columns | {column: np.concatenate([odd, columns[column][1:].astype(kind)])}
+    asked = count_of("id", "time", TimeGrid(size=4), by="by", keys=["1", "2"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for log in (table, pd.DataFrame(table), pa.table({name: pa.array(array) for name, array in table.items()})):
+            _, positions = read_positions(log, asked)
+            assert positions.tolist() == [-1, 5, 2, 7]
+
+
+FOLDS = [dt.datetime(2024, 10, 27, 2, 30, fold=fold) for fold in (0, 1)]
+FOLDS += [dt.datetime(2024, 3, 31, 2, 30, fold=1), dt.datetime(2024, 7, 1, 0, 0, fold=1)]
+
+
+def test_the_second_of_two_times_that_a_clock_shows():
+    grid = TimeGrid(start="2024-01-01", step="1h", size=366 * 24, zone="Europe/Berlin")
+    utc = ["2024-10-27T00:30", "2024-10-27T01:30", "2024-03-31T00:30", "2024-06-30T22:00"]  # as of PEP 495
+    expected = grid.steps(np.array(utc, "M8[ns]"), aware=True).tolist()
+    stamps = [pd.Timestamp(time).replace(fold=time.fold) for time in FOLDS]
+    for times in (FOLDS, stamps):
+        objects = np.array([*times, "x"], dtype=object)
+        for table in ({"id": objects, "time": objects}, pd.DataFrame({"id": objects, "time": objects})):
+            assert read(table, grid=grid)[1].tolist() == [*expected, -1]
 
 
 # Types of columns that are never the work of one row.

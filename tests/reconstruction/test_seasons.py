@@ -105,6 +105,36 @@ def test_a_count_made_elsewhere_is_told_its_grid():
 
 
 @pytest.mark.parametrize(
+    "day",
+    [
+        "2024-04-03",
+        "20240403",
+        "2024-04-03T00:00",
+        "2024-04-03T00:00+02:00",
+        "2024-04-02T22:30Z",
+        dt.date(2024, 4, 3),
+        dt.datetime(2024, 4, 3),
+        dt.datetime(2024, 4, 3, tzinfo=ZoneInfo("Europe/Berlin")),
+        dt.datetime(2024, 4, 2, 23, tzinfo=dt.UTC),
+        np.datetime64("2024-04-03"),
+        np.datetime64("2024-04-03T00:00", "ns"),
+    ],
+)
+def test_a_holiday_is_the_day_that_the_clock_of_the_zone_shows(day):
+    grid = TimeGrid(start="2024-04-01", step="1d", size=28, zone="Europe/Berlin")  # from a Monday
+    (season,) = read_seasons("1w", grid, 28, [day])
+    assert np.flatnonzero(season.phase >= 6 / 7).tolist() == [2, 6, 13, 20, 27]
+
+
+def test_holidays_of_pandas_are_the_days_that_they_show():
+    pd = pytest.importorskip("pandas")
+    grid = TimeGrid(start="2024-04-01", step="1d", size=28, zone="Europe/Berlin")
+    for zone in (None, "Europe/Berlin"):
+        (season,) = read_seasons("1w", grid, 28, pd.DatetimeIndex(["2024-04-03", "2024-04-05"], tz=zone))
+        assert np.flatnonzero(season.phase >= 6 / 7).tolist() == [2, 4, 6, 13, 20, 27]
+
+
+@pytest.mark.parametrize(
     ("seasons", "holidays", "error", "message"),
     [
         ("24h", (), ValueError, r"seasons \('24h'\) must be known; a season is a number of steps.*1d, 1w, 1mo, 1q, 1y"),
@@ -112,7 +142,11 @@ def test_a_count_made_elsewhere_is_told_its_grid():
         ("1y", ["2024-01-01"], ValueError, "holidays are like Sundays: give also seasons='1w'"),
         ("1w", "2024-01-01", TypeError, r"holidays \('2024-01-01'\) must be dates"),
         ("1w", 7, TypeError, r"holidays \(7\) must be dates"),
-        ("1w", ["Christmas"], ValueError, r"holidays \(\['Christmas'\]\) must be dates"),
+        ("1w", ["Christmas"], ValueError, r"holidays\[0\] \('Christmas'\) must be a date in ISO 8601"),
+        ("1w", ["2024-01-02", "2024-W14-3"], ValueError, r"holidays\[1\] \('2024-W14-3'\) must be a date in ISO 8601"),
+        ("1w", [20240403], TypeError, r"holidays\[0\] \(20240403\) must be.*; holidays must be dates, such as"),
+        ("1w", [np.datetime64("NaT")], ValueError, r"holidays\[0\] \('NaT'\) must be a date"),
+        ("1w", [np.datetime64("2024-04")], ValueError, r"holidays\[0\] \('2024-04'\) must be a date"),
     ],
 )
 def test_bad_seasons_are_refused(seasons, holidays, error, message):
