@@ -1044,14 +1044,16 @@ def test_individuals_are_not_called_events(log_file, tmp_path, capsys):
 
 # Before any data.
 
-PLAN = ["plan", "--size", "672", "--participation-cap", "20", "60", "--epsilon", "1", "--delta", "1e-6"]
-SERIES = ["--level", "200", "--season", "24:90", "--deviation", "20", "--time-scale", "12", "--filter-std", "0"]
+PLAN = ["plan", "--size", "672", "--epsilon", "1", "--delta", "1e-6"]
+CAPS = ["--participation-cap", "20", "60"]
+SIGNAL = ["--season", "24:90", "--deviation", "20", "--time-scale", "12", "--filter-std", "0"]
+SERIES = ["--level", "200", *SIGNAL]
 
 
 def test_a_plan_says_what_to_run_and_it_runs(log_file, tmp_path, capsys):
     dated = ["--start", "2024-03-01", "--step", "1h", "--zone", "Europe/Berlin", "--sampling-probability", "0.5", "1"]
     known = ["--participation-cap", "4", "--participation", "50%:3", "100%:4"]
-    for number, (given, best) in enumerate([([], "private series"), (known, "participation cap 4, every step")]):
+    for number, (given, best) in enumerate([(CAPS, "private series"), (known, "participation cap 4, every step")]):
         assert main([*PLAN, *SERIES, *dated, *given]) == 0
         said = capsys.readouterr().out
         assert f"Best: {best}, then a smoother" in said
@@ -1061,11 +1063,11 @@ def test_a_plan_says_what_to_run_and_it_runs(log_file, tmp_path, capsys):
         output = tmp_path / f"out{number}"
         assert main([*(filled.get(word, word) for word in words[3:]), "--output", str(output)]) == 0
         assert len(released(output.with_suffix(".csv"))) == 672
-    assert main([*PLAN, *SERIES, "--json"]) == 0
+    assert main([*PLAN, *CAPS, *SERIES, "--json"]) == 0
     document = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (document["epsilon"], document["delta"]) == (1.0, 1e-6)
     sampled = ["--sampling-probability", "0.5", "--sampling", "stratified"]
-    assert main([*PLAN, *SERIES, *sampled]) == 0
+    assert main([*PLAN, *CAPS, *SERIES, *sampled]) == 0
     assert "\n20   p = 0.5 in blocks " in capsys.readouterr().out
 
 
@@ -1075,14 +1077,14 @@ def test_a_plan_says_what_to_run_and_it_runs(log_file, tmp_path, capsys):
         (["--season", "24"], "(24) must be steps and an amplitude in counts, such as 24:90"),
         (["--season", "1:90"], "must be"),
         ([], "describe the signal"),
-        ([*SERIES, "--level", "nan"], "level (nan) must be finite"),
+        ([*SIGNAL, "--level", "nan"], "level (nan) must be finite"),
         ([*SERIES, "--start", "2024-03-01"], "must be given together"),
         ([*SERIES, "--gap", "1000"], "gap"),
         (["file.csv", *SERIES], "unrecognized arguments: file.csv"),
     ],
 )
 def test_a_plan_says_what_is_missing(capsys, more, message):
-    assert main([*PLAN, *more]) == 2
+    assert main(["plan", *CAPS, *PLAN[1:], *more]) == 2
     assert message in refusal(capsys)
 
 

@@ -25,6 +25,7 @@ from opendp_timeseries.design.count import Count
 
 Ints = NDArray[np.int64]
 
+_MICROSECONDS: Final = dataset.ParquetFileFormat(coerce_int96_timestamp_unit="us")
 _BATCH: Final = 2**21  # rows that are read at a time, so that few names are met anew
 
 
@@ -122,6 +123,7 @@ def _files(table: Any, count: Count) -> list[tuple[Any, dict[str, Any]]]:
     if count.log.time is None or _declared(table, fragments, count.log.time):
         return [(fragment, {"schema": whole}) for fragment in fragments]
     place = whole.get_field_index(count.log.time)
+    fragments = [_in_range(fragment, count.log.time) for fragment in fragments]
     times = [fragment.physical_schema.field(count.log.time) for fragment in fragments]
     return [(f, {"schema": whole.set(place, time)}) for f, time in zip(fragments, times, strict=True)]
 
@@ -134,6 +136,11 @@ def _check_alike(table: Any, count: Count) -> None:
     files = dataset.dataset(table.files, filesystem=table.filesystem, format=table.format).get_fragments()
     kinds: dict[str, Any] = {}
     for file in files:
+        if _wraps(file, count.log.time):
+            raise _RefusedError(
+                f"column {count.log.time!r} holds INT96 in {file.path}, which PyArrow reads in nanoseconds, up to the"
+                " year 2262; give format=ParquetFileFormat(coerce_int96_timestamp_unit='us') of pyarrow.dataset"
+            )
         for name in set(count.log.columns) & set(file.physical_schema.names):
             kind = file.physical_schema.field(name).type
             if kinds.setdefault(name, kind) != kind:
@@ -141,6 +148,27 @@ def _check_alike(table: Any, count: Count) -> None:
                     f"column {name!r} is of type {kind} in {file.path} and of type {kinds[name]} in other files of the"
                     " log, which is filtered; write all of them with one type, or filter what is written"
                 )
+
+
+def _wraps(fragment: Any, name: str | None) -> bool:
+    """Whether times of a file are INT96, the old type of Spark and Impala, and read in nanoseconds, where many wrap."""
+    if name is None or not isinstance(fragment, dataset.ParquetFileFragment):
+        return False
+    schema = fragment.metadata.schema
+    kinds = {schema.column(k).path: schema.column(k).physical_type for k in range(len(schema))}
+    return kinds.get(name) == "INT96" and fragment.format.read_options.coerce_int96_timestamp_unit == "ns"
+
+
+def _in_range(fragment: Any, name: str) -> Any:
+    """Return a file whose times do not wrap, read in microseconds if need be."""
+    if not _wraps(fragment, name):
+        return fragment
+    return _MICROSECONDS.make_fragment(
+        fragment.path,
+        filesystem=fragment.filesystem,
+        partition_expression=fragment.partition_expression,
+        row_groups=[group.id for group in fragment.row_groups],
+    )
 
 
 def _declared(table: Any, fragments: list[Any], name: str) -> bool:

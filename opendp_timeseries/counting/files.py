@@ -172,8 +172,9 @@ def read_parquet_log(path: Path, *, identifier: str, time: str, zone: str | None
     pyarrow = check.installed("pyarrow", "Parquet files need PyArrow", "tables")
     from pyarrow import dataset
 
+    parquet = dataset.ParquetFileFormat(coerce_int96_timestamp_unit="us")  # in nanoseconds, years from 2262 on wrap
     try:
-        log = dataset.dataset(path, format="parquet")
+        log = dataset.dataset(path, format=parquet)
     except ValueError:  # pyarrow.ArrowInvalid, in many words
         raise ValueError(f"file ({path}) must be a Parquet file; convert it, or correct its suffix") from None
     names = [identifier, time, *([] if by is None else [by])]
@@ -195,7 +196,7 @@ def read_parquet_log(path: Path, *, identifier: str, time: str, zone: str | None
         )
     # PyArrow casts times without a zone to those of a schema in UTC as they are.
     in_utc = log.schema.field(time).with_type(pyarrow.timestamp(naive.unit, "UTC"))
-    return dataset.dataset(path, format="parquet", schema=log.schema.set(log.schema.get_field_index(time), in_utc))
+    return dataset.dataset(path, format=parquet, schema=log.schema.set(log.schema.get_field_index(time), in_utc))
 
 
 def _cells(file: Lines, where: list[int], delimiter: str) -> list[str]:

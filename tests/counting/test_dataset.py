@@ -10,6 +10,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.counting.engines import engine_of
+from opendp_timeseries.counting.files import read_parquet_log
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.plugin import participation_count as constructor
 from tests.counting.tables import count_of
@@ -242,6 +243,28 @@ def test_keys_of_folders_that_were_read_as_numbers_are_refused_by_name(tmp_path)
         engine_of(log).count(log, count, bytes(16))
     numbers = replace(count, panel=(7, 8))
     assert engine_of(log).count(log, numbers, bytes(16)).tolist() == [2, 0, 0, 1]
+
+
+FAR = [dt.datetime(2608, 7, 21, 23, 34, 33, 709552), dt.datetime(2024, 1, 1), dt.datetime(9999, 12, 31)]
+
+
+def test_old_times_of_spark_do_not_wrap(tmp_path):
+    # INT96 in nanoseconds: the first of these wraps around to 2024-01-01.
+    table = pa.table({"id": [1, 2, 3], "t": pa.array(FAR, pa.timestamp("us"))})
+    pq.write_table(table, tmp_path / "log.parquet", use_deprecated_int96_timestamps=True)
+    count = count_of("id", "t", TimeGrid(start="2024-01-01", step="1d", size=1, zone="UTC"))
+    logs = [ds.dataset(tmp_path / "log.parquet"), read_parquet_log(tmp_path / "log.parquet", identifier="id", time="t")]
+    logs.append(read_parquet_log(tmp_path / "log.parquet", identifier="id", time="t", zone="UTC"))
+    for log in logs:
+        assert engine_of(log).count(log, count, bytes(16)).tolist() == [1]
+    log = logs[0].filter(ds.field("id") > 0)
+    with pytest.raises(
+        TypeError, match=r"column 't' holds INT96 in .*log\.parquet, which PyArrow reads in nanoseconds"
+    ):
+        engine_of(log).count(log, count, bytes(16))
+    log = ds.dataset(tmp_path / "log.parquet", format=ds.ParquetFileFormat(coerce_int96_timestamp_unit="us"))
+    log = log.filter(ds.field("id") > 0)
+    assert engine_of(log).count(log, count, bytes(16)).tolist() == [1]
 
 
 def test_files_of_a_filtered_log_must_be_alike(tmp_path):
