@@ -56,7 +56,8 @@ class TimeGrid:
 
     *Aware* instants (with a zone or an offset) are converted to UTC. *Naive* ones are local times of ``zone``, and are
     refused when the grid has none. A local time that occurs twice, as clocks go back, is its first occurrence; one that
-    is skipped, as clocks go forward, is shifted forward by the gap (as ``fold=0`` in PEP 495).
+    is skipped, as clocks go forward, is shifted forward by the gap (as ``fold=0`` in PEP 495). A ``datetime`` with
+    ``fold=1``, of Python or in a column of objects, is the other one.
 
     A grid is exact to the nanosecond. It lies within the years 1680 to 2259, and spans at most 290 of them. Its fields
     have one spelling, so that equal grids are equal and represented alike however they were written: in UTC, ``"24h"``

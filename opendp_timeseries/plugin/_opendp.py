@@ -32,7 +32,7 @@ def maker_of(name: str) -> str | None:
 def then(make: Callable[Concatenate[dp.Domain, dp.Metric, P], Any]) -> Callable[P, Partial]:
     """Return the ``then_`` form of a ``make_`` constructor, which ``Context.query()`` calls from now on.
 
-    After a reload it calls the new code.
+    After a reload it calls the new code, which takes no objects that were made before.
 
     :raises ValueError: if its name is taken by something that is not of this package.
     """

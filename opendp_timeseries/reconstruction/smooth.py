@@ -92,7 +92,8 @@ def smooth(
     :param band: what values and errors are of: ``"counts"``, those that the log would show, or ``"rate"``, their
         expectation, whose errors are smaller.
     :param filtered: estimate the filtered counts rather than those before the filter.
-    :param holidays: dates whose days are like Sundays in ``"1w"``, such as ``["2024-12-25"]``.
+    :param holidays: dates whose days are like Sundays in ``"1w"``, such as ``["2024-12-25"]``; of a time, the day that
+        the clock of the grid's zone shows.
     :param grid: the grid of the count (of one series, in a panel), if that was made elsewhere.
     :param progress: show on standard error how many series of a panel are done. By default, only in a terminal.
     :return: a :class:`~opendp_timeseries.Series` of ``release.size`` values in the signal's unit. Where the fit
