@@ -104,7 +104,7 @@ def offset_of_fold(value: Any, zone: dt.tzinfo | None) -> dt.timedelta | None:
 def _written(name: str, value: Any, zone: dt.tzinfo | None) -> str:
     if not isinstance(value, (str, dt.date, np.datetime64)):
         raise TypeError(f"{name} ({shown(value)}) must be an ISO 8601 string, a datetime or a datetime64")
-    if (offset := offset_of_fold(value, zone)) is not None:
+    if isinstance(value, dt.datetime) and (offset := offset_of_fold(value, zone)) is not None:
         return (value - offset).replace(fold=0).isoformat() + "Z"
     if isinstance(value, dt.datetime) and (value.utcoffset() or dt.timedelta()).seconds % 60:
         value = value.astimezone(dt.UTC)  # as text has no seconds in an offset
