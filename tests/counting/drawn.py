@@ -328,7 +328,8 @@ def drawn_case(seed, engine):
         where, asked = one(random, kinds), asked[: int(random.integers(1, 5))]
         cells = [KINDS[where].cell(k) for k in asked]
         as_numbers = all(type(cell) is int for cell in cells) and random.random() < 0.5
-        keys = tuple(dict.fromkeys(cells if as_numbers else [text_of(where, k) for k in asked]))
+        texts = filter(None, (text_of(where, k) for k in asked))  # an empty one is no key
+        keys = tuple(dict.fromkeys(cells if as_numbers else texts)) or ("nowhere",)
         keys = keys if random.random() < 0.5 else (*keys, 12345 if as_numbers else "nobody")
     whole = random.random() < 0.1
     period = None
@@ -442,7 +443,7 @@ def truth(case, rows, hashed):
     for (person, time, key), cell in zip(rows, cells, strict=True):
         step = 0 if case.when is None else None if time is None else step_of(case, time)
         number = 0 if places is None else None if key is None else places.get(text_of(case.where, key))
-        if person is None:
+        if person is None or text_of(case.who, person) == "":
             lost["missing_identifier"] += 1
         elif step is None:
             lost[why_no_time(cell)] += 1
