@@ -1,7 +1,9 @@
 """Releases planned together: one budget, exact scales, and the measurements that come of them."""
 
+import itertools
 import json
 import time
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -10,10 +12,14 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.accounting.joint import joint_loss
+from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.unit import Unit
+from opendp_timeseries.plugin.known import signal_of
 
 dp.enable_features("contrib", "honest-but-curious")
 SPACE = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+
+GRID = ts.TimeGrid(size=48)
 
 
 def month(start="2024-01-01", cap=30, std=0.0, size=720):
@@ -82,6 +88,27 @@ def test_one_signal_may_be_released_in_two_ways():
     assert programme.measurement(month(), number=1).map(1) < programme.measurement(month(), number=2).map(1)
     with pytest.raises(ValueError, match="it matches 0 as number 3"):
         programme.measurement(month(), number=3)
+
+
+def test_a_promise_that_data_do_not_react_lowers_the_loss_only_where_the_docs_say_so():
+    less = set()
+    for excess, sampling, p, std, gap in itertools.product(
+        ("scale", "drop"), ("poisson", "stratified"), (0.25, 1.0), (0, 2), (1, 4)
+    ):
+        signal = SPACE >> ts.then_participation_count(GRID, participation_cap=6, excess=excess, gap=gap)
+        with warnings.catch_warnings(action="ignore", category=ts.FilterWithoutGapWarning):
+            signal = signal >> ts.then_circulant_filter(ts.gaussian_kernel(48, std=std)) if std else signal
+        design = Design(signal=signal_of(signal), sampling_probability=p, sampling=sampling, scale=20.0)
+        programmes = [ts.Programme(designs=(design,) * 3, epsilon=9.0, delta=1e-6, data_fixed=f) for f in (True, False)]
+        promised, plain = (programme.loss().epsilon(1e-6) for programme in programmes)
+        assert promised <= plain
+        if promised < plain * (1 - 1e-9):
+            less.add((excess, sampling, p, bool(std)))
+    assert {p for _, _, p, _ in less} == {0.25}
+    assert ("drop", "poisson", 0.25, False) not in less
+    named = {("scale", "poisson", 0.25, std) for std in (False, True)} | {("scale", "stratified", 0.25, False)}
+    named |= {("drop", "poisson", 0.25, True), ("drop", "stratified", 0.25, False)}
+    assert named <= less
 
 
 def test_one_step_of_each_block_needs_the_same_noise_and_errs_less_between_steps():

@@ -47,13 +47,14 @@ _HOLDS_FROM: Final = 0.5
 def joint_loss(losses: Iterable[PrivacyLoss], *, adaptive: bool = True, factor: float = 1.0) -> PrivacyLoss:
     """Return the loss of several releases about the same people, all of them together.
 
-    Each draws its own steps and noise. It is exact for counts without filter, and attained by somebody who is at the
-    cap in all of them.
+    Each draws its own steps and noise. It is exact for counts without filter that are fixed in advance, and attained by
+    somebody who is at the cap in all of them; if they are adaptive, where every step is kept, or where counts drop what
+    exceeds their cap and each step is sampled by itself.
 
     :param losses: of the single releases, each at its own scale; they may be joint losses themselves.
     :param adaptive: True if *what* is released, within the influence of each loss, may depend on what earlier releases
         showed; sampling, scales and influences may not. False if all is fixed before the first release, which makes the
-        joint loss of filtered signals somewhat smaller.
+        joint loss smaller where steps are sampled: of counts that scale, behind filters and of stratified samples.
     :param factor: by which all scales are multiplied, as :func:`~.calibrate.calibrate` searches for it.
     :return: a loss at scale 1, whose law is in units of the noise.
     :raises ValueError: if there are none.

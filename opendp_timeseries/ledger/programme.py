@@ -40,14 +40,16 @@ _TOLERANCE: Final = 1 + 1e-9
 class Programme:
     """Releases that are fixed in advance, within one budget for all of them: made by :meth:`plan`.
 
-    It prints as a table. The loss of all releases together is exact where the loss of each is, and smaller than (ε, δ)
-    added up: twelve equal months need a quarter of the noise.
+    It prints as a table. The loss of all releases together is smaller than (ε, δ) added up: twelve equal months need
+    about a quarter of the noise. It is exact where that of each is, if every step is kept, or data do not react.
 
     :param designs: what will run, in order.
     :param epsilon: ε of all releases together.
     :param delta: δ of all releases together.
-    :param data_fixed: a promise that later data do not react to earlier releases. Behind filters, and of stratified
-        samples, less noise is enough with it; else it changes nothing.
+    :param data_fixed: a promise that later data do not react to earlier releases. Where steps are sampled, less noise
+        is enough with it for counts that scale down who exceeds their cap, which is the default, behind filters, and
+        for stratified samples. It changes nothing where every step is kept, nor for unfiltered counts with
+        ``excess="drop"`` of which each step is sampled by itself.
     :raises ValueError: if there are none, they are not about the same individuals, or they exceed the budget.
     """
 

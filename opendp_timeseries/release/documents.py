@@ -33,7 +33,8 @@ def write_releases(
         :func:`~opendp_timeseries.make_composition`. The joint guarantee is then that of the joint loss; else it is by
         basic composition: (ε, δ), or (ρ, δ′), add up. The document says which.
     :param data_fixed: a promise that later data do not react to earlier releases, as where all are of one log at one
-        time. Behind filters, and of stratified samples, the joint loss is less with it. The document says so.
+        time. Where steps are sampled, the joint loss is less with it for counts that scale, behind filters, and for
+        stratified samples (:class:`~opendp_timeseries.Programme` says where it changes nothing). The document says so.
     :param delta: of the joint guarantee, if all was fixed in advance and each states (ε, δ); the sum of all δ if left
         out.
     :raises ValueError: if there are none, one states less than it loses, or they do not add up.

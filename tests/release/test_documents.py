@@ -89,7 +89,7 @@ def test_behind_filters_the_joint_loss_holds_only_where_data_do_not_react():
     assert least < most
     with pytest.raises(ValueError, match="the releases together give"):
         ts.read_releases(json.dumps(fixed | {"data_fixed": False}))
-    # Without filters both are one.
+    # Of counts that drop, without filter, both are one.
     plain = [behind(count())(LOG) for _ in range(3)]
     fixed, free = (json.loads(ts.write_releases(plain, in_advance=True, data_fixed=fixed)) for fixed in (True, False))
     assert fixed["joint_loss"][0] == pytest.approx(free["joint_loss"][0], rel=1e-9)
