@@ -615,6 +615,35 @@ def test_a_record_of_something_else_is_found_by_verification(tmp_path):
         ts.Ledger(book.path).verify()
 
 
+@pytest.mark.parametrize("planned", [False, True])
+def test_what_a_release_says_of_its_ledger_is_verified(tmp_path, planned):
+    programme = ts.Programme.plan([count(1), count(2)], epsilon=1.0, delta=1e-6, sampling_probability=0.5)
+    book = new(tmp_path, **({"programme": programme} if planned else {}))
+    book.release(programme.measurement(count(1)) if planned else measurement(), LOG)
+    right = book.path.read_bytes()
+    for change in (
+        {"loss": [0.9, 1e-6]}, {"number": 2}, {"parts": 3}, {"digest": "00"}, {"digest": None}, {"programme": "aa"},
+    ):  # fmt: skip
+        lines = [json.loads(line)["entry"] for line in right.splitlines()[:-1]]
+        lines[2]["releases"][0]["statement"]["whole"] |= change
+        texts = [json.dumps(line, ensure_ascii=False) for line in lines]
+        book.path.write_bytes(reduce(Chain.then, texts, Chain()).file())
+        with pytest.raises(ValueError, match="a release of entry 1 says that it is"):
+            ts.Ledger(book.path).verify()
+    book.path.write_bytes(right)
+    assert ts.Ledger(book.path).verify().within
+
+
+def test_a_ledger_has_the_budget_of_its_programme(tmp_path):
+    programme = ts.Programme.plan([count(1)], epsilon=1.0, delta=1e-6, sampling_probability=0.5)
+    book = new(tmp_path, programme=programme)
+    lines = [json.loads(line)["entry"] for line in book.path.read_text().splitlines()[:-1]]
+    for change in ({"epsilon": 0.1}, {"delta": 1e-9}, {"unit": lines[0]["unit"] | {"replaced": True}}):
+        book.path.write_bytes(Chain().then(json.dumps(lines[0] | change, ensure_ascii=False)).file())
+        with pytest.raises(ValueError, match="another budget or unit of privacy than the ledger"):
+            ts.Ledger(book.path)
+
+
 def test_a_ledger_is_made_where_none_is_and_opened_where_one_is(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"does not exist; check the name, or make a new one by Ledger\.create"):
         ts.Ledger(tmp_path / "people.ledger")

@@ -994,6 +994,18 @@ def test_a_record_that_claims_too_much_is_refused(log_file, tmp_path, capsys):
     capsys.readouterr()
     assert main(["verify", str(tmp_path / "lie.json")]) == 2
     assert "is stated, but the release's own design gives" in refusal(capsys)
+    document = json.loads((tmp_path / "out.json").read_text())
+    for own, message in (
+        (document["guarantee"].replace("ε = ", "ε = 0.0"), "and the numbers beside it say"),
+        (
+            document["guarantee"].replace("added or removed", "and all that they do"),
+            "in its own words, and its numbers",
+        ),
+    ):
+        (tmp_path / "lie.json").write_text(json.dumps(document | {"guarantee": own}))
+        assert main(["verify", str(tmp_path / "lie.json")]) == 2
+        assert message in (said := refusal(capsys))
+        assert document["guarantee"] in said
     assert main(["verify", str(tmp_path / "none.json")]) == 2
     assert f"file ({tmp_path}/none.json): No such file" in refusal(capsys)
 

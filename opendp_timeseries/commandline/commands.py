@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 import opendp_timeseries as ts
 from opendp_timeseries._text import read_text
 from opendp_timeseries._validate import real
+from opendp_timeseries.accounting.loss import APPROXIMATE
 from opendp_timeseries.commandline.arguments import COMMANDS, flags_of
 from opendp_timeseries.commandline.inputs import (
     amplitudes_of,
@@ -97,24 +98,44 @@ def verify(options: argparse.Namespace) -> str:
 
 
 def _verified(record: Path, published: Path | None) -> str:
-    releases, together = _document(record)
+    releases, together, trusted, reworded = _document(record)
+    if reworded:
+        own, right = reworded[0]
+        problem = "in its own words, and its numbers, which are right, give"
+        raise ValueError(f"record ({record}) says {own!r} {problem} {right!r}: believe these, and ask its publisher")
     wholes = {release.stated.whole for release in releases}
     if published is not None:
         programme = _programme(published)
         planned = {whole and whole.planned for whole in wholes} == {programme.identifier}
         if not planned or not {release.design for release in releases} <= {*programme.designs}:
             raise ValueError(f"record ({record}) is of no release of the programme in {published}")
+        for release in releases:
+            _check_place(release, programme, record)
     guarantees, of_all = "; and ".join(release.guarantee() for release in releases), ""
     if len(releases) > 1:
         if len(wholes) == 1 and (whole := wholes.pop()) is not None:  # is said once
             alone = [replace(one, statement=replace(one.stated, whole=None)).guarantee() for one in releases]
             guarantees, together = "; and ".join(alone), f"{together}; {whole}"
         guarantees, of_all = f"to each of {len(releases)} alone {guarantees}", f". All of them together: {together}"
+    unproved = "".join(f", or {each}" for each in trusted)
     by_plan = "" if published is None else f" They were planned in {published}."
     return wrapped(
         f"Verified: the parameters in {record} give {guarantees}{of_all}.{by_plan} No record can show that the values"
-        " came from this mechanism, or that the caps were enforced: for that, readers must trust its publisher."
+        f" came from this mechanism, or that the caps were enforced{unproved}: for that, readers must trust its"
+        " publisher."
     )
+
+
+def _check_place(release: ts.Release, programme: ts.Programme, record: Path) -> None:
+    """Refuse a release that says of its programme what is not so: its budget, or which part of how many it is."""
+    whole = release.stated.whole
+    assert whole is not None
+    size, rest = divmod(len(programme), whole.parts or 1)  # a composition is one part, of several designs
+    places = range(0, len(programme), size) if whole.number is None else [(whole.number - 1) * size]
+    here = [design for place in places for design in programme.designs[place : place + size]]
+    budget = whole.loss == (programme.epsilon, programme.delta) and whole.measure == APPROXIMATE
+    if not budget or rest or whole.parts is None or release.design not in here:
+        raise ValueError(f"record ({record}) says that it is {whole}, and that is not so by the programme itself")
 
 
 def ledger(options: argparse.Namespace) -> str:

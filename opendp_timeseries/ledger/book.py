@@ -152,6 +152,13 @@ def _read_1(document: dict[str, Any]) -> Terms:
     check.real("delta", terms.delta, above=0.0, below=1.0)
     if terms.order is not None:
         check.real("order", terms.order, above=1.0)
+    planned = terms.programme
+    if planned is not None and (planned.epsilon, planned.delta, planned.unit) != (
+        terms.epsilon,
+        terms.delta,
+        terms.unit,
+    ):
+        raise ValueError("the programme has another budget or unit of privacy than the ledger that is made for it")
     return terms
 
 
@@ -197,6 +204,10 @@ class Chain(NamedTuple):
     def entries(self) -> list[str]:
         """Return the entries."""
         return [found[2].decode() for found in _LINE.finditer(self.lines)]
+
+    def digests(self) -> set[str]:
+        """Return what the digest has been, entry by entry."""
+        return {found[1].decode() for found in _LINE.finditer(self.lines)}
 
 
 def unchained(file: bytes, known: Chain | None = None) -> tuple[list[str], Chain]:

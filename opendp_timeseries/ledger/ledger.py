@@ -296,7 +296,7 @@ class Ledger:
         :raises ValueError: if a release states less than it loses, or is not of what was entered.
         """
         book = self._read()
-        releases = book.releases()
+        releases, digests = book.releases(), book.chain.digests()
         for entry in book.entries:
             found = releases.get(entry.number, ())
             ran = () if entry.released is None else entry.designs
@@ -304,7 +304,19 @@ class Ledger:
                 raise ValueError(f"ledger ({self._path}): releases of entry {entry.number} are not of what was entered")
             for release in found:
                 release.verify()
+            self._check_wholes(_whole(book, entry.number, entry.designs), digests, entry.number, found)
         return book.standing()
+
+    def _check_wholes(self, right: Whole, digests: set[str], entry: int, releases: Sequence[Release]) -> None:
+        """Refuse releases that say of this ledger what is not so; of another whole, this one knows nothing."""
+        for whole in (release.stated.whole for release in releases):
+            if whole is None or whole.kind != "ledger" or whole.identifier != right.identifier:
+                continue
+            # Ledgers of the first draft number their entries, whether or not these are planned.
+            plain = replace(right, number=entry, parts=None, programme=None)
+            if replace(whole, digest=right.digest) not in (right, plain) or whole.digest not in digests:
+                problem = f"says that it is {whole} {whole.digest}, which it is not: it is {right}"
+                raise ValueError(f"ledger ({self._path}): a release of entry {entry} {problem}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return what there is to say as plain Python objects, without the released values."""

@@ -1,6 +1,7 @@
 """Several releases of one log in one document, with the guarantee of all of them."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -11,16 +12,22 @@ from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.loss import Points, View
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.release.release import FORMAT as FORMAT_OF_ONE
-from opendp_timeseries.release.release import Release, check_covered
+from opendp_timeseries.release.release import Release, check_covered, check_whole
 
 FORMAT: Final = "opendp_timeseries releases"
 
 
 class Document(NamedTuple):
-    """Releases that were written and verified together, with their joint guarantee in words."""
+    """Releases that were written and verified together, with their joint guarantee in words.
+
+    :param trusted: what the document says and cannot show, beside what no release can.
+    :param reworded: sentences that stand in it in other words than its numbers are put into, each with these.
+    """
 
     releases: tuple[Release, ...]
     guarantee: str
+    trusted: tuple[str, ...] = ()
+    reworded: tuple[tuple[str, str], ...] = ()
 
 
 def write_releases(
@@ -39,8 +46,7 @@ def write_releases(
         out.
     :raises ValueError: if there are none, one states less than it loses, or they do not add up.
     """
-    for release in releases:
-        release.verify()
+    _verify(releases)
     view = _total(releases)
     if delta is not None:
         if not in_advance or view.delta is None:
@@ -74,20 +80,25 @@ def read_document(text: str) -> Document:
     if isinstance(document, dict) and document.get("format") == FORMAT_OF_ONE:
         release = Release.from_dict(document)
         release.verify()
-        return Document((release,), release.guarantee())
+        words = release.guarantee()
+        return Document((release,), words, _trusted([release]), _reworded([(document["guarantee"], words)]))
     return read_versioned(document, FORMAT, {1: _read_1})
 
 
 def _read_1(document: dict[str, Any]) -> Document:
-    _, in_advance, data_fixed, stated, releases = fields_of(document, "the document", _FIELDS).values()
-    for release in releases:
-        release.verify()
+    sentence, in_advance, data_fixed, stated, releases = fields_of(document, "the document", _FIELDS).values()
+    _verify(releases)
     view = _total(releases)
     if in_advance and view.delta is not None and len(stated) == 1 and 0.0 < stated[0][1] < 1.0:
         view = replace(view, delta=stated[0][1])
     right = _joint(releases, in_advance, data_fixed, view)
     check_covered("joint_loss", stated, right, "the releases together give")
-    return Document(releases, _together(releases, stated))
+    words = _together(releases, stated)
+    trusted = (*_trusted(releases), *_PROMISES[: 1 + data_fixed if in_advance else 0])
+    alone = [
+        (one["guarantee"], release.guarantee()) for one, release in zip(document["releases"], releases, strict=True)
+    ]
+    return Document(releases, words, trusted, _reworded([(sentence, words), *alone]))
 
 
 _FIELDS: Final[dict[str, Any]] = {
@@ -97,6 +108,49 @@ _FIELDS: Final[dict[str, Any]] = {
     "joint_loss": Points,
     "releases": tuple[Release, ...],
 }
+
+
+#: What a document promises if it says ``in_advance`` and ``data_fixed``.
+_PROMISES: Final = (
+    "that all of it was fixed before the first release",
+    "that no data reacted to an earlier release",
+)
+_NUMBER: Final = re.compile(r"\d[\d.]*(?:e[-+]?\d+)?")
+
+
+def _trusted(releases: Sequence[Release]) -> tuple[str, ...]:
+    wholes = (release.stated.whole for release in releases)
+    return tuple(dict.fromkeys(f"what else is in the {whole.name}" for whole in wholes if whole is not None))
+
+
+def _reworded(sentences: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Return the sentences of a document, with the right ones, that are in other words; refuse other numbers."""
+    for sentence, right in sentences:
+        if _NUMBER.findall(sentence) != _NUMBER.findall(right):
+            raise ValueError(f"guarantee says {sentence!r}, and the numbers beside it say {right!r}")
+    return tuple((sentence, right) for sentence, right in sentences if sentence != right)
+
+
+def _verify(releases: Sequence[Release]) -> None:
+    """Verify each release, and that no whole states less than those of its parts together that are here.
+
+    As little as they can lose: what is fixed in advance, of data that do not react.
+    """
+    parts: dict[Any, list[Release]] = {}
+    for release in releases:
+        release.verify()
+        if (whole := release.stated.whole) is not None:
+            # Within a period, parts add up where they look at one and the same.
+            span = None if release.design.unit.replaced else release.design.count.period_span
+            parts.setdefault((replace(whole, number=None, digest=None), release.stated.distance, span), []).append(
+                release
+            )
+    for (whole, distance, _), found in parts.items():
+        # Two Contexts, or compositions, may be alike: their parts are those of one if they are just as many.
+        numbers = sorted(release.stated.whole.number or 0 for release in found if release.stated.whole is not None)
+        if whole.identifier is not None or numbers == [*range(1, (whole.parts or 0) + 1)]:
+            losses = [release.design.loss(distance) for release in found]
+            check_whole(whole, joint_loss(losses, adaptive=False), "its parts together give")
 
 
 def joint_guarantee(releases: Sequence[Release]) -> str:

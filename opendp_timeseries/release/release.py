@@ -18,12 +18,12 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries._json import encode, fields_of, parse_json, read_versioned, written
 from opendp_timeseries._tables import html_table
 from opendp_timeseries.accounting.laws import binomial_tail
-from opendp_timeseries.accounting.loss import RENYI, Points
+from opendp_timeseries.accounting.loss import CONCENTRATED, RENYI, Points, PrivacyLoss
 from opendp_timeseries.accounting.sampling import blocks_of
 from opendp_timeseries.accounting.subsampled import MIN_SCALE
 from opendp_timeseries.design.design import LARGEST_ENTRY, Design, noise_exponent
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.release.statement import Statement
+from opendp_timeseries.release.statement import Statement, Whole
 
 FORMAT: Final = "opendp_timeseries release"
 #: A recomputed loss may differ in the last digits between machines.
@@ -190,12 +190,15 @@ class Release:
 
         What no document can show is that the values came from this design, or that the caps were enforced.
 
-        :raises ValueError: if the loss that is stated is less than the loss recomputed (by more than a part in 10⁹,
-            which is rounding), kept steps or values have a probability below 1e-12, or nothing is stated.
+        :raises ValueError: if the loss that is stated, or that of the whole of which this is a part, is less than the
+            loss recomputed (by more than a part in 10⁹, which is rounding), kept steps or values have a probability
+            below 1e-12, or nothing is stated.
         """
         stated = self.stated
         recomputed = self._recomputed(stated)
         check_covered("loss", stated.loss, recomputed, "the release's own design gives")
+        if (whole := stated.whole) is not None:
+            check_whole(whole, self.design.loss(stated.distance), "this part of it alone gives")
         return recomputed
 
     def _recomputed(self, statement: Statement) -> Points:
@@ -351,6 +354,13 @@ def check_covered(name: str, stated: Points, right: Points, source: str) -> None
         covered = all(s >= r * (1 - _TOLERANCE) for s, r in zip(point, exact, strict=True))
         if not covered or (len(right) > 1 and point[0] != exact[0]):
             raise ValueError(f"{name} ({point}) is stated, but {source} {exact}")
+
+
+def check_whole(whole: Whole, least: PrivacyLoss, source: str) -> None:
+    """Refuse a whole that states less than something in it loses: who sees all of it sees that, too."""
+    delta = whole.loss[1]
+    first = (least.zero_concentrated(delta) if whole.measure == CONCENTRATED else least.epsilon_delta(delta))[0]
+    check_covered("loss of the whole", (whole.loss,), ((first, delta),), source)
 
 
 def check_release(release: Any) -> Release:

@@ -43,22 +43,29 @@ class Whole:
         first, delta = self.loss
         check.real("loss of the whole", first, minimum=0.0)
         check.real("delta of the whole", delta, minimum=0.0, below=1.0)
-        for name in ("number", "parts"):
+        for name, most in (("parts", None), ("number", self.parts)):
             if getattr(self, name) is not None:
-                check.integer(name, getattr(self, name), minimum=1)
-        if self.planned is not None and not _HEXADECIMAL.fullmatch(self.planned):  # it is shown, whoever wrote it
-            raise ValueError(f"identifier of the programme ({check.shown(self.planned)}) must be hexadecimal")
+                check.integer(name, getattr(self, name), minimum=1, maximum=most)
+        for name in ("identifier", "digest", "programme"):  # which are shown, whoever wrote them
+            value = getattr(self, name)
+            if value is not None and not _HEXADECIMAL.fullmatch(value):
+                raise ValueError(f"{name} of the whole ({check.shown(value)}) must be hexadecimal")
 
     def __str__(self) -> str:
         of = "" if self.parts is None else f" of {self.parts}"
         number = f"release {self.number}{of} in " if self.number is not None else "in "
-        whole = f"a {_WHOLES[self.kind]}"
+        whole = f"a {self.name}"
         planned = "the programme" if self.planned is None else f"programme {self.planned[:16]}"
         if self.kind == "ledger":
             number = f"entry {self.number} of " if self.parts is None else f"{number}{planned} of "
         elif self.planned is not None:
             whole = planned
         return f"{number}{whole} with {in_words(self.measure, *self.loss)} in all"
+
+    @property
+    def name(self) -> str:
+        """What it is, in a word."""
+        return _WHOLES[self.kind]
 
     @property
     def planned(self) -> str | None:

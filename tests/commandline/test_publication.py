@@ -707,6 +707,16 @@ def test_a_record_is_of_a_programme_that_was_published(city, capsys):
         (city / "other.json").write_text(json.dumps(document | change))
         assert main(["verify", "release-2024-03.json", "--programme", "other.json"]) == 2
         assert "record (release-2024-03.json) is of no release of the programme in other.json" in refusal(capsys)
+    record = (city / "release-2024-03.json").read_text()
+    false = json.loads(record)
+    for change in ({"loss": [99.0, 1e-6]}, {"number": 2}, {"number": 1, "parts": 6}, {"parts": None}):
+        for one in false["releases"]:
+            one["statement"]["whole"] |= change
+            one["guarantee"] = ts.Release.from_dict(one).guarantee()
+        (city / "false.json").write_text(json.dumps(false))
+        assert main(["verify", "false.json", "--programme", "published.json"]) == 2
+        assert "and that is not so by the programme itself" in refusal(capsys)
+        false = json.loads(record)
     (city / "other.json").write_text("{}")
     assert main(["verify", "release-2024-03.json", "--programme", "other.json"]) == 2
     assert "programme (other.json) is refused" in refusal(capsys)

@@ -50,7 +50,7 @@ def test_releases_of_a_composition_state_their_joint_loss():
     ((epsilon, delta),) = document["joint_loss"]
     assert (epsilon, delta) == pytest.approx(ts.make_composition(parts, delta=2e-6).map(1), rel=1e-9)
     assert epsilon < 0.9 * sum(release.stated.loss[0][0] for release in releases)
-    read, words = read_document(text)
+    read, words, *_ = read_document(text)
     assert read == tuple(releases)
     pair = f"(ε = {printed_up(epsilon)}, δ = {printed_up(delta, 4)})"
     assert words == f"{pair}-differential privacy for one individual added or removed" == joint_guarantee(releases)
@@ -194,8 +194,60 @@ def test_other_documents_are_refused():
         ts.read_releases(nan)
 
 
-def test_prose_is_written_anew():
-    text = ts.write_releases(two())
-    document = json.loads(text)
-    read = read_document(json.dumps(document | {"guarantee": "reworded"}))
-    assert read.guarantee == document["guarantee"]
+def test_the_sentence_of_a_document_has_its_numbers(tmp_path):
+    alone, several = released().to_json(), ts.write_releases(two(), in_advance=True)
+    for text in (alone, several):
+        document = json.loads(text)
+        right = document["guarantee"]
+        # In other words: `verify` says so.
+        read = read_document(json.dumps(document | {"guarantee": right.replace("individual", "person")}))
+        assert (read.guarantee, [own for _, own in read.reworded]) == (right, [right])
+        assert read_document(text).reworded == ()
+        for own in ("reworded", right.replace("ε = ", "ε = 0.0"), right.replace("one", "1"), f"{right}; ε = 0.1"):
+            with pytest.raises(ValueError, match=r"guarantee says .*, and the numbers beside it say"):
+                ts.read_releases(json.dumps(document | {"guarantee": own}))
+    document = json.loads(several)
+    document["releases"][1]["guarantee"] = "nothing is lost"
+    with pytest.raises(ValueError, match="guarantee says 'nothing is lost'"):
+        ts.read_releases(json.dumps(document))
+
+
+def lying(release, **whole):
+    """The record of a release, which says something else of its whole."""
+    document = release.to_dict()
+    document["statement"]["whole"] |= whole
+    return document | {"guarantee": ts.Release.from_dict(document).guarantee()}
+
+
+@pytest.mark.parametrize("view", [{"delta": 1e-6}, {"failure_probability": 1e-6}])
+def test_a_whole_is_not_below_its_part(view):
+    parts = [behind(count(), scale, **view) for scale in (3.0, 9.0)]
+    releases = ts.make_composition(parts, **view)(LOG)
+    (first, second) = loss = releases[0].stated.whole.loss
+    alone = releases[0].stated.loss[0][0]
+    assert len(ts.read_releases(json.dumps(lying(releases[0])))) == 1
+    for less in ([1e-9, 0.0], [first, 0.0], [alone * 0.999, second], [first, second * 1e-9]):
+        if less[1] == 0.0 and "failure_probability" in view:
+            continue  # a mixture has ρ of its own with certainty
+        with pytest.raises(ValueError, match=r"^loss of the whole .* is stated, but this part of it alone gives"):
+            ts.read_releases(json.dumps(lying(releases[0], loss=less)))
+    # All parts are here: the whole is not below all of them together, either.
+    assert ts.write_releases(releases, in_advance=True)
+    less = [loss[0] * 0.999, second]
+    documents = [lying(release, loss=less) for release in releases]
+    false = [ts.Release.from_dict(document) for document in documents]
+    assert all(release.verify() for release in false)
+    with pytest.raises(ValueError, match=r"^loss of the whole .* is stated, but its parts together give"):
+        ts.write_releases(false, in_advance=True)
+    # Of another draw of an equal composition, nothing is known.
+    assert ts.write_releases([false[0], false[0]])
+
+
+def test_a_document_names_what_it_cannot_show():
+    releases = ts.make_composition([behind(count())] * 2, delta=1e-6)(LOG)
+    assert read_document(released().to_json()).trusted == ()
+    assert read_document(releases[0].to_json()).trusted == ("what else is in the composition",)
+    promises = ("that all of it was fixed before the first release", "that no data reacted to an earlier release")
+    for k, said in enumerate([{}, {"in_advance": True}, {"in_advance": True, "data_fixed": True}]):
+        read = read_document(ts.write_releases(releases, **said))
+        assert read.trusted == ("what else is in the composition", *promises[:k])

@@ -80,7 +80,7 @@ def test_a_whole_in_words(whole, words):
     "change",
     [{"kind": "family"}, {"loss": (-1.0, 1e-6)}, {"loss": (1.0, 1.0)}, {"loss": (math.inf, 0.1)}, {"measure": PROFILE},
      {"number": 0}, {"parts": 0}, {"parts": 1.5}, {"programme": "\x1b[2Jε = 0.01"}, {"programme": "ab\n"},
-     {"programme": ""}, {"identifier": "of ε = 0.01", "kind": "programme"}],
+     {"programme": ""}, {"identifier": "of ε = 0.01", "kind": "programme"}, {"digest": "\x1b[2J"}, {"number": 4}],
 )  # fmt: skip
 def test_wholes_that_cannot_be_are_refused(change):
     name = next(iter(change)).replace("loss", "loss of the whole|delta of the whole")
@@ -90,7 +90,7 @@ def test_wholes_that_cannot_be_are_refused(change):
 
 def test_statements_come_back_exactly():
     for view in VIEWS:
-        for whole in (None, WHOLE, Whole(kind="ledger", loss=(1.0, 1e-6), number=1, identifier="i", digest="d")):
+        for whole in (None, WHOLE, Whole(kind="ledger", loss=(1.0, 1e-6), number=1, identifier="1f", digest="d0")):
             statement = Statement(view=view, distance=3, whole=whole, loss=view.points(LOSS))
             assert decode(Statement, json.loads(json.dumps(encode(statement))), "statement") == statement
 
