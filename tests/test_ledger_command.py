@@ -226,6 +226,34 @@ def test_a_disk_that_is_full_at_any_moment_loses_nothing(in_folder, capsys, monk
         get_again(in_folder)
 
 
+@pytest.mark.parametrize("text", ["half \ud83d", "bell \x07", "\x00", "not \uffff", "\udcff"])
+def test_what_no_file_can_hold_is_refused_before_it_is_paid_for(in_folder, capsys, text):
+    assert new() == 0
+    (in_folder / "keys.csv").write_text(f"when,district\na,{text}\n", errors="surrogatepass")
+    panel = ["--by", "station", "--keys", "a"]
+    for more, name in (
+        (["--title", text, "--page"], "--title"),
+        (["--by", "station", "--keys", "a", text], "--keys"),
+        ([*panel, "--total", text], "--total"),
+        (["--by", text, "--keys", "a"], "--by"),
+        (["--by", "when", "--keys", "keys.csv", "--groups", "district"], "district of keys"),
+    ):
+        capsys.readouterr()
+        assert make("day", *more) == 2
+        said = refusal(capsys)
+        assert name in said or "utf-8" in said  # a file that is no text at all
+        assert "must hold characters that files can hold" in said or "utf-8" in said
+        assert said.isprintable() or said.rstrip("\n").isprintable()
+    assert ts.Ledger("people.ledger").entries == ()
+    assert sorted(path.name for path in in_folder.glob("day*")) == []
+
+
+def test_letters_of_any_kind_are_paid_for_and_written(in_folder):
+    assert new() == 0
+    assert make("day", "--title", "Fahrgäste, 乘客 🚲 $x_1$ <b>&amp;\u202e\ttab", "--page") == 0
+    assert len(ts.Ledger("people.ledger").entries) == 1
+
+
 def test_a_spent_entry_is_resumed_and_no_other(in_folder, capsys):
     assert new() == 0
     capsys.readouterr()

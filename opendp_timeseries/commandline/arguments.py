@@ -9,7 +9,17 @@ from typing import Any, Final, NamedTuple, NoReturn
 import opendp_timeseries as ts
 from opendp_timeseries.commandline.inputs import is_file_of_keys
 from opendp_timeseries.commandline.publication import located, read_publication
-from opendp_timeseries.commandline.words import EVERY, RUN, TABLES, WORDS, Word, flag, steps_of, words_of
+from opendp_timeseries.commandline.words import (
+    EVERY,
+    RUN,
+    TABLES,
+    WORDS,
+    Word,
+    check_drawable,
+    flag,
+    steps_of,
+    words_of,
+)
 from opendp_timeseries.counting.files import CSV_SUFFIXES, PARQUET_SUFFIXES
 
 PROGRAM: Final = "python -m opendp_timeseries"
@@ -70,6 +80,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         _parser(name, program).parse_args(arguments[named:], options)
         if name != "init":
             _read(options, COMMANDS[name].operand[0])
+        for each in WORDS:
+            value = getattr(options, each)
+            texts = value if isinstance(value, list) else [value]
+            check_drawable(flag(each), (text for text in texts if isinstance(text, str)))
         COMMANDS[name].complete(options)
     except ValueError as error:
         more = f"; see {program} --help" if isinstance(error, _UsageError) else ""

@@ -14,7 +14,7 @@ from typing import Any, Final
 import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
 from opendp_timeseries._text import read_text
-from opendp_timeseries.commandline.words import WORDS, flag
+from opendp_timeseries.commandline.words import WORDS, check_drawable, flag
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.files import CSV_SUFFIXES, PARQUET_SUFFIXES, read_csv_log, read_parquet_log
 from opendp_timeseries.counting.tables import log_in_utc
@@ -124,6 +124,7 @@ def _file_of_keys(options: argparse.Namespace) -> tuple[list[str], list[dict[str
             raise ValueError(f"keys ({path}) must have one column {name!r}; its first line names {found}")
         if not all(row.get(name) for row in rows):
             raise ValueError(f"keys ({path}) must say {name!r} on each line; fill it in")
+        check_drawable(f"{name} of keys ({path}),", (row[name] for row in rows))
     return [row[options.by] for row in rows], rows
 
 

@@ -16,7 +16,7 @@ from opendp_timeseries.accounting.sampling import SAMPLINGS
 from opendp_timeseries.accounting.subsampled import MIN_SCALE, ExtremalLaw, extremal_law
 from opendp_timeseries.design.count import Count, Source
 from opendp_timeseries.design.scales import default_scales
-from opendp_timeseries.design.signal import Signal, UnknownSignal
+from opendp_timeseries.design.signal import Signal, UnknownSignal, check_extent
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid
 
@@ -144,6 +144,7 @@ class Design:
         fields = fields_of(document, "design", {"count": dict, "stages": list, **_NUMBERS})
         check.real("scale", fields["scale"], above=0.0)
         signal = Signal.from_dict({name: fields.pop(name) for name in ("count", "stages")})
+        check_extent([signal])
         return cls(signal=signal, **fields)
 
 

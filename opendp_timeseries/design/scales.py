@@ -19,6 +19,8 @@ from opendp_timeseries import _validate as check
 
 #: Weights are multiples of 2**-16: less than 2**-16 of a weight is lost by rounding it down.
 RESOLUTION_BITS: Final = 16
+#: Five times the one before it, 14 scales reach beyond 2**31 steps; the weights of many take very long.
+_MOST: Final = 16
 
 
 class Table(NamedTuple):
@@ -57,6 +59,8 @@ class Scales:
         if np.ndim(self.ends) != 1:
             raise TypeError(f"ends of scales ({check.shown(self.ends)}) must be a list, such as (10, 50)")
         ends = tuple(check.integer("end of a scale", end, minimum=1) for end in self.ends)
+        if len(ends) > _MOST:
+            raise ValueError(f"ends of scales ({len(ends)} of them) must be at most {_MOST}: more tell no more apart")
         if any(here >= there for here, there in pairwise(ends)):
             raise ValueError(f"ends of scales ({list(ends)}) must ascend")
         object.__setattr__(self, "ends", ends)

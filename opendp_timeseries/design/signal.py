@@ -5,10 +5,12 @@ one count cannot be chained behind another. So what a release says of itself is 
 """
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
+from opendp_timeseries import _validate as check
 from opendp_timeseries._json import encode, fields_of, written
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import Influence, Level, totals_influence
@@ -18,6 +20,9 @@ from opendp_timeseries.design.kernels import Kernel
 from opendp_timeseries.grid import TimeGrid
 
 Stage = Kernel | Groups
+
+#: What the signals of a document may be about, all together.
+_MAX_EXTENT: Final = 2**23
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,11 @@ class Signal:
         return self.grid.size * self.series
 
     @property
+    def extent(self) -> int:
+        """About how many numbers its influence and the law of that are made of."""
+        return min(self.count.participation_cap, self.count.most_steps) + len(self.kernels) * self.size
+
+    @property
     def resolution_bits(self) -> int:
         """Entries are multiples of ``2**-resolution_bits``."""
         return self.count.resolution_bits + sum(kernel.resolution_bits for kernel in self.kernels)
@@ -136,7 +146,15 @@ class Signal:
     def from_dict(cls, document: Any) -> Self:
         """Read back what :meth:`to_dict` wrote; TypeError or ValueError for anything else."""
         count, stages = fields_of(document, "signal", {"count": Count, "stages": list}).values()
+        check.integer("number of stages", len(stages), maximum=16, remedy="convolve filters that follow each other")
         return cls(count, tuple(_read_stage(stage, count.grid.size) for stage in stages))
+
+
+def check_extent(signals: Iterable[Signal]) -> None:
+    """Refuse signals of a document whose mathematics would take more than some seconds."""
+    extent = sum(signal.extent for signal in signals)
+    remedy = "use longer steps, fewer keys or filters, or a lower cap; or several documents"
+    check.integer("entries that caps and filters of a document are about", extent, maximum=_MAX_EXTENT, remedy=remedy)
 
 
 def _read_stage(document: Any, size: int) -> Stage:

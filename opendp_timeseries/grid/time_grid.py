@@ -19,6 +19,7 @@ from opendp_timeseries.grid.edges import Edges, edges_of, parse_width, plainest
 from opendp_timeseries.grid.instants import UNITS, Instant, check_years, parse_instants, parse_zone, write_instant
 
 _MAX_SIZE: Final = 2**31
+_MAX_READ: Final = 2**22  # in a document: seven weeks of seconds, eight years of minutes
 _SCALES: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}  # units in which edges are written, in nanoseconds
 _SHOWN: Final = 12  # edges that a representation lists
 
@@ -285,8 +286,8 @@ class TimeGrid:
             return cls.from_edges(**fields_of(document, "grid", {"edges": tuple[str, ...], "zone": str | None}))
         text = str | None
         fields = fields_of(document, "grid", {"size": int, "start": text, "step": text, "zone": text})
-        # A document must not ask for any amount of memory.
-        return cls(**fields | {"size": integer("size of the grid", fields["size"], minimum=1, maximum=2**26)})
+        # A document must not ask for any amount of memory or time.
+        return cls(**fields | {"size": integer("size of the grid", fields["size"], minimum=1, maximum=_MAX_READ)})
 
     def _clock(self, name: str | None) -> Clock:
         """The clock of a zone, for all times of the grid; without one, that of UTC."""

@@ -22,6 +22,7 @@ from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.kernels import Kernel, identity_kernel
+from opendp_timeseries.design.signal import check_extent
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.planning.errors import ExpectedError, error_at_scales, expected_error
 from opendp_timeseries.planning.participation import participation_of
@@ -268,6 +269,7 @@ class Programme:
 def _read_1(document: dict[str, Any]) -> Programme:
     types = {"epsilon": float, "delta": float, "data_fixed": bool, "releases": tuple[Design, ...]}
     fields = fields_of(document, "programme", types)
+    check_extent(design.known for design in fields["releases"])
     return Programme(designs=fields.pop("releases"), **fields)
 
 

@@ -146,8 +146,11 @@ def plot_panel(
     for axes in every[max(len(drawn) - columns, 0) : len(drawn)]:  # the lowest of each column
         axes.xaxis.set_tick_params(labelbottom=True)
         axes.xaxis.get_offset_text().set_visible(True)
-    figure.supylabel(unit, y=0.5 + _height(caption) / height / 2, fontsize="medium")  # beside the axes
-    figure.supxlabel(caption, fontsize="small", color=_WORDS, x=0.01, ha="left", multialignment="left")
+    figure.supylabel(
+        unit, y=0.5 + _height(caption) / height / 2, fontsize="medium", parse_math=False
+    )  # beside the axes
+    under: dict[str, Any] = {"fontsize": "small", "color": _WORDS, "multialignment": "left", "parse_math": False}
+    figure.supxlabel(caption, x=0.01, ha="left", **under)
     right = min(columns, len(drawn)) - 1  # of the first row: its marks are those of all
     _name_marks(every[right], list(drawn.values())[right], confidence_level)
     return dict(zip(drawn, every, strict=False))
@@ -349,8 +352,9 @@ def _filled(lines: Sequence[str]) -> str:
 def _captioned(axes: Axes | None, unit: str, caption: str) -> Axes:
     """Return axes, or those of a new figure, with their labels."""
     axes = new_axes(2.8 + _height(caption)) if axes is None else axes
-    axes.set_ylabel(unit)
-    axes.set_xlabel(caption, fontsize="small", color=_WORDS, loc="left", multialignment="left")
+    axes.set_ylabel(unit, parse_math=False)
+    under: dict[str, Any] = {"fontsize": "small", "color": _WORDS, "multialignment": "left", "parse_math": False}
+    axes.set_xlabel(caption, loc="left", **under)
     return axes
 
 

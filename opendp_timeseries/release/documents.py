@@ -11,6 +11,7 @@ from opendp_timeseries.accounting.calibrate import warn_of_large_delta
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.loss import Points, View
 from opendp_timeseries.design.design import Design
+from opendp_timeseries.design.signal import check_extent
 from opendp_timeseries.release.release import FORMAT as FORMAT_OF_ONE
 from opendp_timeseries.release.release import Release, check_covered, check_whole
 
@@ -87,6 +88,7 @@ def read_document(text: str) -> Document:
 
 def _read_1(document: dict[str, Any]) -> Document:
     sentence, in_advance, data_fixed, stated, releases = fields_of(document, "the document", _FIELDS).values()
+    check_extent(release.design.known for release in releases)
     _verify(releases)
     view = _total(releases)
     if in_advance and view.delta is not None and len(stated) == 1 and 0.0 < stated[0][1] < 1.0:
