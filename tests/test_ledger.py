@@ -118,6 +118,40 @@ def test_what_is_spent_covers_the_joint_loss_of_what_ran(tmp_path, fixed):
     assert f"(ε = {epsilon:.4g}"[:9] in book.guarantee()
 
 
+def test_data_may_react_where_parameters_alone_are_fixed(tmp_path):
+    book = new(tmp_path, parameters_fixed=True)
+    smooth = ts.then_circulant_filter(ts.gaussian_kernel(48, std=3))
+    for month in (1, 2, 3):
+        noise = ts.then_subsampled_gaussian(20.0, sampling_probability=0.5, delta=1e-6)
+        book.release(count(month) >> smooth >> noise, LOG)
+    losses = [release.design.loss() for release in book.releases()]
+    reacting, fixed = (joint_loss(losses, adaptive=adaptive).epsilon(1e-6) for adaptive in (True, False))
+    assert book.spent().epsilon == pytest.approx(reacting, rel=1e-9)
+    assert reacting > 1.01 * fixed
+
+
+def test_an_open_entry_is_resumed_before_a_later_one_that_is_released(tmp_path):
+    book, failing = new(tmp_path), measurement(60.0)
+    book._write(book._read().with_spent(ledger._designs(failing)))
+    book.release(failing, LOG)
+    assert states(book) == ["spent", "released"]
+    assert book.paid(failing).number == 1
+    book.release(failing, LOG, resume=True)
+    assert states(book) == ["released", "released"]
+
+
+def test_nothing_is_written_without_the_lock(tmp_path):
+    book = new(tmp_path)
+
+    def without_the_lock():
+        (tmp_path / ".people.ledger.lock").unlink()
+        return LOG
+
+    with pytest.raises(OSError, match="was deleted while it was in use"):
+        book.release(measurement(), without_the_lock)
+    assert book.entries == ()
+
+
 @pytest.mark.parametrize("fixed", [True, False])
 def test_what_would_exceed_the_budget_is_refused_before_data_are_read(tmp_path, fixed):
     book = new(tmp_path, parameters_fixed=fixed)

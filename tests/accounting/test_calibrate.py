@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import mpmath as mp
 import pytest
@@ -155,3 +156,10 @@ def test_where_any_noise_does_hardly_any_is_asked_for():
         for loss_at in (rare.at, unbounded.at, jointly([rare.at(1.0)] * 3), jointly([rare.at(1.0), unbounded.at(2.0)])):
             assert calibrate(loss_at, budget) == MIN_SCALE
             assert budget.admits(loss_at(MIN_SCALE))
+
+
+def test_a_budget_is_kept_in_both_forms_in_which_a_loss_is_stated():
+    budget = Budget(epsilon=1.0, delta=1e-6)
+    for delta, epsilon, within in ((1e-6, 1.0, True), (1.1e-6, 1.0, False), (1e-6, 1.1, False)):
+        loss = SimpleNamespace(delta=lambda _, delta=delta: delta, epsilon=lambda _, epsilon=epsilon: epsilon)
+        assert budget.admits(loss) is within
