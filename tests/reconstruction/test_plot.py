@@ -287,6 +287,16 @@ def test_one_axes_does_not_run_across_the_seams_of_a_panel(axes):
         plot_panel(interpolate(RELEASE))
 
 
+@pytest.mark.parametrize("release", [RELEASE, PANEL])
+def test_nothing_that_is_said_is_read_as_mathematics(agg, release):
+    words = {"unit": r"$\frac", "guarantee": r"$\sqrt{$"}
+    if release is PANEL:
+        figure = next(iter(plot_panel(interpolate(release), **words).values())).figure
+    else:
+        figure = interpolate(release).plot(**words).figure
+    figure.canvas.draw()
+
+
 def test_a_panel_has_one_caption_and_equal_axes(agg):
     drawn = plot_panel(interpolate(PANEL), unit="visits", guarantee="private")
     assert list(drawn) == ["north", "south", r"$\frac$"]
