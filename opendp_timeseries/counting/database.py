@@ -10,6 +10,7 @@ each is written down in its :class:`_Dialect`, and others are refused by name.
 
 import contextlib
 import itertools
+import operator
 import re
 import warnings
 from collections.abc import Callable, Sequence
@@ -63,7 +64,8 @@ class _Dialect(NamedTuple):
     hashed: Callable[[int, int, Any, Any], Any]  # of two halves of the key, an identifier and a step
     wide: Callable[[Any], str]  # whole numbers of 38 digits, as text
     over: str  # the whole quotient of two of these
-    walk: str  # of a run that starts at `run`, with `later` steps: those of them that are kept, a gap apart
+    weights: str  # the weight of whoever it is of, by their size, beside each pair
+    walk: str  # of steps that start runs, or are late in them: those that are kept, a gap apart
     obstacles: Callable[[Any], list[str]]  # what of a connection would change the query, or refuse it
 
 
@@ -103,12 +105,9 @@ def _weighed(pairs: Any, alone: list[str], count: Count, dialect: _Dialect) -> A
         table = count.scales.table(count.most_steps)
         ends = [min(end * count.step_cap**2, MOST_EVENTS**2) for end in table.ends.tolist()]
         found = f"CASE {' '.join(f'WHEN size <= {end} THEN {row}' for row, end in enumerate(ends))} END"
-    names = ", ".join(alone)
-    query = f"""
-        SELECT {names}, CAST({found} AS BIGINT) AS weight FROM (
-            SELECT {names}, {dialect.wide(f"sum({events})")} AS size FROM opendp_timeseries_pairs GROUP BY {names})"""
-    weights = _queried(pairs, "opendp_timeseries_pairs", query, pairs.select(*alone, weight=_FIRST).schema())
-    weighed = pairs.join(weights, alone)
+    query = dialect.weights.format(names=", ".join(alone), events=events, weight=f"CAST({found} AS BIGINT)")
+    schema = pairs.select("step", "events", weight=_FIRST).schema()
+    weighed = _queried(pairs, "opendp_timeseries_pairs", query, schema)
     if count.scales is None:
         return weighed.select("step", series0=weighed.events * weighed.weight)
     series = {f"series{k}": weight.tolist() for k, weight in enumerate(table.weights.T)}
@@ -139,15 +138,18 @@ def participation(table: Any, count: Count) -> NDArray[np.int64]:
 
 def tally(table: Any, count: Count) -> Tally:
     """Say where the rows go. Private."""
-    rows, _ = _placed(table, count)
-    counted, _ = _rows(table, count)
-    somebody = rows.filter(rows.who.notnull())
-    timely = somebody.filter(somebody.when.notnull())
-    read = timely.filter(timely.readable)
-    on_grid = read.filter(read.step.notnull())
-    parts = (rows, somebody, somebody, timely, read, read, on_grid, counted)  # no column holds cells of unknown types
-    left = [int(_fetch(part.aggregate(n=part.count()))["n"][0].as_py()) for part in parts]
-    return Tally(left[0], *(before - after for before, after in itertools.pairwise(left)))
+    rows, dialect = _placed(table, count)
+    if count.log.by is None:
+        rows = rows.mutate(number=_FIRST)
+    else:
+        keys = _keys(count.panel or (), rows.series.type(), dialect)
+        rows = rows.left_join(keys, rows.series == keys.key)
+    conditions = [rows.who.notnull(), rows.when.notnull(), rows.readable, rows.step.notnull(), rows.number.notnull()]
+    marks = itertools.accumulate(conditions, operator.and_, initial=ibis.literal(True))
+    (result,) = _fetch(rows.aggregate(**{f"n{k}": rows.count(where=mark) for k, mark in enumerate(marks)})).to_pylist()
+    nobody, *others = (before - after for before, after in itertools.pairwise(result.values()))
+    no_time, unreadable, off_grid, unknown_key = others
+    return Tally(result["n0"], nobody, 0, no_time, unreadable, 0, off_grid, unknown_key)  # no cells of unknown types
 
 
 def check_schema(table: Any, *, identifier: str, time: str | None) -> None:
@@ -362,21 +364,16 @@ def _thinned(rows: Any, count: Count, dialect: _Dialect, key: bytes | None = Non
     if count.period_length > count.grid.size - gap:
         # At most one kept step is so far behind the first that it is near to it around the cycle: the last.
         pairs = pairs.filter(pairs.behind <= count.grid.size - gap)
-    late = pairs.filter(pairs.late)
-    so_far = ibis.window(group_by=groups, order_by=late.step.asc(), range=(None, 0))
-    late = late.mutate(run=late.start.max().over(so_far))
-    runs = late.group_by([*groups, "run"]).aggregate(later=late.step.collect())
-    kept = _walked(runs, gap, dialect)
-    if "events" in columns:
-        kept = late.semi_join(kept, ["who", "step"])  # a step is in one series and one period
-    return pairs.filter(pairs.starts).select(columns).union(kept.select(columns)), alone
+    return _walked(pairs, columns, groups, gap, dialect), alone
 
 
-def _walked(runs: Any, gap: int, dialect: _Dialect) -> Any:
-    """What is kept of the later steps of runs. Ibis has no name for a fold, so that this is text."""
-    query = f"SELECT *, {dialect.walk.format(gap=gap)} AS steps FROM opendp_timeseries_runs"
-    kept = _queried(runs, "opendp_timeseries_runs", query, runs.mutate(steps=runs.later).schema())
-    return kept.mutate(step=kept.steps.unnest())
+def _walked(pairs: Any, columns: Sequence[str], groups: list[str], gap: int, dialect: _Dialect) -> Any:
+    """The starts of runs, and what is kept of their later steps. Ibis has no name for a fold, so that this is text."""
+    names = {"gap": gap, "columns": ", ".join(columns), "groups": ", ".join(groups), "own": "step", "later": "walks"}
+    if "events" in columns:  # a step is then in one row
+        names |= {"own": "step, events", "later": f"walks JOIN near USING ({names['groups']}, step)"}
+    query = dialect.walk.format(**names)
+    return _queried(pairs, "opendp_timeseries_steps", query, pairs.select(columns).schema())
 
 
 def _queried(table: Any, name: str, query: str, schema: Any) -> Any:
@@ -550,19 +547,54 @@ _SPARK_SETTINGS: Final = {
 }
 
 
+# The log must be read once: one with chance in it would otherwise be two logs. DuckDB reads rows that are named twice
+# as often, unless told not to; Spark cannot be told, so that its queries name rows once.
+_DUCKDB_WEIGHTS: Final = """
+    WITH pairs AS MATERIALIZED (SELECT * FROM opendp_timeseries_pairs)
+    SELECT step, events, weight FROM pairs JOIN (
+        SELECT {names}, {weight} AS weight FROM (
+            SELECT {names}, CAST(sum({events}) AS HUGEINT) AS size FROM pairs GROUP BY {names}
+        )
+    ) USING ({names})"""
+_SPARK_WEIGHTS: Final = """
+    SELECT step, events, {weight} AS weight FROM (
+        SELECT *, CAST(sum({events}) OVER (PARTITION BY {names}) AS DECIMAL(38, 0)) AS size FROM opendp_timeseries_pairs
+    )"""
 # Before version 2, what DuckDB reduces a list to must be of the type of its elements: lists of one step.
 _DUCKDB_WALK: Final = """
-    list_reduce(
-        list_transform(list_prepend(run, list_sort(later, 'ASC', 'NULLS FIRST')), lambda step: [step]),
-        lambda kept, step: CASE WHEN step[1] - kept[-1] < {gap} THEN kept ELSE list_concat(kept, step) END
-    )[2:]"""
+    WITH near AS MATERIALIZED (SELECT * FROM opendp_timeseries_steps),
+    walks AS (
+        SELECT {groups}, unnest(list_reduce(
+            list_transform(list_prepend(run, list_sort(later, 'ASC', 'NULLS FIRST')), lambda step: [step]),
+            lambda kept, step: CASE WHEN step[1] - kept[-1] < {gap} THEN kept ELSE list_concat(kept, step) END
+        )[2:]) AS step
+        FROM (
+            SELECT {groups}, run, list(step) AS later FROM (
+                SELECT *, max(start) OVER (
+                    PARTITION BY {groups} ORDER BY step ASC RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+                ) AS run FROM near WHERE late
+            ) GROUP BY {groups}, run
+        )
+    )
+    SELECT {columns} FROM near WHERE starts UNION ALL SELECT {columns} FROM {later}"""
 # Not by array_append, into which Spark's setting legacy.negativeIndexInArrayInsert reaches.
 _SPARK_WALK: Final = """
-    slice(aggregate(
-        sort_array(later, true),
-        array(run),
-        (kept, step) -> CASE WHEN step - element_at(kept, -1) < {gap} THEN kept ELSE concat(kept, array(step)) END
-    ), 2, size(later))"""
+    SELECT {columns} FROM (
+        SELECT {groups}, inline(aggregate(
+            later,
+            slice(later, 1, 1),
+            (kept, row) -> CASE
+                WHEN row.step - element_at(kept, -1).step < {gap} THEN kept ELSE concat(kept, array(row))
+            END
+        ))
+        FROM (
+            SELECT {groups}, sort_array(collect_list(struct({own})), true) AS later FROM (
+                SELECT *, max(CASE WHEN starts THEN step END) OVER (
+                    PARTITION BY {groups} ORDER BY step ASC RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+                ) AS run FROM opendp_timeseries_steps WHERE starts OR late
+            ) GROUP BY {groups}, run
+        )
+    )"""
 _DIALECTS: Final = {
     "duckdb": _Dialect(
         _duckdb_ticks,
@@ -571,6 +603,7 @@ _DIALECTS: Final = {
         _duckdb_hash,
         "CAST({} AS HUGEINT)".format,
         "//",
+        _DUCKDB_WEIGHTS,
         _DUCKDB_WALK,
         _duckdb_obstacles,
     ),
@@ -581,6 +614,7 @@ _DIALECTS: Final = {
         _function("xxhash64", 4),
         "CAST({} AS DECIMAL(38, 0))".format,
         "DIV",
+        _SPARK_WEIGHTS,
         _SPARK_WALK,
         _spark_obstacles,
     ),

@@ -68,6 +68,17 @@ class DuckDB:
         self.connection.con.register(name, table)
         return self.connection.table(name)
 
+    def table_that_counts_its_rows(self, **columns):
+        """A table, and a function that says how many of its rows were read so far, each as often as it was."""
+        run = self.connection.raw_sql
+        run("CREATE OR REPLACE SEQUENCE reads START 1")
+        view = self.table(**columns).get_name()
+        run(f"CREATE OR REPLACE VIEW counted_rows AS SELECT * FROM {view} WHERE nextval('reads') > 0")
+        asked = itertools.count(1)
+        return self.connection.table(
+            "counted_rows"
+        ), lambda: run("SELECT nextval('reads')").fetchall()[0][0] - next(asked)
+
     def hashes(self, who, key, steps=200):
         """The hashes of an individual's steps, of a connection in which nothing was set."""
         import duckdb
@@ -103,6 +114,20 @@ class Spark:
         path = self.folder / f"log{next(self.numbers)}.parquet"
         pytest.importorskip("pyarrow.parquet").write_table(table, path)
         return self.connection.read_parquet(path)
+
+    def table_that_counts_its_rows(self, **columns):
+        """As of DuckDB."""
+        reads = self.session.sparkContext.accumulator(0)
+
+        def read(rows):
+            for row in rows:
+                reads.add(1)
+                yield row
+
+        log = self.session.createDataFrame(list(zip(*(c.tolist() for c in columns.values()), strict=True)), [*columns])
+        log = self.session.createDataFrame(log.rdd.mapPartitions(read), log.schema)
+        log.createOrReplaceTempView("counted_rows")
+        return self.connection.table("counted_rows"), lambda: reads.value
 
     def hashes(self, who, key, steps=200):
         """The hashes of an individual's steps."""
