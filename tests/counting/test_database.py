@@ -15,7 +15,7 @@ import opendp_timeseries as ts
 from opendp_timeseries.counting import memory, scaling
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.design.scales import Scales
-from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.grid import Period, TimeGrid
 from tests.counting.tables import DuckDB, count_of
 
 ibis = pytest.importorskip("ibis")
@@ -71,6 +71,15 @@ def test_text_before_a_line_break_is_no_number(backend):
     columns = {"id": [1, 2, 3], "time": times}
     found = count(backend.table(**columns), TimeGrid(size=4), step_cap=1)
     np.testing.assert_array_equal(found, truth(TimeGrid(size=4), **columns))
+
+
+def test_a_number_with_zeros_before_it_is_a_name(backend):
+    """Of people, and of keys."""
+    texts = ["007", "7", "7.0", "007.0", "00.0", "0", "0.0"]
+    zeros = {"id": [1, 2, 3, 4, 5, 6, 7], "k": texts, "time": [0] * 7}
+    table, grid = backend.table(**zeros), TimeGrid(size=1)
+    assert count(table, grid, identifier="k", step_cap=1).tolist() == [5]
+    assert count(table, grid, by="k", keys=["007", "7", "0"]).tolist() == [1, 2, 2]
 
 
 # --- When: cases B10, B13, B14, B16
@@ -363,6 +372,36 @@ def test_a_column_that_is_missing_in_every_row_counts_nobody(missing, grid):
 
 
 # --- Nobody dropped
+
+
+def test_a_weight_meets_the_events_of_its_own_period(backend):
+    """Of somebody in ten steps of the first day and in five of the second, with a cap of two steps a day."""
+    table = backend.table(id=[1] * 15, time=[*range(10), *range(15, 20)])
+    counts = count(table, TimeGrid(size=20), participation_cap=2, step_cap=1, excess="scale", period=Period(10))
+    first, second = (math.isqrt(2 * 4**16 // steps) for steps in (10, 5))
+    assert counts.tolist() == [first] * 10 + [0] * 5 + [second] * 5
+    assert max(10 * first**2, 5 * second**2) <= 2 * 4**16
+
+
+def test_each_day_is_capped_where_the_first_is_shorter(backend):
+    """27 hours from nine in the evening are two days, of three hours and of 24."""
+    hours = [f"2024-03-01T{hour}" for hour in (21, 22, 23)] + [f"2024-03-02T{hour:02}" for hour in range(24)]
+    table = backend.table(id=[1] * 27, time=pa.array(np.array(hours, "M8[us]")))
+    grid = TimeGrid(size=27, start="2024-03-01T21:00", step="1h", zone="UTC")
+    counts = count(table, grid, participation_cap=1, step_cap=1, period=Period("1d", "UTC"))
+    assert (counts[:3].sum(), counts[3:].sum()) == (1, 1)
+
+
+@pytest.mark.parametrize(("cap", "more"), [(10**14, 4 * 10**13), (2**47, 1), (2**46, 3 * 2**45)])
+def test_a_step_cap_near_the_most_rows_of_a_log(backend, cap, more):
+    """By the squares of who is in two steps, of which each has fewer events than the cap and both have more."""
+    most = count_of(grid=TimeGrid(size=2), participation_cap=1, step_cap=cap, excess="scale")
+    events = [min(cap, 2**47 - more), min(more, cap)]
+    table = backend.table(who=[1, 1], step=[0, 1], events=events)
+    weighed = engine._fetch(engine._weighed(table, ["who"], most, engine._dialect(table)))
+    size = sum(number**2 for number in events)
+    weight = min(2**16, math.isqrt(cap**2 * 4**16 // size))
+    assert sorted(weighed["series0"].to_pylist()) == sorted(weight * number for number in events)
 
 
 @pytest.mark.parametrize("scales", [None, Scales(ends=(3, 7))])

@@ -6,6 +6,7 @@ Tests are named as they are found in all of ``tests``; where several files have 
 
 import contextlib
 import copy
+import decimal
 import functools
 import math
 from collections import Counter
@@ -471,6 +472,9 @@ MUTANTS = [
     mutant("rows of a file of other keys are nobody's", "read_csv_log",
            edited(("rows.series % whole.panel_size", "rows.series")),
            ("test_counts_are_those_of_all_rows", None, {"participation_cap": 2, "step_cap": 1}, True)),
+    mutant("times in a file rounded to the next", "files:_from_number", seeing(decimal=but(
+               decimal, ROUND_FLOOR=decimal.ROUND_HALF_EVEN)),
+           ("test_times_are_read_as_the_options_say", ["1709280930.9999999999"], None, "s")),
     mutant("names that are not UTF-8 merge", "read_csv_log", merged_names,
            "test_names_that_are_not_utf8_stay_different_people"),
     mutant("times off the grid count at its ends", "capped_count:pack",
@@ -513,6 +517,20 @@ MUTANTS = [
            IN_DATABASE),
     mutant("a size over all periods, in a database", "database:_weighed",
            given(alone=lambda alone: ["who"]), IN_DATABASE),
+    mutant("a weight of any period, in a database", "database:_weighed",
+           in_the_query("weights", "USING ({names})", "USING (who)"),
+           "test_a_weight_meets_the_events_of_its_own_period"),
+    mutant("step caps that are taken for the most that a log may hold, in a database", "database:_weighed",
+           seeing(MOST_EVENTS=2**46), ("test_a_step_cap_near_the_most_rows_of_a_log", 10**14, 4 * 10**13)),
+    mutant("periods of unequal length, as if all were as the first, in a database", "database:_in_periods",
+           edited(("np.all(lengths[:-1] == lengths[0]) and lengths[-1] <= lengths[0]", "True")),
+           "test_each_day_is_capped_where_the_first_is_shorter"),
+    mutant("zeros before a number left out, in a database", "database:_apart",
+           lambda sound, column, dialect: sound(
+               column.re_replace("^0+([0-9])", r"\1") if column.type().is_string() else column, dialect),
+           "test_a_number_with_zeros_before_it_is_a_name"),
+    mutant("zeros before a whole floating-point number, in a database", "database:_apart",
+           seeing(_WHOLE=r"^(-?[0-9]{1,15})\.0\z"), "test_a_number_with_zeros_before_it_is_a_name"),
     mutant("the end of a scale in the next, in a database", "database:_weighed", edited(("size <=", "size <")),
            IN_DATABASE),
     mutant("the weights of another scale, in a database", "database:_weighed",
