@@ -52,7 +52,7 @@ def ranges(stop, size, *before):
 
 
 def name_of(value):
-    return f"{value.start}-{value.stop}" if isinstance(value, range) else value
+    return f"{value.start}-{value.stop}" if isinstance(value, range) else str(value)
 
 
 @pytest.mark.parametrize("cases", [range(90), *ranges(20_000, 2_500)], ids=name_of)
@@ -64,7 +64,9 @@ def test_in_memory(monkeypatch, cases):
 @pytest.mark.parametrize(
     ("backend", "cases"),
     [
-        ("duckdb", range(6)),
+        ("duckdb", range(16)),
+        ("duckdb", range(16, 32)),
+        ("duckdb", drawn.TELLING),
         *ranges(2_000, 250, "duckdb"),
         *ranges(100, 25, "spark"),
     ],
