@@ -4,9 +4,11 @@ import argparse
 import errno
 import io
 import os
+import re
 import sys
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from opendp_timeseries.accounting.calibrate import LargeDeltaWarning
@@ -23,6 +25,7 @@ _COMMANDS: Final = {each.__name__: each for each in (release, check, plan, verif
 _ERRORS: Final = (TypeError, ValueError, ImportError, OSError, MemoryError, RuntimeError, OpenDPException)
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NO_MEMORY: Final = ("MemoryError", "Unable to allocate", "can't start new thread")
+_ERROR: Final = re.compile(r"[\w.]*Error\b")
 _LONGEST: Final = 600
 
 
@@ -61,26 +64,29 @@ def _in_a_line(error: BaseException, options: argparse.Namespace | None) -> str:
     """Say what to change. Where OpenDP wraps an error, that is in the last line of the traceback that it quotes."""
     text, file = str(error), getattr(options, "file", None)
     if isinstance(error, OpenDPException):
-        last = (error.message or text).strip().splitlines()[-1]
-        text = last.partition("Error: ")[2] or last
-    if isinstance(error, MemoryError) or text.startswith(_NO_MEMORY):
+        said = (error.message or text).strip().splitlines()
+        text = next(filter(_ERROR.match, reversed(said)), said[-1])
+        text = text if text.startswith(_NO_MEMORY) else text.partition("Error: ")[2] or text
+    if isinstance(error, MemoryError) or text.startswith(_NO_MEMORY) or getattr(error, "errno", 0) == errno.ENOMEM:
         text = f"not enough memory for the log ({file}); use a machine with more, or fewer steps (--size)"
     elif isinstance(error, OSError) and error.strerror:
-        full = "free some space there, or choose another --output"
+        word = _word_of(str(error.filename), options)
+        full = f"free some space there{', or choose another --output' if word != 'ledger' else ''}"
         remedy = full if error.errno in _FULL else "check that it exists, and that you may read or write it"
-        text = f"{_word_of(str(error.filename), options)} ({error.filename}): {error.strerror}; {remedy}"
+        text = f"{word} ({error.filename}): {error.strerror}; {remedy}"
     text = " ".join(text.split())
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
 
 
 def _word_of(path: str, options: argparse.Namespace | None) -> str:
-    """Return the word of a publication that names a file, whose line is said."""
+    """Return the word that names a file: that of the ledger, or of a publication, whose line is said."""
+    ledger = getattr(options, "ledger", None)
+    if ledger is not None and Path(path) == ledger.absolute():
+        return "ledger"
     if options is None or options.publication is None:
         return "file"
     if path in (options.keys or ()):
         return "keys"
-    if path == str(options.ledger):
-        return "ledger"
     return "output" if path != str(options.file) and path.startswith(str(options.output)) else "file"
 
 

@@ -2,6 +2,7 @@
 
 import collections
 import errno
+import importlib
 import itertools
 import json
 import os
@@ -14,6 +15,7 @@ import sys
 import time
 import traceback
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import opendp.prelude as dp
@@ -219,8 +221,11 @@ def test_a_disk_that_is_full_at_any_moment_loses_nothing(in_folder, capsys, monk
     said, entries = capsys.readouterr().err, ts.Ledger("people.ledger").entries
     if code == 0:
         return
-    assert "No space left on device; free some space there" in said
-    assert re.search(r"file \((/.*/people\.ledger|day\.csv|day\.json)\): No space", said)
+    assert re.search(
+        r"(ledger \(/.*/people\.ledger\): No space left on device; free some space there(; entry|$)"
+        r"|file \(day\.(csv|json)\): No space left on device; free some space there, or choose another --output)",
+        said.splitlines()[-1],
+    )
     assert (SPENT in said) == bool(entries)
     if entries:
         get_again(in_folder)
@@ -275,7 +280,7 @@ def test_a_spent_entry_is_resumed_and_no_other(in_folder, capsys):
 STOPS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP] if sys.platform != "win32" else []
 
 
-def in_a_child():
+def in_a_child(command=lambda: make("day")):
     """Run a release in a fork, in which the package is imported already; what it says goes to a file."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of forks where threads run, which this does not use
@@ -289,7 +294,7 @@ def in_a_child():
             signal.signal(signal.SIGINT, signal.default_int_handler)
             signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)  # from here on, it is a command
-            os._exit(make("day"))
+            os._exit(command())
         finally:
             os._exit(77)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
@@ -403,6 +408,46 @@ def test_a_second_signal_ends_a_command_that_hangs(in_folder, monkeypatch, place
     os.close(writing)
 
 
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the size of the process from /proc")
+
+
+@linux
+@pytest.mark.parametrize("total", [False, True])
+def test_where_memory_ends_in_a_count_the_entry_can_be_resumed(in_folder, capsys, total):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    name, when = ["n" * 1000], ["2024-01-01T00:30"]  # a few kilobytes in the file, 256 megabytes when it is read
+    rows = {
+        "who": arrow.DictionaryArray.from_arrays(np.zeros(2**18, np.int32), name),
+        "when": np.array(when * 2**18, "datetime64[ms]"),
+        "station": arrow.DictionaryArray.from_arrays(np.zeros(2**18, np.int32), ["north"]),
+    }
+    parquet.write_table(arrow.table(rows), "log.parquet", store_schema=False)
+    panel = ["--by", "station", "--keys", "north", "south", "--key-cap", "1", "--total", "all"] if total else []
+    command = ["log.parquet", *RELEASE[1:], "--epsilon", "0.5", "--delta", "1e-6", "--output", "day", *panel]
+    new()
+
+    def limited():
+        arrow.set_memory_pool(arrow.system_memory_pool())  # others have a gigabyte in reserve
+        importlib.import_module("tests.limits").limit_memory(64)
+        return main(command)
+
+    child, until = in_a_child(limited), time.monotonic() + 30
+    while not (ended := os.waitpid(child, os.WNOHANG))[0] and time.monotonic() < until:
+        time.sleep(0.01)
+    if not ended[0]:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    said = (in_folder / "said").read_text().splitlines()[-1]
+    assert ended[0], said
+    assert os.waitstatus_to_exitcode(ended[1]) == 2, said
+    assert said.startswith("error: not enough memory for the log (log.parquet); use a machine with more"), said
+    assert said.endswith(f"; entry 1 of {in_folder}/{SPENT}")
+    assert main([*command, "--resume"]) == 0
+    (entry,) = ts.Ledger("people.ledger").entries
+    assert entry.released
+    assert (in_folder / "day.csv").exists()
+
+
 LIMITED = """
 import os, resource, sys
 from opendp_timeseries.__main__ import main
@@ -415,7 +460,7 @@ sys.exit(main(sys.argv[2:]))
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the size of the process from /proc")
+@linux
 def test_where_memory_ends_commands_end(in_folder, capsys):
     rows = (f"p{k % 30_000},2024-01-01T{k % 24:02}:{k % 60:02}\n" for k in range(400_000))
     (in_folder / "log.csv").write_text("who,when\n" + "".join(rows))
@@ -452,6 +497,31 @@ def test_where_memory_ends_commands_end(in_folder, capsys):
             path.unlink()
         capsys.readouterr()
     assert 2 in ends
+    assert ends[-1] == 0
+
+
+@pytest.mark.long
+@linux
+def test_where_memory_ends_in_parquet_commands_end(in_folder):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rows = np.arange(400_000)
+    when = np.datetime64("2024-01-01", "ms") + rows * np.timedelta64(211, "ms")
+    parquet.write_table(arrow.table({"who": [f"p{k % 30_000}" for k in rows.tolist()], "when": when}), "log.parquet")
+
+    def limited(megabytes):
+        ledger = ts.Ledger.create(f"{megabytes}.ledger", epsilon=1, delta=1e-6)
+        more = ["--output", str(megabytes), "--epsilon", "0.5", "--delta", "1e-6", "--ledger", str(ledger.path)]
+        command = [sys.executable, "-c", LIMITED, str(megabytes), "log.parquet", *RELEASE[1:-2], *more]
+        child = subprocess.run(command, capture_output=True, timeout=120)
+        said = child.stderr.decode()
+        assert not ledger.entries or "run the same command with --resume" in said
+        assert child.returncode in (0, -signal.SIGABRT) or "error: not enough memory for the log" in said, said
+        return child.returncode
+
+    with ThreadPoolExecutor(2) as pool:
+        ends = [*pool.map(limited, [*range(4, 204, 5), 800])]
+    assert ends.count(2) > 10
+    assert ends.count(-signal.SIGABRT) < 5  # as Arrow does, in threads of its own
     assert ends[-1] == 0
 
 

@@ -27,6 +27,7 @@ Ints = NDArray[np.int64]
 
 _MICROSECONDS: Final = dataset.ParquetFileFormat(coerce_int96_timestamp_unit="us")
 _BATCH: Final = 2**21  # rows that are read at a time, so that few names are met anew
+_NO_THREAD: Final = "Failed to launch worker thread"  # as Arrow says it
 
 
 def count(table: Any, count: Count, key: bytes) -> Ints:
@@ -57,7 +58,8 @@ def _sorted_rows(table: Any, count: Count) -> SortedRows:
 def _batches(table: Any, count: Count) -> Iterator[Any]:
     """Read the columns of the log, a small table at a time; the first without rows, so that they are refused first."""
     yield table.schema.empty_table()
-    options: dict[str, Any] = {"columns": count.log.columns, "batch_size": _BATCH}
+    # Arrow waits for ever for a thread that could not start, as where memory ends; and decoding takes the least time.
+    options: dict[str, Any] = {"columns": count.log.columns, "batch_size": _BATCH, "use_threads": False}
     if isinstance(getattr(table, "format", None), dataset.ParquetFileFormat):
         # By default PyArrow reads ahead a whole file, to save round trips.
         options["fragment_scan_options"] = dataset.ParquetFragmentScanOptions(pre_buffer=False)
@@ -75,9 +77,13 @@ def _batches(table: Any, count: Count) -> Iterator[Any]:
         return
     except _RefusedError:
         raise
-    except Exception:  # the words of a reader may quote a row: they are not passed on
-        pass
-    raise RuntimeError("the log could not be read to its end; check that its files are whole, and that memory suffices")
+    except Exception as error:  # the words of a reader may quote a row: they are not passed on
+        problem: Exception = RuntimeError(
+            "the log could not be read to its end; check that its files are whole, and that memory suffices"
+        )
+        if isinstance(error, MemoryError) or _NO_THREAD in str(error):
+            problem = MemoryError("memory was exhausted while the log was read")
+    raise problem
 
 
 def _some(scanned: Iterator[Any]) -> list[Any]:

@@ -3,6 +3,7 @@
 The queries in :mod:`~opendp_timeseries.plugin.context` also read the private fields of OpenDP's queries.
 """
 
+import contextlib
 import inspect
 from collections.abc import Callable
 from typing import Any, Concatenate, Final, NamedTuple, ParamSpec
@@ -44,6 +45,21 @@ def then(make: Callable[Concatenate[dp.Domain, dp.Metric, P], Any]) -> Callable[
     partial.__module__ = make.__module__
     partial.__qualname__ = partial.__name__
     return partial
+
+
+def callback(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a function for OpenDP to call, which gives its memory back before it says that there is none.
+
+    OpenDP keeps the frames of an error, with all that they hold, while Rust makes an error of its own. Where Rust has
+    no memory left for that, it ends the process, or never returns.
+    """
+
+    def called(data: Any) -> Any:
+        with contextlib.suppress(MemoryError):
+            return function(data)
+        raise MemoryError("memory was exhausted; use a machine with more, or fewer steps or keys")
+
+    return called
 
 
 def signal_domain(T: str, size: int) -> dp.Domain:

@@ -15,7 +15,7 @@ from opendp_timeseries.accounting.loss import PrivacyLoss, View
 from opendp_timeseries.accounting.subsampled import MIN_SCALE
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.signal import Signal, UnknownSignal
-from opendp_timeseries.plugin._opendp import how_made, invocations, post_processing
+from opendp_timeseries.plugin._opendp import callback, how_made, invocations, post_processing
 from opendp_timeseries.plugin.spaces import influence_space
 from opendp_timeseries.release.statement import Statement, Whole
 
@@ -62,7 +62,7 @@ def transformation(
     space: Space, output_space: Space, function: Callable[[Any], Any], stability_map: Callable[[Any], Any]
 ) -> dp.Transformation:
     """Return a transformation that is known to be of this package."""
-    return dp.t.make_user_transformation(*space, *output_space, function, KnownMap(stability_map))
+    return dp.t.make_user_transformation(*space, *output_space, callback(function), KnownMap(stability_map))
 
 
 #: OpenDP's combinators that keep the mechanism of one argument, and which argument that is.

@@ -25,7 +25,7 @@ from opendp_timeseries.accounting.sampling import SAMPLINGS, Blocks, blocks_of
 from opendp_timeseries.accounting.subsampled import MIN_SCALE, extremal_law
 from opendp_timeseries.design.design import Design, noise_exponent
 from opendp_timeseries.design.signal import Signal, UnknownSignal
-from opendp_timeseries.plugin._opendp import lp_kind, privacy_profile, signal_domain, then, vector_space
+from opendp_timeseries.plugin._opendp import callback, lp_kind, privacy_profile, signal_domain, then, vector_space
 from opendp_timeseries.plugin.known import Known, KnownMap, StatedDesign, statement_of
 from opendp_timeseries.plugin.spaces import as_influence, influence_space, norm_influence
 from opendp_timeseries.release.release import Release
@@ -243,7 +243,8 @@ def known_measurement(
         ((first, second),) = view.points(loss)
         return first, second
 
-    return dp.m.make_user_measurement(domain, metric, _MEASURES[view.measure](), function, KnownMap(stated, known))
+    measure, privacy_map = _MEASURES[view.measure](), KnownMap(stated, known)
+    return dp.m.make_user_measurement(domain, metric, measure, callback(function), privacy_map)
 
 
 def _loss(signal: _Space, d_in: Any, sample: Sample, scale: float) -> PrivacyLoss:

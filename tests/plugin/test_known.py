@@ -1,13 +1,18 @@
 """What is known of a chain from how it was made: its designs, and by name the stage that ends this."""
 
+import os
+import weakref
+
 import numpy as np
 import opendp.prelude as dp
 import pytest
+from opendp.mod import OpenDPException
 
 import opendp_timeseries as ts
 from opendp_timeseries.design.count import Count, Source
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.signal import Signal, UnknownSignal
+from opendp_timeseries.plugin._opendp import callback
 from opendp_timeseries.plugin.known import foreign_stage, known_loss, signal_of, stated_designs
 
 SIZE = 12
@@ -153,3 +158,23 @@ def test_what_is_no_count_has_no_signal(log_space):
     histogram = log_space >> ts.then_participation_histogram(GRID, caps=[2])
     with pytest.raises(TypeError, match="must be a count of this package"):
         signal_of(histogram)
+
+
+def test_a_callback_holds_nothing_when_opendp_hears_that_memory_is_exhausted():
+    held = []
+
+    def function(data):
+        rows = np.zeros(10)
+        held.append(weakref.ref(rows))
+        raise MemoryError("malloc of size 7 failed")
+
+    with pytest.raises(MemoryError, match=r"^memory was exhausted; use a machine with more") as caught:
+        callback(function)(None)
+    assert held[0]() is None
+    assert caught.value.__context__ is None
+
+
+def test_rust_traces_no_error_unless_it_is_told_to(log_space):
+    with pytest.raises(OpenDPException) as caught:
+        (log_space >> ts.then_participation_count(ts.TimeGrid(size=3), participation_cap=1))({})
+    assert os.environ["RUST_LIB_BACKTRACE"] != "0" or caught.value.raw_traceback == "disabled backtrace"
