@@ -362,7 +362,8 @@ def test_a_column_that_is_missing_in_every_row_counts_nobody(missing, grid):
     connection = ibis.duckdb.connect()
     connection.con.register("log", rows)
     log = connection.table("log")
-    assert engine._is_untyped(log.schema()[missing])
+    kind = log.schema()[missing]
+    assert engine._is_untyped(kind) or kind.is_integer()  # as older versions of DuckDB say
     for keys in (None, ["a", "b"]):
         count = count_of("id", "t", grid, None if keys is None else "k", keys)
         counts = engine_of(log).count(log, count, bytes(16))
