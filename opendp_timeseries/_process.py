@@ -1,17 +1,21 @@
-"""One process at a time, by a lock of the operating system; and how many processors a process may use.
+"""One process at a time, by a lock of the operating system; and how many processors and threads a process may use.
 
 The lock is on a file of its own, since the file that it protects is replaced. It ends with the process that holds it,
 however that ends, so it is never stale. The lock's file stays, and is empty.
 """
 
 import contextlib
+import ctypes
 import errno
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
+
+import scipy
 
 LOCK: Final = ".lock"
 _PAUSE: Final = 0.05
@@ -78,3 +82,34 @@ def processors() -> int:
     """Return how many processors this process may use."""
     allowed = getattr(os, "sched_getaffinity", None)  # not everywhere
     return len(allowed(0)) if allowed else os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def single_thread() -> Iterator[None]:
+    """Let SciPy's linear algebra do without threads in the block, where its library is the one of its own wheels.
+
+    The threads of OpenBLAS wait for each other at each small step, and spin: beside other work on the same processors,
+    that takes many times as long as the work itself.
+    """
+    library = _linear_algebra()
+    before = getattr(library, "scipy_openblas_get_num_threads", None)
+    change = getattr(library, "scipy_openblas_set_num_threads", None)
+    if before is None or change is None:
+        yield
+        return
+    threads = before()
+    change(1)
+    try:
+        yield
+    finally:
+        change(threads)
+
+
+@cache
+def _linear_algebra() -> ctypes.CDLL | None:
+    """Return the library that comes with SciPy's wheels; None where it is another."""
+    folder = Path(scipy.__file__).parent
+    places = [*folder.glob("../scipy.libs/libscipy_openblas*"), *folder.glob(".dylibs/libscipy_openblas*")]
+    with contextlib.suppress(OSError):
+        return ctypes.CDLL(str(*places)) if len(places) == 1 else None
+    return None

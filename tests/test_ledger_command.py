@@ -515,13 +515,13 @@ def test_where_memory_ends_in_parquet_commands_end(in_folder):
         child = subprocess.run(command, capture_output=True, timeout=120)
         said = child.stderr.decode()
         assert not ledger.entries or "run the same command with --resume" in said
-        assert child.returncode in (0, -signal.SIGABRT) or "error: not enough memory for the log" in said, said
+        words = "error: not enough memory for the log|[Mm]emory allocation|std::bad_alloc"  # of others' code in C
+        assert child.returncode == 0 or re.search(words, said), said
         return child.returncode
 
     with ThreadPoolExecutor(2) as pool:
         ends = [*pool.map(limited, [*range(4, 204, 5), 800])]
     assert ends.count(2) > 10
-    assert ends.count(-signal.SIGABRT) < 5  # as Arrow does, in threads of its own
     assert ends[-1] == 0
 
 

@@ -19,6 +19,7 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries._tables import html_table, text_table
 from opendp_timeseries.accounting.calibrate import Budget, calibrate, large_delta
 from opendp_timeseries.accounting.sampling import SAMPLINGS, blocks_of
+from opendp_timeseries.counting.progress import tell
 from opendp_timeseries.design.count import Count, Source
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.kernels import gaussian_kernel, identity_kernel
@@ -468,7 +469,11 @@ def plan(
             lost=0.0, design=design,
         )  # fmt: skip
 
+    done = itertools.count()
+    candidates = len(widths) * (len(caps) * len(gaps) + len(probabilities) - 1)
+
     def candidate(pair: tuple[int, int], p: float, width: float) -> Candidate:
+        tell(next(done), candidates)
         if width and pair[1] == 1:
             return with_excess("drop", pair, p, width)  # scaled, there is nothing that the filter earns
         # Scaled is nearer to the truth, for the same noise; but where δ is near p, sampling wants few steps.

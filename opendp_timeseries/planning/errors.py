@@ -11,8 +11,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cholesky, solve_triangular
 
+from opendp_timeseries._process import single_thread
 from opendp_timeseries.accounting.sampling import blocks_of
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.kernels import Kernel
@@ -153,6 +154,7 @@ def smoothing_square_of_every_step(signal: SignalModel, kernel: Kernel, scale: f
     return float(np.sum(left * copies(signal.size))) / signal.size
 
 
+@single_thread()
 def smoothing_square(
     signal: SignalModel, kernel: Kernel, kept: NDArray[np.int64], probability: float, scale: float
 ) -> float:
@@ -166,10 +168,13 @@ def smoothing_square(
     kept = kept[kept < length] if kept[0] < length else kept[:1]
     ends = (0, length - 1) if length == size else (length // 4, 3 * length // 4)  # a whole cycle has no ends
     asked = np.unique(np.linspace(*ends, _STEPS_IN_STRETCH).astype(np.int64))
-    known = behind.level + behind.filtered[kept[:, None] - kept] + scale**2 * np.eye(len(kept))
-    with_signal = behind.level + behind.cross[kept[:, None] - asked]
-    explained = np.sum(with_signal * cho_solve(cho_factor(known), with_signal), axis=0)
-    return behind.level + behind.signal - float(np.mean(explained))
+    known = behind.level + behind.filtered[kept[:, None] - kept]
+    np.fill_diagonal(known, known.diagonal() + scale**2)
+    with_signal = behind.level + behind.cross[kept - asked[:, None]]
+    # Both in the order of LAPACK; half of a solution is enough, as only its square is asked for.
+    factor = cholesky(known.T, lower=True, overwrite_a=True)
+    half = solve_triangular(factor, with_signal.T, lower=True, overwrite_b=True, check_finite=False)
+    return behind.level + behind.signal - float(np.sum(half**2)) / len(asked)
 
 
 def _as_known_elsewhere(signal: SignalModel, kernel: Kernel, share: float, noise: float) -> SignalModel:

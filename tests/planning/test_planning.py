@@ -4,13 +4,16 @@ import dataclasses
 import json
 import math
 import shlex
+from types import SimpleNamespace
 
 import numpy as np
 import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
+from opendp_timeseries import _process
 from opendp_timeseries.commandline.arguments import parse
+from opendp_timeseries.counting.progress import heard
 from opendp_timeseries.planning import errors, plan
 from opendp_timeseries.planning.participation import participation_of
 from opendp_timeseries.planning.signal import described_signal
@@ -446,3 +449,25 @@ def test_a_histogram_of_nobody_says_nothing_of_how_often_people_come():
     nobody = ts.Participation([0, 0], size=24, standard_error=0.0, caps=[1])
     found = ts.plan(ts.TimeGrid(size=24), participation=nobody, participation_cap=3, **known)
     assert found.recommended.smoothed == ts.plan(ts.TimeGrid(size=24), **known).recommended.smoothed
+
+
+def test_a_plan_says_how_far_it_is():
+    shares = []
+    with heard(shares.append):
+        plan = ts.plan(
+            ts.TimeGrid(size=100), epsilon=1.0, delta=1e-6, participation_cap=[5, 20], gap=[1, 3], std=[0.0, 3.0],
+            sampling_probability=[0.5, 1.0], deviation=5.0, time_scale=10.0,
+        )  # fmt: skip
+    assert len(plan.candidates) == 11
+    assert shares == pytest.approx(np.arange(10) / 10)
+
+
+def test_draws_are_smoothed_in_a_single_thread(monkeypatch):
+    threads = [4]
+    library = SimpleNamespace(
+        scipy_openblas_get_num_threads=lambda: threads[-1], scipy_openblas_set_num_threads=threads.append
+    )
+    monkeypatch.setattr(_process, "_linear_algebra", lambda: library)
+    signal = described_signal(40, deviation=2.0, time_scale=5.0)
+    errors.expected_error(signal, ts.identity_kernel(40), 0.5, 1.0)
+    assert threads == [4, *[1, 4] * 8]
