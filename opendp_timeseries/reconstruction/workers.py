@@ -2,8 +2,9 @@
 
 Threads do not help, as most of the time goes to many small steps of Python; a fork is not safe beside the threads of
 others; and processes of ``multiprocessing`` import the user's main module anew, which runs a script twice. So each of
-ours is a fresh interpreter that imports this package alone, and what it is given and returns goes through pipes. One
-that does not start, or ends, leaves its work to the others: the results are the same.
+ours is a fresh interpreter that imports this package alone, and what it is given and returns goes through pipes. It is
+given work only once it has said that it is ready, and what it does not return in time is worked out here, too: so
+nobody waits for one that cannot start, is no Python, hangs or ends. The results are the same.
 """
 
 import os
@@ -14,6 +15,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import PurePath
 from typing import Any, Final, TypeVar
 
 from opendp_timeseries._process import processors
@@ -26,6 +29,9 @@ _LEFT: Final = 4.0
 #: Pieces of work that a process is given at a time, and most processes besides this one.
 _CHUNK: Final = 8
 _MOST: Final = 15
+#: How often this process looks whether others have finished, in seconds.
+_PAUSE: Final = 0.01
+_READY: Final = b"ready to work\n"
 _CODE: Final = f"import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); from {__name__} import work; work()"
 
 
@@ -38,29 +44,36 @@ def each(
     :param done: is told how many there are, now and then and when all are.
     """
     found: dict[int, _Result] = {}
-    left, others = deque(range(len(given))), list[_Other]()
+    left, others, total = deque(range(len(given))), list[_Other](), len(given)
     start = time.monotonic()
+    until: float | None = None  # when others have had the time to finish
     try:
-        while left or others:
+        while len(found) < total:
             try:
                 k = left.popleft()
-            except IndexError:  # others are at the last ones, and put back what they do not finish
-                others[-1].join(0.1)
-                if not others[-1].is_alive():
-                    others.pop()
-                continue
-            found[k] = function(*given[k])
-            if done is not None and len(found) < len(given):
+            except IndexError:
+                taken = (time.monotonic() - start) / len(found)
+                until = until or time.monotonic() + _CHUNK * taken
+                if time.monotonic() < until and any(other.is_alive() for other in others):
+                    time.sleep(_PAUSE)
+                    continue
+                k = next((k for k in reversed(range(total)) if k not in found), 0)
+            if k not in found:
+                found[k] = function(*given[k])
+            if done is not None and len(found) < total:
                 done(len(found))
             taken = time.monotonic() - start
             if not others and taken > _PATIENCE and taken / len(found) * len(left) > _LEFT:
                 others = [_Other(function, given, left, found) for _ in range(min(_processors() - 1, _MOST))]
+                with suppress(RuntimeError):  # where no thread can be started
+                    for other in others:
+                        other.start()
     finally:
         for other in others:
-            other.process.kill()
+            other.end()
     if done is not None:
-        done(len(found))
-    return [found[k] for k in range(len(given))]
+        done(total)
+    return [found[k] for k in range(total)]
 
 
 class _Other(threading.Thread):
@@ -71,39 +84,56 @@ class _Other(threading.Thread):
     ) -> None:
         super().__init__(daemon=True)
         self._work = function, given, left, found
-        threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", _CODE],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=os.environ | threads,
-        )
-        self.start()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._over = False
 
     def run(self) -> None:
+        threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+        # Whatever goes wrong, it shows in this process if it shows again.
+        with (
+            suppress(Exception),
+            subprocess.Popen(
+                [sys.executable, "-c", _CODE],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=os.environ | threads,
+            ) as self._process,
+        ):
+            try:
+                self._give(self._process.stdin, self._process.stdout)
+            finally:
+                self._process.kill()
+
+    def _give(self, to: Any, back: Any) -> None:
+        """Give work to the process that reads and writes there, as long as it answers."""
         function, given, left, found = self._work
-        taken: list[int] = []
-        try:
-            with self.process as process:
-                assert process.stdin is not None
-                assert process.stdout is not None
-                pickle.dump(sys.path, process.stdin)
-                pickle.dump(function, process.stdin)
-                while left:
-                    for _ in range(min(_CHUNK, len(left) // 4 + 1)):
-                        taken.append(left.popleft())
-                    pickle.dump([given[k] for k in taken], process.stdin)
-                    process.stdin.flush()
-                    found |= zip(taken, pickle.load(process.stdout), strict=True)
-                    taken.clear()
-        except (OSError, EOFError, ImportError, LookupError, pickle.PickleError, AttributeError, TypeError, ValueError):
-            left.extend(taken)  # whatever it is, it shows here if it shows again
+        pickle.dump(sys.path, to)
+        to.flush()
+        if self._over or back.read(len(_READY)) != _READY:
+            return
+        pickle.dump(function, to)
+        while left:
+            taken = list[int]()
+            with suppress(IndexError):  # others took the last one
+                for _ in range(min(_CHUNK, len(left) // 4 + 1)):
+                    taken.append(left.popleft())
+            pickle.dump([given[k] for k in taken], to)
+            to.flush()
+            found |= dict(zip(taken, pickle.load(back), strict=True))
+
+    def end(self) -> None:
+        """End the process, now or as soon as it has started."""
+        self._over = True
+        if self._process is not None:
+            self._process.kill()
 
 
 def work() -> None:
     """Answer what comes through standard input, in a process of its own."""
     answers, sys.stdout = sys.stdout.buffer, sys.stderr  # should anything print
+    answers.write(_READY)
+    answers.flush()
     function = pickle.load(sys.stdin.buffer)
     while True:
         try:
@@ -115,5 +145,9 @@ def work() -> None:
 
 
 def _processors() -> int:
-    """How many processors this process may use; 1 where no other can be started."""
-    return processors() if sys.executable and not getattr(sys, "frozen", False) else 1
+    """How many processors this process may use; 1 where no other can be started, as in a program that has Python in it.
+
+    Such a program would start itself once more, and open its windows.
+    """
+    named = "py" in PurePath(sys.executable or "").name.lower() and not getattr(sys, "frozen", False)
+    return processors() if named else 1

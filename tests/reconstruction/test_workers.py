@@ -3,6 +3,8 @@
 import importlib
 import math
 import os
+import sys
+import threading
 import time
 from functools import partial
 
@@ -38,10 +40,21 @@ def eager(monkeypatch):
     monkeypatch.setattr(workers, "_processors", lambda: 3)
 
 
+def together(number, *, home, helped):
+    """At home, the first ones at once, and others as soon as somebody helps."""
+    if home != os.getpid():
+        helped.touch()
+    until = time.monotonic() + 60
+    while number > 9 and not helped.exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    return number**2, os.getpid()
+
+
 @pytest.mark.long
-def test_others_help():
+def test_others_help(tmp_path):
     told = []
-    found = workers.each(slowly, [(number,) for number in range(400)], told.append)
+    function = partial(together, home=os.getpid(), helped=tmp_path / "helped")
+    found = workers.each(function, [(number,) for number in range(400)], told.append)
     assert [square for square, _ in found] == [number**2 for number in range(400)]
     assert {pid for _, pid in found} > {os.getpid()}
     assert told == sorted(told)
@@ -61,6 +74,67 @@ def test_others_help():
 def test_what_others_do_not_finish_is_done_here(function):
     found = workers.each(function, [(number,) for number in range(60)])
     assert [square for square, _ in found] == [number**2 for number in range(60)]
+
+
+SCRIPTS = {
+    "sleeps": "exec sleep 600",
+    "exits": "exit 3",
+    "echoes": "exec cat",
+    "says something else": "exec yes",
+    "says nothing and reads nothing": "exec 0<&- 1>&-; exec sleep 600",
+    "is ready and hangs": f"printf '{workers._READY.decode()}'; exec sleep 600",
+    "is ready and ends": f"printf '{workers._READY.decode()}'; exit 0",
+}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="scripts of a shell")
+@pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
+def test_nobody_waits_for_what_is_no_helper(script, monkeypatch, tmp_path):
+    fake = tmp_path / "python"
+    fake.write_text(f"#!/bin/sh\n{script}\n")
+    fake.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(fake))
+    start, threads = time.monotonic(), threading.active_count()
+    found = workers.each(slowly, [(number,) for number in range(40)])
+    assert found == [(number**2, os.getpid()) for number in range(40)]
+    assert time.monotonic() - start < 8  # a sleep of 600 ends with it
+    while threading.active_count() > threads and time.monotonic() < start + 8:
+        time.sleep(0.01)
+    assert threading.active_count() <= threads
+
+
+@pytest.mark.parametrize("error", [BlockingIOError(11, "EAGAIN"), PermissionError(1, "EPERM"), MemoryError()])
+def test_where_no_process_can_be_started_all_is_done_here(error, monkeypatch):
+    tried = []
+
+    def popen(*_, **__):
+        tried.append(error)
+        raise error
+
+    monkeypatch.setattr(workers.subprocess, "Popen", popen)
+    assert workers.each(slowly, [(number,) for number in range(9)]) == [(k**2, os.getpid()) for k in range(9)]
+    assert tried
+
+
+def test_where_no_thread_can_be_started_all_is_done_here(monkeypatch):
+    tried = []
+
+    def start(_):
+        tried.append(1)
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(workers.threading.Thread, "start", start)
+    assert workers.each(slowly, [(number,) for number in range(9)]) == [(k**2, os.getpid()) for k in range(9)]
+    assert tried
+
+
+@pytest.mark.parametrize("name", ["", None, "/opt/host/uwsgi", "C:/Host/EXCEL.EXE"])
+def test_a_program_that_has_python_in_it_is_not_started_again(name, monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setattr(workers, "processors", lambda: 4)
+    assert workers._processors() == 4
+    monkeypatch.setattr(sys, "executable", name)
+    assert workers._processors() == 1
 
 
 def test_what_fails_fails_here(monkeypatch):
