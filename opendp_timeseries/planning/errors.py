@@ -20,7 +20,7 @@ from opendp_timeseries.design.kernels import Kernel
 from opendp_timeseries.design.scales import RESOLUTION_BITS
 from opendp_timeseries.planning.participation import Participation
 from opendp_timeseries.planning.signal import SignalModel, copies
-from opendp_timeseries.reconstruction.scales import levels_by_often
+from opendp_timeseries.reconstruction.levels import level as level_of
 
 #: Kept sets are drawn with this public seed, so that a plan is reproducible.
 _SEED: Final = 20220323
@@ -101,7 +101,7 @@ def error_at_scales(signal: SignalModel, count: Count, scale: float, participati
     level = max(math.sqrt(signal.level), 1e-9 * scale)
     counts = participation.by_often(ends)
     counts *= level / counts.sum()
-    by_level = levels_by_often(counts @ weights, ends, weights, signal.size**-0.5).variance
+    by_level = level_of(counts @ weights, ends, weights, signal.size**-0.5).variance
     # Counts are a rate, and what they vary around it by themselves, each with the weights of those who come.
     own = max(signal.mean or 0.0, 0.0)
     rate, each = np.maximum(signal.spectrum() - own, 0.0), own / level * counts

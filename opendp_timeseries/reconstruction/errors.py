@@ -84,8 +84,11 @@ def independent(parts: Sequence[Any]) -> LinearOperator:
 
 
 def _of_each(parts: Sequence[Any], begins: NDArray[np.int64], columns: Array) -> Array:
-    rows = np.split(columns, begins)
-    return np.concatenate([part @ row if np.any(row) else row for part, row in zip(parts, rows, strict=True)])
+    found = np.zeros_like(columns)
+    for part, row, to in zip(parts, np.split(columns, begins), np.split(found, begins), strict=True):
+        some = np.any(row, axis=0)  # the product may take long
+        to[..., some] = part @ row[..., some]
+    return found
 
 
 def covariance_by(product: Callable[[Array], Array], size: int) -> LinearOperator:

@@ -6,9 +6,10 @@ departure. As all noises are independent, the scales may be rotated: until the f
 well as all scales together can, and each of the others only departures from it, of fewer and fewer scales. Every
 channel is then smoothed by itself, and a departure of which it shows nothing comes out as nothing.
 
-The level is that of all scales together. Each has a sum of weights over the counts of those who come so often, and
-these counts are thought to be a smooth function of how often: so few come more often than the finer scales see that
-these tell the level far better than the last by itself. It may also be that nobody comes more often than a scale ends.
+The level is that of all scales together (``levels``), signed, so that noise does not push it up. How it is shared by
+how often people come is sought apart from it, and not negative: each scale has a sum of weights over the counts of
+those who come so often, and these counts are thought to be a smooth function of how often. It may also be that nobody
+comes more often than a scale ends.
 """
 
 import math
@@ -22,6 +23,7 @@ from scipy.sparse.linalg import LinearOperator
 from opendp_timeseries.design.scales import RESOLUTION_BITS
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.reconstruction import errors
+from opendp_timeseries.reconstruction.levels import level
 from opendp_timeseries.reconstruction.matrices import Array, FitError
 from opendp_timeseries.reconstruction.observations import Observations
 from opendp_timeseries.reconstruction.seasons import Season
@@ -62,19 +64,17 @@ def unscaled(release: Release) -> Release:
 
 
 class ByOften(NamedTuple):
-    """How much of the level is of those who come so often, by rows of a table, and the variance of its total."""
+    """How much of the level is of those who come so often, by rows of a table; its shape, not its size."""
 
     weights: Array
     levels: Array
-    variance: float
 
 
 def levels_by_often(values: Array, ends: NDArray[np.int64], weights: Array, noise: float) -> ByOften:
     """Return levels by how often people come, given the level of each scale.
 
-    Mean and variance are those of the largest posterior density, to second order, over priors by their evidence: a few
-    bends, and for each that anybody may come in all steps, or nobody in more than a scale has. Where these leave more
-    open than the last scale by itself, it alone tells the level.
+    They are those of the largest posterior density, on average over priors by their evidence: a few bends, and for each
+    that anybody may come in all steps, or nobody in more than a scale has.
 
     :param noise: standard deviation of each of the values.
     :raises FitError: if a fit does not work.
@@ -128,20 +128,25 @@ def levels_by_often(values: Array, ends: NDArray[np.int64], weights: Array, nois
     except (FloatingPointError, np.linalg.LinAlgError) as error:  # of values that are beyond all measure
         raise FitError("the level was not found") from error
     levels, cost, _, moves = now
-    left, sizes, _ = np.linalg.svd(moves, full_matrices=False)
+    sizes = np.linalg.svd(moves, compute_uv=False)
     evidence = -np.sum(np.log1p(sizes**2), axis=-1) / 2 - cost
     evidence[:, :-1] -= math.log(max(len(held) - 1, 1))  # all together as likely as the last
     likely = np.exp(evidence - evidence.max())
-    likely /= likely.sum()
-    ways = (spread.swapaxes(-1, -2) @ levels[..., None])[..., 0]
-    known = (left.swapaxes(-1, -2) @ ways[..., None])[..., 0] ** 2 * (sizes**2 / (1 + sizes**2))
-    variances = np.maximum(np.sum(ways**2, axis=-1) - np.sum(known, axis=-1), 0.0)
-    totals, by_often = np.sum(levels, axis=-1), np.sum(likely[..., None] * levels, axis=(0, 1))
-    average = np.sum(by_often)
-    variance, alone = float(np.sum(likely * (variances + (totals - average) ** 2))), (noise / weights[0, -1]) ** 2
-    if variance > alone and values[-1] > noise:
-        return ByOften(weights, by_often * (values[-1] / weights[0, -1] / average), alone)
-    return ByOften(weights, by_often, variance)
+    return ByOften(weights, np.sum(likely[..., None] * levels, axis=(0, 1)) / likely.sum())
+
+
+class Everybody(NamedTuple):
+    """Mean, variance and covariance of the counts at every step, or of their rate.
+
+    :param by_level: by how much each step goes along with the level.
+    :param events: steps of single events.
+    """
+
+    mean: Array
+    variance: Array
+    joint: LinearOperator
+    by_level: Array
+    events: list[int]
 
 
 def of_everybody(
@@ -153,25 +158,27 @@ def of_everybody(
     *,
     trend: bool,
     counts: bool,
-) -> tuple[Array, Array, LinearOperator, list[int]]:
-    """Return mean, variance and covariance of the counts of everybody at every step, or of their rate; and the steps
-    of single events.
+    known: tuple[float, float] | None = None,
+) -> Everybody:
+    """Return the counts of everybody at every step, or their rate.
 
     :param values: a row for each scale, in units of their noise.
     :param ends: how often people come who have a row of weights.
     :param weights: a column for each scale, in the same units. In the last they are equal.
     :param dispersion: prior variance of a count by its rate, 1 for Poisson's.
     :param counts: whether to return those of the counts; else of the rate.
+    :param known: the level and its variance, where more than these values tell it.
     :raises FitError: if a fit does not work.
     """
     scales, size = values.shape
     steps, unit = np.arange(size), np.eye(scales)
-    by_often = levels_by_often(values.mean(axis=1), ends, weights, size**-0.5)
-    weights, everybody = by_often.weights, weights[0, -1]
-    level, own = by_often.levels @ weights, dispersion * (weights.T * by_often.levels) @ weights
+    means_of_scales, noise_of_means = values.mean(axis=1), size**-0.5
+    total, of_total = known or level(means_of_scales, ends, weights, noise_of_means)[:2]
+    (weights, by_often), everybody = levels_by_often(means_of_scales, ends, weights, noise_of_means), weights[0, -1]
+    levels, own = by_often @ weights, dispersion * (weights.T * by_often) @ weights
 
     root = np.linalg.cholesky(unit + own)
-    shapes = np.tril(np.ones((scales, scales))) * level[:, None]  # of all scales, of those from the second on, …
+    shapes = np.tril(np.ones((scales, scales))) * levels[:, None]  # of all scales, of those from the second on, …
     turn, sizes = np.linalg.qr(np.linalg.solve(root, shapes))
     turn, sizes = turn * np.sign(np.diag(sizes)), np.abs(np.diag(sizes))
     back = root @ turn
@@ -196,11 +203,11 @@ def of_everybody(
         joints.append(errors.scaled(found.joint + errors.common(np.ones(size), -alone), slope))
     rates = back @ np.array(means)
     by_level = slope**2 / np.mean(slope**2)
-    rates[-1] += (level[-1] - rates[-1].mean()) * by_level
+    rates[-1] += (total * everybody - rates[-1].mean()) * by_level
     beyond = values - rates
     # What the rates do not explain is noise, and how counts vary, which shows on all scales at once, and most in a
     # single event. It says nothing of the rates.
-    deviation = counts * np.sqrt(np.maximum(rates / level[:, None], 0.0) * common.dispersion / spread).T
+    deviation = counts * np.sqrt(np.maximum(rates / levels[:, None], 0.0) * common.dispersion / spread).T
     usual = deviation[:, :, None] * own * deviation[:, None, :]
     more = 1 + common.events.variance / np.maximum(common.dispersion * common.mean, 1e-9)
     moves, passed, variance = [], np.zeros((size, scales)), np.zeros(size)
@@ -214,12 +221,13 @@ def of_everybody(
         variance += likely * alone
     variance += chance * (1 - chance) * (moves[1] - moves[0]) ** 2
     mean = rates[-1] + moves[0] + chance * (moves[1] - moves[0])
-    mean += (level[-1] - mean.mean()) * by_level  # as the level is that of the counts
+    mean += (total * everybody - mean.mean()) * by_level  # as the level is that of the counts
     # What all steps have in common is of the rates and the level; the rest is each step's own.
-    rows, of_level = (passed @ back).T, everybody * by_level
-    variance += by_often.variance * of_level**2
-    own_part = variance - (rows**2 * np.array(variances)).sum(axis=0) - by_often.variance * of_level**2
-    joint = errors.common(of_level / everybody, by_often.variance) + errors.diagonal(own_part / everybody**2)
+    rows, of_level = (passed @ back).T, of_total * (everybody * by_level) ** 2
+    variance += of_level
+    own_part = variance - (rows**2 * np.array(variances)).sum(axis=0) - of_level
+    joint = errors.common(by_level, of_total) + errors.diagonal(own_part / everybody**2)
     for row, one in zip(rows / everybody, joints, strict=True):
         joint += errors.scaled(one, row)
-    return mean / everybody, variance / everybody**2, joint, common.events.steps(steps).tolist()
+    events = common.events.steps(steps).tolist()
+    return Everybody(mean / everybody, variance / everybody**2, joint, by_level, events)

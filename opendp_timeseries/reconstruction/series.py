@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ from opendp_timeseries.release.release import Release, check_release
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+_Result = TypeVar("_Result")
 
 #: From the least to the most.
 ErrorCovers = Literal["nothing", "noise", "rate", "counts"]
@@ -343,26 +345,43 @@ def reconstruct_parts(
 ) -> Series:
     """Reconstruct each series of a panel by itself, as nothing connects the end of one with the start of the next.
 
-    :param reconstruct: makes a series from the release of one series. Where it takes long and can be pickled, several
-        processes do it.
-    :param rows: whatever else it takes for each series.
-    :param progress: show on standard error how many series are done.
-    :return: what ``reconstruct`` returns; for a panel, the series in one row, whose error covers what that of every
-        part does.
+    :param reconstruct: makes a series from the release of one series.
+    :return: what ``reconstruct`` returns; for a panel, see :func:`panel_of`.
     """
-    release = check_release(release)
-    if release.keys is None:
-        return reconstruct(release, *(row[0] for row in rows))
-    total = len(release.keys)
+    parts = of_each_part(release, reconstruct, *rows, progress=progress)
+    return parts[0] if release.keys is None else panel_of(release, parts)
+
+
+def of_each_part(
+    release: Release, function: Callable[..., _Result], *rows: Sequence[Any], progress: bool = False
+) -> list[_Result]:
+    """Return what a function returns for the release of each series of a panel; of one series, for this one.
+
+    :param function: where it takes long and can be pickled, several processes work it out.
+    :param rows: whatever else it takes for each series.
+    :param progress: show on standard error how many series of a panel are done.
+    """
+    keys = check_release(release).keys
+    if keys is None:
+        return [function(release, *(row[0] for row in rows))]
+    total = len(keys)
 
     def done(number: int) -> None:
         end = "\n" if number == total else ""
         with contextlib.suppress(OSError, ValueError):  # of a terminal that is gone
             print(f"\rsmoothed {number} of {total} series", end=end, file=sys.stderr, flush=True)
 
-    parts = workers.each(reconstruct, list(zip(release.parts(), *rows, strict=True)), done if progress else None)
+    return workers.each(function, list(zip(release.parts(), *rows, strict=True)), done if progress else None)
+
+
+def panel_of(release: Release, parts: Sequence[Series], **change: Any) -> Series:
+    """Return the series of all keys in one row, whose error covers what that of every part does.
+
+    :param change: of what follows from the parts, fields that are known otherwise.
+    """
+    keys = release.keys or ()
     models = [part.model for part in parts]
-    named = "; ".join(f"{key}: {model}" for key, model in zip(release.keys, models, strict=True))
+    named = "; ".join(f"{key}: {model}" for key, model in zip(keys, models, strict=True))
     return Series(
         release=release,
         values=np.concatenate([part.values for part in parts]),
@@ -373,4 +392,5 @@ def reconstruct_parts(
         converged=all(part.converged for part in parts),
         parts=parts,
         events=[k * len(part) + step for k, part in enumerate(parts) for step in part.events],
+        **change,
     )

@@ -18,11 +18,12 @@ from opendp_timeseries.design.scales import RESOLUTION_BITS, Scales
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction import errors, haar
 from opendp_timeseries.reconstruction.interpolate import interpolate
+from opendp_timeseries.reconstruction.levels import Panel, panel
 from opendp_timeseries.reconstruction.matrices import Array, FitError
 from opendp_timeseries.reconstruction.observations import Observations
 from opendp_timeseries.reconstruction.scales import of_everybody, unscaled
 from opendp_timeseries.reconstruction.seasons import Season, Seasons, read_seasons
-from opendp_timeseries.reconstruction.series import Series, reconstruct_parts
+from opendp_timeseries.reconstruction.series import Series, of_each_part, panel_of, reconstruct_parts
 from opendp_timeseries.reconstruction.structural import Posterior, fit
 from opendp_timeseries.release.release import Release, check_release
 
@@ -67,9 +68,10 @@ def smooth(
     Coifman & Donoho 1995). It has no standard errors: nobody knows the spikes that noise hides.
 
     Of a private series, which counts at several scales of activity, all scales give one series: that of everybody,
-    with no cap. Its shape is mostly that of the finer scales, its level that of the last, and it departs from the
-    former as far as the others show that heavy users come at other times. Its ``release`` is the last scale, in
-    counts, and its ``sources`` are the whole.
+    with no cap. Its shape is mostly that of the finer scales, and it departs from them as far as the others show that
+    heavy users come at other times. Its level, of all scales together, is right on average where few come very often,
+    and may be negative. Levels of a panel are estimated together, so that they add up to that of all keys. Its
+    ``release`` is the last scale, in counts, and its ``sources`` are the whole.
 
     If counts were filtered before noise was added, the series is nevertheless of the counts before the filter, which
     the release knows. What the filter hides shows in the errors. With ``filtered=True`` the series is of the filtered
@@ -154,14 +156,18 @@ class _Asked(NamedTuple):
         return f"structural model{of} ({', '.join(parts)})"
 
 
-def _tried(release: Release, *rows: Any, make: Callable[..., Series], **options: Any) -> Series:
+def _tried(release: Release, make: Callable[..., Series], **options: Any) -> Series:
     """Make a series; where that does not work, a line that says why."""
     try:
         with np.errstate(all="ignore"):  # absurd values overflow, and are found
-            return make(release, *rows, **options)
+            return make(release, **options)
     except FitError as error:
-        line = interpolate(release)
-        return replace(line, model=f"{line.model} ({error})", converged=False)
+        return _line(release, error)
+
+
+def _line(release: Release, error: FitError) -> Series:
+    line = interpolate(release)
+    return replace(line, model=f"{line.model} ({error})", converged=False)
 
 
 def _haar(release: Release) -> Series:
@@ -200,38 +206,76 @@ def _structural(release: Release, *, asked: _Asked, filtered: bool) -> Series:
 
 
 def _private_series(release: Release, count: Count, scales: Scales, asked: _Asked, progress: bool) -> Series:
-    """Return the series of everybody, from a count at several scales of activity."""
+    """Return the series of everybody, from a count at several scales of activity.
+
+    Those of a panel are fitted each by itself, but for their levels.
+    """
     by_scale = release.values.reshape(scales.series, count.panel_size, count.grid.size)
-    made = partial(_tried, make=_everybody, asked=asked, count=count, noise=release.scale)
-    found = reconstruct_parts(unscaled(release), made, list(np.moveaxis(by_scale, 1, 0)), progress=progress)
-    parts = [replace(part, sources=(release,)) if part.converged else part for part in found.parts]
-    return replace(found, sources=(release,), parts=parts)
+    last, by_key = unscaled(release), np.moveaxis(by_scale, 1, 0)
+    levels = None if last.keys is None else _levels(by_key.mean(axis=2), count, release.scale)
+    known = [None] * len(by_key) if levels is None else zip(levels.levels, levels.covariance.diagonal(), strict=True)
+    made = partial(_everybody, asked=asked, count=count, noise=release.scale)
+    found = of_each_part(last, made, list(by_key), list(known), progress=progress)
+    parts = [replace(part, sources=(release,)) if part.converged else part for part, _ in found]
+    if last.keys is None:
+        return replace(parts[0], sources=(release,))
+    joint = None
+    if levels is not None:
+        # As levels add up to that of all, their errors go together.
+        own = [size * by_level for size, (_, by_level) in zip(levels.own, found, strict=True)]
+        alone = [part.covariance + errors.common(row, -levels.shared) for part, row in zip(parts, own, strict=True)]
+        joint = errors.independent(alone) + errors.common(np.concatenate(own), levels.shared)
+    return panel_of(last, parts, sources=(release,), covariance=joint)
 
 
-def _everybody(one: Release, values: Array, *, asked: _Asked, count: Count, noise: float) -> Series:
-    """Return the series of everybody, from its values at all scales; ``one`` is the last of them, in counts."""
+def _levels(means: Array, count: Count, noise: float) -> Panel | None:
+    """Return the levels of a panel, from the means of the scales of each key; None where they are not found."""
+    assert count.scales is not None
+    ends, weights = count.scales.table(count.most_steps)
+    noise = max(noise, 1e-4 * float(np.max(np.abs(means))))
+    try:
+        with np.errstate(all="ignore"):
+            return panel(means / noise, ends, weights / (noise * 2**RESOLUTION_BITS), count.grid.size**-0.5)
+    except FitError:
+        return None
+
+
+def _everybody(
+    one: Release, values: Array, known: tuple[float, float] | None, *, asked: _Asked, count: Count, noise: float
+) -> tuple[Series, Array]:
+    """Return the series of everybody, from its values at all scales, and how far each step goes along with its level.
+
+    :param one: the last scale, in counts.
+    :param known: the level and its variance, where more than these values tell it.
+    """
     assert count.scales is not None
     ends, weights = count.scales.table(count.most_steps)
     noise = max(noise, 1e-4 * float(np.std(values)))
-    _check_kept(one, noise)
-    mean, variance, joint, events = of_everybody(
-        values / noise,
-        ends,
-        weights / (noise * 2**RESOLUTION_BITS),
-        count.step_cap**0.5,
-        asked.patterns,
-        trend=asked.trend,
-        counts=asked.band == "counts",
-    )
-    return Series(
-        mean,
+    try:
+        with np.errstate(all="ignore"):
+            _check_kept(one, noise)
+            found = of_everybody(
+                values / noise,
+                ends,
+                weights / (noise * 2**RESOLUTION_BITS),
+                count.step_cap**0.5,
+                asked.patterns,
+                trend=asked.trend,
+                counts=asked.band == "counts",
+                known=known,
+            )
+    except FitError as error:
+        return _line(one, error), np.zeros(count.grid.size)
+    series = Series(
+        found.mean,
         release=one,
-        standard_error=np.sqrt(variance),
-        covariance=joint,
+        standard_error=np.sqrt(found.variance),
+        covariance=found.joint,
         error_covers=asked.band,
-        events=events,
+        events=found.events,
         model=f"{asked.model()} at all scales of activity",
     )
+    return series, found.by_level
 
 
 def _observations(release: Release, filtered: bool) -> Observations:

@@ -92,7 +92,8 @@ def totals(
     over_time = csr_array((np.ones(grid.size), np.arange(grid.size), ends), shape=(len(starts), grid.size))
     over_keys: Any = eye_array(len(parts)) if groups is None else _members(groups, keys)
     values = over_keys @ np.array([over_time @ part.values for part in parts])
-    if series.covariance is not None:
+    of_each = groups is None and all(part.covariance is not None for part in parts)  # which takes less time
+    if series.covariance is not None and not of_each:
         sums = csr_array(kron(over_keys, over_time))
         is_bound, variances = False, errors.variances_of(series.covariance, sums).reshape(values.shape)
     else:

@@ -17,7 +17,7 @@ from opendp_timeseries.counting.progress import heard
 from opendp_timeseries.planning import errors, plan
 from opendp_timeseries.planning.participation import participation_of
 from opendp_timeseries.planning.signal import described_signal
-from opendp_timeseries.reconstruction.scales import levels_by_often
+from opendp_timeseries.reconstruction.levels import level as level_of
 from tests.oracles import planning as oracle
 
 GRID = ts.TimeGrid(size=60)
@@ -71,7 +71,7 @@ def test_errors_at_scales_are_those_of_dense_matrices():
     found = errors.error_at_scales(signal, count, scale, often)
     rate = signal.covariance - 9.0 * (np.arange(60) == 0)
     best = oracle.error_of_best_at_scales(rate, 9.0, counts / counts.sum(), weights, scale)
-    level = levels_by_often(9.0 * (counts / counts.sum()) @ weights / scale, table.ends, weights / scale, 60**-0.5)
+    level = level_of(9.0 * (counts / counts.sum()) @ weights / scale, table.ends, weights / scale, 60**-0.5)
     assert found.smoothed**2 == pytest.approx(best + level.variance, rel=1e-9)
     assert found.noise == pytest.approx(scale / weights[0, -1], rel=1e-12)
     # The broken variants: the level taken to be known, and noise forgotten.

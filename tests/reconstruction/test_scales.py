@@ -10,6 +10,7 @@ import opendp_timeseries as ts
 from opendp_timeseries.design.count import Count, Source
 from opendp_timeseries.design.scales import RESOLUTION_BITS, Scales, default_scales
 from opendp_timeseries.design.signal import Signal
+from opendp_timeseries.reconstruction.levels import panel
 from opendp_timeseries.reconstruction.matrices import FitError
 from opendp_timeseries.reconstruction.scales import levels_by_often, of_everybody, unscaled
 from opendp_timeseries.reconstruction.seasons import Season
@@ -145,7 +146,7 @@ def test_its_release_is_everybody_in_full_and_its_source_the_whole():
     assert "at all scales of activity" in repr(series)
 
 
-def test_of_a_panel_each_key_is_smoothed_by_itself():
+def test_of_a_panel_each_key_is_smoothed_by_itself_but_for_its_level():
     rng = np.random.default_rng(5)
     count = count_of(240, Scales(ends=(10, 60), share=0.9), panel=("a", "b"))
     both = {often: np.concatenate([3 * rate[:240], rate[240:480]]) for often, rate in drawn(NIGHTS, rng).items()}
@@ -156,13 +157,15 @@ def test_of_a_panel_each_key_is_smoothed_by_itself():
     rows = release.values.reshape(3, 2, 240)
     ends, weights = count.scales.table(480)
     weights = weights / 2**RESOLUTION_BITS / release.scale
+    levels = panel(rows.mean(axis=2).T / release.scale, ends, weights, 240**-0.5)
     for k, one in enumerate(series.by_key().values()):
-        mean, variance, _, events = of_everybody(
-            rows[:, k] / release.scale, ends, weights, 1.0, (Season(24.0),), trend=False, counts=True
+        known = levels.levels[k], levels.covariance[k, k]
+        made = of_everybody(
+            rows[:, k] / release.scale, ends, weights, 1.0, (Season(24.0),), trend=False, counts=True, known=known
         )
-        assert np.array_equal(one.values, mean)
-        assert np.array_equal(one.standard_error, np.sqrt(variance))
-        assert list(one.events) == events
+        assert np.allclose(one.values, made.mean, rtol=1e-9, atol=0)
+        assert np.allclose(one.standard_error, np.sqrt(made.variance), rtol=1e-9, atol=0)
+        assert list(one.events) == made.events
     assert np.mean(series.values[:240]) > 2 * np.mean(series.values[240:])
 
 
@@ -269,53 +272,44 @@ def test_noise_far_above_all_counts_leaves_a_series():
         assert np.all(series.standard_error > 0)
 
 
-def level_of(often, size, scales):
-    """True level per step, ends, weights by noise, and the scales' levels of people in so many steps each."""
-    ends, weights = scales.table(size)
+def test_the_shape_by_how_often_is_positive_and_absurd_values_are_refused():
+    ends, weights = default_scales(SIZE).table(SIZE)
     weights = weights / 2**RESOLUTION_BITS / (NOISE * np.sqrt(ends[0]))
-    return sum(often) / size, ends, weights, weights[np.searchsorted(ends, often)].T @ often / size
-
-
-@pytest.mark.parametrize(
-    ("drawn", "size", "of_alone"),
-    [
-        (lambda rng: np.minimum(rng.geometric(1 / 100, 4000), 550), 8760, 0.5),  # aircraft in a year of hours
-        (lambda rng: np.minimum(8 * (rng.pareto(2.0, 3000) + 1), 400).astype(int), SIZE, 0.9),
-        (lambda rng: np.full(300, 300), SIZE, 1.1),  # all alike, which is not smooth
-        (lambda rng: np.append(np.full(20, SIZE), rng.integers(1, 60, 3600)), SIZE, 1.8),  # a few are always there
-        (lambda rng: np.full(60, SIZE), SIZE, 1.5),
-        (lambda rng: np.full(40_000, 5), SIZE, 0.3),  # nobody comes often,
-    ],
-    ids=["aircraft", "heavy tail", "alike", "two kinds", "always there", "five times"],
-)
-def test_the_level_is_known_as_well_as_stated_and_mostly_better_than_by_the_last_scale(drawn, size, of_alone):
-    often = drawn(np.random.default_rng(0))
-    truth, ends, weights, levels = level_of(often, size, default_scales(size))
-    alone, errors, stated = NOISE / 0.9**0.5, [], []
-    for seed in range(30):
-        noise = size**-0.5
-        values = levels + np.random.default_rng(seed).normal(0, noise, len(levels))
-        found = levels_by_often(values, ends, weights, noise)
-        assert np.all(found.levels >= 0)
-        errors.append(found.levels.sum() - truth)
-        stated.append(found.variance**0.5)
-    assert np.mean(np.square(errors)) ** 0.5 < of_alone * alone
-    assert np.mean(np.abs(errors) < 1.645 * np.array(stated)) > 0.75
-    assert max(stated) < 1.1 * alone
-
-
-def test_a_level_of_any_size_is_found_or_refused():
-    _, ends, weights, levels = level_of(np.full(30, 4), SIZE, default_scales(SIZE))
+    means = weights[np.searchsorted(ends, 4)] * 120 / SIZE
     for times in (1e5, 1e7, 1e12):
-        found = levels_by_often(times * levels, ends, weights, SIZE**-0.5)
+        found = levels_by_often(times * means, ends, weights, SIZE**-0.5)
+        assert np.all(found.levels >= 0)
         assert found.levels.sum() == pytest.approx(times * 120 / SIZE, rel=1e-3)
     with pytest.raises(FitError, match="the level was not found"):
-        levels_by_often(1e200 * levels, ends, weights, SIZE**-0.5)
+        levels_by_often(1e200 * means, ends, weights, SIZE**-0.5)
 
 
-def test_a_level_without_noise_is_found():
-    often = np.random.default_rng(1).geometric(1 / 30, 3000)
-    truth, ends, weights, levels = level_of(often, SIZE, default_scales(SIZE))
-    found = levels_by_often(levels, ends, weights, 1e-6)
-    assert found.levels.sum() == pytest.approx(truth, rel=1e-3)
-    assert found.variance**0.5 < 0.02 * truth
+def test_levels_of_a_panel_add_up_and_so_do_their_errors():
+    """A panel of days whose noise hides all but the sum: signed levels, of which the sum is that of all keys."""
+    keys, size = tuple("abcd"), 35
+    count = count_of(size, default_scales(size * len(keys)), panel=keys)
+    ends, weights = count.scales.table(count.most_steps)
+    weights, covered, negative = weights / 2**RESOLUTION_BITS, [], 0
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        groups = {5: rng.poisson(np.repeat([0.2, 2.0, 20.0, 40.0], size))}
+        release = released(groups, rng, count=count)
+        series = ts.smooth(release)
+        means = release.values.reshape(-1, len(keys), size).mean(axis=2).T / release.scale
+        found = panel(means, ends, weights / release.scale, size**-0.5)
+        assert series.values.reshape(len(keys), size).mean(axis=1) == pytest.approx(found.levels, rel=1e-9, abs=1e-9)
+        negative += np.count_nonzero(found.levels < 0)
+        total = series.resample(size, groups={"all": keys, "two": "ab"}, grid=ts.TimeGrid(size=size))
+        truth = groups[5].reshape(len(keys), size).sum(axis=1)
+        low, high = total.interval()
+        covered.append((low <= [sum(truth), sum(truth[:2])]) & ([sum(truth), sum(truth[:2])] <= high))
+        # The error of a sum is that of the level of all, and little beside.
+        assert 1 <= total.standard_error[0] / (size * found.variance**0.5) < 1.25
+        # The diagonal of the joint error is what each key states.
+        each = [np.sqrt(series.covariance @ unit @ unit) for unit in np.eye(len(series))[::35]]
+        assert each == pytest.approx(series.standard_error[::35], rel=1e-6)
+        whole = series.resample(size, grid=ts.TimeGrid(size=size)).standard_error
+        blocks = np.kron(np.eye(len(keys)), np.ones(size))
+        assert whole == pytest.approx(np.sqrt(np.diag(blocks @ (series.covariance @ blocks.T))), rel=1e-6)
+    assert negative > 0
+    assert np.mean(covered) > 0.8

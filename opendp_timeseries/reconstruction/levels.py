@@ -1,0 +1,232 @@
+"""The level of a private series, and the levels of a panel of them with their joint error, from the means of scales.
+
+The last scale counts everybody in full, so its mean is right, and noisy. The finer ones say how much of the level is of
+people who come seldom. Counts by how often people come are taken as three things: those of the *head*, who come no more
+often than the first scale ends, of any size; a signed Gaussian process over the logarithm of how often, of some size;
+and perhaps people who come as often as can be. Given the sizes, the best estimate that is right for the head whatever
+its size is linear in the means. The sizes are weighed by their evidence, which is even in all that the means show
+beside the head.
+
+Nothing here keeps a level above zero, as that would push it up: where nobody comes more often than the first scale
+ends, noise of either sign does the same, and the estimate is right on average. No estimator but the mean of the last
+scale is so whatever people do; of those who come very often, this one may miss a part.
+"""
+
+import math
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_timeseries.reconstruction.matrices import Array, FitError
+
+#: How fast the process falls, by powers of how often; and over which differences of logarithms it is alike.
+_FALLS: Final = (-1.0, 0.0, 1.0)
+_LENGTHS: Final = (0.5, 1.0)
+#: Its size by the error of the last scale alone: 2, 4, … up to this power of 2, or further where the means are larger.
+_LARGEST: Final = 10
+_ROOM: Final = 2
+#: The same of those who come as often as can be, and the logarithm of how likely each is beside none.
+_ALWAYS: Final = (0.0, 2.0, 8.0, 32.0, 128.0)
+_RARE: Final = -3.0
+#: How far a key of a panel may be from the shape of all, by its level; no less than this share of the mean of all; how
+#: often the shares of these are worked out, and of how many keys they are known beforehand.
+_APART: Final = (0.1, 0.2, 0.4, 0.8, 1.6)
+_LEAST: Final = 0.3
+_ROUNDS: Final = 30
+_BEFOREHAND: Final = 4.0
+
+
+class Process(NamedTuple):
+    """The process, each of another fall and length, with a total of variance 1.
+
+    :param roots: of the second moments of the means of the scales and the total, in this order: ``L`` of ``L' L``.
+    :param by_row: second moments of the counts by how often with these.
+    """
+
+    roots: Array
+    by_row: Array
+
+    @classmethod
+    def of(
+        cls,
+        ends: NDArray[np.int64],
+        weights: Array,
+        falls: tuple[float, ...] = _FALLS,
+        lengths: tuple[float, ...] = _LENGTHS,
+    ) -> "Process":
+        """Return it for rows of people who come so often, with these weights in each scale.
+
+        :param falls: and ``lengths``: one of each makes a prior.
+        """
+        often, rows = np.log(ends), np.column_stack([weights, np.ones(len(ends))])
+        width = np.diff(often, prepend=often[0] - 1.0)
+        near = math.sqrt(3) * np.abs(often[:, None] - often)
+        roots, by_row = [], []
+        for length in lengths:
+            factor = np.linalg.cholesky((1 + near / length) * np.exp(-near / length))
+            for fall in falls:
+                sized = (width * np.exp(-fall * (often - often[0])))[:, None] * factor
+                sized /= np.linalg.norm(sized.sum(axis=0))
+                shown = sized.T @ rows
+                roots.append(np.linalg.qr(shown, mode="r") if len(shown) > rows.shape[1] else shown)
+                by_row.append(sized @ shown)
+        return cls(np.array(roots), np.array(by_row))
+
+
+class Estimates(NamedTuple):
+    """For each of many priors, the best linear estimate of a total that is right for the head whatever its size."""
+
+    means: Array
+    variances: Array
+    evidence: Array  # logarithm, but for what priors have in common
+    beside: Array  # the precision times what the values show beside the head
+    head: Array  # its total
+
+    @classmethod
+    def of(cls, values: Array, roots: Array, noise: float, shape: Array) -> "Estimates":
+        """Return those for priors with these roots of the second moments of values and total, beside the head.
+
+        By orthogonal transforms, as sizes of priors are far apart.
+
+        :param shape: the values of a head whose total is 1.
+        """
+        right, free = shape / (shape @ shape), np.linalg.qr(shape[:, None], mode="complete")[0][:, 1:]
+        by_values, of_total = roots[..., :-1], roots[..., -1]
+        few = (*roots.shape[:-2], *free.shape)
+        moves = np.concatenate([np.broadcast_to(noise * free, few), by_values @ free], axis=-2)
+        error = np.concatenate([np.broadcast_to(noise * right, few[:-1]), by_values @ right - of_total], axis=-1)
+        turn, triangle = np.linalg.qr(moves)
+        less = (turn.swapaxes(-1, -2) @ error[..., None])[..., 0]
+        by_value = right - _solved(triangle, less) @ free.T
+        variances = np.sum((error - (turn @ less[..., None])[..., 0]) ** 2, axis=-1)
+        seen = _solved(triangle.swapaxes(-1, -2), np.broadcast_to(values @ free, less.shape))
+        evidence = -np.sum(np.log(np.abs(np.diagonal(triangle, axis1=-2, axis2=-1))), axis=-1) - np.sum(seen**2, -1) / 2
+        beside = _solved(triangle, seen) @ free.T
+        shown = (by_values @ beside[..., None])[..., 0]
+        head = values @ right - noise**2 * (beside @ right) - np.sum((by_values @ right) * shown, axis=-1)
+        return cls(by_value @ values, variances, evidence, beside, head)
+
+
+def _solved(matrices: Array, sides: Array) -> Array:
+    found: Array = np.linalg.solve(matrices, sides[..., None])[..., 0]
+    return found
+
+
+class Level(NamedTuple):
+    """A total of all levels and its variance; and the means of the scales by it, as far as counts are not negative."""
+
+    total: float
+    variance: float
+    shape: Array
+
+
+def level(
+    values: Array, ends: NDArray[np.int64], weights: Array, noise: float, *, process: Process | None = None,
+    always: tuple[float, ...] = _ALWAYS,
+) -> Level:  # fmt: skip
+    """Return the level, given the mean of each scale; it may be negative.
+
+    :param ends: how often people come who have a row of weights.
+    :param weights: a column for each scale. In the last they are equal.
+    :param noise: standard deviation of each of the means.
+    :param process: of these ends and weights, by default the one for counts.
+    :param always: sizes of those who come as often as can be, by the error of the last scale alone.
+    :raises FitError: if numbers are beyond all measure.
+    """
+    process = process or Process.of(ends, weights)
+    alone = noise / weights[0, -1]
+    with np.errstate(all="ignore"):
+        reach = float(np.log2(1 + np.max(np.abs(values) / weights.max(axis=0)) / alone)) + _ROOM
+        if not reach < 200:
+            raise FitError("the level was not found")
+        sizes = 2.0 ** np.arange(1, max(_LARGEST, math.floor(reach)) + 1)
+        scaled = (alone * sizes)[:, None, None, None] * process.roots
+        at_end = np.array(always)[:, None, None] * (alone * np.append(weights[-1], 1.0))
+        shape = (len(sizes), len(process.roots), len(always))
+        roots = np.concatenate(
+            [
+                np.broadcast_to(scaled[:, :, None], (*shape, *scaled.shape[2:])),
+                np.broadcast_to(at_end, (*shape, *at_end.shape[1:])),
+            ],
+            axis=-2,
+        )
+        found = Estimates.of(values, roots, noise, weights[0])
+        prior = np.log(sizes)[:, None, None] + _RARE * (np.array(always) > 0)
+        chance = _chances(found.evidence + prior, axis=None)
+        total = float(np.sum(chance * found.means))
+        variance = float(np.sum(chance * (found.variances + (found.means - total) ** 2)))
+        # By row, the mean over the priors.
+        pull = chance[..., None] * found.beside
+        by_row = np.einsum("a,bri,abci->r", (alone * sizes) ** 2, process.by_row[..., :-1], pull, optimize=True)
+        by_row[-1] += np.einsum("c,abci,i->", (alone * np.array(always)) ** 2, pull, weights[-1])
+        by_row[0] += np.sum(chance * found.head)
+        positive = np.maximum(by_row, 0.0)
+        positive[0] += not positive.any()
+    if not (math.isfinite(total) and math.isfinite(variance)):
+        raise FitError("the level was not found")
+    return Level(total, variance, positive @ weights / positive.sum())
+
+
+class Panel(NamedTuple):
+    """Levels of keys, which add up to the level of all, and their joint error.
+
+    :param own: variances that they would have if they did not add up.
+    :param variance: of the level of all.
+    """
+
+    levels: Array
+    own: Array
+    variance: float
+
+    @property
+    def shared(self) -> float:
+        """By how much two errors go together, by the product of their own variances: less than 0 if apart."""
+        together = float(self.own.sum())
+        return (self.variance - together) / together**2
+
+    @property
+    def covariance(self) -> Array:
+        """That of the errors of all levels."""
+        found: Array = np.diag(self.own) + self.shared * np.outer(self.own, self.own)
+        return found
+
+
+def panel(
+    values: Array, ends: NDArray[np.int64], weights: Array, noise: float, of_all: tuple[Array, float] | None = None
+) -> Panel:
+    """Return the levels of all keys, given the means of the scales of each, in a row.
+
+    How many people there are who come so often is seen best in all keys together. Each key may depart from this shape,
+    as far as its own values say and those of others. What the level of all is beside the sum of the keys is shared by
+    their variances.
+
+    :param of_all: what the means of all keys add up to, and its noise, if that is known better than from the keys.
+    :raises FitError: if numbers are beyond all measure.
+    """
+    keys, process = len(values), Process.of(ends, weights)
+    together, noise_together = (values.sum(axis=0), noise * keys**0.5) if of_all is None else of_all
+    total, variance, shape = level(together, ends, weights, noise_together, process=process)
+    with np.errstate(all="ignore"):
+        rough = values @ shape / (shape @ shape)
+        size = np.maximum(rough, _LEAST * max(total, variance**0.5) / keys)
+        departures = np.concatenate([apart * process.roots for apart in _APART])
+        each = [Estimates.of(row, one * departures, noise, shape) for row, one in zip(values, size, strict=True)]
+        means, variances, evidence = (np.array([getattr(one, name) for one in each]) for name in Estimates._fields[:3])
+        often = np.full(len(departures), 1 / len(departures))
+        for _ in range(_ROUNDS):
+            chance = _chances(evidence + np.log(often), axis=1)
+            often = (chance.sum(axis=0) + _BEFOREHAND / len(often)) / (keys + _BEFOREHAND)
+        levels = np.sum(chance * means, axis=1)
+        own = np.sum(chance * (variances + (means - levels[:, None]) ** 2), axis=1)
+        levels = levels + own / own.sum() * (total - levels.sum())
+    if not (np.all(np.isfinite(levels)) and np.all(own > 0)):
+        raise FitError("the levels were not found")
+    return Panel(levels, own, variance)
+
+
+def _chances(evidence: Array, axis: int | None) -> Array:
+    """Return probabilities with these logarithms, up to a constant."""
+    likely = np.exp(evidence - evidence.max(axis=axis, keepdims=True))
+    found: Array = likely / likely.sum(axis=axis, keepdims=True)
+    return found
