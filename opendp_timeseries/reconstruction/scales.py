@@ -27,11 +27,13 @@ from opendp_timeseries.reconstruction.levels import level
 from opendp_timeseries.reconstruction.matrices import Array, FitError
 from opendp_timeseries.reconstruction.observations import Observations
 from opendp_timeseries.reconstruction.seasons import Season
-from opendp_timeseries.reconstruction.structural import fit
+from opendp_timeseries.reconstruction.structural import Posterior, fit
 from opendp_timeseries.release.release import Release
 
 #: The prior of the size of departures, by the common rate.
 _DEPARTURE: Final = 0.1
+#: The same of what several scales depart by together, at least: if none does by more, they are left as they are.
+_TOGETHER: Final = 0.06
 #: They are less where the rate is low, down to this share of its mean.
 _LOWEST: Final = 0.1
 #: The levels of those who come so often are given where this grows by such a factor.
@@ -171,13 +173,13 @@ def of_everybody(
     :raises FitError: if a fit does not work.
     """
     scales, size = values.shape
-    steps, unit = np.arange(size), np.eye(scales)
+    steps, ones = np.arange(size), np.eye(scales)
     means_of_scales, noise_of_means = values.mean(axis=1), size**-0.5
     total, of_total = known or level(means_of_scales, ends, weights, noise_of_means)[:2]
     (weights, by_often), everybody = levels_by_often(means_of_scales, ends, weights, noise_of_means), weights[0, -1]
     levels, own = by_often @ weights, dispersion * (weights.T * by_often) @ weights
 
-    root = np.linalg.cholesky(unit + own)
+    root = np.linalg.cholesky(ones + own)
     shapes = np.tril(np.ones((scales, scales))) * levels[:, None]  # of all scales, of those from the second on, …
     turn, sizes = np.linalg.qr(np.linalg.solve(root, shapes))
     turn, sizes = turn * np.sign(np.diag(sizes)), np.abs(np.diag(sizes))
@@ -187,20 +189,33 @@ def of_everybody(
     noise = float(first @ first)
     spread = float(first @ own @ first) / sizes[0]  # in doubles, 1 - noise may be nothing
     common = fit(Observations(size, steps, seen[0], noise, dispersion=spread, doubt=0.3), seasons, trend=trend)
-    means, variances = [common.mean], [common.variance]
-    joints: list[LinearOperator] = [common.joint]
     slope = np.sqrt(np.maximum(common.mean / sizes[0], _LOWEST))  # as it is the root of a rate that departs
     # What is seen in a single event tells nothing of how the rate departs at other steps.
     chance = common.events.chance
     unsure = slope**-2 / np.maximum(1 - chance, 1e-9)
-    for row, largest in zip(seen[1:], sizes[1:], strict=True):
-        departure = Observations(size, steps, row / slope, unsure, dispersion=1e-6, doubt=0.01)
-        found = fit(departure, seasons, trend=trend, unit=_DEPARTURE * largest)
-        means.append(slope * found.mean)
+
+    def departures(units: Array) -> list[Posterior]:
+        rows = [Observations(size, steps, row / slope, unsure, dispersion=1e-6, doubt=0.01) for row in seen[1:]]
+        return [fit(row, seasons, trend=trend, unit=unit) for row, unit in zip(rows, units, strict=True)]
+
+    units = _DEPARTURE * sizes[1:]
+    found = departures(units)
+    # Departures of several scales are mostly one. So rotate them once more, until they have nothing in common, and take
+    # each to be as large as it then shows; unless all are so small that this would be a pattern of the noise.
+    shown = np.array([one.mean for one in found]).reshape(-1, size)
+    squares, axes = np.linalg.eigh(shown @ shown.T / size)
+    least = _TOGETHER**2 * (axes.T**2 @ sizes[1:] ** 2)
+    if scales > 2 and np.any(squares > least):
+        back[:, 1:], seen[1:] = back[:, 1:] @ axes, axes.T @ seen[1:]
+        units = np.sqrt(np.maximum(squares, least))
+        found = departures(units)
+    means, variances = [common.mean, *(slope * one.mean for one in found)], [common.variance]
+    joints: list[LinearOperator] = [common.joint]
+    for one, unit in zip(found, units, strict=True):
         # Less what it knows of its level, which all scales tell together.
-        alone = 1 / (np.sum(slope**2) + (_DEPARTURE * largest) ** -2)
-        variances.append(slope**2 * np.maximum(found.variance - alone, 0.0))
-        joints.append(errors.scaled(found.joint + errors.common(np.ones(size), -alone), slope))
+        alone = 1 / (np.sum(slope**2) + unit**-2)
+        variances.append(slope**2 * np.maximum(one.variance - alone, 0.0))
+        joints.append(errors.scaled(one.joint + errors.common(np.ones(size), -alone), slope))
     rates = back @ np.array(means)
     by_level = slope**2 / np.mean(slope**2)
     rates[-1] += (total * everybody - rates[-1].mean()) * by_level
@@ -212,8 +227,8 @@ def of_everybody(
     more = 1 + common.events.variance / np.maximum(common.dispersion * common.mean, 1e-9)
     moves, passed, variance = [], np.zeros((size, scales)), np.zeros(size)
     for likely, each in ((1 - chance, usual), (chance, more[:, None, None] * usual)):
-        gain = np.linalg.solve(each + unit, each[:, :, -1:])[:, :, 0]
-        rest = unit[-1] - gain
+        gain = np.linalg.solve(each + ones, each[:, :, -1:])[:, :, 0]
+        rest = ones[-1] - gain
         alone = ((rest @ back).T ** 2 * np.array(variances)).sum(axis=0)
         alone += each[:, -1, -1] - (gain * each[:, :, -1]).sum(axis=1)
         moves.append((beyond.T * gain).sum(axis=1))

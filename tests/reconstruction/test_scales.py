@@ -82,6 +82,24 @@ def test_one_shape_is_known_better_than_by_any_one_scale():
     assert np.mean(errors) < 0.7 * np.mean(alone)
 
 
+def test_days_are_covered_where_all_scales_depart_alike():
+    """The more often people come, the later, by weeks that come and go: one departure, which several scales show."""
+    late, covered, of_days = (2 - DAY) * np.exp(0.3 * np.sin(2 * np.pi * HOURS / 500)), [], []
+    shares = {4: (60, 1.0), 16: (50, 0.8), 60: (40, 0.5), 200: (40, 0.2), 700: (30, 0.0)}
+    rates = {often: size * (share * DAY + (1 - share) * late) for often, (size, share) in shares.items()}
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        groups = drawn(rates, rng)
+        counts = sum(groups.values())
+        series = ts.smooth(released(groups, rng), seasons=(24, 168))
+        days = series.resample(24, grid=ts.TimeGrid(size=SIZE))
+        for found, one, truth in ((covered, series, counts), (of_days, days, counts.reshape(-1, 24).sum(axis=1))):
+            low, high = one.interval()
+            found.append(np.mean((low <= truth) & (truth <= high)))
+    assert np.mean(covered) > 0.86
+    assert np.mean(of_days) > 0.82  # 0.77, if each scale departs by itself
+
+
 def test_next_to_no_noise_gives_the_counts():
     rng = np.random.default_rng(2)
     groups = drawn(NIGHTS, rng)
