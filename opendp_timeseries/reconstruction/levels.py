@@ -109,8 +109,7 @@ class Estimates(NamedTuple):
 
 
 def _solved(matrices: Array, sides: Array) -> Array:
-    found: Array = np.linalg.solve(matrices, sides[..., None])[..., 0]
-    return found
+    return np.asarray(np.linalg.solve(matrices, sides[..., None])[..., 0], dtype=np.float64)
 
 
 class Level(NamedTuple):

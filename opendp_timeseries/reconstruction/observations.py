@@ -27,6 +27,7 @@ class Observations:
     taps: Array | None = None  # of the filter that the rate went through, whose weights wrap around the ends
     dispersion: float = 1.0  # prior variance of a count by its rate, 1 for Poisson's: mode of a log-normal
     doubt: float = 0.5  # standard deviation of its logarithm
+    among: int = 1  # series that are looked at together
     first: int = 0  # where in the series the stretch begins
 
     def part(self) -> Observations:

@@ -161,6 +161,7 @@ def of_everybody(
     trend: bool,
     counts: bool,
     known: tuple[float, float] | None = None,
+    among: int = 1,
 ) -> Everybody:
     """Return the counts of everybody at every step, or their rate.
 
@@ -170,6 +171,7 @@ def of_everybody(
     :param dispersion: prior variance of a count by its rate, 1 for Poisson's.
     :param counts: whether to return those of the counts; else of the rate.
     :param known: the level and its variance, where more than these values tell it.
+    :param among: how many series are looked at together.
     :raises FitError: if a fit does not work.
     """
     scales, size = values.shape
@@ -188,7 +190,8 @@ def of_everybody(
     first = np.linalg.inv(back)[0]  # of the first channel, whose variance is 1 with the counts' own
     noise = float(first @ first)
     spread = float(first @ own @ first) / sizes[0]  # in doubles, 1 - noise may be nothing
-    common = fit(Observations(size, steps, seen[0], noise, dispersion=spread, doubt=0.3), seasons, trend=trend)
+    of_common = Observations(size, steps, seen[0], noise, dispersion=spread, doubt=0.3, among=among)
+    common = fit(of_common, seasons, trend=trend)
     slope = np.sqrt(np.maximum(common.mean / sizes[0], _LOWEST))  # as it is the root of a rate that departs
     # What is seen in a single event tells nothing of how the rate departs at other steps.
     chance = common.events.chance
@@ -242,7 +245,7 @@ def of_everybody(
     variance += of_level
     own_part = variance - (rows**2 * np.array(variances)).sum(axis=0) - of_level
     joint = errors.common(by_level, of_total) + errors.diagonal(own_part / everybody**2)
-    for row, one in zip(rows / everybody, joints, strict=True):
-        joint += errors.scaled(one, row)
-    events = common.events.steps(steps).tolist()
+    for row, of_channel in zip(rows / everybody, joints, strict=True):
+        joint += errors.scaled(of_channel, row)
+    events = common.events.steps(steps, mean)
     return Everybody(mean / everybody, variance / everybody**2, joint, by_level, events)

@@ -121,14 +121,15 @@ def smooth(
     count, trend = signal.count, bool(trend)
     scales = None if count is None else count.scales
     size = release.size // len(release.keys or "1") if count is None else count.grid.size
-    asked = _Asked(read_seasons(seasons, grid or signal.grid, size, holidays), trend, band)
+    among = release.size // (size * (1 if scales is None else scales.series))
+    asked = _Asked(read_seasons(seasons, grid or signal.grid, size, holidays), trend, band, among)
     if method == "structural":
         shown = sys.stderr.isatty() if progress is None else progress
         if count is not None and scales is not None:
             return _private_series(release, count, scales, asked, shown)
         made = partial(_tried, make=_structural, asked=asked, filtered=filtered)
         return reconstruct_parts(release, made, progress=shown)
-    if asked != _Asked((), False, "counts"):
+    if asked != _Asked((), False, "counts", among):
         raise ValueError(
             "method='haar' has neither seasons, trend nor band; leave them out, or take method='structural'"
         )
@@ -148,6 +149,7 @@ class _Asked(NamedTuple):
     patterns: tuple[Season, ...]
     trend: bool
     band: Band
+    among: int = 1  # series
 
     def model(self, of: str = "") -> str:
         parts = ["level", *(["trend"] if self.trend else []), "departure"]
@@ -187,7 +189,7 @@ def _check_kept(release: Release, measure: float) -> None:
 
 def _structural(release: Release, *, asked: _Asked, filtered: bool) -> Series:
     _check_kept(release, float(np.std(release.values)) if len(release) else 0.0)
-    seen = _observations(release, filtered)
+    seen = replace(_observations(release, filtered), among=asked.among)
     found = fit(seen, asked.patterns, trend=asked.trend)
     of_rate = found.mean, found.variance, np.ones(seen.size)
     values, variance, passed = of_rate if asked.band == "rate" else _of_counts(seen, found)
@@ -200,7 +202,7 @@ def _structural(release: Release, *, asked: _Asked, filtered: bool) -> Series:
         covariance=errors.scaled(found.joint, passed) + errors.diagonal(variance - passed**2 * found.variance),
         error_covers=asked.band,
         unfiltered=unfiltered,
-        events=found.events.steps(seen.steps).tolist(),
+        events=found.events.steps(seen.steps, values),
         model=asked.model(" of the counts before the filter" if unfiltered else kept_filter),
     )
 
@@ -263,6 +265,7 @@ def _everybody(
                 trend=asked.trend,
                 counts=asked.band == "counts",
                 known=known,
+                among=asked.among,
             )
     except FitError as error:
         return _line(one, error), np.zeros(count.grid.size)

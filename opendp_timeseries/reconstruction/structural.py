@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
+from scipy.special import ndtri
 
 from opendp_timeseries.reconstruction import errors, evidence
 from opendp_timeseries.reconstruction.basis import Basis
@@ -36,6 +37,8 @@ _FAR: Final = 0.05
 #: by how much the logarithm of the evidence must grow for departures in proportion to the patterns.
 _HASTES: Final = (0.0, 6.0)
 _CLEARLY: Final = 3.0
+#: How often series without any single event may show one: all that are looked at together.
+_FALSE: Final = 0.01
 #: Before any is seen: how many single events are thought to be among the kept steps, and their mean square by that of
 #: the level. Chances below which they change nothing, and the most that a value is taken to tell of its own rate. Most
 #: rounds between events and rate, and of finding both their share and their size.
@@ -122,13 +125,16 @@ class Events(NamedTuple):
     share: float  # of steps that have one
     variance: float  # of their sizes
 
-    def steps(self, kept: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Kept steps that are rather one than not."""
-        return kept[self.chance > 0.5]
+    def steps(self, kept: NDArray[np.int64], counts: Array) -> list[int]:
+        """Kept steps that are rather one than not, if there is anybody."""
+        found: list[int] = kept[(self.chance > 0.5) & (counts[kept] > 0)].tolist()
+        return found
 
 
 def _with_events(fitted: _Fitted) -> Posterior:
     """Return the posterior where values that neither noise nor counts around their rate explain tell little of it.
+
+    What noise and counts may do in one step of so many is none, as the noise is known.
 
     The share of such steps and the variance of their sizes are those of the largest density (an EM of two normal
     distributions of what a value is beside what the others expect). Without any, the posterior is as it was.
@@ -139,9 +145,13 @@ def _with_events(fitted: _Fitted) -> Posterior:
     for _ in range(_ROUNDS):
         rate, own = found.mean[seen.steps], seen.variance + found.dispersion * np.maximum(found.mean[seen.steps], 0.0)
         told = np.minimum(found.variance[seen.steps] / (own + extra), _SURE)  # what a value tells of its own rate
-        beside = (seen.values - rate) / (1 - told)
+        others = (rate - told * seen.values) / (1 - told)
+        counts = np.maximum(seen.values, 0.0)  # of an event: there are none below zero
         expected = own + (own + extra) * told / (1 - told)
-        events = _events(beside**2, expected, _LARGE * max(float(rate.mean()), 0.0) ** 2)
+        beyond = np.abs(_deviates(counts, others, expected, found.dispersion)) > -ndtri(
+            _FALSE / 2 / (len(seen.steps) * seen.among)
+        )
+        events = _events((counts - others) ** 2, expected, _LARGE * max(float(rate.mean()), 0.0) ** 2, beyond)
         if not np.any(events.chance > 0.5):
             return fitted.posterior
         # The precision is the mean of those with and without an event.
@@ -157,15 +167,36 @@ def _with_events(fitted: _Fitted) -> Posterior:
     return found._replace(events=events)
 
 
-def _events(square: Array, expected: Array, large: float) -> Events:
-    """Return which squares are larger than expected of them, by something whose own is thought to be so large."""
+def _deviates(counts: Array, rate: Array, variance: Array, dispersion: float) -> Array:
+    """Return standard normal deviates as unlikely as counts at such a rate, behind noise (their signed root).
+
+    :param variance: of noise and counts, which scatter as a multiple of a Poisson variable.
+    """
+    rate = np.maximum(rate, 1e-9)
+    noise = np.maximum(variance - dispersion * rate, 1e-9 * variance)
+    # Where the slope of the logarithm of the moment generating function is the count: by Newton's method, from above.
+    tilt = np.minimum((counts - rate) / noise, np.log(np.maximum(counts, 1e-9) / rate) / dispersion)
+    tilt = np.where(counts > rate, tilt, 0.0)
+    for _ in range(_TRIES):
+        grown = rate * np.exp(dispersion * tilt)
+        tilt = tilt - (noise * tilt + grown - counts) / (noise + dispersion * grown)
+    generated = noise * tilt**2 / 2 + rate * np.expm1(dispersion * tilt) / dispersion
+    found: Array = np.sign(tilt) * np.sqrt(2 * np.maximum(counts * tilt - generated, 0.0))
+    return found
+
+
+def _events(square: Array, expected: Array, large: float, beyond: NDArray[np.bool_]) -> Events:
+    """Return which squares are larger than expected of them, by something whose own is thought to be so large.
+
+    :param beyond: which are beyond what noise and counts may do.
+    """
     size = len(square)
     share, variance = _RARE / size, large
     for _ in range(_TRIES):
         whole = expected + variance
         odds = share / (1 - share) * np.sqrt(expected / whole)
         odds *= np.exp(np.minimum(0.5 * square * (1 / expected - 1 / whole), 500.0))
-        chance = odds / (1 + odds)
+        chance = np.where(beyond, odds / (1 + odds), 0.0)
         number = float(chance.sum())
         share = min((_RARE + number) / (1 + size), 0.5)
         variance = (large + float((chance * np.maximum(square - expected, 0.0)).sum())) / (1 + number)

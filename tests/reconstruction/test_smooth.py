@@ -11,7 +11,7 @@ import numpy as np
 import opendp.prelude as dp
 import pytest
 from scipy.optimize import minimize_scalar
-from scipy.stats import norm
+from scipy.stats import norm, poisson
 
 from opendp_timeseries import (
     Series,
@@ -332,22 +332,57 @@ def test_single_events_are_kept():
         assert np.all(variance >= passed**2 * posterior.variance * (1 - 1e-12))
         errors.append(np.abs(mean - counts)[evening])
         covered.append(errors[-1] <= 1.645 * np.sqrt(variance[evening]))
-        found += posterior.events.steps(seen.steps).tolist()
+        found += posterior.events.steps(seen.steps, mean)
     assert np.mean(errors) < 25  # of noise alone, 20
     assert 0.85 < np.mean(covered) <= 1
     assert np.count_nonzero(np.isin(found, evening)) == 8 * len(evening)
     assert np.count_nonzero(~np.isin(found, evening)) <= 2
 
 
-def test_there_are_no_single_events_in_noise():
+@pytest.mark.parametrize(("level", "scale"), [(2.0, 30.0), (0.3, 5.0), (30.0, 30.0), (40.0, 5.0), (2.0, 0.5)])
+def test_there_are_no_single_events_in_noise(level, scale):
+    """Above the counts, near them and below, in 100 series each: at most one in a hundred is said to show one."""
     found = 0
-    for seed in range(20):
+    for seed in range(100):
         rng = np.random.default_rng(seed)
-        release = sampled(rng.poisson(daily(504, 24)), rng, scale=30.0, probability=0.5)
-        seen = _observations(release, filtered=False)
-        events = fit(seen, SEASONS, trend=False).events
-        found += 0 if events is None else len(events.steps(seen.steps))
+        release = sampled(rng.poisson(level, 32), rng, scale=scale, probability=1.0)
+        found += bool(smooth(release).events)
     assert found <= 1
+
+
+def test_no_single_event_is_of_less_than_nobody():
+    """A value far below zero is noise, and where all are gone for hours, none of them is marked below zero."""
+    rng = np.random.default_rng(1)
+    counts = rng.poisson(300.0, 240).astype(float)
+    counts[100:103] = 0.0
+    seen = _observations(sampled(counts, rng, scale=20.0, probability=1.0), filtered=False)
+    series = smooth(sampled(counts, rng, scale=20.0, probability=1.0))
+    assert set(series.events) <= {100, 101, 102}
+    assert np.all(series.values[list(series.events)] > 0)
+    values = np.append(rng.normal(0.0, 1.0, 99), -9.0)
+    far = dataclasses.replace(seen, size=100, steps=np.arange(100), values=values, variance=1.0)
+    assert fit(far, (), trend=False).events.chance.max() < 0.5
+
+
+def test_the_more_series_are_looked_at_the_larger_is_an_event():
+    rng = np.random.default_rng(4)
+    counts = np.full(200, 100.0)
+    counts[50] += 130.0
+    seen = _observations(sampled(counts, rng, scale=20.0, probability=1.0), filtered=False)
+    found = [fit(dataclasses.replace(seen, among=among), (), trend=False).events for among in (1, 10**9)]
+    assert [events.steps(seen.steps, seen.values) for events in found] == [[50], []]
+
+
+def test_deviates_are_those_of_exact_tails():
+    counts = np.array([1, 3, 5, 8, 12, 30])
+    for rate in (3.0, 10.0):
+        found = structural._deviates(counts, np.full(6, rate), np.full(6, rate), 1.0)
+        exact = norm.isf((poisson.sf(counts, rate) + poisson.sf(counts - 1, rate)) / 2)  # between two steps
+        assert found == pytest.approx(exact, abs=0.25)
+    # Where noise is all there is, by its standard deviation.
+    assert structural._deviates(counts, np.zeros(6), np.full(6, 1e4), 1.0) == pytest.approx(counts / 100, abs=1e-6)
+    # The broken variant: as if counts were normal.
+    assert 1.5 * structural._deviates(counts, np.full(6, 3.0), np.full(6, 3.0), 1.0)[-1] < (30 - 3) / 3**0.5
 
 
 def test_events_are_told_by_two_distributions():
@@ -356,7 +391,7 @@ def test_events_are_told_by_two_distributions():
     expected = rng.uniform(1, 3, 300)
     values = rng.normal(0, np.sqrt(expected))
     values[:5] = [20, -15, 9, 12, 30]
-    events = structural._events(values**2, expected, 16.0)
+    events = structural._events(values**2, expected, 16.0, np.ones(300, dtype=bool))
     assert np.all(events.chance[:5] > 0.99)
     assert events.chance[5:].max() < 0.5
 
