@@ -8,6 +8,7 @@ from opendp_timeseries.reconstruction.levels import Process, level, panel
 from opendp_timeseries.reconstruction.matrices import FitError
 from opendp_timeseries.reconstruction.scales import levels_by_often
 from tests.oracles import levels as oracle
+from tests.test_documented_numbers import table
 
 #: Noise by sensitivity, of (ε, 1e-6)-differential privacy.
 NOISE = {1.0: 4.2247, 0.25: 15.37}
@@ -109,7 +110,7 @@ def test_the_level_is_known_as_well_as_stated_and_mostly_better_than_by_the_last
     often = drawn(np.random.default_rng(0))
     truth, (ends, weights, noise) = sum(often) / size, table_of(size, size)
     shown, alone, errors, stated = means_of(often, size, ends, weights), noise / weights[0, -1], [], []
-    for seed in range(100):
+    for seed in range(40):
         values = shown + np.random.default_rng(seed).normal(0, noise, len(shown))
         found = level(values, ends, weights, noise)
         errors.append(found.total - truth)
@@ -161,3 +162,29 @@ def test_what_is_known_of_all_keys_together_sets_their_sum():
     found = panel(values, ends, weights, noise, of_all)
     assert found.levels.sum() == pytest.approx(200.0, rel=1e-9)
     assert found.variance < panel(values, ends, weights, noise).variance / 20
+
+
+#: How often people come, and in how many steps they may, as in docs/concepts/near-the-truth.md.
+PEOPLE = (
+    (lambda rng: np.full(93, 10), 31),
+    (lambda rng: np.full(4032, 10), 1344),
+    (lambda rng: np.minimum(rng.geometric(1 / 20, 2016), 1344), 1344),
+    (lambda rng: np.minimum(8 * (rng.pareto(1.1, 1000) + 0.5), 1344).astype(int), 1344),
+    (lambda rng: np.append(np.full(8, 1344), rng.geometric(1 / 20, 2150)), 1344),
+)
+
+
+def test_the_page_says_how_well_a_level_can_be_known():
+    rows = table("concepts/near-the-truth.md", "who comes | mean")
+    for (drawn, size), (*_, mean, last, error, low, cover) in zip(PEOPLE, rows, strict=True):
+        often, (ends, weights, noise) = drawn(np.random.default_rng(0)), table_of(size, size)
+        shown, truth = means_of(often, size, ends, weights), often.sum() / size
+        assert (truth, noise / weights[0, -1]) == (pytest.approx(mean, abs=0.05), pytest.approx(last, abs=0.05))
+        draws = [shown + np.random.default_rng(seed).normal(0, noise, len(shown)) for seed in range(120)]
+        found = [level(values, ends, weights, noise) for values in draws]
+        errors = np.array([one.total for one in found]) - truth
+        stated = np.sqrt([one.variance for one in found])
+        # Within four standard errors of 120 draws.
+        assert np.mean(errors**2) ** 0.5 == pytest.approx(error, rel=4 / 240**0.5)
+        assert -np.mean(errors) == pytest.approx(low, abs=4 * np.std(errors) / 120**0.5)
+        assert 100 * np.mean(np.abs(errors) < 1.645 * stated) == pytest.approx(cover, abs=12)
