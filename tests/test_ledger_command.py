@@ -50,6 +50,7 @@ RELEASE = [
     "log.csv", "--identifier", "who", "--time", "when", "--step", "1h", "--size", "24",
     "--participation-cap", "3", "--ledger", "people.ledger",
 ]  # fmt: skip
+START = ["--start", "2024-01-01T00:00"]
 
 
 def make(output, *more, start="2024-01-01T00:00", epsilon="0.5"):
@@ -423,7 +424,8 @@ def test_where_memory_ends_in_a_count_the_entry_can_be_resumed(in_folder, capsys
     }
     parquet.write_table(arrow.table(rows), "log.parquet", store_schema=False)
     panel = ["--by", "station", "--keys", "north", "south", "--key-cap", "1", "--total", "all"] if total else []
-    command = ["log.parquet", *RELEASE[1:], "--epsilon", "0.5", "--delta", "1e-6", "--output", "day", *panel]
+    command = ["log.parquet", *RELEASE[1:], *START, "--output", "day", *panel]
+    command += ["--epsilon", "0.5", "--delta", "1e-6"]
     new()
 
     def limited():
@@ -511,7 +513,7 @@ def test_where_memory_ends_in_parquet_commands_end(in_folder):
     def limited(megabytes):
         ledger = ts.Ledger.create(f"{megabytes}.ledger", epsilon=1, delta=1e-6)
         more = ["--output", str(megabytes), "--epsilon", "0.5", "--delta", "1e-6", "--ledger", str(ledger.path)]
-        command = [sys.executable, "-c", LIMITED, str(megabytes), "log.parquet", *RELEASE[1:-2], *more]
+        command = [sys.executable, "-c", LIMITED, str(megabytes), "log.parquet", *RELEASE[1:-2], *START, *more]
         child = subprocess.run(command, capture_output=True, timeout=120)
         said = child.stderr.decode()
         assert not ledger.entries or "run the same command with --resume" in said
