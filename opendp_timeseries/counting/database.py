@@ -145,11 +145,13 @@ def tally(table: Any, count: Count) -> Tally:
         keys = _keys(count.panel or (), rows.series.type(), dialect)
         rows = rows.left_join(keys, rows.series == keys.key)
     conditions = [rows.who.notnull(), rows.when.notnull(), rows.readable, rows.step.notnull(), rows.number.notnull()]
-    marks = itertools.accumulate(conditions, operator.and_, initial=ibis.literal(True))
-    (result,) = _fetch(rows.aggregate(**{f"n{k}": rows.count(where=mark) for k, mark in enumerate(marks)})).to_pylist()
+    marks = enumerate(itertools.accumulate(conditions, operator.and_))
+    # Not by `where`, which is a sum in Spark, and null of a log without rows.
+    numbers = {"rows": rows.count()} | {f"n{k}": ibis.ifelse(mark, 1, None).count() for k, mark in marks}
+    (result,) = _fetch(rows.aggregate(**numbers)).to_pylist()
     nobody, *others = (before - after for before, after in itertools.pairwise(result.values()))
     no_time, unreadable, off_grid, unknown_key = others
-    return Tally(result["n0"], nobody, 0, no_time, unreadable, 0, off_grid, unknown_key)  # no cells of unknown types
+    return Tally(result["rows"], nobody, 0, no_time, unreadable, 0, off_grid, unknown_key)  # no cells of unknown types
 
 
 def check_schema(table: Any, *, identifier: str, time: str | None) -> None:
