@@ -348,6 +348,8 @@ def _by_dictionary(column: Any) -> tuple[list[Any], Ints]:
     pyarrow = sys.modules["pyarrow"]
     try:
         if not pyarrow.types.is_dictionary(column.type):
+            if pyarrow.types.is_string_view(column.type):  # whose rows may share bytes, so that its size is not theirs
+                column = column.cast("large_binary")
             column = column.cast("binary" if column.nbytes < 2**31 else "large_binary").dictionary_encode()
         whole = column.combine_chunks()
     except pyarrow.ArrowInvalid:  # chunks have dictionaries that cannot be made one
