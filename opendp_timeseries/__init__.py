@@ -16,17 +16,11 @@ from opendp_timeseries.design.kernels import (
     identity_kernel,
     kernel_from_taps,
 )
-from opendp_timeseries.design.scales import Scales
+from opendp_timeseries.design.tiers import Tiers
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.ledger import Ledger
 from opendp_timeseries.ledger.programme import Programme
 from opendp_timeseries.planning import Participation, plan
-from opendp_timeseries.plugin.activity_count import (
-    make_activity_count,
-    make_private_series,
-    then_activity_count,
-    then_private_series,
-)
 from opendp_timeseries.plugin.circulant_filter import (
     FilterWithoutGapWarning,
     make_circulant_filter,
@@ -44,13 +38,12 @@ from opendp_timeseries.plugin.lp_distance import make_lp_distance, then_lp_dista
 from opendp_timeseries.plugin.participation_count import (
     make_assume_participation,
     make_participation_count,
-    make_participation_total,
     then_assume_participation,
     then_participation_count,
-    then_participation_total,
 )
 from opendp_timeseries.plugin.participation_histogram import make_participation_histogram, then_participation_histogram
 from opendp_timeseries.plugin.periods import loss_over_periods
+from opendp_timeseries.plugin.private_series import make_private_series, then_private_series
 from opendp_timeseries.plugin.spaces import (
     PeriodUnitWarning,
     count_signal_domain,
@@ -74,10 +67,9 @@ __version__ = "0.1.0"
 __all__ = ["TimeGrid", "event_log_domain", "count_signal_domain", "period_distance", "PeriodUnitWarning"]
 __all__ += ["check_log", "LogCheck", "influence_distance", "Influence"]
 __all__ += ["make_participation_count", "then_participation_count"]
-__all__ += ["make_activity_count", "then_activity_count", "Scales", "make_private_series", "then_private_series"]
+__all__ += ["Tiers", "make_private_series", "then_private_series"]
 __all__ += ["make_individual_count", "then_individual_count"]
 __all__ += ["make_participation_histogram", "then_participation_histogram"]
-__all__ += ["make_participation_total", "then_participation_total"]
 __all__ += ["make_assume_participation", "then_assume_participation"]
 __all__ += ["make_totals", "then_totals"]
 __all__ += ["Kernel", "gaussian_kernel", "boxcar_kernel", "exponential_kernel", "kernel_from_taps", "identity_kernel"]

@@ -10,9 +10,6 @@ from typing import Any, Final, TypeVar, Union, cast, get_args, get_origin, get_t
 
 T = TypeVar("T")
 
-#: Metadata of a field that came after documents had been written. Its default is what they mean, and is left out.
-LATER: Final = {"later": True}
-
 
 def written(document: Any) -> str:
     """Return a document as one line of JSON; floats are written so that they read back exactly."""
@@ -47,16 +44,15 @@ def parse_json(text: str) -> Any:
 
 
 def encode(value: Any) -> Any:
-    """Return plain Python objects for a document: for a dataclass, its fields, unless it has its own ``to_dict``."""
+    """Return plain Python objects for a document: for a dataclass, its fields, unless it has its own ``to_dict``.
+
+    Where it has a ``tag``, which tells it from others of a union, they are an object of this name.
+    """
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if dataclasses.is_dataclass(value):
-        shown = {field: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return {
-            field.name: encode(each)
-            for field, each in shown.items()
-            if "later" not in field.metadata or each != field.default
-        }
+        fields = {field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {value.tag: fields} if hasattr(value, "tag") else fields
     return [encode(part) for part in value] if isinstance(value, tuple) else value
 
 
@@ -84,16 +80,14 @@ def decode(expected: Any, document: Any, name: str) -> Any:
         if hasattr(expected, "from_dict"):
             return expected.from_dict(document)
         if dataclasses.is_dataclass(expected):
-            made = cast(Callable[..., Any], expected)
-            types = _types(cast(type, expected))
-            later = {field.name for field in dataclasses.fields(expected) if "later" in field.metadata}
-            missing = later - document.keys()
-            return made(**fields_of(document, name, {field: types[field] for field in types.keys() - missing}))
+            made, types = cast(Callable[..., Any], expected), _types(cast(type, expected))
+            known = {field.name: types[field.name] for field in dataclasses.fields(expected)}
+            return made(**fields_of(document[expected.tag] if hasattr(expected, "tag") else document, name, known))
         try:
             return float(document) if expected is float else document
         except OverflowError:
             raise ValueError(f"{name} must be {_NAMES[float]}, found an integer beyond it") from None
-    wanted = " or ".join(_NAMES.get(_form(choice), "object") for choice in choices)
+    wanted = " or ".join(_tagged(choice) or _NAMES.get(_form(choice), "object") for choice in choices)
     raise ValueError(f"{name} must be {wanted}, found {_NAMES.get(type(document), type(document).__name__)}")
 
 
@@ -122,8 +116,14 @@ def _form(expected: Any) -> type:
     return dict
 
 
+def _tagged(expected: Any) -> str:
+    return f"{{{expected.tag!r}: …}}" if hasattr(expected, "tag") else ""
+
+
 def _fits(expected: Any, document: Any) -> bool:
     form = _form(expected)
+    if hasattr(expected, "tag"):
+        return type(document) is dict and list(document) == [expected.tag]
     return expected is Any or type(document) is form or (form is float and type(document) is int)
 
 

@@ -1,9 +1,10 @@
 """Releases made by hand: of a signal of which nothing is known but its size, or of a count that is known."""
 
 from opendp_timeseries import Release, TimeGrid
-from opendp_timeseries.design.count import Count, Source
 from opendp_timeseries.design.design import Design
+from opendp_timeseries.design.reading import Source
 from opendp_timeseries.design.signal import Signal, UnknownSignal
+from tests import make
 
 
 def signal_of(*, size, stages=(), **change):
@@ -13,7 +14,7 @@ def signal_of(*, size, stages=(), **change):
     """
     source = Source(identifier="id", time="time", by="site" if "panel" in change else None)
     made = {"source": source, "grid": TimeGrid(size=size), "participation_cap": 60}
-    return Signal(Count(**made | change), tuple(stages))
+    return Signal(make.count(**made | change), tuple(stages))
 
 
 def release_of(*, steps, values, signal, scale=1.0, sampling_probability=0.3, sampling="poisson"):

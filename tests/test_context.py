@@ -13,7 +13,7 @@ import pytest
 from opendp.context import constructors
 
 import opendp_timeseries as ts
-from opendp_timeseries.design.scales import default_scales
+from opendp_timeseries.design.tiers import default_tiers
 from opendp_timeseries.plugin._opendp import maker_of, then
 
 SIZE = 200
@@ -102,8 +102,8 @@ def test_ours_and_opendps_in_one_context(log_space):
 def test_what_is_left_out_is_refused_by_name(log_space):
     ctx = context(log_space, loss_of_zcdp(0.2, 2e-6), split_evenly_over=1)
     scaled = {"scale": 3.0, "sampling_probability": 0.1, "failure_probability": 1e-7}
-    with pytest.raises(TypeError, match="participation_cap must be given"):
-        ctx.query().participation_count(GRID)
+    with pytest.raises(ValueError, match=r"excess \('drop'\) requires a participation_cap"):
+        ctx.query().participation_count(GRID, excess="drop")
     # OpenDP takes a first parameter without a default for the one to search; its search then says which it was.
     with pytest.raises(TypeError, match=r"grid .* must be given as a TimeGrid"):
         ctx.query().participation_count(participation_cap=3).subsampled_gaussian(**scaled).param()
@@ -408,7 +408,7 @@ BUDGETS = {
 FIRST = {  # and what one individual changes: ℓ1, ℓ2 squared
     "people in places": (lambda query: query.individual_count(**KEYS), 2, 2),
     "series": (lambda query: query.participation_count(GRID, participation_cap=5, excess="drop"), 5, 5),
-    "scaled": (lambda query: query.participation_count(GRID, participation_cap=5, excess="scale_l1"), 5, 5),
+    "scaled": (lambda query: query.participation_count(GRID, participation_cap=5, norm="l1"), 5, 5),
 }
 
 
@@ -452,7 +452,7 @@ def test_what_scales_in_l2_takes_gaussian_noise_and_no_laplace():
         ctx.query().participation_count(GRID, participation_cap=5),
         ctx.query().participation_count(GRID, participation_cap=5, gap=3).circulant_filter(ts.gaussian_kernel(SIZE, 1)),
     ):
-        with pytest.raises(ValueError, match=r"\(excess='scale'\); make the count with excess='scale_l1' or 'drop'"):
+        with pytest.raises(ValueError, match=r"\(norm='l2'\); give the count a participation_cap, with norm='l1' or"):
             scaled.laplace()
     values = np.array(ctx.query().participation_count(GRID, participation_cap=5).gaussian().release())
     assert np.array_equal(values, np.rint(values * 2.0**52) / 2.0**52)
@@ -463,19 +463,21 @@ def test_a_private_series_takes_the_share_of_its_query():
     ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6), shares=4)
     query = ctx.query().private_series(GRID)
     release = query.release()
-    scales = release.design.count.scales
-    assert scales == default_scales(SIZE)
-    assert len(release) == release.size == SIZE * scales.series
+    tiers = release.design.count.tiers
+    assert tiers == default_tiers(SIZE)
+    assert len(release) == release.size == SIZE * tiers.series
     assert release.stated.loss[0] == pytest.approx((0.25, 2.5e-7), rel=1e-8)
     assert "release 1 of 4 in a Context" in release.guarantee()
-    options = {"by": "time", "keys": [3, 4], "key_cap": 1, "step_cap": 2, "scales": ts.Scales(ends=(5,))}
+    options = {"by": "time", "keys": [3, 4], "key_cap": 1, "step_cap": 2, "tiers": ts.Tiers(ends=(5,))}
     with pytest.raises(ValueError, match="by"):
         ctx.query().private_series(GRID, **options)
     with pytest.raises(TypeError, match="delta and epsilon must be left out: the query takes its own share"):
         ctx.query().private_series(GRID, epsilon=0.1, delta=1e-7)
+    with pytest.raises(TypeError, match="participation_cap must be left out: a private series has none"):
+        ctx.query().private_series(GRID, participation_cap=3)
     assert query.param() == release.scale
-    own = ctx.query().private_series(GRID, scales=ts.Scales(ends=(5, 40)), step_cap=3).release().design
-    assert (own.sampling_probability, own.count.scales.ends, own.count.step_cap) == (1.0, (5, 40), 3)
+    own = ctx.query().private_series(GRID, tiers=ts.Tiers(ends=(5, 40)), step_cap=3).release().design
+    assert (own.sampling_probability, own.count.tiers.ends, own.count.reading.step_cap) == (1.0, (5, 40), 3)
     rho = exact(loss_of_zcdp(0.1, 1e-6)).query().private_series(GRID)
     assert rho.resolve().map(1)[0] == pytest.approx(0.1, rel=1e-9)
     assert rho.release().stated.loss[0][0] == pytest.approx(0.1, rel=1e-9)
@@ -616,7 +618,7 @@ def test_it_takes_what_opendps_own_compositor_takes(log_space):
 def test_a_histogram_and_one_number_meet_all_three():
     ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6), shares=6)
     for count in (
-        lambda: ctx.query().participation_histogram(GRID, caps=[2, 3]),
+        lambda: ctx.query().participation_histogram(GRID, edges=[2, 3]),
         lambda: ctx.query().individual_count(),
     ):
         assert count().laplace().param() == pytest.approx(6.0, rel=1e-6)

@@ -315,7 +315,7 @@ def test_what_is_no_release_is_refused(tmp_path):
         dp.c.make_composition([measurement(), measurement()]),
         ts.make_composition([measurement(), measurement() >> ts.interpolate]),
         SPACE
-        >> ts.then_participation_histogram(ts.TimeGrid(size=9), caps=[1])
+        >> ts.then_participation_histogram(ts.TimeGrid(size=9), edges=[1])
         >> ts.then_subsampled_gaussian(9.0, sampling_probability=0.5, delta=1e-6),
     ):
         with pytest.raises(ValueError, match="process what it releases afterwards"):
@@ -619,7 +619,7 @@ def test_another_file_is_refused(tmp_path, foreign):
         (lambda lines: lines[1]["designs"][0].update(scale="much"), "scale of design must be float"),
         (lambda lines: lines[1]["designs"][0].update(scale=0), "must be greater than 0"),
         (
-            lambda lines: lines[1]["designs"][0]["count"]["unit"].update(replaced=True),
+            lambda lines: lines[1]["designs"][0]["count"]["reading"]["unit"].update(replaced=True),
             "the unit of privacy of the ledger is one individual added or removed",
         ),
         (lambda lines: lines[2].update(released=3), "completed without being open"),

@@ -965,7 +965,7 @@ def test_the_record_beside_the_table_says_what_ran(log_file, tmp_path, capsys):
     ((epsilon, delta),) = record.verify()
     assert 1.99 < epsilon <= 2
     assert delta == 1e-6
-    assert record.design.count.participation_cap == 3
+    assert record.design.count.cap == 3
     kept = [k for k, row in enumerate(released(tmp_path / "out.csv")) if row["kept"] == "yes"]
     assert kept == record.steps.tolist()
     capsys.readouterr()
@@ -989,7 +989,7 @@ def test_a_record_that_is_none_is_refused(tmp_path, capsys, text):
 def test_a_record_that_claims_too_much_is_refused(log_file, tmp_path, capsys):
     assert main(arguments(log_file, tmp_path / "out")) == 0
     document = json.loads((tmp_path / "out.json").read_text())
-    document["design"]["count"]["participation_cap"] *= 2
+    document["design"]["count"]["weighting"]["downweight"]["cap"] *= 2
     (tmp_path / "lie.json").write_text(json.dumps(document))
     capsys.readouterr()
     assert main(["verify", str(tmp_path / "lie.json")]) == 2
@@ -1104,7 +1104,7 @@ def test_a_gap_is_kept_and_said(log_file, tmp_path, capsys):
     def scale(name, gap):
         assert main(arguments(log_file, tmp_path / name, gap=gap, filter_std="3")) == 0
         record = ts.Release.from_json((tmp_path / f"{name}.json").read_text())
-        assert record.design.count.gap == int(gap)
+        assert record.design.count.reading.gap == int(gap)
         return record.scale
 
     assert scale("apart", "8") < scale("close", "1")
@@ -1150,7 +1150,7 @@ def test_check_says_in_private_how_rows_are_read(mixed, tmp_path, capsys):
         "3 individuals are on the grid",
         "1 of them are in more steps than the participation cap",
         # one of ann's, and of dan's five steps 1 - √(3/5) each, of eight: 1 + 1.127
-        "26.6% of the events on the grid are left out, or scaled away, by the caps on steps and on events in a step",
+        "26.6% of the events on the grid are left out, or weighed down, by the caps on steps and on events in a step",
     ):
         assert line in lines
     assert "key" not in said.err  # of one series

@@ -491,7 +491,7 @@ def histogram_findings(rng):
         ("l2", l2, FLOATS, False),
         ("l2", l2, dp.l2_distance(T=int), True),
     ):
-        chain = space >> ts.then_participation_histogram(ts.TimeGrid(size=size), caps=caps)
+        chain = space >> ts.then_participation_histogram(ts.TimeGrid(size=size), edges=caps)
         chain = chain >> ts.then_lp_distance(metric)
         most = mp.ceil(norm) if whole else norm * (1 + CLOSE_DISTANCE)
         yield Finding(

@@ -269,7 +269,7 @@ FORGED = {
 @pytest.mark.parametrize("forge", FORGED.values(), ids=FORGED)
 def test_edited_records_are_refused(forge):
     document = json.loads(measurement(participation_cap=30)(nobody()).to_json())
-    forge(document["design"]["count"]["unit"])
+    forge(document["design"]["count"]["reading"]["unit"])
     with pytest.raises(ValueError, match=r"."):
         ts.read_releases(json.dumps(document))
 
@@ -326,7 +326,7 @@ def test_a_context_spends_its_share_on_the_unit():
         count(day()), epsilon=ts.split_budget((1.0, 1e-6), 2)[0][0], delta=ts.split_budget((1.0, 1e-6), 2)[0][1],
         sampling_probability=0.5,
     )  # fmt: skip
-    histogram = context.query().participation_histogram(HOURS, caps=[2])
+    histogram = context.query().participation_histogram(HOURS, edges=[2])
     assert histogram.gaussian(5.0) is not None
 
 
@@ -343,11 +343,11 @@ def test_counts_that_do_not_know_of_periods_refuse_them():
 
 def test_a_histogram_counts_each_period():
     grid = ts.TimeGrid(size=12)
-    histogram = (LOG, steps(4)) >> ts.then_participation_histogram(grid, caps=[1, 2])
+    histogram = (LOG, steps(4)) >> ts.then_participation_histogram(grid, edges=[1, 2])
     log = {"id": np.array([1, 1, 1, 1, 1, 1, 2]), "time": np.array([0, 1, 2, 4, 8, 9, 3])}
     assert list(histogram(log)) == [2, 1, 1]
     assert histogram.map(1).l0 == 1
-    assert ((LOG, steps(4, replaced=True)) >> ts.then_participation_histogram(grid, caps=[1, 2])).map(1).l0 == 2
+    assert ((LOG, steps(4, replaced=True)) >> ts.then_participation_histogram(grid, edges=[1, 2])).map(1).l0 == 2
 
 
 def test_a_lazy_frame_has_no_periods():

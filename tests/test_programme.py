@@ -15,6 +15,7 @@ from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.plugin.known import signal_of
+from tests import make
 
 dp.enable_features("contrib", "honest-but-curious")
 SPACE = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
@@ -93,7 +94,7 @@ def test_one_signal_may_be_released_in_two_ways():
 def test_a_promise_that_data_do_not_react_lowers_the_loss_only_where_the_docs_say_so():
     less = set()
     for excess, sampling, p, std, gap in itertools.product(
-        ("scale", "drop"), ("poisson", "stratified"), (0.25, 1.0), (0, 2), (1, 4)
+        ("downweight", "drop"), ("poisson", "stratified"), (0.25, 1.0), (0, 2), (1, 4)
     ):
         signal = SPACE >> ts.then_participation_count(GRID, participation_cap=6, excess=excess, gap=gap)
         with warnings.catch_warnings(action="ignore", category=ts.FilterWithoutGapWarning):
@@ -106,7 +107,7 @@ def test_a_promise_that_data_do_not_react_lowers_the_loss_only_where_the_docs_sa
             less.add((excess, sampling, p, bool(std)))
     assert {p for _, _, p, _ in less} == {0.25}
     assert ("drop", "poisson", 0.25, False) not in less
-    named = {("scale", "poisson", 0.25, std) for std in (False, True)} | {("scale", "stratified", 0.25, False)}
+    named = {("downweight", "poisson", 0.25, std) for std in (False, True)} | {("downweight", "stratified", 0.25, False)}
     named |= {("drop", "poisson", 0.25, True), ("drop", "stratified", 0.25, False)}
     assert named <= less
 
@@ -132,7 +133,7 @@ def test_a_budget_is_exceeded_by_a_ten_thousandth(tmp_path):
 def test_a_programme_is_of_one_individual_not_of_two():
     # As of OpenDP's change_one_id_distance, which is half of what differs.
     (design,) = plan([month()]).designs
-    signal = replace(design.signal, count=replace(design.count, unit=Unit(individuals=2)))
+    signal = replace(design.signal, count=make.changed(design.count, unit=Unit(individuals=2)))
     with pytest.raises(ValueError, match="such as one individual added or removed; found"):
         ts.Programme(designs=(replace(design, signal=signal, scale=1e3),), epsilon=1.0, delta=1e-6)
 
@@ -170,15 +171,20 @@ def test_errors_to_expect_are_those_of_the_plan():
     assert f"{errors[1].smoothed:.4g}" in programme.table(time_scale=24, deviation=30)
     # Of private series, as the plan of one, with the noise of two.
     grids = [ts.TimeGrid(start=f"2024-0{k}-01", step="1h", size=720, zone="UTC") for k in (1, 2)]
-    series = plan([SPACE >> ts.then_activity_count(grid) for grid in grids], sampling_probability=1.0)
+    series = plan([SPACE >> ts.then_participation_count(grid) for grid in grids], sampling_probability=1.0)
     known = {"level": 80, "season_amplitudes": {24: 30}}
     errors = series.expected_errors(**known)
     alone = series.designs[0].loss().epsilon(1e-6)
     expected = ts.plan(grids[0], epsilon=alone, delta=1e-6, **known).recommended
     assert [error.smoothed for error in errors] == pytest.approx([expected.smoothed] * 2, rel=1e-6)
     # Of totals and numbers of individuals, their noise.
-    numbers = [SPACE >> ts.then_participation_total(grids[0], participation_cap=200, per=by) for by in (None, "1w")]
-    chains = [numbers[0], SPACE >> ts.then_activity_count(grids[0]), numbers[1], SPACE >> ts.then_individual_count()]
+    numbers = [SPACE >> make.then_total(grids[0], participation_cap=200, per=by) for by in ("all", "1w")]
+    chains = [
+        numbers[0],
+        SPACE >> ts.then_participation_count(grids[0]),
+        numbers[1],
+        SPACE >> ts.then_individual_count(),
+    ]
     beside = plan(chains, sampling_probability=1.0)
     errors = beside.expected_errors(**known)
     first = errors[0]

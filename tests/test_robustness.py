@@ -161,7 +161,9 @@ def pipelines(grid):
     yield pipeline(grid)
     for metric in (dp.symmetric_distance(), period):
         yield (space, metric) >> ts.then_participation_count(grid, participation_cap=2, step_cap=2**40, gap=3) >> noise
-        yield (space, metric) >> ts.then_activity_count(grid, step_cap=10**30, scales=ts.Scales(ends=(1, 3))) >> noise
+        yield (
+            (space, metric) >> ts.then_participation_count(grid, step_cap=10**30, tiers=ts.Tiers(ends=(1, 3))) >> noise
+        )
 
 
 def release_fuzzed(logs, seed):
@@ -339,7 +341,7 @@ def test_names_that_are_not_utf8_stay_different_people(tmp_path):
     path = tmp_path / "log.csv"
     path.write_bytes(b"id,time\n" + b"M\xfcller,2020-03-28T23:00\nM\xf6ller,2020-03-28T23:00\n" * 2)
     grid = ts.TimeGrid(start="2020-03-28T20:00", step="1h", size=12, zone="UTC")
-    log = read_csv_log(path, count_of(grid=grid, step_cap=2), zone="UTC")
+    log = read_csv_log(path, count_of(grid=grid, step_cap=2).reading, zone="UTC")
     assert sum(count(grid)(log)) == 4
 
 

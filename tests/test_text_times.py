@@ -196,7 +196,7 @@ class TestEveryTable:
             "id;time\n" + "".join(f"p{k};{text}\n" for k, text in enumerate(self.TEXTS) if "\ud800" not in text),
             "utf-8",
         )
-        log = read_csv_log(path, count_of(grid=self.GRID), zone=self.ZONE, delimiter=";")
+        log = read_csv_log(path, count_of(grid=self.GRID).reading, zone=self.ZONE, delimiter=";")
         assert self.counted(log) == self.expected()
 
     @pytest.mark.filterwarnings("ignore:fetch_arrow_table:DeprecationWarning")
@@ -291,8 +291,8 @@ class TestFormats:
         for format_ in (None, "%Y-%m-%d"):
             self.read(tmp_path, format_, *texts)
             count = count_of(grid=grid)
-            log = read_csv_log(tmp_path / "log.csv", count, zone="Asia/Tokyo", time_format=format_)
-            tally = tables.tally(log, count)
+            log = read_csv_log(tmp_path / "log.csv", count.reading, zone="Asia/Tokyo", time_format=format_)
+            tally = tables.tally(log, count.reading)
             assert (tally.rows, tally.off_grid, tally.counted) == (2, 2, 0)
             engine_of(log).check_schema(log, identifier="id", time="time")
 

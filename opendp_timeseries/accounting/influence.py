@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,14 +19,19 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.rounding import printed_up, up, up_fraction, up_sqrt
 
 __all__ = [
+    "NORMS",
     "Influence",
     "Level",
     "Majorant",
     "count_influence",
+    "Reach",
     "pooled_influence",
-    "scales_influence",
+    "tiers_influence",
     "totals_influence",
 ]
+
+#: In which norm individuals can be weighed down.
+NORMS: Final = ("l2", "l1")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -203,6 +208,39 @@ class Influence:
         return f"Influence(l0={self.l0}, l2={printed_up(self.l2)}, linf={printed_up(self.linf)}{many}{apart})"
 
 
+class Reach(NamedTuple):
+    """How far individuals can get in what is read of them, before they are weighted: all that a sensitivity needs.
+
+    :param individuals: how many are added or removed, or replaced.
+    :param step_cap: most events of one of them in one step.
+    :param size: entries: ``T`` steps of the grid, in each series.
+    :param replaced: True if individuals are replaced.
+    :param gap: least distance of two steps of one of them, around the cycle of each series; 1 is none.
+    :param series: number of series, each with the same number of steps.
+    :param key_cap: most series in which one of them is at one step; None means all.
+    :param periods: if individuals are read in each period by itself: how many steps the periods have, at most, in which
+        one individual differs. Steps of two periods may lie close together.
+    """
+
+    individuals: int
+    step_cap: int
+    size: int
+    replaced: bool
+    gap: int = 1
+    series: int = 1
+    key_cap: int | None = None
+    periods: Sequence[int] | None = None
+
+    def steps(self) -> list[int]:
+        """Return in how many steps one individual can be in each of the periods, over all series."""
+        # On a cycle of T steps at most ⌊T/gap⌋ lie a gap apart; on L consecutive steps of it at most ⌈L/gap⌉.
+        length = self.size // self.series
+        around = length // check.integer("gap", self.gap, minimum=1, maximum=length)
+        few = self.series if self.key_cap is None else self.key_cap
+        lengths = (length,) if self.periods is None else self.periods
+        return [min(self.series * min(-(-steps // self.gap), around), few * steps) for steps in lengths]
+
+
 def count_influence(
     individuals: int,
     *,
@@ -214,106 +252,84 @@ def count_influence(
     series: int = 1,
     key_cap: int | None = None,
     periods: Sequence[int] | None = None,
-    excess: str = "drop",
+    norm: str | None = None,
 ) -> Influence:
-    """Return the influence of individuals on a count with caps (docs/proofs/counts.md and scaling.md).
+    """Return the influence of individuals on a count with a cap (docs/proofs/counts.md and scaling.md).
 
-    Caps, gap and excess are those of a :class:`~opendp_timeseries.design.count.Count`.
+    The other parameters are those of a :class:`Reach`.
 
-    :param individuals: how many are added or removed, or replaced.
-    :param size: entries of the count: ``T`` steps of the grid, in each series.
-    :param replaced: True if individuals are replaced.
-    :param series: number of series, each with the same number of steps.
-    :param periods: if individuals count in each period by itself: how many steps the periods have, at most, in which
-        one individual differs. Steps of two periods may lie close together.
+    :param participation_cap: steps in which one individual counts in full, in each period.
+    :param norm: ``"l2"`` or ``"l1"``, in which all steps of an individual are weighed down to the cap; None if those
+        beyond it are dropped.
     """
+    if norm is not None:
+        check.choice("norm", norm, NORMS)
     # Somebody replaced leaves up to I steps and enters up to I others, and entries of the difference stay within ±M.
-    most = _most_steps(size // series if periods is None else periods, size // series, gap, series, key_cap)
-    # An individual who is scaled keeps all steps, and weighs no more than I of them.
-    whole = sum(min(participation_cap, steps) for steps in most)
-    cap = whole if excess == "drop" else sum(most)
+    most = Reach(individuals, step_cap, size, replaced, gap, series, key_cap, periods).steps()
+    # An individual who is weighed down keeps all steps, and weighs no more than I of them.
+    full = sum(min(participation_cap, steps) for steps in most)
+    cap = full if norm is None else sum(most)
     halves = 2 if replaced else 1
-    l0, whole = min(halves * cap, size), min(halves * whole, size)
+    l0, full = min(halves * cap, size), min(halves * full, size)
     halves_fit = not replaced or 2 * cap <= size  # or else half of l0 is less than somebody replaced can have left
     linf = up_fraction(step_cap)
-    # For individuals scaled in ℓ2, the norm and the largest entry say all that a majorant could.
-    known = math.isfinite(linf) and (excess != "scale" or l0 == whole)
-    squared = Fraction(step_cap**2 * whole)
+    # For individuals weighed down in ℓ2, the norm and the largest entry say all that a majorant could.
+    known = math.isfinite(linf) and (norm != "l2" or l0 == full)
+    squared = Fraction(step_cap**2 * full)
     return Influence(
         l0=l0,
         l2=up_sqrt(squared),
-        squared=None if l0 == whole else squared,
+        squared=None if l0 == full else squared,
         linf=linf,
         individuals=individuals,
-        majorant=Majorant(np.full(whole, linf)) if known else None,
+        majorant=Majorant(np.full(full, linf)) if known else None,
         gap=gap if periods is None or len(periods) <= 1 else 1,
         replaced=replaced,
         key_cap=key_cap if key_cap is not None and key_cap < series and halves_fit else None,
     )
 
 
-def _most_steps(within: int | Sequence[int], length: int, gap: int, series: int, key_cap: int | None) -> list[int]:
-    """Return in how many steps one individual can be, over all series, on so many consecutive steps of each."""
-    # On a cycle of T steps at most ⌊T/gap⌋ lie a gap apart; on L consecutive steps of it at most ⌈L/gap⌉.
-    around = length // check.integer("gap", gap, minimum=1, maximum=length)
-    few = series if key_cap is None else key_cap
-    each = [within] if isinstance(within, int) else within
-    return [min(series * min(-(-steps // gap), around), few * steps) for steps in each]
-
-
 def pooled_influence(
-    individuals: int,
-    *,
-    participation_cap: int,
-    step_cap: int,
-    size: int,
-    replaced: bool,
-    gap: int,
-    series: int,
-    key_cap: int | None,
-    periods: Sequence[int],
-    longest: int,
-    totals: Sequence[int],
-    entries: int,
+    reach: Reach, *, participation_cap: int, longest: int, totals: Sequence[int], entries: int
 ) -> Influence:
-    """Return the influence of individuals on totals over time of a count that scales sums (docs/proofs/scaling.md).
+    """Return the influence on totals over time of a count that weighs people down in ℓ1 (docs/proofs/scaling.md).
 
-    The other parameters are as of :func:`count_influence`, of the count of each step.
-
+    :param reach: in the count of each step.
+    :param participation_cap: steps in which one individual counts in full, in each period.
     :param longest: steps of the longest total.
     :param totals: how many totals of a series the periods have, at most, in which one individual differs.
     :param entries: of the result: totals in each series.
     """
-    most = _most_steps(periods, size // series, gap, series, key_cap)
+    most, step_cap, halves = reach.steps(), reach.step_cap, 2 if reach.replaced else 1
     # The worst are there all the time in as few totals as hold what they may add.
-    each = -(-longest // gap)
+    each = -(-longest // reach.gap)
     sums = [min(participation_cap, steps) for steps in most]
     parts = np.concatenate([*(np.full(own // each, each) for own in sums), [own % each for own in sums]])
-    parts = np.sort(np.repeat(parts, 2 if replaced else 1))[: -entries - 1 : -1]
-    found, counts = np.unique(parts[parts > 0], return_counts=True)
-    values = [step_cap * value for value in found.tolist()]
+    parts = np.sort(np.repeat(parts, halves))[: -entries - 1 : -1]
+    numbers, counts = np.unique(parts[parts > 0], return_counts=True)
+    values = [step_cap * number for number in numbers.tolist()]
     squared = Fraction(sum(value**2 * n for value, n in zip(values, counts.tolist(), strict=True)))
     linf = up_fraction(values[-1])
     descending = np.repeat([up_fraction(value) for value in values], counts)[::-1]
-    l0 = sum(min(steps, series * own) for steps, own in zip(most, totals, strict=True))
+    l0 = sum(min(steps, reach.series * own) for steps, own in zip(most, totals, strict=True))
     return Influence(
-        l0=min(2 * l0 if replaced else l0, entries),
+        l0=min(halves * l0, entries),
         l2=up_sqrt(squared),
         squared=squared,
         linf=linf,
-        individuals=individuals,
+        individuals=reach.individuals,
         majorant=Majorant(descending) if math.isfinite(linf) else None,
     )
 
 
-def scales_influence(influence: Influence, largest: float, series: int) -> Influence:
-    """Return the influence on several scales of activity, given that on one scaled series (docs/proofs/scaling.md).
+def tiers_influence(influence: Influence, largest: float, series: int) -> Influence:
+    """Return the influence on tiers, given that on one series of people weighed down (docs/proofs/scaling.md).
 
-    An individual's vector ``x`` of the one series becomes ``w_k·x`` in series ``k``, and all of these together are
-    no longer than ``x`` scaled.
+    An individual's vector ``x`` of the one series becomes ``w_k·x`` in tier ``k``, and all of these together are
+    no longer than ``x`` weighed down.
 
-    :param largest: weight that anybody has in any series, at most 1.
-    :param series: number of scales.
+    :param largest: weight that anybody has in any tier, at most 1.
+    :param series: number of tiers.
     """
     linf, squared = influence.linf, influence.l2_squared
     if linf < math.inf:

@@ -19,7 +19,7 @@ from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.files import CSV_SUFFIXES, PARQUET_SUFFIXES, read_csv_log, read_parquet_log
 from opendp_timeseries.counting.tables import log_in_utc
 from opendp_timeseries.datasets import load_flights
-from opendp_timeseries.design.count import Count, Source, panel_of
+from opendp_timeseries.design.reading import Reading, Source, panel_of
 from opendp_timeseries.reconstruction.seasons import read_seasons
 
 #: Nobody looks at a figure or a table of more steps than this.
@@ -150,17 +150,16 @@ def read_log(options: argparse.Namespace, grid: ts.TimeGrid, *, step_cap: int) -
         # Out of the measurement, OpenDP would wrap the message.
         engine_of(log).check_schema(log, **chosen(options, "identifier", "time"))
         return log
-    count = Count(
+    reading = Reading(
         source=Source(**columns),
         grid=grid,
-        participation_cap=1,
         step_cap=step_cap,
         panel=panel_of(options.by, keys_and_groups(options)[0].get("keys")),
     )
     delimiter = ("\t" if suffix == ".tsv" else ",") if options.delimiter is None else options.delimiter
     how = {"delimiter": delimiter.replace("\\t", "\t"), **chosen(options, "time_format", "time_unit")}
     how |= chosen(options, "encoding") if options.encoding else {}
-    return read_csv_log(options.file, count, zone=zone, **how)
+    return read_csv_log(options.file, reading, zone=zone, **how)
 
 
 def check_of(options: argparse.Namespace, grid: ts.TimeGrid) -> tuple[ts.LogCheck, Sequence[str]]:
@@ -174,4 +173,4 @@ def check_of(options: argparse.Namespace, grid: ts.TimeGrid) -> tuple[ts.LogChec
 
 def excess_of(options: argparse.Namespace) -> str:
     """Return what becomes of who exceeds the cap: a filter lowers the noise only if steps lie apart, or are few."""
-    return options.excess or ("drop" if options.filter_std is not None and options.gap == 1 else "scale")
+    return options.excess or ("drop" if options.filter_std is not None and options.gap == 1 else "downweight")

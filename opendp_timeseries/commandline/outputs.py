@@ -22,7 +22,7 @@ import opendp_timeseries as ts
 from opendp_timeseries._files import check_place
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.grid import PERIODS
-from opendp_timeseries.reconstruction.captions import at_scales
+from opendp_timeseries.reconstruction.captions import tiers_of
 from opendp_timeseries.reconstruction.contents import contents_of, instants_as_text
 from opendp_timeseries.reconstruction.frames import known_interval
 from opendp_timeseries.reconstruction.page import page_of
@@ -163,7 +163,7 @@ def told(made: Made, options: argparse.Namespace) -> dict[str, Any]:
             notes.append(f"There are {release.values[0]:,.0f} individuals in all, {within}.")
         else:
             numbers = (f"{key}: {number:,.0f}" for key, number in zip(release.keys, release.values, strict=True))
-            most = release.design.count.participation_cap
+            most = release.design.count.cap
             notes.append(f"Individuals at each key, each at {most} at most, {within}: {'; '.join(numbers)}.")
     return {
         "title": options.title,
@@ -270,7 +270,7 @@ def _fit(axes: Any, series: ts.Series, shown: slice) -> None:
     kept = series.release.steps
     dots = series.release.values[np.searchsorted(kept, shown.start) : np.searchsorted(kept, shown.stop)]
     rows = (series.values, *known_interval(series, _CONFIDENCE))
-    seen = np.concatenate([*(row[shown] for row in rows), () if at_scales(series) else dots])
+    seen = np.concatenate([*(row[shown] for row in rows), () if tiers_of(series) else dots])
     low, high = np.nanmin(seen), np.nanmax(seen)
     bottom, top = axes.get_ylim()
     axes.set_ylim(max(bottom, low - 0.05 * (high - low)), min(top, high + 0.05 * (high - low)))

@@ -173,7 +173,7 @@ def _summary(made: Made, options: argparse.Namespace) -> list[str]:
     count, p = first.design.count, first.sampling_probability
     within = f" within {count.unit.period}" if count.unit.period else ""
     panel = "" if count.panel is None else f", for each of {len(count.panel)} keys of {options.by!r}"
-    counted = "individuals who have an event" if count.step_cap == 1 else "events"
+    counted = "individuals who have an event" if count.reading.step_cap == 1 else "events"
     smoothing = f", smoothed by a Gaussian filter of {options.filter_std:g} steps" if options.filter_std else ""
     chance = f"each with probability {p:.4g}" if first.sampling == "poisson" else f"one of each block of {round(1 / p)}"
     kept = "" if p == 1 else f" {len(first)} of {first.size} steps were kept at random ({chance})."
@@ -223,11 +223,11 @@ def _warnings(made: Made, options: argparse.Namespace) -> Iterator[str]:
             f"Warning: δ = {delta:g} is more than one over the number of individuals ({options.individuals}): so much"
             " may expose some of them outright. Choose far less."
         )
-    # Of a private series, no one of its scales says how far it is from the truth.
+    # Of a private series, no one of its tiers says how far it is from the truth.
     count = made.releases[0].design.signal.count
-    at_scales = count is not None and count.scales is not None and made.series.converged
+    in_tiers = count is not None and count.tiers is not None and made.series.converged
     what, size = "error", float(np.median(made.series.standard_error))
-    if not at_scales:
+    if not in_tiers:
         what, size = "noise", unscaled(made.releases[0]).scale
     if size > level:
         yield (

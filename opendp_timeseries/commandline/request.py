@@ -36,11 +36,9 @@ class Request(NamedTuple):
         space = ts.event_log_domain(**chosen(options, "identifier", "time")), unit
         panel, groups = keys_and_groups(options)
         caps = chosen(options, "step_cap", "gap") | panel
-        if options.participation_cap is None:
-            count = space >> ts.then_activity_count(grid, **caps)
-        else:
+        if options.participation_cap is not None:
             caps |= {"participation_cap": options.participation_cap, "excess": excess_of(options)}
-            count = space >> ts.then_participation_count(grid, **caps)
+        count = space >> ts.then_participation_count(grid, **caps)
         if options.filter_std is not None:
             count = count >> ts.then_circulant_filter(ts.gaussian_kernel(grid.size, options.filter_std))
         people = [] if not options.people else [space >> ts.then_individual_count(grid=grid)]

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from opendp_timeseries._text import encoding
 from opendp_timeseries.accounting.sampling import SAMPLINGS
 from opendp_timeseries.counting.files import CSV_SUFFIXES, TIME_UNITS
+from opendp_timeseries.design.weighting import EXCESS
 from opendp_timeseries.grid import PERIODS, parse_zone
 from opendp_timeseries.grid.edges import parse_width
 from opendp_timeseries.grid.instants import parse_days, parse_instants
@@ -187,8 +188,8 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
         "participation_cap": Word(int, "steps up to which an individual counts in full, if you know a cap that next to"
             " nobody exceeds; without it, everybody counts in full", 60, gives="a count with a cap", of=_PLANS,
             compared=True),
-        "excess": Word(str, "with a cap: scale down who exceeds it, or drop what does (scale)", "drop",
-            choices=("scale", "drop"), needs=_CAP),
+        "excess": Word(str, "with a cap: weigh down who exceeds it, or drop what does (downweight)", "drop",
+            choices=EXCESS, needs=_CAP),
         "step_cap": Word(int, "people or events? 1 counts the people of each step; a greater number counts events, up"
             " to so many of one individual in a step", 3, usual=1, ask="may", of=_PLANS),
         "gap": Word(int, "least distance, in steps, of two in which one individual counts", 6, usual=1, of=_PLANS,

@@ -12,7 +12,7 @@ from opendp_timeseries.counting.capped_count import Places, SortedRows, fits, in
 from opendp_timeseries.counting.identifiers import Labels
 from opendp_timeseries.counting.sorting import sort
 from opendp_timeseries.counting.tables import Rows
-from opendp_timeseries.design.count import Count
+from opendp_timeseries.design.reading import Reading
 
 Ints = NDArray[np.int64]
 
@@ -20,12 +20,12 @@ Ints = NDArray[np.int64]
 _MANY: Final = 2**20
 
 
-def sorted_rows(batches: Iterable[Rows], count: Count, *, most: int | None = None) -> SortedRows:
+def sorted_rows(batches: Iterable[Rows], reading: Reading, *, most: int | None = None) -> SortedRows:
     """Pack rows, a batch at a time: integers are their own numbers, until one is too wide, or a text.
 
     :param most: how many rows of one individual at one position are needed; the others are dropped on the way.
     """
-    places, packed, limit = Places(count), np.empty(0, np.int64), _MANY
+    places, packed, limit = Places(reading), np.empty(0, np.int64), _MANY
     bits = np.int64(places.bits)
     numbers: defaultdict[str, int] = defaultdict(itertools.count().__next__)  # a name has one number in every batch
 

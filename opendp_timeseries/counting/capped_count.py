@@ -20,9 +20,12 @@ from numpy.typing import NDArray
 
 from opendp_timeseries.counting.gap import kept_apart
 from opendp_timeseries.counting.identifiers import Labels, text_words
-from opendp_timeseries.counting.scaling import sizes_of, weights
+from opendp_timeseries.counting.scaling import sizes_of, weights_of
 from opendp_timeseries.counting.sorting import sort
 from opendp_timeseries.design.count import Count
+from opendp_timeseries.design.reading import Reading
+from opendp_timeseries.design.weighting import Drop
+from opendp_timeseries.design.weights import Weights
 
 Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
@@ -41,7 +44,7 @@ _MULTIPLIERS: Final = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049
 
 
 def capped_count(identifiers: NDArray[Any] | Labels, positions: Ints, count: Count, key: bytes) -> Ints:
-    """Count events per step: at most ``participation_cap`` steps of one individual, ``step_cap`` in each.
+    """Count events per step that is read: at most so many steps of one individual, ``step_cap`` in each.
 
     Of an individual in more than ``key_cap`` series at one step of the grid, those with the smallest keyed hashes
     are kept. Within a series, their steps are then thinned until they are ``gap`` apart
@@ -51,39 +54,39 @@ def capped_count(identifiers: NDArray[Any] | Labels, positions: Ints, count: Cou
     else. The hash is quick rather than cryptographic: a poor hash or a key used twice could favour some steps, which
     costs accuracy, but could break neither the caps nor the independence of other people.
 
-    Where the count scales, all steps of an individual beyond the cap count instead, with the weights of
+    Where nothing is dropped, all steps of an individual count instead, with the weights of
     :mod:`~opendp_timeseries.counting.scaling`, and the result is in units of ``2**-count.resolution_bits``.
 
     Nothing about the rows raises, warns or is printed.
 
     :param identifiers: who, for every row: integers of any type, or :class:`~.identifiers.Labels`.
-    :param positions: where, for every row; rows that are not in ``0 … count.positions - 1`` are dropped.
+    :param positions: where, for every row; rows that are not in ``0 … count.reading.size - 1`` are dropped.
     :param key: at least 16 secret random bytes, fresh for every release.
-    :return: ``count.size`` counts.
+    :return: ``count.reading.size`` counts, for each series of the weighting.
 
     >>> import numpy as np
     >>> from opendp_timeseries.grid import TimeGrid
     >>> who, step = np.array([7, 7, 8]), np.array([0, 0, 2])
-    >>> capped_count(who, step, Count(source=None, grid=TimeGrid(size=4), participation_cap=2), key=bytes(16))
+    >>> capped_count(who, step, Count(Reading(source=None, grid=TimeGrid(size=4)), Drop(2)), key=bytes(16))
     array([1, 0, 1, 0])
     """
-    return SortedRows.of(identifiers, positions, count).capped_count(key)
+    return SortedRows.of(identifiers, positions, count.reading).capped_count(count, key)
 
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """The positions that rows of a count may have, and how they are laid out in the low bits of an integer.
+    """The positions that rows may have, and how they are laid out in the low bits of an integer.
 
     Without periods a place is a position. With them, it is the number of the period above the position among those of
     this period, which are again one series after the other, each of as many steps as the longest period has.
     """
 
-    count: Count
+    reading: Reading
 
     @cached_property
     def own_bits(self) -> int:
         """Bits of a place within a period."""
-        return (self.count.most_steps - 1).bit_length()
+        return (self.reading.places - 1).bit_length()
 
     @cached_property
     def period_bits(self) -> int:
@@ -99,8 +102,8 @@ class Places:
         """Return the places of positions."""
         if self.period_bits == 0:
             return positions.astype(np.int64, copy=False)
-        series, steps = np.divmod(positions, self.count.grid.size)
-        places: Ints = self._places[steps] + series * self.count.period_length
+        series, steps = np.divmod(positions, self.reading.grid.size)
+        places: Ints = self._places[steps] + series * self.reading.period_length
         return places
 
     def pairs(self, rows: Ints) -> _Pairs:
@@ -110,19 +113,19 @@ class Places:
         people, positions = packed >> np.int64(self.own_bits), packed & np.int64(2**self.own_bits - 1)
         if self.period_bits > 0:
             starts = self._starts[people & np.int64(2**self.period_bits - 1)]
-            series, steps = np.divmod(positions, self.count.period_length)
-            positions = series * self.count.grid.size + starts + steps
+            series, steps = np.divmod(positions, self.reading.period_length)
+            positions = series * self.reading.grid.size + starts + steps
         return _Pairs(people, positions, events)
 
     @cached_property
     def _starts(self) -> Ints:
-        starts = self.count.period_starts
+        starts = self.reading.period_starts
         return np.zeros(1, dtype=np.int64) if starts is None else starts
 
     @cached_property
     def _places(self) -> Ints:
         """The places of the steps of the first series."""
-        starts, size = self._starts, self.count.grid.size
+        starts, size = self._starts, self.reading.grid.size
         number = np.repeat(np.arange(starts.size, dtype=np.int64), np.diff(starts, append=size))
         places: Ints = (number << np.int64(self.own_bits)) | (np.arange(size) - starts[number])
         return places
@@ -139,24 +142,25 @@ class SortedRows(NamedTuple):
     words: WordsOf
 
     @classmethod
-    def of(cls, identifiers: NDArray[Any] | Labels, positions: Ints, count: Count) -> SortedRows:
-        """Pack and sort rows; those that are not in ``0 … count.positions - 1`` are dropped."""
-        places = Places(count)
+    def of(cls, identifiers: NDArray[Any] | Labels, positions: Ints, reading: Reading) -> SortedRows:
+        """Pack and sort rows; those that are not in ``0 … reading.size - 1`` are dropped."""
+        places = Places(reading)
         numbers, words = _people(identifiers, places.bits)
         packed = pack(numbers, positions, places)
         sort(packed)
         return cls(packed, places, words)
 
-    def capped_count(self, key: bytes) -> Ints:
-        """Count as :func:`capped_count` does."""
-        count = self.places.count
-        counts = np.zeros(count.size, dtype=np.int64)
+    def capped_count(self, count: Count, key: bytes) -> Ints:
+        """Count as :func:`capped_count` does; the rows are those of the count's reading."""
+        reading, weighting = count.reading, count.weighting
+        counts = np.zeros(reading.size * weighting.series, dtype=np.int64)
+        weights = None if isinstance(weighting, Drop) else weighting.weights(reading)
         for pairs in self._pairs(partial(_order, words=self._words, key=key_of_choice(key))):
-            pairs = pairs._replace(events=np.minimum(pairs.events, min(count.step_cap, _INT64_MAX)))
-            if count.excess == "drop":
-                _add_pairs(counts, pairs, count, partial(_order, words=self._words, key=key))
-            else:
-                _add_scaled(counts, pairs, count)
+            pairs = pairs._replace(events=np.minimum(pairs.events, min(reading.step_cap, _INT64_MAX)))
+            if isinstance(weighting, Drop):
+                _add_pairs(counts, pairs, weighting.cap, partial(_order, words=self._words, key=key))
+            elif weights is not None:
+                _add_weighed(counts, pairs, weights)
         return counts
 
     def participation(self) -> Ints:
@@ -165,12 +169,12 @@ class SortedRows(NamedTuple):
 
     def _pairs(self, order: Order | None = None) -> Iterator[_Pairs]:
         """Everybody's distinct steps, in few series at a time, a gap apart within each, some individuals at a time."""
-        count = self.places.count
+        gap, key_cap, cycle = self.places.reading.gap, self.places.reading.key_cap, self.places.reading.grid.size
         for rows in _chunks(self.packed, self.places.own_bits):
             pairs = self.places.pairs(rows)
-            if order is not None and count.key_cap is not None:
-                pairs = _in_few_series(pairs, count.key_cap, count.grid.size, order)
-            yield pairs if count.gap == 1 else _apart(pairs, count.gap, count.grid.size)
+            if order is not None and key_cap is not None:
+                pairs = _in_few_series(pairs, key_cap, cycle, order)
+            yield pairs if gap == 1 else _apart(pairs, gap, cycle)
 
     def _words(self, people: Ints, key: bytes) -> Words:
         """The words of individuals, which are those of their identifiers."""
@@ -193,7 +197,7 @@ def pack(numbers: Ints, steps: Ints, places: Places) -> Ints:
     packed, used = np.empty(steps.size, dtype=np.int64), 0
     for start in range(0, steps.size, _CHUNK):
         some = steps[start : start + _CHUNK]
-        on_grid = (some >= 0) & (some < places.count.positions)
+        on_grid = (some >= 0) & (some < places.reading.size)
         rows = (numbers[start : start + _CHUNK][on_grid] << np.int64(places.bits)) | places.of(some[on_grid])
         packed[used : used + rows.size] = rows
         used += rows.size
@@ -285,26 +289,27 @@ def _in_few_series(pairs: _Pairs, key_cap: int, cycle: int, order: Order) -> _Pa
     return pairs.where(kept)
 
 
-def _add_pairs(counts: Ints, pairs: _Pairs, count: Count, order: Order) -> None:
+def _add_pairs(counts: Ints, pairs: _Pairs, cap: int, order: Order) -> None:
     """Add the events of some individuals to the counts, of at most so many steps."""
     people, steps, events = pairs
     begins, lengths = _groups(people)
-    over = lengths > count.participation_cap
+    over = lengths > cap
     if over.any():
         kept = np.ones(steps.size, dtype=np.bool_)
         capped = np.repeat(over, lengths)
         hashes = order(people[begins[over]], lengths[over], steps[capped])
-        kept[capped] = _smallest(hashes, lengths[over], count.participation_cap)
+        kept[capped] = _smallest(hashes, lengths[over], cap)
         steps, events = steps[kept], events[kept]
     np.add.at(counts, steps, events)
 
 
-def _add_scaled(counts: Ints, pairs: _Pairs, count: Count) -> None:
-    """Add the events of some individuals to the counts, of all steps, by the weight of each individual."""
+def _add_weighed(counts: Ints, pairs: _Pairs, weights: Weights) -> None:
+    """Add the events of some individuals to the counts of each series, of all steps, by their weights."""
     people, steps, events = pairs
     begins, lengths = _groups(people)
-    for series, weight in enumerate(weights(sizes_of(events, begins, count), count).T):
-        np.add.at(counts, steps + series * count.positions, events * np.repeat(weight, lengths))
+    each = weights_of(sizes_of(events, begins, weights.power), weights).T
+    for series, weight in zip(counts.reshape(len(each), -1), each, strict=True):
+        np.add.at(series, steps, events * np.repeat(weight, lengths))
 
 
 def key_of_choice(key: bytes) -> bytes:

@@ -7,8 +7,10 @@ import numpy as np
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.design.count import Count, Keys, Source, panel_of
+from opendp_timeseries.design.count import Count
+from opendp_timeseries.design.reading import Keys, Reading, Source, panel_of
 from opendp_timeseries.design.unit import Unit
+from opendp_timeseries.design.weighting import Drop, Weighting, capped
 from opendp_timeseries.grid import Period, TimeGrid, check_grid
 
 
@@ -85,7 +87,7 @@ class LogCheck:
             "of a type that is not known": self.unknown_time,
         }
         within = "" if self.period is None else f", each within {self.period},"
-        taken = "left out" if self.excess == "drop" else "left out, or scaled away,"
+        taken = "left out" if self.excess == "drop" else "left out, or weighed down,"
         lines = [
             "PRIVATE: do not publish",
             f"{self.rows} rows were read",
@@ -113,7 +115,8 @@ def check_log(
     by: str | None = None,
     keys: Keys | None = None,
     key_cap: int | None = None,
-    excess: str = "scale",
+    excess: str = "downweight",
+    norm: str | None = None,
     period: str | int | None = None,
 ) -> LogCheck:
     """Look at a log before it is counted: are its rows read, and what would the gap and the caps leave out? Private.
@@ -133,7 +136,7 @@ def check_log(
     :param by: the column that tells the series of a panel apart.
     :param keys: the series of the panel.
     :param key_cap: series of one individual at one step. Of what it leaves out only the share of events says something.
-    :param excess: as of :func:`~opendp_timeseries.make_participation_count`.
+    :param excess: as of :func:`~opendp_timeseries.make_participation_count`, as is the next one.
     :param period: as of :func:`~opendp_timeseries.period_distance`, in the zone of the grid: an individual within each
         period is then one of the individuals here.
     :raises TypeError: for a table of an unknown kind, or a column of a type that does not serve.
@@ -154,40 +157,39 @@ def check_log(
     """
     grid = check_grid(grid)
     within = None if period is None else Period(period, grid.zone)
-    panel = panel_of(by, keys)
-    count = Count(
+    reading = Reading(
         source=Source(identifier=identifier, time=time, by=by),
         grid=grid,
-        participation_cap=grid.size * len(panel or ("",)) if participation_cap is None else participation_cap,
+        unit=Unit(period=within),
+        panel=panel_of(by, keys),
         step_cap=step_cap,
         gap=gap,
         key_cap=key_cap,
-        panel=panel,
-        unit=Unit(period=within),
-        excess=excess,
     )
+    check.required("participation_cap", participation_cap, "the cap that is planned, or None for a private series")
+    everything = Drop(reading.size)
+    cap = everything.cap if participation_cap is None else participation_cap
+    weighting = capped(cap, excess=excess, norm=norm)
     engine = engine_of(table)
-    tally, steps = engine.tally(table, count), engine.participation(table, count)
+    tally, steps = engine.tally(table, reading), engine.participation(table, reading)
 
-    def lost(capped: Count) -> float:
+    def lost(reading: Reading, weighting: Weighting) -> float:
         # The key decides which steps are lost, not how many.
-        counts = engine.count(table, capped, bytes(16))
-        return 1 - int(counts.sum()) / 2**capped.resolution_bits / tally.counted if tally.counted else 0.0
+        counts = engine.count(table, Count(reading, weighting), bytes(16))
+        return 1 - int(counts.sum()) / 2**weighting.resolution_bits / tally.counted if tally.counted else 0.0
 
     within_gap: dict[str, Any] = {}
-    if count.gap > 1:
-        everything = replace(count, participation_cap=count.size, step_cap=tally.rows + 1)
-        within_gap = {
-            "steps_within_gap": int(engine.participation(table, replace(count, gap=1)).sum() - steps.sum()),
-            "events_within_gap_share": lost(everything),
-        }
+    if reading.gap > 1:
+        near = engine.participation(table, replace(reading, gap=1)).sum() - steps.sum()
+        events = lost(replace(reading, step_cap=tally.rows + 1), everything)
+        within_gap = {"steps_within_gap": int(near), "events_within_gap_share": events}
     return LogCheck(
         **tally._asdict() | ({} if by is not None else {"unknown_key": None}) | within_gap,
         period=within,
         individuals=steps.size,
-        individuals_over_cap=int(np.count_nonzero(steps > count.participation_cap)),
-        events_lost_share=lost(count),
+        individuals_over_cap=int(np.count_nonzero(steps > weighting.cap)),
+        events_lost_share=lost(reading, weighting),
         excess=excess,
-        gap=count.gap,
-        key_cap=count.key_cap,
+        gap=reading.gap,
+        key_cap=reading.key_cap,
     )

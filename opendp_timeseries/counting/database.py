@@ -24,10 +24,13 @@ from numpy.typing import NDArray
 
 from opendp_timeseries.counting.capped_count import key_of_choice
 from opendp_timeseries.counting.identifiers import check_spelling, key_numbers
-from opendp_timeseries.counting.scaling import MOST_EVENTS, WHOLE, full_size
+from opendp_timeseries.counting.scaling import MOST_EVENTS
 from opendp_timeseries.counting.tables import Tally
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.groups import Key
+from opendp_timeseries.design.reading import Reading
+from opendp_timeseries.design.weighting import Drop
+from opendp_timeseries.design.weights import Weights
 from opendp_timeseries.grid import StepRule, TimeGrid
 
 _TIMES: Final = (
@@ -64,56 +67,61 @@ class _Dialect(NamedTuple):
     hashed: Callable[[int, int, Any, Any], Any]  # of two halves of the key, an identifier and a step
     wide: Callable[[Any], str]  # whole numbers of 38 digits, as text
     over: str  # the whole quotient of two of these
-    weights: str  # the weight of whoever it is of, by their size, beside each pair
+    weights: str  # the weights of whoever it is of, by their size, beside each pair
     walk: str  # of steps that start runs, or are late in them: those that are kept, a gap apart
     obstacles: Callable[[Any], list[str]]  # what of a connection would change the query, or refuse it
 
 
 def count(table: Any, count: Count, key: bytes) -> NDArray[np.int64]:
     """Count as :class:`~.engines.Engine` says."""
-    rows, dialect = _rows(table, count)
-    if count.step_cap > 1:
-        rows = rows.group_by("who", "step").aggregate(events=ibis.least(rows.count(), min(count.step_cap, _INT64_MAX)))
-    pairs, alone = _thinned(rows, count, dialect, key)
-    if count.step_cap == 1:
+    reading, weighting = count.reading, count.weighting
+    rows, dialect = _rows(table, reading)
+    if reading.step_cap > 1:
+        events = ibis.least(rows.count(), min(reading.step_cap, _INT64_MAX))
+        rows = rows.group_by("who", "step").aggregate(events=events)
+    pairs, alone = _thinned(rows, reading, dialect, key)
+    if reading.step_cap == 1:
         pairs = pairs.mutate(events=ibis.literal(1, "int64"))
-    if count.excess == "drop":
-        kept = _first(pairs, alone, count.participation_cap, key, dialect).select("step", "events")
+    if isinstance(weighting, Drop):
+        added = _first(pairs, alone, weighting.cap, key, dialect).select("step", "events")
     else:
-        kept = _weighed(pairs, alone, count, dialect)
-    _, *series = kept.columns
+        added = _weighed(pairs, alone, weighting.weights(reading), reading.step_cap, dialect)
+    _, *series = added.columns
     # Sums are wider in DuckDB than Ibis says, and it leaves out a cast to the type that it takes them for.
-    sums = {name: kept[name].sum().cast("decimal(38, 0)").cast("int64") for name in series}
-    result = _fetch(kept.group_by("step").aggregate(**sums))
-    counts = np.zeros((len(series), count.positions), dtype=np.int64)
+    sums = {name: added[name].sum().cast("decimal(38, 0)").cast("int64") for name in series}
+    result = _fetch(added.group_by("step").aggregate(**sums))
+    counts = np.zeros((len(series), reading.size), dtype=np.int64)
     for own, name in zip(counts, series, strict=True):
         own[result["step"].to_numpy()] = result[name].to_numpy()
     return counts.ravel()
 
 
-def _weighed(pairs: Any, alone: list[str], count: Count, dialect: _Dialect) -> Any:
+def _weighed(pairs: Any, alone: list[str], weights: Weights, step_cap: int, dialect: _Dialect) -> Any:
     """Return the steps of everybody, and what they add to each series (:mod:`~.counting.scaling`).
 
     Ibis has no name for whole numbers as wide as the square of a number of rows, so that this is text.
     """
-    full, power = full_size(count)
-    limit = (full := min(full, MOST_EVENTS**power)) * WHOLE**power  # nobody is larger
-    events = "events" if power == 1 or count.step_cap == 1 else f"{dialect.wide('events')} * events"
-    quotient = f"{dialect.wide(limit)} {dialect.over} greatest(size, {dialect.wide(full)})"
-    found = quotient if power == 1 else f"floor(sqrt(CAST({quotient} AS DOUBLE) + 0.5))"
-    if count.scales is not None:
-        table = count.scales.table(count.most_steps)
-        ends = [min(end * count.step_cap**2, MOST_EVENTS**2) for end in table.ends.tolist()]
-        found = f"CASE {' '.join(f'WHEN size <= {end} THEN {row}' for row, end in enumerate(ends))} END"
-    query = dialect.weights.format(names=", ".join(alone), events=events, weight=f"CAST({found} AS BIGINT)")
-    schema = pairs.select("step", "events", weight=_FIRST).schema()
+    power = weights.power
+    *ends, last = (min(end, MOST_EVENTS**power) for end in weights.ends)  # nobody is larger
+    events = "events" if power == 1 or step_cap == 1 else f"{dialect.wide('events')} * events"
+    case = f"CASE {' '.join(f'WHEN size <= {end} THEN {row}' for row, end in enumerate(ends))} END" if ends else "NULL"
+    columns = {"row": case}
+    for k, weight in enumerate(weights.rows[-1].tolist()):  # the last row up to the last end, and falling beyond
+        quotient = f"{dialect.wide(last * weight**power)} {dialect.over} greatest(size, {dialect.wide(last)})"
+        columns[f"last{k}"] = quotient if power == 1 else f"floor(sqrt(CAST({quotient} AS DOUBLE) + 0.5))"
+    numbers = ", ".join(f"CAST({text} AS BIGINT) AS {name}" for name, text in columns.items())
+    query = dialect.weights.format(names=", ".join(alone), events=events, numbers=numbers, columns=", ".join(columns))
+    schema = pairs.select("step", "events", **dict.fromkeys(columns, _FIRST)).schema()
     weighed = _queried(pairs, "opendp_timeseries_pairs", query, schema)
-    if count.scales is None:
-        return weighed.select("step", series0=weighed.events * weighed.weight)
-    series = {f"series{k}": weight.tolist() for k, weight in enumerate(table.weights.T)}
-    rows = ibis.memtable({"row": range(len(table.ends)), **series}, schema=dict.fromkeys(("row", *series), "int64"))
-    weighed = weighed.join(rows, weighed.weight == rows.row)
-    return weighed.select("step", **{name: weighed.events * weighed[name] for name in series})
+    if ends:
+        first = {f"first{k}": column.tolist() for k, column in enumerate(weights.rows[:-1].T)}
+        table = ibis.memtable({"row": range(len(ends)), **first}, schema=dict.fromkeys(("row", *first), "int64"))
+        weighed = weighed.left_join(table, "row")
+    series = {}
+    for k in range(weights.rows.shape[1]):
+        weight = weighed[f"last{k}"]
+        series[f"series{k}"] = weighed.events * (weighed[f"first{k}"].coalesce(weight) if ends else weight)
+    return weighed.select("step", **series)
 
 
 def _first(pairs: Any, groups: list[str], cap: int, key: bytes, dialect: _Dialect) -> Any:
@@ -127,22 +135,22 @@ def _first(pairs: Any, groups: list[str], cap: int, key: bytes, dialect: _Dialec
     return ranked.filter(ranked.rank < min(cap, _INT64_MAX)).drop("rank")
 
 
-def participation(table: Any, count: Count) -> NDArray[np.int64]:
+def participation(table: Any, reading: Reading) -> NDArray[np.int64]:
     """Return in how many steps each individual takes part. Private."""
-    rows, dialect = _rows(table, count)
-    pairs, alone = _thinned(rows, count, dialect)
+    rows, dialect = _rows(table, reading)
+    pairs, alone = _thinned(rows, reading, dialect)
     people = pairs.group_by(alone).aggregate(steps=pairs.count())
     result = _fetch(people.group_by("steps").aggregate(individuals=people.count()))
     return np.repeat(result["steps"].to_numpy(), result["individuals"].to_numpy()).astype(np.int64)
 
 
-def tally(table: Any, count: Count) -> Tally:
+def tally(table: Any, reading: Reading) -> Tally:
     """Say where the rows go. Private."""
-    rows, dialect = _placed(table, count)
-    if count.log.by is None:
+    rows, dialect = _placed(table, reading)
+    if reading.log.by is None:
         rows = rows.mutate(number=_FIRST)
     else:
-        keys = _keys(count.panel or (), rows.series.type(), dialect)
+        keys = _keys(reading.panel or (), rows.series.type(), dialect)
         rows = rows.left_join(keys, rows.series == keys.key)
     conditions = [rows.who.notnull(), rows.when.notnull(), rows.readable, rows.step.notnull(), rows.number.notnull()]
     marks = enumerate(itertools.accumulate(conditions, operator.and_))
@@ -230,27 +238,27 @@ def _check_session(table: Any, dialect: _Dialect) -> None:
         )
 
 
-def _placed(table: Any, count: Count) -> tuple[Any, _Dialect]:
+def _placed(table: Any, reading: Reading) -> tuple[Any, _Dialect]:
     """Who, when and in which step and series, for every row; null for what is missing or off the grid."""
-    check_schema(table, identifier=count.log.identifier, time=count.log.time)
-    if count.log.by is not None:
-        _check_distinct(table, count.log.by)
-        kind = _type(table, count.log.by)
-        check_spelling(count.panel or (), _holds(kind), count.log.by, kind)
+    check_schema(table, identifier=reading.log.identifier, time=reading.log.time)
+    if reading.log.by is not None:
+        _check_distinct(table, reading.log.by)
+        kind = _type(table, reading.log.by)
+        check_spelling(reading.panel or (), _holds(kind), reading.log.by, kind)
     dialect = _dialect(table)
     _check_session(table, dialect)
     # Columns that are missing in every row may have no type: one row would give them one.
-    types = dict.fromkeys(count.log.columns, "int64")
-    if not (count.log.time is None or count.row_grid.is_integer):
-        types[count.log.time] = "timestamp"
+    types = dict.fromkeys(reading.log.columns, "int64")
+    if not (reading.log.time is None or reading.row_grid.is_integer):
+        types[reading.log.time] = "timestamp"
     untyped = [name for name in types if _is_untyped(table[name].type())]
     table = table.mutate(**{name: ibis.literal(None, types[name]) for name in untyped})
-    columns = {"who": count.log.identifier} | ({} if count.log.by is None else {"series": count.log.by})
+    columns = {"who": reading.log.identifier} | ({} if reading.log.by is None else {"series": reading.log.by})
     apart = {name: _apart(table[column], dialect) for name, column in columns.items()}
-    if count.log.time is None:
+    if reading.log.time is None:
         return table.select(**apart, when=_FIRST, readable=True, step=_FIRST), dialect
-    instants, readable, rule = _instants(table, count.log.time, count.row_grid, dialect)
-    when = _present(table[count.log.time])
+    instants, readable, rule = _instants(table, reading.log.time, reading.row_grid, dialect)
+    when = _present(table[reading.log.time])
     # A column of its own, so that it is worked out once.
     rows = table.select(**apart, when=when, readable=readable, at=instants)
     if rule.table is not None:
@@ -270,16 +278,16 @@ def _looked_up(rows: Any, rule: StepRule, dialect: _Dialect) -> Any:
     return rows.drop("at", "of", "cell", "low", "high").rename(step="number")
 
 
-def _rows(table: Any, count: Count) -> tuple[Any, _Dialect]:
+def _rows(table: Any, reading: Reading) -> tuple[Any, _Dialect]:
     """Who and where in the counts, for every row that is somewhere."""
-    rows, dialect = _placed(table, count)
+    rows, dialect = _placed(table, reading)
     rows = rows.filter(rows.who.notnull(), rows.step.notnull()).drop("when", "readable")
-    if count.pooled is not None:
+    if reading.once_over is not None:
         rows = rows.mutate(step=_FIRST)
-    if count.log.by is not None:
-        keys = _keys(count.panel or (), rows.series.type(), dialect)
+    if reading.log.by is not None:
+        keys = _keys(reading.panel or (), rows.series.type(), dialect)
         rows = rows.join(keys, rows.series == keys.key)
-        rows = rows.select("who", step=rows.number * count.grid.size + rows.step)
+        rows = rows.select("who", step=rows.number * reading.grid.size + rows.step)
     return rows, dialect
 
 
@@ -316,13 +324,13 @@ def _present(column: Any) -> Any:
     return ibis.ifelse(column.strip() == "", None, column) if column.type().is_string() else column
 
 
-def _in_periods(pairs: Any, count: Count, dialect: _Dialect) -> tuple[Any, list[str]]:
+def _in_periods(pairs: Any, reading: Reading, dialect: _Dialect) -> tuple[Any, list[str]]:
     """Say the period of each pair, where there are periods, and the columns that tell individuals apart."""
-    starts = count.period_starts
+    starts = reading.period_starts
     if starts is None:
         return pairs, ["who"]
-    cycle = count.grid.size
-    at = pairs.step if count.log.by is None else pairs.step - dialect.quotient(pairs.step, cycle) * cycle
+    cycle = reading.grid.size
+    at = pairs.step if reading.log.by is None else pairs.step - dialect.quotient(pairs.step, cycle) * cycle
     lengths = np.diff(starts, append=cycle)
     if np.all(lengths[:-1] == lengths[0]) and lengths[-1] <= lengths[0]:
         return pairs.mutate(period=dialect.quotient(at, int(lengths[0]))), ["who", "period"]
@@ -332,24 +340,24 @@ def _in_periods(pairs: Any, count: Count, dialect: _Dialect) -> tuple[Any, list[
     return pairs.join(periods, pairs["at"] == periods.of).drop("at", "of"), ["who", "period"]
 
 
-def _thinned(rows: Any, count: Count, dialect: _Dialect, key: bytes | None = None) -> tuple[Any, list[str]]:
+def _thinned(rows: Any, reading: Reading, dialect: _Dialect, key: bytes | None = None) -> tuple[Any, list[str]]:
     """Return everybody's steps, each once, and the columns that tell individuals apart.
 
     They are in few series at a time, if there is a key to choose these by, and a gap apart in each series and period
     (:mod:`~.counting.gap`).
     """
-    gap, few = count.gap, key is not None and count.key_cap is not None
+    gap, few = reading.gap, key is not None and reading.key_cap is not None
     # A gap leaves nothing twice, so that it need not be looked for before.
-    pairs, alone = _in_periods(rows.distinct() if gap == 1 or few else rows, count, dialect)
-    if key is not None and count.key_cap is not None:
+    pairs, alone = _in_periods(rows.distinct() if gap == 1 or few else rows, reading, dialect)
+    if key is not None and reading.key_cap is not None:
         # The steps of the grid, which all series have.
-        pairs = pairs.mutate(moment=pairs.step - dialect.quotient(pairs.step, count.grid.size) * count.grid.size)
-        pairs = _first(pairs, ["who", "moment"], count.key_cap, key_of_choice(key), dialect).drop("moment")
+        pairs = pairs.mutate(moment=pairs.step - dialect.quotient(pairs.step, reading.grid.size) * reading.grid.size)
+        pairs = _first(pairs, ["who", "moment"], reading.key_cap, key_of_choice(key), dialect).drop("moment")
     if gap == 1:
         return pairs, alone
     columns, groups = pairs.columns, [*alone]
-    if count.log.by is not None:
-        pairs = pairs.mutate(series=dialect.quotient(pairs.step, count.grid.size))
+    if reading.log.by is not None:
+        pairs = pairs.mutate(series=dialect.quotient(pairs.step, reading.grid.size))
         groups.append("series")
     ordered = ibis.window(group_by=groups, order_by=pairs.step.asc())
     nowhere = ibis.literal(-gap, "int64")  # is near to no step
@@ -363,9 +371,9 @@ def _thinned(rows: Any, count: Count, dialect: _Dialect, key: bytes | None = Non
         start=ibis.ifelse(two - three >= gap, two, None),
         behind=pairs.step - pairs.step.min().over(ordered),
     )
-    if count.period_length > count.grid.size - gap:
+    if reading.period_length > reading.grid.size - gap:
         # At most one kept step is so far behind the first that it is near to it around the cycle: the last.
-        pairs = pairs.filter(pairs.behind <= count.grid.size - gap)
+        pairs = pairs.filter(pairs.behind <= reading.grid.size - gap)
     return _walked(pairs, columns, groups, gap, dialect), alone
 
 
@@ -553,13 +561,13 @@ _SPARK_SETTINGS: Final = {
 # as often, unless told not to; Spark cannot be told, so that its queries name rows once.
 _DUCKDB_WEIGHTS: Final = """
     WITH pairs AS MATERIALIZED (SELECT * FROM opendp_timeseries_pairs)
-    SELECT step, events, weight FROM pairs JOIN (
-        SELECT {names}, {weight} AS weight FROM (
+    SELECT step, events, {columns} FROM pairs JOIN (
+        SELECT {names}, {numbers} FROM (
             SELECT {names}, CAST(sum({events}) AS HUGEINT) AS size FROM pairs GROUP BY {names}
         )
     ) USING ({names})"""
 _SPARK_WEIGHTS: Final = """
-    SELECT step, events, {weight} AS weight FROM (
+    SELECT step, events, {numbers} FROM (
         SELECT *, CAST(sum({events}) OVER (PARTITION BY {names}) AS DECIMAL(38, 0)) AS size FROM opendp_timeseries_pairs
     )"""
 # Before version 2, what DuckDB reduces a list to must be of the type of its elements: lists of one step.

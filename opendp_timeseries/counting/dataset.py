@@ -22,6 +22,7 @@ from opendp_timeseries.counting.capped_count import SortedRows
 from opendp_timeseries.counting.progress import tell
 from opendp_timeseries.counting.tables import Tally, read
 from opendp_timeseries.design.count import Count
+from opendp_timeseries.design.reading import Reading
 
 Ints = NDArray[np.int64]
 
@@ -32,17 +33,17 @@ _NO_THREAD: Final = "Failed to launch worker thread"  # as Arrow says it
 
 def count(table: Any, count: Count, key: bytes) -> Ints:
     """Count as :class:`~.engines.Engine` says."""
-    return _sorted_rows(table, count).capped_count(key)
+    return _sorted_rows(table, count.reading).capped_count(count, key)
 
 
-def participation(table: Any, count: Count) -> Ints:
+def participation(table: Any, reading: Reading) -> Ints:
     """Return in how many steps each individual takes part. Private."""
-    return _sorted_rows(table, count).participation()
+    return _sorted_rows(table, reading).participation()
 
 
-def tally(table: Any, count: Count) -> Tally:
+def tally(table: Any, reading: Reading) -> Tally:
     """Say where the rows go. Private."""
-    batches = (read(batch, count).tally for batch in _batches(table, count))
+    batches = (read(batch, reading).tally for batch in _batches(table, reading))
     return Tally(*map(sum, zip(*batches, strict=True)))
 
 
@@ -51,20 +52,20 @@ def check_schema(table: Any, *, identifier: str, time: str) -> None:
     tables.check_schema(table.schema.empty_table(), identifier=identifier, time=time)
 
 
-def _sorted_rows(table: Any, count: Count) -> SortedRows:
-    return sorted_rows((read(batch, count) for batch in _batches(table, count)), count)
+def _sorted_rows(table: Any, reading: Reading) -> SortedRows:
+    return sorted_rows((read(batch, reading) for batch in _batches(table, reading)), reading)
 
 
-def _batches(table: Any, count: Count) -> Iterator[Any]:
+def _batches(table: Any, reading: Reading) -> Iterator[Any]:
     """Read the columns of the log, a small table at a time; the first without rows, so that they are refused first."""
     yield table.schema.empty_table()
     # Arrow waits for ever for a thread that could not start, as where memory ends; and decoding takes the least time.
-    options: dict[str, Any] = {"columns": count.log.columns, "batch_size": _BATCH, "use_threads": False}
+    options: dict[str, Any] = {"columns": reading.log.columns, "batch_size": _BATCH, "use_threads": False}
     if isinstance(getattr(table, "format", None), dataset.ParquetFileFormat):
         # By default PyArrow reads ahead a whole file, to save round trips.
         options["fragment_scan_options"] = dataset.ParquetFragmentScanOptions(pre_buffer=False)
     try:
-        files = _files(table, count)
+        files = _files(table, reading)
         for _, declared in files:
             yield declared.get("schema", table.schema).empty_table()
         done, whole = 0, sum(log.metadata.num_rows for log, _ in files if hasattr(log, "metadata"))
@@ -101,7 +102,7 @@ class _RefusedError(TypeError):
     """A log that is refused by the schemas of its files alone, which are public."""
 
 
-def _files(table: Any, count: Count) -> list[tuple[Any, dict[str, Any]]]:
+def _files(table: Any, reading: Reading) -> list[tuple[Any, dict[str, Any]]]:
     """Return what is scanned, and by which schema: each file of a type that has one, or all at once.
 
     :raises _RefusedError: for a file whose identifiers or keys no one type holds, naming it.
@@ -111,12 +112,12 @@ def _files(table: Any, count: Count) -> list[tuple[Any, dict[str, Any]]]:
     try:
         fragments = list(table.get_fragments())
     except ValueError:  # it is filtered, and can only be scanned at once
-        _check_alike(table, count)
+        _check_alike(table, reading)
         return [(table, {})]
     whole = table.schema
     for fragment in fragments:
         own = fragment.physical_schema
-        for name in filter(None, (count.log.identifier, count.log.by)):
+        for name in filter(None, (reading.log.identifier, reading.log.by)):
             if name in own.names:
                 place = whole.get_field_index(name)
                 kind = _wider(whole.field(place).type, own.field(name).type)
@@ -126,15 +127,15 @@ def _files(table: Any, count: Count) -> list[tuple[Any, dict[str, Any]]]:
                         f" {whole.field(place).type} in other files of the log; write all of them with one type"
                     )
                 whole = whole.set(place, whole.field(place).with_type(kind))
-    if count.log.time is None or _declared(table, fragments, count.log.time):
+    if reading.log.time is None or _declared(table, fragments, reading.log.time):
         return [(fragment, {"schema": whole}) for fragment in fragments]
-    place = whole.get_field_index(count.log.time)
-    fragments = [_in_range(fragment, count.log.time) for fragment in fragments]
-    times = [fragment.physical_schema.field(count.log.time) for fragment in fragments]
+    place = whole.get_field_index(reading.log.time)
+    fragments = [_in_range(fragment, reading.log.time) for fragment in fragments]
+    times = [fragment.physical_schema.field(reading.log.time) for fragment in fragments]
     return [(f, {"schema": whole.set(place, time)}) for f, time in zip(fragments, times, strict=True)]
 
 
-def _check_alike(table: Any, count: Count) -> None:
+def _check_alike(table: Any, reading: Reading) -> None:
     """Refuse files that differ in the type of a column that is read, naming one.
 
     :raises _RefusedError: for these.
@@ -142,12 +143,12 @@ def _check_alike(table: Any, count: Count) -> None:
     files = dataset.dataset(table.files, filesystem=table.filesystem, format=table.format).get_fragments()
     kinds: dict[str, Any] = {}
     for file in files:
-        if _wraps(file, count.log.time):
+        if _wraps(file, reading.log.time):
             raise _RefusedError(
-                f"column {count.log.time!r} holds INT96 in {file.path}, which PyArrow reads in nanoseconds, up to the"
+                f"column {reading.log.time!r} holds INT96 in {file.path}, which PyArrow reads in nanoseconds, up to the"
                 " year 2262; give format=ParquetFileFormat(coerce_int96_timestamp_unit='us') of pyarrow.dataset"
             )
-        for name in set(count.log.columns) & set(file.physical_schema.names):
+        for name in set(reading.log.columns) & set(file.physical_schema.names):
             kind = file.physical_schema.field(name).type
             if kinds.setdefault(name, kind) != kind:
                 raise _RefusedError(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from opendp_timeseries.counting import memory
 from opendp_timeseries.counting.tables import Tally
 from opendp_timeseries.design.count import Count
+from opendp_timeseries.design.reading import Reading
 
 
 class Engine(Protocol):
@@ -35,13 +36,13 @@ class Engine(Protocol):
         Where steps are dropped, which ones may differ between engines.
 
         :param key: at least 16 secret random bytes, fresh for every release.
-        :return: ``count.size`` counts, in units of ``2**-count.resolution_bits``.
+        :return: counts by the steps that are read, in units of ``2**-count.resolution_bits``.
         """
 
-    def participation(self, table: Any, count: Count) -> NDArray[np.int64]:
+    def participation(self, table: Any, reading: Reading) -> NDArray[np.int64]:
         """Return in how many steps, a gap apart, each individual takes part, those in none left out. Private."""
 
-    def tally(self, table: Any, count: Count) -> Tally:
+    def tally(self, table: Any, reading: Reading) -> Tally:
         """Say where the rows go. Private."""
 
 

@@ -27,7 +27,7 @@ from opendp_timeseries._text import encoding as encoding_name
 from opendp_timeseries.counting.batches import sorted_rows
 from opendp_timeseries.counting.progress import tell
 from opendp_timeseries.counting.tables import Column, Log, Rows, Tally, read
-from opendp_timeseries.design.count import Count, Source
+from opendp_timeseries.design.reading import Reading, Source
 from opendp_timeseries.grid import TextTimes, parse_zone, read_text_times
 
 CSV_SUFFIXES: Final = (".csv", ".tsv", ".txt")
@@ -55,10 +55,10 @@ _GROUPS: Final = ("hour", "minute", "second", "fraction", "named", "sign", "hour
 _OFFSET: Final = re.compile(r"[+\N{MINUS SIGN}-] ?\d")
 
 
-def read_csv_log(path: Path, count: Count, **how: Any) -> Log:
-    """Read a CSV file for a count: who is where, with as many rows of each individual and position as may count.
+def read_csv_log(path: Path, reading: Reading, **how: Any) -> Log:
+    """Read a CSV file: who is where, with as many rows of each individual and position as may count.
 
-    The count of this log is that of the file. This also holds for other counts of the same columns: on the same grid,
+    The count of this log is that of the file. This also holds for other readings of the same columns: on the same grid,
     or on it as one step; with or without the keys; with a step cap that is no larger. The tally is that of all rows.
 
     :param how: options of :func:`csv_batches`, which also names the errors.
@@ -68,24 +68,24 @@ def read_csv_log(path: Path, count: Count, **how: Any) -> Log:
     tally = [0] * len(Tally._fields)
 
     # Without periods; and all keys that are not listed, whose number is -1, are one more series.
-    keys = count.panel and (*map(str, range(count.panel_size + 1)),)
-    whole = Count(source=None, grid=count.grid, participation_cap=1, panel=keys)
+    keys = reading.panel and (*map(str, range(reading.series + 1)),)
+    whole = Reading(source=None, grid=reading.grid, panel=keys)
 
     def tallied() -> Iterator[Rows]:
-        for batch in csv_batches(path, count.log, numbers, notes=notes, **how):
-            rows = read(batch, count)
+        for batch in csv_batches(path, reading.log, numbers, notes=notes, **how):
+            rows = read(batch, reading)
             tally[:] = map(add, tally, rows.tally)
-            yield rows._replace(asked=whole, series=None if rows.series is None else rows.series % whole.panel_size)
+            yield rows._replace(reading=whole, series=None if rows.series is None else rows.series % whole.series)
 
-    packed, places, _ = sorted_rows(tallied(), whole, most=count.step_cap)
-    series, steps = np.divmod(packed & (2**places.bits - 1), count.grid.size)
+    packed, places, _ = sorted_rows(tallied(), whole, most=reading.step_cap)
+    series, steps = np.divmod(packed & (2**places.bits - 1), reading.grid.size)
     names, people = [name or None for name in numbers], packed >> places.bits
     columns = [
         Column("text", cells=names, codes=people),
-        Column("times", count.grid.instants()[steps], aware=True),
-        Column("text", cells=[*(count.panel or ()), None], codes=series),
+        Column("times", reading.grid.instants()[steps], aware=True),
+        Column("text", cells=[*(reading.panel or ()), None], codes=series),
     ]
-    log = Log(zip(count.log.columns, columns, strict=False))
+    log = Log(zip(reading.log.columns, columns, strict=False))
     log.tally, log.notes = Tally(*tally), notes
     return log
 

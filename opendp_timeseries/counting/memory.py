@@ -8,15 +8,16 @@ from numpy.typing import NDArray
 from opendp_timeseries.counting.capped_count import SortedRows, capped_count
 from opendp_timeseries.counting.tables import check_schema, read_positions, tally
 from opendp_timeseries.design.count import Count
+from opendp_timeseries.design.reading import Reading
 
 __all__ = ["check_schema", "count", "participation", "tally"]
 
 
 def count(table: Any, count: Count, key: bytes) -> NDArray[np.int64]:
     """Count as :class:`~.engines.Engine` says."""
-    return capped_count(*read_positions(table, count), count, key)
+    return capped_count(*read_positions(table, count.reading), count, key)
 
 
-def participation(table: Any, count: Count) -> NDArray[np.int64]:
+def participation(table: Any, reading: Reading) -> NDArray[np.int64]:
     """Return in how many steps each individual takes part. Private."""
-    return SortedRows.of(*read_positions(table, count), count).participation()
+    return SortedRows.of(*read_positions(table, reading), reading).participation()

@@ -27,7 +27,7 @@ from opendp_timeseries.counting.identifiers import (
     whole_number,
 )
 from opendp_timeseries.counting.times import Steps, steps_of_objects
-from opendp_timeseries.design.count import Count
+from opendp_timeseries.design.reading import Reading
 from opendp_timeseries.grid import TimeGrid
 
 _IDENTIFIER: Final = "column {name!r} of type {dtype} cannot identify individuals; convert it to integers or text"
@@ -118,7 +118,7 @@ class Rows(NamedTuple):
     """Who is where, for every row of a log."""
 
     columns: list[Column]
-    asked: Count
+    reading: Reading
     who: Who
     nobody: Mask  # rows without an identifier
     steps: Ints  # -1 off the grid or without a time
@@ -131,7 +131,7 @@ class Rows(NamedTuple):
         positions = self.steps
         if self.series is not None:
             on_grid = (positions >= 0) & (self.series >= 0)
-            positions = np.where(on_grid, self.series * self.asked.grid.size + positions, -1)
+            positions = np.where(on_grid, self.series * self.reading.grid.size + positions, -1)
         return np.where(self.nobody, -1, positions) if self.nobody.any() else positions
 
     @property
@@ -139,7 +139,7 @@ class Rows(NamedTuple):
         """How many rows count, and why others do not."""
         nowhere = np.zeros(self.steps.shape, np.bool_)
         missing, _, unknown = _causes(self.columns[0], self.nobody)
-        times = [nowhere] * 3 if self.asked.log.time is None else _causes(self.columns[1], self.timeless)
+        times = [nowhere] * 3 if self.reading.log.time is None else _causes(self.columns[1], self.timeless)
         lost = []
         for mask in (missing, unknown, *times, self.steps < 0, nowhere if self.series is None else self.series < 0):
             lost.append(int(np.count_nonzero(mask & ~nowhere)))
@@ -147,7 +147,7 @@ class Rows(NamedTuple):
         return Tally(nowhere.size, *lost)
 
 
-def read_positions(table: Any, count: Count) -> tuple[Who, Ints]:
+def read_positions(table: Any, reading: Reading) -> tuple[Who, Ints]:
     """Read who and where in the (panel of) series, for every row; -1 for rows that are nowhere.
 
     Tables are mappings of equally long one-dimensional NumPy arrays, pandas data frames, Polars data and
@@ -160,38 +160,38 @@ def read_positions(table: Any, count: Count) -> tuple[Who, Ints]:
     :raises TypeError: for a table of an unknown kind, or a column of a type that does not serve.
     :raises ValueError: for columns that are missing, ambiguous or of unequal length.
 
-    >>> from opendp_timeseries.design.count import Source
+    >>> from opendp_timeseries.design.reading import Source
     >>> log = {"who": np.array(["ann", "bob", "ann"]), "when": np.array([0, 1, 9])}
-    >>> count = Count(source=Source(identifier="who", time="when"), grid=TimeGrid(size=3), participation_cap=1)
-    >>> who, positions = read_positions(log, count)
+    >>> reading = Reading(source=Source(identifier="who", time="when"), grid=TimeGrid(size=3))
+    >>> who, positions = read_positions(log, reading)
     >>> who.codes, who.names, positions
     (array([0, 1, 0]), ['ann', 'bob'], array([ 0,  1, -1]))
     """
-    rows = read(table, count)
+    rows = read(table, reading)
     return rows.who, rows.positions
 
 
-def read(table: Any, count: Count) -> Rows:
+def read(table: Any, reading: Reading) -> Rows:
     """Read a table as :func:`read_positions` does."""
-    log, series = count.log, None
+    log, series = reading.log, None
     columns = _columns(table, log.columns)
     if log.by is not None:
-        check_spelling(count.panel or (), columns[-1].holds, log.by, columns[-1].dtype)
+        check_spelling(reading.panel or (), columns[-1].holds, log.by, columns[-1].dtype)
     who, nobody = _identifiers(columns[0], log.identifier, exact=log.exact)
     steps, timeless = np.zeros(nobody.size, np.int64), np.zeros(nobody.size, np.bool_)
     if log.time is not None:
-        steps, timeless = _steps(columns[1], log.time, count.row_grid)
-    if count.pooled is not None:
+        steps, timeless = _steps(columns[1], log.time, reading.row_grid)
+    if reading.once_over is not None:
         steps = np.minimum(steps, 0)
     if log.by is not None:
-        series = _series(*_identifiers(columns[-1], log.by), key_numbers(count.panel or ()))
-    return Rows(columns, count, who, nobody, steps, timeless, series)
+        series = _series(*_identifiers(columns[-1], log.by), key_numbers(reading.panel or ()))
+    return Rows(columns, reading, who, nobody, steps, timeless, series)
 
 
-def tally(table: Any, count: Count) -> Tally:
+def tally(table: Any, reading: Reading) -> Tally:
     """Say where the rows of a table go. Private; errors as of :func:`read_positions`."""
     known = table.tally if isinstance(table, Log) else None
-    return read(table, count).tally if known is None else known
+    return read(table, reading).tally if known is None else known
 
 
 def check_schema(table: Any, *, identifier: str, time: str) -> None:

@@ -14,10 +14,12 @@ from opendp_timeseries._json import fields_of
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.sampling import SAMPLINGS
 from opendp_timeseries.accounting.subsampled import MIN_SCALE, ExtremalLaw, extremal_law
-from opendp_timeseries.design.count import Count, Source
-from opendp_timeseries.design.scales import default_scales
+from opendp_timeseries.design.count import Count
+from opendp_timeseries.design.reading import Source
 from opendp_timeseries.design.signal import Signal, UnknownSignal, check_extent
+from opendp_timeseries.design.tiers import default_tiers
 from opendp_timeseries.design.unit import Unit
+from opendp_timeseries.design.weighting import Downweight
 from opendp_timeseries.grid import Period, TimeGrid
 
 #: Entries of a signal are clamped to this magnitude, up to which float64 holds every whole number.
@@ -37,7 +39,7 @@ class Design:
     :param sampling: ``"poisson"``, each step by itself, or ``"stratified"``, one step of each block
         (:mod:`~opendp_timeseries.accounting.sampling`).
     :param scale: standard deviation σ of the noise, not negative; without noise there is no finite loss.
-    :raises TypeError, ValueError: for a number out of range, or samples of a count at several scales of activity.
+    :raises TypeError, ValueError: for a number out of range, or samples of a count without a cap.
     """
 
     signal: Signal | UnknownSignal
@@ -50,10 +52,10 @@ class Design:
         set_field(self, "sampling_probability", check.probability("sampling_probability", self.sampling_probability))
         set_field(self, "sampling", check.choice("sampling", self.sampling, SAMPLINGS))
         set_field(self, "scale", check.real("scale", self.scale, minimum=0.0))
-        if self.signal.count is not None and self.signal.count.scales is not None and self.sampling_probability < 1:
+        if self.signal.count is not None and self.signal.count.tiers is not None and self.sampling_probability < 1:
             raise ValueError(
-                f"sampling_probability ({self.sampling_probability:g}) must be 1 for a count at several scales of"
-                " activity: with fewer steps the noise falls by less than they do; or count with a participation_cap"
+                f"sampling_probability ({self.sampling_probability:g}) must be 1 for a count without a"
+                " participation_cap: with fewer steps the noise falls by less than they do; or give it one"
             )
 
     def __hash__(self) -> int:
@@ -95,10 +97,11 @@ class Design:
         """Return the worst-case law of the squared distance that sampling leaves, which does not depend on σ."""
         # Nor on which columns are read, or when the steps are: a year of months is accounted for once.
         signal, count = self.known, self.count
-        if not count.is_total and (periods == 1 or count.unit.period is None):
-            period = None if count.unit.period is None else Period(int(count.period_lengths()[0]))
-            anytime = TimeGrid(size=count.grid.size)
-            count = replace(count, source=None, pooled=None, grid=anytime, unit=replace(count.unit, period=period))
+        if count.per is None and (periods == 1 or count.unit.period is None):
+            period = None if count.unit.period is None else Period(count.reading.period_length)
+            unit, anytime = replace(count.unit, period=period), TimeGrid(size=count.grid.size)
+            reading = replace(count.reading, source=None, once_over=None, grid=anytime, unit=unit)
+            count = replace(count, reading=reading)
         return _law(replace(signal, count=count), self.sampling_probability, self.sampling, distance, periods)
 
     def python(self, *, log: str = "log", epsilon: float | None = None, delta: float | None = None) -> str:
@@ -115,7 +118,7 @@ class Design:
         time = source.time or ("time" if source.identifier != "time" else "step")  # not used where no times are read
         sampling = None if self.sampling == "poisson" else self.sampling
         sample = {"sampling_probability": self.sampling_probability, "sampling": sampling}
-        private = count.scales is not None and None not in (epsilon, delta)
+        private = count.tiers is not None and None not in (epsilon, delta)
         budget = {"epsilon": epsilon, "delta": delta} if private else {}
         stages = [_call_of_count(count, source, **budget)]
         if signal.groups is not None:
@@ -127,7 +130,7 @@ class Design:
         lines = [
             "import opendp.prelude as dp, opendp_timeseries as ts",
             'dp.enable_features("contrib", "honest-but-curious")',
-            *([] if source.time is None else [f"grid = {_call_of_grid(count.row_grid)}"]),
+            *([] if source.time is None else [f"grid = {_call_of_grid(count.reading.row_grid)}"]),
             f"space = {_call('event_log_domain', identifier=source.identifier, time=time)}, {count.unit.python()}",
             *noisy,
             f"release = measurement({log})",
@@ -183,22 +186,21 @@ def _call_of_grid(grid: TimeGrid) -> str:
 
 def _call_of_count(count: Count, source: Source, **budget: float | None) -> str:
     """Write the call of a count; of a private series within a budget, with its noise."""
-    panel = {} if count.panel is None else {"by": source.by, "keys": list(count.panel)}
-    if source.time is None or (count.pooled is not None and not count.is_total):
+    reading, weighting = count.reading, count.weighting
+    panel = {} if reading.panel is None else {"by": source.by, "keys": list(reading.panel)}
+    if source.time is None or reading.once_over is not None:
         given = () if source.time is None else ("grid=grid",)
-        return _call("then_individual_count", *given, **panel, key_cap=count.participation_cap if panel else None)
-    caps: dict[str, Any] = {name: getattr(count, name) for name in ("step_cap", "gap") if getattr(count, name) > 1}
-    caps |= {"key_cap": count.key_cap, **panel}
-    if count.scales is not None:
-        scales = [f"scales=ts.{count.scales}"]
-        if budget:
-            scales = [] if count.scales == default_scales(count.most_steps) else scales
-            return _call("then_private_series", "grid", *scales, **budget, **caps)
-        return _call("then_activity_count", "grid", *scales, **caps)
-    caps = {"participation_cap": count.participation_cap, **caps}
-    if not count.is_total:
-        excess = None if count.excess == "scale" else count.excess
-        return _call("then_participation_count", "grid", **caps, excess=excess)
-    each = count.grid.size > 1 or count.unit.period is not None
-    per = [f"per={_call_of_grid(count.grid)}"] if each else []
-    return _call("then_participation_total", "grid", *per, **caps)
+        return _call("then_individual_count", *given, **panel, key_cap=count.cap if panel else None)
+    caps: dict[str, Any] = {"participation_cap": count.cap}
+    caps |= {name: getattr(reading, name) for name in ("step_cap", "gap") if getattr(reading, name) > 1}
+    caps |= {"key_cap": reading.key_cap, **panel}
+    if count.tiers is not None:
+        tiers = [] if count.tiers == default_tiers(reading.most_steps) else [f"tiers=ts.{count.tiers}"]
+        name = "then_private_series" if budget else "then_participation_count"
+        return _call(name, "grid", *tiers, **budget, **caps)
+    per = [] if count.per is None else [f"per={_call_of_grid(count.per)}"]
+    if isinstance(weighting, Downweight):
+        excess, norm = None, None if weighting.norm == "l2" else weighting.norm
+    else:
+        excess, norm = "drop", None
+    return _call("then_participation_count", "grid", *per, **caps, excess=excess, norm=norm)

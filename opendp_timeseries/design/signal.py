@@ -58,8 +58,9 @@ class Signal:
     def __post_init__(self) -> None:
         if any(isinstance(stage, Groups) for stage in self.stages[1:]):
             raise ValueError("totals must come right after the count: filter them afterwards")
-        if self.stages and self.count.scales is not None:
-            raise ValueError("nothing comes between scales of activity and the noise: smooth the release instead")
+        if self.stages and self.count.tiers is not None:
+            remedy = "smooth the release instead, or give the count a participation_cap"
+            raise ValueError(f"nothing comes between tiers and the noise: {remedy}")
         if self.groups is not None:
             if self.count.panel is None:
                 raise ValueError("totals are of a panel, and this is one series")
@@ -102,7 +103,9 @@ class Signal:
     @property
     def extent(self) -> int:
         """About how many numbers its influence and the law of that are made of."""
-        return min(self.count.participation_cap, self.count.most_steps) + len(self.kernels) * self.size
+        most, tiers = self.count.reading.most_steps, self.count.tiers
+        cap = self.count.cap if tiers is None else tiers.first(most)
+        return min(cap or most, most) + len(self.kernels) * self.size
 
     @property
     def resolution_bits(self) -> int:
@@ -112,9 +115,7 @@ class Signal:
     @property
     def each(self) -> Self:
         """Each series by itself. The caps stay: they hold over the whole panel."""
-        source = self.count.source and replace(self.count.source, by=None)
-        count = replace(self.count, panel=None, key_cap=None, scales=None, source=source)
-        return replace(self, count=count, stages=self.kernels)
+        return replace(self, count=self.count.each, stages=self.kernels)
 
     @cached_property
     def identifier(self) -> str:

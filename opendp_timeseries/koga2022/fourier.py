@@ -27,6 +27,7 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.filtering import most_apart, row_sum
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.rounding import up, up_fraction
+from opendp_timeseries.design.weighting import Drop
 from opendp_timeseries.koga2022.bounds import analytic_scale
 from opendp_timeseries.planning import Candidate, Plan
 from opendp_timeseries.planning.signal import copies
@@ -297,8 +298,9 @@ def fourier_design(plan: Plan) -> Candidate:
     capped = [each for each in plan.candidates if each.participation_cap]
     if not capped:
         raise ValueError("plan must have a participation_cap: a few Fourier coefficients are of counts with one")
-    count = plan.of(min(capped, key=lambda candidate: candidate.smoothed)).count
-    signal, influence = plan.signal, replace(count, excess="drop").influence(plan.individuals)
+    best = min(capped, key=lambda candidate: candidate.smoothed)
+    dropped = replace(plan.of(best).count, weighting=Drop(best.participation_cap or 1))
+    signal, influence = plan.signal, dropped.influence(plan.individuals)
     size, power = signal.size, signal.spectrum_with_level()
     unit = analytic_scale(plan.epsilon, plan.delta, 1.0)
     energy = power * copies(size)

@@ -136,7 +136,7 @@ class Terms(NamedTuple):
         """
         if self.unit.period is None or self.unit.replaced:
             return [ran]
-        spans = {design: design.count.period_span for design in ran}
+        spans = {design: design.count.reading.period_span for design in ran}
         firsts = sorted({span[0] for span in spans.values() if span is not None})
         parts: list[Counter[Design]] = [Counter() for _ in firsts]
         for design, span in spans.items():
@@ -359,8 +359,8 @@ def _check_population(design: Design, terms: Terms, earlier: Sequence[Design]) -
 
 
 def _columns(design: Design) -> str:
-    time = "" if design.unit.period is None else f" and {design.count.log.time!r}"
-    return f"{design.count.log.identifier!r}{time}"
+    time = "" if design.unit.period is None else f" and {design.count.reading.log.time!r}"
+    return f"{design.count.reading.log.identifier!r}{time}"
 
 
 def _now() -> str:

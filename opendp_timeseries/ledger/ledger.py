@@ -473,7 +473,7 @@ def _guarantee(book: Book, standing: Standing) -> str:
     if not book.entries:
         return f"nothing has been released about {terms.unit}"
     loss = View.of(terms.delta, concentrated=False).words(((standing.epsilon, terms.delta),))
-    assumed = any(design.count.is_assumed for design in book.ran())
+    assumed = any(design.count.reading.is_assumed for design in book.ran())
     condition = ", assuming the caps of counts made elsewhere" if assumed else ""
     if standing.adaptivity == "adaptive":
         condition += ", if no caps, sampling or noise were chosen by what earlier releases showed"

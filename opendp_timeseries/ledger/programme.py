@@ -24,7 +24,7 @@ from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.kernels import Kernel, identity_kernel
 from opendp_timeseries.design.signal import check_extent
 from opendp_timeseries.design.unit import Unit
-from opendp_timeseries.planning.errors import ExpectedError, error_at_scales, expected_error
+from opendp_timeseries.planning.errors import ExpectedError, error_at_tiers, expected_error
 from opendp_timeseries.planning.participation import participation_of
 from opendp_timeseries.planning.signal import described_signal
 from opendp_timeseries.plugin.known import signal_of
@@ -203,17 +203,17 @@ class Programme:
             return expected_error(described_signal(size, **given), kernel, p, scale, sampling)
 
         @lru_cache
-        def at_scales(count: Count, scale: float) -> ExpectedError:
-            often = participation_of({}, count.most_steps)
-            return error_at_scales(described_signal(count.grid.size, **given), count, scale, often)
+        def at_tiers(count: Count, scale: float) -> ExpectedError:
+            often = participation_of({}, count.reading.most_steps)
+            return error_at_tiers(described_signal(count.grid.size, **given), count, scale, often)
 
         def error(design: Design) -> ExpectedError:
             size, kernels = design.known.grid.size, design.signal.kernels
             p, scale = design.sampling_probability, design.scale
-            if design.count.pooled is not None or size == 1:
+            if design.count.per is not None or size == 1:
                 return ExpectedError(scale, *((math.nan, math.nan) if p < 1 or kernels else (0.0, scale)))
-            if design.count.scales is not None:
-                return at_scales(replace(design.count, source=None), scale)
+            if design.count.tiers is not None:
+                return at_tiers(replace(design.count, reading=replace(design.count.reading, source=None)), scale)
             return sampled(size, kernels, p, scale, design.sampling)
 
         return tuple(map(error, self.designs))
@@ -286,12 +286,13 @@ DESCRIBED: Final = ("from", "steps", "cap", "kept", "scale")
 def described(design: Design) -> tuple[str, ...]:
     """Return a design in words, for a row of a table."""
     signal, count, filters = design.known, design.count, len(design.signal.kernels)
+    reading = count.reading
     steps = str(count.grid.size) if count.grid.step is None else f"{count.grid.size} of {count.grid.step}"
     steps += ", totals" if signal.groups is not None else ""
     steps += f", {filters} filters" if filters > 1 else ", filtered" if filters else ""
-    caps = "none" if count.scales is not None else f"{count.participation_cap}"
-    caps += f" x {count.step_cap}" if count.step_cap > 1 else ""
-    caps += f", {count.gap} apart" if count.gap > 1 else ""
-    caps += f", {count.key_cap} at a time" if count.key_cap is not None else ""
+    caps = "none" if count.cap is None else f"{count.cap}"
+    caps += f" x {reading.step_cap}" if reading.step_cap > 1 else ""
+    caps += f", {reading.gap} apart" if reading.gap > 1 else ""
+    caps += f", {reading.key_cap} at a time" if reading.key_cap is not None else ""
     kept = f"{design.sampling_probability:.4g}" + (" in blocks" if design.sampling == "stratified" else "")
     return count.grid.start or "", steps, caps, kept, f"{design.scale:.4g}"

@@ -20,14 +20,16 @@ from opendp_timeseries._tables import html_table, text_table
 from opendp_timeseries.accounting.calibrate import Budget, calibrate, large_delta
 from opendp_timeseries.accounting.sampling import SAMPLINGS, blocks_of
 from opendp_timeseries.counting.progress import tell
-from opendp_timeseries.design.count import Count, Source
+from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.kernels import gaussian_kernel, identity_kernel
-from opendp_timeseries.design.scales import RESOLUTION_BITS, default_scales
+from opendp_timeseries.design.reading import Reading, Source
 from opendp_timeseries.design.signal import Signal
+from opendp_timeseries.design.tiers import default_tiers
 from opendp_timeseries.design.unit import Unit
+from opendp_timeseries.design.weighting import capped
 from opendp_timeseries.grid import TimeGrid, check_grid
-from opendp_timeseries.planning.errors import error_at_scales, expected_error
+from opendp_timeseries.planning.errors import error_at_tiers, expected_error
 from opendp_timeseries.planning.participation import Participation, fraction_left, participation_of
 from opendp_timeseries.planning.signal import SignalModel, described_signal
 
@@ -171,9 +173,9 @@ class Plan:
             return None
         public = {name: (getattr(count.grid, name), None) for name in ("start", "step", "size", "zone")} | {
             "participation-cap": (best.participation_cap, None),
-            "excess": (count.excess, "scale"),
-            "gap": (count.gap, 1),
-            "step-cap": (count.step_cap, 1),
+            "excess": (best.excess, "downweight"),
+            "gap": (count.reading.gap, 1),
+            "step-cap": (count.reading.step_cap, 1),
             "epsilon": (self.epsilon, None),
             "delta": (self.delta, None),
             "sampling-probability": (best.sampling_probability, 1),
@@ -452,21 +454,20 @@ def plan(
             blocks_of(p, grid.size)  # or refuse it
     widths = _each("std", std, partial(check.real, minimum=0.0))
     source, unit = Source(identifier="id", time="time"), Unit(replaced=bool(replaced))
-    every = Count(source=source, grid=grid, participation_cap=1, step_cap=step_cap, unit=unit, excess="scale")
+    reading = Reading(source=source, grid=grid, unit=unit, step_cap=step_cap)
 
     def calibrated(design: Design) -> Design:
         found = calibrate(design.law(individuals).at, Budget(epsilon=epsilon, delta=delta))
         return replace(design, scale=found)
 
     def private_series() -> Candidate:
-        scales = default_scales(every.most_steps)
-        count = replace(every, participation_cap=scales.first(every.most_steps), scales=scales)
+        count = Count(reading, default_tiers(reading.most_steps))
         design = calibrated(Design(signal=Signal(count), sampling_probability=1.0, scale=1.0))
         often = by_gap[1] if by_gap and by_gap[1].total > 0 else participation_of({}, grid.size)
-        error = error_at_scales(signal, count, design.scale, often)
+        error = error_at_tiers(signal, count, design.scale, often)
         return Candidate(
-            **error._asdict(), name=PRIVATE, sampling_probability=1.0, std=0.0, scale=design.scale, excess="scale",
-            lost=0.0, design=design,
+            **error._asdict(), name=PRIVATE, sampling_probability=1.0, std=0.0, scale=design.scale,
+            excess="downweight", lost=0.0, design=design,
         )  # fmt: skip
 
     done = itertools.count()
@@ -475,21 +476,22 @@ def plan(
     def candidate(pair: tuple[int, int], p: float, width: float) -> Candidate:
         tell(next(done), candidates)
         if width and pair[1] == 1:
-            return with_excess("drop", pair, p, width)  # scaled, there is nothing that the filter earns
-        # Scaled is nearer to the truth, for the same noise; but where δ is near p, sampling wants few steps.
-        tried = ("scale",) if p == 1 else ("scale", "drop")
+            return with_excess("drop", pair, p, width)  # of people weighed down, there is nothing that the filter earns
+        # These are nearer to the truth, for the same noise; but where δ is near p, sampling wants few steps.
+        tried = ("downweight",) if p == 1 else ("downweight", "drop")
         return min((with_excess(excess, pair, p, width) for excess in tried), key=_smoothed)
 
     def with_excess(excess: str, pair: tuple[int, int], p: float, width: float) -> Candidate:
-        count = replace(every, participation_cap=pair[0], gap=pair[1], excess=excess)
-        bits = {"resolution_bits": RESOLUTION_BITS} if excess == "scale" else {}
+        weighting = capped(pair[0], excess=excess)
+        count = Count(replace(reading, gap=pair[1]), weighting)
+        bits = {"resolution_bits": count.resolution_bits} if count.resolution_bits else {}
         kernel = gaussian_kernel(grid.size, width, **bits) if width else identity_kernel(grid.size)
         filters = (kernel,) if width else ()
         sample = sampling if p < 1 else "poisson"
         design = calibrated(Design(signal=Signal(count, filters), sampling_probability=p, sampling=sample, scale=1.0))
         scale, left, unsure = design.scale, 1.0, 0.0
         if by_gap:  # as far as it is known
-            left, unsure = fraction_left(by_gap[1], by_gap.get(pair[1], by_gap[1]), pair[0], excess)
+            left, unsure = fraction_left(by_gap[1], by_gap.get(pair[1], by_gap[1]), weighting)
             left = max(left, 1e-9)
         error = expected_error(signal.scaled(left), kernel, p, scale, sampling)
         missing = math.hypot(1 - left, unsure) * math.sqrt((signal.mean or 0.0) ** 2 + signal.covariance[0])

@@ -17,7 +17,7 @@ from opendp_timeseries._process import single_thread
 from opendp_timeseries.accounting.sampling import blocks_of
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.kernels import Kernel
-from opendp_timeseries.design.scales import RESOLUTION_BITS
+from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.planning.participation import Participation
 from opendp_timeseries.planning.signal import SignalModel, copies
 from opendp_timeseries.reconstruction.levels import level as level_of
@@ -85,18 +85,18 @@ def expected_error(
     )
 
 
-def error_at_scales(signal: SignalModel, count: Count, scale: float, participation: Participation) -> ExpectedError:
-    """Return the error to expect of a release at several scales of activity, of which all but the last are smoothed.
+def error_at_tiers(signal: SignalModel, count: Count, scale: float, participation: Participation) -> ExpectedError:
+    """Return the error to expect of a release in several tiers of activity, of which all but the last are smoothed.
 
-    That of the best linear smoother of all scales, if people come at the same hours however often they come, and of
+    That of the best linear smoother of all tiers, if people come at the same hours however often they come, and of
     the level as :func:`~opendp_timeseries.smooth` finds it.
 
-    :param count: at scales of activity; of a panel, each series is taken to be of its own people.
+    :param count: in tiers of activity; of a panel, each series is taken to be of its own people.
     :param participation: how often people come; of its counts, only their shares matter.
     """
-    if count.scales is None:
-        raise ValueError("count must have scales of activity")
-    ends, whole = count.scales.table(count.most_steps)
+    if count.tiers is None:
+        raise ValueError("count must have tiers of activity")
+    ends, whole = count.tiers.table(count.reading.most_steps)
     weights: NDArray[np.float64] = whole / (scale * 2**RESOLUTION_BITS)
     level = max(math.sqrt(signal.level), 1e-9 * scale)
     counts = participation.by_often(ends)

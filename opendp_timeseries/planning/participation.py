@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.design.count import EXCESS
+from opendp_timeseries.design.weighting import Downweight, Drop, capped
 from opendp_timeseries.planning.denoise import denoised
 
 Array = NDArray[np.float64]
@@ -30,25 +30,25 @@ Array = NDArray[np.float64]
 _FEW: Final = 4096
 
 
-def spaced_caps(most: int) -> list[int]:
+def spaced_edges(most: int) -> list[int]:
     """Return 1, 2, 3, 4, 6, 8, 12, 16, …: two to each octave, below ``most``.
 
     :param most: in how many steps anybody can take part.
     """
     octaves = [2**k * base // 2 for k in range(63) for base in (2, 3)]
-    return [cap for cap in dict.fromkeys(octaves) if cap < most] or [1]
+    return [edge for edge in dict.fromkeys(octaves) if edge < most] or [1]
 
 
-def checked_caps(caps: Any, most: int) -> list[int]:
-    """Return ascending caps, :func:`spaced_caps` if ``None``, or refuse them."""
-    if caps is None:
-        return spaced_caps(most)
-    remedy = "candidate caps in ascending order, such as [10, 30, 100]"
-    if not isinstance(caps, (Sequence, np.ndarray)):
-        raise TypeError(f"caps ({check.shown(caps)}) must be {remedy}")
-    listed = [check.integer("caps", cap, minimum=1, maximum=2**62, remedy=remedy) for cap in caps]
+def checked_edges(edges: Any, most: int) -> list[int]:
+    """Return ascending edges, :func:`spaced_edges` if ``None``, or refuse them."""
+    if edges is None:
+        return spaced_edges(most)
+    remedy = "numbers of steps in ascending order, such as [10, 30, 100]"
+    if not isinstance(edges, (Sequence, np.ndarray)):
+        raise TypeError(f"edges ({check.shown(edges)}) must be {remedy}")
+    listed = [check.integer("edges", edge, minimum=1, maximum=2**62, remedy=remedy) for edge in edges]
     if not listed or any(low >= high for low, high in itertools.pairwise(listed)):
-        raise ValueError(f"caps ({check.shown(listed)}) must be {remedy}")
+        raise ValueError(f"edges ({check.shown(listed)}) must be {remedy}")
     return listed
 
 
@@ -59,15 +59,15 @@ class LevelCorrection(NamedTuple):
     standard_error: float  #: of the ratio, from the noise of the histogram and what it does not tell
 
 
-def fraction_left(whole: Participation, apart: Participation, cap: int, excess: str) -> tuple[float, float]:
+def fraction_left(whole: Participation, apart: Participation, weighting: Drop | Downweight) -> tuple[float, float]:
     """Return the fraction of all counts that a cap and a gap leave, and its standard error.
 
     :param whole: participation without the gap; ``apart``: with it.
     """
     if apart is whole:
-        ratio, error = whole.level_correction(cap, excess=excess)
+        ratio, error = whole._correction(weighting)
         return 1 / ratio, error / ratio**2
-    left, left_error = apart._sum(*apart._steps(cap, excess))
+    left, left_error = apart._sum(*apart._steps(weighting))
     total, total_error = whole._sum(*whole._steps(None))
     if not 0 < left < total:
         return 1.0, total_error / total if total > 0 else math.inf
@@ -106,7 +106,7 @@ def participation_of(shares: Mapping[float, int], size: int) -> Participation:
     while edges[-1] < size:
         edges.append(min(edges[-1] + 1 + edges[-1] // 24, size))  # every number up to 24, then within 4%
     edges = sorted({*edges, *starts[1:]})
-    return Participation(np.add.reduceat(people, [0, *edges]), size=size, standard_error=0.0, caps=edges)
+    return Participation(np.add.reduceat(people, [0, *edges]), size=size, standard_error=0.0, edges=edges)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,15 +114,15 @@ class Participation:
     """Individuals by the number of steps that they take part in, as far as it is public.
 
     :param counts: entries of a released :func:`~opendp_timeseries.make_participation_histogram`, one more than
-        ``caps``.
+        ``edges``.
     :param size: the most steps in which anybody can take part: the grid's size, times the keys of a panel.
     :param standard_error: standard deviation of the noise on each entry: the scale of Gaussian noise; ``√2`` times that
         of Laplace noise, whose outliers may be taken for an end of the tail; 0 for public numbers.
-    :param caps: where the entries are cut; by default where the histogram cuts them.
-    :raises TypeError: for caps that are not integers.
-    :raises ValueError: for caps that do not ascend, or entries that do not fit them.
+    :param edges: where the entries are cut; by default where the histogram cuts them.
+    :raises TypeError: for edges that are not integers.
+    :raises ValueError: for edges that do not ascend, or entries that do not fit them.
 
-    >>> public = Participation([60, 30, 10], size=100, standard_error=0.0, caps=[1, 10])
+    >>> public = Participation([60, 30, 10], size=100, standard_error=0.0, edges=[1, 10])
     >>> public.fraction_above(10)
     0.1
     >>> round(public.fraction_lost(10), 2), round(public.fraction_lost(10, excess="drop"), 2)
@@ -134,20 +134,20 @@ class Participation:
     counts: ArrayLike
     size: int
     standard_error: float
-    caps: Sequence[int] | None = None
+    edges: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         size = check.integer("size", self.size, minimum=1)
-        caps = tuple(checked_caps(self.caps, size))
+        edges = tuple(checked_edges(self.edges, size))
         counts = check.reals("counts", self.counts)
-        if counts.shape != (len(caps) + 1,) or not np.all(np.isfinite(counts)):
+        if counts.shape != (len(edges) + 1,) or not np.all(np.isfinite(counts)):
             raise ValueError(
-                f"counts (shape {counts.shape}) must be {len(caps) + 1} finite numbers, one more than the caps"
-                f" {list(caps)}: give the caps= of the histogram"
+                f"counts (shape {counts.shape}) must be {len(edges) + 1} finite numbers, one more than the edges"
+                f" {list(edges)}: give the edges= of the histogram"
             )
         counts.setflags(write=False)
         error = check.real("standard_error", self.standard_error, minimum=0.0)
-        for name, value in (("size", size), ("caps", caps), ("counts", counts), ("standard_error", error)):
+        for name, value in (("size", size), ("edges", edges), ("counts", counts), ("standard_error", error)):
             object.__setattr__(self, name, value)
 
     @cached_property
@@ -166,31 +166,35 @@ class Participation:
         above = self.individuals @ np.array([np.sum(w[n > cap]) for n, w in self._bins])
         return float(above) / total if total > 0 else 0.0
 
-    def fraction_lost(self, cap: int, *, excess: str = "scale") -> float:
+    def fraction_lost(self, cap: int, *, excess: str = "downweight", norm: str | None = None) -> float:
         """Return the fraction of counts that a participation cap loses.
 
-        :param excess: what becomes of somebody in ``n`` steps, more than the cap: ``"scale"``, they count as
-            ``√(n·cap)`` steps; ``"scale_l1"`` or ``"drop"``, as ``cap``.
+        :param excess: what becomes of somebody in ``n`` steps, more than the cap: ``"downweight"``, they count as
+            ``√(n·cap)`` steps; ``"drop"``, as ``cap``.
+        :param norm: ``"l1"`` for people weighed down in ℓ1, who count as ``cap`` steps.
         """
-        total = self.total
-        return 1 - float(self.individuals @ self._steps(cap, excess)[0]) / total if total > 0 else 0.0
+        total, steps = self.total, self._steps(capped(cap, excess=excess, norm=norm))[0]
+        return 1 - float(self.individuals @ steps) / total if total > 0 else 0.0
 
-    def level_correction(self, cap: int, *, excess: str = "scale") -> LevelCorrection:
+    def level_correction(self, cap: int, *, excess: str = "downweight", norm: str | None = None) -> LevelCorrection:
         """Return the ratio of all counts to those that a cap leaves, and its standard error.
 
         A series under this participation cap, times the ratio, has the level of the log. Its shape stays that of the
         capped one: where those whom the cap touches come at other times than the rest, no factor restores what they
         did. So choose the cap as if there were no correction, and correct afterwards.
 
-        :param excess: as of :meth:`fraction_lost`.
+        :param excess: as of :meth:`fraction_lost`, as is the next one.
         """
-        (every, spread), (within, capped_spread) = self._steps(None), self._steps(cap, excess)
-        kept = float(self.individuals @ within)
-        if not kept > 0:
+        return self._correction(capped(cap, excess=excess, norm=norm))
+
+    def _correction(self, weighting: Drop | Downweight) -> LevelCorrection:
+        (every, spread), (within, capped_spread) = self._steps(None), self._steps(weighting)
+        left = float(self.individuals @ within)
+        if not left > 0:
             return LevelCorrection(1.0, math.inf)
-        ratio = self.total / kept
+        ratio = self.total / left
         return LevelCorrection(
-            ratio, self._sum((every - ratio * within) / kept, (spread - ratio * capped_spread) / kept)[1]
+            ratio, self._sum((every - ratio * within) / left, (spread - ratio * capped_spread) / left)[1]
         )
 
     def _sum(self, each: Array, spread: Array) -> tuple[float, float]:
@@ -206,8 +210,8 @@ class Participation:
     @cached_property
     def _bins(self) -> list[tuple[Array, Array]]:
         """The numbers of steps that each entry stands for, and weights in proportion to 1/n: even in log n."""
-        caps: Any = self.caps
-        edges = [0, *caps, max(self.size, caps[-1] + 1)]
+        inner: Any = self.edges
+        edges = [0, *inner, max(self.size, inner[-1] + 1)]
         numbers = [_represented(low + 1, high) for low, high in itertools.pairwise(edges)]
         return [(n, w / w.sum()) for n, w in numbers]
 
@@ -218,10 +222,10 @@ class Participation:
             np.add.at(found, np.minimum(np.searchsorted(ends, n), len(ends) - 1), people * w * n)
         return found
 
-    def _steps(self, cap: int | None, excess: str = "scale") -> tuple[Array, Array]:
+    def _steps(self, weighting: Drop | Downweight | None) -> tuple[Array, Array]:
         """Mean and standard deviation of the steps of an individual of each entry, with and without a cap."""
-        most = math.inf if cap is None else check.integer("cap", cap, minimum=1)
-        power = 0.5 if check.choice("excess", excess, EXCESS) == "scale" else 1.0
+        most = math.inf if weighting is None else weighting.cap
+        power = 0.5 if weighting is not None and weighting.norm == "l2" else 1.0
         capped = [(n * np.minimum(most / n, 1.0) ** power, w) for n, w in self._bins]
         means = np.array([np.sum(w * n) for n, w in capped])
         spread = [math.sqrt(w @ (n - mean) ** 2) for (n, w), mean in zip(capped, means, strict=True)]

@@ -40,8 +40,8 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
     leave less room, the kernel is rounded to 16 of them first, and the release says so; inputs up to 2 million pass.
 
     Of a panel, every series is filtered by itself. A filter that is wide compared with an individual's participation
-    *lowers* the influence: behind a count with ``excess="drop"``, or with a ``gap``. Behind one that scales without a
-    gap it does not, and this warns (:class:`~opendp_timeseries.FilterWithoutGapWarning`).
+    *lowers* the influence: behind a count with ``excess="drop"``, or with a ``gap``. Behind one that weighs people
+    down without a gap it does not, and this warns (:class:`~opendp_timeseries.FilterWithoutGapWarning`).
 
     :param input_domain: counts, or the output of another filter.
     :param input_metric: the influence metric of these.
@@ -69,8 +69,8 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
         each = f"{space.size}" if series == 1 else f"{space.size} / {series} series"
         raise ValueError(f"kernel size ({kernel.size}) must equal the signal's ({each}); see gaussian_kernel(size=…)")
     made = signal.signal
-    scaled = made is not None and not made.kernels and made.count.excess != "drop"
-    if scaled and largest_input(kernel, signal.resolution_bits) < _MIN_CLAMP:
+    weighed = made is not None and not made.kernels and made.count.weighting.norm is not None
+    if weighed and largest_input(kernel, signal.resolution_bits) < _MIN_CLAMP:
         kernel = kernel.rounded(_COARSE_BITS)
     if (clamp := largest_input(kernel, signal.resolution_bits)) < _MIN_CLAMP:
         raise ValueError(
@@ -82,10 +82,10 @@ def make_circulant_filter(input_domain: dp.Domain, input_metric: dp.Metric, kern
         metric = signal_metric(made.after(kernel))
     else:
         metric = influence_distance(signal.resolution_bits + kernel.resolution_bits, panel_size=series)
-    if scaled and made is not None and made.count.gap == 1:
+    if weighed and made is not None and made.count.reading.gap == 1:
         warnings.warn(
-            "this filter does not lower the noise: behind a count that scales, one individual may be in every step;"
-            " give the count excess='drop', or a gap=… if individuals come no more often than that",
+            "this filter does not lower the noise: behind a count that weighs people down, one individual may be in"
+            " every step; give the count excess='drop', or a gap=… if individuals come no more often than that",
             FilterWithoutGapWarning,
             stacklevel=2,
         )

@@ -25,7 +25,7 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.calibrate import Budget
 from opendp_timeseries.accounting.loss import APPROXIMATE, CONCENTRATED
 from opendp_timeseries.accounting.rounding import down_fraction
-from opendp_timeseries.design.count import Source
+from opendp_timeseries.design.reading import Source
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.plugin._opendp import Partial, maker_of, nest, vector_space
 from opendp_timeseries.plugin.composition import completed, least_factor_at, make_composition
@@ -339,12 +339,14 @@ class Query(dp.Query):
         """Release a series of counts within this query's share, with no cap to choose: :func:`.make_private_series`.
 
         :param grid: the public grid of time steps.
-        :param options: as in :func:`.make_activity_count`, such as ``by`` and ``keys``.
+        :param options: as in :func:`.make_participation_count` without a cap, such as ``by`` and ``keys``.
         :raises TypeError: for a budget of its own.
         """
         if given := sorted({"epsilon", "delta"} & options.keys()):
             raise TypeError(f"{' and '.join(given)} must be left out: the query takes its own share of the budget")
-        count: Query = self.__getattr__("activity_count")(grid, **options)
+        if options.get("participation_cap") is not None:
+            raise TypeError("participation_cap must be left out: a private series has none; or use participation_count")
+        count: Query = self.__getattr__("participation_count")(grid, **options)
         return count.subsampled_gaussian(sampling_probability=1.0)
 
     def composition(self, measurements: Sequence[Any], *, factor: float | None = None, **options: Any) -> Query:

@@ -3,7 +3,9 @@
 import opendp.prelude as dp
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.design.count import Count, Keys
+from opendp_timeseries.design.count import Count
+from opendp_timeseries.design.reading import Keys, Reading
+from opendp_timeseries.design.weighting import Drop
 from opendp_timeseries.grid import TimeGrid, check_grid
 from opendp_timeseries.plugin._opendp import then
 from opendp_timeseries.plugin.participation_count import counted
@@ -65,7 +67,8 @@ def make_individual_count(
     one_step = TimeGrid(size=1)  # which says nothing of times
     if grid is not None and check_grid(grid) and grid.start is not None and grid.end is not None:
         one_step = TimeGrid.from_edges([grid.start, grid.end], zone=grid.zone)
-    return counted(input_domain, input_metric, Count(**log, grid=one_step, participation_cap=cap, pooled=grid))
+    reading = Reading(**log, grid=one_step, once_over=grid)
+    return counted(input_domain, input_metric, Count(reading, Drop(cap)))
 
 
 then_individual_count = then(make_individual_count)

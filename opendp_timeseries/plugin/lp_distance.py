@@ -26,7 +26,7 @@ def make_lp_distance(input_domain: dp.Domain, input_metric: dp.Metric, output_me
     :param output_metric: ``dp.l1_distance(T=…)``, ``dp.l2_distance(T=…)`` or, of a signal of size 1, which becomes a
         plain number, ``dp.absolute_distance(T=…)``; with ``T`` float or, for whole numbers, int.
     :raises TypeError: for any other metric, naming it and the remedy.
-    :raises ValueError: for an ℓ1 distance behind a count that scales in ℓ2, naming the remedy.
+    :raises ValueError: for an ℓ1 distance behind a count of people weighed down in ℓ2, naming the remedy.
 
     >>> import opendp.prelude as dp, opendp_timeseries as ts
     >>> dp.enable_features("contrib", "honest-but-curious")
@@ -48,17 +48,17 @@ def make_lp_distance(input_domain: dp.Domain, input_metric: dp.Metric, output_me
         raise TypeError(f"output_metric ({check.shown(output_metric)}) must be {known}")
     name, number = kind
     if number != "f64" and space.atom.startswith("f"):
-        remedy = "a count with excess='drop' holds whole numbers"
+        remedy = "a count with a participation_cap and excess='drop' holds whole numbers"
         raise TypeError(f"output_metric ({output_metric}) must have T=float, as the signal holds floats; {remedy}")
     if name == "absolute" and space.size != 1:
         remedy = "use dp.l1_distance(T=…) or dp.l2_distance(T=…)"
         raise TypeError(
             f"output_metric ({output_metric}) is for one number, and this signal has {space.size}; {remedy}"
         )
-    if name == "l1" and signal.signal is not None and signal.signal.count.excess == "scale":
-        problem = "does not fit a count that scales people in many steps down in ℓ2 (excess='scale')"
-        remedy = "make the count with excess='scale_l1' or 'drop', or use Gaussian noise and dp.l2_distance(T=float)"
-        raise ValueError(f"output_metric ({output_metric}) {problem}; {remedy}")
+    if name == "l1" and signal.signal is not None and signal.signal.count.weighting.norm == "l2":
+        problem = "does not fit a count in which people in many steps are weighed down in ℓ2 (norm='l2')"
+        remedy = "give the count a participation_cap, with norm='l1' or excess='drop'; or use Gaussian noise and"
+        raise ValueError(f"output_metric ({output_metric}) {problem}; {remedy} dp.l2_distance(T=float)")
 
     def stability_map(d_in: Any) -> Any:
         moved = (l2_of if name == "l2" else l1_of)(as_influence(d_in))

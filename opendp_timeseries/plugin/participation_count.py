@@ -1,4 +1,4 @@
-"""Counts with a cap on how far one individual can reach (docs/proofs/counts.md and docs/proofs/scaling.md)."""
+"""Counts of events in each step, with or without a cap (docs/proofs/counts.md and docs/proofs/scaling.md)."""
 
 import secrets
 from collections.abc import Callable
@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.design.count import Count, Keys
+from opendp_timeseries.design.count import Count
+from opendp_timeseries.design.reading import Keys, Reading
 from opendp_timeseries.design.signal import Signal, UnknownSignal
-from opendp_timeseries.design.unit import Unit
+from opendp_timeseries.design.tiers import Tiers, default_tiers
+from opendp_timeseries.design.weighting import Drop, Weighting, capped
 from opendp_timeseries.grid import Period, TimeGrid, check_grid
 from opendp_timeseries.plugin._opendp import signal_domain, then
 from opendp_timeseries.plugin.known import Space, transformation
@@ -24,32 +26,47 @@ def make_participation_count(
     input_metric: dp.Metric,
     grid: TimeGrid,
     *,
-    participation_cap: int = check.REQUIRED,
+    participation_cap: int | None = None,
     step_cap: int = 1,
     gap: int = 1,
     by: str | None = None,
     keys: Keys | None = None,
     key_cap: int | None = None,
-    excess: str = "scale",
+    excess: str | None = None,
+    norm: str | None = None,
+    per: TimeGrid | str | int | None = None,
+    tiers: Tiers | None = None,
     time: str | None = None,
 ) -> dp.Transformation:
-    """Count events per time step, with every individual in full in at most ``participation_cap`` steps.
+    """Count, in each step, the individuals who take part; or their events.
 
     An individual's events in one step count at most ``step_cap`` times. Rows without an identifier or time, or off the
-    grid, are dropped. What becomes of somebody in ``n`` steps, more than the cap of ``I``, is decided by their own
-    records and a public rule, so removing one individual changes nothing of what counts of the others:
+    grid, are dropped. How much somebody counts who is in many steps is decided by their own records and a public rule,
+    so removing one individual changes nothing of what counts of the others.
 
-    * ``excess="scale"``: all of their steps count, each with the weight ``√(I/n)``. That is as sensitive as dropping
-      where noise is Gaussian, and loses less. With a step cap, weights bring the ℓ2 norm down to ``M√I``. Weights are
-      rounded down to multiples of 2**-16, so the counts are floats on that grid.
-    * ``excess="scale_l1"``: the same in ℓ1, with the weight ``I/n``, for Laplace noise.
+    Without a ``participation_cap``, everybody counts in all of their steps, in a few series of the whole grid, the
+    :class:`~opendp_timeseries.Tiers`. The last holds everybody with the same weight: right on average, and noisy. In
+    those before it, who comes often weighs less, so that they are less noisy. All weights of an individual together are
+    as sensitive as one series with a cap, so one scale of noise does for all. :func:`~opendp_timeseries.smooth` makes
+    of them the series of the true counts. Totals and filters need a cap.
+
+    With a ``participation_cap`` of ``I`` there is one series. What becomes of somebody in ``n`` steps, more than ``I``:
+
+    * ``excess="downweight"``: all of their steps count, each with the weight ``√(I/n)``. That is as sensitive as
+      dropping where noise is Gaussian, and loses less. With a step cap, weights bring the ℓ2 norm down to ``M√I`` (ℓ2
+      clipping of each individual's counts). Weights are rounded down to multiples of 2**-16, so the counts are floats
+      on that grid.
+    * ``excess="downweight"`` with ``norm="l1"``: the same in ℓ1, with the weight ``I/n``, for Laplace noise. ``per``
+      then adds up steps to totals. Somebody counts as at most ``I`` in all of them together, so that the cap can be so
+      large that hardly anybody exceeds it: the noise on one number grows only with the steps of one individual, and
+      :meth:`.Series.with_total` brings a series to the level that it says.
     * ``excess="drop"``: ``I`` of the steps count in full, each equally likely, whatever the number of events in them,
       by a keyed hash of identifier and step with a fresh key for every release. So counts are whole numbers, as in the
       paper; a filter behind them lowers the noise with no gap.
 
     With a ``gap``, the steps of an individual are first thinned, in order: the first counts, those less than ``gap``
     steps after a counted one do not, and so on. The last is left out, too, if it is less than ``gap`` steps before the
-    first around the cycle of the grid, as filters wrap around. Only then is the cap applied. Behind a filter a gap
+    first around the cycle of the grid, as filters wrap around. Only then are they weighted. Behind a filter a gap
     saves most of the noise, as nobody can pile up within the filter's width; without one it changes nothing but the
     counts.
 
@@ -57,12 +74,13 @@ def make_participation_count(
     The participation cap then holds over the whole panel, for an individual's pairs of key and step; the gap holds
     within each series. Rows of other keys are dropped, and a key without rows has a series of zeros. With a
     ``key_cap``, an individual counts at each step in at most that many series, chosen at random with equal chances,
-    before gap and participation cap are applied. With ``key_cap=1`` totals over series are as little sensitive as a
+    before all else. With ``key_cap=1`` totals over series are as little sensitive as a
     single one: see :func:`~opendp_timeseries.make_totals`.
 
     The output is the domain ``vector_domain(atom_domain(T="f64", nan=False), size=grid.size)``, with whole numbers
-    ``T="i64"``, or ``len(keys)`` times that size, with the influence metric, which is what amplification by subsampling
-    needs. For noise of OpenDP's own, chain :func:`~opendp_timeseries.then_lp_distance` after it.
+    ``T="i64"``, or ``len(keys)`` times that size, and that for each tier, with the influence metric, which is what
+    amplification by subsampling needs. For noise of OpenDP's own, chain :func:`~opendp_timeseries.then_lp_distance`
+    after a count with a cap.
 
     :param input_domain: :func:`~opendp_timeseries.event_log_domain`, or the domain of a Polars LazyFrame in
         OpenDP's own Contexts.
@@ -71,19 +89,25 @@ def make_participation_count(
         which caps and gap hold in each period by itself; of a LazyFrame, ``dp.symmetric_id_distance(…)``, which names
         the identifier column, or ``dp.change_one_id_distance(…)``, which costs as much as two individuals.
     :param grid: the public grid of time steps.
-    :param participation_cap: ``I``, steps in which one individual counts in full; more than ``grid.size`` means
-        ``grid.size``.
+    :param participation_cap: ``I``, steps in which one individual counts in full. It is public, from what is plausible
+        for one individual, never from the log; None for tiers.
     :param step_cap: ``M``, events per individual and step.
     :param gap: least distance, in steps, between two steps in which one individual counts; 1 (default) is no gap.
         Choose it from what is plausible, as the cap.
     :param by: the column that tells the series of a panel apart.
     :param keys: public, never from the data: distinct strings, or distinct integers, compared with the column as text.
     :param key_cap: most series of a panel in which one individual counts at one step; by default, all of them.
-    :param excess: what becomes of an individual in more steps than the cap: ``"scale"``, ``"scale_l1"`` or ``"drop"``.
+    :param excess: what becomes of an individual in more steps than the cap: ``"downweight"``, unless said otherwise, or
+        ``"drop"``.
+    :param norm: in which people are weighed down: ``"l2"``, unless said otherwise, or ``"l1"``.
+    :param per: what each number is a total of: ``"all"`` steps of the grid; a unit of the calendar such as ``"1mo"``;
+        so many steps, if steps are integers; or a grid, each of whose steps joins steps of this one.
+    :param tiers: of a count without a cap, public, and never from the data; by a rule from the number of steps alone if
+        left out.
     :param time: the column of event times, of a LazyFrame only: an event-log domain names its own.
     :raises TypeError: for a wrong domain, metric or grid, or a public parameter that was left out.
-    :raises ValueError: for a cap below 1, a gap below 1 or above the number of steps, another ``excess``, or a step of
-        the grid that lies in two periods of the metric.
+    :raises ValueError: for a cap below 1, a gap below 1 or above the number of steps, an ``excess``, ``norm``, ``per``
+        or ``tiers`` that does not fit, or a step that lies in two periods of the metric.
 
     >>> import opendp.prelude as dp, opendp_timeseries as ts
     >>> dp.enable_features("contrib", "honest-but-curious")
@@ -96,19 +120,57 @@ def make_participation_count(
     [1.0, 0.0, 1.0, 0.0]
     >>> np.round(count({"id": np.full(4, 7), "step": np.arange(4)}), 4)  # √(2/4) in each
     array([0.7071, 0.7071, 0.7071, 0.7071])
+    >>> by_halves = space >> ts.then_participation_count(ts.TimeGrid(size=4), participation_cap=2, norm="l1", per=2)
+    >>> np.round(by_halves({"id": np.full(3, 7), "step": np.arange(3)}), 3), by_halves.map(1)  # 2/3 for each step
+    (array([1.333, 0.667]), Influence(l0=2, l2=2, linf=2))
+    >>> count = space >> ts.then_participation_count(ts.TimeGrid(size=4), tiers=ts.Tiers(ends=(1,), share=0.75))
+    >>> by_tier = np.reshape(count({"id": np.array([7, 7, 8]), "step": np.array([0, 3, 3])}), (2, 4))
+    >>> by_tier.round(3)  # who is there once, and who twice
+    array([[0.559, 0.   , 0.   , 1.46 ],
+           [0.433, 0.   , 0.   , 0.866]])
+    >>> count.map(1)
+    Influence(l0=8, l2=1, linf=0.901...)
     """
     log = log_of(input_domain, input_metric, by=by, keys=keys, time=time, periods=True)
-    caps = {"participation_cap": participation_cap, "step_cap": step_cap, "gap": gap, "key_cap": key_cap}
-    return counted(input_domain, input_metric, Count(**log | caps, grid=grid, excess=excess))
+    reading = Reading(**log, grid=grid, step_cap=step_cap, gap=gap, key_cap=key_cap)
+    weighting = _weighting(reading, participation_cap, tiers, excess=excess, norm=norm, per=per)
+    return counted(input_domain, input_metric, Count(reading, weighting, _grid_of_totals(grid, per)))
+
+
+def _weighting(reading: Reading, cap: int | None, tiers: Tiers | None, **options: Any) -> Weighting:
+    """Return the weighting that a constructor is asked for; options are those of a count with a cap."""
+    if cap is not None:
+        if tiers is not None:
+            raise ValueError(f"tiers ({check.shown(tiers)}) must be left out with a participation_cap")
+        excess = "downweight" if options["excess"] is None else options["excess"]
+        return capped(cap, excess=excess, norm=options["norm"])
+    for name, value in options.items():
+        if value is not None:
+            raise ValueError(f"{name} ({check.shown(value)}) requires a participation_cap, from what is plausible")
+    if tiers is not None and not isinstance(tiers, Tiers):
+        raise TypeError(f"tiers ({check.shown(tiers)}) must be given as Tiers(ends=(10, 50))")
+    return default_tiers(reading.most_steps) if tiers is None else tiers
+
+
+def _grid_of_totals(grid: TimeGrid, per: TimeGrid | str | int | None) -> TimeGrid | None:
+    if per is None or isinstance(per, TimeGrid):
+        return per
+    starts = [0] if per == "all" else Period(per, grid.zone if isinstance(per, str) else None).starts(grid).tolist()
+    if grid.is_integer:
+        if starts[1:] and grid.size % starts[1]:
+            raise ValueError(f"per ({starts[1]}) must divide the {grid.size} steps of the grid")
+        return TimeGrid(size=len(starts))
+    # A number stands for what its period has of the grid.
+    return TimeGrid.from_edges([f"{edge}Z" for edge in grid.edges()[[*starts, grid.size]]], zone=grid.zone)
 
 
 def counted(input_domain: dp.Domain, input_metric: dp.Metric, count: Count) -> dp.Transformation:
     """Return the transformation from a log to a count."""
-    check_readable(count.by_step, input_domain)
-    bits, by_step = count.resolution_bits, count.by_step
+    check_readable(count.reading, input_domain)
+    bits = count.resolution_bits
 
     def function(table: Any) -> NDArray[Any]:
-        counts = count.totals(engine_of(table).count(table, by_step, fresh_key()))  # in units of 2**-bits
+        counts = count.add_up(engine_of(table).count(table, count, fresh_key()))  # in units of 2**-bits
         if bits == 0:
             return counts
         # They are far below; clamped to where floats are exact, whatever the log.
@@ -132,78 +194,6 @@ def count_transformation(space: Space, function: Callable[[Any], NDArray[Any]], 
 
 
 then_participation_count = then(make_participation_count)
-
-
-def make_participation_total(
-    input_domain: dp.Domain,
-    input_metric: dp.Metric,
-    grid: TimeGrid,
-    *,
-    participation_cap: int = check.REQUIRED,
-    step_cap: int = 1,
-    gap: int = 1,
-    by: str | None = None,
-    keys: Keys | None = None,
-    key_cap: int | None = None,
-    per: TimeGrid | str | int | None = None,
-    time: str | None = None,
-) -> dp.Transformation:
-    """Count pairs of an individual and a step: one number, or one for each of a few periods.
-
-    It is the sum of a :func:`~opendp_timeseries.make_participation_count`, with its own cap, which can be so large that
-    hardly anybody exceeds it: the noise on one number grows only with the steps of one individual.
-    :meth:`.Series.with_total` brings a series to the level that it says.
-
-    Somebody in ``n`` steps, more than the cap of ``L``, counts in each by ``L/n``, with no random choice, and so as
-    ``L`` in all. Weights are rounded down to multiples of 2**-16.
-
-    The output is the domain ``vector_domain(atom_domain(T="f64", nan=False), size=1)``, or of a number for each key and
-    period, in this order, with the influence metric. One individual moves all numbers together by at most ``L·M`` in
-    ℓ1, and no number by more than its steps. For one number over all keys, chain :func:`~opendp_timeseries.then_totals`
-    after it, with one group.
-
-    All other parameters are those of :func:`~opendp_timeseries.make_participation_count`. With a ``step_cap`` above 1,
-    events are counted rather than pairs; with ``keys``, there is a number for each.
-
-    :param participation_cap: ``L``, steps in which one individual counts in full. It is public, from what is plausible
-        for the heaviest: noise grows with it, and a cap that many exceed makes the total too low.
-    :param per: what each number is a total of: a unit of the calendar such as ``"1mo"``; so many steps, if steps are
-        integers; or a grid, each of whose steps joins steps of this one. By default there is one total of all steps,
-        or one for each period if the unit of privacy is within a period.
-    :raises TypeError, ValueError: as there, and for a ``per`` that does not divide the grid, or that joins steps of two
-        periods of the metric.
-
-    >>> import numpy as np, opendp.prelude as dp, opendp_timeseries as ts
-    >>> dp.enable_features("contrib", "honest-but-curious")
-    >>> space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
-    >>> log = {"id": np.array([1, 1, 1, 1, 2, 2]), "step": np.array([0, 1, 2, 2, 3, 3])}
-    >>> total = space >> ts.then_participation_total(ts.TimeGrid(size=4), participation_cap=10)
-    >>> total(log), total.map(1)
-    ([4.0], Influence(l0=1, l2=4, linf=4))
-    >>> by_halves = space >> ts.then_participation_total(ts.TimeGrid(size=4), participation_cap=2, per=2)
-    >>> np.round(by_halves(log), 3), by_halves.map(1)  # 2/3 for each of three steps
-    (array([1.333, 1.667]), Influence(l0=2, l2=2, linf=2))
-    """
-    log = log_of(input_domain, input_metric, by=by, keys=keys, time=time, periods=True)
-    caps = {"participation_cap": participation_cap, "step_cap": step_cap, "gap": gap, "key_cap": key_cap}
-    totals = _grid_of_totals(check_grid(grid), per, log["unit"])
-    return counted(input_domain, input_metric, Count(**log | caps, grid=totals, pooled=grid, excess="scale_l1"))
-
-
-def _grid_of_totals(grid: TimeGrid, per: TimeGrid | str | int | None, unit: Unit) -> TimeGrid:
-    if isinstance(per, TimeGrid):
-        return per
-    period = unit.period if per is None else Period(per, grid.zone if isinstance(per, str) else None)
-    starts = [0] if period is None else period.starts(grid).tolist()
-    if grid.is_integer:
-        if starts[1:] and grid.size % starts[1]:
-            raise ValueError(f"per ({starts[1]}) must divide the {grid.size} steps of the grid")
-        return TimeGrid(size=len(starts))
-    # A number stands for what its period has of the grid.
-    return TimeGrid.from_edges([f"{edge}Z" for edge in grid.edges()[[*starts, grid.size]]], zone=grid.zone)
-
-
-then_participation_total = then(make_participation_total)
 
 
 def make_assume_participation(
@@ -239,8 +229,9 @@ def make_assume_participation(
     grid = TimeGrid(size=space.size) if grid is None else check_grid(grid)
     if grid.size != space.size:
         raise ValueError(f"grid ({grid.size} steps) must have the size of the signal ({space.size})")
-    caps: dict[str, Any] = {"participation_cap": participation_cap, "step_cap": step_cap, "gap": gap}
-    count = Count(**caps, source=None, grid=grid, unit=unit_of(input_metric))
+    check.required("participation_cap", participation_cap, "choose it from what is plausible, never from the log")
+    reading = Reading(source=None, grid=grid, unit=unit_of(input_metric), step_cap=step_cap, gap=gap)
+    count = Count(reading, Drop(participation_cap))
 
     def function(signal: Any) -> NDArray[np.int64]:
         counts = np.asarray(signal)

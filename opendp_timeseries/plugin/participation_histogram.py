@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from opendp_timeseries.accounting.influence import Influence, count_influence
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.design.count import Count, Keys
+from opendp_timeseries.design.reading import Keys, Reading
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.planning.participation import checked_caps
+from opendp_timeseries.planning.participation import checked_edges
 from opendp_timeseries.plugin._opendp import signal_domain, then
 from opendp_timeseries.plugin.known import transformation
 from opendp_timeseries.plugin.spaces import check_readable, influence_distance, log_of
@@ -26,7 +26,7 @@ def make_participation_histogram(
     input_metric: dp.Metric,
     grid: TimeGrid,
     *,
-    caps: Sequence[int] | None = None,
+    edges: Sequence[int] | None = None,
     gap: int = 1,
     by: str | None = None,
     keys: Keys | None = None,
@@ -34,8 +34,8 @@ def make_participation_histogram(
 ) -> dp.Transformation:
     """Count individuals by the number of steps that they take part in: a private basis for choosing the cap.
 
-    The result has one entry more than ``caps``: individuals in 1 … ``caps[0]`` steps, in ``caps[0] + 1`` …
-    ``caps[1]``, and so on, and in more than ``caps[-1]``. One individual is in one entry, so it costs little: chain
+    The result has one entry more than ``edges``: individuals in 1 … ``edges[0]`` steps, in ``edges[0] + 1``
+    … ``edges[1]``, and so on, and in more than ``edges[-1]``. One individual is in one entry, so it costs little: chain
     it with :func:`~opendp_timeseries.then_lp_distance` and ``dp.m.then_laplace(…)`` or ``dp.m.then_gaussian(…)``. What
     is released is read by :class:`~opendp_timeseries.Participation`, which :func:`~opendp_timeseries.plan` takes.
 
@@ -43,31 +43,30 @@ def make_participation_histogram(
     Of a panel, pairs of key and step are counted; by :func:`~opendp_timeseries.period_distance`, somebody is in an
     entry for each period in which they take part.
 
-    :param caps: where the entries are cut, ascending; if left out, 1, 2, 3, 4, 6, 8, 12, …, two to an octave, below the
-        most steps that there are. Where few individuals hold much of all counts, only entries far out show it.
+    :param edges: where the entries are cut, ascending; if left out, 1, 2, 3, 4, 6, 8, 12, …, two to an octave, below
+        the most steps that there are. Where few individuals hold much of all counts, only entries far out show it.
     :param gap: steps that it leaves out are not counted. Beside a histogram without, it tells what the gap loses.
     :raises TypeError: for a wrong domain, metric or grid.
-    :raises ValueError: if the caps do not ascend from 1 or more.
+    :raises ValueError: if the edges do not ascend from 1 or more.
 
     >>> import numpy as np, opendp.prelude as dp, opendp_timeseries as ts
     >>> dp.enable_features("contrib", "honest-but-curious")
     >>> space = ts.event_log_domain(identifier="id", time="step"), dp.symmetric_distance()
-    >>> histogram = space >> ts.then_participation_histogram(ts.TimeGrid(size=9), caps=[1, 3])
+    >>> histogram = space >> ts.then_participation_histogram(ts.TimeGrid(size=9), edges=[1, 3])
     >>> histogram({"id": np.array([1, 1, 1, 1, 2, 2, 3]), "step": np.array([0, 1, 2, 3, 5, 5, 99])})
     [1, 0, 1]
     >>> histogram.map(1)
     Influence(l0=1, l2=1, linf=1)
     """
     log = log_of(input_domain, input_metric, by=by, keys=keys, time=time, periods=True)
-    # The caps of this count are not used: everybody's steps are counted, and none left out but by the gap.
-    count = Count(**log, grid=grid, participation_cap=1, gap=gap)
-    check_readable(count, input_domain)
-    edges = np.array(checked_caps(caps, count.size), dtype=np.int64)
-    size, unit = len(edges) + 1, count.unit
+    reading = Reading(**log, grid=grid, gap=gap)
+    check_readable(reading, input_domain)
+    places = np.array(checked_edges(edges, reading.size), dtype=np.int64)
+    size, unit = len(places) + 1, reading.unit
 
     def function(table: Any) -> NDArray[np.int64]:
-        steps = engine_of(table).participation(table, count)
-        return np.bincount(np.searchsorted(edges, steps), minlength=size).astype(np.int64)
+        steps = engine_of(table).participation(table, reading)
+        return np.bincount(np.searchsorted(places, steps), minlength=size).astype(np.int64)
 
     def influence(d_in: int) -> Influence:
         # One individual is one in one entry, and if replaced may move to another.

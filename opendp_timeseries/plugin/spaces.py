@@ -23,7 +23,7 @@ from opendp_timeseries.accounting.rounding import up_fraction
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.identifiers import key_numbers
 from opendp_timeseries.counting.tables import read_positions
-from opendp_timeseries.design.count import Count, Keys, Source, panel_of
+from opendp_timeseries.design.reading import Keys, Reading, Source, panel_of
 from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period
@@ -238,7 +238,7 @@ def log_of(
     timed: bool = True,
     periods: bool = False,
 ) -> dict[str, Any]:
-    """Return what a :class:`.Count` says of a log: which columns are read, for which keys, and the unit of privacy.
+    """Return what a :class:`.Reading` says of a log: which columns are read, for which keys, and the unit of privacy.
 
     :param time: name of the column of event times, of a LazyFrame only.
     :param timed: whether times are read.
@@ -271,11 +271,11 @@ def log_of(
     return {"source": source, "panel": panel, "unit": unit}
 
 
-def check_readable(count: Count, input_domain: dp.Domain) -> None:
+def check_readable(reading: Reading, input_domain: dp.Domain) -> None:
     """Refuse keys that are alike as text, and a column of a LazyFrame that is missing or cannot serve."""
-    key_numbers(count.panel or ())
+    key_numbers(reading.panel or ())
     if isinstance(input_domain, LazyFrameDomain):
-        read_positions(empty_frame(input_domain), count)
+        read_positions(empty_frame(input_domain), reading)
 
 
 def _of_frame(input_metric: dp.Metric) -> tuple[str, Unit]:

@@ -28,7 +28,7 @@ def measured(release: Release, part: AnySeries) -> str:
     count = release.design.signal.count
     if count is None:
         return f"{rate}the counts after caps and filters"
-    whole, filtered = _is_whole(count), bool(release.design.signal.kernels) and not part.levelled
+    whole, filtered = count.is_full, bool(release.design.signal.kernels) and not part.levelled
     if filtered and not part.unfiltered:
         return f"{rate}{'the filtered counts of everybody' if whole else 'the capped, filtered counts'}"
     end = " before the filter" if filtered else _LEVELLED if part.levelled else ""
@@ -58,37 +58,32 @@ def guarantee_in_words(
     return f"Differentially private for {who} with ε = {epsilon}, δ = {delta}"
 
 
-def at_scales(series: AnySeries) -> int:
-    """Return at how many scales of activity the release behind a series counts; 0 for one that counts once."""
+def tiers_of(series: AnySeries) -> int:
+    """Return how many tiers the release behind a series has; 0 for a count with a cap."""
     counts = [release.design.signal.count for release in series.sources]
-    return max((count.scales.series for count in counts if count is not None and count.scales is not None), default=0)
-
-
-def _is_whole(count: Count) -> bool:
-    """Whether nothing is left out of a count of people."""
-    limits = (count.step_cap, count.gap, count.key_cap, count.is_assumed)
-    return limits == (1, 1, None, False) and (count.scales is not None or count.participation_cap >= count.most_steps)
+    return max((count.tiers.series for count in counts if count is not None and count.tiers is not None), default=0)
 
 
 def caps_in_words(series: AnySeries, count: Count, where: str) -> str:
     """Return who counts how often, and what that leaves out."""
-    often = "once" if count.step_cap == 1 else f"at most {count.step_cap} times"
-    apart = "" if count.gap == 1 else f", at least {count.gap} steps apart"
-    few = "" if count.key_cap is None else f", in at most {count.key_cap} at a time"
+    reading = count.reading
+    often = "once" if reading.step_cap == 1 else f"at most {reading.step_cap} times"
+    apart = "" if reading.gap == 1 else f", at least {reading.gap} steps apart"
+    few = "" if reading.key_cap is None else f", in at most {reading.key_cap} at a time"
     each = "each individual" if count.unit.period is None else f"each individual within {count.unit.period}"
     level = "; the level is that of a total, with its own cap" if series.levelled else ""
-    if _is_whole(count):
+    if count.is_full:
         return f"Counted of {each}: every step{where}, once in each{level}"
     caps = f"{each}: {count.words()}{where}{few}, {often} in each{apart}"
-    if count.is_assumed:
+    if reading.is_assumed:
         return f"Assumed of {caps}"
     return f"Counted of {caps}{level or '; totals are too low by the rest'}"
 
 
 def made_from(release: Release, part: AnySeries) -> str:
     """Return from which noisy values a series was made, and how large their noise is."""
-    if scales := at_scales(part):
-        return f"{scales} noisy series, in which those who come often weigh more or less"
+    if tiers := tiers_of(part):
+        return f"{tiers} noisy series, in which those who come often weigh more or less"
     blocks = ", one of each block" if release.sampling == "stratified" else ""
     kept = f"the {len(release)} of {release.size} steps that were kept{blocks}"
     where = "every step" if release.sampling_probability == 1 else kept

@@ -218,7 +218,7 @@ def _draw(axes: Axes, series: AnySeries, grid: TimeGrid, confidence_level: float
     few = len(kept) <= _FEW
     look: dict[str, Any] = {"s": 12.0, "alpha": 0.9} if few else {"s": 6.0, "alpha": 0.6}
     look["rasterized"] = not few  # or a vector drawing would hold every one of them
-    if not captions.at_scales(series):
+    if not captions.tiers_of(series):
         seen = _clipped(series, confidence_level)
         dots: dict[str, Any] = {"color": ORANGE, "linewidth": 0, "zorder": 2.5} | look
         for marker, its in (("o", seen == release.values), ("^", seen < release.values), ("v", seen > release.values)):
@@ -296,7 +296,7 @@ def _name_marks(axes: Axes, series: AnySeries, level: float) -> None:
         at.append((series.interval(level)[1][-1], f"{level:.0%} band", "0.45"))
     elif series.error_covers == "noise":
         at.append((-math.inf, f"{level:.0%} error bars", "0.45"))
-    if len(series.release) and not captions.at_scales(series):
+    if len(series.release) and not captions.tiers_of(series):
         at.append((series.release.values[-1], "noisy values", ORANGE))
     low, high = axes.get_ylim()
     line = _LINE_OF_WORDS * (high - low) / axes.get_window_extent().height * axes.figure.dpi
@@ -320,7 +320,7 @@ def _caption(
     guarantee: tuple[float, float] | str | None,
 ) -> str:
     count, made_from = release.design.signal.count, captions.made_from(release, parts[0])
-    is_drawn = not captions.at_scales(parts[0])
+    is_drawn = not captions.tiers_of(parts[0])
     beyond = sum(int(np.count_nonzero(_clipped(part, level) != part.release.values)) for part in parts if is_drawn)
     events = sum(len(part.events) for part in parts)
 

@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
-from opendp_timeseries.design.scales import RESOLUTION_BITS
 from opendp_timeseries.design.signal import Signal
+from opendp_timeseries.design.weighting import Drop
+from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.reconstruction import errors
 from opendp_timeseries.reconstruction.levels import level
 from opendp_timeseries.reconstruction.matrices import Array, FitError
@@ -50,12 +51,13 @@ _MOST_MOVES, _LEAST_GAIN, _FARTHEST = 200, 1e-3, 3.0
 
 
 def unscaled(release: Release) -> Release:
-    """Return the last scale of a private series, in counts; any other release as it is."""
+    """Return the last tier of a private series, in counts; any other release as it is."""
     count = release.design.signal.count
-    if count is None or count.scales is None:
+    if count is None or count.tiers is None:
         return release
-    of_all = float(count.scales.table(count.most_steps).weights[0, -1] / 2**RESOLUTION_BITS)
-    whole = replace(count, scales=None, excess="drop", participation_cap=count.most_steps)
+    most = count.reading.most_steps
+    of_all = float(count.tiers.table(most).weights[0, -1] / 2**RESOLUTION_BITS)
+    whole = replace(count, weighting=Drop(most))
     first = release.size - whole.size
     kept = release.steps >= first
     return Release(

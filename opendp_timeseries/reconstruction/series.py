@@ -173,8 +173,8 @@ class Series(errors.Estimates):
         joint guarantee of both releases; if they have different units of privacy, or measures, that of each.
 
         :param total: of all steps, and of all series of a panel; or the release of a
-            :func:`~opendp_timeseries.make_participation_total`, which may be one of each period, each key, or each
-            group of keys.
+            :func:`~opendp_timeseries.make_participation_count` with ``per``, which may be one of each period, each key,
+            or each group of keys.
         :param standard_error: of a total that is a number; a release knows its own.
         :raises TypeError: for the release of anything but a total of what the series counts.
         :raises ValueError: if a total or the sum of its steps is not positive, or a number is not finite.

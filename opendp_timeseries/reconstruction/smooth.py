@@ -14,7 +14,8 @@ import numpy as np
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.design.count import Count
-from opendp_timeseries.design.scales import RESOLUTION_BITS, Scales
+from opendp_timeseries.design.tiers import Table, Tiers
+from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction import errors, haar
 from opendp_timeseries.reconstruction.interpolate import interpolate
@@ -67,11 +68,11 @@ def smooth(
     step, and keeps the differences of neighbouring averages that exceed the noise (translation-invariant Haar wavelets,
     Coifman & Donoho 1995). It has no standard errors: nobody knows the spikes that noise hides.
 
-    Of a private series, which counts at several scales of activity, all scales give one series: that of everybody,
-    with no cap. Its shape is mostly that of the finer scales, and it departs from them as far as the others show that
-    heavy users come at other times. Its level, of all scales together, is right on average where few come very often,
+    Of a private series, which counts in several tiers of activity, all tiers give one series: that of everybody,
+    with no cap. Its shape is mostly that of the finer tiers, and it departs from them as far as the others show that
+    heavy users come at other times. Its level, of all tiers together, is right on average where few come very often,
     and may be negative. Levels of a panel are estimated together, so that they add up to that of all keys. Its
-    ``release`` is the last scale, in counts, and its ``sources`` are the whole.
+    ``release`` is the last tier, in counts, and its ``sources`` are the whole.
 
     If counts were filtered before noise was added, the series is nevertheless of the counts before the filter, which
     the release knows. What the filter hides shows in the errors. With ``filtered=True`` the series is of the filtered
@@ -119,22 +120,22 @@ def smooth(
     check.choice("band", band, get_args(Band))
     signal = check_release(release).design.signal
     count, trend = signal.count, bool(trend)
-    scales = None if count is None else count.scales
+    tiers = None if count is None else count.tiers
     size = release.size // len(release.keys or "1") if count is None else count.grid.size
-    among = release.size // (size * (1 if scales is None else scales.series))
+    among = release.size // (size * (1 if tiers is None else tiers.series))
     asked = _Asked(read_seasons(seasons, grid or signal.grid, size, holidays), trend, band, among)
     if method == "structural":
         shown = sys.stderr.isatty() if progress is None else progress
-        if count is not None and scales is not None:
-            return _private_series(release, count, scales, asked, shown)
+        if count is not None and tiers is not None:
+            return _private_series(release, count, tiers, asked, shown)
         made = partial(_tried, make=_structural, asked=asked, filtered=filtered)
         return reconstruct_parts(release, made, progress=shown)
     if asked != _Asked((), False, "counts", among):
         raise ValueError(
             "method='haar' has neither seasons, trend nor band; leave them out, or take method='structural'"
         )
-    if scales is not None:
-        raise ValueError("method='haar' reads one scale of activity, and this release has several; leave it out")
+    if tiers is not None:
+        raise ValueError("method='haar' reads one series, and this release has several tiers of it; leave it out")
     if release.sampling_probability < 1:
         raise ValueError(
             f"method='haar' needs every step, and this release kept each with probability"
@@ -207,16 +208,18 @@ def _structural(release: Release, *, asked: _Asked, filtered: bool) -> Series:
     )
 
 
-def _private_series(release: Release, count: Count, scales: Scales, asked: _Asked, progress: bool) -> Series:
-    """Return the series of everybody, from a count at several scales of activity.
+def _private_series(release: Release, count: Count, tiers: Tiers, asked: _Asked, progress: bool) -> Series:
+    """Return the series of everybody, from a count in several tiers of activity.
 
     Those of a panel are fitted each by itself, but for their levels.
     """
-    by_scale = release.values.reshape(scales.series, count.panel_size, count.grid.size)
-    last, by_key = unscaled(release), np.moveaxis(by_scale, 1, 0)
-    levels = None if last.keys is None else _levels(by_key.mean(axis=2), count, release.scale)
+    reading = count.reading
+    by_tier = release.values.reshape(tiers.series, reading.series, reading.grid.size)
+    table = tiers.table(reading.most_steps)
+    last, by_key = unscaled(release), np.moveaxis(by_tier, 1, 0)
+    levels = None if last.keys is None else _levels(by_key.mean(axis=2), table, release.scale, reading.grid.size)
     known = [None] * len(by_key) if levels is None else zip(levels.levels, levels.covariance.diagonal(), strict=True)
-    made = partial(_everybody, asked=asked, count=count, noise=release.scale)
+    made = partial(_everybody, asked=asked, table=table, step_cap=reading.step_cap, noise=release.scale)
     found = of_each_part(last, made, list(by_key), list(known), progress=progress)
     parts = [replace(part, sources=(release,)) if part.converged else part for part, _ in found]
     if last.keys is None:
@@ -230,28 +233,33 @@ def _private_series(release: Release, count: Count, scales: Scales, asked: _Aske
     return panel_of(last, parts, sources=(release,), covariance=joint)
 
 
-def _levels(means: Array, count: Count, noise: float) -> Panel | None:
-    """Return the levels of a panel, from the means of the scales of each key; None where they are not found."""
-    assert count.scales is not None
-    ends, weights = count.scales.table(count.most_steps)
+def _levels(means: Array, table: Table, noise: float, size: int) -> Panel | None:
+    """Return the levels of a panel, from the means of the tiers of each key; None where they are not found."""
+    ends, weights = table
     noise = max(noise, 1e-4 * float(np.max(np.abs(means))))
     try:
         with np.errstate(all="ignore"):
-            return panel(means / noise, ends, weights / (noise * 2**RESOLUTION_BITS), count.grid.size**-0.5)
+            return panel(means / noise, ends, weights / (noise * 2**RESOLUTION_BITS), size**-0.5)
     except FitError:
         return None
 
 
 def _everybody(
-    one: Release, values: Array, known: tuple[float, float] | None, *, asked: _Asked, count: Count, noise: float
+    one: Release,
+    values: Array,
+    known: tuple[float, float] | None,
+    *,
+    asked: _Asked,
+    table: Table,
+    step_cap: int,
+    noise: float,
 ) -> tuple[Series, Array]:
-    """Return the series of everybody, from its values at all scales, and how far each step goes along with its level.
+    """Return the series of everybody, from its values in all tiers, and how far each step goes along with its level.
 
-    :param one: the last scale, in counts.
+    :param one: the last tier, in counts.
     :param known: the level and its variance, where more than these values tell it.
     """
-    assert count.scales is not None
-    ends, weights = count.scales.table(count.most_steps)
+    ends, weights = table
     noise = max(noise, 1e-4 * float(np.std(values)))
     try:
         with np.errstate(all="ignore"):
@@ -260,7 +268,7 @@ def _everybody(
                 values / noise,
                 ends,
                 weights / (noise * 2**RESOLUTION_BITS),
-                count.step_cap**0.5,
+                step_cap**0.5,
                 asked.patterns,
                 trend=asked.trend,
                 counts=asked.band == "counts",
@@ -268,7 +276,7 @@ def _everybody(
                 among=asked.among,
             )
     except FitError as error:
-        return _line(one, error), np.zeros(count.grid.size)
+        return _line(one, error), np.zeros(one.size)
     series = Series(
         found.mean,
         release=one,
@@ -276,7 +284,7 @@ def _everybody(
         covariance=found.joint,
         error_covers=asked.band,
         events=found.events,
-        model=f"{asked.model()} at all scales of activity",
+        model=f"{asked.model()} of all tiers of activity",
     )
     return series, found.by_level
 
@@ -290,7 +298,7 @@ def _observations(release: Release, filtered: bool) -> Observations:
         taps = np.fft.irfft(np.prod(spectra, axis=0), n=release.size)
     # A release without noise still needs a variance that arithmetic can see.
     least = 1e-8 * float(np.var(release.values))
-    cap = 1 if made.count is None else made.count.step_cap
+    cap = 1 if made.count is None else made.count.reading.step_cap
     seen = Observations(
         size=release.size,
         steps=release.steps,

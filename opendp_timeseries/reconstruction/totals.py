@@ -176,28 +176,29 @@ def total_of_each(release: Release, total: Release, *, unfiltered: bool) -> NDAr
     """
     signal, of = release.design.signal, total.design.signal
     count, whole = signal.count, of.count
-    if whole is None or not whole.is_total or of.kernels or len(total) < total.size:
-        raise TypeError("total must be a number, or the release of a participation total, with every number kept")
-    if count is None or count.pooled is not None or count.grid != whole.pooled:
-        raise TypeError(f"total must be of the grid of the series; it is of {whole.pooled!r}")
+    if whole is None or whole.per is None or of.kernels or len(total) < total.size:
+        raise TypeError("total must be a number, or the release of a count with per=, with every number kept")
+    own, all_of_it = None if count is None else count.reading, whole.reading
+    if count is None or own is None or count.per is not None or own.once_over is not None or own.grid != all_of_it.grid:
+        raise TypeError(f"total must be of the grid of the series; it is of {all_of_it.grid!r}")
     if signal.kernels and not unfiltered:
         raise TypeError("total must go to counts, and this series is of filtered ones; smooth the release instead")
-    if (count.source, count.step_cap, count.panel) != (whole.source, whole.step_cap, whole.panel):
+    if (own.source, own.step_cap, own.panel) != (all_of_it.source, all_of_it.step_cap, all_of_it.panel):
         raise TypeError(
             "total must be of the columns, step_cap and keys of the series; for one number of all keys, chain"
             " then_totals({'all': keys}) after it"
         )
-    if whole.gap > count.gap or (whole.key_cap or math.inf) < (count.key_cap or math.inf):
+    if all_of_it.gap > own.gap or (all_of_it.key_cap or math.inf) < (own.key_cap or math.inf):
         raise TypeError(
-            f"total must leave out no more than the series: its gap ({whole.gap}) must be at most {count.gap}, its"
-            f" key_cap ({whole.key_cap}) {'None' if count.key_cap is None else f'None or at least {count.key_cap}'}"
+            f"total must leave out no more than the series: its gap ({all_of_it.gap}) must be at most {own.gap}, its"
+            f" key_cap ({all_of_it.key_cap}) {'None' if own.key_cap is None else f'None or at least {own.key_cap}'}"
         )
     series, groups = np.arange(len(release.keys or (0,))), of.groups
     if groups is not None and signal.groups is None and not any(groups.depths):
         series = np.array([groups.innermost[key] for key in count.panel or ()])
     elif groups != signal.groups:
         raise TypeError("total must be of each series, or of groups of them that have no series in common")
-    starts = whole.total_starts
+    starts = whole.starts
     periods = np.searchsorted(starts, np.arange(count.grid.size), side="right") - 1
     numbers: NDArray[np.int64] = (series[:, None] * len(starts) + periods).ravel()
     return numbers

@@ -143,7 +143,7 @@ def _verify(releases: Sequence[Release]) -> None:
         release.verify()
         if (whole := release.stated.whole) is not None:
             # Within a period, parts add up where they look at one and the same.
-            span = None if release.design.unit.replaced else release.design.count.period_span
+            span = None if release.design.unit.replaced else release.design.count.reading.period_span
             parts.setdefault((replace(whole, number=None, digest=None), release.stated.distance, span), []).append(
                 release
             )
@@ -173,7 +173,7 @@ def population_of(design: Design) -> tuple[Any, ...]:
 
 def _together(releases: Sequence[Release], points: Points) -> str:
     # Among several, one whose caps were assumed says so.
-    spoken = max(releases, key=lambda release: release.design.count.is_assumed)
+    spoken = max(releases, key=lambda release: release.design.count.reading.is_assumed)
     statement = replace(spoken.stated, view=_total(releases), loss=points, whole=None)
     return replace(spoken, statement=statement).guarantee()
 

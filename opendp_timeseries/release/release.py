@@ -179,8 +179,8 @@ class Release:
         :raises ValueError: if there is none, see :attr:`stated`.
         """
         stated, count = self.stated, self.design.count
-        apart = "" if count.gap == 1 else f", at least {count.gap} apart"
-        assumed = f", assuming at most {count.participation_cap} steps of each{apart}" if count.is_assumed else ""
+        apart = "" if count.reading.gap == 1 else f", at least {count.reading.gap} apart"
+        assumed = f", assuming at most {count.cap} steps of each{apart}" if count.reading.is_assumed else ""
         more = "" if len(stated.loss) == 1 else "; more points of the curve are in the record"
         whole = "" if stated.whole is None else f"; {stated.whole}"
         return f"{stated.view.words(stated.loss)} for {count.unit.of(stated.distance)}{assumed}{more}{whole}"

@@ -1,11 +1,10 @@
 """What a release states of its loss: for whom, in which view, and as part of which whole."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries._json import LATER
 from opendp_timeseries.accounting.loss import APPROXIMATE, CONCENTRATED, Points, View, in_words
 
 _HEXADECIMAL: Final = re.compile("[0-9a-f]+")
@@ -35,7 +34,7 @@ class Whole:
     parts: int | None = None
     identifier: str | None = None
     digest: str | None = None
-    programme: str | None = field(default=None, metadata=LATER)
+    programme: str | None = None
 
     def __post_init__(self) -> None:
         check.choice("kind of the whole", self.kind, _WHOLES)

@@ -11,16 +11,17 @@ import pytest
 from opendp_timeseries import Influence, TimeGrid
 from opendp_timeseries.accounting.calibrate import Budget, calibrate
 from opendp_timeseries.accounting.filtering import filtered_influence
-from opendp_timeseries.accounting.influence import count_influence, scales_influence
+from opendp_timeseries.accounting.influence import count_influence, tiers_influence
 from opendp_timeseries.accounting.subsampled import extremal_law
-from opendp_timeseries.design.count import Count, Source
 from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.kernels import Kernel, gaussian_kernel
-from opendp_timeseries.design.scales import Scales
+from opendp_timeseries.design.reading import Source
 from opendp_timeseries.design.signal import Signal
+from opendp_timeseries.design.tiers import Tiers
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period
 from opendp_timeseries.plugin.lp_distance import l1_of, l2_of
+from tests import make
 from tests.oracles import scaling as oracle
 from tests.oracles import separated
 from tests.oracles.scaling import UNIT, Setting
@@ -31,10 +32,10 @@ KEYS = "abcdef"
 
 def count_of(setting, *, replaced=False):
     panel = setting.series > 1
-    return Count(
+    return make.count(
         source=Source(identifier="id", time="time", by="site" if panel else None),
-        grid=TimeGrid(size=setting.steps // setting.each),
-        pooled=TimeGrid(size=setting.steps) if setting.each > 1 else None,
+        grid=TimeGrid(size=setting.steps),
+        per=TimeGrid(size=setting.steps // setting.each) if setting.each > 1 else None,
         participation_cap=setting.cap,
         step_cap=setting.step_cap,
         gap=setting.gap,
@@ -42,7 +43,7 @@ def count_of(setting, *, replaced=False):
         panel=tuple(KEYS[: setting.series]) if panel else None,
         unit=Unit(replaced=replaced, period=setting.period and Period(setting.period)),
         excess=setting.excess,
-        scales=Scales(ends=setting.ends, share=setting.share) if setting.share else None,
+        tiers=Tiers(ends=setting.ends, share=setting.share) if setting.share else None,
     )
 
 
@@ -96,7 +97,7 @@ def test_weights_are_the_largest_that_keep_the_norm():
 @pytest.mark.parametrize("share", [1e-12, 0.3, 0.8, 1 - 2.0**-53])
 @pytest.mark.parametrize(("ends", "most"), [((1,), 9), ((4, 9), 10), ((4, 9), 90), ((20, 100, 101), 5000), ((), 7)])
 def test_weights_on_all_scales_keep_the_norm_together(share, ends, most):
-    scales = Scales(ends=ends, share=share)
+    scales = Tiers(ends=ends, share=share)
     table, first = scales.table(most), scales.first(most)
     rows = list(zip(table.ends.tolist(), table.weights.tolist(), strict=True))
     assert (rows[0][0], rows[-1][0]) == (first, most)
@@ -116,40 +117,40 @@ def test_weights_on_all_scales_keep_the_norm_together(share, ends, most):
 # --- Counts, by every vector ---
 
 SETTINGS = {
-    "one series": Setting(1, 6, 2, 1, "scale"),
-    "several events": Setting(1, 5, 2, 2, "scale"),
-    "one step in full": Setting(1, 5, 1, 2, "scale"),
-    "gap": Setting(1, 6, 2, 2, "scale", gap=2),
-    "panel": Setting(2, 3, 2, 1, "scale"),
-    "panel with gap": Setting(2, 3, 1, 2, "scale", gap=2),
-    "key cap": Setting(3, 2, 1, 1, "scale", key_cap=1),
-    "two keys": Setting(3, 2, 2, 1, "scale", key_cap=2),
-    "periods": Setting(1, 6, 1, 1, "scale", period=2),
-    "uneven periods": Setting(1, 5, 2, 2, "scale", period=3),
-    "periods of a panel": Setting(2, 3, 1, 1, "scale", period=2),
-    "sums": Setting(1, 6, 2, 1, "scale_l1"),
-    "sums of events": Setting(1, 5, 2, 2, "scale_l1"),
-    "sums of a panel": Setting(2, 3, 2, 1, "scale_l1", key_cap=1),
-    "sums in periods": Setting(1, 5, 2, 1, "scale_l1", period=3),
-    "total": Setting(1, 6, 4, 1, "scale_l1", each=6),
-    "total of less than the cap": Setting(1, 3, 5, 2, "scale_l1", each=3),
-    "total with gap": Setting(1, 7, 2, 2, "scale_l1", gap=2, each=7),
-    "totals": Setting(1, 6, 4, 1, "scale_l1", each=3),
-    "totals of events": Setting(1, 4, 3, 2, "scale_l1", each=2),
-    "totals with gap": Setting(1, 8, 3, 1, "scale_l1", gap=3, each=4),
-    "totals of a panel": Setting(2, 4, 3, 1, "scale_l1", key_cap=1, each=2),
-    "total of each series": Setting(2, 3, 4, 1, "scale_l1", each=3),
-    "totals in periods": Setting(1, 6, 2, 1, "scale_l1", period=3, each=3),
-    "totals within periods": Setting(1, 6, 3, 1, "scale_l1", period=4, each=2),
-    "total within a longer period": Setting(1, 4, 3, 1, "scale_l1", period=5, each=4),
-    "scales": Setting(1, 4, 1, 1, "scale", ends=(1, 2), share=0.8),
-    "two scales": Setting(1, 4, 3, 1, "scale", ends=(3,), share=0.25),
-    "mostly fine": Setting(1, 5, 2, 1, "scale", ends=(2, 3), share=0.1),
-    "scales of events": Setting(1, 3, 1, 2, "scale", ends=(1, 2), share=0.5),
-    "scales of a panel": Setting(2, 2, 2, 1, "scale", key_cap=1, ends=(2,), share=0.8),
-    "scales in periods": Setting(1, 4, 1, 1, "scale", period=2, ends=(1,), share=0.5),
-    "scales with gap": Setting(1, 6, 1, 1, "scale", gap=2, ends=(1, 2), share=0.7),
-    "one scale": Setting(1, 3, 3, 1, "scale", share=0.7),
+    "one series": Setting(1, 6, 2, 1, "l2"),
+    "several events": Setting(1, 5, 2, 2, "l2"),
+    "one step in full": Setting(1, 5, 1, 2, "l2"),
+    "gap": Setting(1, 6, 2, 2, "l2", gap=2),
+    "panel": Setting(2, 3, 2, 1, "l2"),
+    "panel with gap": Setting(2, 3, 1, 2, "l2", gap=2),
+    "key cap": Setting(3, 2, 1, 1, "l2", key_cap=1),
+    "two keys": Setting(3, 2, 2, 1, "l2", key_cap=2),
+    "periods": Setting(1, 6, 1, 1, "l2", period=2),
+    "uneven periods": Setting(1, 5, 2, 2, "l2", period=3),
+    "periods of a panel": Setting(2, 3, 1, 1, "l2", period=2),
+    "sums": Setting(1, 6, 2, 1, "l1"),
+    "sums of events": Setting(1, 5, 2, 2, "l1"),
+    "sums of a panel": Setting(2, 3, 2, 1, "l1", key_cap=1),
+    "sums in periods": Setting(1, 5, 2, 1, "l1", period=3),
+    "total": Setting(1, 6, 4, 1, "l1", each=6),
+    "total of less than the cap": Setting(1, 3, 5, 2, "l1", each=3),
+    "total with gap": Setting(1, 7, 2, 2, "l1", gap=2, each=7),
+    "totals": Setting(1, 6, 4, 1, "l1", each=3),
+    "totals of events": Setting(1, 4, 3, 2, "l1", each=2),
+    "totals with gap": Setting(1, 8, 3, 1, "l1", gap=3, each=4),
+    "totals of a panel": Setting(2, 4, 3, 1, "l1", key_cap=1, each=2),
+    "total of each series": Setting(2, 3, 4, 1, "l1", each=3),
+    "totals in periods": Setting(1, 6, 2, 1, "l1", period=3, each=3),
+    "totals within periods": Setting(1, 6, 3, 1, "l1", period=4, each=2),
+    "total within a longer period": Setting(1, 4, 3, 1, "l1", period=5, each=4),
+    "scales": Setting(1, 4, 1, 1, "l2", ends=(1, 2), share=0.8),
+    "two scales": Setting(1, 4, 3, 1, "l2", ends=(3,), share=0.25),
+    "mostly fine": Setting(1, 5, 2, 1, "l2", ends=(2, 3), share=0.1),
+    "scales of events": Setting(1, 3, 1, 2, "l2", ends=(1, 2), share=0.5),
+    "scales of a panel": Setting(2, 3, 2, 1, "l2", key_cap=1, ends=(2,), share=0.8),
+    "scales in periods": Setting(1, 4, 1, 1, "l2", period=2, ends=(1,), share=0.5),
+    "scales with gap": Setting(1, 6, 1, 1, "l2", gap=2, ends=(1, 2), share=0.7),
+    "one scale": Setting(1, 3, 3, 1, "l2", share=0.7),
     "dropped": Setting(1, 5, 2, 2, "drop"),
 }
 
@@ -185,8 +186,8 @@ def test_two_individuals_move_at_most_twice_as_much(name, replaced):
 def test_all_steps_count_and_weigh_as_those_of_the_cap():
     for size, cap in ((1800, 5), (1000, 180)):
         dropped, scaled = (
-            count_influence(1, participation_cap=cap, step_cap=3, size=size, replaced=False, excess=excess)
-            for excess in ("drop", "scale")
+            count_influence(1, participation_cap=cap, step_cap=3, size=size, replaced=False, norm=norm)
+            for norm in (None, "l2")
         )
         assert (scaled.l0, dropped.l0) == (size, cap)
         assert (scaled.l2, scaled.linf) == (dropped.l2, dropped.linf)
@@ -197,7 +198,7 @@ def test_all_steps_count_and_weigh_as_those_of_the_cap():
         assert l1_of(scaled) >= 3 * math.sqrt(cap * size) * (1 - 1e-15)
     plain = {"participation_cap": 9, "step_cap": 2, "size": 5}
     for replaced in (False, True):  # where nobody can be in more steps than the cap, nothing changes
-        assert count_influence(1, **plain, replaced=replaced, excess="scale") == count_influence(
+        assert count_influence(1, **plain, replaced=replaced, norm="l2") == count_influence(
             1, **plain, replaced=replaced
         )
 
@@ -205,7 +206,7 @@ def test_all_steps_count_and_weigh_as_those_of_the_cap():
 def test_scaled_sums_are_as_far_as_dropped_ones_in_both_norms():
     for replaced in (False, True):
         plain = {"participation_cap": 4, "step_cap": 3, "size": 50, "replaced": replaced}
-        dropped, scaled = (count_influence(2, **plain, excess=excess) for excess in ("drop", "scale_l1"))
+        dropped, scaled = (count_influence(2, **plain, norm=norm) for norm in (None, "l1"))
         assert (l1_of(scaled), l2_of(scaled)) == (l1_of(dropped), l2_of(dropped))
         assert scaled.l0 == 50
 
@@ -213,16 +214,16 @@ def test_scaled_sums_are_as_far_as_dropped_ones_in_both_norms():
 def test_all_scales_together_cost_what_one_series_costs():
     for replaced in (False, True):
         for size in (5000, 30):
-            one = count_influence(3, participation_cap=20, step_cap=2, size=size, replaced=replaced, excess="scale")
-            several = scales_influence(one, 0.75, 3)
+            one = count_influence(3, participation_cap=20, step_cap=2, size=size, replaced=replaced, norm="l2")
+            several = tiers_influence(one, 0.75, 3)
             squared = 4 * min(40 if replaced else 20, size)  # exactly, whether or not its root is a float
             assert (several.l2, several.l2_squared, several.individuals) == (one.l2, squared, 3)
             assert several.l0 == 3 * one.l0
             assert 1.5 <= several.linf <= 1.5 * (1 + 1e-15)
-    whole = count_influence(1, participation_cap=5, step_cap=1, size=5, replaced=False, excess="scale")
-    assert scales_influence(whole, 0.5, 2).l2_squared == 5
+    whole = count_influence(1, participation_cap=5, step_cap=1, size=5, replaced=False, norm="l2")
+    assert tiers_influence(whole, 0.5, 2).l2_squared == 5
     nothing = Influence(l0=3, l2=math.inf, linf=math.inf)
-    assert scales_influence(nothing, 0.5, 2) == Influence(l0=6, l2=math.inf, linf=math.inf)
+    assert tiers_influence(nothing, 0.5, 2) == Influence(l0=6, l2=math.inf, linf=math.inf)
 
 
 # --- Whole maps: filters and totals behind it ---
@@ -247,15 +248,16 @@ def drawn_setting(random):
     step_cap = int(random.choice([1, 1, 2])) if series * steps <= 5 else 1
     cap = int(random.integers(1, series * steps + 2))
     period = int(random.integers(1, steps + 1)) if random.random() < 0.25 else None
-    most = series * (period or steps)
+    key_cap = int(random.integers(1, series + 1)) if series > 1 and random.random() < 0.5 else None
+    most = Setting(series, steps, cap, step_cap, "l2", gap=gap, key_cap=key_cap, period=period).most
     ends, share = (), 0.0
     if random.random() < 0.3:
         share = float(random.choice([0.2, 0.5, 0.8]))
         ends = tuple(sorted({int(end) for end in random.integers(1, most, random.integers(3))} if most > 1 else ()))
         cap = ends[0] if ends else most
-    excess = "scale" if share else str(random.choice(["scale", "scale", "scale_l1", "drop"]))
+    excess = "l2" if share else str(random.choice(["l2", "l2", "l1", "drop"]))
     each = 1
-    if excess == "scale_l1" and random.random() < 0.7:
+    if excess == "l1" and random.random() < 0.7:
         whole = [k for k in range(2, steps + 1) if steps % k == 0]
         each = int(random.choice([k for k in whole if period is None or period % k == 0 or period >= steps] or [1]))
     return Setting(
@@ -265,7 +267,7 @@ def drawn_setting(random):
         step_cap=step_cap,
         excess=excess,
         gap=gap,
-        key_cap=int(random.integers(1, series + 1)) if series > 1 and random.random() < 0.5 else None,
+        key_cap=key_cap,
         period=period,
         ends=ends,
         share=share,
@@ -358,15 +360,15 @@ def test_behind_a_gap_a_filter_earns_as_much_as_where_steps_are_dropped(cap):
     kernel = gaussian_kernel(size, 10)
     dropped, scaled = (
         filtered_influence(
-            count_influence(1, participation_cap=cap, step_cap=1, size=size, replaced=False, gap=gap, excess=excess),
+            count_influence(1, participation_cap=cap, step_cap=1, size=size, replaced=False, gap=gap, norm=norm),
             kernel,
         )
-        for excess in ("drop", "scale")
+        for norm in (None, "l2")
     )
     # Twice as much as the width of the kernel meets of neighbours: none.
     assert dropped.l2 <= scaled.l2 <= dropped.l2 * 1.001
     near = filtered_influence(
-        count_influence(1, participation_cap=cap, step_cap=1, size=size, replaced=False, excess="scale"), kernel
+        count_influence(1, participation_cap=cap, step_cap=1, size=size, replaced=False, norm="l2"), kernel
     )
     assert near.l2 == pytest.approx(math.sqrt(cap))  # without one, whoever comes all the time is not smoothed away
 
@@ -381,7 +383,7 @@ def test_whoever_obeys_the_gap_and_is_scaled_stays_below_the_bound_of_the_whole_
         if n:
             energy = float((separated.filtered(row[None], kernel.numerators.tolist()) ** 2).sum())
             worst = max(worst, min(1, cap / n) * energy)
-    given = count_influence(1, participation_cap=cap, step_cap=1, size=size, replaced=False, gap=gap, excess="scale")
+    given = count_influence(1, participation_cap=cap, step_cap=1, size=size, replaced=False, gap=gap, norm="l2")
     claimed = filtered_influence(given, kernel).l2 ** 2
     assert worst == pytest.approx(claimed, rel=1e-12)
 
@@ -395,7 +397,7 @@ def test_the_law_of_the_family_is_below_the_law_that_is_used(cap, probability):
     # Somebody in n steps with one event in each leaves (cap / n)·Bin(n, p): in the convex order, least where n is
     # largest, and for increasing functions below the reach.
     size = 400
-    influence = count_influence(1, participation_cap=cap, step_cap=1, size=size, replaced=False, excess="scale")
+    influence = count_influence(1, participation_cap=cap, step_cap=1, size=size, replaced=False, norm="l2")
     law = extremal_law(influence, probability, size)
     (vertex,) = law.convex
     for values, weights in oracle.family(cap, size, probability)[::7]:
@@ -417,13 +419,13 @@ def test_sampling_is_worth_as_much_as_where_steps_are_dropped(cap, delta):
         dropped, scaled = (
             calibrate(
                 extremal_law(
-                    count_influence(1, participation_cap=cap, step_cap=1, size=size, replaced=False, excess=excess),
+                    count_influence(1, participation_cap=cap, step_cap=1, size=size, replaced=False, norm=norm),
                     probability,
                     size,
                 ).at,
                 Budget(epsilon=1.0, delta=delta),
             )
-            for excess in ("drop", "scale")
+            for norm in (None, "l2")
         )
         assert dropped <= scaled * (1 + 1e-12)
         assert scaled <= dropped * (1 + within)
@@ -438,8 +440,8 @@ def test_behind_any_filter_the_sum_of_magnitudes_is_known():
     taps = np.zeros(size, dtype=np.int64)
     taps[[0, 1, 2]] = [2, -1, 3]
     kernel = Kernel(taps, 1)
-    for excess in ("drop", "scale_l1"):
-        given = count_influence(1, participation_cap=5, step_cap=2, size=size, replaced=False, excess=excess)
+    for norm in (None, "l1"):
+        given = count_influence(1, participation_cap=5, step_cap=2, size=size, replaced=False, norm=norm)
         assert filtered_influence(given, kernel).majorant is None
         twice = filtered_influence(filtered_influence(given, kernel), kernel)
         assert l1_of(filtered_influence(given, kernel)) == 10 * 3

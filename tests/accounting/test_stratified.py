@@ -36,7 +36,7 @@ SMALL = [
 
 @pytest.mark.parametrize(("size", "length", "steps"), SMALL)
 def test_the_profile_is_that_of_the_worst_places(size, length, steps):
-    # Scales from where the profile is concave on all that can be kept to where it is convex.
+    # Tiers from where the profile is concave on all that can be kept to where it is convex.
     steps = min(steps, size)
     found, places = law(steps, length, size), oracle.supports(size, steps)
     for scale, epsilon in itertools.product((0.3, 0.7, 1.5, 4.0), (0.0, 0.4, 2.0)):

@@ -28,6 +28,7 @@ from scipy.special import logsumexp
 from scipy.stats import beta
 
 import opendp_timeseries as ts
+from tests import make
 
 ALPHA = 1e-9
 BATCH = 25
@@ -45,7 +46,7 @@ class Case:
         ``x'``, the neighbours differ by replacement.
     :param series: of a panel whose total is released: series ``k`` has its steps from ``k·size`` on.
     :param excess: what becomes of those in more than ``cap`` steps.
-    :param ends: with ``"scale"``, scales of activity but the last, the first of which is ``cap``.
+    :param ends: with ``"l2"``, tiers of activity but the last, the first of which is ``cap``.
     :param places: whether steps are places instead, and everybody counts once in each, in at most ``cap`` of them.
     :param period: steps of a period, if an individual within one is the unit of privacy; ``people`` are then what
         differs within one period.
@@ -113,12 +114,12 @@ CASES = [
          others=((2, 3),)),
     Case(name="total of a panel", size=1, cap=3, p=0.8, scale=1.8, series=3, people=((0, 1, 2),)),
     Case(name="one period of two", size=4, cap=2, period=2, stays=(2, 3), p=0.5, scale=0.6, people=((0, 1),)),
-    Case(name="scaled, in every step", size=6, cap=2, excess="scale", p=1.0, scale=1.2, people=((0, 1, 2, 3, 4, 5),)),
-    Case(name="scaled, in every step, sampled", size=6, cap=2, excess="scale", p=0.5, scale=0.8,
+    Case(name="scaled, in every step", size=6, cap=2, excess="l2", p=1.0, scale=1.2, people=((0, 1, 2, 3, 4, 5),)),
+    Case(name="scaled, in every step, sampled", size=6, cap=2, excess="l2", p=0.5, scale=0.8,
          people=((0, 1, 2, 3, 4, 5),), exact=False),
-    Case(name="private series, in every step", size=6, cap=2, excess="scale", ends=(2, 4), p=1.0, scale=1.2,
+    Case(name="private series, in every step", size=6, cap=2, excess="l2", ends=(2, 4), p=1.0, scale=1.2,
          people=((0, 1, 2, 3, 4, 5),)),
-    Case(name="private series, in few steps, replaced", size=6, cap=2, excess="scale", ends=(2, 4), p=1.0, scale=1.7,
+    Case(name="private series, in few steps, replaced", size=6, cap=2, excess="l2", ends=(2, 4), p=1.0, scale=1.7,
          people=((0, 1),), others=((2, 3),)),
     Case(name="two releases", size=2, cap=2, p=0.5, scale=0.9, joint=((0.9, 1.6),), people=((0, 1),)),
 ]  # fmt: skip
@@ -165,9 +166,9 @@ def measurements(case: Case) -> dict[str, tuple[dp.Measurement, dp.Measurement]]
     space = ts.event_log_domain(identifier="id", time="time"), unit
     caps = {"participation_cap": case.cap, "step_cap": case.step_cap, "gap": case.gap}
     grid = ts.TimeGrid(size=case.size)
-    signal = space >> ts.then_participation_count(grid, **caps, excess=case.excess)
+    signal = space >> ts.then_participation_count(grid, **caps, **make.EXCESS[case.excess])
     if case.ends:
-        signal = space >> ts.then_activity_count(grid, scales=ts.Scales(ends=case.ends, share=SHARE))
+        signal = space >> ts.then_participation_count(grid, tiers=ts.Tiers(ends=case.ends, share=SHARE))
     if case.places:
         signal = space >> ts.then_individual_count(by="place", keys=list(range(case.size)), key_cap=case.cap)
     if case.series > 1:

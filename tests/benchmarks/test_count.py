@@ -9,7 +9,6 @@ import functools
 import os
 import secrets
 import time
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ import pytest
 from opendp_timeseries.counting.capped_count import capped_count
 from opendp_timeseries.counting.tables import read_positions
 from opendp_timeseries.grid import TimeGrid
+from tests import make
 from tests.counting.tables import count_of
 
 ROWS = int(os.environ.get("COUNT_ROWS", 10**6))
@@ -37,11 +37,11 @@ def count(people, steps):
 
 
 def with_a_gap(people, steps):
-    return capped_count(people, steps, replace(COUNT, gap=10), secrets.token_bytes(16))
+    return capped_count(people, steps, make.changed(COUNT, gap=10), secrets.token_bytes(16))
 
 
 def everybody(people, steps):
-    return capped_count(people, steps, replace(COUNT, excess="scale"), secrets.token_bytes(16))
+    return capped_count(people, steps, make.changed(COUNT, excess="l2"), secrets.token_bytes(16))
 
 
 def packed_sort(people, steps):
@@ -59,7 +59,7 @@ def text_of(size):
 
 def names(people, steps):
     table = {"id": text_of(max(ROWS // 50, 1))[people], "time": steps}
-    return count(*read_positions(table, COUNT))
+    return count(*read_positions(table, COUNT.reading))
 
 
 @functools.cache
@@ -73,7 +73,7 @@ def arrow_text(rows):
 def real_names_of_arrow(people, steps):
     pa = pytest.importorskip("pyarrow")
     table = pa.table({"id": arrow_text(people.size), "time": steps})
-    return count(*read_positions(table, COUNT))
+    return count(*read_positions(table, COUNT.reading))
 
 
 @functools.cache
@@ -89,12 +89,12 @@ def shared_objects(rows):
 
 def real_names_as_objects(people, steps):
     table = {"id": fresh_objects(people.size), "time": steps}
-    return count(*read_positions(table, COUNT))
+    return count(*read_positions(table, COUNT.reading))
 
 
 def real_names_as_shared_objects(people, steps):
     table = {"id": shared_objects(people.size), "time": steps}
-    return count(*read_positions(table, COUNT))
+    return count(*read_positions(table, COUNT.reading))
 
 
 def instants(people, steps):
@@ -154,7 +154,9 @@ def test_a_gap_takes_at_most_half_as_long_again(log, size, gap):
     for _ in range(4):  # the first warms up
         for apart, times in taken.items():
             start = time.perf_counter(), time.process_time()
-            capped_count(people, steps, replace(COUNT, grid=TimeGrid(size=size), gap=apart), secrets.token_bytes(16))
+            capped_count(
+                people, steps, make.changed(COUNT, grid=TimeGrid(size=size), gap=apart), secrets.token_bytes(16)
+            )
             times.append((time.perf_counter() - start[0], time.process_time() - start[1]))
     wall, processor = (np.median(taken[gap][1:], axis=0) / np.median(taken[1][1:], axis=0)).tolist()
     print(f"\ngap {gap}: {wall:.2f} times as long, {processor:.2f} of the processor")
@@ -166,14 +168,14 @@ def test_scaling_takes_at_most_seven_tenths_of_dropping(log, of):
     """Side by side, by the processor."""
     people, steps = log
     if of == "text":  # reading it takes as long for both
-        people, steps = read_positions({"id": text_of(max(ROWS // 50, 1))[people], "time": steps}, COUNT)
-    taken = {"drop": [], "scale": []}
+        people, steps = read_positions({"id": text_of(max(ROWS // 50, 1))[people], "time": steps}, COUNT.reading)
+    taken = {"drop": [], "l2": []}
     for _ in range(4):  # the first warms up
         for excess, times in taken.items():
             start = time.process_time()
-            capped_count(people, steps, replace(COUNT, excess=excess), secrets.token_bytes(16))
+            capped_count(people, steps, make.changed(COUNT, excess=excess), secrets.token_bytes(16))
             times.append(time.process_time() - start)
-    share = min(taken["scale"][1:]) / min(taken["drop"][1:])
+    share = min(taken["l2"][1:]) / min(taken["drop"][1:])
     print(f"\nscaling takes {share:.2f} of dropping")
     assert share < 0.7
 

@@ -64,7 +64,7 @@ def read(path, zone="UTC", size=SIZE):
     """Who is where, and the count of it."""
     grid = TimeGrid(start="2013-01-01", step="1h", size=size, zone="UTC")
     asked = count_of(grid=grid, participation_cap=20, step_cap=1)
-    log = read_csv_log(path, asked, zone=zone)
+    log = read_csv_log(path, asked.reading, zone=zone)
     return log, engine_of(log).count(log, asked, bytes(16))
 
 

@@ -79,7 +79,7 @@ def text_of(codes, words):
 
 
 def counted(table, time="time", grid=GRID, **more):
-    asked = count_of(time=time, grid=grid, participation_cap=20, step_cap=1, excess="scale", **more)
+    asked = count_of(time=time, grid=grid, participation_cap=20, step_cap=1, excess="l2", **more)
     return lambda: engine_of(table).count(table, asked, bytes(16))
 
 
@@ -142,10 +142,10 @@ def test_csv(tmp_path):
         )
 
     def read(**more):
-        asked = count_of(grid=GRID, participation_cap=20, step_cap=1, excess="scale")
+        asked = count_of(grid=GRID, participation_cap=20, step_cap=1, excess="l2")
 
         def counted():
-            log = read_csv_log(path, asked, **{"zone": "UTC"} | more)
+            log = read_csv_log(path, asked.reading, **{"zone": "UTC"} | more)
             engine_of(log).count(log, asked, bytes(16))
 
         return counted
@@ -198,7 +198,7 @@ def test_release():
     alone = dp.m.make_gaussian(domain, dp.l2_distance(T="i64"), scale=scale)
     space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
     jobs = {"OpenDP's integer noise": lambda: alone(steps)}
-    for name, excess in (("whole", "drop"), ("weighted", "scale")):
+    for name, excess in (("whole", "drop"), ("weighted", "downweight")):
         count = space >> ts.then_participation_count(ts.TimeGrid(size=steps.size), participation_cap=4, excess=excess)
         release = count >> ts.then_subsampled_gaussian(scale, sampling_probability=1.0, delta=1e-9)
         jobs[f"10⁶ steps released, {name} counts"] = partial(release, {"id": steps // 5, "time": steps})

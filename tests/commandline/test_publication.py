@@ -517,7 +517,7 @@ def test_a_panel_by_flags_without_a_programme(city, capsys):
         == 0
     )
     releases = ts.read_releases((city / "people.json").read_text())
-    assert [release.size for release in releases] == [28 * 2 * releases[0].design.count.scales.series, 1]
+    assert [release.size for release in releases] == [28 * 2 * releases[0].design.count.tiers.series, 1]
     assert releases[0].stated.whole.loss[0] <= 50  # nobody is dropped, and the number of people is in the budget
     capsys.readouterr()
     assert main([*log, *budget, "--by", "station", "--keys", "station 0", "station 1"]) == 0

@@ -25,17 +25,18 @@ import pytest
 from pyarrow import dataset
 
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.design.count import Count, Source
 from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.kernels import Kernel
-from opendp_timeseries.design.scales import Scales
+from opendp_timeseries.design.reading import Source
 from opendp_timeseries.design.signal import Signal
+from opendp_timeseries.design.tiers import Tiers
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid
 from opendp_timeseries.plugin._opendp import signal_domain
 from opendp_timeseries.plugin.lp_distance import l1_of, l2_of
 from opendp_timeseries.plugin.spaces import signal_metric
 from opendp_timeseries.plugin.totals import make_totals
+from tests import make
 from tests.oracles import calendars
 from tests.oracles import counting as oracle
 from tests.oracles import totals as oracle_of_totals
@@ -196,7 +197,7 @@ class Case:
     exact: bool
     caps: dict
     excess: str
-    scales: Scales | None
+    tiers: Tiers | None
     totals: tuple  # the first step of each total; empty where steps are counted
     rows: tuple  # of (the number of a person, a time, the number of a key), each of them None where it is missing
     tree: dict | None = None  # groups of the series of a panel, for totals
@@ -205,14 +206,15 @@ class Case:
     of_two: bool = False  # whether a unit is of two individuals
 
     def count(self, *, replaced=False):
-        return Count(
+        return make.count(
             source=Source(identifier="who", time=self.when and "when", by=self.where and "where", exact=self.exact),
-            grid=TimeGrid(size=1) if self.whole else self.grid_of_totals() if self.totals else self.grid.made,
-            pooled=self.grid.made if self.whole or self.totals else None,
+            grid=TimeGrid(size=1) if self.whole else self.grid.made,
+            once_over=self.grid.made if self.whole else None,
+            per=self.grid_of_totals() if self.totals else None,
             panel=self.keys,
             unit=Unit(period=self.period, replaced=replaced, individuals=1 + self.of_two),
             excess=self.excess,
-            scales=self.scales,
+            tiers=self.tiers,
             **self.caps,
         )
 
@@ -242,13 +244,15 @@ class Case:
 
     @property
     def size(self):
-        series = len(self.keys or (0,)) * (1 if self.scales is None else self.scales.series)
+        series = len(self.keys or (0,)) * (1 if self.tiers is None else self.tiers.series)
         return self.columns * series
 
     @property
     def most(self):
-        """In how many steps anybody can be."""
-        return max(Counter(map(self.period_of, range(self.cycle))).values()) * len(self.keys or (0,))
+        """In how many steps anybody can be, after gap and key cap."""
+        longest, series = max(Counter(map(self.period_of, range(self.cycle))).values()), len(self.keys or (0,))
+        gap, few = self.caps["gap"], min(self.caps["key_cap"] or series, series)
+        return min(series * min(-(-longest // gap), self.cycle // gap), few * longest)
 
     def period_starts(self):
         return [step for step in range(self.cycle) if step == 0 or self.period_of(step) != self.period_of(step - 1)]
@@ -280,10 +284,10 @@ def one(random, options):
 def draw(seed, engine):
     """A case, and what is asked of it beyond the count: totals, and how far several individuals move it."""
     case, random = drawn_case(seed, engine), np.random.default_rng([seed, ENGINES.index(engine), 1])
-    made = None if case.keys is None or case.scales is not None else drawn_tree(random, list(case.keys))
+    made = None if case.keys is None or case.tiers is not None else drawn_tree(random, list(case.keys))
     of_two = case.period is None and random.random() < 0.5
     case = replace(case, tree=made, distance=int(random.integers(1, 4)), of_two=of_two)
-    if case.scales is not None or random.random() < 0.5:
+    if case.tiers is not None or random.random() < 0.5:
         return case
     taps = random.integers(one(random, [0, -9]), 10, case.columns) * (random.random(case.columns) < 0.5)
     if random.random() < 0.5:  # symmetric, and decreasing from its first
@@ -348,6 +352,8 @@ def drawn_case(seed, engine):
         "gap": gap if random.random() < 0.7 else 1,
         "key_cap": None if keys is None or random.random() < 0.4 else int(random.integers(1, len(keys) + 2)),
     }
+    if whole:  # individuals count once, at so many keys
+        caps |= {"step_cap": 1, "key_cap": None} | ({"participation_cap": 1} if keys is None else {})
     people, burst = int(random.integers(1, 6)), one(random, [1, 3, 6, 100])
     rows = []
     for _ in range(one(random, [0, 10, 60, 120, 120])):
@@ -358,18 +364,18 @@ def drawn_case(seed, engine):
         rows.append((person, drawn_time(random, grid, TIMES[when], step), key))
     when = None if whole and random.random() < 0.5 else when
     exact = engine == "polars" and random.random() < 0.3
-    excess = one(random, ["drop", "scale", "scale", "scale_l1"]) if not whole or random.random() < 0.1 else "drop"
-    excess = "scale" if whole and excess == "scale_l1" else excess
+    excess = one(random, ["drop", "l2", "l2", "l1"]) if not whole or random.random() < 0.1 else "drop"
+    excess = "l2" if whole and excess == "l1" else excess
     case = Case(
         seed=seed, grid=grid, period=period, who=who, when=when, where=where, keys=keys, whole=whole, exact=exact,
-        caps=caps, excess=excess, scales=None, totals=(), rows=tuple(rows),
+        caps=caps, excess=excess, tiers=None, totals=(), rows=tuple(rows),
     )  # fmt: skip
     if excess == "drop" or random.random() < 0.5 or refusal(case, engine) is not None:
-        return with_totals(random, case, engine) if excess == "scale_l1" and random.random() < 0.8 else case
+        return with_totals(random, case, engine) if excess == "l1" and random.random() < 0.8 else case
     ends = itertools.accumulate(random.integers(1, 6, random.integers(4)).tolist())
-    scales = Scales(ends=tuple(end for end in ends if end < case.most), share=one(random, [0.3, 0.8]))
-    caps = case.caps | {"participation_cap": scales.first(case.most)}
-    return replace(case, excess="scale", caps=caps, scales=scales)
+    tiers = Tiers(ends=tuple(end for end in ends if end < case.most), share=one(random, [0.3, 0.8]))
+    caps = case.caps | {"participation_cap": tiers.first(case.most)}
+    return replace(case, excess="l2", caps=caps, tiers=tiers)
 
 
 def with_totals(random, case, engine):
@@ -457,11 +463,11 @@ def truth(case, rows, hashed):
             at = 0 if case.whole else step
             who = text_of(case.who, person, exact=case.exact)
             own[who, case.period_of(step)].append(number * case.cycle + at)
-    limits, scales = {"key": KEY, "cycle": case.cycle, "hashed": hashed}, None
-    if case.scales is not None:
-        scales = {"ends": case.scales.ends, "share": case.scales.share}
-        scales |= {"most": case.most, "size": case.positions}
-    more = limits | {"excess": case.excess, "scales": scales}
+    limits, tiers = {"key": KEY, "cycle": case.cycle, "hashed": hashed}, None
+    if case.tiers is not None:
+        tiers = {"ends": case.tiers.ends, "share": case.tiers.share}
+        tiers |= {"most": case.most, "size": case.positions}
+    more = limits | {"excess": case.excess, "tiers": tiers}
     kept = {(who, period): oracle.kept(who, at, **case.caps, **more) for (who, period), at in own.items()}
     if case.totals:
         kept = {who: in_totals(case, change) for who, change in kept.items()}
@@ -489,7 +495,7 @@ def refusal(case, engine):
     """What an engine, or the count, says of a combination that cannot be; None where it can."""
     said = []
     if case.whole and case.excess != "drop":
-        said.append("must be 'drop' where")
+        said.append("those beyond a cap be dropped")
     if case.period is not None:
         integer, grid = isinstance(case.period.length, int), case.grid
         if case.whole:
@@ -703,8 +709,8 @@ def check(case, engine, make, hashed=oracle.hash_of, *, all_of_it=True):
         check_filter(case, expected.kept)
     if not all_of_it:
         return
-    assert sorted(engine_of(table).participation(table, case.count().by_step).tolist()) == expected.steps, case
-    went = engine_of(table).tally(table, case.count().by_step)._asdict()
+    assert sorted(engine_of(table).participation(table, case.count().reading).tolist()) == expected.steps, case
+    went = engine_of(table).tally(table, case.count().reading)._asdict()
     assert went == {name: expected.tally[name] for name in went}, (case, engine)
     first = case.seed % max(1, len(own))
     several = (own[first:] + own[:first])[: case.people]
@@ -821,7 +827,7 @@ def within_together(change, influence, case):
 
 def counted(case, table):
     count = case.count()
-    return count.totals(engine_of(table).count(table, count.by_step, KEY)).tolist()
+    return count.add_up(engine_of(table).count(table, count, KEY)).tolist()
 
 
 def is_of(case, row, who, period):

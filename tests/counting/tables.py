@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 from opendp_timeseries.counting.files import csv_batches
-from opendp_timeseries.design.count import Count, Source
+from opendp_timeseries.design.reading import Source
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import TimeGrid
+from tests import make
 
 
 def count_of(identifier="id", time="time", grid=None, by=None, keys=None, *, exact=False, period=None, **caps):
     """Return a count of a log; what is left out binds nobody."""
-    return Count(
+    return make.count(
         source=Source(identifier=identifier, time=time, by=by, exact=exact),
         grid=grid,
         panel=None if keys is None else tuple(keys),

@@ -31,7 +31,7 @@ def count(rows, size, *, participation_cap, step_cap=1, key=KEY, dtype=np.int64)
     people, steps = [row[0] for row in rows], np.array([row[1] for row in rows], dtype=np.int64)
     text = bool(people) and isinstance(people[0], str)
     who = np.array(people, dtype=object if text else dtype)
-    who, steps = read_positions({"id": who, "step": steps}, count_of("id", "step", TimeGrid(size=size)))
+    who, steps = read_positions({"id": who, "step": steps}, count_of("id", "step", TimeGrid(size=size)).reading)
     caps = {"participation_cap": participation_cap, "step_cap": step_cap}
     return capped_count(who, steps, size=size, key=key, **caps).tolist()
 

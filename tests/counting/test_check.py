@@ -135,7 +135,7 @@ def test_each_cause_in_a_csv_file(tmp_path):
     grid = ts.TimeGrid(start="2024-07-01", step="1h", size=24, zone="UTC")
     for how, lost in ({}, (2, 0, 4, 2, 0, 1)), ({"time_format": "%d.%m.%Y %H:%M"}, (2, 0, 4, 5, 0, 0)):
         count = count_of(time="t", grid=grid, step_cap=1)
-        found = looked_at(read_csv_log(log, count, zone="UTC", **how), grid)
+        found = looked_at(read_csv_log(log, count.reading, zone="UTC", **how), grid)
         assert causes(found) == lost
 
 
@@ -188,7 +188,7 @@ def test_what_the_caps_lose():
     # The ten steps of one of them weigh √(4/10) each, which is rounded down to a multiple of 2^-16.
     scaled = ts.check_log(log, **arguments, participation_cap=4, step_cap=1)
     assert scaled.events_lost_share == 1 - (10 * math.isqrt(4 * 4**16 // 10) / 2**16 + 1) / 13
-    assert "left out, or scaled away, by the caps" in str(scaled)
+    assert "left out, or weighed down, by the caps" in str(scaled)
     assert ts.check_log(log, **arguments, participation_cap=None, step_cap=3).events_lost_share == 0.0
     assert ts.check_log(log, **arguments, participation_cap=10**30, step_cap=10**30).events_lost_share == 0.0
     nobody = {name: column[:0] for name, column in log.items()}
@@ -196,7 +196,7 @@ def test_what_the_caps_lose():
     assert found == ts.LogCheck(
         rows=0, missing_identifier=0, unknown_identifier=0, missing_time=0, unreadable_time=0, unknown_time=0,
         off_grid=0, unknown_key=None,
-        individuals=0, individuals_over_cap=0, events_lost_share=0.0, excess="scale",
+        individuals=0, individuals_over_cap=0, events_lost_share=0.0, excess="downweight",
     )  # fmt: skip
 
 

@@ -4,7 +4,6 @@ import itertools
 import math
 import time
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import opendp.prelude as dp
@@ -14,8 +13,9 @@ from scipy.stats import beta
 import opendp_timeseries as ts
 from opendp_timeseries.counting import memory, scaling
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.design.scales import Scales
+from opendp_timeseries.design.tiers import Tiers
 from opendp_timeseries.grid import Period, TimeGrid
+from tests import make
 from tests.counting.tables import DuckDB, count_of
 
 ibis = pytest.importorskip("ibis")
@@ -341,7 +341,7 @@ def test_text_that_is_no_step_is_told_and_counts_nowhere(backend):
         columns = {"id": pa.array(range(len(values))), "time": pa.array(values)}
         table = backend.table(**columns)
         expected = {"text": (16, 0, 0, 3, 8, 0, 2, 0), "number": (6, 0, 0, 2, 1, 0, 2, 0)}[kind]
-        assert engine.tally(table, every) == memory.tally(pa.table(columns), every) == expected
+        assert engine.tally(table, every.reading) == memory.tally(pa.table(columns), every.reading) == expected
         counts = count(table, every.grid)
         np.testing.assert_array_equal(counts, truth(every.grid, **columns))
         assert np.flatnonzero(counts).tolist() == {"text": [3, 4, 5], "number": [3]}[kind]
@@ -369,7 +369,7 @@ def test_a_column_that_is_missing_in_every_row_counts_nobody(missing, grid):
         counts = engine_of(log).count(log, count, bytes(16))
         expected = [1, 1, 0] if keys is None and missing == "k" else [0] * count.size
         assert counts.tolist() == expected == engine_of(rows).count(rows, count, bytes(16)).tolist()
-        assert engine_of(log).tally(log, count) == engine_of(rows).tally(rows, count)
+        assert engine_of(log).tally(log, count.reading) == engine_of(rows).tally(rows, count.reading)
 
 
 # --- Nobody dropped
@@ -378,7 +378,7 @@ def test_a_column_that_is_missing_in_every_row_counts_nobody(missing, grid):
 def test_a_weight_meets_the_events_of_its_own_period(backend):
     """Of somebody in ten steps of the first day and in five of the second, with a cap of two steps a day."""
     table = backend.table(id=[1] * 15, time=[*range(10), *range(15, 20)])
-    counts = count(table, TimeGrid(size=20), participation_cap=2, step_cap=1, excess="scale", period=Period(10))
+    counts = count(table, TimeGrid(size=20), participation_cap=2, step_cap=1, excess="l2", period=Period(10))
     first, second = (math.isqrt(2 * 4**16 // steps) for steps in (10, 5))
     assert counts.tolist() == [first] * 10 + [0] * 5 + [second] * 5
     assert max(10 * first**2, 5 * second**2) <= 2 * 4**16
@@ -396,30 +396,32 @@ def test_each_day_is_capped_where_the_first_is_shorter(backend):
 @pytest.mark.parametrize(("cap", "more"), [(10**14, 4 * 10**13), (2**47, 1), (2**46, 3 * 2**45)])
 def test_a_step_cap_near_the_most_rows_of_a_log(backend, cap, more):
     """By the squares of who is in two steps, of which each has fewer events than the cap and both have more."""
-    most = count_of(grid=TimeGrid(size=2), participation_cap=1, step_cap=cap, excess="scale")
+    most = count_of(grid=TimeGrid(size=2), participation_cap=1, step_cap=cap, excess="l2")
     events = [min(cap, 2**47 - more), min(more, cap)]
     table = backend.table(who=[1, 1], step=[0, 1], events=events)
-    weighed = engine._fetch(engine._weighed(table, ["who"], most, engine._dialect(table)))
+    weights = most.weighting.weights(most.reading)
+    weighed = engine._fetch(engine._weighed(table, ["who"], weights, cap, engine._dialect(table)))
     size = sum(number**2 for number in events)
     weight = min(2**16, math.isqrt(cap**2 * 4**16 // size))
     assert sorted(weighed["series0"].to_pylist()) == sorted(weight * number for number in events)
 
 
-@pytest.mark.parametrize("scales", [None, Scales(ends=(3, 7))])
-@pytest.mark.parametrize("excess", ["scale", "scale_l1"])
+@pytest.mark.parametrize("tiers", [None, Tiers(ends=(3, 7))])
+@pytest.mark.parametrize("excess", ["l2", "l1"])
 @pytest.mark.parametrize("step_cap", [1, 2, 2**20, 2**46, 2**63, 10**30])
-def test_weights_in_a_database_are_those_in_memory_whatever_the_events(backend, step_cap, excess, scales):
+def test_weights_in_a_database_are_those_in_memory_whatever_the_events(backend, step_cap, excess, tiers):
     random = np.random.default_rng(9)
     lengths = random.integers(1, 12, 60)
     who = np.repeat(np.arange(60), lengths)
     events = 2 ** random.integers(0, 44, who.size) + random.integers(0, 2, who.size)
     events = np.minimum(events, min(step_cap, 2**63 - 1))
     most = count_of(grid=TimeGrid(size=11), participation_cap=3, step_cap=step_cap, excess=excess)
-    if scales is not None and excess == "scale":
-        most = replace(most, scales=scales)
+    if tiers is not None and excess == "l2":
+        most = make.changed(most, tiers=tiers)
+    weights = most.weighting.weights(most.reading)
     begins = np.cumsum(lengths) - lengths
-    expected = np.repeat(scaling.weights(scaling.sizes_of(events, begins, most), most), lengths, axis=0)
+    expected = np.repeat(scaling.weights_of(scaling.sizes_of(events, begins, weights.power), weights), lengths, axis=0)
     table = backend.table(who=who, step=np.arange(who.size), events=events)
-    weighed = engine._fetch(engine._weighed(table, ["who"], most, engine._dialect(table)))
+    weighed = engine._fetch(engine._weighed(table, ["who"], weights, step_cap, engine._dialect(table)))
     found = np.column_stack([weighed[name].to_numpy() for name in weighed.column_names[1:]])
     assert found[np.argsort(weighed["step"].to_numpy())].tolist() == (expected * events[:, None]).tolist()

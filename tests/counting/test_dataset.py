@@ -2,7 +2,6 @@
 
 import datetime as dt
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import opendp.prelude as dp
@@ -13,6 +12,7 @@ from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.files import read_parquet_log
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.plugin import participation_count as constructor
+from tests import make
 from tests.counting.tables import count_of
 
 pa = pytest.importorskip("pyarrow")
@@ -73,7 +73,7 @@ def test_what_is_kept_is_what_is_kept_in_memory(tmp_path, log_space, kind):
     assert log_space[0].member(log)
     for cap in (1, 5, 40):
         assert chain(log_space, cap)(log) == chain(log_space, cap)(pa.table(columns))
-    histogram = log_space >> ts.then_participation_histogram(GRID, caps=[2, 5, 20])
+    histogram = log_space >> ts.then_participation_histogram(GRID, edges=[2, 5, 20])
     assert histogram(log) == histogram(pa.table(columns))
 
 
@@ -123,7 +123,7 @@ def test_a_failure_quotes_no_row(tmp_path):
     schema = pa.schema({"id": pa.int64(), "time": pa.timestamp("s")})
     log = ds.dataset(tmp_path / "log.csv", format="csv", schema=schema)
     for act in (
-        engine.participation,
+        lambda log, count: engine.participation(log, count.reading),
         lambda *args: engine.count(*args, KEY),
     ):
         with pytest.raises(RuntimeError, match="could not be read to its end") as failure:
@@ -199,7 +199,7 @@ def test_every_file_is_read_by_its_own_types(tmp_path, pair):
     for name in pair:
         expected[0 if name == "dates" else 5] += 0 if name in ("nobody", "never") else 3
     assert engine_of(log).count(log, count, bytes(16)).tolist() == expected.tolist()
-    tally = engine_of(log).tally(log, count)
+    tally = engine_of(log).tally(log, count.reading)
     assert (tally.rows, tally.counted) == (6, expected.sum())
 
 
@@ -241,7 +241,7 @@ def test_keys_of_folders_that_were_read_as_numbers_are_refused_by_name(tmp_path)
     log = ds.dataset(tmp_path, format="parquet", partitioning="hive")
     with pytest.raises(TypeError, match=r"key '007' matches nothing, as it is '7' in column 'station' of type int32"):
         engine_of(log).count(log, count, bytes(16))
-    numbers = replace(count, panel=(7, 8))
+    numbers = make.changed(count, panel=(7, 8))
     assert engine_of(log).count(log, numbers, bytes(16)).tolist() == [2, 0, 0, 1]
 
 

@@ -1,7 +1,6 @@
 """The gap between an individual's counted steps: first come, then rest, around the cycle, in every series by itself."""
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,8 +8,9 @@ import pytest
 from opendp_timeseries.counting.capped_count import capped_count
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.gap import kept_apart
-from opendp_timeseries.design.count import Source
+from opendp_timeseries.design.reading import Source
 from opendp_timeseries.grid import TimeGrid
+from tests import make
 from tests.counting.tables import count_of_series
 from tests.oracles import counting as oracle
 
@@ -115,8 +115,8 @@ def engine(who, steps):
 
 def forgetful(who, steps):
     """Broken on purpose: counts the gap from the last row that was read, whoever it is of."""
-    kept = np.append(True, np.abs(np.diff(steps)) >= COUNT.gap)
-    return capped_count(who[kept], steps[kept], replace(COUNT, gap=1), KEY)
+    kept = np.append(True, np.abs(np.diff(steps)) >= COUNT.reading.gap)
+    return capped_count(who[kept], steps[kept], make.changed(COUNT, gap=1), KEY)
 
 
 def sound(counter):
@@ -131,7 +131,7 @@ def sound(counter):
         change = whole - counter(who[~mine], steps[~mine])
         if (change != counter(who[mine], steps[mine])).any() or np.count_nonzero(change) > 3 or change.max() > 2:
             return False
-        if not all(oracle.apart(np.flatnonzero(series), COUNT.gap, 30) for series in change.reshape(2, 30)):
+        if not all(oracle.apart(np.flatnonzero(series), COUNT.reading.gap, 30) for series in change.reshape(2, 30)):
             return False
     return True
 
@@ -156,7 +156,7 @@ def test_one_individual_reaches_all_that_is_apart_and_nothing_else():
 def test_a_database_counts_a_step_once_behind_a_gap(backend, gap):
     """Most rows have a like one, of the start, the second or a later step of a run."""
     who, steps = crowd(people=15, size=60)
-    asked = replace(COUNT, participation_cap=60, step_cap=1, gap=gap)
-    asked = replace(asked, panel=None, grid=TimeGrid(size=60), source=Source(identifier="id", time="step"))
+    asked = make.changed(COUNT, participation_cap=60, step_cap=1, gap=gap)
+    asked = make.changed(asked, panel=None, grid=TimeGrid(size=60), source=Source(identifier="id", time="step"))
     found = engine_of(table := backend.table(id=who, step=steps)).count(table, asked, KEY)
     np.testing.assert_array_equal(found, capped_count(who, steps, asked, KEY))

@@ -24,9 +24,9 @@ ROWS, SIZE = 300, 50
 PANEL = {"by": "k", "keys": ["0", "1", "2"]}
 OPTIONS = {
     "count": [
-        {"excess": "scale", "period": Period(9)},
+        {"excess": "l2", "period": Period(9)},
         {"gap": 3, "step_cap": 1},
-        {"gap": 2, "excess": "scale", "key_cap": 1, **PANEL},
+        {"gap": 2, "excess": "l2", "key_cap": 1, **PANEL},
     ],
     "participation": [{"gap": 3, **PANEL}],
     "tally": [PANEL],
@@ -65,7 +65,7 @@ def test_every_query_reads_the_log_once(monkeypatch, backend, question):
     table, reads = backend.table_that_counts_its_rows(id=rows % 7, t=rows * 17 % SIZE, k=rows % 3)
     for options in OPTIONS[question]:
         before, counted = reads(), asked(**options)
-        getattr(engine_of(table), question)(table, counted, *([KEY] if question == "count" else []))
+        getattr(engine_of(table), question)(table, *((counted, KEY) if question == "count" else (counted.reading,)))
         assert reads() - before == ROWS, options
         assert readings(queries.pop(), table.get_name()) == 1, options
     assert not queries
@@ -81,11 +81,11 @@ def samples(backend, **columns):
 @pytest.mark.parametrize("gap", [1, 3])
 def test_a_weight_is_that_of_the_events_which_it_weighs(backend, gap):
     """So that whoever is there has no more than the cap, by the numbers that are counted."""
-    counted = count_of("id", "t", TimeGrid(size=400), excess="scale", participation_cap=3, step_cap=1, gap=gap)
+    counted = count_of("id", "t", TimeGrid(size=400), excess="l2", participation_cap=3, step_cap=1, gap=gap)
     for log in samples(backend, id=np.zeros(400, dtype=np.int64), t=np.arange(400)):
         counts = engine_of(log).count(log, counted, KEY)
         (steps,) = counts.nonzero()
-        weights = scaling.weights(np.array([steps.size]), counted)
+        weights = scaling.weights_of(np.array([steps.size]), counted.weighting.weights(counted.reading))
         assert counts[steps].tolist() == weights.ravel().tolist() * steps.size
         assert sum(number**2 for number in counts.tolist()) <= 3 * 4**16
         assert np.diff(steps, append=steps[0] + 400).min() >= gap

@@ -448,9 +448,9 @@ def test_an_integer_has_one_word_in_numbers_and_in_text(number):
 
 def test_texts_are_numbered_alike_with_and_without_arrow(monkeypatch):
     cells = np.array(["b", None, "17.0", "a", "b", 17, "\ud800", float("nan"), "nan", "a"] * 3, dtype=object)
-    who, _ = read_positions({"id": cells, "time": np.arange(30)}, count_of(grid=TimeGrid(size=30)))
+    who, _ = read_positions({"id": cells, "time": np.arange(30)}, count_of(grid=TimeGrid(size=30)).reading)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    again, _ = read_positions({"id": cells, "time": np.arange(30)}, count_of(grid=TimeGrid(size=30)))
+    again, _ = read_positions({"id": cells, "time": np.arange(30)}, count_of(grid=TimeGrid(size=30)).reading)
     texts = [[None if code < 0 else one.names[code] for code in one.codes] for one in (who, again)]
     assert texts[0] == texts[1] == ["b", None, "17", "a", "b", "17", "\ud800", None, "nan", "a"] * 3
     assert len(set(again.names)) == len(again.names) == 5

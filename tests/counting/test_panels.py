@@ -130,7 +130,7 @@ def test_an_empty_text_is_nobody_and_no_key(tmp_path, engine):
     log = of_engine(engine, table, tmp_path)
     count = count_of("id", "t", ts.TimeGrid(size=2), "by", ["x", "y"], step_cap=9)
     assert engine_of(log).count(log, count, bytes(16)).tolist() == [1, 1, 0, 0]
-    tally = engine_of(log).tally(log, count)
+    tally = engine_of(log).tally(log, count.reading)
     assert (tally.missing_identifier, tally.unknown_key, tally.counted) == (2, 1, 2)
 
 

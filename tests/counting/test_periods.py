@@ -11,7 +11,7 @@ import pytest
 
 from opendp_timeseries.accounting.influence import count_influence
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.design.count import Count
+from opendp_timeseries.design.reading import Reading
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period, TimeGrid
 from tests.counting.tables import count_of
@@ -175,7 +175,7 @@ def test_more_places_than_a_row_has_bits_for_are_refused():
     edges += [edges[-1] + dt.timedelta(seconds=k) for k in range(1, 2**12)]
     grid = TimeGrid.from_edges(edges, zone="UTC")
     keys = [str(k) for k in range(2**12)]
-    count = functools.partial(Count, source=None, grid=grid, participation_cap=1, unit=Unit(period=Period("1d", "UTC")))
+    reading = functools.partial(Reading, source=None, grid=grid, unit=Unit(period=Period("1d", "UTC")))
     with pytest.raises(ValueError, match="about as many steps in each period"):
-        count(panel=tuple(keys))
-    count(panel=tuple(keys[: 2**9]))
+        reading(panel=tuple(keys))
+    reading(panel=tuple(keys[: 2**9]))

@@ -2,13 +2,13 @@
 
 import functools
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from opendp_timeseries.counting import database as engine
 from opendp_timeseries.grid import Period, TimeGrid
+from tests import make
 from tests.counting.tables import Spark, count_of
 from tests.oracles import counting as oracle
 
@@ -130,7 +130,7 @@ def session_of(log, values):
 
 
 def expected_counts(count, rows, caps, hashed):
-    starts = count.period_starts
+    starts = count.reading.period_starts
     expected = oracle.capped_counts(
         rows, size=count.size, cycle=26, key=KEY, hashed=hashed,
         period_of=lambda step: int(np.searchsorted(starts, step, side="right")), **caps,
@@ -146,7 +146,7 @@ def test_no_setting_changes_a_count(turn):
     for k, values in enumerate(settings()):
         log, count, rows = cases[k % len(cases)]
         table, caps = session_of(log, values).table("log"), CAPS[(k + turn) % 2]
-        counts = engine.count(table, replace(count, **caps), KEY).tolist()
+        counts = engine.count(table, make.changed(count, **caps), KEY).tolist()
         assert counts == expected_counts(count, rows, caps, hashed), values
 
 
@@ -154,7 +154,7 @@ def test_a_setting_that_refuses_the_query_is_named():
     log, count, _ = next(queries())
     table = session_of(log, {"max_expression_depth": 20}).table("log")
     with pytest.raises(ValueError, match="setting max_expression_depth"):
-        engine.participation(table, count)
+        engine.participation(table, count.reading)
 
 
 @pytest.mark.parametrize("macro", ["hash(a)", "list_sort(a, b, c)", "Encode(a)"])
@@ -256,7 +256,7 @@ def test_no_setting_of_spark_changes_a_count(spark):
         for name, value in values.items():
             session.session.conf.set(name, value)
         for caps in CAPS:
-            counts = engine.count(table, replace(count, **caps), KEY).tolist()
+            counts = engine.count(table, make.changed(count, **caps), KEY).tolist()
             assert counts == expected_counts(count, rows, caps, lambda who, step, key: known(who, key)[step]), values
 
 

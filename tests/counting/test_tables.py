@@ -30,11 +30,11 @@ CAPS = {"participation_cap": 3, "step_cap": 2}
 def count(table, grid=GRID, **caps):
     check_schema(table, **COLUMNS)
     count = count_of(grid=grid, **CAPS | caps)
-    return capped_count(*read_positions(table, count), count, KEY).tolist()
+    return capped_count(*read_positions(table, count.reading), count, KEY).tolist()
 
 
 def read(table, *, identifier="id", time="time", grid=GRID):
-    return read_positions(table, count_of(identifier, time, grid))
+    return read_positions(table, count_of(identifier, time, grid).reading)
 
 
 def names_of(table, grid=GRID):
@@ -329,7 +329,7 @@ def test_no_pattern_of_bits_warns(kind, column):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for log in (table, pd.DataFrame(table), pa.table({name: pa.array(array) for name, array in table.items()})):
-            _, positions = read_positions(log, asked)
+            _, positions = read_positions(log, asked.reading)
             assert positions.tolist() == [-1, 5, 2, 7]
 
 
@@ -466,13 +466,13 @@ def test_optional_libraries_are_not_imported():
     code = (
         "import sys, numpy as np\n"
         "for name in ('pandas', 'polars', 'pyarrow'): sys.modules[name] = None\n"
-        "from opendp_timeseries.design.count import Count, Source\n"
+        "from opendp_timeseries.design.reading import Reading, Source\n"
         "from opendp_timeseries.counting.tables import read_positions, check_schema\n"
         "from opendp_timeseries.grid import TimeGrid\n"
         "table = {'id': np.array(['a']), 'time': np.array([0])}\n"
         "check_schema(table, identifier='id', time='time')\n"
         "source = Source(identifier='id', time='time')\n"
-        "read_positions(table, Count(source=source, grid=TimeGrid(size=3), participation_cap=1))\n"
+        "read_positions(table, Reading(source=source, grid=TimeGrid(size=3)))\n"
         "class Stream:\n"
         "    def __arrow_c_stream__(self, requested_schema=None): raise AssertionError\n"
         "try: check_schema(Stream(), identifier='id', time='time')\n"

@@ -12,14 +12,17 @@ import opendp_timeseries as ts
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import count_influence
 from opendp_timeseries.accounting.subsampled import extremal_law
-from opendp_timeseries.design.count import Count, Source
+from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.groups import Groups
-from opendp_timeseries.design.scales import Scales
+from opendp_timeseries.design.reading import Reading, Source
 from opendp_timeseries.design.signal import Signal, UnknownSignal
+from opendp_timeseries.design.tiers import Tiers
 from opendp_timeseries.design.unit import Unit
+from opendp_timeseries.design.weighting import capped
 from opendp_timeseries.grid import Period, TimeGrid
 from opendp_timeseries.plugin.known import stated_designs
+from tests import make
 
 HOURS = TimeGrid(start="2024-03-30", step="1h", size=48, zone="Europe/Berlin")
 WHOLE = TimeGrid.from_edges([HOURS.start, HOURS.end], zone="Europe/Berlin")
@@ -27,8 +30,8 @@ DAYS = TimeGrid.from_edges(["2024-03-30", "2024-03-31", "2024-04-01", HOURS.end]
 TERMS = TimeGrid.from_edges(["2012-09-03", "2013-01-07", "2013-04-15"], zone="Europe/London")
 SOURCE = Source(identifier='card\'s "id"', time="when")
 BY = replace(SOURCE, by="site")
-ONE = Count(source=SOURCE, grid=HOURS, participation_cap=4)
-PANEL = replace(ONE, source=BY, panel=("a", "b'", "c"), key_cap=2)
+ONE = make.count(source=SOURCE, grid=HOURS, participation_cap=4)
+PANEL = make.changed(ONE, source=BY, panel=("a", "b'", "c"), key_cap=2)
 TREE = Groups.of({"all": {"x": ["a", "b'"], "y": ["c"]}}, PANEL.panel)
 KERNELS = [
     ts.gaussian_kernel(48, 1.5, resolution_bits=12),
@@ -47,58 +50,61 @@ def design(signal, p=0.25, scale=3.5, sampling="poisson"):
 
 DESIGNS = {
     "one series": design(ONE),
-    "every cap": design(replace(ONE, step_cap=3, gap=5)),
+    "every cap": design(make.changed(ONE, step_cap=3, gap=5)),
     "blocks": design(ONE, sampling="stratified"),
-    "integer steps": design(replace(ONE, grid=TimeGrid(size=9))),
-    "terms": design(replace(ONE, grid=TERMS, participation_cap=1), p=1.0),
-    "replaced": design(replace(ONE, unit=Unit(replaced=True))),
-    "within a day": design(replace(ONE, unit=Unit(period=Period("1d", "Europe/Berlin")))),
-    "within steps, replaced": design(replace(ONE, grid=TimeGrid(size=9), unit=Unit(replaced=True, period=Period(3)))),
+    "integer steps": design(make.changed(ONE, grid=TimeGrid(size=9))),
+    "terms": design(make.changed(ONE, grid=TERMS, participation_cap=1), p=1.0),
+    "replaced": design(make.changed(ONE, unit=Unit(replaced=True))),
+    "within a day": design(make.changed(ONE, unit=Unit(period=Period("1d", "Europe/Berlin")))),
+    "within steps, replaced": design(
+        make.changed(ONE, grid=TimeGrid(size=9), unit=Unit(replaced=True, period=Period(3)))
+    ),
     "panel": design(PANEL),
-    "panel of numbers": design(replace(PANEL, panel=(3, 1), key_cap=None)),
+    "panel of numbers": design(make.changed(PANEL, panel=(3, 1), key_cap=None)),
     "totals": design(Signal(PANEL, (TREE,))),
     "filtered totals": design(Signal(PANEL, (TREE, KERNELS[0]))),
-    "people": design(Count(source=Source(identifier="id"), grid=TimeGrid(size=1), participation_cap=1), p=1.0),
+    "people": design(make.count(source=Source(identifier="id"), grid=TimeGrid(size=1), participation_cap=1), p=1.0),
     "people in the column time": design(
-        Count(source=Source(identifier="time"), grid=TimeGrid(size=1), participation_cap=1), p=1.0
+        make.count(source=Source(identifier="time"), grid=TimeGrid(size=1), participation_cap=1), p=1.0
     ),
     "people on a grid": design(
-        Count(
+        make.count(
             source=SOURCE,
             grid=WHOLE,
-            participation_cap=1,
-            pooled=HOURS,
+            once_over=HOURS,
         ),
         p=1.0,
     ),
     "people by key": design(
-        Count(source=Source(identifier="id", by="site"), grid=TimeGrid(size=1), participation_cap=2, panel=("a", "b")),
+        make.count(
+            source=Source(identifier="id", by="site"), grid=TimeGrid(size=1), participation_cap=2, panel=("a", "b")
+        ),
         p=1.0,
     ),
-    "scaled": design(replace(ONE, excess="scale")),
-    "scaled in ℓ1": design(replace(ONE, excess="scale_l1", step_cap=2)),
-    "total": design(replace(ONE, grid=WHOLE, pooled=HOURS, excess="scale_l1"), p=1.0),
-    "totals over time": design(replace(ONE, grid=DAYS, pooled=HOURS, excess="scale_l1", gap=30), p=1.0),
+    "scaled": design(make.changed(ONE, excess="l2")),
+    "scaled in ℓ1": design(make.changed(ONE, excess="l1", step_cap=2)),
+    "total": design(make.changed(ONE, per=WHOLE, excess="l1"), p=1.0),
+    "totals over time": design(make.changed(ONE, per=DAYS, excess="l1", gap=30), p=1.0),
     "totals of integer steps": design(
-        replace(ONE, grid=TimeGrid(size=3), pooled=TimeGrid(size=9), excess="scale_l1", unit=Unit(period=Period(3)))
+        make.changed(ONE, per=TimeGrid(size=3), grid=TimeGrid(size=9), excess="l1", unit=Unit(period=Period(3)))
     ),
     "totals in a day, of groups": design(
         Signal(
-            replace(PANEL, grid=DAYS, pooled=HOURS, excess="scale_l1", unit=Unit(period=Period("1d", "Europe/Berlin"))),
+            make.changed(PANEL, per=DAYS, excess="l1", unit=Unit(period=Period("1d", "Europe/Berlin"))),
             (TREE,),
         )
     ),
-    "scaled, apart, filtered": design(Signal(replace(ONE, excess="scale", gap=6), (KERNELS[0],))),
-    "scaled totals": design(Signal(replace(PANEL, excess="scale"), (TREE,))),
-    "at scales": design(replace(ONE, excess="scale", scales=Scales(ends=(4, 9)), step_cap=2), p=1.0),
-    "at one scale": design(replace(ONE, excess="scale", participation_cap=48, scales=Scales(ends=())), p=1.0),
-    "panel at scales": design(replace(PANEL, excess="scale", scales=Scales(ends=(4,), share=0.5)), p=1.0),
+    "scaled, apart, filtered": design(Signal(make.changed(ONE, excess="l2", gap=6), (KERNELS[0],))),
+    "scaled totals": design(Signal(make.changed(PANEL, excess="l2"), (TREE,))),
+    "in tiers": design(make.changed(ONE, tiers=Tiers(ends=(4, 9)), step_cap=2), p=1.0),
+    "in one tier": design(make.changed(ONE, tiers=Tiers(ends=())), p=1.0),
+    "panel in tiers": design(make.changed(PANEL, tiers=Tiers(ends=(4,), share=0.5)), p=1.0),
 } | {f"filter {k}": design(Signal(ONE, (kernel,))) for k, kernel in enumerate(KERNELS)}
 
 
 def columns(count):
     """A log in which two people are, whatever its columns are called."""
-    time = np.arange(2) if count.grid.is_integer and count.pooled is None else count.grid.instants()[:1].repeat(2)
+    time = np.arange(2) if count.reading.row_grid.is_integer else count.grid.instants()[:1].repeat(2)
     log = {count.source.time or "time": time, count.source.identifier: np.arange(2)}
     return log | ({count.source.by: np.array([count.panel[0]] * 2)} if count.source.by else {})
 
@@ -129,66 +135,65 @@ def test_designs_are_equal_exactly_if_they_are_the_same_query():
         "participation_cap": (5,),
         "step_cap": (2,),
         "gap": (2,),
-        "pooled": (TERMS,),
-        "excess": ("scale", "scale_l1"),
+        "excess": ("l2", "l1"),
         "unit": (Unit(replaced=True), Unit(individuals=2), Unit(period=Period("1d", "Europe/Berlin"))),
     }
     for name, values in changes.items():
         for value in values:
-            other = replace(ONE, **{name: value})
+            other = make.changed(ONE, **{name: value})
             assert design(other) != design(ONE), name
             assert Signal(other).identifier != Signal(ONE).identifier, name
-    assert design(replace(PANEL, source=replace(BY, by="place"))) != design(PANEL)
-    by_scale = [replace(ONE, excess="scale", scales=Scales(ends=(4, 9), share=part)) for part in (0.3, 0.5)]
-    whole = {design(count, p=1.0) for count in (*by_scale, ONE, replace(ONE, excess="scale"))}
+    assert design(make.changed(PANEL, source=replace(BY, by="place"))) != design(PANEL)
+    by_scale = [make.changed(ONE, tiers=Tiers(ends=(4, 9), share=part)) for part in (0.3, 0.5)]
+    whole = {design(count, p=1.0) for count in (*by_scale, ONE, make.changed(ONE, excess="l2"))}
     assert len(whole) == 4
-    assert set(changes) | {"panel", "key_cap", "scales"} == {field.name for field in fields(Count)}
+    flat = {field.name for kind in (Count, Reading) for field in fields(kind)} - {"reading", "weighting"}
+    others = {"panel", "key_cap", "once_over", "per"}  # of DESIGNS
+    assert set(changes) | others == flat | {"participation_cap", "excess"}
     assert {design(ONE, p=0.5), design(ONE, scale=3.0), design(ONE, sampling="stratified")}.isdisjoint({design(ONE)})
 
 
 def test_the_loss_is_of_the_caps_and_the_stages_alone():
     for individuals, replaced in ((1, False), (2, False), (1, True)):
         unit = Unit(individuals=individuals, replaced=replaced)
-        made = design(Signal(replace(ONE, step_cap=2, gap=3, unit=unit), (KERNELS[0],)))
+        made = design(Signal(make.changed(ONE, step_cap=2, gap=3, unit=unit), (KERNELS[0],)))
         influence = count_influence(3 * individuals, participation_cap=4, step_cap=2, size=48, replaced=replaced, gap=3)
         law = extremal_law(filtered_influence(influence, KERNELS[0]), 0.25, 48)
         assert made.loss(3).epsilon(1e-6) == law.at(3.5).epsilon(1e-6)
     # Another month, or another column, is accounted for once.
     later = TimeGrid(start="2025-03-01", step="1h", size=48, zone="UTC")
-    assert design(ONE).law() is design(replace(ONE, source=replace(SOURCE, time="left"), grid=later)).law()
-    assert design(ONE).law() is not design(replace(ONE, gap=2)).law()
+    assert design(ONE).law() is design(make.changed(ONE, source=replace(SOURCE, time="left"), grid=later)).law()
+    assert design(ONE).law() is not design(make.changed(ONE, gap=2)).law()
 
 
 def test_a_cap_is_said_as_it_is():
-    said = {
-        name: DESIGNS[name].count.words() for name in ("one series", "terms", "scaled", "scaled in ℓ1", "at scales")
-    }
+    said = {name: DESIGNS[name].count.words() for name in ("one series", "terms", "scaled", "scaled in ℓ1", "in tiers")}
     assert said == {
         "one series": "at most 4 steps",
         "terms": "at most 1 step",
         "scaled": "every step, by √(4/n) if in n > 4",
         "scaled in ℓ1": "every step, by 4/n if in n > 4",
-        "at scales": "every step",
+        "in tiers": "every step",
     }
 
 
 def test_series_at_scales_are_those_of_each_key_at_each_scale():
-    count = DESIGNS["panel at scales"].count
+    count = DESIGNS["panel in tiers"].count
     assert count.keys == (
         *("a (up to 4 steps)", "b' (up to 4 steps)", "c (up to 4 steps)"),
         *("a (any number of steps)", "b' (any number of steps)", "c (any number of steps)"),
     )
     assert (count.series, count.size) == (6, 6 * 48)
-    assert DESIGNS["at scales"].count.keys == ("up to 4 steps", "up to 9 steps", "any number of steps")
+    assert DESIGNS["in tiers"].count.keys == ("up to 4 steps", "up to 9 steps", "any number of steps")
 
 
 def test_periods_are_as_long_as_they_are():
     # 30 and 31 March, of which the second has 23 hours.
-    within = replace(ONE, participation_cap=40, unit=Unit(period=Period("1d", "Europe/Berlin")))
+    within = make.changed(ONE, participation_cap=40, unit=Unit(period=Period("1d", "Europe/Berlin")))
     assert within.period_lengths().tolist() == [24, 23, 1]
     assert [Signal(within).influence(periods=k).l0 for k in (1, 2, 3, 9)] == [24, 47, 48, 48]
-    assert within.period_span is not None
-    assert replace(within, source=None).period_span is None
+    assert within.reading.period_span is not None
+    assert make.changed(within, source=None).reading.period_span is None
     with pytest.raises(ValueError, match=r"periods \(2\) must be 1, as this is for one individual"):
         design(ONE).loss(periods=2)
 
@@ -207,43 +212,50 @@ def test_what_is_not_known_is_not_stated():
             ask()
     for source in (None, replace(SOURCE, exact=True)):
         with pytest.raises(ValueError, match=r"event_log_domain\(…\) only"):
-            design(replace(ONE, source=source)).python()
+            design(make.changed(ONE, source=source)).python()
     # Of a unit that no distance between event logs has, the call would be that of another unit.
     with pytest.raises(ValueError, match="a unit of 2 individuals"):
-        design(replace(ONE, unit=Unit(individuals=2))).python()
+        design(make.changed(ONE, unit=Unit(individuals=2))).python()
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("act", "message"),
     [
-        (lambda: replace(ONE, key_cap=1), r"key_cap \(1\) requires by= and keys="),
-        (lambda: replace(PANEL, key_cap=0), r"key_cap \(0\) must be at least 1"),
-        (lambda: replace(ONE, unit=Unit(individuals=3)), r"individuals of the unit \(3\) must be 1 or 2"),
+        (lambda: make.changed(ONE, key_cap=1), r"key_cap \(1\) requires by= and keys="),
+        (lambda: make.changed(PANEL, key_cap=0), r"key_cap \(0\) must be at least 1"),
+        (lambda: make.changed(ONE, unit=Unit(individuals=3)), r"individuals of the unit \(3\) must be 1 or 2"),
         (lambda: Source(identifier="id", time="t", by="id"), "a different column"),
-        (lambda: replace(ONE, source=BY), r"by \('site'\) and the keys of a panel must be given together"),
-        (lambda: replace(PANEL, source=SOURCE), r"by \(None\) and the keys of a panel must be given together"),
+        (lambda: make.changed(ONE, source=BY), r"by \('site'\) and the keys of a panel must be given together"),
+        (lambda: make.changed(PANEL, source=SOURCE), r"by \(None\) and the keys of a panel must be given together"),
         (
-            lambda: replace(ONE, source=Source(identifier="id")),
+            lambda: make.changed(ONE, source=Source(identifier="id")),
             r"time \(None\) must name the column .* 48 steps",
         ),
-        (lambda: replace(ONE, panel=(), source=BY), "panel"),
-        (lambda: replace(ONE, panel=("a", 1), source=BY), "all strings or all integers"),
-        (lambda: replace(ONE, panel=("a", "a"), source=BY), "must be distinct"),
-        (lambda: replace(ONE, unit=Unit(period=Period("1d", "Asia/Tokyo"))), "zone|period"),
+        (lambda: make.changed(ONE, panel=(), source=BY), "panel"),
+        (lambda: make.changed(ONE, panel=("a", 1), source=BY), "all strings or all integers"),
+        (lambda: make.changed(ONE, panel=("a", "a"), source=BY), "must be distinct"),
+        (lambda: make.changed(ONE, unit=Unit(period=Period("1d", "Asia/Tokyo"))), "zone|period"),
         (
-            lambda: replace(DESIGNS["people"].count, unit=Unit(period=Period(1))),
+            lambda: make.changed(DESIGNS["people"].count, unit=Unit(period=Period(1))),
             r"period \(one step\) must be left out where individuals are counted once",
         ),
-        (lambda: replace(ONE, excess="scaled"), r"excess \('scaled'\) must be one of 'scale', 'scale_l1', 'drop'"),
-        (lambda: replace(ONE, scales=Scales(ends=(4,))), r"require excess='scale' and the first of them"),
-        (lambda: replace(ONE, excess="scale", scales=Scales(ends=(5,))), r"as participation_cap \(4\)"),
-        (lambda: replace(ONE, excess="scale", scales=Scales(ends=(4, 48))), r"must be below the most steps .* \(48\)"),
-        (lambda: replace(DESIGNS["people on a grid"].count, excess="scale"), "must be 'drop' where individuals are"),
-        (lambda: replace(ONE, grid=TERMS, pooled=HOURS, excess="scale_l1"), "totals .* on the same clock"),
-        (lambda: replace(ONE, grid=HOURS, pooled=DAYS, excess="scale_l1"), "must each be of whole steps of the grid"),
-        (lambda: replace(ONE, grid=WHOLE, pooled=HOURS, excess="scale_l1", gap=49), r"gap \(49\) .* at most 48"),
-        (lambda: replace(ONE, grid=WHOLE, pooled=HOURS, excess="scale"), "and 'scale_l1' for totals over its steps"),
-        (lambda: Signal(DESIGNS["panel at scales"].count, (TREE,)), "nothing comes between scales of activity and"),
+        (lambda: capped(4, excess="scale"), r"excess \('scale'\) must be one of 'downweight', 'drop'"),
+        (lambda: capped(4, excess="drop", norm="l1"), r"norm \('l1'\) is for excess='downweight'; leave it out"),
+        (lambda: capped(4, excess="downweight", norm="linf"), r"norm \('linf'\) must be one of 'l2', 'l1'"),
+        (lambda: capped(0, excess="drop"), r"participation_cap \(0\) must be at least 1"),
+        (lambda: make.changed(ONE, tiers=Tiers(ends=(4, 48))), r"must be below the most steps .* \(48\)"),
+        (lambda: make.changed(PANEL, tiers=Tiers(ends=(4, 96))), r"must be below the most steps .* \(96\)"),
+        (lambda: make.changed(ONE, tiers=Tiers(ends=(4, 8)), gap=6), r"must be below the most steps .* \(8\)"),
+        (lambda: make.changed(DESIGNS["people on a grid"].count, excess="l2"), "those beyond a cap be dropped"),
+        (lambda: make.changed(DESIGNS["people on a grid"].count, step_cap=2), "those beyond a cap be dropped"),
+        (lambda: make.changed(DESIGNS["people by key"].count, key_cap=1), "those beyond a cap be dropped"),
+        (lambda: make.changed(ONE, once_over=TERMS), "must be one step where individuals are read once"),
+        (lambda: make.changed(ONE, per=TERMS, excess="l1"), "per .* on the same clock"),
+        (lambda: make.changed(ONE, grid=DAYS, per=HOURS, excess="l1"), "must each be of whole steps of the grid"),
+        (lambda: make.changed(ONE, per=WHOLE, excess="l1", gap=49), r"gap \(49\) .* at most 48"),
+        (lambda: make.changed(ONE, per=WHOLE, excess="l2"), "requires a participation_cap, .* norm='l1'"),
+        (lambda: make.changed(ONE, per=WHOLE, tiers=Tiers(ends=(4,))), "requires a participation_cap, .* norm='l1'"),
+        (lambda: Signal(DESIGNS["panel in tiers"].count, (TREE,)), "nothing comes between tiers and the noise"),
         (lambda: Signal(ONE, (TREE,)), "totals are of a panel"),
         (lambda: Signal(PANEL, (KERNELS[0], TREE)), "right after the count"),
         (lambda: Signal(ONE, (ts.identity_kernel(9),)), r"size of the filter \(9\) must be the grid's \(48\)"),
@@ -253,9 +265,9 @@ def test_what_is_not_known_is_not_stated():
         (lambda: design(ONE, sampling="systematic"), "sampling"),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name(make, message):
+def test_what_does_not_fit_is_refused_by_name(act, message):
     with pytest.raises(ValueError, match=message):
-        make()
+        act()
 
 
 @pytest.mark.parametrize("name", ["identifier", "time", "by"])
@@ -270,6 +282,6 @@ def test_a_measurement_behind_another_count_does_not_chain():
     log = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
     counts = [log >> ts.then_participation_count(TimeGrid(size=9), participation_cap=cap) for cap in (3, 40)]
     noise = ts.make_subsampled_gaussian(*counts[0].output_space, 3.0, sampling_probability=0.5)
-    assert (counts[0] >> noise)({"id": np.arange(3), "time": np.arange(3)}).design.count.participation_cap == 3
+    assert (counts[0] >> noise)({"id": np.arange(3), "time": np.arange(3)}).design.count.cap == 3
     with pytest.raises(dp.OpenDPException, match="signal="):
         counts[1] >> noise

@@ -27,7 +27,7 @@ from opendp_timeseries.accounting.loss import DISCRETE_NOISE, PrivacyLoss
 from opendp_timeseries.accounting.rounding import up_fraction
 from opendp_timeseries.accounting.subsampled import Kept, extremal_law
 from opendp_timeseries.counting import database
-from opendp_timeseries.counting.capped_count import Places, _add_scaled, _apart, _groups
+from opendp_timeseries.counting.capped_count import Places, _add_weighed, _apart, _groups
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.counting.scaling import sizes_of
 from opendp_timeseries.design.unit import Unit
@@ -35,6 +35,7 @@ from opendp_timeseries.grid import Period, parse_zone
 from opendp_timeseries.ledger.book import _LINE
 from opendp_timeseries.plugin import subsampled_gaussian
 from opendp_timeseries.plugin._opendp import how_made
+from tests import make
 from tests.counting.drawn import TELLING
 from tests.mutants.mutate import after, always, but, edited, given, seeing
 
@@ -80,50 +81,60 @@ def read_again(sound, table, count):
     return sound(table, count)._replace(rows=int(database._fetch(table.aggregate(n=table.count()))["n"][0].as_py()))
 
 
-def scaled_by(size):
-    """Individuals scaled by another size, of what they did before the step cap."""
+def weighed_by(size):
+    """Individuals weighed by another size, of what they did before the step cap."""
 
-    def add(counts, pairs, count):
-        def other(events, begins, count):
-            return np.minimum(size(pairs.events, begins, count).astype(object), count.most_steps * count.step_cap**2)
+    def broken(sound, rows, count, key):
+        reading = count.reading
+        cap, largest = min(reading.step_cap, 2**62), reading.most_steps * reading.step_cap**2
 
-        capped = pairs._replace(events=np.minimum(pairs.events, min(count.step_cap, 2**62)))
-        seeing(sizes_of=other)(_add_scaled, counts, capped, count)
+        def add(counts, pairs, weights):
+            def other(events, begins, power):
+                return np.minimum(size(pairs.events, begins, power).astype(object), largest)
 
-    return seeing(np=but(np, minimum=lambda events, cap: events), _add_scaled=add)
+            capped = pairs._replace(events=np.minimum(pairs.events, cap))
+            seeing(sizes_of=other)(_add_weighed, counts, capped, weights)
+
+        return seeing(np=but(np, minimum=lambda events, cap: events), _add_weighed=add)(sound, rows, count, key)
+
+    return broken
 
 
 def of_rows(rows):
     return np.arange(rows.size), np.ones(rows.size, dtype=np.int64)
 
 
-def scaled_over_periods(sound, rows, key):
-    def add(counts, pairs, count):
-        _add_scaled(counts, pairs._replace(people=pairs.people >> rows.places.period_bits), count)
+def weighed_over_periods(sound, rows, *more):
+    def add(counts, pairs, weights):
+        _add_weighed(counts, pairs._replace(people=pairs.people >> rows.places.period_bits), weights)
 
-    return seeing(_add_scaled=add)(sound, rows, key)
+    return seeing(_add_weighed=add)(sound, rows, *more)
 
 
-def scaled_before_the_gap(sound, rows, key):
-    before, free = {}, rows._replace(places=Places(replace(rows.places.count, gap=1)))
+def weighed_before_the_gap(sound, rows, count, key):
+    before, free = {}, rows._replace(places=Places(replace(rows.places.reading, gap=1)))
+    power = 1 if count.weighting.norm == "l1" else 2
     for pairs in free._pairs():
         begins, _ = _groups(pairs.people)
-        events = np.minimum(pairs.events, min(rows.places.count.step_cap, 2**62))
-        before |= zip(pairs.people[begins].tolist(), sizes_of(events, begins, rows.places.count), strict=True)
+        events = np.minimum(pairs.events, min(count.reading.step_cap, 2**62))
+        before |= zip(pairs.people[begins].tolist(), sizes_of(events, begins, power), strict=True)
 
-    def add(counts, pairs, count):
+    def add(counts, pairs, weights):
         sizes = np.array([before[person] for person in pairs.people[_groups(pairs.people)[0]].tolist()], dtype=object)
-        seeing(sizes_of=lambda *_: sizes)(_add_scaled, counts, pairs, count)
+        seeing(sizes_of=lambda *_: sizes)(_add_weighed, counts, pairs, weights)
 
-    return seeing(_add_scaled=add)(sound, rows, key)
+    return seeing(_add_weighed=add)(sound, rows, count, key)
 
 
-def scaled_in_each_series(sound, counts, pairs, count):
-    series = pairs.steps // count.grid.size
-    for k in range(count.panel_size):
-        some = type(pairs)(*(column[series == k] for column in pairs))
-        if some.people.size:
-            sound(counts, some, count)
+def weighed_in_each_series(sound, rows, count, key):
+    def add(counts, pairs, weights):
+        series = pairs.steps // count.reading.grid.size
+        for k in range(count.reading.series):
+            some = pairs.where(series == k)
+            if some.people.size:
+                _add_weighed(counts, some, weights)
+
+    return seeing(_add_weighed=add)(sound, rows, count, key)
 
 
 def at_edges(edges, instants, **side):
@@ -143,17 +154,17 @@ def one_series(sound, individuals, *, size, series=1, key_cap=None, **more):
     return sound(individuals, size=size // series, **more)
 
 
-def but_where_scaled(change):
+def but_where_weighed(change):
     def broken(sound, *a, participation_cap, step_cap, **more):
         influence = sound(*a, participation_cap=participation_cap, step_cap=step_cap, **more)
-        scaled = more.get("excess") == "scale"
-        return change(influence, participation_cap, step_cap) if scaled else influence
+        weighed = more.get("norm") == "l2"
+        return change(influence, participation_cap, step_cap) if weighed else influence
 
     return broken
 
 
 def first_day_alone(sound, terms, ran):
-    begins = {design: design.count.period_span[0] for design in ran}
+    begins = {design: design.count.reading.period_span[0] for design in ran}
     return [Counter({d: n for d, n in ran.items() if begins[d] == day}) for day in sorted(set(begins.values()))]
 
 
@@ -161,7 +172,7 @@ def by_row_order(sound, who, steps, count, key):
     seen, first = {}, []
     for person, step in zip(who.tolist(), steps.tolist(), strict=True):
         mine = seen.setdefault(person, set())
-        first.append(step in mine or len(mine) < count.participation_cap)
+        first.append(step in mine or len(mine) < count.cap)
         mine.update([step] if first[-1] else [])
     return sound(who[np.array(first)], steps[np.array(first)], count, key)
 
@@ -172,32 +183,37 @@ def in_16_bits(sound, counts, *more):
 
 
 def without_periods(count):
-    return replace(count, unit=Unit())
+    return make.changed(count, unit=Unit())
 
 
-def without_series(count):
-    return replace(count, source=replace(count.source, by=None), panel=None, key_cap=None)
+def without_series(reading):
+    return replace(reading, source=replace(reading.source, by=None), panel=None, key_cap=None)
 
 
-def but_caps(**changes):
-    """Engines that count by other caps than those that are stated."""
+def but_caps(cap=None, **limits):
+    """Engines that count by another cap, or other limits, than those that are stated."""
 
     def engine(table):
-        return SimpleNamespace(count=lambda log, count, key: engine_of(log).count(log, replace(count, **changes), key))
+        def count(log, asked, key):
+            weighting = asked.weighting if cap is None else replace(asked.weighting, cap=cap)
+            other = SimpleNamespace(reading=replace(asked.reading, **limits), weighting=weighting)
+            return engine_of(log).count(log, other, key)
+
+        return SimpleNamespace(count=count)
 
     return seeing(engine_of=engine)
 
 
-def off_the_grid_too(sound, columns, count):
-    rows = sound(columns, count)
-    return rows if count.pooled is None else rows._replace(steps=np.zeros_like(rows.steps))
+def off_the_grid_too(sound, columns, reading):
+    rows = sound(columns, reading)
+    return rows if reading.once_over is None else rows._replace(steps=np.zeros_like(rows.steps))
 
 
-def merged_names(sound, path, count, **more):
-    log = sound(path, count, **more)
-    column = log[count.log.identifier]
+def merged_names(sound, path, reading, **more):
+    log = sound(path, reading, **more)
+    column = log[reading.log.identifier]
     names = [name and name.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for name in column.cells]
-    return type(log)(log | {count.log.identifier: column._replace(cells=names)})
+    return type(log)(log | {reading.log.identifier: column._replace(cells=names)})
 
 
 def called_decreasing(kernel):
@@ -285,7 +301,10 @@ def uncut(convolved):
 
 
 def without_counts_made_elsewhere(sound, terms, ran):
-    return [Counter({d: n for d, n in some.items() if d.count.period_span is not None}) for some in sound(terms, ran)]
+    return [
+        Counter({d: n for d, n in some.items() if d.count.reading.period_span is not None})
+        for some in sound(terms, ran)
+    ]
 
 
 def whatever_the_noise(sound, made, designs):
@@ -361,11 +380,11 @@ MUTANTS = [
            given(self=lambda terms: terms._replace(unit=replace(terms.unit, replaced=False))),
            ("test_each_day_pays_for_the_releases_that_it_is_in", True, True)),
     # ---- counting
-    mutant("no cap on steps", "_add_pairs", given(count=lambda count: replace(count, participation_cap=2**40)),
+    mutant("no cap on steps", "_add_pairs", given(cap=2**40),
            "test_the_caps_are_enforced_whatever_one_person_does",
            "test_capped_count::test_removing_anyone_leaves_everyone_else_as_they_were"),
     mutant("no cap on events in a step", "SortedRows.capped_count",
-           edited(("np.minimum(pairs.events, min(count.step_cap, _INT64_MAX))", "pairs.events")),
+           edited(("np.minimum(pairs.events, min(reading.step_cap, _INT64_MAX))", "pairs.events")),
            "test_the_caps_are_enforced_whatever_one_person_does"),
     mutant("cap by row order", "capped_count:capped_count", by_row_order,
            "test_the_order_of_the_rows_does_not_matter",
@@ -402,7 +421,7 @@ MUTANTS = [
     mutant("individuals counted once a row", "participation_count:counted", but_caps(step_cap=9),
            "test_integer_steps_and_identifiers_of_every_width"),
     mutant("no cap on the keys of an individual", "participation_count:counted",
-           but_caps(participation_cap=99), ("test_neighbours_are_as_near_as_the_maps_say", 2)),
+           but_caps(cap=99), ("test_neighbours_are_as_near_as_the_maps_say", 2)),
     mutant("the keys of who comes in the place of another forgotten", "log_of",
            after(lambda found: found | {"unit": replace(found["unit"], replaced=False)}),
            ("test_maps_are_the_worst_that_people_can_do", True), ("test_neighbours_are_as_near_as_the_maps_say", 2)),
@@ -434,7 +453,7 @@ MUTANTS = [
            given(rule=lambda rule: rule._replace(table=np.where(np.arange(4) == 1, -(2**62), rule.table))),
            IN_DATABASE),
     mutant("a gap that ends with the grid, in a database", "database:_thinned",
-           edited(("pairs.behind <= count.grid.size - gap", "pairs.behind >= 0")),
+           edited(("pairs.behind <= reading.grid.size - gap", "pairs.behind >= 0")),
            IN_DATABASE),
     mutant("the start of a run counts twice, in a database", "database:_walked",
            in_the_query("walk", ")[2:]", ")"),
@@ -471,7 +490,7 @@ MUTANTS = [
     mutant("rows of a file are not folded", "batches:_few", given(most=2**62),
            "test_as_many_rows_of_one_individual_as_the_step_cap_are_left"),
     mutant("rows of a file of other keys are nobody's", "read_csv_log",
-           edited(("rows.series % whole.panel_size", "rows.series")),
+           edited(("rows.series % whole.series", "rows.series")),
            ("test_counts_are_those_of_all_rows", None, {"participation_cap": 2, "step_cap": 1}, True)),
     mutant("times in a file rounded to the next", "files:_from_number", seeing(decimal=but(
                decimal, ROUND_FLOOR=decimal.ROUND_HALF_EVEN)),
@@ -479,38 +498,38 @@ MUTANTS = [
     mutant("names that are not UTF-8 merge", "read_csv_log", merged_names,
            "test_names_that_are_not_utf8_stay_different_people"),
     mutant("times off the grid count at its ends", "capped_count:pack",
-           lambda sound, who, steps, places: sound(who, np.clip(steps, 0, places.count.positions - 1), places),
+           lambda sound, who, steps, places: sound(who, np.clip(steps, 0, places.reading.size - 1), places),
            "test_rows_off_the_grid_are_dropped"),
     # ---- weights
-    mutant("a root to the nearest", "scaling:weights",
-           edited(("np.sqrt(found + 0.5).astype(np.int64)", "np.rint(np.sqrt(found)).astype(np.int64)")),
+    mutant("a root to the nearest", "scaling:weights_of",
+           edited(("np.sqrt(falling + 0.5).astype(np.int64)", "np.rint(np.sqrt(falling)).astype(np.int64)")),
            ("test_a_weight_is_the_largest_within_the_cap", 1, False), IN_MEMORY),
-    mutant("a root of the quotient and a half", "scaling:weights", edited(("found + 0.5", "found + 1.0")),
+    mutant("a root of the quotient and a half", "scaling:weights_of", edited(("falling + 0.5", "falling + 1.0")),
            "test_roots_around_all_squares"),
-    mutant("a weight of one bit more", "scaling:weights", seeing(WHOLE=2**17),
+    mutant("a weight of one bit more", "Downweight.weights", seeing(FULL=2**17),
            ("test_a_weight_is_the_largest_within_the_cap", 1, False), IN_MEMORY),
     mutant("a size of 64 bits", "scaling:sizes_of", seeing(_NARROW=2**200),
            ("test_sizes_are_exact_whatever_the_events", 2**31)),
-    mutant("a size from before the step cap", "SortedRows.capped_count", scaled_by(sizes_of), IN_MEMORY),
+    mutant("a size from before the step cap", "SortedRows.capped_count", weighed_by(sizes_of), IN_MEMORY),
     mutant("a size of rows", "SortedRows.capped_count",
-           scaled_by(lambda events, begins, count: np.add.reduceat(events, begins)), IN_MEMORY),
-    mutant("a size from before the gap", "SortedRows.capped_count", scaled_before_the_gap, IN_MEMORY),
+           weighed_by(lambda events, begins, power: np.add.reduceat(events, begins)), IN_MEMORY),
+    mutant("a size from before the gap", "SortedRows.capped_count", weighed_before_the_gap, IN_MEMORY),
     mutant("a size of all who are worked on together", "scaling:sizes_of",
            after(lambda sizes: np.full_like(sizes, sizes.sum())), IN_MEMORY),
-    mutant("a size in each series by itself", "capped_count:_add_scaled", scaled_in_each_series,
+    mutant("a size in each series by itself", "SortedRows.capped_count", weighed_in_each_series,
            "test_a_size_is_of_all_series_and_of_each_period_by_itself", IN_MEMORY),
-    mutant("a size over all periods", "SortedRows.capped_count", scaled_over_periods,
+    mutant("a size over all periods", "SortedRows.capped_count", weighed_over_periods,
            "test_a_size_is_of_all_series_and_of_each_period_by_itself"),
-    mutant("a weight for each total by itself", "Count.by_step",
-           after(lambda count: replace(count, unit=replace(count.unit, period=Period(4)))),
+    mutant("a weight for each total by itself", "participation_count:counted",
+           but_caps(unit=Unit(period=Period(4))),
            "test_nobody_adds_more_than_the_cap"),
-    mutant("a total of a step of the next", "Count.totals",
+    mutant("a total of a step of the next", "Count.add_up",
            seeing(np=but(np, add=SimpleNamespace(reduceat=lambda counts, at, axis: np.add.reduceat(
                np.roll(counts, -1, axis=1), at, axis=axis)))), IN_MEMORY),
-    mutant("the end of a scale in the next", "scaling:weights",
+    mutant("the end of a scale in the next", "scaling:weights_of",
            edited(("np.searchsorted(ends, sizes)", "np.searchsorted(ends[:-1], sizes, side='right')")), IN_MEMORY),
-    mutant("the weights of another scale", "scaling:weights",
-           edited(("table.weights[np", "table.weights[:, ::-1][np")), IN_MEMORY),
+    mutant("the weights of another scale", "scaling:weights_of",
+           edited(("weights.rows[np", "weights.rows[:, ::-1][np")), IN_MEMORY),
     mutant("a root to the nearest, in a database", "database:_weighed", edited(("floor(sqrt", "round(sqrt")),
            IN_DATABASE),
     mutant("a size of steps, in a database", "database:_weighed",
@@ -535,7 +554,7 @@ MUTANTS = [
     mutant("the end of a scale in the next, in a database", "database:_weighed", edited(("size <=", "size <")),
            IN_DATABASE),
     mutant("the weights of another scale, in a database", "database:_weighed",
-           edited(("enumerate(table.weights.T)", "enumerate(table.weights[:, ::-1].T)")), IN_DATABASE),
+           edited(("weights.rows[:-1].T", "weights.rows[:-1, ::-1].T")), IN_DATABASE),
     # ---- distances
     mutant("replaced people cost as one removed", "count_influence", given(replaced=False),
            "test_replacing_reaches_twice_as_many_steps",
@@ -583,33 +602,34 @@ MUTANTS = [
            lambda sound, *a, **caps: replace(sound(*a, **caps), key_cap=caps.get("key_cap")),
            "test_where_half_of_the_steps_is_not_enough_nothing_is_said_of_halves"),
     # ---- scaling
-    mutant("as many steps as the cap where all are kept", "count_influence", but_where_scaled(
+    mutant("as many steps as the cap where all are kept", "count_influence", but_where_weighed(
         lambda influence, cap, step_cap: replace(influence, l0=cap)),
            ("test_nobody_exceeds_the_influence", "one series", False)),
-    mutant("the majorant of the cap where all steps are kept", "count_influence", but_where_scaled(
+    mutant("the majorant of the cap where all steps are kept", "count_influence", but_where_weighed(
         lambda influence, cap, step_cap: replace(influence, majorant=Majorant(np.full(cap, float(step_cap))))),
            ("test_nobody_exceeds_the_influence", "several events", False)),
-    mutant("the sum of the cap where squares are scaled", "count_influence", but_where_scaled(
+    mutant("the sum of the cap where squares are scaled", "count_influence", but_where_weighed(
         lambda influence, cap, step_cap: replace(influence, l1=float(cap * step_cap))),
            ("test_nobody_exceeds_the_influence", "panel", False),
            "test_all_steps_count_and_weigh_as_those_of_the_cap"),
     mutant("who is replaced and scaled moves as far as one who is removed", "count_influence",
-           edited(("squared = Fraction(step_cap**2 * whole)", "squared = Fraction(step_cap**2 * whole, halves)")),
+           edited(("squared = Fraction(step_cap**2 * full)", "squared = Fraction(step_cap**2 * full, halves)")),
            ("test_nobody_exceeds_the_influence", "one series", True)),
     mutant("who is replaced and scaled moves twice as far", "count_influence",
-           edited(("squared = Fraction(step_cap**2 * whole)", "squared = Fraction(step_cap**2 * whole * halves)")),
+           edited(("squared = Fraction(step_cap**2 * full)", "squared = Fraction(step_cap**2 * full * halves)")),
            ("test_nobody_exceeds_the_influence", "one series", True)),
     mutant("the square of a rounded root", "count_influence", after(lambda influence: replace(influence, squared=None)),
            "test_all_steps_count_and_weigh_as_those_of_the_cap"),
     mutant("one period's squares for those of all", "Count.influence", given(periods=1),
            ("test_nobody_exceeds_the_influence", "periods", False),
            ("test_nobody_exceeds_the_influence", "scales in periods", False)),
-    mutant("a step too few in each total", "pooled_influence", edited(("-(-longest // gap)", "longest // gap")),
+    mutant("a step too few in each total", "pooled_influence",
+           edited(("-(-longest // reach.gap)", "longest // reach.gap")),
            ("test_nobody_exceeds_the_influence", "totals with gap", False)),
     mutant("who is replaced moves totals as far as one who is removed", "pooled_influence",
-           edited(("2 if replaced else 1", "1")), ("test_nobody_exceeds_the_influence", "totals", True)),
+           edited(("2 if reach.replaced else 1", "1")), ("test_nobody_exceeds_the_influence", "totals", True)),
     mutant("one period's totals for those of all", "pooled_influence",
-           given(periods=lambda lengths: lengths[:1], totals=lambda numbers: numbers[:1]),
+           given(reach=lambda reach: reach._replace(periods=reach.periods[:1]), totals=lambda numbers: numbers[:1]),
            ("test_nobody_exceeds_the_influence", "totals in periods", False)),
     mutant("as many totals as the cap", "pooled_influence",
            lambda sound, *a, **caps: replace(sound(*a, **caps), l0=caps["participation_cap"]),
@@ -620,20 +640,20 @@ MUTANTS = [
     mutant("a level without the error of its total", "Series.with_total",
            edited(("ratios, values * shared", "ratios, 0 * shared")),
            ("test_a_total_sets_the_level_of_its_part", "panel", None, 4)),
-    mutant("one scale alone", "scales_influence", given(series=1),
+    mutant("one scale alone", "tiers_influence", given(series=1),
            ("test_nobody_exceeds_the_influence", "two scales", False)),
-    mutant("a weight too small", "scales_influence", given(largest=lambda weight: weight / 2),
+    mutant("a weight too small", "tiers_influence", given(largest=lambda weight: weight / 2),
            ("test_nobody_exceeds_the_influence", "mostly fine", False)),
-    mutant("a scale takes what others have", "scales:_table",
+    mutant("a scale takes what others have", "tiers:_table",
            edited(("for later in range(len(steps) - 1, k, -1):", "for later in range(len(steps) - 1, k + 1, -1):")),
            ("test_weights_on_all_scales_keep_the_norm_together", 0.3, (4, 9), 90)),
-    mutant("weights of scales to the nearest", "scales:_table",
+    mutant("weights of scales to the nearest", "tiers:_table",
            edited(("math.isqrt(math.floor(unit * square))", "round(math.sqrt(unit * square))")),
            ("test_weights_on_all_scales_keep_the_norm_together", 0.3, (4, 9), 90)),
-    mutant("the weights of a row's first number of steps", "scales:_table",
+    mutant("the weights of a row's first number of steps", "tiers:_table",
            edited(("for end in ends]", "for end in [ends[0], *ends[:-1]]]")),
            ("test_weights_on_all_scales_keep_the_norm_together", 0.8, (20, 100, 101), 5000)),
-    mutant("weights of those above a scale as of those at it", "scales:_table",
+    mutant("weights of those above a scale as of those at it", "tiers:_table",
            edited(("left(k, max(n, steps[k]))", "left(k, steps[k])")),
            ("test_weights_on_all_scales_keep_the_norm_together", 0.8, (4, 9), 90)),
     mutant("the sum of magnitudes passes as it is", "filtering:_of_one",
@@ -857,7 +877,7 @@ MUTANTS = [
     mutant("a last period that is longer, taken for two", "_in_periods", edited((" and lengths[-1] <= lengths[0]", "")),
            IN_DATABASE),
     mutant("a gap between the series of a panel, in a database", "database:_thinned",
-           given(count=without_series), IN_DATABASE),
+           given(reading=without_series), IN_DATABASE),
     mutant("rows of other keys in the first series", "tables:_series", after(lambda series: np.maximum(series, 0)),
            "test_integer_keys"),
     mutant("the cap on steps in each series by itself", "count_influence",
@@ -913,15 +933,22 @@ MUTANTS = [
            ("test_levels_of_a_panel_are_those_of_the_oracle", 31)),
     mutant("single events within the noise", "structural:_deviates", after(lambda found: 9 + np.abs(found)),
            ("test_there_are_no_single_events_in_noise", 2.0, 30.0)),
-    mutant("the last scale of one series for that of a panel", "Count.most_steps",
-           edited(("period_length * self.panel_size", "period_length")), IN_MEMORY),
-    mutant("a unit of two for one", "Count.influence",
+    mutant("the last tier of one series for that of a panel", "Reading.most_steps",
+           edited(("max(self.reach().steps())", "min(max(self.reach().steps()), self.period_length)")),
+           ("test_the_last_tier_is_of_the_steps_that_gap_and_key_cap_leave", {}, 18_600, 607.6)),
+    mutant("the last tier of a panel whatever gap and key cap leave", "Reading.most_steps",
+           lambda sound, reading: reading.places,
+           ("test_the_last_tier_is_of_the_steps_that_gap_and_key_cap_leave", {"key_cap": 1}, 744, 121.5)),
+    mutant("bits for the steps that gap and key cap leave", "Places.own_bits",
+           edited(("self.reading.places", "self.reading.most_steps")),
+           "test_nobody_is_in_several_places_of_the_packed_rows"),
+    mutant("a unit of two for one", "Reading.reach",
            edited(("distance * self.unit.individuals", "distance")), IN_MEMORY),
-    mutant("the shortest of several periods", "Count.influence",
-           edited(("steps.period_lengths()[:periods]", "steps.period_lengths()[-periods:]")), IN_MEMORY),
+    mutant("the shortest of several periods", "Reading.reach",
+           edited(("[:periods]", "[-periods:]")), ("test_nobody_exceeds_the_influence", "uneven periods", False)),
     mutant("several who move totals for one", "totals_influence",
            after(lambda influence: replace(influence, individuals=1)), IN_MEMORY),
-    mutant("a key cap that draws nothing", "Count.is_drawn", edited(("few or (", "(")),
+    mutant("a key cap that draws nothing", "Count.is_drawn", edited(("self.reading.is_drawn or ", "")),
            "test_counts_that_draw_nothing_may_be_made_one_after_the_other"),
     mutant("values without noise", "Release._check_values", seeing(MIN_SCALE=math.inf),
            ("test_values_without_noise_are_refused", 3.0, np.arange(48.0), "all of them are multiples of 1")),

@@ -113,14 +113,14 @@ def key_of_choice(key):
 
 def kept(
     identifier, steps, *, participation_cap, step_cap, key, gap=1, cycle=2**31, key_cap=None, hashed=hash_of,
-    excess="drop", scales=None,
+    excess="drop", tiers=None,
 ):  # fmt: skip
     """What is kept of one individual: ``{step: events}``, or, if nothing is dropped, in units of ``2**-16``.
 
     Every ``cycle`` steps are a series.
 
     :param hashed: the hash of the engine.
-    :param scales: as :func:`in_scales` takes them.
+    :param tiers: as :func:`in_tiers` takes them.
     """
     events = Counter(steps)
     few = events if key_cap is None else in_few_series(identifier, events, key_cap, key, cycle, hashed)
@@ -133,9 +133,9 @@ def kept(
         order = sorted(left, key=lambda step: (hashed(identifier, step, key), step))
         return {step: min(events[step], step_cap) for step in order[:participation_cap]}
     own = {step: min(events[step], step_cap) for step in left}
-    if scales is not None:
-        return in_scales(own, step_cap, **scales)
-    power = 2 if excess == "scale" else 1
+    if tiers is not None:
+        return in_tiers(own, step_cap, **tiers)
+    power = 2 if excess == "l2" else 1
     norm = Fraction(sum(x**power for x in own.values()))
     weight = largest(lambda w: w**power * norm <= participation_cap * step_cap**power)
     return {step: weight * x for step, x in own.items()}
@@ -150,27 +150,27 @@ def largest(holds):
     return low
 
 
-def in_scales(own, step_cap, ends, share, most, size):
-    """What one individual counts as in the series of each scale, of ``size`` entries.
+def in_tiers(own, step_cap, ends, share, most, size):
+    """What one individual counts as in the series of each tier, of ``size`` entries.
 
-    :param ends: the scales but the last.
+    :param ends: the tiers but the last.
     :param share: what each series but the first takes of what those after it left.
-    :param most: in how many steps anybody can be: the last scale.
+    :param most: in how many steps anybody can be: the last tier.
     """
     norm = Fraction(sum(x * x for x in own.values()), step_cap**2)
-    scales = [*ends, most]
-    row = scales[0]
+    tiers = [*ends, most]
+    row = tiers[0]
     while row < norm:
         row = min(row + max(1, row // 24), most)
 
     def left(series, n):
-        if series == len(scales) - 1:
+        if series == len(tiers) - 1:
             return Fraction(1, n)
-        return left(series + 1, n) - Fraction(share) * left(series + 1, max(n, scales[series + 1]))
+        return left(series + 1, n) - Fraction(share) * left(series + 1, max(n, tiers[series + 1]))
 
     counted = {}
-    for series, scale in enumerate(scales):
-        square = scales[0] * left(series, max(row, scale)) * (Fraction(share) if series else 1)
+    for series, tier in enumerate(tiers):
+        square = tiers[0] * left(series, max(row, tier)) * (Fraction(share) if series else 1)
         weight = largest(lambda w, square=square: w * w <= square)
         counted |= {series * size + step: weight * x for step, x in own.items()}
     return counted

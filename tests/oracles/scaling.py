@@ -67,7 +67,7 @@ def row_of(number: int, most: int, ends: tuple[int, ...]) -> int:
 
 
 class Setting(NamedTuple):
-    """A count of one panel; on several scales if ``share`` is not 0."""
+    """A count of one panel; in several tiers if ``share`` is not 0."""
 
     series: int
     steps: int
@@ -85,18 +85,25 @@ class Setting(NamedTuple):
     def key(self) -> int:
         return self.series if self.key_cap is None else self.key_cap
 
+    @property
+    def most(self) -> int:
+        """In how many places somebody can be at once, in one period."""
+        length = self.period or self.steps
+        apart = min(-(-length // self.gap), self.steps // self.gap)
+        return min(self.series * apart, self.key * length)
+
     def published(self, row: np.ndarray) -> np.ndarray:
         """What somebody with these events in one period adds, after step cap, key cap and gap."""
         energy = int((row**2).sum())
         if not self.share:
             if self.excess == "drop":
                 return row * UNIT
-            if self.excess == "scale":
+            if self.excess == "l2":
                 return row * weight(energy, self.cap, self.step_cap)
             scaled = row * weight_of_sum(int(row.sum()), self.cap, self.step_cap)
             return np.array([sum(scaled[k : k + self.each].tolist()) for k in range(0, len(row), self.each)])
-        most = self.series * (self.period or self.steps)
         number = max(-(-energy // self.step_cap**2), 1)
+        most = self.most
         weights = scale_weights(row_of(number, most, self.ends), most, self.ends, Fraction(self.share))
         return np.concatenate([row * weight for weight in weights])
 

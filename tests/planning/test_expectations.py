@@ -174,7 +174,7 @@ def test_errors_against_the_true_counts_where_nobody_is_dropped(name):
     truth = np.bincount(found % size, minlength=size)
     space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
     for candidate in told.candidates:
-        count = ts.then_activity_count(grid)
+        count = ts.then_participation_count(grid)
         if candidate.participation_cap:
             count = ts.then_participation_count(grid, participation_cap=candidate.participation_cap)
         measurement = space >> count >> ts.then_subsampled_gaussian(candidate.scale, sampling_probability=1.0)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.planning.participation import participation_of, spaced_caps
+from opendp_timeseries.planning.participation import participation_of, spaced_edges
 
 SIZE = 1008
 CAPS = [20, 50, 100, 200, 300, 400, 600, 800]
@@ -33,8 +33,8 @@ def even(rng, people):
 KINDS = [power_law, two_crowds, even]
 
 
-def histogram(steps, caps=None):
-    edges = spaced_caps(SIZE) if caps is None else caps
+def histogram(steps, edges=None):
+    edges = spaced_edges(SIZE) if edges is None else edges
     return np.bincount(np.searchsorted(edges, steps), minlength=len(edges) + 1)
 
 
@@ -43,7 +43,7 @@ def test_sums_over_individuals(kind):
     steps = kind(np.random.default_rng(1), 3000)
     # With every number of steps in an entry of its own, all is exact.
     every = list(range(1, SIZE))
-    fine = ts.Participation(histogram(steps, every), size=SIZE, standard_error=0, caps=every)
+    fine = ts.Participation(histogram(steps, every), size=SIZE, standard_error=0, edges=every)
     coarse = ts.Participation(histogram(steps), size=SIZE, standard_error=0)
     assert fine.total == pytest.approx(steps.sum(), rel=1e-12)
     assert coarse.total == pytest.approx(steps.sum(), rel=0.05)
@@ -76,7 +76,7 @@ def test_noise_is_told_from_a_tail(kind):
     for seed in range(8):
         rng = np.random.default_rng(seed)
         steps = kind(rng, 4000)
-        noisy = histogram(steps) + rng.normal(scale=20, size=len(spaced_caps(SIZE)) + 1)
+        noisy = histogram(steps) + rng.normal(scale=20, size=len(spaced_edges(SIZE)) + 1)
         truth = steps.sum() / np.minimum(steps, 100).sum()
         ratio, error = ts.Participation(noisy, size=SIZE, standard_error=20).level_correction(100, excess="drop")
         assert abs(ratio - truth) < 4 * error
@@ -91,7 +91,7 @@ def test_it_is_total_over_what_noise_can_make():
     rng = np.random.default_rng(3)
     for scale in (1e-3, 1.0, 1e6):
         for entries in (np.zeros(8), -np.ones(8) * scale, rng.normal(size=8) * scale, np.eye(8)[7] * scale):
-            found = ts.Participation(entries, size=100, standard_error=scale, caps=[1, 2, 4, 8, 16, 32, 64])
+            found = ts.Participation(entries, size=100, standard_error=scale, edges=[1, 2, 4, 8, 16, 32, 64])
             assert np.all(found.individuals >= 0)
             for cap in (1, 5, 100):
                 assert 0 <= found.fraction_lost(cap) <= 1
@@ -99,7 +99,7 @@ def test_it_is_total_over_what_noise_can_make():
                 ratio, error = found.level_correction(cap)
                 assert ratio >= 1
                 assert error >= 0
-    nobody = ts.Participation([0, 0], size=9, standard_error=0, caps=[3])
+    nobody = ts.Participation([0, 0], size=9, standard_error=0, edges=[3])
     assert nobody.fraction_lost(2) == nobody.fraction_above(2) == 0
     assert nobody.level_correction(2) == (1.0, math.inf)
 
@@ -138,15 +138,15 @@ def test_the_same_entries_give_the_same_answer():
     [
         ({"counts": [1, 2]}, ValueError, r"counts \(shape \(2,\)\) must be 3 finite numbers"),
         ({"counts": [1, np.nan, 2]}, ValueError, "finite"),
-        ({"caps": [3, 3]}, ValueError, "ascending"),
-        ({"caps": 3}, TypeError, "ascending"),
+        ({"edges": [3, 3]}, ValueError, "ascending"),
+        ({"edges": 3}, TypeError, "ascending"),
         ({"size": 0}, ValueError, "size"),
         ({"standard_error": -1}, ValueError, "standard_error"),
     ],
 )
 def test_bad_parameters_are_refused(change, error, message):
     with pytest.raises(error, match=message):
-        ts.Participation(**{"counts": [5, 3, 1], "caps": [2, 4], "size": 9, "standard_error": 1.0} | change)
+        ts.Participation(**{"counts": [5, 3, 1], "edges": [2, 4], "size": 9, "standard_error": 1.0} | change)
 
 
 # --- The choice of the cap ---
@@ -195,7 +195,7 @@ def excesses(kind, alike, runs):
     steps, found = errors_by_cap(kind, alike)
     chosen = []
     for seed in range(runs):
-        noise = np.random.default_rng(seed).normal(scale=20, size=len(spaced_caps(SIZE)) + 1)  # 5% of the budget
+        noise = np.random.default_rng(seed).normal(scale=20, size=len(spaced_edges(SIZE)) + 1)  # 5% of the budget
         participation = ts.Participation(histogram(steps) + noise, size=SIZE, standard_error=20)
         *candidates, _ = design(CAPS, participation).candidates
         best = min(candidates, key=lambda each: each.smoothed).participation_cap
@@ -264,7 +264,7 @@ def test_what_a_gap_loses():
     # Behind a filter those beyond the cap are dropped, unless a gap makes the filter worth it.
     apart_steps = np.ceil(steps * 0.8)
     kept = np.minimum(apart_steps, np.sqrt(400 * apart_steps)).sum() / steps.sum()
-    assert (by_gap[1].excess, by_gap[6].excess) == ("drop", "scale")
+    assert (by_gap[1].excess, by_gap[6].excess) == ("drop", "downweight")
     assert by_gap[6].lost == pytest.approx(1 - kept, abs=0.03)
     assert by_gap[1].lost == pytest.approx(whole.fraction_lost(400, excess="drop"), abs=1e-9)
     assert by_gap[6].scale < 0.8 * by_gap[1].scale
@@ -282,7 +282,7 @@ def test_what_a_gap_loses():
 def test_a_cap_beyond_what_anybody_does_loses_next_to_nothing():
     # Nobody takes part in more than eleven steps, and nothing public says so: noise far out must not look like people.
     rng = np.random.default_rng(5)
-    edges = spaced_caps(1800)
+    edges = spaced_edges(1800)
     totals, lost = [], []
     for _ in range(20):
         steps = rng.integers(1, 12, 4000)

@@ -61,14 +61,14 @@ def test_errors_are_those_of_dense_matrices(std):
         assert bias != pytest.approx(oracle.error_of_linear(linear, whole, np.eye(60)[0], kept, 1.0)[0], rel=0.01)
 
 
-def test_errors_at_scales_are_those_of_dense_matrices():
+def test_errors_at_tiers_are_those_of_dense_matrices():
     signal = described_signal(60, level=9.0, season_amplitudes={12: 5.0}, deviation=3.0, time_scale=7.0)
     (private,) = plan(GRID, epsilon=1.0, delta=1e-6, level=9.0, participation={0.5: 8, 1.0: 40}, deviation=1.0,
                       time_scale=5.0).candidates  # fmt: skip
     count, scale, often = private.design.count, private.scale, participation_of({0.5: 8, 1.0: 40}, 60)
-    table = count.scales.table(60)
+    table = count.tiers.table(60)
     weights, counts = table.weights / 2**16, often.by_often(table.ends)
-    found = errors.error_at_scales(signal, count, scale, often)
+    found = errors.error_at_tiers(signal, count, scale, often)
     rate = signal.covariance - 9.0 * (np.arange(60) == 0)
     best = oracle.error_of_best_at_scales(rate, 9.0, counts / counts.sum(), weights, scale)
     level = level_of(9.0 * (counts / counts.sum()) @ weights / scale, table.ends, weights / scale, 60**-0.5)
@@ -76,7 +76,7 @@ def test_errors_at_scales_are_those_of_dense_matrices():
     assert found.noise == pytest.approx(scale / weights[0, -1], rel=1e-12)
     # The broken variants: the level taken to be known, and noise forgotten.
     assert found.smoothed**2 > 1.1 * best
-    assert errors.error_at_scales(signal, count, scale / 2, often).smoothed < 0.9 * found.smoothed
+    assert errors.error_at_tiers(signal, count, scale / 2, often).smoothed < 0.9 * found.smoothed
 
 
 def test_a_stretch_knows_of_patterns_what_the_rest_tells(monkeypatch):
@@ -250,11 +250,11 @@ def test_the_call_runs_as_it_is_pasted():
         assert names["release"].scale == pytest.approx(candidate.scale, rel=1e-9)
         assert names["release"].sampling_probability == pytest.approx(candidate.sampling_probability, rel=1e-9)
         made = names["release"].design.count
-        assert (made.participation_cap, made.step_cap, made.gap) == (10, 2, candidate.gap)
-        assert (made.scales is None) == (candidate.participation_cap == 10)
+        assert (made.cap, made.reading.step_cap, made.reading.gap) == (candidate.participation_cap, 2, candidate.gap)
+        assert (made.tiers is None) == (candidate.participation_cap == 10)
         assert len(names["series"].values) == 336
         assert found.command(candidate) is None  # the command line does not offer groups
-    assert "ts.then_activity_count(grid" in found.python()  # of two individuals, a private series knows no ε
+    assert "ts.then_participation_count(grid" in found.python()  # of two individuals, a private series knows no ε
     one = plan(grid, **SETTING, level=80, season_amplitudes={24: 30}, step_cap=2, replaced=True)
     call = "measurement = space >> ts.then_private_series(grid, epsilon=1.0, delta=1e-06, step_cap=2)\n"
     assert call in one.python()  # nothing is known of how often people come
@@ -446,7 +446,7 @@ def test_a_plan_cannot_be_changed():
 def test_a_histogram_of_nobody_says_nothing_of_how_often_people_come():
     # As one of few people is after its noise: its entries are negative, or nothing.
     known = {"epsilon": 1.0, "delta": 1e-6, "level": 50.0, "deviation": 3.0, "time_scale": 4.0}
-    nobody = ts.Participation([0, 0], size=24, standard_error=0.0, caps=[1])
+    nobody = ts.Participation([0, 0], size=24, standard_error=0.0, edges=[1])
     found = ts.plan(ts.TimeGrid(size=24), participation=nobody, participation_cap=3, **known)
     assert found.recommended.smoothed == ts.plan(ts.TimeGrid(size=24), **known).recommended.smoothed
 

@@ -157,7 +157,7 @@ def test_a_loss_is_known_before_and_behind_other_stages(log_space):
 
 
 def test_the_histogram_of_caps_takes_part(log_space):
-    histogram = log_space >> ts.then_participation_histogram(GRID, caps=[2, 5])
+    histogram = log_space >> ts.then_participation_histogram(GRID, edges=[2, 5])
     gaussian = histogram >> noise(2.0, 1.0)
     both = ts.make_composition([gaussian, count(log_space) >> noise()], delta=1e-6)
     truth = oracle.profile_of_counts([(1, 1, 1.0, 2.0), (10, 1, 0.1, 4.0)], both.map(1)[0])

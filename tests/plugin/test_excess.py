@@ -11,13 +11,14 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.plugin.known import signal_of, stated_designs
+from tests import make
 from tests.oracles import counting as oracle
 
 GRID, KEYS = ts.TimeGrid(size=4), ["a", "b"]
 LOG = ts.event_log_domain(identifier="id", time="step")
 L1, L2 = dp.l1_distance(T=float), dp.l2_distance(T=float)
 TREE = {"all": KEYS}
-EXCESS = ["scale", "scale_l1", "drop", "scales"]
+EXCESS = ["l2", "l1", "drop", "tiers"]
 UNITS = ["added", "replaced", "within two steps", "within two steps, replaced"]
 CAPS = {
     "one": {},
@@ -50,9 +51,9 @@ def metric(unit):
 
 
 def stage(excess, caps, cap=2):
-    if excess == "scales":
-        return ts.then_activity_count(GRID, scales=ts.Scales(ends=(1,), share=0.8), **CAPS[caps])
-    return ts.then_participation_count(GRID, participation_cap=cap, excess=excess, **CAPS[caps])
+    if excess == "tiers":
+        return ts.then_participation_count(GRID, tiers=ts.Tiers(ends=(1,), share=0.8), **CAPS[caps])
+    return ts.then_participation_count(GRID, participation_cap=cap, **make.EXCESS[excess], **CAPS[caps])
 
 
 def everybody(most, series):
@@ -81,7 +82,7 @@ def matrix(after, series):
 COMBINATIONS = [
     (excess, unit, caps, after)
     for excess, unit, caps, after in itertools.product(EXCESS, UNITS, CAPS, STAGES)
-    if not (after == "totals" and "panel" not in caps) and not (excess == "scales" and after != "nothing")
+    if not (after == "totals" and "panel" not in caps) and not (excess == "tiers" and after != "nothing")
 ]
 
 
@@ -103,9 +104,9 @@ def test_nobody_moves_a_real_count_further_than_the_map_says(excess, unit, caps,
         claimed = np.cumsum(np.pad(influence.majorant.values, (0, tops.size)))[: tops.size]
         assert np.all(tops <= claimed * (1 + 1e-12))
     if after == "nothing":  # and somebody does
-        assert longest > influence.l2 * (1 - 2.0**-14) * (0.9 if excess == "scales" else 1)
-    if excess in ("scale", "scales"):
-        with pytest.raises(ValueError, match="excess='scale_l1' or 'drop'"):
+        assert longest > influence.l2 * (1 - 2.0**-14) * (0.9 if excess == "tiers" else 1)
+    if excess in ("l2", "tiers"):
+        with pytest.raises(ValueError, match="norm='l1' or excess='drop'"):
             chain >> ts.then_lp_distance(L1)
     else:
         assert moved.sum(axis=1).max() <= (chain >> ts.then_lp_distance(L1)).map(1) * (1 + 1e-12)
@@ -120,9 +121,9 @@ def test_counts_are_those_of_the_slow_truth(excess, caps, monkeypatch):
     chain = (LOG, dp.symmetric_distance()) >> stage(excess, caps)
     given = {name: value for name, value in CAPS[caps].items() if name not in ("by", "keys")}
     limits = {"participation_cap": 2, "step_cap": 1} | given
-    if excess == "scales":
-        scales = {"ends": (1,), "share": 0.8, "most": 4 * series, "size": 4 * series}
-        limits |= {"participation_cap": 1, "excess": "scale", "scales": scales}
+    if excess == "tiers":
+        tiers = {"ends": (1,), "share": 0.8, "most": 4 * series, "size": 4 * series}
+        limits |= {"participation_cap": 1, "excess": "l2", "tiers": tiers}
     else:
         limits["excess"] = excess
     counts = {}
@@ -131,7 +132,7 @@ def test_counts_are_those_of_the_slow_truth(excess, caps, monkeypatch):
         for place, events in oracle.kept(person, own, cycle=4, key=bytes(16), **limits).items():
             counts[place] = counts.get(place, 0) + events
     unit = 1 if excess == "drop" else 2.0**-16
-    truth = [counts.get(place, 0) * unit for place in range(4 * series * (2 if excess == "scales" else 1))]
+    truth = [counts.get(place, 0) * unit for place in range(4 * series * (2 if excess == "tiers" else 1))]
     assert chain({"id": who, "step": step, "site": np.array(KEYS)[site]}) == truth
     whole = dp.vector_domain(dp.atom_domain(T="i64"), size=len(truth))
     floats = dp.vector_domain(dp.atom_domain(T="f64", nan=False), size=len(truth))
@@ -149,14 +150,14 @@ def test_a_context_a_chain_and_a_document_agree(excess, unit, caps):
     (epsilon, delta), chain = context.remaining_privacy_loss()[0], space >> stage(excess, caps)
     for sample in ({"p": 1.0}, {"p": 0.5}, {"p": 0.5, "sampling": "stratified"}):
         options = {"sampling_probability": sample["p"], "sampling": sample.get("sampling", "poisson")}
-        if excess == "scales" and sample["p"] < 1:
-            with pytest.raises(ValueError, match=r"sampling_probability \(0\.5\) must be 1 for a count at several"):
+        if excess == "tiers" and sample["p"] < 1:
+            with pytest.raises(ValueError, match=r"sampling_probability \(0\.5\) must be 1 for a count without a"):
                 chain >> ts.then_subsampled_gaussian(4.0, delta=delta, **options)
             continue
-        if excess == "scales":
-            query = context.query().private_series(GRID, scales=ts.Scales(ends=(1,), share=0.8), **CAPS[caps])
+        if excess == "tiers":
+            query = context.query().private_series(GRID, tiers=ts.Tiers(ends=(1,), share=0.8), **CAPS[caps])
         else:
-            query = context.query().participation_count(GRID, participation_cap=2, excess=excess, **CAPS[caps])
+            query = context.query().participation_count(GRID, participation_cap=2, **make.EXCESS[excess], **CAPS[caps])
             query = query.subsampled_gaussian(**options)
         release = query.release()
         scale = ts.least_scale(chain, epsilon=epsilon, delta=delta, **options)
@@ -171,8 +172,8 @@ def test_a_context_a_chain_and_a_document_agree(excess, unit, caps):
 
 
 def test_more_than_one_individual_and_several_releases():
-    chain = (LOG, dp.symmetric_distance()) >> stage("scale", "one")
-    many = (LOG, dp.symmetric_distance()) >> stage("scales", "panel")
+    chain = (LOG, dp.symmetric_distance()) >> stage("l2", "one")
+    many = (LOG, dp.symmetric_distance()) >> stage("tiers", "panel")
     for one in (chain, many):
         assert one.map(3).l2 == one.map(1).l2
         assert one.map(3).individuals == 3
@@ -186,7 +187,7 @@ def test_more_than_one_individual_and_several_releases():
 
 
 def test_integer_metrics_take_whole_numbers_alone():
-    for excess in ("scale", "scale_l1"):
+    for excess in ("l2", "l1"):
         chain = (LOG, dp.symmetric_distance()) >> stage(excess, "one")
         with pytest.raises(TypeError, match=r"must have T=float, .* excess='drop' holds whole numbers"):
             chain >> ts.then_lp_distance(dp.l2_distance(T=int))
@@ -195,8 +196,8 @@ def test_integer_metrics_take_whole_numbers_alone():
 
 
 def test_a_wrong_word_is_refused():
-    for wrong in ("scaled", None, 3, ["drop"]):
-        with pytest.raises(ValueError, match=r"excess .* must be one of 'scale', 'scale_l1', 'drop'"):
+    for wrong in ("scale", "l2", 3, ["drop"]):
+        with pytest.raises(ValueError, match=r"excess .* must be one of 'downweight', 'drop'"):
             (LOG, dp.symmetric_distance()) >> ts.then_participation_count(GRID, participation_cap=2, excess=wrong)
 
 
@@ -204,7 +205,7 @@ def test_a_wrong_word_is_refused():
 
 
 def test_a_filter_without_a_gap_warns_and_names_the_remedy():
-    chain = (LOG, dp.symmetric_distance()) >> stage("scale", "one")
+    chain = (LOG, dp.symmetric_distance()) >> stage("l2", "one")
     kernel = ts.gaussian_kernel(4, 1.0)
     with pytest.warns(ts.FilterWithoutGapWarning, match=r"give the count excess='drop', or a gap=…") as caught:
         smooth = chain >> ts.then_circulant_filter(kernel)
@@ -212,13 +213,13 @@ def test_a_filter_without_a_gap_warns_and_names_the_remedy():
     assert smooth.map(1).l2 == pytest.approx(chain.map(1).l2, rel=1e-3)  # as it says
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        apart = (LOG, dp.symmetric_distance()) >> stage("scale", "gap") >> ts.then_circulant_filter(kernel)
+        apart = (LOG, dp.symmetric_distance()) >> stage("l2", "gap") >> ts.then_circulant_filter(kernel)
         (LOG, dp.symmetric_distance()) >> stage("drop", "one") >> ts.then_circulant_filter(kernel)
     assert apart.map(1).l2 < 0.9 * smooth.map(1).l2
 
 
 def test_a_kernel_is_rounded_to_fit_behind_what_scales_and_the_release_says_so():
-    chain = (LOG, dp.symmetric_distance()) >> stage("scale", "gap", cap=1)
+    chain = (LOG, dp.symmetric_distance()) >> stage("l2", "gap", cap=1)
     fine, coarse = ts.gaussian_kernel(4, 1.0), ts.gaussian_kernel(4, 1.0, resolution_bits=16)
     by_itself, given = (chain >> ts.then_circulant_filter(kernel) for kernel in (fine, coarse))
     assert signal_of(by_itself) == signal_of(given)
@@ -239,7 +240,7 @@ def test_a_kernel_is_rounded_to_fit_behind_what_scales_and_the_release_says_so()
 
 
 def test_totals_are_sums_of_the_very_weights():
-    chain = (LOG, dp.symmetric_distance()) >> stage("scale", "panel")
+    chain = (LOG, dp.symmetric_distance()) >> stage("l2", "panel")
     data = {"id": np.arange(60) % 9, "step": np.arange(60) % 4, "site": np.array(KEYS)[np.arange(60) % 2]}
     panel = np.array(chain(data)).reshape(2, 4)
     totals = chain >> ts.then_totals(TREE)
@@ -253,7 +254,7 @@ def test_totals_are_sums_of_the_very_weights():
 
 
 @pytest.mark.parametrize("after", ["smooth", "totals"])
-def test_nothing_goes_behind_scales_of_activity_but_noise(after):
-    chain = (LOG, dp.symmetric_distance()) >> stage("scales", "panel")
-    with pytest.raises(ValueError, match="nothing comes between scales of activity and the noise"):
+def test_nothing_goes_behind_tiers_but_noise(after):
+    chain = (LOG, dp.symmetric_distance()) >> stage("tiers", "panel")
+    with pytest.raises(ValueError, match="nothing comes between tiers and the noise"):
         STAGES[after](chain)

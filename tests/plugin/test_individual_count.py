@@ -240,7 +240,7 @@ def test_releases_know_how_they_were_made(log_space):
         again = ts.Release.from_json(release.to_json())
         made = again.design.count
         assert (made.grid.size, made.grid.start, made.grid.end) == (1, GRID.start, GRID.end)
-        assert made.pooled == GRID
+        assert made.reading.once_over == GRID
         assert again.verify() == release.stated.loss
     anytime = (log_space >> ts.then_individual_count() >> noise)(rows)
     assert (anytime.grid, anytime.design.count.source.time) == (ts.TimeGrid(size=1), None)

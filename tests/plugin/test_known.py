@@ -9,11 +9,12 @@ import pytest
 from opendp.mod import OpenDPException
 
 import opendp_timeseries as ts
-from opendp_timeseries.design.count import Count, Source
 from opendp_timeseries.design.design import Design
+from opendp_timeseries.design.reading import Source
 from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.plugin._opendp import callback
 from opendp_timeseries.plugin.known import foreign_stage, known_loss, signal_of, stated_designs
+from tests import make
 
 SIZE = 12
 GRID, KERNEL = ts.TimeGrid(size=SIZE), ts.gaussian_kernel(SIZE, 1.0)
@@ -33,7 +34,7 @@ def user_stage(domain, metric, function=lambda data: data, stability=lambda d_in
 def test_a_chain_knows_the_whole_query(log_space):
     chain = count(log_space, gap=2) >> ts.then_circulant_filter(KERNEL)
     source = Source(identifier="id", time="time")
-    signal = Signal(Count(source=source, grid=GRID, participation_cap=3, gap=2), (KERNEL,))
+    signal = Signal(make.count(source=source, grid=GRID, participation_cap=3, gap=2), (KERNEL,))
     assert signal_of(chain) == signal
     ((design, view),) = stated_designs(chain >> NOISE)
     assert design == Design(signal=signal, sampling_probability=0.5, scale=3.0)
@@ -46,7 +47,7 @@ def test_a_chain_knows_the_whole_query(log_space):
     "change",
     [
         {"participation_cap": 4}, {"step_cap": 2}, {"gap": 2}, {"by": "site", "keys": [1]},
-        {"by": "site", "keys": [1], "key_cap": 1}, {"excess": "scale"}, {"excess": "scale_l1"},
+        {"by": "site", "keys": [1], "key_cap": 1}, {"excess": "downweight"}, make.EXCESS["l1"],
     ],
 )  # fmt: skip
 def test_every_option_makes_another_query(log_space, change):
@@ -155,7 +156,7 @@ def test_what_is_no_count_has_no_signal(log_space):
     for chain in (LOG, count(log_space) >> NOISE, count(log_space) >> ts.then_lp_distance(dp.l2_distance(T=float))):
         with pytest.raises(TypeError, match="must be a count of this package"):
             signal_of(chain)
-    histogram = log_space >> ts.then_participation_histogram(GRID, caps=[2])
+    histogram = log_space >> ts.then_participation_histogram(GRID, edges=[2])
     with pytest.raises(TypeError, match="must be a count of this package"):
         signal_of(histogram)
 

@@ -194,8 +194,13 @@ def test_wrong_spaces_and_grids_are_refused(log_space):
         ts.make_participation_count(log_space[0], dp.hamming_distance(), grid, participation_cap=2)
     with pytest.raises(TypeError, match=r"grid .* must be given as a TimeGrid"):
         ts.make_participation_count(*log_space, 5, participation_cap=2)
+    for given in ({"excess": "drop"}, {"excess": "downweight"}, {"norm": "l1"}, {"per": "all"}):
+        with pytest.raises(ValueError, match=rf"{next(iter(given))} \(.*\) requires a participation_cap"):
+            ts.make_participation_count(*log_space, grid, **given)
+    with pytest.raises(ValueError, match=r"tiers \(.*\) must be left out with a participation_cap"):
+        ts.make_participation_count(*log_space, grid, participation_cap=2, tiers=ts.Tiers(ends=(2,)))
     with pytest.raises(TypeError, match="participation_cap must be given"):
-        ts.make_participation_count(*log_space, grid)
+        ts.make_assume_participation(ts.count_signal_domain(5), dp.symmetric_distance())
     assert ts.event_log_domain(identifier="id", time="time") == log_space[0]
     assert ts.event_log_domain(identifier="id", time="when") != log_space[0]
     for bad in ({"identifier": "a", "time": "a"}, {"identifier": 3, "time": "a"}):

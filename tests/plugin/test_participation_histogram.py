@@ -10,11 +10,11 @@ import opendp_timeseries as ts
 from opendp_timeseries.accounting.influence import Majorant
 
 GRID = ts.TimeGrid(size=40)
-CAPS = [1, 5, 10]
+EDGES = [1, 5, 10]
 
 
 def histogram(space, **kwargs):
-    return space >> ts.then_participation_histogram(GRID, **({"caps": CAPS} | kwargs))
+    return space >> ts.then_participation_histogram(GRID, **({"edges": EDGES} | kwargs))
 
 
 @pytest.fixture
@@ -33,9 +33,9 @@ def steps_of(log, by=None):
 
 
 def slowly(log, by=None):
-    counts = [0] * (len(CAPS) + 1)
+    counts = [0] * (len(EDGES) + 1)
     for some in steps_of(log, by).values():
-        counts[sum(len(some) > cap for cap in CAPS)] += 1
+        counts[sum(len(some) > cap for cap in EDGES)] += 1
     return counts
 
 
@@ -55,9 +55,9 @@ def test_steps_a_gap_apart(log_space, log, gap):
                 kept.append(step)
         return kept[:-1] if len(kept) > 1 and kept[-1] > kept[0] + 40 - gap else kept
 
-    counts = [0] * (len(CAPS) + 1)
+    counts = [0] * (len(EDGES) + 1)
     for steps in steps_of(log).values():
-        counts[sum(len(apart(step for step, _ in steps)) > cap for cap in CAPS)] += 1
+        counts[sum(len(apart(step for step, _ in steps)) > cap for cap in EDGES)] += 1
     assert list(histogram(log_space, gap=gap)(log)) == counts != slowly(log)
     with pytest.raises(ValueError, match="gap"):
         histogram(log_space, gap=41)
@@ -90,11 +90,11 @@ def test_what_a_cap_loses_from_a_shared_budget(log_space, log):
         privacy_loss=dp.loss_of(epsilon=100.0, delta=1e-6),
         split_by_weights=[1, 9],
     )
-    released = context.query().participation_histogram(GRID, caps=CAPS).laplace(0.11).release()
+    released = context.query().participation_histogram(GRID, edges=EDGES).laplace(0.11).release()
     # Laplace noise of scale 0.11 on four entries: each is within 3 with a false alarm below 1e-12.
-    noisy = ts.Participation(released, size=40, standard_error=0.11 * 2**0.5, caps=CAPS)
-    exact = ts.Participation(slowly(log), size=40, standard_error=0, caps=CAPS)
-    for cap in CAPS:
+    noisy = ts.Participation(released, size=40, standard_error=0.11 * 2**0.5, edges=EDGES)
+    exact = ts.Participation(slowly(log), size=40, standard_error=0, edges=EDGES)
+    for cap in EDGES:
         assert noisy.fraction_above(cap) == pytest.approx(exact.fraction_above(cap), abs=0.05)
         assert noisy.fraction_lost(cap) == pytest.approx(exact.fraction_lost(cap), abs=0.05)
 
@@ -104,17 +104,17 @@ def test_entries_by_default_are_two_to_an_octave(log_space, log):
     entries = list(chain(log))
     assert len(entries) == 11  # 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, and more
     assert sum(entries) == sum(slowly(log))
-    assert ts.Participation(entries, size=40, standard_error=0).caps == (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+    assert ts.Participation(entries, size=40, standard_error=0).edges == (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
     panel = log_space >> ts.then_participation_histogram(GRID, by="venue", keys=["a", "b"])
     assert len(panel(log)) == 13
 
 
-@pytest.mark.parametrize("caps", [[], [0], [3, 2], [2, 2], [1.5], [True]])
-def test_caps_must_ascend(log_space, caps):
-    with pytest.raises((TypeError, ValueError), match="caps"):
-        ts.make_participation_histogram(*log_space, GRID, caps=caps)
+@pytest.mark.parametrize("edges", [[], [0], [3, 2], [2, 2], [1.5], [True]])
+def test_caps_must_ascend(log_space, edges):
+    with pytest.raises((TypeError, ValueError), match="edges"):
+        ts.make_participation_histogram(*log_space, GRID, edges=edges)
 
 
 def test_other_refusals(log_space):
     with pytest.raises(TypeError, match="TimeGrid"):
-        ts.make_participation_histogram(*log_space, 40, caps=CAPS)
+        ts.make_participation_histogram(*log_space, 40, edges=EDGES)

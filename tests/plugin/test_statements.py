@@ -336,7 +336,7 @@ def case(way="chain", front="", middle="", view="pair", sample=0):
     [
         lambda: ts.make_private_series(*SPACE, GRID, epsilon=1.0, delta=1e-6),
         lambda: ts.make_individual_count(*SPACE) >> case().noise(),
-        lambda: ts.make_participation_total(*SPACE, GRID, participation_cap=3) >> case().noise(),
+        lambda: ts.make_participation_count(*SPACE, GRID, participation_cap=3, norm="l1", per="all") >> case().noise(),
     ],
 )
 def test_other_counts_follow_the_rule(make):

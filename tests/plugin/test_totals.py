@@ -105,17 +105,23 @@ def test_a_record_that_claims_other_groups_is_refused():
     for edit, message in (
         (lambda made: made["stages"][0]["totals"][0][1].pop(), "overlaps 'city'"),
         (lambda made: made["stages"][0]["totals"][1][1].append("e"), "overlaps 'city'"),
-        (lambda made: made["count"]["panel"].append("e"), "every key of the panel must be in a group; 'e' is in none"),
+        (
+            lambda made: made["count"]["reading"]["panel"].append("e"),
+            "every key of the panel must be in a group; 'e' is in none",
+        ),
         (lambda made: made["stages"].append(made["stages"][0]), "right after the count"),
         (
-            lambda made: made["count"].update(panel=None, key_cap=None),
+            lambda made: made["count"]["reading"].update(panel=None, key_cap=None),
             r"by \('site'\) and the keys of a panel must be given together",
         ),
         (
-            lambda made: (made["count"].update(panel=None, key_cap=None), made["count"]["source"].update(by=None)),
+            lambda made: (
+                made["count"]["reading"].update(panel=None, key_cap=None),
+                made["count"]["reading"]["source"].update(by=None),
+            ),
             "totals are of a panel",
         ),
-        (lambda made: made["count"].update(panel=None), r"key_cap \(1\) requires by= and keys="),
+        (lambda made: made["count"]["reading"].update(panel=None), r"key_cap \(1\) requires by= and keys="),
         (lambda made: made["stages"][0].update(totals=[["city", "a"]]), r"totals\[0\]\[1\] must be a list"),
         (lambda made: made["stages"][0].update(totals=[]), "at least one"),
     ):

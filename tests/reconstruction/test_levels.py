@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from opendp_timeseries.design.scales import RESOLUTION_BITS, Scales, default_scales
+from opendp_timeseries.design.tiers import Tiers, default_tiers
+from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.reconstruction.levels import Process, level, panel
 from opendp_timeseries.reconstruction.matrices import FitError
 from opendp_timeseries.reconstruction.scales import levels_by_often
@@ -14,9 +15,9 @@ from tests.test_documented_numbers import table
 NOISE = {1.0: 4.2247, 0.25: 15.37}
 
 
-def table_of(most, size, *, epsilon=1.0, scales=None):
+def table_of(most, size, *, epsilon=1.0, tiers=None):
     """Ends, weights in units of the noise, and the standard deviation of means over so many steps."""
-    ends, weights = (scales or default_scales(most)).table(most)
+    ends, weights = (tiers or default_tiers(most)).table(most)
     return ends, weights / 2**RESOLUTION_BITS / (NOISE[epsilon] * np.sqrt(ends[0])), size**-0.5
 
 
@@ -41,9 +42,9 @@ def test_noise_of_either_sign_does_the_same_where_nobody_comes_often(most, mean)
     assert abs(sum(pairs) - 2 * mean) > 1e-3
 
 
-@pytest.mark.parametrize(("most", "scales"), [(31, None), (200, None), (60, Scales(ends=())), (1344, None)])
-def test_one_level_is_that_of_the_oracle(most, scales):
-    ends, weights, noise = table_of(most, most, scales=scales)
+@pytest.mark.parametrize(("most", "tiers"), [(31, None), (200, None), (60, Tiers(ends=())), (1344, None)])
+def test_one_level_is_that_of_the_oracle(most, tiers):
+    ends, weights, noise = table_of(most, most, tiers=tiers)
     ends, weights = ends[-12:], weights[-12:]  # enough, as the oracle takes one prior at a time
     rng = np.random.default_rng(most)
     for often in (np.full(50, ends[0]), rng.integers(1, most, 30), np.full(4, most), np.full(10**4, ends[0])):

@@ -12,6 +12,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries import Series, TimeGrid, identity_kernel, interpolate, plot, plot_panel
+from tests import make
 from tests.releases import panel, release_of, signal_of
 
 figure = pytest.importorskip("matplotlib.figure")
@@ -121,12 +122,12 @@ def test_a_measured_panel_knows_its_keys_and_its_guarantee(agg):
             "capped, filtered counts",
         ),
         (
-            {"participation_cap": 48, "excess": "scale", "stages": (identity_kernel(48),)},
+            {"participation_cap": 48, "excess": "l2", "stages": (identity_kernel(48),)},
             "Counted of each individual: every step, once in each",
             "filtered counts of everybody",
         ),
         (
-            {"excess": "scale"},
+            {"excess": "l2"},
             "Counted of each individual: every step, by √(30/n) if in n > 30, once in each; totals are too low by the"
             " rest",
             "capped counts",
@@ -150,7 +151,7 @@ def test_the_caption_says_what_the_cap_leaves_out(axes, made, line, intervals):
 def test_a_caption_says_that_a_total_sets_the_level(axes, log_space):
     chains = (
         log_space >> ts.then_participation_count(TimeGrid(size=48), participation_cap=3),
-        log_space >> ts.then_participation_total(TimeGrid(size=48), participation_cap=48),
+        log_space >> make.then_total(TimeGrid(size=48), participation_cap=48),
     )
     noise = ts.then_subsampled_gaussian(9.0, sampling_probability=1, delta=1e-6)
     log = {"id": np.repeat(np.arange(400), 6), "time": np.arange(2400) % 48}
@@ -169,8 +170,8 @@ def test_the_level_of_a_private_series_may_be_that_of_a_total_too(axes, log_spac
     grid = TimeGrid(size=48)
     noise = ts.then_subsampled_gaussian(9.0, sampling_probability=1, delta=1e-6)
     log = {"id": np.repeat(np.arange(400), 6), "time": np.arange(2400) % 48}
-    series = ts.smooth((log_space >> ts.then_activity_count(grid) >> noise)(log))
-    total = (log_space >> ts.then_participation_total(grid, participation_cap=20) >> noise)(log) if known else 2400
+    series = ts.smooth((log_space >> ts.then_participation_count(grid) >> noise)(log))
+    total = (log_space >> make.then_total(grid, participation_cap=20) >> noise)(log) if known else 2400
     words = " ".join(series.with_total(total).plot(axes=axes).get_xlabel().split())
     assert "for the counts of everybody, at the level of a total, each step on its own" in words
     assert "every step, once in each; the level is that of a total, with its own cap" in words
@@ -180,7 +181,7 @@ def test_the_level_of_a_private_series_may_be_that_of_a_total_too(axes, log_spac
 
 def test_nobody_exceeds_a_cap_above_the_grid(axes):
     for cap in (48, 1000):
-        smoothed(behind(RELEASE, signal_of(size=48, participation_cap=cap, excess="scale"))).plot(axes=axes)
+        smoothed(behind(RELEASE, signal_of(size=48, participation_cap=cap, excess="l2"))).plot(axes=axes)
         assert axes.get_xlabel().split("\n")[-1] == "Counted of each individual: every step, once in each"
 
 

@@ -10,6 +10,7 @@ import opendp_timeseries as ts
 from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.signal import UnknownSignal
 from opendp_timeseries.release.documents import joint_guarantee
+from tests import make
 from tests.oracles import totals as oracle
 from tests.releases import release_of, signal_of
 
@@ -442,7 +443,7 @@ def test_counts_made_elsewhere_are_refused_where_the_noise_does_not_hide_that_th
 
     def elsewhere(release):
         signal = release.design.signal
-        signal = replace(signal, count=replace(signal.count, source=None))
+        signal = replace(signal, count=make.changed(signal.count, source=None))
         return replace(release, invocation=None, design=replace(release.design, signal=signal))
 
     (panel, totals), (_, others) = ([elsewhere(release) for release in each] for each in released)

@@ -7,13 +7,15 @@ import opendp.prelude as dp
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.design.count import Count, Source
-from opendp_timeseries.design.scales import RESOLUTION_BITS, Scales, default_scales
+from opendp_timeseries.design.reading import Source
 from opendp_timeseries.design.signal import Signal
+from opendp_timeseries.design.tiers import Tiers, default_tiers
+from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.reconstruction.levels import panel
 from opendp_timeseries.reconstruction.matrices import FitError
 from opendp_timeseries.reconstruction.scales import levels_by_often, of_everybody, unscaled
 from opendp_timeseries.reconstruction.seasons import Season
+from tests import make
 from tests.releases import release_of
 
 SIZE = 1344  # eight weeks of hours
@@ -24,19 +26,18 @@ DAY = 1 + 0.8 * np.sin(2 * np.pi * HOURS / 24)
 NIGHTS = {5: 100 * DAY, 40: 80 * DAY, 300: 60 * (2 - DAY)}
 
 
-def count_of(size=SIZE, scales=None, **change):
-    scales = scales or default_scales(size)
+def count_of(size=SIZE, tiers=None, **change):
     source = Source(identifier="id", time="time", by="site" if "panel" in change else None)
-    made = {"participation_cap": scales.first(size), "excess": "scale", "scales": scales}
-    return Count(source=source, grid=ts.TimeGrid(size=size), **made | change)
+    made = {"tiers": tiers or default_tiers(size)}
+    return make.count(source=source, grid=ts.TimeGrid(size=size), **made | change)
 
 
 def released(by_steps, rng, *, scale=None, count=None):
     """A model of a release, for public counts of those in so many steps each: NumPy's noise, to be reproducible."""
     count = count or count_of(len(next(iter(by_steps.values()))))
-    table = count.scales.table(count.most_steps)
+    table = count.tiers.table(count.reading.most_steps)
     rows = table.weights[np.searchsorted(table.ends, list(by_steps))] / 2**RESOLUTION_BITS
-    scale = NOISE * np.sqrt(count.participation_cap) if scale is None else scale
+    scale = NOISE * np.sqrt(count.tiers.first(count.reading.most_steps)) if scale is None else scale
     values = (rows.T @ np.array(list(by_steps.values()))).ravel()
     values = values + rng.normal(0, scale, len(values))
     return release_of(
@@ -157,23 +158,23 @@ def test_its_release_is_everybody_in_full_and_its_source_the_whole():
     release = released(groups, rng)
     series = ts.smooth(release, seasons=24)
     assert series.sources == (release,)
-    assert (series.release.size, series.release.design.count.participation_cap) == (SIZE, SIZE)
+    assert (series.release.size, series.release.design.count.cap) == (SIZE, SIZE)
     misfit = series.release.values - sum(groups.values())
     assert np.std(misfit) == pytest.approx(series.release.scale, rel=0.1)
-    assert series.release.scale == pytest.approx(NOISE * np.sqrt(SIZE / release.design.count.scales.share), rel=1e-3)
-    assert "at all scales of activity" in repr(series)
+    assert series.release.scale == pytest.approx(NOISE * np.sqrt(SIZE / release.design.count.tiers.share), rel=1e-3)
+    assert "of all tiers of activity" in repr(series)
 
 
 def test_of_a_panel_each_key_is_smoothed_by_itself_but_for_its_level():
     rng = np.random.default_rng(5)
-    count = count_of(240, Scales(ends=(10, 60), share=0.9), panel=("a", "b"))
+    count = count_of(240, Tiers(ends=(10, 60), share=0.9), panel=("a", "b"))
     both = {often: np.concatenate([3 * rate[:240], rate[240:480]]) for often, rate in drawn(NIGHTS, rng).items()}
     release = released(both, rng, count=count)
     series = ts.smooth(release, seasons=24)
     assert series.release.keys == ("a", "b")
     assert [part.sources for part in series.parts] == [(release,)] * 2
     rows = release.values.reshape(3, 2, 240)
-    ends, weights = count.scales.table(480)
+    ends, weights = count.tiers.table(480)
     weights = weights / 2**RESOLUTION_BITS / release.scale
     levels = panel(rows.mean(axis=2).T / release.scale, ends, weights, 240**-0.5)
     for k, one in enumerate(series.by_key().values()):
@@ -190,7 +191,7 @@ def test_of_a_panel_each_key_is_smoothed_by_itself_but_for_its_level():
 def test_one_scale_alone_is_an_ordinary_series():
     rng = np.random.default_rng(6)
     groups = drawn({3: 200 * DAY[:240]}, rng)
-    count = count_of(240, Scales(ends=(), share=0.9))
+    count = count_of(240, Tiers(ends=(), share=0.9))
     series = ts.smooth(released(groups, rng, count=count), seasons=24)
     plain = ts.smooth(series.release, seasons=24)
     assert np.allclose(series, plain, rtol=0, atol=0.3 * np.mean(plain.standard_error))
@@ -222,7 +223,7 @@ def test_no_release_raises_or_warns(kind, scale, size):
         "below zero": -1e4,
         "only the last": np.array([[0.0], [0.0], [1e4]]),
     }[kind]
-    count = count_of(size, Scales(ends=(2, 5), share=0.9))
+    count = count_of(size, Tiers(ends=(2, 5), share=0.9))
     release = release_of(
         steps=np.arange(3 * size),
         values=values.ravel(),
@@ -243,20 +244,20 @@ def test_nobody_at_all_is_fitted():
 
 def test_what_does_not_fit_is_refused():
     release = released(drawn(NIGHTS, np.random.default_rng(9)), np.random.default_rng(9))
-    with pytest.raises(ValueError, match=r"method='haar' reads one scale of activity"):
+    with pytest.raises(ValueError, match=r"method='haar' reads one series"):
         ts.smooth(release, "haar")
 
 
 @pytest.mark.parametrize("panel", [{}, {"panel": ("a", "b")}], ids=["one series", "panel"])
 def test_interpolation_takes_the_last_scale_in_counts(panel):
     rng = np.random.default_rng(11)
-    count = count_of(240, Scales(ends=(10, 60), share=0.9), **panel)
-    groups = {often: np.tile(NIGHTS[often][:240], count.panel_size) for often in (5, 40)}
+    count = count_of(240, Tiers(ends=(10, 60), share=0.9), **panel)
+    groups = {often: np.tile(NIGHTS[often][:240], count.reading.series) for often in (5, 40)}
     release = released(groups, rng, scale=1e-3, count=count)
     last = unscaled(release)
     assert unscaled(last) is last
-    assert (last.size, last.keys) == (240 * count.panel_size, count.panel)
-    of_all = count.scales.table(count.most_steps).weights[0, -1] / 2**RESOLUTION_BITS
+    assert (last.size, last.keys) == (240 * count.reading.series, count.panel)
+    of_all = count.tiers.table(count.reading.most_steps).weights[0, -1] / 2**RESOLUTION_BITS
     assert last.scale == 1e-3 / of_all
     assert np.array_equal(last.values, release.values[-last.size :] / of_all)
     assert np.allclose(last.values, sum(groups.values()), rtol=0, atol=0.1)
@@ -283,7 +284,7 @@ def test_a_private_series_is_smoothed_from_end_to_end():
 
 def test_noise_far_above_all_counts_leaves_a_series():
     # The variance of the counts is then below the rounding of that of the noise.
-    rng, count = np.random.default_rng(2), count_of(48, Scales(ends=(2, 7, 12), share=0.01))
+    rng, count = np.random.default_rng(2), count_of(48, Tiers(ends=(2, 7, 12), share=0.01))
     for scale in (1e5, 1e7, 1e9, 1e20):
         series = ts.smooth(released({3: rng.poisson(2.0, 48)}, rng, scale=scale, count=count))
         assert np.all(np.isfinite(series.values))
@@ -291,7 +292,7 @@ def test_noise_far_above_all_counts_leaves_a_series():
 
 
 def test_the_shape_by_how_often_is_positive_and_absurd_values_are_refused():
-    ends, weights = default_scales(SIZE).table(SIZE)
+    ends, weights = default_tiers(SIZE).table(SIZE)
     weights = weights / 2**RESOLUTION_BITS / (NOISE * np.sqrt(ends[0]))
     means = weights[np.searchsorted(ends, 4)] * 120 / SIZE
     for times in (1e5, 1e7, 1e12):
@@ -305,8 +306,8 @@ def test_the_shape_by_how_often_is_positive_and_absurd_values_are_refused():
 def test_levels_of_a_panel_add_up_and_so_do_their_errors():
     """A panel of days whose noise hides all but the sum: signed levels, of which the sum is that of all keys."""
     keys, size = tuple("abcd"), 35
-    count = count_of(size, default_scales(size * len(keys)), panel=keys)
-    ends, weights = count.scales.table(count.most_steps)
+    count = count_of(size, default_tiers(size * len(keys)), panel=keys)
+    ends, weights = count.tiers.table(count.reading.most_steps)
     weights, covered, negative = weights / 2**RESOLUTION_BITS, [], 0
     for seed in range(3):
         rng = np.random.default_rng(seed)

@@ -108,28 +108,33 @@ def test_a_ledger_of_a_newer_version_is_refused_by_name(tmp_path):
         ts.Ledger(tmp_path / "people.ledger")
 
 
-def asking(name, **changes):
+def asking(name, *, stages=None, weighting=None, **changes):
     """An example that asks for something else in its count, or of its stages."""
     document = json.loads((ROOT / "tests" / "data" / "formats" / name).read_text("utf-8"))
     design = document["design"]
-    design["stages"] = changes.pop("stages", design["stages"])
-    design["count"] |= {"gap": 1, "key_cap": None} | changes
-    design["sampling_probability"] = 1e-12 if design["count"].get("scales") is None else 1.0
+    design["stages"] = design["stages"] if stages is None else stages
+    design["count"]["reading"] |= {"gap": 1, "key_cap": None} | changes
+    design["count"]["weighting"] = weighting or design["count"]["weighting"]
+    design["sampling_probability"] = 1.0 if "tiers" in design["count"]["weighting"] else 1e-12
     return document | {"steps": [], "values": []}
 
 
 STEPS = 2**22
 LONG = {"size": STEPS, "start": None, "step": None, "zone": None}
+TIERS = {"ends": [*range(3, 20)], "share": 0.9}
 FILTER = {"filter": {"name": "taps", "size": STEPS, "resolution_bits": 4, "taps": [[0, 8], [1, 8]]}}
 
 
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        (lambda: asking("release-at-scales-1.json", scales={"ends": [*range(3, 20)], "share": 0.9}), "ends of scales"),
+        (lambda: asking("release-in-tiers-1.json", weighting={"tiers": TIERS}), "ends of tiers"),
         (lambda: asking("release-1.json", grid=LONG | {"size": STEPS + 1}, stages=[]), "size of the grid"),
         (lambda: asking("release-1.json", grid=LONG, stages=[FILTER]), "entries that caps and filters"),
-        (lambda: asking("release-1.json", grid=LONG, stages=[], participation_cap=3 * STEPS), "entries that caps"),
+        (
+            lambda: asking("release-1.json", grid=LONG, stages=[], weighting={"drop": {"cap": 3 * STEPS}}),
+            "entries that caps",
+        ),
         (lambda: asking("release-1.json", grid=LONG, stages=[FILTER] * 17), "number of stages"),
     ],
 )
@@ -143,8 +148,9 @@ def test_a_small_document_cannot_ask_for_much_time(document, message):
 
 
 def test_releases_and_programmes_are_bounded_all_together():
-    one = asking("release-1.json", grid=LONG, stages=[], participation_cap=STEPS - 1, panel=["a"])
-    designs = [one["design"] | {"count": one["design"]["count"] | {"participation_cap": STEPS - k}} for k in range(3)]
+    caps = [{"weighting": {"drop": {"cap": STEPS - k}}} for k in range(3)]
+    one = asking("release-1.json", grid=LONG, stages=[], panel=["a"], **caps[1])
+    designs = [one["design"] | {"count": one["design"]["count"] | cap} for cap in caps]
     programme = json.loads((ROOT / "tests" / "data" / "formats" / "programme-1.json").read_text("utf-8"))
     several = json.loads((ROOT / "tests" / "data" / "formats" / "releases-1.json").read_text("utf-8"))
     with pytest.raises(ValueError, match="entries that caps and filters of a document are about"):

@@ -104,7 +104,7 @@ def test_counts_made_elsewhere_say_that_the_caps_are_assumed():
         release = measurement(np.arange(48))
         assert release.stated.loss == (measurement.map(1),)
         assert release.grid == GRID
-        assert release.design.count.is_assumed
+        assert release.design.count.reading.is_assumed
         assert release.guarantee().endswith("assuming at most 5 steps of each")
         assumed = space >> ts.then_assume_participation(participation_cap=5, gap=3, grid=GRID)
         apart = Release.from_json(behind(assumed)(np.arange(48)).to_json())
@@ -136,7 +136,7 @@ def test_nothing_is_stated_where_nothing_is_known():
         for ask in (release.guarantee, release.verify, release.to_json, lambda release=release: release.at_distance(2)):
             with pytest.raises(ValueError, match=message):
                 ask()
-    assert part.design.count.participation_cap == 5  # the caps of the whole panel
+    assert part.design.count.cap == 5  # the caps of the whole panel
 
 
 def test_queries_of_a_context_state_their_share_and_the_whole():
@@ -165,8 +165,9 @@ def test_the_document_says_everything():
     assert document["guarantee"].endswith("for one individual added or removed")
     assert document["software"].keys() == {"python", "opendp_timeseries", "opendp", "numpy", "scipy"}
     made = document["design"]["count"]
-    assert made["source"] == {"identifier": "id", "time": "time", "by": None, "exact": False}
-    assert (made["grid"]["start"], made["participation_cap"], made["step_cap"]) == ("2013-01-01T00:00Z", 5, 2)
+    assert made["reading"]["source"] == {"identifier": "id", "time": "time", "by": None, "exact": False}
+    assert (made["reading"]["grid"]["start"], made["reading"]["step_cap"]) == ("2013-01-01T00:00Z", 2)
+    assert made["weighting"] == {"drop": {"cap": 5}}
 
 
 WEEKS = np.arange("2012-12-31", "2014-01-01", 7, dtype="M8[D]")
@@ -329,7 +330,8 @@ def at(*path):
     return put
 
 
-LOSS, COUNT = ("statement", "loss", 0), ("design", "count")
+LOSS, READ = ("statement", "loss", 0), ("design", "count", "reading")
+CAP = ("design", "count", "weighting", "drop", "cap")
 UNDERSTATEMENTS = {
     "a loss": ((*LOSS, 0), lambda loss: 0.01),
     "a loss by a thousandth": ((*LOSS, 0), lambda loss: loss * 0.999),
@@ -337,10 +339,10 @@ UNDERSTATEMENTS = {
     "the delta": ((*LOSS, 1), lambda delta: 1e-7),
     "the delta by a millionth": ((*LOSS, 1), lambda delta: delta * (1 - 1e-6)),
     "no loss": ((*LOSS, 0), lambda loss: -1.0),
-    "a larger cap": ((*COUNT, "participation_cap"), lambda cap: cap + 1),
-    "a larger step cap": ((*COUNT, "step_cap"), lambda cap: cap + 1),
-    "replaced": ((*COUNT, "unit", "replaced"), lambda replaced: True),
-    "two for one": ((*COUNT, "unit", "individuals"), lambda individuals: 2),
+    "a larger cap": (CAP, lambda cap: cap + 1),
+    "a larger step cap": ((*READ, "step_cap"), lambda cap: cap + 1),
+    "replaced": ((*READ, "unit", "replaced"), lambda replaced: True),
+    "two for one": ((*READ, "unit", "individuals"), lambda individuals: 2),
     "two individuals": (("statement", "distance"), lambda distance: 2),
     "no filter": (("design", "stages"), lambda stages: []),
     "less noise": (("design", "scale"), lambda scale: scale * 0.97),
@@ -365,9 +367,9 @@ def test_each_understatement_is_found_out(name):
 
 def test_a_gap_a_key_cap_and_a_period_that_were_not_kept_are_found_out():
     for chain, path, wrong in (
-        (count(gap=6) >> ts.then_circulant_filter(SMOOTH), (*COUNT, "gap"), 1),
-        (count(**BY_PLACE, key_cap=1) >> ts.then_totals({"all": ["a", "b", "c"]}), (*COUNT, "key_cap"), None),
-        (count(day(), participation_cap=30), (*COUNT, "unit", "period"), None),
+        (count(gap=6) >> ts.then_circulant_filter(SMOOTH), (*READ, "gap"), 1),
+        (count(**BY_PLACE, key_cap=1) >> ts.then_totals({"all": ["a", "b", "c"]}), (*READ, "key_cap"), None),
+        (count(day(), participation_cap=30), (*READ, "unit", "period"), None),
     ):
         document = behind(chain)(LOG).to_dict()
         at(*path)(document, wrong)
@@ -524,7 +526,7 @@ def test_other_documents_are_refused(text):
         Release.from_json(text)
 
 
-GRID_AT, TAPS = (*COUNT, "grid"), ("design", "stages", 0, "filter", "taps")
+GRID_AT, TAPS = (*READ, "grid"), ("design", "stages", 0, "filter", "taps")
 BREAKS = {
     "fractional tap": (at(*TAPS), [[0, 1.999]], "taps"),
     "tap twice": (at(*TAPS), [[0, 5], [0, 1]], "tap"),
@@ -534,29 +536,29 @@ BREAKS = {
     "zero for a tap": (at(*TAPS), [[0, 0]], "tap"),
     "tap off the cycle": (at(*TAPS), [[48, 1]], "tap"),
     "huge tap": (at(*TAPS), [[0, 2**70]], "tap"),
-    "text for a bool": (at(*COUNT, "unit", "replaced"), "no", "replaced"),
-    "number for a bool": (at(*COUNT, "unit", "replaced"), 1, "replaced"),
-    "float for a cap": (at(*COUNT, "participation_cap"), 5.0, "participation_cap"),
-    "no cap": (at(*COUNT, "participation_cap"), 0, "participation_cap"),
-    "no gap": (at(*COUNT, "gap"), 0, "gap"),
-    "a gap beyond the grid": (at(*COUNT, "gap"), 49, "gap"),
-    "null for a gap": (at(*COUNT, "gap"), None, "gap"),
+    "text for a bool": (at(*READ, "unit", "replaced"), "no", "replaced"),
+    "number for a bool": (at(*READ, "unit", "replaced"), 1, "replaced"),
+    "float for a cap": (at(*CAP), 5.0, "cap"),
+    "no cap": (at(*CAP), 0, "participation_cap"),
+    "no gap": (at(*READ, "gap"), 0, "gap"),
+    "a gap beyond the grid": (at(*READ, "gap"), 49, "gap"),
+    "null for a gap": (at(*READ, "gap"), None, "gap"),
     "unknown field": (at("note"), "trust me", "note"),
     "unknown field of the statement": (at("statement", "note"), "trust me", "note"),
     "unknown field of the design": (at("design", "repeat"), 10**9, "repeat"),
-    "unknown field of the count": (at(*COUNT, "excess"), "sample", "excess"),
+    "unknown field of the count": (at(*READ, "excess"), "sample", "excess"),
     "unknown field of the grid": (at(*GRID_AT, "note"), 1, "note"),
     "unknown field of the filter": (at("design", "stages", 0, "filter", "x"), 1, "x"),
     "unknown stage": (at("design", "stages"), [{"repeat": 2}], "stage"),
     "another measure": (at("statement", "view", "measure"), "trust", "measure"),
     "a parameter of another measure": (at("statement", "view", "failure_probability"), 0.1, "measure"),
     "no parameter of the measure": (at("statement", "view", "delta"), None, "measure"),
-    "three neighbours": (at(*COUNT, "unit", "individuals"), 3, "individuals"),
+    "three neighbours": (at(*READ, "unit", "individuals"), 3, "individuals"),
     "no distance": (at("statement", "distance"), 0, "distance"),
     "another grid": (at(*GRID_AT, "size"), 9, "size"),
     "a huge grid": (at(*GRID_AT, "size"), 2**40, "size of the grid"),
-    "panel without a column": (at(*COUNT, "panel"), ["a", 1], "panel"),
-    "panel with a key twice": (at(*COUNT, "panel"), ["a", "a"], "must be distinct"),
+    "panel without a column": (at(*READ, "panel"), ["a", 1], "panel"),
+    "panel with a key twice": (at(*READ, "panel"), ["a", "a"], "must be distinct"),
     "no noise": (at("design", "scale"), 0.0, "scale"),
     "another sampling": (at("design", "sampling"), "systematic", "sampling"),
     "text for values": (at("values"), ["1"], "numbers"),
@@ -592,7 +594,7 @@ def test_what_is_of_the_wrong_form_is_refused_by_name(name):
 )
 def test_other_edges_are_refused_by_name(edges, message):
     document = behind(count(grid=GRIDS["terms"]), p=1.0)(LOG).to_dict()
-    grid = document["design"]["count"]["grid"]
+    grid = document["design"]["count"]["reading"]["grid"]
     grid["edges"] = edges(grid["edges"])
     with pytest.raises(ValueError, match=message):
         Release.from_json(json.dumps(document))

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import opendp_timeseries as ts
-from opendp_timeseries.design.scales import default_scales
+from opendp_timeseries.design.tiers import default_tiers
 from opendp_timeseries.plugin.known import signal_of, stated_designs
 
 SIZE = 60
@@ -23,38 +23,50 @@ def series(log_space):
     return log_space >> ts.then_private_series(GRID, **BUDGET)
 
 
-def test_it_is_the_count_at_its_scales_with_the_least_noise(log_space, series):
-    chain = log_space >> ts.then_activity_count(GRID)
+def test_it_is_the_count_in_tiers_with_the_least_noise(log_space, series):
+    chain = log_space >> ts.then_participation_count(GRID)
     ((design, view),) = stated_designs(series)
     assert design.signal == signal_of(chain)
-    assert design.count.scales == default_scales(SIZE)
+    assert design.count.tiers == default_tiers(SIZE)
     assert design.scale == ts.least_scale(chain, sampling_probability=1, **BUDGET)
     assert (design.sampling_probability, view.delta) == (1.0, 1e-6)
     epsilon, delta = series.map(1)
     assert 1 - 1e-9 < epsilon <= 1.0
     assert delta == 1e-6
     # As much as for a count with a cap: nothing is paid for not knowing it.
-    capped = log_space >> ts.then_participation_count(GRID, participation_cap=design.count.participation_cap)
+    capped = log_space >> ts.then_participation_count(GRID, participation_cap=design.count.tiers.first(SIZE))
     assert design.scale == pytest.approx(ts.least_scale(capped, sampling_probability=1, **BUDGET), rel=1e-12)
 
 
-def test_noise_does_not_depend_on_the_first_scale_but_for_its_unit(log_space):
+def test_noise_does_not_depend_on_the_first_tier_but_for_its_unit(log_space):
     by_first = []
     for first in (1, 5, 20):
-        chain = log_space >> ts.then_activity_count(GRID, scales=ts.Scales(ends=(first, 30)))
+        chain = log_space >> ts.then_participation_count(GRID, tiers=ts.Tiers(ends=(first, 30)))
         weight = chain(LOG)[-SIZE:][0] / sum(LOG["time"] == 0)  # of everybody, in the last series
         by_first.append(ts.least_scale(chain, sampling_probability=1, **BUDGET) / weight)
     assert by_first == pytest.approx([by_first[0]] * 3, rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("limits", "steps", "noise"), [({}, 18_600, 607.6), ({"key_cap": 1}, 744, 121.5), ({"gap": 24}, 775, 124.0)]
+)
+def test_the_last_tier_is_of_the_steps_that_gap_and_key_cap_leave(log_space, limits, steps, noise):
+    month, stations = ts.TimeGrid(size=744), list(range(25))
+    chain = log_space >> ts.then_participation_count(month, by="site", keys=stations, **limits)
+    count = signal_of(chain).count
+    assert count.reading.most_steps == steps
+    of_all = count.tiers.table(steps).weights[0, -1] / 2**16
+    assert ts.least_scale(chain, sampling_probability=1, **BUDGET) / of_all == pytest.approx(noise, abs=0.05)
+
+
 def test_the_last_series_is_the_whole_count(log_space):
-    chain = log_space >> ts.then_activity_count(GRID, step_cap=2)
+    chain = log_space >> ts.then_participation_count(GRID, step_cap=2)
     whole = log_space >> ts.then_participation_count(GRID, participation_cap=SIZE, step_cap=2, excess="drop")
     last, counts = np.array(chain(LOG))[-SIZE:], np.array(whole(LOG))
-    scales = signal_of(chain).count.scales
-    weight = scales.table(SIZE).weights[0, -1] / 2**16
+    tiers = signal_of(chain).count.tiers
+    weight = tiers.table(SIZE).weights[0, -1] / 2**16
     assert np.array_equal(last, weight * counts)
-    assert weight == pytest.approx(math.sqrt(scales.share * 10 / SIZE), rel=1e-4)
+    assert weight == pytest.approx(math.sqrt(tiers.share * 10 / SIZE), rel=1e-4)
 
 
 def test_a_release_of_it_knows_all_of_it(series):
@@ -71,8 +83,8 @@ def test_a_release_of_it_knows_all_of_it(series):
 
 
 def test_it_composes_with_releases_of_every_kind(log_space, series, tmp_path):
-    chain = log_space >> ts.then_activity_count(GRID)
-    panel = log_space >> ts.then_activity_count(GRID, by="site", keys=[0, 1, 2], key_cap=2)
+    chain = log_space >> ts.then_participation_count(GRID)
+    panel = log_space >> ts.then_participation_count(GRID, by="site", keys=[0, 1, 2], key_cap=2)
     capped = log_space >> ts.then_participation_count(GRID, participation_cap=5, gap=2)
     people = log_space >> ts.then_individual_count(grid=GRID)
     chains = [chain, panel, capped, people]
@@ -97,7 +109,7 @@ def test_an_individual_within_a_day_is_weighed_in_each(log_space):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ts.PeriodUnitWarning)
         space = log_space[0], ts.period_distance("1d", zone="UTC")
-    chain = space >> ts.then_activity_count(hours, scales=ts.Scales(ends=(4,)))
+    chain = space >> ts.then_participation_count(hours, tiers=ts.Tiers(ends=(4,)))
     at = np.array(["2024-01-01T00", "2024-01-01T05", "2024-01-03T07"], dtype="datetime64[h]")
     counts = np.reshape(chain({"id": np.ones(3, int), "time": at}), (2, 96))
     assert counts[0, [0, 5, 55]].tolist() == [counts[0, 0]] * 3  # up to 4 steps in each
@@ -136,8 +148,8 @@ def test_of_a_lazy_frame(log_space):
         ({}, TypeError, "epsilon must be given"),
         ({"epsilon": 1.0}, TypeError, "delta must be given"),
         ({"epsilon": -1.0, "delta": 1e-6}, ValueError, "epsilon"),
-        ({**BUDGET, "scales": (10, 50)}, TypeError, r"scales .* must be given as Scales\(ends=\(10, 50\)\)"),
-        ({**BUDGET, "scales": ts.Scales(ends=(60,))}, ValueError, r"must be below the most steps .* \(60\)"),
+        ({**BUDGET, "tiers": (10, 50)}, TypeError, r"tiers .* must be given as Tiers\(ends=\(10, 50\)\)"),
+        ({**BUDGET, "tiers": ts.Tiers(ends=(60,))}, ValueError, r"must be below the most steps .* \(60\)"),
         ({**BUDGET, "keys": [1]}, TypeError, "must be given together"),
     ],
 )
@@ -146,10 +158,12 @@ def test_what_does_not_fit_is_refused_by_name(log_space, given, error, message):
         ts.make_private_series(*log_space, GRID, **given)
 
 
-def test_sampled_scales_are_refused_as_no_noise_is_saved(log_space):
-    chain = log_space >> ts.then_activity_count(GRID)
+def test_sampled_tiers_are_refused_as_no_noise_is_saved(log_space):
+    chain = log_space >> ts.then_participation_count(GRID)
     # Half of the steps, with as much noise as this, tell less of the mean than all of them do.
     whole, half = (ts.least_scale(chain, **BUDGET, sampling_probability=p) for p in (1.0, 0.5))
     assert half > 1.08 * whole * 0.5**0.5
-    with pytest.raises(ValueError, match=r"sampling_probability \(0\.5\) must be 1 for .* scales of activity"):
+    with pytest.raises(
+        ValueError, match=r"sampling_probability \(0\.5\) must be 1 for a count without a participation_cap"
+    ):
         chain >> ts.then_subsampled_gaussian(half, sampling_probability=0.5)

@@ -14,6 +14,7 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries.plugin.known import signal_of
 from opendp_timeseries.release.documents import joint_guarantee
+from tests import make
 from tests.plugin import test_excess as whole
 
 GRID = ts.TimeGrid(size=12)
@@ -29,21 +30,21 @@ def pairs(log, *columns):
 
 
 def test_one_number_is_of_all_distinct_pairs(log_space):
-    total = log_space >> ts.then_participation_total(GRID, participation_cap=12)
+    total = log_space >> make.then_total(GRID, participation_cap=12)
     assert total(LOG) == [pairs(LOG, "id", "time")]
-    events = log_space >> ts.then_participation_total(GRID, participation_cap=12, step_cap=9)
+    events = log_space >> make.then_total(GRID, participation_cap=12, step_cap=9)
     assert events(LOG) == [120]
-    panel = log_space >> ts.then_participation_total(GRID, participation_cap=24, **KEYS)
+    panel = log_space >> make.then_total(GRID, participation_cap=24, **KEYS)
     assert sum(panel(LOG)) == pairs(LOG, "id", "time", "site") > sum(total(LOG))
     assert (panel >> ts.then_totals({"all": [0, 1]}))(LOG) == [sum(panel(LOG))]
 
 
 def test_nobody_adds_more_than_the_cap(log_space):
-    total = log_space >> ts.then_participation_total(GRID, participation_cap=4)
+    total = log_space >> make.then_total(GRID, participation_cap=4)
     for steps in range(13):
         (found,) = total({"id": np.zeros(steps, int), "time": np.arange(steps)})
         assert min(steps, 4) - steps / 2**16 <= found <= min(steps, 4)
-    by_four = log_space >> ts.then_participation_total(GRID, participation_cap=6, per=4)
+    by_four = log_space >> make.then_total(GRID, participation_cap=6, per=4)
     assert by_four({"id": np.zeros(12, int), "time": np.arange(12)}) == [2.0] * 3
 
 
@@ -60,13 +61,13 @@ def test_nobody_adds_more_than_the_cap(log_space):
     ],
 )
 def test_one_individual_moves_all_numbers_by_the_cap_at_most(log_space, given, influence):
-    chain = log_space >> ts.then_participation_total(GRID, **given)
+    chain = log_space >> make.then_total(GRID, **given)
     found = chain.map(1)
     assert (found.l0, found.linf) == (influence[0], influence[2])
     assert found.l2 == pytest.approx(influence[1], rel=1e-15)
     l1 = (chain >> ts.then_lp_distance(dp.l1_distance(T=float))).map(1)
     assert l1 == influence[3]
-    replaced = (log_space[0], dp.change_one_distance()) >> ts.then_participation_total(GRID, **given)
+    replaced = (log_space[0], dp.change_one_distance()) >> make.then_total(GRID, **given)
     assert replaced.map(1).linf == found.linf
     if found.l0 == 1:
         assert replaced.map(1).l2 == found.l2  # both are positive
@@ -77,7 +78,7 @@ def test_one_individual_moves_all_numbers_by_the_cap_at_most(log_space, given, i
 @functools.cache
 def totals_of_everybody(within, caps, per):
     """Real totals of everybody whom four steps can hold, in one of two periods if the unit is within one."""
-    chain = (whole.LOG, whole.metric(within)) >> ts.then_participation_total(
+    chain = (whole.LOG, whole.metric(within)) >> make.then_total(
         whole.GRID, participation_cap=3, per=per, **whole.CAPS[caps]
     )
     logs = whole.everybody(1 if "panel" in caps else 2, 2 if "panel" in caps else 1)
@@ -86,9 +87,10 @@ def totals_of_everybody(within, caps, per):
 
 @pytest.mark.filterwarnings("ignore::opendp_timeseries.PeriodUnitWarning")
 @pytest.mark.parametrize("unit", whole.UNITS)
-@pytest.mark.parametrize(("caps", "per"), [("twice in a step", 2), ("gap", None), ("panel, gap, key cap", 2)])
+@pytest.mark.parametrize(("caps", "per"), [("twice in a step", 2), ("gap", "all"), ("panel, gap, key cap", 2)])
 def test_nobody_moves_real_totals_further_than_the_map_says(unit, caps, per):
-    chain = (whole.LOG, whole.metric(unit)) >> ts.then_participation_total(
+    per = 2 if per == "all" and "within" in unit else per
+    chain = (whole.LOG, whole.metric(unit)) >> make.then_total(
         whole.GRID, participation_cap=3, per=per, **whole.CAPS[caps]
     )
     moved = totals_of_everybody(unit.removesuffix(", replaced").replace("replaced", "added"), caps, per)
@@ -103,7 +105,7 @@ def test_nobody_moves_real_totals_further_than_the_map_says(unit, caps, per):
 
 
 def test_one_number_is_a_plain_number_for_opendps_own_noise(log_space):
-    number = log_space >> ts.then_participation_total(GRID, participation_cap=5)
+    number = log_space >> make.then_total(GRID, participation_cap=5)
     number = number >> ts.then_lp_distance(dp.absolute_distance(T=float))
     assert number.map(1) == 5.0
     assert isinstance(number(LOG), float)
@@ -112,13 +114,13 @@ def test_one_number_is_a_plain_number_for_opendps_own_noise(log_space):
 
 def of_hours(log_space, unit=None, **given):
     space = log_space if unit is None else (log_space[0], unit)
-    return space >> ts.then_participation_total(HOURS, participation_cap=50, **given)
+    return space >> make.then_total(HOURS, participation_cap=50, **given)
 
 
 @pytest.mark.parametrize(
     ("per", "begins"),
     [
-        (None, ["2024-01-15"]),
+        ("all", ["2024-01-15"]),
         ("1mo", ["2024-01-15", "2024-02-01"]),  # of what there is of a month
         ("1w", ["2024-01-15", "2024-01-22", "2024-01-29", "2024-02-05", "2024-02-12"]),
         (DAILY, np.arange("2024-01-15", "2024-02-14", dtype="M8[D]").astype(str).tolist()),
@@ -134,7 +136,7 @@ def test_a_number_for_each_period(log_space, per, begins):
     expected = np.histogram(distinct, bins=[*first, 720])[0]
     assert chain({"id": who, "time": at}) == expected.tolist()
     made = signal_of(chain).count
-    assert (made.pooled, made.grid.size) == (HOURS, len(begins))
+    assert (made.reading.grid, made.grid.size) == (HOURS, len(begins))
     release = (chain >> ts.then_subsampled_gaussian(50.0, sampling_probability=1, delta=1e-6))({"id": who, "time": at})
     assert ts.Release.from_json(release.to_json()) == release
     assert release.verify() == release.stated.loss
@@ -143,25 +145,25 @@ def test_a_number_for_each_period(log_space, per, begins):
 def test_within_a_period_everybody_has_the_cap_anew(log_space):
     with pytest.warns(ts.PeriodUnitWarning):
         day, steps = ts.period_distance("1d", zone="Europe/Paris"), ts.period_distance(4)
-    chain = of_hours(log_space, unit=day, step_cap=3)
+    chain = of_hours(log_space, unit=day, step_cap=3, per="1d")
     assert signal_of(chain).count.grid.edges().tolist() == DAILY.edges().tolist()
     assert (chain.map(1).l0, chain.map(1).l2) == (1, 72)
     nine_days, third = (chain >> ts.then_subsampled_gaussian(scale, sampling_probability=1) for scale in (72.0, 24.0))
     in_all = ts.loss_over_periods(nine_days, periods=9).epsilon(1e-6)
     assert in_all == pytest.approx(ts.loss_over_periods(third, periods=1).epsilon(1e-6), rel=1e-9)
-    of_two = (log_space[0], steps) >> ts.then_participation_total(GRID, participation_cap=3, per=2)
+    of_two = (log_space[0], steps) >> make.then_total(GRID, participation_cap=3, per=2)
     assert of_two({"id": np.zeros(8, int), "time": np.arange(8)})[-2:] == [0.0, 0.0]
     assert (of_two.map(1).l0, of_two.map(1).l2) == (2, pytest.approx(math.sqrt(5)))
-    with pytest.raises(ValueError, match=r"totals .* must each be within one period of 4 steps"):
-        (log_space[0], steps) >> ts.then_participation_total(GRID, participation_cap=3, per=6)
-    with pytest.raises(ValueError, match=r"totals .* must each be within one day"):
+    with pytest.raises(ValueError, match=r"per .* must each be within one period of 4 steps"):
+        (log_space[0], steps) >> make.then_total(GRID, participation_cap=3, per=6)
+    with pytest.raises(ValueError, match=r"per .* must each be within one day"):
         of_hours(log_space, unit=day, per="1w")
 
 
 def test_it_composes_with_series_of_every_kind(log_space, tmp_path):
-    total = log_space >> ts.then_participation_total(GRID, participation_cap=12)
-    each = log_space >> ts.then_participation_total(GRID, participation_cap=12, per=3, **KEYS)
-    chains = [total, each, each >> ts.then_totals({"all": [0, 1]}), log_space >> ts.then_activity_count(GRID)]
+    total = log_space >> make.then_total(GRID, participation_cap=12)
+    each = log_space >> make.then_total(GRID, participation_cap=12, per=3, **KEYS)
+    chains = [total, each, each >> ts.then_totals({"all": [0, 1]}), log_space >> ts.then_participation_count(GRID)]
     programme = ts.Programme.plan(chains, **LOSS, sampling_probability=1.0)
     together = ts.make_composition([programme.measurement(one) for one in chains], delta=1e-6)
     assert [len(release) for release in together(LOG)] == [1, 8, 4, 12]
@@ -176,17 +178,21 @@ def test_in_contexts(log_space):
         split_by_weights=[1, 1, 1, 7],
     )  # fmt: skip
     for query in ("laplace", "gaussian"):
-        asked = getattr(context.query().participation_total(GRID, participation_cap=12), query)()
+        asked = getattr(context.query().participation_count(GRID, participation_cap=12, norm="l1", per="all"), query)()
         assert isinstance(np.ravel(asked.release())[0].item(), float)
-    release = context.query().participation_total(GRID, participation_cap=12).subsampled_gaussian(
+    release = context.query().participation_count(GRID, participation_cap=12, norm="l1", per="all").subsampled_gaussian(
         sampling_probability=1).release()  # fmt: skip
-    chain = log_space >> ts.then_participation_total(GRID, participation_cap=12)
+    chain = log_space >> make.then_total(GRID, participation_cap=12)
     assert release.design.signal == signal_of(chain)
     own = dp.Context.compositor(
         data=LOG, domain=log_space[0], privacy_unit=(log_space[1], 1), privacy_loss=dp.loss_of(epsilon=1.0),
         split_evenly_over=1,
     )  # fmt: skip
-    query = own.query().participation_total(GRID, participation_cap=12).lp_distance(dp.absolute_distance(T=float))
+    query = (
+        own.query()
+        .participation_count(GRID, participation_cap=12, norm="l1", per="all")
+        .lp_distance(dp.absolute_distance(T=float))
+    )
     assert isinstance(query.laplace().release(), float)
     frames = ts.compositor(
         pl.LazyFrame({name: LOG[name] for name in ("id", "time")}),
@@ -194,7 +200,7 @@ def test_in_contexts(log_space):
         privacy_loss=dp.loss_of(**LOSS),
         split_evenly_over=1,
     )
-    query = frames.log_query().participation_total(GRID, participation_cap=12, time="time")
+    query = frames.log_query().participation_count(GRID, participation_cap=12, time="time", norm="l1", per="all")
     assert query.subsampled_gaussian(sampling_probability=1).release().design.count.source.exact
 
 
@@ -217,9 +223,11 @@ def test_in_contexts(log_space):
 )
 def test_what_does_not_fit_is_refused_by_name(log_space, grid, given, message):
     with pytest.raises(ValueError, match=message):
-        log_space >> ts.then_participation_total(grid, participation_cap=5, **given)
-    with pytest.raises(TypeError, match="participation_cap must be given"):
-        log_space >> ts.then_participation_total(grid)
+        log_space >> make.then_total(grid, participation_cap=5, **given)
+    with pytest.raises(ValueError, match=r"norm \('l1'\) requires a participation_cap"):
+        log_space >> make.then_total(grid)
+    with pytest.raises(ValueError, match=r"requires a participation_cap, .* norm='l1'"):
+        log_space >> ts.then_participation_count(GRID, participation_cap=5, per=4)
 
 
 # --- The level ---
@@ -233,18 +241,18 @@ def released(chain, scale=1.0, **sample):
 @pytest.mark.parametrize(
     ("of", "tree", "per"),
     [
-        *itertools.product(["one", "scales"], [None], [None, 4]),
-        *itertools.product(["panel", "totals"], [None, {"all": [0, 1]}], [None, 4]),
+        *itertools.product(["one", "tiers"], [None], ["all", 4]),
+        *itertools.product(["panel", "totals"], [None, {"all": [0, 1]}], ["all", 4]),
     ],
 )
 def test_a_total_sets_the_level_of_its_part(log_space, of, tree, per):
-    panel = {} if of in ("one", "scales") else KEYS
+    panel = {} if of in ("one", "tiers") else KEYS
     count = log_space >> ts.then_participation_count(GRID, participation_cap=3, **panel)
-    if of == "scales":
-        count = log_space >> ts.then_activity_count(GRID)
+    if of == "tiers":
+        count = log_space >> ts.then_participation_count(GRID)
     if of == "totals":
         count = count >> ts.then_totals({"all": [0, 1]})
-    total = log_space >> ts.then_participation_total(GRID, participation_cap=12, per=per, **panel)
+    total = log_space >> make.then_total(GRID, participation_cap=12, per=per, **panel)
     total = total >> ts.then_totals(tree) if tree is not None else total
     series, number = ts.interpolate(released(count)), released(total, 0.25)
     if of == "totals" and tree is None:
@@ -252,7 +260,7 @@ def test_a_total_sets_the_level_of_its_part(log_space, of, tree, per):
             series.with_total(number)
         return
     found = series.with_total(number)
-    sizes = (1 if tree else len(panel and [0, 1]) or 1, 1 if per is None else 3)
+    sizes = (1 if tree else len(panel and [0, 1]) or 1, 1 if per == "all" else 3)
     levels = np.reshape(found.values, (sizes[0], -1, sizes[1], 12 // sizes[1])).sum(axis=(1, 3))
     assert np.allclose(levels.ravel(), number.values)
     old = np.reshape(series.values, (sizes[0], -1, sizes[1], 12 // sizes[1])).sum(axis=(1, 3)).ravel()
@@ -274,11 +282,11 @@ def test_a_total_sets_the_level_of_its_part(log_space, of, tree, per):
 
 def test_a_series_at_the_level_of_a_total_states_the_guarantee_of_both(log_space):
     count = released(log_space >> ts.then_participation_count(GRID, participation_cap=3))
-    totals = [released(log_space >> ts.then_participation_total(GRID, participation_cap=12), 1.0)]
+    totals = [released(log_space >> make.then_total(GRID, participation_cap=12), 1.0)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ts.PeriodUnitWarning)
         a_day = log_space[0], ts.period_distance(4)
-    totals.append(released(a_day >> ts.then_participation_total(GRID, participation_cap=4, per=4), 1.0))
+    totals.append(released(a_day >> make.then_total(GRID, participation_cap=4, per=4), 1.0))
     same, mixed = (ts.interpolate(count).with_total(total).to_html() for total in totals)
     both = joint_guarantee([count, totals[0]])
     assert f"the guarantee of all 2 releases behind it, if asked for at once: {both}." in same
@@ -294,13 +302,13 @@ def test_what_is_no_total_of_the_series_sets_no_level(log_space):
     series = ts.interpolate(released(count))
 
     def total(space=log_space, grid=GRID, **given):
-        return space >> ts.then_participation_total(grid, participation_cap=12, **given)
+        return space >> make.then_total(grid, participation_cap=12, **given)
 
     other = (ts.event_log_domain(identifier="site", time="time"), log_space[1])
     nested = total(**KEYS) >> ts.then_totals({"all": {"x": [0], "y": [1]}})
     panel = ts.interpolate(released(log_space >> ts.then_participation_count(GRID, participation_cap=3, **KEYS)))
     for one, number, message in (
-        (series, released(count), "the release of a participation total, with every number kept"),
+        (series, released(count), "the release of a count with per=, with every number kept"),
         (series, released(total(per=1), sampling_probability=0.5), "with every number kept"),
         (series, released(total(grid=ts.TimeGrid(size=6))), r"must be of the grid of the series; it is of TimeGrid"),
         (series, released(total(step_cap=2)), "of the columns, step_cap and keys of the series"),
@@ -318,7 +326,7 @@ def test_what_is_no_total_of_the_series_sets_no_level(log_space):
     for one, number, message in (
         (series, released(total(gap=2)), r"its gap \(2\) must be at most 1"),
         (
-            ts.interpolate(released(log_space >> ts.then_activity_count(GRID))),
+            ts.interpolate(released(log_space >> ts.then_participation_count(GRID))),
             released(total(gap=2)),
             "leave out no more",
         ),
@@ -335,7 +343,7 @@ def test_what_is_no_total_of_the_series_sets_no_level(log_space):
         ts.interpolate(released(smooth)).with_total(released(total()))
     with pytest.raises(ValueError, match=r"standard_error \(1\.0\) must be left out"):
         series.with_total(released(total()), 1.0)
-    below = released(log_space >> ts.then_participation_total(ts.TimeGrid(size=12), participation_cap=12), 1e5)
+    below = released(log_space >> make.then_total(ts.TimeGrid(size=12), participation_cap=12), 1e5)
     below = type(below)(steps=below.steps, values=-np.abs(below.values), design=below.design, statement=below.statement)
     with pytest.raises(ValueError, match="both must be positive"):
         series.with_total(below)

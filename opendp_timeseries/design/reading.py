@@ -1,0 +1,234 @@
+"""What is read of a log: which rows, of whom, at which places, and how often at most. All of it is public.
+
+Engines read by it, and :class:`~opendp_timeseries.accounting.influence.Reach` says how far one individual can get in
+what is read. How much of that counts is the weighting's (:mod:`~opendp_timeseries.design.weighting`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting.influence import Reach
+from opendp_timeseries.design.groups import Key
+from opendp_timeseries.design.unit import Unit
+from opendp_timeseries.grid import TimeGrid, check_grid
+
+Keys = Sequence[str] | Sequence[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """The columns of a log that are read.
+
+    :param identifier: tells individuals apart.
+    :param time: the times of events; None where no time is read.
+    :param by: tells the series of a panel apart; None for one series.
+    :param exact: whether only texts that are spelled alike are one individual, as in OpenDP's own frames; else ``17``,
+        ``17.0`` and ``"17"`` are one, too.
+    """
+
+    identifier: str
+    time: str | None = None
+    by: str | None = None
+    exact: bool = False
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns that are read."""
+        return [column for column in (self.identifier, self.time, self.by) if column is not None]
+
+    def __post_init__(self) -> None:
+        for name in ("identifier", "time", "by"):
+            column = getattr(self, name)
+            if not (isinstance(column, str) or (column is None and name != "identifier")):
+                raise TypeError(f"{name} ({check.shown(column)}) must be a string, the name of a column")
+        if self.by is not None and self.by in (self.identifier, self.time):
+            raise ValueError(f"by ({self.by!r}) must be a different column from the identifier and the time")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """Events of each individual by step and series, within limits that do not depend on how often they come.
+
+    With a unit of privacy within a period, an individual is read anew in each period, and the limits hold in each.
+
+    :param source: the columns that are read; None for counts made elsewhere, whose limits are assumed.
+    :param grid: the grid on which rows are placed.
+    :param unit: what a distance of 1 between two logs is.
+    :param panel: the keys of a panel, in the order of its series; None for one series.
+    :param step_cap: ``M``, most events of one individual in one step.
+    :param gap: least distance of two steps of one individual, around the cycle of the grid, in each series of a panel;
+        1 is none.
+    :param key_cap: most series of a panel in which one individual is read at one step; None for no such cap.
+    :param once_over: a grid, over all of which individuals are read once, as one step; else None.
+    :raises TypeError, ValueError: naming the parameter, its value and the remedy.
+    """
+
+    source: Source | None
+    grid: TimeGrid
+    unit: Unit = field(default_factory=Unit)
+    panel: tuple[Key, ...] | None = None
+    step_cap: int = 1
+    gap: int = 1
+    key_cap: int | None = None
+    once_over: TimeGrid | None = None
+
+    def __post_init__(self) -> None:
+        check_grid(self.grid)
+        if self.panel is not None:
+            _check_panel(self.panel)
+        if self.key_cap is not None and self.panel is None:
+            raise ValueError(f"key_cap ({check.shown(self.key_cap)}) requires by= and keys=, or leave it out")
+        gap = "the fewest steps from one counted step of an individual to their next, from 1, which is no gap, to the"
+        for name, remedy, most in (
+            ("step_cap", "the most events of one individual in one step", 10**100),  # its square is a float
+            ("gap", f"{gap} {self.grid.size} of the grid", self.grid.size),
+            ("key_cap", "the most keys at which one individual counts in a step", None),
+        ):
+            if name != "key_cap" or self.key_cap is not None:
+                value = check.integer(name, getattr(self, name), minimum=1, maximum=most, remedy=remedy)
+                object.__setattr__(self, name, value)
+        if self.once_over is not None and self.grid.size > 1:
+            raise ValueError(f"grid ({self.grid!r}) must be one step where individuals are read once over another grid")
+        if self.source is not None:
+            if (self.source.by is None) != (self.panel is None):
+                raise ValueError(f"by ({check.shown(self.source.by)}) and the keys of a panel must be given together")
+            if self.source.time is None and self.grid.size > 1:
+                raise ValueError(f"time (None) must name the column that tells {self.grid.size} steps apart")
+        check.integer("size of the panel", self.size, maximum=2**31, remedy="use fewer steps or keys")
+        if self.unit.period is not None:
+            timeless = self.source is not None and self.source.time is None
+            if timeless or self.once_over is not None:
+                problem = "must be left out where individuals are counted once over a whole grid, or log"
+                raise ValueError(f"period ({self.unit.period}) {problem}")
+            periods = len(self.period_lengths())  # or it does not fit the grid, and is refused
+            # As whole bits, which engines keep free beside those of an individual's number.
+            bits = (periods - 1).bit_length() + (self.places - 1).bit_length()
+            remedy = "use fewer steps or keys, or about as many steps in each period"
+            check.integer("bits of a period and a step within it", bits, maximum=33, remedy=remedy)
+
+    @property
+    def log(self) -> Source:
+        """The columns of the log; ValueError for counts made elsewhere."""
+        if self.source is None:
+            raise ValueError("counts that were made elsewhere are not counted again")
+        return self.source
+
+    @property
+    def row_grid(self) -> TimeGrid:
+        """The grid on which a row must be: that of the steps, or the one over which individuals are read once."""
+        return self.grid if self.once_over is None else self.once_over
+
+    @property
+    def is_assumed(self) -> bool:
+        """Whether limits and caps are assumed of counts made elsewhere; else the count enforces them."""
+        return self.source is None
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether each count draws anew in which series an individual is read."""
+        return self.key_cap is not None and self.key_cap < self.series
+
+    @property
+    def series(self) -> int:
+        """Number of series of the panel."""
+        return 1 if self.panel is None else len(self.panel)
+
+    @property
+    def size(self) -> int:
+        """Number of positions of rows: steps of the grid times series."""
+        return self.grid.size * self.series
+
+    @property
+    def places(self) -> int:
+        """Number of places of one individual's rows, in the longest period: engines lay out their bits by it.
+
+        Whatever gap and key cap leave, rows may be at all of them.
+        """
+        return self.period_length * self.series
+
+    @property
+    def most_steps(self) -> int:
+        """In how many steps one individual can be, over all series, after gap and key cap, in the longest period."""
+        return max(self.reach().steps())
+
+    @cached_property
+    def period_span(self) -> tuple[int, int] | None:
+        """The first and the last period that a count looks at that enforces one, as in ``Period.span``; else None."""
+        period = self.unit.period
+        return None if period is None or self.is_assumed else period.span(self.row_grid)
+
+    @property
+    def period_starts(self) -> NDArray[np.int64] | None:
+        """The first step of each period in which an individual is read anew; None if there are no periods."""
+        period = self.unit.period
+        return None if period is None else period.starts(self.grid)
+
+    @property
+    def period_length(self) -> int:
+        """In how many steps of one series an individual can be, in the longest period if there are periods."""
+        return int(self.period_lengths()[0])
+
+    def period_lengths(self) -> NDArray[np.int64]:
+        """Return in how many steps each period is in which an individual is read anew, the longest first.
+
+        :raises ValueError: if a step lies in two of them.
+        """
+        period = self.unit.period
+        return np.array([self.grid.size]) if period is None else period.lengths(self.grid)
+
+    def reach(self, distance: int = 1, *, periods: int = 1) -> Reach:
+        """Return how far the individuals can get in whom logs at this distance differ.
+
+        :param distance: in units of privacy.
+        :param periods: with a unit within a period, in at most how many periods each individual differs; else 1.
+        """
+        periods = check.integer("periods", periods, minimum=1)
+        if periods > 1 and self.unit.period is None:
+            raise ValueError(f"periods ({periods}) must be 1, as this is for {self.unit}, whatever they did")
+        return Reach(
+            individuals=distance * self.unit.individuals,
+            step_cap=self.step_cap,
+            size=self.size,
+            replaced=self.unit.replaced,
+            gap=self.gap,
+            series=self.series,
+            key_cap=self.key_cap,
+            periods=tuple(self.period_lengths()[:periods].tolist()),
+        )
+
+
+def panel_of(by: str | None, keys: Keys | None) -> tuple[Key, ...] | None:
+    """Return the keys of a panel, as plain Python ones; None without a panel. :class:`Reading` checks the rest."""
+    if by is None and keys is None:
+        return None
+    if by is None or keys is None:
+        both = f"by ({check.shown(by)}) and keys ({check.shown(keys)})"
+        raise TypeError(f"{both} must be given together: keys are public, and never read from the data")
+    ordered = hasattr(keys, "__array__") and getattr(keys, "ndim", 0) == 1  # an array, or an index or series of pandas
+    if isinstance(keys, (str, bytes)) or not (ordered or isinstance(keys, Sequence)):
+        raise TypeError(f"keys ({check.shown(keys)}) must be a list of keys: their order is that of the series")
+    return tuple(map(_plain, keys))
+
+
+def _plain(key: Any) -> Any:
+    if isinstance(key, str):
+        return str.__str__(key)  # NumPy's are shown as np.str_, and members of an Enum by their names
+    return int(key) if isinstance(key, (int, np.integer)) and not isinstance(key, bool) else key
+
+
+def _check_panel(panel: tuple[Key, ...]) -> None:
+    if not panel:
+        raise ValueError("keys of the panel must name at least one series")
+    if len({type(key) for key in panel}) > 1 or type(panel[0]) not in (str, int):
+        raise ValueError(f"keys of the panel ({check.shown(list(panel))}) must be all strings or all integers")
+    if "" in panel:
+        raise ValueError(f"keys of the panel ({check.shown(list(panel))}) must not be empty: '' is a missing key")
+    if len(set(panel)) < len(panel):
+        remedy = "name each series once, from a public list"
+        raise ValueError(f"keys of the panel ({check.shown(list(panel))}) must be distinct: {remedy}")

@@ -1,0 +1,119 @@
+"""How individuals are weighted, by how often they come: a class for each way, with all that follows from it.
+
+Engines know of steps that are dropped, and of :class:`~opendp_timeseries.design.weights.Weights`; of nothing else.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+import numpy as np
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries.accounting.influence import NORMS, Influence, Reach, count_influence
+from opendp_timeseries.design.reading import Reading
+from opendp_timeseries.design.tiers import Tiers
+from opendp_timeseries.design.weights import FULL, RESOLUTION_BITS, Weights
+
+
+@dataclass(frozen=True)
+class _Capped:
+    """A cap on the steps in which one individual counts in full.
+
+    :param cap: ``I``, steps over all series of a panel; in each period, if individuals count anew in each.
+    """
+
+    cap: int
+
+    series: ClassVar[int] = 1
+    names: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        remedy = "the most steps that one individual may enter"
+        object.__setattr__(self, "cap", check.integer("participation_cap", self.cap, minimum=1, remedy=remedy))
+
+    def check(self, reading: Reading) -> None:
+        """Refuse no reading: a cap fits any."""
+
+    def is_full(self, reading: Reading) -> bool:
+        """Say whether everybody counts in full in all of their steps."""
+        return self.cap >= reading.most_steps
+
+
+@dataclass(frozen=True)
+class Drop(_Capped):
+    """Of an individual in more steps than the cap, so many count in full, each equally likely."""
+
+    tag: ClassVar[str] = "drop"
+    norm: ClassVar[None] = None
+    resolution_bits: ClassVar[int] = 0
+
+    def is_drawn(self, reading: Reading) -> bool:
+        """Say whether each count draws anew which steps count."""
+        return self.cap < reading.most_steps
+
+    def influence(self, reading: Reading, reach: Reach) -> Influence:
+        """Return how far individuals with this reach move the counts."""
+        return count_influence(**reach._asdict(), participation_cap=self.cap)
+
+    def words(self) -> str:
+        """Say in which steps an individual counts."""
+        return f"at most {self.cap} step{'' if self.cap == 1 else 's'}"
+
+
+@dataclass(frozen=True)
+class Downweight(_Capped):
+    """All steps of an individual count, by one weight that brings the norm of their events down to that of the cap.
+
+    This is also called clipping: of each individual's vector of counts, as a whole.
+
+    :param norm: ``"l2"``, whose norm is brought down to ``M√I``; or ``"l1"``, down to ``M·I``, for the Laplace
+        mechanism and for totals over time.
+    """
+
+    norm: str = "l2"
+
+    tag: ClassVar[str] = "downweight"
+    resolution_bits: ClassVar[int] = RESOLUTION_BITS
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check.choice("norm", self.norm, NORMS)
+
+    def weights(self, reading: Reading) -> Weights:
+        """Return the weights of all sizes: in full up to the cap."""
+        power = 2 if self.norm == "l2" else 1
+        return Weights(power, (self.cap * reading.step_cap**power,), np.array([[FULL]], dtype=np.int64))
+
+    def is_drawn(self, reading: Reading) -> bool:
+        """Say that nothing is drawn."""
+        return False
+
+    def influence(self, reading: Reading, reach: Reach) -> Influence:
+        """Return how far individuals with this reach move the counts."""
+        return count_influence(**reach._asdict(), participation_cap=self.cap, norm=self.norm)
+
+    def words(self) -> str:
+        """Say in which steps an individual counts, and how much."""
+        weight = f"√({self.cap}/n)" if self.norm == "l2" else f"{self.cap}/n"
+        return f"every step, by {weight} if in n > {self.cap}"
+
+
+#: All ways of weighting. A closed union: mypy finds whoever does not know one of them.
+Weighting = Drop | Downweight | Tiers
+
+#: What becomes of an individual in more steps than the cap.
+EXCESS: Final = ("downweight", "drop")
+
+
+def capped(cap: int, *, excess: str, norm: str | None = None) -> Drop | Downweight:
+    """Return the weighting with a cap.
+
+    :param excess: ``"downweight"`` or ``"drop"``.
+    :param norm: of those weighed down; ``"l2"`` if left out.
+    :raises TypeError, ValueError: for anything else, or a norm where steps are dropped.
+    """
+    if check.choice("excess", excess, EXCESS) == "downweight":
+        return Downweight(cap, "l2" if norm is None else norm)
+    if norm is not None:
+        raise ValueError(f"norm ({check.shown(norm)}) is for excess='downweight'; leave it out where steps are dropped")
+    return Drop(cap)

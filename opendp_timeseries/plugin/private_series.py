@@ -1,0 +1,58 @@
+"""Noisy series within a budget, with no cap and no scale to choose (docs/proofs/scaling.md)."""
+
+from typing import Any
+
+import opendp.prelude as dp
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries.design.reading import Keys
+from opendp_timeseries.design.tiers import Tiers
+from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.plugin._opendp import then
+from opendp_timeseries.plugin.participation_count import make_participation_count
+from opendp_timeseries.plugin.subsampled_gaussian import least_scale, then_subsampled_gaussian
+
+
+def make_private_series(
+    input_domain: dp.Domain,
+    input_metric: dp.Metric,
+    grid: TimeGrid,
+    *,
+    epsilon: float = check.REQUIRED,
+    delta: float = check.REQUIRED,
+    step_cap: int = 1,
+    gap: int = 1,
+    by: str | None = None,
+    keys: Keys | None = None,
+    key_cap: int | None = None,
+    tiers: Tiers | None = None,
+    time: str | None = None,
+) -> dp.Measurement:
+    """Release a series of counts per time step: nobody is dropped, and there is no cap and no scale to choose.
+
+    It is a :func:`~opendp_timeseries.make_participation_count` without a cap, whose parameters it takes, with the least
+    Gaussian noise that costs one individual at most (ε, δ). :func:`~opendp_timeseries.smooth` turns the release into
+    one series near the true counts. In a :func:`~opendp_timeseries.compositor`, leave out the budget: the query takes
+    its own share.
+
+    :param epsilon: ε at a distance of 1.
+    :param delta: δ at a distance of 1, in (0, 1).
+    :raises TypeError, ValueError: as these two, and :func:`~opendp_timeseries.least_scale`.
+
+    >>> import opendp.prelude as dp, opendp_timeseries as ts
+    >>> dp.enable_features("contrib", "honest-but-curious")
+    >>> space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
+    >>> grid = ts.TimeGrid(start="2024-01-01", step="1h", size=720, zone="UTC")
+    >>> (space >> ts.then_private_series(grid, epsilon=1.0, delta=1e-6)).map(1)
+    (0.99999..., 1e-06)
+    """
+    options: dict[str, Any] = {"step_cap": step_cap, "gap": gap, "by": by, "keys": keys, "key_cap": key_cap}
+    count = make_participation_count(input_domain, input_metric, grid, **options, tiers=tiers, time=time)
+    for name, value in (("epsilon", epsilon), ("delta", delta)):
+        check.required(name, value, "of the release, such as epsilon=1.0 and delta=1e-6")
+    scale = least_scale(count, epsilon=epsilon, delta=delta, sampling_probability=1.0)
+    measurement: dp.Measurement = count >> then_subsampled_gaussian(scale, delta=delta, sampling_probability=1.0)
+    return measurement
+
+
+then_private_series = then(make_private_series)
