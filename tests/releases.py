@@ -1,6 +1,7 @@
 """Releases made by hand: of a signal of which nothing is known but its size, or of a count that is known."""
 
 from opendp_timeseries import Release, TimeGrid
+from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.reading import Source
 from opendp_timeseries.design.signal import Signal, UnknownSignal
@@ -23,7 +24,7 @@ def release_of(*, steps, values, signal, scale=1.0, sampling_probability=0.3, sa
     :param signal: how it is made, or its size, if nothing else is known.
     """
     made = UnknownSignal(signal) if isinstance(signal, int) else signal
-    design = Design(signal=made, sampling_probability=sampling_probability, sampling=sampling, scale=scale)
+    design = Design(signal=made, sampling=Sampling.of(sampling_probability, sampling), scale=scale)
     return Release(steps=steps, values=values, design=design)
 
 

@@ -386,7 +386,7 @@ def test_a_query_spends_its_share_on_one_step_of_each_block():
     query = ctx.query().participation_count(ts.TimeGrid(size=40), participation_cap=12)
     query = query.subsampled_gaussian(sampling_probability=0.25, sampling="stratified")
     release = query.release()
-    assert release.sampling == "stratified"
+    assert release.sampling.stratified
     assert release.steps.tolist() == sorted(release.steps.tolist())
     assert (release.steps // 4).tolist() == list(range(10))
     space = ts.event_log_domain(identifier="id", time="time"), dp.symmetric_distance()
@@ -477,7 +477,7 @@ def test_a_private_series_takes_the_share_of_its_query():
         ctx.query().private_series(GRID, participation_cap=3)
     assert query.param() == release.scale
     own = ctx.query().private_series(GRID, tiers=ts.Tiers(ends=(5, 40)), step_cap=3).release().design
-    assert (own.sampling_probability, own.count.tiers.ends, own.count.reading.step_cap) == (1.0, (5, 40), 3)
+    assert (own.sampling.probability, own.count.tiers.ends, own.count.reading.step_cap) == (1.0, (5, 40), 3)
     rho = exact(loss_of_zcdp(0.1, 1e-6)).query().private_series(GRID)
     assert rho.resolve().map(1)[0] == pytest.approx(0.1, rel=1e-9)
     assert rho.release().stated.loss[0][0] == pytest.approx(0.1, rel=1e-9)

@@ -12,6 +12,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries.accounting.joint import joint_loss
+from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.plugin.known import signal_of
@@ -99,7 +100,7 @@ def test_a_promise_that_data_do_not_react_lowers_the_loss_only_where_the_docs_sa
         signal = SPACE >> ts.then_participation_count(GRID, participation_cap=6, excess=excess, gap=gap)
         with warnings.catch_warnings(action="ignore", category=ts.FilterWithoutGapWarning):
             signal = signal >> ts.then_circulant_filter(ts.gaussian_kernel(48, std=std)) if std else signal
-        design = Design(signal=signal_of(signal), sampling_probability=p, sampling=sampling, scale=20.0)
+        design = Design(signal=signal_of(signal), sampling=Sampling.of(p, sampling), scale=20.0)
         programmes = [ts.Programme(designs=(design,) * 3, epsilon=9.0, delta=1e-6, data_fixed=f) for f in (True, False)]
         promised, plain = (programme.loss().epsilon(1e-6) for programme in programmes)
         assert promised <= plain
@@ -107,7 +108,9 @@ def test_a_promise_that_data_do_not_react_lowers_the_loss_only_where_the_docs_sa
             less.add((excess, sampling, p, bool(std)))
     assert {p for _, _, p, _ in less} == {0.25}
     assert ("drop", "poisson", 0.25, False) not in less
-    named = {("downweight", "poisson", 0.25, std) for std in (False, True)} | {("downweight", "stratified", 0.25, False)}
+    named = {("downweight", "poisson", 0.25, std) for std in (False, True)} | {
+        ("downweight", "stratified", 0.25, False)
+    }
     named |= {("drop", "poisson", 0.25, True), ("drop", "stratified", 0.25, False)}
     assert named <= less
 
@@ -115,7 +118,7 @@ def test_a_promise_that_data_do_not_react_lowers_the_loss_only_where_the_docs_sa
 def test_one_step_of_each_block_needs_the_same_noise_and_errs_less_between_steps():
     blocks = plan(year(2), sampling="stratified", data_fixed=True)
     assert ts.Programme.from_json(blocks.to_json()) == blocks
-    assert [m.sampling for m in blocks.designs] == ["stratified"] * 2
+    assert all(design.sampling.stratified for design in blocks.designs)
     assert blocks.designs[0].scale == pytest.approx(plan(year(2)).designs[0].scale, rel=1e-6)
     assert "0.2 in blocks" in repr(blocks)
     release = blocks.measurement(year(2)[0])({"id": np.array([1]), "time": np.array(["2024-01-01"], "datetime64[s]")})

@@ -14,18 +14,19 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import islice
-from typing import Final
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.accounting.laws import MAX_POINTS, Law, multiples, trials_sum
+from opendp_timeseries.accounting.laws import MAX_POINTS, Law, binomial_tail, multiples, trials_sum
 from opendp_timeseries.accounting.rounding import up_fraction
 
 __all__ = [
     "SAMPLINGS",
     "Blocks",
+    "Sampling",
     "Spread",
     "blocks_of",
     "even_spread",
@@ -103,6 +104,65 @@ def blocks_of(sampling_probability: float, size: int) -> Blocks:
             f" keeps one step of each block; the nearest are 1/{below} and 1/{below + 1}"
         )
     return Blocks(size, length)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How the steps of a release are sampled, by chance and without looking at the data.
+
+    :param probability: ``p``, with which each step is kept.
+    :param stratified: True for one step of each block of ``1/p``, False for each step by itself.
+    :raises TypeError, ValueError: for a number that is no probability.
+    """
+
+    probability: float = 1.0
+    stratified: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "probability", check.probability("sampling_probability", self.probability))
+
+    @classmethod
+    def of(cls, sampling_probability: Any, sampling: Any = "poisson") -> Self:
+        """Return what constructors are asked for, ``"poisson"`` or ``"stratified"``."""
+        stratified = check.choice("sampling", sampling, SAMPLINGS) == "stratified"
+        return cls(probability=sampling_probability, stratified=stratified)
+
+    @property
+    def name(self) -> str:
+        """``"poisson"`` or ``"stratified"``."""
+        return SAMPLINGS[self.stratified]
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of constructors that ask for it."""
+        return {"sampling_probability": self.probability, "sampling": self.name}
+
+    def words(self) -> str:
+        """Say which steps are kept."""
+        return "every step" if self.probability == 1 else f"p = {self.probability:g}{self.in_blocks}"
+
+    @property
+    def in_blocks(self) -> str:
+        """What stands behind a probability: that it is of one step of each block, if it is."""
+        return " in blocks" if self.stratified else ""
+
+    def blocks(self, size: int) -> Blocks | None:
+        """Return the blocks of a signal of so many steps; None where each step is kept by itself.
+
+        :raises ValueError: for a probability that does not fit so many steps.
+        """
+        return blocks_of(self.probability, size) if self.stratified else None
+
+    def allows(self, steps: NDArray[np.int64], size: int, least: float) -> bool:
+        """Return whether these steps can have been kept of so many.
+
+        :param least: probability below which as few, or as many, are held to be impossible.
+        """
+        if (blocks := self.blocks(size)) is not None:
+            return blocks.allow(steps)
+        kept, p = len(steps), self.probability
+        at_least = binomial_tail(kept - 1, size, p) if kept > 0 else 1.0
+        at_most = binomial_tail(size - kept - 1, size, 1 - p) if kept < size else 1.0
+        return not ((p == 0 and kept > 0) or (p == 1 and kept < size) or min(at_least, at_most) < least)
 
 
 def even_spread(steps: int, blocks: Blocks) -> Spread:

@@ -106,11 +106,11 @@ def planned_measurement(request: Request, part: Part, options: argparse.Namespac
         raise ValueError(f"ledger ({ledger.path}) is for a programme with another grid, other caps or keys; {_CHANGED}")
     asked = []
     for design, sample in zip(designs, request.samples, strict=True):
-        kept = sample_of(sample["sampling_probability"], options.sampling, design.signal.size).probability
-        asked.append(replace(design, sampling_probability=kept, sampling=options.sampling))
+        drawn = sample_of(sample["sampling_probability"], options.sampling, design.signal.size)
+        asked.append(replace(design, sampling=drawn.sampling))
     if (options.epsilon, options.delta, *asked) != (ledger.epsilon, ledger.delta, *designs):
         raise ValueError(f"ledger ({ledger.path}) is for a programme with another budget or sampling; {_CHANGED}")
-    samples = [{"sampling_probability": d.sampling_probability, "sampling": d.sampling} for d in designs]
+    samples = [design.sampling.arguments() for design in designs]
     return request.measurement([design.scale for design in designs], samples, ledger.delta)
 
 

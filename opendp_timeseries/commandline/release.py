@@ -163,7 +163,7 @@ def _of_programme(options: argparse.Namespace, ledger: ts.Ledger, request: Reque
     measurement = ledger.programme.measurement(request.count)
     design = stated_designs(measurement)[0].design
     for name, given in chosen(options, "sampling_probability", "sampling").items():
-        if given not in (None, planned := getattr(design, name)):
+        if given not in (None, planned := design.sampling.arguments()[name]):
             raise ValueError(f"{name} ({given}) must be left out, as the programme says {planned}")
     return measurement
 
@@ -175,7 +175,7 @@ def _summary(made: Made, options: argparse.Namespace) -> list[str]:
     panel = "" if count.panel is None else f", for each of {len(count.panel)} keys of {options.by!r}"
     counted = "individuals who have an event" if count.reading.step_cap == 1 else "events"
     smoothing = f", smoothed by a Gaussian filter of {options.filter_std:g} steps" if options.filter_std else ""
-    chance = f"each with probability {p:.4g}" if first.sampling == "poisson" else f"one of each block of {round(1 / p)}"
+    chance = f"one of each block of {round(1 / p)}" if first.sampling.stratified else f"each with probability {p:.4g}"
     kept = "" if p == 1 else f" {len(first)} of {first.size} steps were kept at random ({chance})."
     said = [
         f"A private series of counts: {count.grid.size} steps of {count.grid.step} from {count.grid.start}{panel}. The"

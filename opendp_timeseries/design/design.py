@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import Any, Final, Self
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries._json import fields_of
+from opendp_timeseries._json import encode, fields_of
 from opendp_timeseries.accounting.loss import PrivacyLoss
-from opendp_timeseries.accounting.sampling import SAMPLINGS
+from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.accounting.subsampled import MIN_SCALE, ExtremalLaw, extremal_law
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.reading import Source
@@ -35,33 +35,27 @@ class Design:
     """A subsampled Gaussian behind the stages that make its signal.
 
     :param signal: what is released, before sampling and noise.
-    :param sampling_probability: ``p``, with which each step is kept.
-    :param sampling: ``"poisson"``, each step by itself, or ``"stratified"``, one step of each block
-        (:mod:`~opendp_timeseries.accounting.sampling`).
+    :param sampling: how its steps are sampled (:mod:`~opendp_timeseries.accounting.sampling`).
     :param scale: standard deviation σ of the noise, not negative; without noise there is no finite loss.
     :raises TypeError, ValueError: for a number out of range, or samples of a count without a cap.
     """
 
     signal: Signal | UnknownSignal
-    sampling_probability: float
-    sampling: str = "poisson"
+    sampling: Sampling
     scale: float
 
     def __post_init__(self) -> None:
-        set_field = object.__setattr__
-        set_field(self, "sampling_probability", check.probability("sampling_probability", self.sampling_probability))
-        set_field(self, "sampling", check.choice("sampling", self.sampling, SAMPLINGS))
-        set_field(self, "scale", check.real("scale", self.scale, minimum=0.0))
-        if self.signal.count is not None and self.signal.count.tiers is not None and self.sampling_probability < 1:
+        object.__setattr__(self, "scale", check.real("scale", self.scale, minimum=0.0))
+        if self.signal.count is not None and self.signal.count.tiers is not None and self.sampling.probability < 1:
             raise ValueError(
-                f"sampling_probability ({self.sampling_probability:g}) must be 1 for a count without a"
+                f"sampling_probability ({self.sampling.probability:g}) must be 1 for a count without a"
                 " participation_cap: with fewer steps the noise falls by less than they do; or give it one"
             )
 
     def __hash__(self) -> int:
         # A ledger looks up each of its many designs again and again: of equal ones, these are equal.
         grid = None if self.signal.count is None else self.signal.count.grid
-        return hash((self.scale, self.sampling_probability, grid and (grid.size, grid.start)))
+        return hash((self.scale, self.sampling, grid and (grid.size, grid.start)))
 
     @property
     def known(self) -> Signal:
@@ -102,7 +96,7 @@ class Design:
             unit, anytime = replace(count.unit, period=period), TimeGrid(size=count.grid.size)
             reading = replace(count.reading, source=None, once_over=None, grid=anytime, unit=unit)
             count = replace(count, reading=reading)
-        return _law(replace(signal, count=count), self.sampling_probability, self.sampling, distance, periods)
+        return _law(replace(signal, count=count), self.sampling, distance, periods)
 
     def python(self, *, log: str = "log", epsilon: float | None = None, delta: float | None = None) -> str:
         """Return the call that makes this release, ready to paste.
@@ -116,8 +110,7 @@ class Design:
         if source is None or source.exact:
             raise ValueError("the call is written for a count of an event log by event_log_domain(…) only")
         time = source.time or ("time" if source.identifier != "time" else "step")  # not used where no times are read
-        sampling = None if self.sampling == "poisson" else self.sampling
-        sample = {"sampling_probability": self.sampling_probability, "sampling": sampling}
+        sample = self.sampling.arguments() | ({} if self.sampling.stratified else {"sampling": None})
         private = count.tiers is not None and None not in (epsilon, delta)
         budget = {"epsilon": epsilon, "delta": delta} if private else {}
         stages = [_call_of_count(count, source, **budget)]
@@ -139,24 +132,22 @@ class Design:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the design as plain Python objects, ready for ``json.dumps``."""
-        return self.known.to_dict() | {name: getattr(self, name) for name in _NUMBERS}
+        return self.known.to_dict() | {"sampling": encode(self.sampling), "scale": self.scale}
 
     @classmethod
     def from_dict(cls, document: Any) -> Self:
         """Read back what :meth:`to_dict` wrote; TypeError or ValueError for anything else."""
-        fields = fields_of(document, "design", {"count": dict, "stages": list, **_NUMBERS})
+        fields = fields_of(document, "design", {"count": dict, "stages": list, "sampling": Sampling, "scale": float})
         check.real("scale", fields["scale"], above=0.0)
         signal = Signal.from_dict({name: fields.pop(name) for name in ("count", "stages")})
         check_extent([signal])
         return cls(signal=signal, **fields)
 
 
-_NUMBERS: Final[dict[str, Any]] = {"sampling_probability": float, "sampling": str, "scale": float}
-
-
 @lru_cache(maxsize=1024)
-def _law(signal: Signal, probability: float, sampling: str, distance: int, periods: int) -> ExtremalLaw:
-    return extremal_law(signal.influence(distance, periods=periods), probability, signal.size, sampling)
+def _law(signal: Signal, sampling: Sampling, distance: int, periods: int) -> ExtremalLaw:
+    influence = signal.influence(distance, periods=periods)
+    return extremal_law(influence, sampling.probability, signal.size, sampling.name)
 
 
 def noise_exponent(scale: float, resolution_bits: int | None) -> int:

@@ -270,7 +270,7 @@ class Ledger:
         """
         signal = signal_of(chain)
         sample = sample_of(sampling_probability, sampling, signal.size)
-        design = Design(signal=signal, sampling_probability=sample.probability, sampling=sample.name, scale=1.0)
+        design = Design(signal=signal, sampling=sample.sampling, scale=1.0)
         book = self._read()
         book.with_spent([design])  # or it is about other individuals
         return calibrate(

@@ -19,6 +19,7 @@ from opendp_timeseries.accounting.calibrate import Budget, calibrate, warn_of_la
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.loss import PrivacyLoss, View
 from opendp_timeseries.accounting.rounding import printed_up
+from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.kernels import Kernel, identity_kernel
@@ -122,10 +123,10 @@ class Programme:
         made = [signal_of(chain) for chain in chains]
         asked = _one_each("sampling_probability", sampling_probability, len(made))
         relative = _one_each("relative_scales", 1.0 if relative_scales is None else relative_scales, len(made))
-        kept = [sample_of(p, sampling, signal.size).probability for signal, p in zip(made, asked, strict=True)]
+        samples = [sample_of(p, sampling, signal.size).sampling for signal, p in zip(made, asked, strict=True)]
         designs = [
-            Design(signal=signal, sampling_probability=p, sampling=sampling, scale=scale)
-            for signal, p, scale in zip(made, kept, relative, strict=True)
+            Design(signal=signal, sampling=sample, scale=scale)
+            for signal, sample, scale in zip(made, samples, relative, strict=True)
         ]
         if not designs:
             raise ValueError("chains must name at least one release")
@@ -198,9 +199,9 @@ class Programme:
         given = dict.fromkeys(("level", "season_amplitudes", "deviation", "time_scale", "proxy")) | assumed
 
         @lru_cache
-        def sampled(size: int, kernels: tuple[Kernel, ...], p: float, scale: float, sampling: str) -> ExpectedError:
+        def sampled(size: int, kernels: tuple[Kernel, ...], sampling: Sampling, scale: float) -> ExpectedError:
             kernel = reduce(Kernel.convolve, kernels) if kernels else identity_kernel(size)
-            return expected_error(described_signal(size, **given), kernel, p, scale, sampling)
+            return expected_error(described_signal(size, **given), kernel, sampling, scale)
 
         @lru_cache
         def at_tiers(count: Count, scale: float) -> ExpectedError:
@@ -209,12 +210,12 @@ class Programme:
 
         def error(design: Design) -> ExpectedError:
             size, kernels = design.known.grid.size, design.signal.kernels
-            p, scale = design.sampling_probability, design.scale
+            p, scale = design.sampling.probability, design.scale
             if design.count.per is not None or size == 1:
                 return ExpectedError(scale, *((math.nan, math.nan) if p < 1 or kernels else (0.0, scale)))
             if design.count.tiers is not None:
                 return at_tiers(replace(design.count, reading=replace(design.count.reading, source=None)), scale)
-            return sampled(size, kernels, p, scale, design.sampling)
+            return sampled(size, kernels, design.sampling, scale)
 
         return tuple(map(error, self.designs))
 
@@ -294,5 +295,5 @@ def described(design: Design) -> tuple[str, ...]:
     caps += f" x {reading.step_cap}" if reading.step_cap > 1 else ""
     caps += f", {reading.gap} apart" if reading.gap > 1 else ""
     caps += f", {reading.key_cap} at a time" if reading.key_cap is not None else ""
-    kept = f"{design.sampling_probability:.4g}" + (" in blocks" if design.sampling == "stratified" else "")
+    kept = f"{design.sampling.probability:.4g}{design.sampling.in_blocks}"
     return count.grid.start or "", steps, caps, kept, f"{design.scale:.4g}"

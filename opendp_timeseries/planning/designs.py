@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from opendp_timeseries import _validate as check
 from opendp_timeseries._tables import html_table, text_table
 from opendp_timeseries.accounting.calibrate import Budget, calibrate, large_delta
-from opendp_timeseries.accounting.sampling import SAMPLINGS, blocks_of
+from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.counting.progress import tell
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.design import Design
@@ -179,7 +179,7 @@ class Plan:
             "epsilon": (self.epsilon, None),
             "delta": (self.delta, None),
             "sampling-probability": (best.sampling_probability, 1),
-            "sampling": (design.sampling, "poisson"),
+            "sampling": (design.sampling.name, "poisson"),
             "filter-std": (_exact(best.std), "0"),
         }  # each with what it is if left out
         words = ["python", "-m", "opendp_timeseries", "LOG.csv", "--identifier", "ID", "--time", "TIME"]
@@ -450,8 +450,7 @@ def plan(
         if p < 1 and p * grid.size < _MIN_KEPT:
             few = f"keeps fewer than {_MIN_KEPT} of {grid.size} steps on average"
             raise ValueError(f"sampling_probability ({p:g}) {few}; raise it")
-        if check.choice("sampling", sampling, SAMPLINGS) == "stratified":
-            blocks_of(p, grid.size)  # or refuse it
+        Sampling.of(p, sampling).blocks(grid.size)  # or refuse it
     widths = _each("std", std, partial(check.real, minimum=0.0))
     source, unit = Source(identifier="id", time="time"), Unit(replaced=bool(replaced))
     reading = Reading(source=source, grid=grid, unit=unit, step_cap=step_cap)
@@ -462,7 +461,7 @@ def plan(
 
     def private_series() -> Candidate:
         count = Count(reading, default_tiers(reading.most_steps))
-        design = calibrated(Design(signal=Signal(count), sampling_probability=1.0, scale=1.0))
+        design = calibrated(Design(signal=Signal(count), sampling=Sampling(), scale=1.0))
         often = by_gap[1] if by_gap and by_gap[1].total > 0 else participation_of({}, grid.size)
         error = error_at_tiers(signal, count, design.scale, often)
         return Candidate(
@@ -487,18 +486,18 @@ def plan(
         bits = {"resolution_bits": count.resolution_bits} if count.resolution_bits else {}
         kernel = gaussian_kernel(grid.size, width, **bits) if width else identity_kernel(grid.size)
         filters = (kernel,) if width else ()
-        sample = sampling if p < 1 else "poisson"
-        design = calibrated(Design(signal=Signal(count, filters), sampling_probability=p, sampling=sample, scale=1.0))
+        sample = Sampling.of(p, sampling) if p < 1 else Sampling()
+        design = calibrated(Design(signal=Signal(count, filters), sampling=sample, scale=1.0))
         scale, left, unsure = design.scale, 1.0, 0.0
         if by_gap:  # as far as it is known
             left, unsure = fraction_left(by_gap[1], by_gap.get(pair[1], by_gap[1]), weighting)
             left = max(left, 1e-9)
-        error = expected_error(signal.scaled(left), kernel, p, scale, sampling)
+        error = expected_error(signal.scaled(left), kernel, sample, scale)
         missing = math.hypot(1 - left, unsure) * math.sqrt((signal.mean or 0.0) ** 2 + signal.covariance[0])
         # Of the capped series, which is `left` times the whole, this much is unresolved; of the whole, more.
         unresolved = error.smoothed**2 * (2 - left) / left
         return Candidate(
-            name="every step" if p == 1 else f"p = {p:g}" + (" in blocks" if sampling == "stratified" else ""),
+            name=sample.words(),
             sampling_probability=p,
             std=width,
             scale=scale,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cholesky, solve_triangular
 
 from opendp_timeseries._process import single_thread
-from opendp_timeseries.accounting.sampling import blocks_of
+from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.kernels import Kernel
 from opendp_timeseries.design.weights import RESOLUTION_BITS
@@ -58,22 +58,19 @@ class Covariances(NamedTuple):
         )
 
 
-def expected_error(
-    signal: SignalModel, kernel: Kernel, probability: float, scale: float, sampling: str = "poisson"
-) -> ExpectedError:
+def expected_error(signal: SignalModel, kernel: Kernel, sampling: Sampling, scale: float) -> ExpectedError:
     """Return the error to expect of a filtered and subsampled release.
 
     :param kernel: the filter; :func:`~opendp_timeseries.identity_kernel` for none.
-    :param probability: with which each step is kept, in (0, 1].
+    :param sampling: how steps are sampled, with a probability above 0.
     :param scale: standard deviation σ of the noise.
-    :param sampling: ``"poisson"`` or ``"stratified"``, see :mod:`~opendp_timeseries.accounting.sampling`.
     """
-    behind, rng = Covariances.of(signal, kernel), np.random.default_rng(_SEED)
+    probability, behind, rng = sampling.probability, Covariances.of(signal, kernel), np.random.default_rng(_SEED)
     if probability == 1:
         draws = [np.arange(signal.size)]
         smoothed = smoothing_square_of_every_step(signal, kernel, scale)
     else:
-        draws = [_kept(rng, signal.size, probability, sampling) for _ in range(_DRAWS)]
+        draws = [_drawn(rng, signal.size, sampling) for _ in range(_DRAWS)]
         fewer = max(2, round(1500 / (probability * signal.size)))  # large samples vary little, and cost much
         errors = [smoothing_square(signal, kernel, kept, probability, scale) for kept in draws[:fewer]]
         smoothed = float(np.mean(errors))
@@ -114,14 +111,12 @@ def error_at_tiers(signal: SignalModel, count: Count, scale: float, participatio
     return ExpectedError(noise=1 / float(weights[0, -1]), bias=0.0, smoothed=math.sqrt(smoothed))
 
 
-def _kept(rng: np.random.Generator, size: int, p: float, sampling: str) -> NDArray[np.int64]:
+def _drawn(rng: np.random.Generator, size: int, sampling: Sampling) -> NDArray[np.int64]:
     """Draw kept steps, never none (which has probability 0.0003 where 8 are kept on average)."""
-    if sampling == "stratified":
-        length = blocks_of(p, size).length
-        offsets = rng.integers(length, size=-(-size // length))
-        steps = np.arange(len(offsets)) * length + offsets
+    if (blocks := sampling.blocks(size)) is not None:
+        steps = np.arange(blocks.count) * blocks.length + rng.integers(blocks.length, size=blocks.count)
         return steps[steps < size]
-    kept = np.flatnonzero(rng.random(size) < p)
+    kept = np.flatnonzero(rng.random(size) < sampling.probability)
     return kept if len(kept) else np.array([size // 2])
 
 

@@ -21,7 +21,7 @@ from opendp_timeseries.accounting.calibrate import Budget, calibrate, warn_of_la
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.loss import APPROXIMATE, CONCENTRATED, PROFILE, RENYI, PrivacyLoss, View
 from opendp_timeseries.accounting.rounding import up
-from opendp_timeseries.accounting.sampling import SAMPLINGS, Blocks, blocks_of
+from opendp_timeseries.accounting.sampling import Blocks, Sampling
 from opendp_timeseries.accounting.subsampled import MIN_SCALE, extremal_law
 from opendp_timeseries.design.design import Design, noise_exponent
 from opendp_timeseries.design.signal import Signal, UnknownSignal
@@ -95,21 +95,19 @@ def _keep_one_of_each(blocks: Blocks) -> NDArray[np.int64]:
 
 
 class Sample(NamedTuple):
-    """How a signal is sampled, with the probability that is accounted for."""
+    """How a signal is sampled, with the probability that is accounted for; and what draws its steps."""
 
-    name: str
-    probability: float
+    sampling: Sampling
     draw: Callable[[], NDArray[np.int64]]
 
 
 def sample_of(sampling_probability: Any, sampling: Any, size: int) -> Sample:
     """Return how ``size`` steps are sampled."""
-    name = check.choice("sampling", sampling, SAMPLINGS)
     threshold, probability = sampling_threshold(sampling_probability)
-    if name == "poisson":
-        return Sample(name, probability, lambda: _keep_steps(size, threshold))
-    blocks = blocks_of(sampling_probability, size)
-    return Sample(name, blocks.probability, lambda: _keep_one_of_each(blocks))
+    asked = Sampling.of(sampling_probability, sampling)
+    if (blocks := asked.blocks(size)) is None:
+        return Sample(replace(asked, probability=probability), lambda: _keep_steps(size, threshold))
+    return Sample(replace(asked, probability=blocks.probability), lambda: _keep_one_of_each(blocks))
 
 
 def _add_noise(values: NDArray[np.float64], scale: float, exponent: int) -> NDArray[np.float64]:
@@ -201,7 +199,7 @@ def make_subsampled_gaussian(
     view = view_of(output_measure, failure_probability, delta)
     signal = _read_space(input_domain, input_metric)
     sample = sample_of(sampling_probability, sampling, signal.size)
-    design = Design(signal=signal.made, sampling_probability=sample.probability, sampling=sample.name, scale=scale)
+    design = Design(signal=signal.made, sampling=sample.sampling, scale=scale)
     return make_part(input_domain, input_metric, design, view)
 
 
@@ -210,7 +208,7 @@ def make_part(
 ) -> dp.Measurement:
     """Return the subsampled Gaussian of a design behind its signal, whose release says of which whole it is a part."""
     signal, scale = _read_space(input_domain, input_metric), design.scale
-    sample = sample_of(design.sampling_probability, design.sampling, signal.size)
+    sample = sample_of(design.sampling.probability, design.sampling.name, signal.size)
     exponent = noise_exponent(scale, signal.resolution_bits)
 
     def function(values: Any) -> Release:
@@ -220,7 +218,7 @@ def make_part(
         return Release(steps=kept, values=noisy, design=run, statement=statement)
 
     def loss(d_in: Any) -> PrivacyLoss:
-        return _loss(signal, d_in, sample, scale)
+        return _loss(signal, d_in, sample.sampling, scale)
 
     def times(factor: float) -> dp.Measurement:
         return make_part(input_domain, input_metric, replace(design, scale=scale * factor), view)
@@ -247,11 +245,11 @@ def known_measurement(
     return dp.m.make_user_measurement(domain, metric, measure, callback(function), privacy_map)
 
 
-def _loss(signal: _Space, d_in: Any, sample: Sample, scale: float) -> PrivacyLoss:
+def _loss(signal: _Space, d_in: Any, sampling: Sampling, scale: float) -> PrivacyLoss:
     influence = signal.influence(d_in)
     if signal.resolution_bits is None:
         influence = _after_rounding(influence, signal.size, 2.0 ** noise_exponent(scale, None))
-    law = extremal_law(influence, sample.probability, signal.size, sample.name)
+    law = extremal_law(influence, sampling.probability, signal.size, sampling.name)
     return law.at(scale if scale >= MIN_SCALE else 0.0)
 
 
@@ -328,5 +326,5 @@ def least_scale_at(
 ) -> float:
     """Return the least noise scale σ within a budget, for a space and a distance in it."""
     signal = _read_space(domain, metric)
-    sample = sample_of(sampling_probability, sampling, signal.size)
+    sample = sample_of(sampling_probability, sampling, signal.size).sampling
     return calibrate(lambda scale: _loss(signal, d_in, sample, scale), budget)

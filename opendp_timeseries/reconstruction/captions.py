@@ -84,7 +84,7 @@ def made_from(release: Release, part: AnySeries) -> str:
     """Return from which noisy values a series was made, and how large their noise is."""
     if tiers := tiers_of(part):
         return f"{tiers} noisy series, in which those who come often weigh more or less"
-    blocks = ", one of each block" if release.sampling == "stratified" else ""
+    blocks = ", one of each block" if release.sampling.stratified else ""
     kept = f"the {len(release)} of {release.size} steps that were kept{blocks}"
     where = "every step" if release.sampling_probability == 1 else kept
     return f"noisy values at {where}, with noise of standard deviation {release.scale:.4g}"

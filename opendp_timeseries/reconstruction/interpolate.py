@@ -43,9 +43,10 @@ def interpolate(release: Release, method: InterpolationMethod = "linear", *, cli
     :raises ValueError: if ``method`` is unknown.
 
     >>> from opendp_timeseries import Release, interpolate
+    >>> from opendp_timeseries.accounting.sampling import Sampling
     >>> from opendp_timeseries.design.design import Design
     >>> from opendp_timeseries.design.signal import UnknownSignal
-    >>> design = Design(signal=UnknownSignal(6), sampling_probability=0.3, scale=1.0)
+    >>> design = Design(signal=UnknownSignal(6), sampling=Sampling(probability=0.3), scale=1.0)
     >>> series = interpolate(Release(steps=[2, 4], values=[6, 9], design=design))
     >>> series.values.tolist()
     [6.0, 6.0, 6.0, 7.5, 9.0, 9.0]

@@ -69,9 +69,10 @@ class Series(errors.Estimates):
         those of the covariance, or the parts are not one for each key.
 
     >>> from opendp_timeseries import Release, Series
+    >>> from opendp_timeseries.accounting.sampling import Sampling
     >>> from opendp_timeseries.design.design import Design
     >>> from opendp_timeseries.design.signal import UnknownSignal
-    >>> design = Design(signal=UnknownSignal(60), sampling_probability=1.0, scale=2.0)
+    >>> design = Design(signal=UnknownSignal(60), sampling=Sampling(probability=1.0), scale=2.0)
     >>> release = Release(steps=range(60), values=np.arange(60) % 7.0, design=design)
     >>> level = Series([3.0] * 60, release=release, standard_error=0.5, model="a level", error_covers="rate")
     >>> level
@@ -262,9 +263,10 @@ class Series(errors.Estimates):
         :raises ValueError: for an unknown library or zone, or a grid of another size.
 
         >>> from opendp_timeseries import Release, interpolate
+        >>> from opendp_timeseries.accounting.sampling import Sampling
         >>> from opendp_timeseries.design.design import Design
         >>> from opendp_timeseries.design.signal import UnknownSignal
-        >>> design = Design(signal=UnknownSignal(3), sampling_probability=0.7, scale=2.0)
+        >>> design = Design(signal=UnknownSignal(3), sampling=Sampling(probability=0.7), scale=2.0)
         >>> release = Release(steps=[0, 2], values=[9.0, 4.0], design=design)
         >>> grid = TimeGrid(start="2024-03-30", size=3, step="1d", zone="Europe/London")
         >>> print(interpolate(release).to_frame(grid=grid)["value"].to_string())

@@ -107,11 +107,12 @@ def smooth(
 
     >>> import numpy as np
     >>> from opendp_timeseries import Release, smooth
+    >>> from opendp_timeseries.accounting.sampling import Sampling
     >>> from opendp_timeseries.design.design import Design
     >>> from opendp_timeseries.design.signal import UnknownSignal
     >>> steps = np.arange(0, 120, 3)
     >>> values = 50 + 20 * np.sin(2 * np.pi * steps / 24)
-    >>> design = Design(signal=UnknownSignal(120), sampling_probability=0.3, scale=2.0)
+    >>> design = Design(signal=UnknownSignal(120), sampling=Sampling(probability=0.3), scale=2.0)
     >>> release = Release(steps=steps, values=values, design=design)
     >>> smooth(release, seasons=24)
     Series(120 steps by structural model (level, departure, season 24); standard error of the counts)

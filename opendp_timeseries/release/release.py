@@ -17,9 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import encode, fields_of, parse_json, read_versioned, written
 from opendp_timeseries._tables import html_table
-from opendp_timeseries.accounting.laws import binomial_tail
 from opendp_timeseries.accounting.loss import CONCENTRATED, RENYI, Points, PrivacyLoss
-from opendp_timeseries.accounting.sampling import blocks_of
+from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.accounting.subsampled import MIN_SCALE
 from opendp_timeseries.design.design import LARGEST_ENTRY, Design, noise_exponent
 from opendp_timeseries.grid import TimeGrid
@@ -103,11 +102,11 @@ class Release:
     @property
     def sampling_probability(self) -> float:
         """Probability with which each step was kept."""
-        return self.design.sampling_probability
+        return self.design.sampling.probability
 
     @property
-    def sampling(self) -> str:
-        """``"poisson"``, each step by itself, or ``"stratified"``, one step of each block."""
+    def sampling(self) -> Sampling:
+        """How the steps were sampled."""
         return self.design.sampling
 
     def __len__(self) -> int:
@@ -125,7 +124,7 @@ class Release:
         return hash(self._key())
 
     def __repr__(self) -> str:
-        blocks = " in blocks" if self.sampling == "stratified" else ""
+        blocks = self.sampling.in_blocks
         return (
             f"Release({len(self)} of {self.size} steps kept{blocks} with probability {self.sampling_probability:.6g},"
             f" noise scale {self.scale:.6g})"
@@ -215,18 +214,15 @@ class Release:
     def _check_sample(self) -> None:
         """Refuse kept steps that cannot have been drawn by the design."""
         kept, size, p = len(self), self.size, self.sampling_probability
-        if self.sampling == "stratified":
-            if not (blocks := blocks_of(p, size)).allow(self.steps):
-                kept_at = f"which sampling ('stratified') keeps at sampling_probability ({p:g})"
-                raise ValueError(f"steps must hold one of each block of {blocks.length}, {kept_at}")
+        if self.sampling.allows(self.steps, size, _IMPROBABLE):
             return
-        at_least = binomial_tail(kept - 1, size, p) if kept > 0 else 1.0
-        at_most = binomial_tail(size - kept - 1, size, 1 - p) if kept < size else 1.0
-        if (p == 0 and kept > 0) or (p == 1 and kept < size) or min(at_least, at_most) < _IMPROBABLE:
-            raise ValueError(
-                f"{kept} of {size} steps cannot have been kept at sampling_probability ({p:g}): so few, or so many, are"
-                f" expected less than once in {1 / _IMPROBABLE:g} releases"
-            )
+        if (blocks := self.sampling.blocks(size)) is not None:
+            kept_at = f"which sampling ('stratified') keeps at sampling_probability ({p:g})"
+            raise ValueError(f"steps must hold one of each block of {blocks.length}, {kept_at}")
+        raise ValueError(
+            f"{kept} of {size} steps cannot have been kept at sampling_probability ({p:g}): so few, or so many, are"
+            f" expected less than once in {1 / _IMPROBABLE:g} releases"
+        )
 
     def _check_values(self) -> None:
         """Refuse values that noise on its grid cannot have given."""

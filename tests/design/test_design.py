@@ -11,6 +11,7 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import count_influence
+from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.design import Design
@@ -45,7 +46,7 @@ KERNELS = [
 
 def design(signal, p=0.25, scale=3.5, sampling="poisson"):
     signal = Signal(signal) if isinstance(signal, Count) else signal
-    return Design(signal=signal, sampling_probability=p, sampling=sampling, scale=scale)
+    return Design(signal=signal, sampling=Sampling.of(p, sampling), scale=scale)
 
 
 DESIGNS = {

@@ -252,7 +252,7 @@ def even_spread_alone(sound, law, bound, function):
 
 def noise_scaled_by_p(sound, domain, metric, design, *more):
     def less(values, scale, exponent):
-        return subsampled_gaussian._add_noise(values, scale * design.sampling_probability, exponent)
+        return subsampled_gaussian._add_noise(values, scale * design.sampling.probability, exponent)
 
     return seeing(_add_noise=less)(sound, domain, metric, design, *more)
 

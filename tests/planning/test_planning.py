@@ -12,6 +12,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries import _process
+from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.commandline.arguments import parse
 from opendp_timeseries.counting.progress import heard
 from opendp_timeseries.planning import errors, plan
@@ -97,7 +98,7 @@ def test_expected_errors_of_one_step_of_each_block_are_met_by_releases():
     # As below: 60 real releases; their mean squared errors vary by about 11%, so that 12% is beyond 8 deviations.
     size, rng = 1200, np.random.default_rng(5)
     signal = described_signal(size, deviation=50.0, time_scale=40.0)
-    found = errors.expected_error(signal, ts.identity_kernel(size), 0.1, 10.0, "stratified")
+    found = errors.expected_error(signal, ts.identity_kernel(size), Sampling(probability=0.1, stratified=True), 10.0)
     space = dp.vector_domain(dp.atom_domain(T="i64"), size=size), ts.influence_distance()
     chain = ts.make_subsampled_gaussian(*space, 10.0, sampling_probability=0.1, sampling="stratified")
     squares = []
@@ -273,7 +274,7 @@ def test_one_step_of_each_block_is_planned_and_called_so():
     assert blocks.candidates[0].name == "p = 0.2 in blocks"
     names = {"log": {"id": np.arange(9), "time": np.datetime64("2024-01-01T00:30", "m") + np.arange(9) * 60}}
     exec(blocks.python(blocks.candidates[0]), names)
-    assert names["release"].sampling == "stratified"
+    assert names["release"].sampling.stratified
     assert parse(shlex.split(blocks.command(blocks.candidates[0]))[3:]).sampling == "stratified"
     every = plan(grid, **options, sampling_probability=(0.2, 1.0), sampling="stratified")
     assert "sampling=" not in every.python(every.candidates[1])
@@ -469,5 +470,5 @@ def test_draws_are_smoothed_in_a_single_thread(monkeypatch):
     )
     monkeypatch.setattr(_process, "_linear_algebra", lambda: library)
     signal = described_signal(40, deviation=2.0, time_scale=5.0)
-    errors.expected_error(signal, ts.identity_kernel(40), 0.5, 1.0)
+    errors.expected_error(signal, ts.identity_kernel(40), Sampling(probability=0.5), 1.0)
     assert threads == [4, *[1, 4] * 8]

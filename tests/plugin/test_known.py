@@ -9,6 +9,7 @@ import pytest
 from opendp.mod import OpenDPException
 
 import opendp_timeseries as ts
+from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.reading import Source
 from opendp_timeseries.design.signal import Signal, UnknownSignal
@@ -37,7 +38,7 @@ def test_a_chain_knows_the_whole_query(log_space):
     signal = Signal(make.count(source=source, grid=GRID, participation_cap=3, gap=2), (KERNEL,))
     assert signal_of(chain) == signal
     ((design, view),) = stated_designs(chain >> NOISE)
-    assert design == Design(signal=signal, sampling_probability=0.5, scale=3.0)
+    assert design == Design(signal=signal, sampling=Sampling(probability=0.5), scale=3.0)
     assert view.delta == 1e-6
     assert (chain >> NOISE)(LOG).design == design
     assert design.loss(2).epsilon_delta(1e-6) == (chain >> NOISE).map(2)

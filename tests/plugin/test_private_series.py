@@ -29,7 +29,7 @@ def test_it_is_the_count_in_tiers_with_the_least_noise(log_space, series):
     assert design.signal == signal_of(chain)
     assert design.count.tiers == default_tiers(SIZE)
     assert design.scale == ts.least_scale(chain, sampling_probability=1, **BUDGET)
-    assert (design.sampling_probability, view.delta) == (1.0, 1e-6)
+    assert (design.sampling.probability, view.delta) == (1.0, 1e-6)
     epsilon, delta = series.map(1)
     assert 1 - 1e-9 < epsilon <= 1.0
     assert delta == 1e-6

@@ -293,10 +293,10 @@ def test_a_stratified_release_says_how_it_was_sampled():
             sampling="stratified",
         )
         release = measurement(np.arange(size))
-        assert release.sampling == "stratified"
+        assert release.sampling.stratified
         assert Fraction(release.sampling_probability) >= Fraction(1, length)
         assert Blocks(size, length).allow(release.steps)
-    assert make()(np.arange(10)).sampling == "poisson"
+    assert not make()(np.arange(10)).sampling.stratified
 
 
 def test_a_design_that_does_not_fit_is_refused_at_construction():

@@ -128,7 +128,7 @@ def test_a_record_that_claims_other_groups_is_refused():
         with pytest.raises(ValueError, match=message):
             ts.Release.from_dict(edited(edit))
     # Without the cap on keys the same noise protects less: the loss that is stated is too small.
-    lying = ts.Release.from_dict(edited(lambda made: made["count"].update(key_cap=None)))
+    lying = ts.Release.from_dict(edited(lambda made: made["count"]["reading"].update(key_cap=None)))
     with pytest.raises(ValueError, match="is stated, but"):
         lying.verify()
 

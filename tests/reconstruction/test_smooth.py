@@ -740,12 +740,13 @@ def test_long_releases_take_little_time_and_memory(size, probability, seconds):
 import resource, time
 import numpy as np
 from opendp_timeseries import Release, smooth
+from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.signal import UnknownSignal
 rng, t = np.random.default_rng(0), np.arange({size})
 kept = np.flatnonzero(rng.random({size}) < {probability})
 values = (60 + 50 * np.cos(2 * np.pi * t / 288) + rng.normal(0, 79, {size}))[kept]
-design = Design(signal=UnknownSignal({size}), scale=79, sampling_probability={probability})
+design = Design(signal=UnknownSignal({size}), scale=79, sampling=Sampling(probability={probability}))
 release = Release(steps=kept, values=values, design=design)
 start = time.process_time()
 assert smooth(release, seasons=288).converged

@@ -115,7 +115,7 @@ def asking(name, *, stages=None, weighting=None, **changes):
     design["stages"] = design["stages"] if stages is None else stages
     design["count"]["reading"] |= {"gap": 1, "key_cap": None} | changes
     design["count"]["weighting"] = weighting or design["count"]["weighting"]
-    design["sampling_probability"] = 1.0 if "tiers" in design["count"]["weighting"] else 1e-12
+    design["sampling"]["probability"] = 1.0 if "tiers" in design["count"]["weighting"] else 1e-12
     return document | {"steps": [], "values": []}
 
 

@@ -14,6 +14,7 @@ import pytest
 
 import opendp_timeseries as ts
 from opendp_timeseries import Release
+from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.design.signal import UnknownSignal
 from tests.release.made import GRID, LOG, SMOOTH, behind, count, released
@@ -212,7 +213,7 @@ def test_repr_says_what_is_public_and_no_value():
         {"values": [9.0, 4.25]},
         {"design": dataclasses.replace(RELEASE.design, signal=UnknownSignal(11))},
         {"design": dataclasses.replace(RELEASE.design, scale=1.0)},
-        {"design": dataclasses.replace(RELEASE.design, sampling_probability=0.2)},
+        {"design": dataclasses.replace(RELEASE.design, sampling=Sampling(probability=0.2))},
         {"statement": released().statement},
     ],
 )
@@ -275,7 +276,7 @@ def test_parts_that_do_not_fit_are_refused(change, message):
         dataclasses.replace(RELEASE, **change)
 
 
-@pytest.mark.parametrize("change", [{"scale": -1.0}, {"sampling_probability": 1.5}, {"sampling": "systematic"}])
+@pytest.mark.parametrize("change", [{"scale": -1.0}, {"scale": float("nan")}])
 def test_designs_that_cannot_run_are_refused(change):
     with pytest.raises(ValueError, match=next(iter(change))):
         dataclasses.replace(RELEASE.design, **change)
@@ -346,7 +347,7 @@ UNDERSTATEMENTS = {
     "two individuals": (("statement", "distance"), lambda distance: 2),
     "no filter": (("design", "stages"), lambda stages: []),
     "less noise": (("design", "scale"), lambda scale: scale * 0.97),
-    "more sampling": (("design", "sampling_probability"), lambda p: p + 0.1),
+    "more sampling": (("design", "sampling", "probability"), lambda p: p + 0.1),
     "another delta": (("statement", "view", "delta"), lambda delta: 1e-7),
     "two points": (("statement", "loss"), lambda loss: loss * 2),
 }
@@ -407,7 +408,7 @@ def test_points_of_a_curve_cannot_be_shifted():
 @pytest.mark.parametrize(("kept", "p"), [(3, 0.0), (48, 2.0**-53), (47, 1.0), (0, 0.9), (48, 0.3), (20, 0.001)])
 def test_steps_that_cannot_have_been_kept_are_refused(kept, p):
     document = doc() | {"steps": list(range(kept)), "values": [0.5] * kept}
-    document["design"]["sampling_probability"] = p
+    document["design"]["sampling"]["probability"] = p
     with pytest.raises(ValueError, match=rf"{kept} of 48 steps cannot have been kept"):
         Release.from_dict(document).verify()
 
@@ -429,7 +430,7 @@ def test_steps_that_blocks_cannot_keep_are_found_out():
     release, full = behind(count(), p=0.2, sampling="stratified")(LOG), list(range(2, 45, 5))
     assert len(release.steps) in (9, 10)
     assert release.verify() == release.stated.loss
-    assert Release.from_json(release.to_json()).sampling == "stratified"
+    assert Release.from_json(release.to_json()).sampling.stratified
     for steps, possible in [(full, True), ([*full, 46], True), (full[1:], False), ([*full, 45, 47], False),
                             ([1, *full], False), ([0, 1, *full[2:]], False)]:  # fmt: skip
         drawn = dataclasses.replace(release, steps=np.array(steps), values=np.resize(release.values, len(steps)))
@@ -438,7 +439,7 @@ def test_steps_that_blocks_cannot_keep_are_found_out():
         else:
             with pytest.raises(ValueError, match="steps must hold one of each block of 5"):
                 drawn.verify()
-    design = dataclasses.replace(release.design, sampling_probability=0.21)
+    design = dataclasses.replace(release.design, sampling=Sampling(probability=0.21, stratified=True))
     with pytest.raises(ValueError, match="must be one over a whole number"):
         dataclasses.replace(release, design=design).verify()
 
@@ -560,7 +561,9 @@ BREAKS = {
     "panel without a column": (at(*READ, "panel"), ["a", 1], "panel"),
     "panel with a key twice": (at(*READ, "panel"), ["a", "a"], "must be distinct"),
     "no noise": (at("design", "scale"), 0.0, "scale"),
-    "another sampling": (at("design", "sampling"), "systematic", "sampling"),
+    "another sampling": (at("design", "sampling"), "systematic", "sampling of design must be an object"),
+    "no probability": (at("design", "sampling", "probability"), 1.5, "sampling_probability"),
+    "a word for a sampling": (at("design", "sampling", "stratified"), "yes", "stratified"),
     "text for values": (at("values"), ["1"], "numbers"),
     "all for values": (at("values"), "all", "values"),
     "some for steps": (at("steps"), "some", "steps"),
@@ -695,7 +698,7 @@ def test_random_edits_are_refused_or_state_no_less_than_the_truth(runs):
             continue
         signal, stated = release.design.signal, release.stated
         law = extremal_law(
-            signal.influence(stated.distance), release.sampling_probability, signal.size, release.sampling
+            signal.influence(stated.distance), release.sampling_probability, signal.size, release.sampling.name
         )
         truth = stated.view.points(law.at(release.scale))
         for point, right in zip(stated.loss, truth, strict=True):
