@@ -247,8 +247,8 @@ def test_what_no_file_can_hold_is_refused_before_it_is_paid_for(in_folder, capsy
         capsys.readouterr()
         assert make("day", *more) == 2
         said = refusal(capsys)
-        assert name in said or "utf-8" in said  # a file that is no text at all
-        assert "must hold characters that files can hold" in said or "utf-8" in said
+        assert name in said or "UTF-8" in said  # a file that is no text at all
+        assert "must hold characters that files can hold" in said or "UTF-8" in said
         assert said.isprintable() or said.rstrip("\n").isprintable()
     assert ts.Ledger("people.ledger").entries == ()
     assert sorted(path.name for path in in_folder.glob("day*")) == []
