@@ -150,7 +150,7 @@ def _verify(releases: Sequence[Release]) -> None:
     for (whole, distance, _), found in parts.items():
         # Two Contexts, or compositions, may be alike: their parts are those of one if they are just as many.
         numbers = sorted(release.stated.whole.number or 0 for release in found if release.stated.whole is not None)
-        if whole.identifier is not None or numbers == [*range(1, (whole.parts or 0) + 1)]:
+        if whole.identifier is not None or (len(numbers) == whole.parts and numbers == [*range(1, len(numbers) + 1)]):
             losses = [release.design.loss(distance) for release in found]
             check_whole(whole, joint_loss(losses, adaptive=False), "its parts together give")
 

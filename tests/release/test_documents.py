@@ -241,6 +241,8 @@ def test_a_whole_is_not_below_its_part(view):
         ts.write_releases(false, in_advance=True)
     # Of another draw of an equal composition, nothing is known.
     assert ts.write_releases([false[0], false[0]])
+    # However many parts a whole is said to have, this takes no memory.
+    assert ts.write_releases([ts.Release.from_dict(lying(release, parts=10**100)) for release in releases])
 
 
 def test_a_document_names_what_it_cannot_show():
