@@ -232,7 +232,7 @@ def test_a_disk_that_is_full_at_any_moment_loses_nothing(in_folder, capsys, monk
         get_again(in_folder)
 
 
-@pytest.mark.parametrize("text", ["half \ud83d", "bell \x07", "\x00", "not \uffff", "\udcff"])
+@pytest.mark.parametrize("text", ["half \ud83d", "bell \x07", "\x00", "not \uffff", "\udcff", "\ufeffmark"])
 def test_what_no_file_can_hold_is_refused_before_it_is_paid_for(in_folder, capsys, text):
     assert new() == 0
     (in_folder / "keys.csv").write_text(f"when,district\na,{text}\n", errors="surrogatepass")

@@ -115,7 +115,7 @@ def check_drawable(name: str, texts: Iterable[str]) -> None:
     """Refuse what a record, a figure, a page or a workbook cannot hold, before it fails where a budget is spent."""
     for text in texts:
         if (found := _UNDRAWABLE.search(text)) is not None:
-            problem = "must hold characters that files can hold: no control characters, and none that is half of a pair"
+            problem = "must hold characters that files can hold: no control or byte-order marks, and no halves of a pair"
             raise ValueError(f"{name} ({text!r:.200}) {problem}; leave out {found[0]!r}")
 
 
@@ -136,8 +136,9 @@ instant: Final = kept(
 day: Final = kept(lambda text: parse_days({"day": text}, dt.UTC), "a date, such as 2024-12-25")
 step: Final = kept(parse_width, "a whole number and a unit: 5min and 24h are fixed times, 1d, 1w and 1mo a calendar's")
 part: Final = kept(share, "a share and a number of steps, such as 90%:20")
-#: What XML 1.0 has no characters for. Lone surrogates are what Python reads from bytes that are no text.
-_UNDRAWABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+#: What XML 1.0 has no characters for. Lone surrogates are what Python reads from bytes that are no text. Matplotlib
+#: fails at a byte-order mark in a PDF.
+_UNDRAWABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufeff\ufffe\uffff]")
 #: How values stand in a file, and what to call them; all others are text.
 _TYPES: Final[dict[Any, tuple[tuple[type, ...], str]]] = {
     bool: ((bool,), "true or false"),
