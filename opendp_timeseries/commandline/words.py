@@ -115,7 +115,7 @@ def check_drawable(name: str, texts: Iterable[str]) -> None:
     """Refuse what a record, a figure, a page or a workbook cannot hold, before it fails where a budget is spent."""
     for text in texts:
         if (found := _UNDRAWABLE.search(text)) is not None:
-            problem = "must hold characters that files can hold: no control or byte-order marks, and no halves of a pair"
+            problem = "must hold characters that files can hold: no control or byte-order mark, and no half of a pair"
             raise ValueError(f"{name} ({text!r:.200}) {problem}; leave out {found[0]!r}")
 
 

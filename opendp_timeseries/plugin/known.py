@@ -70,10 +70,13 @@ _SAME_MECHANISM: Final = {
     "make_chain_mt": "measurement1",
     "make_chain_pm": "measurement0",
     "make_fix_delta": "measurement",
+    "make_fixed_approxDP_to_approxDP": "measurement",
     "make_zCDP_to_approxDP": "measurement",
     "make_pureDP_to_zCDP": "measurement",
     "make_approximate": "measurement",
 }
+#: OpenDP's combinators that invoke several measurements on the same data: by two names, of which the second is old.
+_COMPOSITIONS: Final = frozenset({"make_composition", "make_basic_composition"})
 #: OpenDP's combinators that answer queries of the data which they are given.
 _ACCOUNTANTS: Final = frozenset(
     {
@@ -103,7 +106,7 @@ def foreign_part(measurement: Any) -> str | None:
         return _UNKNOWN
     if isinstance(privacy_map := made.arguments.get("privacy_map"), KnownMap):
         return None if privacy_map.known is None else privacy_map.known.foreign
-    if made.constructor == "make_composition":
+    if made.constructor in _COMPOSITIONS:
         return next((name for one in made.arguments["measurements"] if (name := foreign_part(one)) is not None), None)
     if (name := _SAME_MECHANISM.get(made.constructor)) is not None:
         before = made.arguments.get("transformation0")
@@ -132,7 +135,7 @@ def noise_part(measurement: Any) -> tuple[Any, Callable[[Any], Any] | None]:
     made = how_made(measurement)
     if made is None:
         return measurement, None
-    if made.constructor == "make_composition":
+    if made.constructor in _COMPOSITIONS:
         noises, then = noise_parts(made.arguments["measurements"])
         return (measurement, None) if then is None else (dp.c.make_composition(noises), then)
     if (name := _SAME_MECHANISM.get(made.constructor)) is None:

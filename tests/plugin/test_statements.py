@@ -18,7 +18,7 @@ from opendp.core import function_eval
 
 import opendp_timeseries as ts
 from opendp_timeseries.design.signal import UnknownSignal
-from opendp_timeseries.plugin import _opendp
+from opendp_timeseries.plugin import _opendp, known
 from opendp_timeseries.reconstruction.contents import contents_of
 
 SIZE = 6
@@ -492,6 +492,12 @@ def stage_of_the_user(process):
     return user_stage((dp.user_domain("releases", lambda _: True), dp.symmetric_distance()), lambda d_in: d_in, process)
 
 
+def basic_composition(measurements):
+    """OpenDP's composition by the name that it had."""
+    with pytest.warns(DeprecationWarning, match="renamed"):
+        return dp.c.make_basic_composition(measurements)
+
+
 PROCESSED = {
     "a chain": lambda noise, process, **_: noise >> process,
     "a transformation": lambda noise, process, **_: noise >> stage_of_the_user(process),
@@ -503,6 +509,7 @@ PROCESSED = {
     ),
     "by factor": lambda noise, process, **options: ts.make_composition([noise >> process], factor=2.0, **options),
     "OpenDP's composition": lambda noise, process, **_: dp.c.make_composition([noise, noise >> process]),
+    "OpenDP's composition by its old name": lambda noise, process, **_: basic_composition([noise, noise >> process]),
     "a composition processed": lambda noise, process, **options: (
         ts.make_composition([noise >> (lambda release: release), noise], **options) >> process
     ),
@@ -530,6 +537,28 @@ def test_what_is_processed_is_paid_for(make, ask):
         answer(make(case().ours(), careless, delta=1e-5))
     assert len(seen) == 1
     assert len(context.remaining_privacy_loss()) == 1
+
+
+def test_a_composition_states_the_same_by_its_old_name():
+    ours, foreign = case().ours(), case(front="make_user_transformation").measurement()
+    for members, silent in (([ours, ours], False), ([ours, foreign], True)):
+        for compose in (dp.c.make_composition, basic_composition):
+            assert [release.statement is None for release in compose(members)(LOG)] == [silent] * 2
+
+
+def test_a_profile_of_one_pair_states_the_same():
+    for front, silent in (("", False), ("make_user_transformation", True)):
+        release = dp.c.make_fixed_approxDP_to_approxDP(case(front=front).measurement())(LOG)
+        assert (release.statement is None) == silent
+
+
+def test_every_combinator_of_opendp_is_known_or_ends_what_is_known():
+    """A new one, or another name, must be looked at: what is processed within it is not paid for before."""
+    seen_through = {*known._SAME_MECHANISM, *known._COMPOSITIONS, *known._ACCOUNTANTS, "make_chain_tt"}
+    # They ask a measurement several times, and process what it says; or are of domains of tables of a known size.
+    opaque = {"make_select_private_candidate", "make_population_amplification"}
+    made = {name for name, make in vars(dp.c).items() if name.startswith("make_") and make.__module__ == dp.c.__name__}
+    assert made == seen_through | opaque
 
 
 def test_members_of_a_query_are_processed_after_the_share_is_spent():
