@@ -10,14 +10,14 @@ from itertools import pairwise
 from typing import Any, Final, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import gammaincc
 
-from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.reconstruction import errors as of_steps
+from opendp_timeseries.reconstruction.hierarchy import branches_of, least_squares
 from opendp_timeseries.reconstruction.matrices import Array
 from opendp_timeseries.reconstruction.series import ErrorCovers, Series
+from opendp_timeseries.release.release import Release
 
 _TOGETHER: Final = "release the panel and its totals behind one count, by panel >> then_composition([…])"
 _ANEW: Final = f"each draws anew which events over a cap it keeps, so {_TOGETHER}"
@@ -25,6 +25,9 @@ _ANEW: Final = f"each draws anew which events over a cap it keeps, so {_TOGETHER
 #: Counts made elsewhere, of which nobody knows whether they are the same, are refused where it shows; by chance, once
 #: in a billion.
 _UNLIKELY: Final = 1e-9
+
+#: What sums differ by at most in floating point, by the largest value.
+_ROUNDING: Final = 1e-9
 
 #: Values that are worked on at a time.
 _BLOCK: Final = 2**20
@@ -39,7 +42,8 @@ def reconcile(*series: Series) -> tuple[Series, ...]:
 
     If the given errors are right and those of different series independent, these are the best linear unbiased
     estimates. Where every step was kept (``sampling_probability=1``) and interpolated, they are, and the standard
-    errors that come out are exact, and smaller than before.
+    errors that come out are exact, and smaller than before. Series that add up already, as those of
+    :func:`~opendp_timeseries.smooth` of a panel and its totals together do, are returned as they are.
 
     A total and its parts have errors of :func:`~opendp_timeseries.smooth` in common: how the counts move where none of
     them was kept. Figures gain from each other all the same, but less than least squares would state, so that the
@@ -70,22 +74,30 @@ def reconcile(*series: Series) -> tuple[Series, ...]:
     >>> sites.standard_error.round(3).tolist(), total.standard_error.round(3).tolist()  # 3 before
     ([2.598, 2.598, 2.598, 2.598, 2.598, 2.598], [2.598, 2.598])
     """
-    _, *totals = ordered = _panel_first(series)
-    made = _signal(ordered[0])
+    for one in series:
+        if not isinstance(one, Series):
+            raise TypeError(f"series ({type(one).__name__}) must be reconstructed releases: interpolate or smooth them")
+    ordered = [series[k] for k in panel_first([one.release for one in series], "series")]
+    if any(one.unfiltered != series[0].unfiltered for one in series):
+        raise ValueError("series must all be of filtered counts, or all of unfiltered ones: reconstruct them alike")
+    made = _signal(ordered[0].release)
     keys = made.count.panel or ()
     steps = made.grid.size
-    tree = _tree(keys, [groups for one in totals if (groups := _signal(one).groups) is not None])
+    branches = branches_of(keys, [groups for one in ordered[1:] if (groups := _signal(one.release).groups) is not None])
     values = np.concatenate([one.values.reshape(-1, steps) for one in ordered])
     variances = np.concatenate([_variances(one, steps) for one in ordered])
     found = np.empty_like(variances)
-    block, apart = max(1, _BLOCK // len(values)), 0.0
+    block, apart, moved = max(1, _BLOCK // len(values)), 0.0, 0.0
     for start in range(0, steps, block):
         now = slice(start, start + block)
         given, errors = values[:, now].copy(), variances[:, now]
-        values[:, now], found[:, now] = _least_squares(tree, given, errors)
+        values[:, now], found[:, now] = least_squares(branches, given, errors)
         apart += float(np.sum((values[:, now] - given) ** 2 / errors))
+        moved = max(moved, float(np.abs(values[:, now] - given).max()))
     covers = min((one.error_covers for one in ordered), key=get_args(ErrorCovers).index)
     kept = (len(part.release) in (0, part.release.size) for one in ordered for part in one.parts)
+    if covers not in ("noise", "nothing") and moved <= _ROUNDING * float(np.abs(values).max()):
+        return series  # they add up already
     if covers == "noise" and not all(kept):
         covers = "nothing"
     if covers == "noise" and np.all(np.isfinite(variances)):
@@ -111,41 +123,39 @@ def _check_apart(squares: float, freedom: int) -> None:
         )
 
 
-def _signal(series: Series) -> Signal:
-    made = series.release.design.signal
+def _signal(release: Release, name: str = "series") -> Signal:
+    made = release.design.signal
     if made.count is None or made.count.panel is None:
         raise ValueError(
-            "series must be of a panel and of totals, which know how they were made: release them behind one count with"
-            " by= and keys="
+            f"{name} must be of a panel and of totals, which know how they were made: release them behind one count"
+            " with by= and keys="
         )
     return made
 
 
-def _panel_first(series: Sequence[Series]) -> list[Series]:
-    """Return the panel, and then its totals, after a check that they belong together."""
-    for one in series:
-        if not isinstance(one, Series):
-            raise TypeError(f"series ({type(one).__name__}) must be reconstructed releases: interpolate or smooth them")
-    panels = [one for one in series if _signal(one).groups is None]
-    if len(panels) != 1 or len({id(one) for one in series}) < len(series) or len(series) < 2:
-        raise ValueError(f"series must be one panel and its totals, found {len(panels)} panels among {len(series)}")
+def panel_first(releases: Sequence[Release], name: str) -> list[int]:
+    """Return the positions of the panel, and then of its totals, after a check that they belong together.
+
+    :param name: what they are called in errors.
+    """
+    panels = [k for k, one in enumerate(releases) if _signal(one, name).groups is None]
+    if len(panels) != 1 or len({id(one) for one in releases}) < len(releases) or len(releases) < 2:
+        found = f"found {len(panels)} panels among {len(releases)}"
+        raise ValueError(f"{name} must be one panel and its totals, {found}")
     first = panels[0]
-    ordered = [first, *(one for one in series if one is not first)]
-    made = _signal(first)
-    for one in ordered:
-        other = _signal(one)
+    made = _signal(releases[first], name)
+    for one in releases:
+        other = _signal(one, name)
         if other.count != made.count or other.kernels != made.kernels:
             raise ValueError(
-                "series must be of one count, with the same filters: release the totals behind the panel's"
+                f"{name} must be of one count, with the same filters: release the totals behind the panel's"
             )
-        if one.unfiltered != first.unfiltered:
-            raise ValueError("series must all be of filtered counts, or all of unfiltered ones: reconstruct them alike")
-        if not one.release.scale > 0:
-            raise ValueError(f"series must be of noisy releases; scale ({one.release.scale}) means no noise")
-    named = {one.release.invocation for one in ordered}
+        if not one.scale > 0:
+            raise ValueError(f"{name} must be of noisy releases; scale ({one.scale}) means no noise")
+    named = {one.invocation for one in releases}
     if made.count.source is not None and made.count.is_drawn and (None in named or len(named) > 1):
-        raise ValueError(f"series must be of one invocation of a count: {_ANEW}")
-    return ordered
+        raise ValueError(f"{name} must be of one invocation of a count: {_ANEW}")
+    return [first, *(k for k in range(len(releases)) if k != first)]
 
 
 def _variances(series: Series, steps: int) -> Array:
@@ -157,54 +167,6 @@ def _variances(series: Series, steps: int) -> Array:
     if not np.all(variances > 0):
         raise ValueError(f"series must have standard errors, which {series.model} does not give at every step")
     return variances
-
-
-def _tree(keys: tuple[str | int, ...], released: Sequence[Groups]) -> list[tuple[int, NDArray[np.intp]]]:
-    """Return the row of each group and of its parts, the innermost first; keys have the first rows, then groups."""
-    members = [member for groups in released for member in groups.members]
-    order = sorted(range(len(members)), key=lambda k: -len(members[k][1]))  # the larger first
-    tree, rows = Groups(tuple(members[k] for k in order)), [len(keys) + k for k in order]
-    parts: list[list[int]] = [[] for _ in order]
-    for row, up in zip(rows, tree.parents, strict=True):
-        if up is not None:
-            parts[up].append(row)
-    for row, key in enumerate(keys):
-        parts[tree.innermost[key]].append(row)
-    return [(row, np.array(of_group)) for row, of_group in zip(rows, parts, strict=True)][::-1]
-
-
-def _least_squares(
-    tree: Sequence[tuple[int, NDArray[np.intp]]], values: Array, variances: Array
-) -> tuple[Array, Array]:
-    """Return generalised least-squares estimates and their variances, for figures with independent errors.
-
-    Going up, each group's figure and the sum of its parts are averaged by their precision: the best estimate from the
-    group and all below. Going down, what a group is above the sum of its parts is shared among them by their variances.
-    Parts of unknown, infinite variance take all of it.
-    """
-    values, variances = values.copy(), variances.copy()
-    sums = []
-    for group, parts in tree:
-        free = np.isinf(variances[parts])
-        estimate, known = values[parts].sum(axis=0), np.where(free, 0.0, variances[parts]).sum(axis=0)
-        unknown, error = free.sum(axis=0), variances[group]
-        sums.append((estimate, known, unknown))
-        below = np.where(unknown > 0, np.inf, known)
-        with np.errstate(invalid="ignore"):
-            weight, joint = below / (below + error), below * error / (below + error)
-        weight = np.where(np.isinf(error), 0.0, np.where(np.isinf(below), 1.0, weight))
-        values[group] = estimate + weight * (values[group] - estimate)
-        variances[group] = np.where(np.isfinite(joint), joint, np.minimum(below, error))
-    for (group, parts), (estimate, known, unknown) in zip(reversed(tree), reversed(sums), strict=True):
-        own, error = variances[parts], variances[group]
-        free = np.isinf(own)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            share = np.where(unknown > 0, free / unknown, own / known)
-            taught = own * (1 - share) + share**2 * error
-        left = np.where(free, np.where(unknown == 1, known + error, np.inf), own)
-        values[parts] += share * (values[group] - estimate)
-        variances[parts] = np.where(unknown > 0, left, taught)
-    return values, variances
 
 
 def _consistent(one: Series, values: Array, errors: Array, **change: Any) -> Series:

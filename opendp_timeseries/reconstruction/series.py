@@ -342,6 +342,17 @@ class Series(errors.Estimates):
         return f"Series({len(self)} steps by {captions.made_by(self)}; {error})"
 
 
+def progress_line(total: int) -> Callable[[int], None]:
+    """Return what shows on standard error how many series are done."""
+
+    def done(number: int) -> None:
+        end = "\n" if number == total else ""
+        with contextlib.suppress(OSError, ValueError):  # of a terminal that is gone
+            print(f"\rsmoothed {number} of {total} series", end=end, file=sys.stderr, flush=True)
+
+    return done
+
+
 def reconstruct_parts(
     release: Release, reconstruct: Callable[..., Series], *rows: Sequence[Any], progress: bool = False
 ) -> Series:
@@ -366,14 +377,8 @@ def of_each_part(
     keys = check_release(release).keys
     if keys is None:
         return [function(release, *(row[0] for row in rows))]
-    total = len(keys)
-
-    def done(number: int) -> None:
-        end = "\n" if number == total else ""
-        with contextlib.suppress(OSError, ValueError):  # of a terminal that is gone
-            print(f"\rsmoothed {number} of {total} series", end=end, file=sys.stderr, flush=True)
-
-    return workers.each(function, list(zip(release.parts(), *rows, strict=True)), done if progress else None)
+    done = progress_line(len(keys)) if progress else None
+    return workers.each(function, list(zip(release.parts(), *rows, strict=True)), done)
 
 
 def panel_of(release: Release, parts: Sequence[Series], **change: Any) -> Series:

@@ -5,10 +5,10 @@ modelled. What is fitted is the release; it never sees the counts.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args, overload
 
 import numpy as np
 
@@ -18,14 +18,17 @@ from opendp_timeseries.design.tiers import Table, Tiers
 from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction import errors, haar
+from opendp_timeseries.reconstruction.counts import counts_of
 from opendp_timeseries.reconstruction.interpolate import interpolate
 from opendp_timeseries.reconstruction.levels import Panel, panel
 from opendp_timeseries.reconstruction.matrices import Array, FitError
 from opendp_timeseries.reconstruction.observations import Observations
+from opendp_timeseries.reconstruction.panels import is_joint, smooth_panel
+from opendp_timeseries.reconstruction.reconcile import panel_first, reconcile
 from opendp_timeseries.reconstruction.scales import of_everybody, unscaled
 from opendp_timeseries.reconstruction.seasons import Season, Seasons, read_seasons
-from opendp_timeseries.reconstruction.series import Series, of_each_part, panel_of, reconstruct_parts
-from opendp_timeseries.reconstruction.structural import Posterior, fit
+from opendp_timeseries.reconstruction.series import Series, of_each_part, panel_of, progress_line, reconstruct_parts
+from opendp_timeseries.reconstruction.structural import fit
 from opendp_timeseries.release.release import Release, check_release
 
 #: With fewer kept steps there is nothing to learn variances from.
@@ -37,8 +40,34 @@ SmoothMethod = Literal["structural", "haar"]
 Band = Literal["counts", "rate"]
 
 
+@overload
 def smooth(
     release: Release,
+    method: SmoothMethod = ...,
+    *,
+    seasons: Seasons = ...,
+    trend: bool = ...,
+    band: Band = ...,
+    filtered: bool = ...,
+    holidays: Any = ...,
+    grid: TimeGrid | None = ...,
+    progress: bool | None = ...,
+) -> Series: ...
+@overload
+def smooth(
+    release: Sequence[Release],
+    method: SmoothMethod = ...,
+    *,
+    seasons: Seasons = ...,
+    trend: bool = ...,
+    band: Band = ...,
+    filtered: bool = ...,
+    holidays: Any = ...,
+    grid: TimeGrid | None = ...,
+    progress: bool | None = ...,
+) -> tuple[Series, ...]: ...
+def smooth(
+    release: Release | Sequence[Release],
     method: SmoothMethod = "structural",
     *,
     seasons: Seasons = None,
@@ -48,7 +77,7 @@ def smooth(
     holidays: Any = (),
     grid: TimeGrid | None = None,
     progress: bool | None = None,
-) -> Series:
+) -> Series | tuple[Series, ...]:
     """Return the counts at every step with their standard errors, given the release, under a model.
 
     Post-processing: it reads the release alone, and costs no privacy. It may stand in a chain, as
@@ -62,7 +91,14 @@ def smooth(
     known; that of the counts is estimated near their rate, as Poisson's. The sizes of patterns, drifts and
     departures, the smoothness of patterns and the duration of departures are those of the largest marginal
     likelihood. Values that noise and counts around a rate cannot explain are single events, and keep their counts.
-    Each series of a panel is fitted by itself.
+
+    The series of a panel of which every step was kept are fitted jointly: their sum as one series is, and each as a
+    departure from what the sum predicts, since places share the weather and the day. So they are nearer to the truth,
+    and standard errors of any sum of keys and steps are those of the joint fit. Counts at some steps of one key, which
+    neither the others nor the noise explain, are local events. With ``smooth([panel, totals])``, the releases of a
+    panel and of its totals (:func:`~opendp_timeseries.make_totals`) give a series each, which add up; the largest total
+    is in place of the sum. Where some steps only were kept, behind a filter, or where the sum cannot be fitted, each
+    series is fitted by itself, and :func:`~opendp_timeseries.reconcile` makes a panel and its totals add up.
 
     ``method="haar"`` is for series with spikes and jumps, which upset every smooth model. It takes a release of every
     step, and keeps the differences of neighbouring averages that exceed the noise (translation-invariant Haar wavelets,
@@ -86,7 +122,8 @@ def smooth(
     simultaneous, and what caps left out is not in them. Values must be counts, not thousands of them, as the variance
     of counts depends on their unit.
 
-    :param release: a release of the subsampled Gaussian, of one series or of a panel.
+    :param release: a release of the subsampled Gaussian, of one series or of a panel; or those of a panel and of its
+        totals, of one invocation of one count.
     :param method: ``"structural"``, or ``"haar"`` for series with spikes.
     :param seasons: what repeats, by the clock and the calendar of the grid's zone, ``"1d"``, ``"1w"``, ``"1mo"``,
         ``"1q"`` or ``"1y"``; or after so many steps, such as 288 for a day of 5 minutes; several, such as
@@ -101,9 +138,11 @@ def smooth(
     :param progress: show on standard error how many series of a panel are done. By default, only in a terminal.
     :return: a :class:`~opendp_timeseries.Series` of ``release.size`` values in the signal's unit. Where the fit
         fails, or fewer than 8 steps were kept, linear interpolation with ``converged=False``, and ``model`` says why.
+        Of several releases, a tuple of them, in the same order.
     :raises TypeError: if a season is neither a number nor text.
     :raises ValueError: if a season is shorter than two steps or needs a calendar that the grid has not, ``method`` or
-        ``band`` is unknown, or ``method="haar"`` is given a release of some steps only, a season, a trend or a band.
+        ``band`` is unknown, or ``method="haar"`` is given a release of some steps only, a season, a trend or a band;
+        or if several releases are not one panel and its totals.
 
     >>> import numpy as np
     >>> from opendp_timeseries import Release, smooth
@@ -119,7 +158,11 @@ def smooth(
     """
     check.choice("method", method, get_args(SmoothMethod))
     check.choice("band", band, get_args(Band))
-    signal = check_release(release).design.signal
+    if isinstance(release, (list, tuple)) and release and all(isinstance(one, Release) for one in release):
+        options: dict[str, Any] = {"seasons": seasons, "trend": trend, "band": band, "filtered": filtered}
+        return _with_totals(release, method, **options, holidays=holidays, grid=grid, progress=progress)
+    release = check_release(release)
+    signal = release.design.signal
     count, trend = signal.count, bool(trend)
     tiers = None if count is None else count.tiers
     size = release.size // len(release.keys or "1") if count is None else count.grid.size
@@ -129,6 +172,8 @@ def smooth(
         shown = sys.stderr.isatty() if progress is None else progress
         if count is not None and tiers is not None:
             return _private_series(release, count, tiers, asked, shown)
+        if joint := _jointly([release], asked, shown):
+            return joint[0]
         made = partial(_tried, make=_structural, asked=asked, filtered=filtered)
         return reconstruct_parts(release, made, progress=shown)
     if asked != _Asked((), False, "counts", among):
@@ -158,6 +203,46 @@ class _Asked(NamedTuple):
         if self.patterns:
             parts.append(f"season {', '.join(map(str, self.patterns))}")
         return f"structural model{of} ({', '.join(parts)})"
+
+
+def _with_totals(releases: Sequence[Release], method: SmoothMethod, **options: Any) -> tuple[Series, ...]:
+    """Return the series of a panel and its totals, which add up."""
+    order = panel_first(releases, "releases")
+    if method != "structural":
+        raise ValueError(
+            f"method={method!r} has no standard errors, by which a panel and its totals would add up; give it one"
+            " release at a time, or take method='structural'"
+        )
+    first, progress = releases[order[0]], options["progress"]
+    steps = first.size // len(first.keys or "1")
+    seasons = read_seasons(options["seasons"], options["grid"] or first.grid, steps, options["holidays"])
+    asked = _Asked(seasons, bool(options["trend"]), options["band"])
+    shown = sys.stderr.isatty() if progress is None else progress
+    joint = _jointly([releases[k] for k in order], asked, shown)
+    if joint is None:
+        return reconcile(*(smooth(release, method, **options) for release in releases))
+    return tuple(series for _, series in sorted(zip(order, joint, strict=True), key=lambda pair: pair[0]))
+
+
+def _jointly(releases: Sequence[Release], asked: _Asked, progress: bool) -> tuple[Series, ...] | None:
+    """Return the series of a panel, and of its totals if there are any, from one fit; None where there is none."""
+    if not is_joint(releases):
+        return None
+    done = progress_line(len(releases[0].keys or ())) if progress else None
+    try:
+        with np.errstate(all="ignore"):
+            for release in releases:
+                _check_kept(release, float(np.std(release.values)))
+            return smooth_panel(
+                releases,
+                asked.patterns,
+                trend=asked.trend,
+                counts=asked.band == "counts",
+                model=f"{asked.model()} of all series jointly",
+                done=done,
+            )
+    except np.linalg.LinAlgError:
+        return None
 
 
 def _tried(release: Release, make: Callable[..., Series], **options: Any) -> Series:
@@ -194,7 +279,7 @@ def _structural(release: Release, *, asked: _Asked, filtered: bool) -> Series:
     seen = replace(_observations(release, filtered), among=asked.among)
     found = fit(seen, asked.patterns, trend=asked.trend)
     of_rate = found.mean, found.variance, np.ones(seen.size)
-    values, variance, passed = of_rate if asked.band == "rate" else _of_counts(seen, found)
+    values, variance, passed = of_rate if asked.band == "rate" else counts_of(seen, found)
     unfiltered = seen.taps is not None
     kept_filter = " of the filtered counts" if release.design.signal.kernels else ""
     return Series(
@@ -315,26 +400,3 @@ def _observations(release: Release, filtered: bool) -> Observations:
         return seen
     # The filtered counts as counts, whose own variance is less.
     return replace(seen, taps=None, dispersion=max(seen.energy / max(seen.gain, 1e-9), 1e-9) * seen.dispersion)
-
-
-def _of_counts(seen: Observations, found: Posterior) -> tuple[Array, Array, Array]:
-    """Mean and variance of the counts, of the rate and how they vary around it, and how much of its error is in them.
-
-    A kept value is of the count itself, and so says something of how far it is from its rate.
-    """
-    own = found.dispersion * np.maximum(found.mean, 0.0)
-    mean, variance, passed = found.mean.copy(), found.variance + own, np.ones(seen.size)
-    if seen.taps is None:
-        kept = seen.steps
-        chance, everywhere, spread = found.events
-        variance += everywhere * spread
-        # As it is if there is no event, and as it is if there is one, which adds to how counts vary.
-        chances, either = np.stack([1 - chance, chance]).reshape(2, -1), np.stack([own[kept], own[kept] + spread])
-        shares = either / (either + seen.variance)
-        moves = shares * (seen.values - mean[kept])
-        moved = (chances * moves).sum(axis=0)
-        each = (1 - shares) ** 2 * found.variance[kept] + shares * seen.variance + (moves - moved) ** 2
-        variance[kept] = (chances * each).sum(axis=0)
-        mean[kept] += moved
-        passed[kept] = 1 - (chances * shares).sum(axis=0)
-    return mean, variance, passed

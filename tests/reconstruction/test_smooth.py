@@ -24,11 +24,12 @@ from opendp_timeseries import then_subsampled_gaussian as then_release
 from opendp_timeseries.koga2022.experiments import gowalla_like
 from opendp_timeseries.reconstruction import evidence, haar, structural
 from opendp_timeseries.reconstruction.basis import Basis
+from opendp_timeseries.reconstruction.counts import counts_of
 from opendp_timeseries.reconstruction.linearised import Learnt, Link, Model
 from opendp_timeseries.reconstruction.matrices import Banded, Tridiagonal
 from opendp_timeseries.reconstruction.observations import Observations
 from opendp_timeseries.reconstruction.seasons import Season
-from opendp_timeseries.reconstruction.smooth import _observations, _of_counts
+from opendp_timeseries.reconstruction.smooth import _observations
 from opendp_timeseries.reconstruction.structural import fit
 from tests.oracles import smoothing as oracle
 from tests.reconstruction.simulated import (
@@ -328,7 +329,7 @@ def test_single_events_are_kept():
         counts[evening] += [250, 350]
         seen = _observations(sampled(counts, rng, scale=25.0, probability=1.0), filtered=False)
         posterior = fit(seen, SEASONS, trend=False)
-        mean, variance, passed = _of_counts(seen, posterior)
+        mean, variance, passed = counts_of(seen, posterior)
         assert np.all(variance >= passed**2 * posterior.variance * (1 - 1e-12))
         errors.append(np.abs(mean - counts)[evening])
         covered.append(errors[-1] <= 1.645 * np.sqrt(variance[evening]))

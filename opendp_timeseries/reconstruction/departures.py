@@ -1,0 +1,369 @@
+"""Departures of stations from what the total of all predicts, with local events left out of the fit.
+
+Everything of a station is in units of its noise. Its tiers are rotated as those of one series are: until the first
+channel shows the common course of all tiers, and each of the others only departures of fewer and fewer tiers. A
+channel's departure from the prediction is smoothed by itself, in units of the root of the rate of all.
+
+Steps at which a local event may be are left open: they tell the fit nothing. Each is then held against all others, and
+the fit is repeated until no more steps are suspected.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_timeseries.reconstruction import errors, local_events, workers
+from opendp_timeseries.reconstruction.local_events import Evidence
+from opendp_timeseries.reconstruction.matrices import Array, FitError
+from opendp_timeseries.reconstruction.observations import Observations
+from opendp_timeseries.reconstruction.seasons import Season
+from opendp_timeseries.reconstruction.structural import fit
+
+#: How large departures are thought to be by the level, on the first channel and on others.
+_FIRST: Final = 0.3
+_OTHER: Final = 0.1
+#: The most that a step is taken to tell of its own departure.
+_SURE: Final = 0.95
+#: By how much less is known of a step that is left open.
+_OPEN: Final = 1e-9
+#: Most fits of a station, until its open steps stay the same.
+_ROUNDS: Final = 4
+#: Numbers that are worked on at a time.
+_BLOCK: Final = 2**21
+
+
+class Model(NamedTuple):
+    """What departures have in common."""
+
+    patterns: tuple[Season, ...]
+    trend: bool
+    counts: bool  # whether to estimate the counts; else their rate
+    common: Array  # rate of all by its mean, at every step
+    weight: float  # of one individual in the last tier
+
+
+class Channel(NamedTuple):
+    """A channel's departure by the root of the rate of all: its mean and variance, and their covariance over steps.
+
+    Less what it knows of its level, which the level's own estimate tells.
+    """
+
+    mean: Array
+    variance: Array
+    joint: Any
+    level: float  # variance of the level
+
+
+@dataclass(frozen=True)
+class Stations:
+    """Some series and what is expected of them, in units of the noise of each."""
+
+    values: Array  # series by tiers by steps
+    levels: Array  # of each tier, above zero; series by tiers
+    total: Array  # of the last tier, perhaps below zero
+    shape: Array  # what is predicted, by its level; series by tiers by steps
+    own: Array  # covariance of the counts of a step over the tiers, at the mean rate
+    crowds: Array  # weights of one individual by series, kind and tier; no kinds if there are no events
+    prior: Array  # how likely each kind is
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def some(self, rows: NDArray[np.intp]) -> "Stations":
+        """Return some of the series."""
+        fields = ("values", "levels", "total", "shape", "own", "crowds")
+        return replace(self, **{name: getattr(self, name)[rows] for name in fields})
+
+    @cached_property
+    def predicted(self) -> Array:
+        """What is predicted of each tier."""
+        return self.levels[:, :, None] * self.shape
+
+    @cached_property
+    def back(self) -> Array:
+        """What turns channels into tiers."""
+        return self._turned[0]
+
+    @cached_property
+    def units(self) -> Array:
+        """How large departures may be on each channel, by series."""
+        prior = np.full(self.levels.shape[1], _OTHER)
+        prior[0] = _FIRST
+        units: Array = prior * np.maximum(self._turned[1], 1e-3)
+        return units
+
+    @cached_property
+    def _turned(self) -> tuple[Array, Array]:
+        tiers = self.levels.shape[1]
+        root = np.linalg.cholesky(np.eye(tiers) + self.own)
+        shapes = np.tril(np.ones((tiers, tiers))) * self.levels[:, :, None]
+        turn, sizes = np.linalg.qr(np.linalg.solve(root, shapes))
+        diagonal = np.einsum("njj->nj", sizes)
+        return np.asarray(root @ (turn * np.sign(diagonal)[:, None, :]), dtype=np.float64), np.abs(diagonal)
+
+    @cached_property
+    def ahead(self) -> Array:
+        """What turns tiers into channels."""
+        return np.asarray(np.linalg.inv(self.back), dtype=np.float64)
+
+    def variances(self, common: Array) -> Array:
+        """Return the variance of a value of each channel (series, channels, steps), which is 1 at the mean rate."""
+        noise: Array = np.sum(self.ahead**2, axis=2)[..., None]
+        found: Array = np.maximum(noise + (1 - noise) * common, 0.0)
+        return found
+
+
+class Events(NamedTuple):
+    """Local events of each series: the steps that are left open, chances, and what events add to the tiers."""
+
+    open: NDArray[np.bool_]  # series by steps
+    chance: Array
+    added: Array  # series by tiers by steps
+    people: Array  # series by steps
+
+    @classmethod
+    def none(cls, series: int, tiers: int, steps: int) -> "Events":
+        """Return those of series without any."""
+        zeros = np.zeros((series, steps))
+        return cls(zeros.astype(np.bool_), zeros, np.zeros((series, tiers, steps)), zeros.copy())
+
+    def some(self, rows: NDArray[np.intp]) -> "Events":
+        """Return those of some of the series, as a copy."""
+        return Events(self.open[rows], self.chance[rows], self.added[rows], self.people[rows])
+
+    def copy(self) -> "Events":
+        """Return a copy."""
+        return self.some(np.arange(len(self.open)))
+
+    def put(self, rows: NDArray[np.intp], found: "Events") -> None:
+        """Replace those of some of the series."""
+        for row, new in zip(self, found, strict=True):
+            row[rows] = new
+
+
+@dataclass(frozen=True)
+class Departed:
+    """Series with their departures, in units of the noise of each."""
+
+    mean: Array  # of counts, series by steps, in people
+    base: Array  # without local events
+    rates: Array  # by tier, without them
+    variance: Array  # of counts, without that of the level
+    own: Array  # what of the variance is each step's own
+    passed: Array  # how much of each channel's error is in it (series, channels, steps)
+    channels: list[list[Channel]]
+    events: Events
+
+    def put(self, rows: NDArray[np.intp], found: "Departed") -> None:
+        """Replace some of the series."""
+        for name in ("mean", "base", "rates", "variance", "own", "passed"):
+            getattr(self, name)[rows] = getattr(found, name)
+        for row, channels in zip(rows.tolist(), found.channels, strict=True):
+            self.channels[row] = channels
+        self.events.put(rows, found.events)
+
+    def covariance(self, row: int, common: Array) -> Any:
+        """Return the covariance of one series' errors over the steps, without that of the level."""
+        joint: Any = errors.diagonal(np.maximum(self.own[row], 0.0))
+        for passed, channel in zip(self.passed[row], self.channels[row], strict=True):
+            less = errors.common(np.ones(len(passed)), -channel.level)
+            joint += errors.scaled(channel.joint + less, passed * np.sqrt(common))
+        return joint
+
+
+def depart(stations: Stations, model: Model, start: Events, done: Callable[[int], None] | None = None) -> Departed:
+    """Return series with their departures from what is predicted, and local events.
+
+    :param start: steps that are open from the beginning, and what events add there.
+    :param done: is told how many series are fitted first.
+    """
+    events = start.copy()
+    channels: list[list[Channel]] = [[] for _ in range(len(stations))]
+    left = np.arange(len(stations))
+    for turn in range(_ROUNDS):
+        some, now = stations.some(left), events.some(left)
+        for row, fitted in zip(left.tolist(), _fit(some, model, now, done if turn == 0 else None), strict=True):
+            channels[row] = fitted
+        again = []
+        for rows in _blocks(stations, left):
+            seen = _Seen.of(stations.some(rows), model, [channels[row] for row in rows], events.some(rows))
+            changed = seen.suspect() if turn < _ROUNDS - 1 else np.zeros(len(rows), np.bool_)
+            events.put(rows, seen.events)
+            again.append(rows[changed])
+        left = np.concatenate(again) if again else left[:0]
+        if not len(left):
+            break
+    found = []
+    for rows in _blocks(stations, np.arange(len(stations))):
+        seen = _Seen.of(stations.some(rows), model, [channels[row] for row in rows], events.some(rows))
+        found.append(seen.departed())
+    names = ("mean", "base", "rates", "variance", "own", "passed")
+    joined = {name: np.concatenate([getattr(one, name) for one in found]) for name in names}
+    return Departed(**joined, channels=channels, events=events)
+
+
+def _blocks(stations: Stations, rows: NDArray[np.intp]) -> list[NDArray[np.intp]]:
+    _, tiers, steps = stations.values.shape
+    many = max(1, _BLOCK // (steps * tiers * max(tiers, 4 * stations.crowds.shape[1])))
+    return [rows[first : first + many] for first in range(0, len(rows), many)]
+
+
+def _fit(stations: Stations, model: Model, events: Events, done: Callable[[int], None] | None) -> list[list[Channel]]:
+    """Fit all channels of all series, by several processes where that takes long."""
+    slope = np.sqrt(model.common)
+    ahead, wide = stations.ahead, stations.variances(model.common)
+    seen = ahead @ (stations.values - stations.predicted)
+    seen -= (seen - ahead @ events.added).mean(axis=2, keepdims=True)
+    unsure = wide / model.common / np.where(events.open, _OPEN, 1.0)[:, None, :]
+    given = list(zip(seen / slope, unsure, stations.units, strict=True))
+    fitted = partial(_fit_channels, patterns=model.patterns, trend=model.trend)
+    return workers.each(fitted, given, done)
+
+
+def _fit_channels(
+    rows: Array, variances: Array, units: Array, *, patterns: tuple[Season, ...], trend: bool
+) -> list[Channel]:
+    """Fit the departure of each channel of one series."""
+    found, steps = [], np.arange(rows.shape[1])
+    for row, variance, unit in zip(rows, variances, units.tolist(), strict=True):
+        level = 1 / (np.sum(1 / variance) + unit**-2)
+        try:
+            seen = Observations(len(steps), steps, row, variance, dispersion=1e-6, doubt=0.01)
+            fitted = fit(seen, patterns, trend=trend, unit=unit)
+            found.append(Channel(fitted.mean, fitted.variance, fitted.joint, level))
+        except FitError:  # it is not known where the departure is, but for how large it may be
+            found.append(Channel(np.zeros(len(steps)), np.full(len(steps), unit**2), _flat(len(steps), unit), 0.0))
+    return found
+
+
+def _flat(size: int, unit: float) -> Any:
+    return errors.diagonal(np.full(size, unit**2))
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """Series beside their fits: rates, and each step against what all others say of it."""
+
+    stations: Stations
+    model: Model
+    fits: list[list[Channel]]
+    events: Events
+    rates: Array  # series by tiers by steps
+    known: Array  # variances of channels, by the rate's root
+    scatter: Array  # covariance of counts around their rate (series, steps, tiers, tiers)
+    cavity: Array  # that of the rate, as all other steps tell it
+    residual: Array  # what a step is beside all others (series, steps, tiers)
+
+    @classmethod
+    def of(cls, stations: Stations, model: Model, fits: list[list[Channel]], events: Events) -> "_Seen":
+        slope, back, ahead = np.sqrt(model.common), stations.back, stations.ahead
+        mean = slope * np.array([[channel.mean for channel in row] for row in fits])
+        variance = model.common * np.array([[channel.variance for channel in row] for row in fits])
+        level = np.array([[channel.level for channel in row] for row in fits])
+        rates = stations.predicted + back @ mean
+        by_level = model.common / model.common.mean()
+        rates[:, -1] += (stations.levels[:, -1] - rates[:, -1].mean(axis=1))[:, None] * by_level
+        seen = ahead @ (stations.values - stations.predicted)
+        seen -= (seen - ahead @ events.added).mean(axis=2, keepdims=True)
+        told = variance / stations.variances(model.common) * ~events.open[:, None, :]
+        told = np.minimum(told, _SURE)
+        rest, cavity = (seen - mean) / (1 - told), variance / (1 - told)
+        relative = np.maximum(rates / stations.levels[:, :, None], 0.0)
+        deviation = np.sqrt(relative).swapaxes(1, 2)
+        return cls(
+            stations,
+            model,
+            fits,
+            events,
+            rates,
+            np.maximum(variance - model.common * level[..., None], 0.0),
+            deviation[..., None] * stations.own[:, None] * deviation[..., None, :],
+            np.einsum("nji,nit,nki->ntjk", back, cavity, back, optimize=True),
+            (back @ rest).swapaxes(1, 2),
+        )
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """What residuals tell of local events."""
+        return Evidence.of(self.residual, self._whole, self.stations.crowds)
+
+    @cached_property
+    def _whole(self) -> Array:
+        return self.scatter + self.cavity + np.eye(self.scatter.shape[-1])
+
+    def suspect(self) -> NDArray[np.bool_]:
+        """Open further steps, and return which series have any: those are to be fitted again.
+
+        In the first fit an event hides behind itself. So every step is left open that might be one.
+        """
+        crowds, events = self.stations.crowds, self.events
+        if not crowds.shape[1]:
+            return np.zeros(len(crowds), np.bool_)
+        none, _ = self.evidence.chances(self.stations.prior, local_events.SUSPICION * local_events.OFTEN)
+        suspected = events.open | (none < 1 - local_events.OPEN)
+        changed: NDArray[np.bool_] = np.any(suspected & ~events.open, axis=1)
+        events.open[:] = suspected
+        some = np.flatnonzero(suspected.any(axis=1))
+        if len(some):
+            _, chance, added, people = self._expected(some)
+            events.chance[some], events.added[some], events.people[some] = chance, added, people
+        return changed
+
+    def _expected(self, some: NDArray[np.intp]) -> tuple[Array, Array, Array, Array]:
+        """Return chances of kinds and sizes of some series, those of an event, and what events add."""
+        evidence, crowds = self.evidence.of_series(some), self.stations.crowds[some]
+        none, chances = evidence.chances(self.stations.prior, local_events.OFTEN)
+        chance = np.where((none < 1 - local_events.SEEN) & self.events.open[some], 1 - none, 0.0)
+        sizes = (chances * evidence.sizes()).sum(axis=3) * (chance > 0)[..., None]
+        return chances, chance, np.einsum("ntk,nkj->njt", sizes, crowds), sizes.sum(axis=2)
+
+    def departed(self) -> Departed:
+        """Return counts, their variances and what is of local events."""
+        model, stations, weight = self.model, self.stations, self.model.weight
+        tiers = self.scatter.shape[-1]
+        scatter, rates = self.scatter * model.counts, self.rates[:, -1]
+        gain = np.linalg.solve(scatter + np.eye(tiers), scatter[..., -1:])[..., 0]
+        own = scatter[..., -1, -1] - (gain * scatter[..., -1]).sum(axis=2)
+        passed = ((np.eye(tiers)[-1] - gain) @ stations.back).swapaxes(1, 2)
+        variance = (passed**2 * self.known).sum(axis=1) + own
+        beyond = (stations.values - self.rates).swapaxes(1, 2)
+        mean = rates + (beyond * gain).sum(axis=2)
+        hot, events = self.events.open, self.events.copy()
+        base = np.where(hot, rates, mean)
+        shift = (stations.total - base.mean(axis=1))[:, None] * (model.common / model.common.mean())
+        mean, base = mean + shift, base + shift
+        some = np.flatnonzero(hot.any(axis=1))
+        if len(some) and model.counts:
+            chances, chance, added, people = self._expected(some)
+            events.chance[some], events.added[some], events.people[some] = chance, added, people
+            self.events.put(some, events.some(some))
+            squares = self.evidence.squares
+            for row, each in zip(some.tolist(), chances, strict=True):
+                at = np.flatnonzero(hot[row])
+                every = each[at].reshape(len(at), -1)
+                found = local_events.counts(
+                    self.residual[row, at],
+                    self.cavity[row, at] + self.scatter[row, at],
+                    self._whole[row, at],
+                    stations.crowds[row],
+                    squares[row],
+                    np.column_stack([np.maximum(1 - every.sum(axis=1), 0.0), every]),
+                )
+                mean[row, at] = rates[row, at] + shift[row, at] + found.mean
+                variance[row, at] = own[row, at] = found.variance
+                passed[row, :, at] = 0.0
+                base[row, at] = mean[row, at] - events.people[row, at] * stations.crowds[row, 0, -1]
+        return Departed(
+            mean / weight,
+            base / weight,
+            self.rates,
+            variance / weight**2,
+            own / weight**2,
+            passed / weight,
+            self.fits,
+            events,
+        )
