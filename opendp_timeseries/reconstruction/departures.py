@@ -166,12 +166,12 @@ class Departed:
             self.channels[row] = channels
         self.events.put(rows, found.events)
 
-    def covariance(self, row: int, common: Array) -> Any:
+    def covariance(self, row: int) -> Any:
         """Return the covariance of one series' errors over the steps, without that of the level."""
         joint: Any = errors.diagonal(np.maximum(self.own[row], 0.0))
         for passed, channel in zip(self.passed[row], self.channels[row], strict=True):
             less = errors.common(np.ones(len(passed)), -channel.level)
-            joint += errors.scaled(channel.joint + less, passed * np.sqrt(common))
+            joint += errors.scaled(channel.joint + less, passed)
         return joint
 
 
@@ -333,30 +333,30 @@ class _Seen:
         beyond = (stations.values - self.rates).swapaxes(1, 2)
         mean = rates + (beyond * gain).sum(axis=2)
         hot, events = self.events.open, self.events.copy()
-        base = np.where(hot, rates, mean)
-        shift = (stations.total - base.mean(axis=1))[:, None] * (model.common / model.common.mean())
-        mean, base = mean + shift, base + shift
         some = np.flatnonzero(hot.any(axis=1))
         if len(some) and model.counts:
             chances, chance, added, people = self._expected(some)
-            events.chance[some], events.added[some], events.people[some] = chance, added, people
-            self.events.put(some, events.some(some))
+            self.events.put(some, Events(hot[some], chance, added, people))
+            events = self.events.copy()
             squares = self.evidence.squares
             for row, each in zip(some.tolist(), chances, strict=True):
                 at = np.flatnonzero(hot[row])
                 every = each[at].reshape(len(at), -1)
                 found = local_events.counts(
-                    self.residual[row, at],
+                    beyond[row, at],
                     self.cavity[row, at] + self.scatter[row, at],
                     self._whole[row, at],
                     stations.crowds[row],
                     squares[row],
                     np.column_stack([np.maximum(1 - every.sum(axis=1), 0.0), every]),
                 )
-                mean[row, at] = rates[row, at] + shift[row, at] + found.mean
+                mean[row, at] = rates[row, at] + found.mean
                 variance[row, at] = own[row, at] = found.variance
                 passed[row, :, at] = 0.0
-                base[row, at] = mean[row, at] - events.people[row, at] * stations.crowds[row, 0, -1]
+        base = mean - (events.people * stations.crowds[:, 0, -1:] if stations.crowds.shape[1] else 0.0)
+        shift = (stations.total - base.mean(axis=1))[:, None] * (model.common / model.common.mean())
+        mean, base = mean + shift, base + shift
+        passed *= np.sqrt(model.common)
         return Departed(
             mean / weight,
             base / weight,

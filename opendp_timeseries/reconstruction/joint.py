@@ -27,6 +27,10 @@ _LOWEST: Final = 0.1
 #: An event of the total multiplies what is predicted by no more, and divides it by no more than the other.
 _SWELL: Final = 20.0
 _SHRINK: Final = 5.0
+#: A key is fitted again whose prediction moves by more, in units of its noise.
+_MOVED: Final = 0.5
+#: Most turns after the first one, until events with names stay the same.
+_TURNS: Final = 4
 
 
 class Top(NamedTuple):
@@ -105,7 +109,9 @@ def smooth_jointly(
         Model(patterns, trend, counts, np.ones(steps), weight),
     )
     fit.turn(top, levels, done)
-    if fit.keys.events.chance.any():
+    for _ in range(_TURNS):
+        if fit.settled():
+            break
         fit.turn(top, levels, None)
     return fit.downward()
 
@@ -125,10 +131,16 @@ class _Fit:
         self._parents = np.zeros(rows, dtype=np.intp)
         for row, parts in hierarchy.branches:
             self._parents[parts] = row
-        self._events = Events.none(hierarchy.keys, tiers, steps)
+        self._turns, self._events = 0, Events.none(hierarchy.keys, tiers, steps)
         self._local = np.zeros(
             (rows, steps), dtype=np.bool_
         )  # where there is one with a name, which groups are without
+
+    def settled(self) -> bool:
+        """Return whether the total was fitted without just those local events that have a name."""
+        events, keys = self.keys.events, self._hierarchy.keys
+        taken = self._turns > 1 or not events.chance.any()
+        return taken and np.array_equal(events.chance > local_events.NAMED, self._local[:keys])
 
     def turn(
         self,
@@ -139,6 +151,7 @@ class _Fit:
         """Fit everything, less what is known of local events."""
         hierarchy, keys = self._hierarchy, self._hierarchy.keys
         _, tiers, steps = self._values.shape
+        self._turns += 1
         self._local[:keys] = self._events.chance > local_events.NAMED
         added = np.zeros_like(self._values)
         added[:keys] = self._events.added * self._noise[:keys, None, None]
@@ -191,17 +204,16 @@ class _Fit:
         )
 
     def _depart_keys(self, before: Array | None, done: Callable[[int], None] | None) -> None:
-        """Fit keys; in the second turn those with local events alone, and move others with their prediction."""
+        """Fit keys; after the first turn those with local events, or whose prediction is another, and move the rest."""
         keys = np.arange(self._hierarchy.keys)
         stations = self._stations(keys, self._values, crowds=True)
         if before is None:
             self.keys = depart(stations, self._model, self._events, done)
         else:
             moved = stations.levels[:, -1:] * (stations.shape[:, -1] - before[self._parents[keys], -1])
-            moved *= (self._noise[keys] / self._model.weight)[:, None]
-            self.keys.mean[:] += moved
-            self.keys.base[:] += moved
-            some = np.flatnonzero(self._events.chance.any(axis=1))
+            self.keys.mean[:] += moved / self._model.weight
+            self.keys.base[:] += moved / self._model.weight
+            some = np.flatnonzero(self._events.chance.any(axis=1) | (np.abs(moved).max(axis=1) > _MOVED))
             self.keys.put(some, depart(stations.some(some), self._model, self._events.some(some)))
         self._events = self.keys.events
 
@@ -219,7 +231,7 @@ class _Fit:
             by_level = self._by_level(rows, base[rows])
             variance[rows] = departed.variance * noise**2 + self.levels.variance[rows, None] * by_level**2
             for k, row in enumerate(rows.tolist()):
-                joint = errors.scaled(departed.covariance(k, self._model.common), np.full(mean.shape[1], noise[k, 0]))
+                joint = errors.scaled(departed.covariance(k), np.full(mean.shape[1], noise[k, 0]))
                 own[row] = joint + errors.common(by_level[k], float(self.levels.variance[row]))
         local, chance = self._local, self._events.chance
         mean[hierarchy.keys :] += hierarchy.sums(np.where(local, mean - base, 0.0))[hierarchy.keys :]
