@@ -79,7 +79,7 @@ def smooth_jointly(
     hierarchy: Hierarchy,
     *,
     top: Callable[[Array, float], Top],
-    levels: Callable[[Array, Array, Top], Levels],
+    levels: Callable[[Array, Array, float, Top], Levels],
     crowds: Crowds,
     weight: float,
     patterns: tuple[Season, ...],
@@ -93,7 +93,7 @@ def smooth_jointly(
     :param noise: standard deviation of each row's noise, in every tier; infinite where nothing was released.
     :param top: returns the total of all, given its values by tier and their noise.
     :param levels: returns those of the parts of a group, given the means of their values by tier, the errors of these,
-        and the total of all.
+        that of their sum, and the total of all.
     :param weight: of one individual in the last tier.
     :param counts: whether means and errors are of counts; else of rates.
     :param done: is told how many series are fitted.
@@ -145,7 +145,7 @@ class _Fit:
     def turn(
         self,
         top: Callable[[Array, float], Top],
-        levels: Callable[[Array, Array, Top], Levels],
+        levels: Callable[[Array, Array, float, Top], Levels],
         done: Callable[[int], None] | None,
     ) -> None:
         """Fit everything, less what is known of local events."""
@@ -164,7 +164,8 @@ class _Fit:
         self.shapes = np.ones((hierarchy.size, tiers, steps))
         self.shapes[hierarchy.root] = self._prediction
         for row, parts in reversed(hierarchy.branches):
-            found = levels(quiet[parts].mean(axis=2), self._noise[parts] / np.sqrt(steps), self.top)
+            noise = self._noise / np.sqrt(steps)
+            found = levels(quiet[parts].mean(axis=2), noise[parts], float(noise[row]), self.top)
             for own, new in zip(self.levels, found, strict=True):
                 own[parts] = new
             groups = parts[parts >= keys]

@@ -2,17 +2,21 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from opendp_timeseries.design.scales import RESOLUTION_BITS
 from opendp_timeseries.reconstruction import errors
 from opendp_timeseries.reconstruction.counts import counts_of
-from opendp_timeseries.reconstruction.hierarchy import Hierarchy
+from opendp_timeseries.reconstruction.hierarchy import Branch, Hierarchy
 from opendp_timeseries.reconstruction.joint import Crowds, Joint, Levels, Top, smooth_jointly
+from opendp_timeseries.reconstruction.levels import panel
 from opendp_timeseries.reconstruction.local_events import NAMED
 from opendp_timeseries.reconstruction.matrices import Array, FitError
 from opendp_timeseries.reconstruction.observations import Observations
+from opendp_timeseries.reconstruction.scales import of_everybody, unscaled
 from opendp_timeseries.reconstruction.seasons import Season
 from opendp_timeseries.reconstruction.series import ErrorCovers, Series
 from opendp_timeseries.reconstruction.structural import fit
@@ -21,6 +25,12 @@ from opendp_timeseries.release.release import Release
 #: The least level of a part for the size of its departures, by its error and by the mean of all.
 _BY_ERROR: Final = 0.1
 _BY_MEAN: Final = 0.02
+#: How far a tier's level may be from what the levels of people say, by that.
+_MISFIT: Final = 0.3
+#: Those who may come to a local event: how often, by where the first scale ends; and how likely it is that people like
+#: the station's come, and each of these.
+_OFTEN: Final = (1.0, 2.5, 6.0, 15.0)
+_KINDS: Final = (0.25, 0.4, 0.2, 0.1, 0.05)
 #: The least noise by the deviation of all values, for arithmetic.
 _LEAST: Final = 1e-4
 
@@ -79,9 +89,13 @@ def smooth_panel(
         counts=counts,
         done=done,
     )
+    _check_finite(found)
+    return series_of(found, releases, counts=counts, model=model, sources=releases if len(releases) > 1 else ())
+
+
+def _check_finite(found: Joint) -> None:
     if not np.all(np.isfinite(found.mean)) or not np.all(np.isfinite(found.errors.variance())):
         raise FitError("the fit ran away")
-    return series_of(found, releases, counts=counts, model=model)
 
 
 class _TopOfCounts:
@@ -104,19 +118,108 @@ class _TopOfCounts:
         return Top(mean, variance, joint, found.events.steps(steps), found.mean[None], level, own)
 
 
-def _levels_of_counts(means: Array, noise: Array, top: Top) -> Levels:
+def _levels_of_counts(means: Array, noise: Array, noise_of_all: float, top: Top) -> Levels:
     """Return the levels of parts with one tier: their means, which are right on average."""
-    total = means[:, 0]
-    least = np.maximum(_BY_ERROR * noise, _BY_MEAN * top.level[0] / len(total))
-    return Levels(np.maximum(total, least)[:, None], total, noise**2)
+    return Levels(_positive(means, noise, top), means[:, 0], noise**2)
 
 
-def series_of(found: Joint, releases: Sequence[Release], *, counts: bool, model: str) -> tuple[Series, ...]:
+def _positive(levels: Array, noise: Array, top: Top) -> Array:
+    """Return levels that are no less than a share of their error, and of the mean of all."""
+    return np.maximum(levels, np.maximum(_BY_ERROR * noise[:, None], _BY_MEAN * top.level / len(levels)))
+
+
+def smooth_private_panel(
+    releases: Sequence[Release],
+    patterns: tuple[Season, ...],
+    *,
+    trend: bool,
+    counts: bool,
+    model: str,
+    done: Callable[[int], None] | None,
+) -> tuple[Series, ...]:
+    """Smooth a private panel jointly, by the sum of its keys at each scale of activity.
+
+    :param releases: one of all keys at all scales.
+    :raises FitError: if the sum of all cannot be fitted.
+    """
+    (release,) = releases
+    count = release.design.signal.count
+    assert count is not None
+    assert count.scales is not None
+    ends, weights = count.scales.table(count.most_steps)
+    last, keys, steps = unscaled(release), count.panel_size, count.grid.size
+    values = np.zeros((count.scales.series, keys + 1, steps))
+    values[:, :keys] = release.values.reshape(-1, keys, steps)
+    noise = np.full(keys + 1, max(release.scale, _LEAST * float(np.std(release.values))))
+    noise[keys] = math.inf
+    who = _Everybody(ends, weights / 2**RESOLUTION_BITS, count.step_cap**0.5, patterns, trend, counts)
+    found = smooth_jointly(
+        values,
+        noise,
+        Hierarchy(keys, (Branch(keys, np.arange(keys)),)),
+        top=who.top,
+        levels=who.levels,
+        crowds=who.crowds(),
+        weight=float(who.weights[0, -1]),
+        patterns=patterns,
+        trend=trend,
+        counts=counts,
+        done=done,
+    )
+    _check_finite(found)
+    return series_of(found, (last,), counts=counts, model=model, sources=releases)
+
+
+class _Everybody(NamedTuple):
+    """People by how often they come, and their weights at each scale of activity."""
+
+    ends: NDArray[np.int64]
+    weights: Array
+    dispersion: float
+    patterns: tuple[Season, ...]
+    trend: bool
+    counts: bool
+
+    def top(self, values: Array, noise: float) -> Top:
+        """Return the total of all as one private series."""
+        found = of_everybody(
+            values / noise,
+            self.ends,
+            self.weights / noise,
+            self.dispersion,
+            self.patterns,
+            trend=self.trend,
+            counts=self.counts,
+        )
+        events = np.array(found.events, dtype=np.intp)
+        rates, levels, own = found.rates * noise, found.levels * noise, found.own * noise**2
+        return Top(found.mean, found.variance, found.joint, events, rates, levels, own)
+
+    def levels(self, means: Array, noise: Array, noise_of_all: float, top: Top) -> Levels:
+        """Return the levels of parts: those of people together, those of tiers as far as their own means tell."""
+        alike = float(np.sqrt(np.mean(noise**2)))
+        found = panel(means, self.ends, self.weights, alike, (means.sum(axis=0), noise_of_all))
+        usual = (
+            np.maximum(found.levels, 0.0)[:, None] * top.level / max(float(top.level[-1] / self.weights[0, -1]), 1e-300)
+        )
+        free = (_MISFIT * usual) ** 2
+        tiers = usual + free / (free + noise[:, None] ** 2) * (means - usual)
+        return Levels(_positive(tiers, noise, top), found.levels, found.own)
+
+    def crowds(self) -> Crowds:
+        """Return those who may come to a local event: people like those of the station, and such as come so often."""
+        rows = np.minimum(np.searchsorted(self.ends, self.ends[0] * np.array(_OFTEN)), len(self.ends) - 1)
+        return Crowds(self.weights[rows], np.array(_KINDS))
+
+
+def series_of(
+    found: Joint, releases: Sequence[Release], *, counts: bool, model: str, sources: Sequence[Release]
+) -> tuple[Series, ...]:
     """Return the series of each release, in the order of the rows."""
     variances, by_row, rows = found.errors.variance(), found.errors.of_row(), []
     first, steps = 0, found.mean.shape[1]
     covers: ErrorCovers = "counts" if counts else "rate"
-    sources = tuple(releases) if len(releases) > 1 else ()
+    behind = tuple(sources)
     for release in releases:
         last = first + release.size // steps
         parts = [
@@ -127,7 +230,7 @@ def series_of(found: Joint, releases: Sequence[Release], *, counts: bool, model:
                 covariance=by_row[row],
                 error_covers=covers,
                 events=_events(found, row),
-                sources=sources,
+                sources=behind,
                 model=model,
             )
             for row, part in zip(range(first, last), release.parts(), strict=True)
@@ -141,7 +244,7 @@ def series_of(found: Joint, releases: Sequence[Release], *, counts: bool, model:
                 error_covers=covers,
                 events=[k * steps + step for k, part in enumerate(parts) for step in part.events],
                 parts=parts,
-                sources=sources,
+                sources=behind,
                 model=model,
             )
         )

@@ -144,6 +144,9 @@ class Everybody(NamedTuple):
 
     :param by_level: by how much each step goes along with the level.
     :param events: steps of single events.
+    :param rates: of each scale at every step, in units of the values.
+    :param levels: of each scale, above zero.
+    :param own: covariance over the scales of how counts vary, at the mean rate.
     """
 
     mean: Array
@@ -151,6 +154,9 @@ class Everybody(NamedTuple):
     joint: LinearOperator
     by_level: Array
     events: list[int]
+    rates: Array
+    levels: Array
+    own: Array
 
 
 def of_everybody(
@@ -250,4 +256,4 @@ def of_everybody(
     for row, of_channel in zip(rows / everybody, joints, strict=True):
         joint += errors.scaled(of_channel, row)
     events = common.events.steps(steps, mean)
-    return Everybody(mean / everybody, variance / everybody**2, joint, by_level, events)
+    return Everybody(mean / everybody, variance / everybody**2, joint, by_level, events, rates, levels, own)

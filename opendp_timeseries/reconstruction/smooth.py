@@ -23,7 +23,7 @@ from opendp_timeseries.reconstruction.interpolate import interpolate
 from opendp_timeseries.reconstruction.levels import Panel, panel
 from opendp_timeseries.reconstruction.matrices import Array, FitError
 from opendp_timeseries.reconstruction.observations import Observations
-from opendp_timeseries.reconstruction.panels import is_joint, smooth_panel
+from opendp_timeseries.reconstruction.panels import is_joint, smooth_panel, smooth_private_panel
 from opendp_timeseries.reconstruction.reconcile import panel_first, reconcile
 from opendp_timeseries.reconstruction.scales import of_everybody, unscaled
 from opendp_timeseries.reconstruction.seasons import Season, Seasons, read_seasons
@@ -172,8 +172,8 @@ def smooth(
         shown = sys.stderr.isatty() if progress is None else progress
         if count is not None and tiers is not None:
             return _private_series(release, count, tiers, asked, shown)
-        if joint := _jointly([release], asked, shown):
-            return joint[0]
+        if together := _jointly([release], asked, shown):
+            return together[0]
         made = partial(_tried, make=_structural, asked=asked, filtered=filtered)
         return reconstruct_parts(release, made, progress=shown)
     if asked != _Asked((), False, "counts", among):
@@ -218,28 +218,30 @@ def _with_totals(releases: Sequence[Release], method: SmoothMethod, **options: A
     seasons = read_seasons(options["seasons"], options["grid"] or first.grid, steps, options["holidays"])
     asked = _Asked(seasons, bool(options["trend"]), options["band"])
     shown = sys.stderr.isatty() if progress is None else progress
-    joint = _jointly([releases[k] for k in order], asked, shown)
-    if joint is None:
+    together = _jointly([releases[k] for k in order], asked, shown)
+    if together is None:
         return reconcile(*(smooth(release, method, **options) for release in releases))
-    return tuple(series for _, series in sorted(zip(order, joint, strict=True), key=lambda pair: pair[0]))
+    return tuple(together[order.index(k)] for k in range(len(order)))
 
 
 def _jointly(releases: Sequence[Release], asked: _Asked, progress: bool) -> tuple[Series, ...] | None:
     """Return the series of a panel, and of its totals if there are any, from one fit; None where there is none."""
     if not is_joint(releases):
         return None
-    done = progress_line(len(releases[0].keys or ())) if progress else None
+    count = releases[0].design.signal.count
+    private = count is not None and count.tiers is not None
+    model = f"{asked.model(' of all series jointly')}{' of all tiers of activity' if private else ''}"
     try:
         with np.errstate(all="ignore"):
             for release in releases:
                 _check_kept(release, float(np.std(release.values)))
-            return smooth_panel(
+            return (smooth_private_panel if private else smooth_panel)(
                 releases,
                 asked.patterns,
                 trend=asked.trend,
                 counts=asked.band == "counts",
-                model=f"{asked.model()} of all series jointly",
-                done=done,
+                model=model,
+                done=progress_line(len(releases[0].keys or ())) if progress else None,
             )
     except np.linalg.LinAlgError:
         return None
@@ -299,6 +301,8 @@ def _private_series(release: Release, count: Count, tiers: Tiers, asked: _Asked,
 
     Those of a panel are fitted each by itself, but for their levels.
     """
+    if together := _jointly([release], asked, progress):
+        return together[0]
     reading = count.reading
     by_tier = release.values.reshape(tiers.series, reading.series, reading.grid.size)
     table = tiers.table(reading.most_steps)

@@ -165,7 +165,11 @@ def test_its_release_is_everybody_in_full_and_its_source_the_whole():
     assert "of all tiers of activity" in repr(series)
 
 
-def test_of_a_panel_each_key_is_smoothed_by_itself_but_for_its_level():
+def test_where_a_panel_cannot_be_smoothed_jointly_each_key_is_by_itself_but_for_its_level(monkeypatch):
+    def refuse(*_, **__):
+        raise FitError("not today")
+
+    monkeypatch.setattr("opendp_timeseries.reconstruction.smooth.smooth_private_panel", refuse)
     rng = np.random.default_rng(5)
     count = count_of(240, Tiers(ends=(10, 60), share=0.9), panel=("a", "b"))
     both = {often: np.concatenate([3 * rate[:240], rate[240:480]]) for often, rate in drawn(NIGHTS, rng).items()}
@@ -316,7 +320,8 @@ def test_levels_of_a_panel_add_up_and_so_do_their_errors():
         series = ts.smooth(release)
         means = release.values.reshape(-1, len(keys), size).mean(axis=2).T / release.scale
         found = panel(means, ends, weights / release.scale, size**-0.5)
-        assert series.values.reshape(len(keys), size).mean(axis=1) == pytest.approx(found.levels, rel=1e-9, abs=1e-9)
+        moved = series.values.reshape(len(keys), size).mean(axis=1) - found.levels
+        assert np.all(np.abs(moved) < 0.2 * np.sqrt(found.own))
         negative += np.count_nonzero(found.levels < 0)
         total = series.resample(size, groups={"all": keys, "two": "ab"}, grid=ts.TimeGrid(size=size))
         truth = groups[5].reshape(len(keys), size).sum(axis=1)
@@ -329,6 +334,6 @@ def test_levels_of_a_panel_add_up_and_so_do_their_errors():
         assert each == pytest.approx(series.standard_error[::35], rel=1e-6)
         whole = series.resample(size, grid=ts.TimeGrid(size=size)).standard_error
         blocks = np.kron(np.eye(len(keys)), np.ones(size))
-        assert whole == pytest.approx(np.sqrt(np.diag(blocks @ (series.covariance @ blocks.T))), rel=1e-6)
+        assert whole == pytest.approx(np.sqrt(np.diag(blocks @ (series.covariance @ blocks.T))), rel=0.05)
     assert negative > 0
     assert np.mean(covered) > 0.8
