@@ -5,6 +5,7 @@ import contextlib
 import math
 import textwrap
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -99,19 +100,16 @@ def _flat(made: Any) -> list[ts.Release]:
 def _reconstructed(releases: list[ts.Release], request: Request, options: argparse.Namespace) -> Made:
     """Make series of releases, that of a panel and its totals so that they add up."""
     counts, people = releases[: request.levels], tuple(releases[request.levels :])
+    shown, holidays = False if options.quiet else None, options.holidays or ()
+    smooth = partial(ts.smooth, seasons=options.season, holidays=holidays, progress=shown)
+    series: tuple[ts.Series, ...]
     try:
-        shown = False if options.quiet else None
-        series = [
-            ts.smooth(one, seasons=options.season, holidays=options.holidays or (), progress=shown) for one in counts
-        ]
+        series = (smooth(counts[0]),) if len(counts) == 1 else smooth(counts)
     except Exception:  # whatever it is, the release must not be lost for it
-        series = [ts.interpolate(one) for one in counts]
-    if len(series) == 1:
-        return Made(tuple(releases), series[0], people=people)
-    panel, totals = series
-    with contextlib.suppress(Exception):
-        panel, totals = ts.reconcile(panel, totals)
-    return Made(tuple(releases), panel, totals, people)
+        series = tuple(ts.interpolate(one) for one in counts)
+        with contextlib.suppress(Exception):
+            series = ts.reconcile(*series)
+    return Made(tuple(releases), *series, people=people)
 
 
 @contextlib.contextmanager

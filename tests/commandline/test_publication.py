@@ -235,15 +235,16 @@ def test_force_replaces_pages_and_workbooks_of_releases_alone(city, capsys):
         assert (city / name).read_bytes() == content
 
 
-def test_a_release_is_not_lost_for_its_reconciliation(city, capsys, monkeypatch):
-    def failing(*_):
+def test_a_release_is_not_lost_for_its_smoothing(city, capsys, monkeypatch):
+    def failing(*_, **__):
         raise MemoryError
 
+    monkeypatch.setattr(ts, "smooth", failing)
     monkeypatch.setattr(ts, "reconcile", failing)
     changed(city, "#page = true", "page = false")
     assert main(["release", "publication.toml"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "city, north, south and 1 more: made by structural model, from noisy values at every step, with" in said
+    assert "city, north, south and 1 more: made by linear interpolation, from noisy values at every step" in said
     assert "reconciled" not in said
     assert {row["key"] for row in rows_of(city / "release-2024-03.csv")} >= {"city", "station 0"}
     assert not (city / "release-2024-03.html").exists()
