@@ -8,6 +8,7 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.kernels import boxcar_kernel
+from opendp_timeseries.design.scales import Scales
 from opendp_timeseries.reconstruction import local_events
 from opendp_timeseries.reconstruction.departures import Events, Model, Stations, depart
 from opendp_timeseries.reconstruction.hierarchy import Hierarchy, HierarchyErrors, nonnegative
@@ -15,6 +16,8 @@ from opendp_timeseries.reconstruction.matrices import FitError
 from opendp_timeseries.reconstruction.seasons import read_seasons
 from tests.oracles import joint_smoothing as oracle
 from tests.reconstruction.simulated import week
+from tests.reconstruction.test_scales import count_of
+from tests.reconstruction.test_scales import released as private
 from tests.releases import release_of, signal_of
 
 TREE = {"city": {"north": ["a", "b"], "south": {"river": ["c", "d", "e"], "hill": ["f"]}}}
@@ -179,7 +182,7 @@ def test_errors_of_sums_are_those_of_the_joint_fit():
 @pytest.mark.parametrize("groups", [city, lambda keys: None], ids=["city", "by the sum"])
 def test_an_event_at_a_small_station_is_kept_and_covered(groups):
     shares, covered = [], []
-    for seed in range(3):
+    for seed in range(2):
         counts, rng = hours(seed, keys=6), np.random.default_rng(seed)
         station, start = int(np.argsort(counts.mean(axis=1))[2]), int(rng.integers(20, 140))
         before = counts[station, start : start + 3].sum()
@@ -213,7 +216,7 @@ def test_pure_noise_has_no_events():
     names = 0
     for seed, level in enumerate((0.0, 0.2, 3.0, 20.0)):
         rng = np.random.default_rng(seed)
-        counts = rng.poisson(level, (25, 72)).astype(float)
+        counts = rng.poisson(level, (25, 60)).astype(float)
         series = ts.smooth(released(counts, rng)[0], seasons=24)
         names += sum(len(part.events) > 0 for part in series.parts)
     assert names <= 1  # of 100
@@ -267,6 +270,38 @@ def test_a_large_event_does_not_saturate():
     assert {70, 71, 72} <= set(part.events)
     assert np.all(np.abs(part.values - counts[3])[70:73] < 16)
     assert np.all(part.standard_error[70:73] < 6)
+
+
+# Private panels
+
+
+def test_a_private_panel_is_smoothed_by_its_sum_and_keeps_a_local_event(monkeypatch):
+    """People in 5 steps and in 40, of five keys that share the weather; 300 of the former at a small one."""
+    rng, size, keys = np.random.default_rng(3), 168, tuple("abcde")
+    weather = rng.lognormal(-0.06, 0.35, 7).repeat(24)
+    rates = np.array([2.0, 6.0, 12.0, 30.0, 70.0])[:, None] * week(size) / week(size).mean() * weather
+    groups = {5: rng.poisson(rates * 0.7).astype(float), 40: rng.poisson(rates * 0.3).astype(float)}
+    groups[5][1, 80:83] += 300
+    truth = sum(groups.values())
+    count = count_of(size, Scales(ends=(10, 60)), panel=keys)
+    release = private({often: rows.ravel() for often, rows in groups.items()}, rng, count=count)
+    series = ts.smooth(release, seasons=24)
+    assert {80, 81, 82} <= set(series.parts[1].events)
+    assert len(series.events) <= 4
+    low, high = series.parts[1].interval(0.9)
+    assert np.sum((low <= truth[1])[80:83] & (truth[1] <= high)[80:83]) >= 2
+    error, cover = error_and_cover(series, truth)
+    assert cover > 0.8
+    total = series.resample(24, groups={"all": keys})
+    assert error_and_cover(total, truth.sum(axis=0).reshape(-1, 24).sum(axis=1))[1] >= 5 / 7
+    assert np.isclose(total.values.sum(), series.values.sum())
+    assert series.sources == (release,)
+
+    def refuse(*_, **__):
+        raise FitError("each by itself")
+
+    monkeypatch.setattr("opendp_timeseries.reconstruction.smooth.smooth_private_panel", refuse)
+    assert error < 0.95 * error_and_cover(ts.smooth(release, seasons=24), truth)[0]
 
 
 # What comes through
