@@ -5,7 +5,6 @@ import contextlib
 import math
 import textwrap
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -100,16 +99,15 @@ def _flat(made: Any) -> list[ts.Release]:
 def _reconstructed(releases: list[ts.Release], request: Request, options: argparse.Namespace) -> Made:
     """Make series of releases, that of a panel and its totals so that they add up."""
     counts, people = releases[: request.levels], tuple(releases[request.levels :])
-    shown, holidays = False if options.quiet else None, options.holidays or ()
-    smooth = partial(ts.smooth, seasons=options.season, holidays=holidays, progress=shown)
-    series: tuple[ts.Series, ...]
+    how: dict[str, Any] = {"seasons": options.season, "holidays": options.holidays or ()}
+    how["progress"] = False if options.quiet else None
     try:
-        series = (smooth(counts[0]),) if len(counts) == 1 else smooth(counts)
+        series = [ts.smooth(counts[0], **how)] if len(counts) == 1 else list(ts.smooth(counts, **how))
     except Exception:  # whatever it is, the release must not be lost for it
-        series = tuple(ts.interpolate(one) for one in counts)
+        series = [ts.interpolate(one) for one in counts]
         with contextlib.suppress(Exception):
-            series = ts.reconcile(*series)
-    return Made(tuple(releases), *series, people=people)
+            series = list(ts.reconcile(*series))
+    return Made(tuple(releases), series[0], series[1] if len(series) > 1 else None, people)
 
 
 @contextlib.contextmanager

@@ -115,7 +115,8 @@ class _TopOfCounts:
             joint = errors.scaled(joint, passed) + errors.diagonal(variance - passed**2 * found.variance)
         level = np.maximum(found.mean.mean(keepdims=True), 0.0)
         own = self._dispersion * level[:, None]
-        return Top(mean, variance, joint, found.events.steps(steps), found.mean[None], level, own)
+        events = np.array(found.events.steps(steps, mean), dtype=np.intp)
+        return Top(mean, variance, joint, events, found.mean[None], level, own)
 
 
 def _levels_of_counts(means: Array, noise: Array, noise_of_all: float, top: Top) -> Levels:
