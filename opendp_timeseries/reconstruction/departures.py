@@ -24,12 +24,12 @@ from opendp_timeseries.reconstruction.seasons import Season
 from opendp_timeseries.reconstruction.structural import fit
 
 #: How large departures are thought to be by the level, on the first channel and on others.
-_FIRST: Final = 0.3
-_OTHER: Final = 0.1
+_COMMON_PRIOR: Final = 0.3
+_DEPARTURE_PRIOR: Final = 0.1
 #: The most that a step is taken to tell of its own departure.
-_SURE: Final = 0.95
+_LEVERAGE: Final = 0.95
 #: By how much less is known of a step that is left open.
-_OPEN: Final = 1e-9
+_OPENNESS: Final = 1e-9
 #: Most fits of a station, until its open steps stay the same.
 _ROUNDS: Final = 4
 #: Numbers that are worked on at a time.
@@ -73,31 +73,31 @@ class Stations:
     def __len__(self) -> int:
         return len(self.values)
 
-    def some(self, rows: NDArray[np.intp]) -> "Stations":
+    def subset(self, rows: NDArray[np.intp]) -> "Stations":
         """Return some of the series."""
         fields = ("values", "levels", "total", "shape", "own", "crowds")
         return replace(self, **{name: getattr(self, name)[rows] for name in fields})
 
     @cached_property
-    def predicted(self) -> Array:
+    def prediction(self) -> Array:
         """What is predicted of each tier."""
         return self.levels[:, :, None] * self.shape
 
     @cached_property
     def back(self) -> Array:
         """What turns channels into tiers."""
-        return self._turned[0]
+        return self._rotation[0]
 
     @cached_property
     def units(self) -> Array:
         """How large departures may be on each channel, by series."""
-        prior = np.full(self.levels.shape[1], _OTHER)
-        prior[0] = _FIRST
-        units: Array = prior * np.maximum(self._turned[1], 1e-3)
+        prior = np.full(self.levels.shape[1], _DEPARTURE_PRIOR)
+        prior[0] = _COMMON_PRIOR
+        units: Array = prior * np.maximum(self._rotation[1], 1e-3)
         return units
 
     @cached_property
-    def _turned(self) -> tuple[Array, Array]:
+    def _rotation(self) -> tuple[Array, Array]:
         tiers = self.levels.shape[1]
         root = np.linalg.cholesky(np.eye(tiers) + self.own)
         shapes = np.tril(np.ones((tiers, tiers))) * self.levels[:, :, None]
@@ -122,22 +122,22 @@ class Events(NamedTuple):
 
     open: NDArray[np.bool_]  # series by steps
     chance: Array
-    added: Array  # series by tiers by steps
+    effect: Array  # on the tiers; series by tiers by steps
     people: Array  # series by steps
 
     @classmethod
-    def none(cls, series: int, tiers: int, steps: int) -> "Events":
+    def empty(cls, series: int, tiers: int, steps: int) -> "Events":
         """Return those of series without any."""
         zeros = np.zeros((series, steps))
         return cls(zeros.astype(np.bool_), zeros, np.zeros((series, tiers, steps)), zeros.copy())
 
-    def some(self, rows: NDArray[np.intp]) -> "Events":
+    def subset(self, rows: NDArray[np.intp]) -> "Events":
         """Return those of some of the series, as a copy."""
-        return Events(self.open[rows], self.chance[rows], self.added[rows], self.people[rows])
+        return Events(self.open[rows], self.chance[rows], self.effect[rows], self.people[rows])
 
     def copy(self) -> "Events":
         """Return a copy."""
-        return self.some(np.arange(len(self.open)))
+        return self.subset(np.arange(len(self.open)))
 
     def put(self, rows: NDArray[np.intp], found: "Events") -> None:
         """Replace those of some of the series."""
@@ -146,7 +146,7 @@ class Events(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Departed:
+class Departures:
     """Series with their departures, in units of the noise of each."""
 
     mean: Array  # of counts, series by steps, in people
@@ -158,7 +158,7 @@ class Departed:
     channels: list[list[Channel]]
     events: Events
 
-    def put(self, rows: NDArray[np.intp], found: "Departed") -> None:
+    def put(self, rows: NDArray[np.intp], found: "Departures") -> None:
         """Replace some of the series."""
         for name in ("mean", "base", "rates", "variance", "own", "passed"):
             getattr(self, name)[rows] = getattr(found, name)
@@ -175,7 +175,7 @@ class Departed:
         return joint
 
 
-def depart(stations: Stations, model: Model, start: Events, done: Callable[[int], None] | None = None) -> Departed:
+def depart(stations: Stations, model: Model, start: Events, done: Callable[[int], None] | None = None) -> Departures:
     """Return series with their departures from what is predicted, and local events.
 
     :param start: steps that are open from the beginning, and what events add there.
@@ -185,12 +185,12 @@ def depart(stations: Stations, model: Model, start: Events, done: Callable[[int]
     channels: list[list[Channel]] = [[] for _ in range(len(stations))]
     left = np.arange(len(stations))
     for turn in range(_ROUNDS):
-        some, now = stations.some(left), events.some(left)
+        some, now = stations.subset(left), events.subset(left)
         for row, fitted in zip(left.tolist(), _fit(some, model, now, done if turn == 0 else None), strict=True):
             channels[row] = fitted
         again = []
         for rows in _blocks(stations, left):
-            seen = _Seen.of(stations.some(rows), model, [channels[row] for row in rows], events.some(rows))
+            seen = _Comparison.of(stations.subset(rows), model, [channels[row] for row in rows], events.subset(rows))
             changed = seen.suspect() if turn < _ROUNDS - 1 else np.zeros(len(rows), np.bool_)
             events.put(rows, seen.events)
             again.append(rows[changed])
@@ -199,11 +199,11 @@ def depart(stations: Stations, model: Model, start: Events, done: Callable[[int]
             break
     found = []
     for rows in _blocks(stations, np.arange(len(stations))):
-        seen = _Seen.of(stations.some(rows), model, [channels[row] for row in rows], events.some(rows))
-        found.append(seen.departed())
+        seen = _Comparison.of(stations.subset(rows), model, [channels[row] for row in rows], events.subset(rows))
+        found.append(seen.departures())
     names = ("mean", "base", "rates", "variance", "own", "passed")
     joined = {name: np.concatenate([getattr(one, name) for one in found]) for name in names}
-    return Departed(**joined, channels=channels, events=events)
+    return Departures(**joined, channels=channels, events=events)
 
 
 def _blocks(stations: Stations, rows: NDArray[np.intp]) -> list[NDArray[np.intp]]:
@@ -216,9 +216,9 @@ def _fit(stations: Stations, model: Model, events: Events, done: Callable[[int],
     """Fit all channels of all series, by several processes where that takes long."""
     slope = np.sqrt(model.common)
     ahead, wide = stations.ahead, stations.variances(model.common)
-    seen = ahead @ (stations.values - stations.predicted)
-    seen -= (seen - ahead @ events.added).mean(axis=2, keepdims=True)
-    unsure = wide / model.common / np.where(events.open, _OPEN, 1.0)[:, None, :]
+    seen = ahead @ (stations.values - stations.prediction)
+    seen -= (seen - ahead @ events.effect).mean(axis=2, keepdims=True)
+    unsure = wide / model.common / np.where(events.open, _OPENNESS, 1.0)[:, None, :]
     given = list(zip(seen / slope, unsure, stations.units, strict=True))
     fitted = partial(_fit_channels, patterns=model.patterns, trend=model.trend)
     return workers.each(fitted, given, done)
@@ -245,7 +245,7 @@ def _flat(size: int, unit: float) -> Any:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _Comparison:
     """Series beside their fits: rates, and each step against what all others say of it."""
 
     stations: Stations
@@ -259,19 +259,19 @@ class _Seen:
     residual: Array  # what a step is beside all others (series, steps, tiers)
 
     @classmethod
-    def of(cls, stations: Stations, model: Model, fits: list[list[Channel]], events: Events) -> "_Seen":
+    def of(cls, stations: Stations, model: Model, fits: list[list[Channel]], events: Events) -> "_Comparison":
         slope, back, ahead = np.sqrt(model.common), stations.back, stations.ahead
         mean = slope * np.array([[channel.mean for channel in row] for row in fits])
         variance = model.common * np.array([[channel.variance for channel in row] for row in fits])
         level = np.array([[channel.level for channel in row] for row in fits])
-        rates = stations.predicted + back @ mean
+        rates = stations.prediction + back @ mean
         by_level = model.common / model.common.mean()
         rates[:, -1] += (stations.levels[:, -1] - rates[:, -1].mean(axis=1))[:, None] * by_level
-        seen = ahead @ (stations.values - stations.predicted)
-        seen -= (seen - ahead @ events.added).mean(axis=2, keepdims=True)
-        told = variance / stations.variances(model.common) * ~events.open[:, None, :]
-        told = np.minimum(told, _SURE)
-        rest, cavity = (seen - mean) / (1 - told), variance / (1 - told)
+        seen = ahead @ (stations.values - stations.prediction)
+        seen -= (seen - ahead @ events.effect).mean(axis=2, keepdims=True)
+        leverage = variance / stations.variances(model.common) * ~events.open[:, None, :]
+        leverage = np.minimum(leverage, _LEVERAGE)
+        rest, cavity = (seen - mean) / (1 - leverage), variance / (1 - leverage)
         relative = np.maximum(rates / stations.levels[:, :, None], 0.0)
         deviation = np.sqrt(relative).swapaxes(1, 2)
         return cls(
@@ -303,25 +303,25 @@ class _Seen:
         crowds, events = self.stations.crowds, self.events
         if not crowds.shape[1]:
             return np.zeros(len(crowds), np.bool_)
-        none, _ = self.evidence.chances(self.stations.prior, local_events.SUSPICION * local_events.OFTEN)
-        suspected = events.open | (none < 1 - local_events.OPEN)
+        none, _ = self.evidence.chances(self.stations.prior, local_events.SUSPICION * local_events.FREQUENCY)
+        suspected = events.open | (none < 1 - local_events.OPENING)
         changed: NDArray[np.bool_] = np.any(suspected & ~events.open, axis=1)
         events.open[:] = suspected
         some = np.flatnonzero(suspected.any(axis=1))
         if len(some):
-            _, chance, added, people = self._expected(some)
-            events.chance[some], events.added[some], events.people[some] = chance, added, people
+            _, chance, effect, people = self._expectation(some)
+            events.chance[some], events.effect[some], events.people[some] = chance, effect, people
         return changed
 
-    def _expected(self, some: NDArray[np.intp]) -> tuple[Array, Array, Array, Array]:
+    def _expectation(self, some: NDArray[np.intp]) -> tuple[Array, Array, Array, Array]:
         """Return chances of kinds and sizes of some series, those of an event, and what events add."""
         evidence, crowds = self.evidence.of_series(some), self.stations.crowds[some]
-        none, chances = evidence.chances(self.stations.prior, local_events.OFTEN)
-        chance = np.where((none < 1 - local_events.SEEN) & self.events.open[some], 1 - none, 0.0)
+        none, chances = evidence.chances(self.stations.prior, local_events.FREQUENCY)
+        chance = np.where((none < 1 - local_events.LEAST) & self.events.open[some], 1 - none, 0.0)
         sizes = (chances * evidence.sizes()).sum(axis=3) * (chance > 0)[..., None]
         return chances, chance, np.einsum("ntk,nkj->njt", sizes, crowds), sizes.sum(axis=2)
 
-    def departed(self) -> Departed:
+    def departures(self) -> Departures:
         """Return counts, their variances and what is of local events."""
         model, stations, weight = self.model, self.stations, self.model.weight
         tiers = self.scatter.shape[-1]
@@ -335,8 +335,8 @@ class _Seen:
         hot, events = self.events.open, self.events.copy()
         some = np.flatnonzero(hot.any(axis=1))
         if len(some) and model.counts:
-            chances, chance, added, people = self._expected(some)
-            self.events.put(some, Events(hot[some], chance, added, people))
+            chances, chance, effect, people = self._expectation(some)
+            self.events.put(some, Events(hot[some], chance, effect, people))
             events = self.events.copy()
             squares = self.evidence.squares
             for row, each in zip(some.tolist(), chances, strict=True):
@@ -357,7 +357,7 @@ class _Seen:
         shift = (stations.total - base.mean(axis=1))[:, None] * (model.common / model.common.mean())
         mean, base = mean + shift, base + shift
         passed *= np.sqrt(model.common)
-        return Departed(
+        return Departures(
             mean / weight,
             base / weight,
             self.rates,

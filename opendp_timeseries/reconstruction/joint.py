@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
 from opendp_timeseries.reconstruction import errors, local_events
-from opendp_timeseries.reconstruction.departures import Departed, Events, Model, Stations, depart
+from opendp_timeseries.reconstruction.departures import Departures, Events, Model, Stations, depart
 from opendp_timeseries.reconstruction.hierarchy import Hierarchy, HierarchyErrors, least_squares, nonnegative
 from opendp_timeseries.reconstruction.matrices import Array
 from opendp_timeseries.reconstruction.seasons import Season
@@ -28,7 +28,7 @@ _LOWEST: Final = 0.1
 _SWELL: Final = 20.0
 _SHRINK: Final = 5.0
 #: A key is fitted again whose prediction moves by more, in units of its noise.
-_MOVED: Final = 0.5
+_SHIFT: Final = 0.5
 #: Most turns after the first one, until events with names stay the same.
 _TURNS: Final = 4
 
@@ -64,7 +64,7 @@ class Crowds(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Joint:
+class JointEstimate:
     """What comes out, by the rows of the hierarchy: counts at every step, their errors, and local events."""
 
     mean: Array
@@ -86,7 +86,7 @@ def smooth_jointly(
     trend: bool,
     counts: bool,
     done: Callable[[int], None] | None = None,
-) -> Joint:
+) -> JointEstimate:
     """Smooth series of a hierarchy together.
 
     :param values: tiers by rows by steps.
@@ -110,7 +110,7 @@ def smooth_jointly(
     )
     fit.turn(top, levels, done)
     for _ in range(_TURNS):
-        if fit.settled():
+        if fit.is_stable():
             break
         fit.turn(top, levels, None)
     return fit.downward()
@@ -120,8 +120,8 @@ class _Fit:
     """Total, levels and departures: at first without what is known of local events, and then perhaps with it."""
 
     top: Top
-    keys: Departed  # of all keys
-    inner: dict[int, Departed]  # of the groups in each group
+    keys: Departures  # of all keys
+    inner: dict[int, Departures]  # of the groups in each group
     levels: Levels  # of all rows; nothing for the root
     shapes: Array  # what is predicted of the parts of each row, by its level; rows by tiers by steps
 
@@ -131,16 +131,15 @@ class _Fit:
         self._parents = np.zeros(rows, dtype=np.intp)
         for row, parts in hierarchy.branches:
             self._parents[parts] = row
-        self._turns, self._events = 0, Events.none(hierarchy.keys, tiers, steps)
-        self._local = np.zeros(
-            (rows, steps), dtype=np.bool_
-        )  # where there is one with a name, which groups are without
+        self._turns, self._events = 0, Events.empty(hierarchy.keys, tiers, steps)
+        # Where there is an event with a name, of which groups are smoothed without it.
+        self._local = np.zeros((rows, steps), dtype=np.bool_)
 
-    def settled(self) -> bool:
+    def is_stable(self) -> bool:
         """Return whether the total was fitted without just those local events that have a name."""
         events, keys = self.keys.events, self._hierarchy.keys
         taken = self._turns > 1 or not events.chance.any()
-        return taken and np.array_equal(events.chance > local_events.NAMED, self._local[:keys])
+        return taken and np.array_equal(events.chance > local_events.EVENT, self._local[:keys])
 
     def turn(
         self,
@@ -152,12 +151,12 @@ class _Fit:
         hierarchy, keys = self._hierarchy, self._hierarchy.keys
         _, tiers, steps = self._values.shape
         self._turns += 1
-        self._local[:keys] = self._events.chance > local_events.NAMED
-        added = np.zeros_like(self._values)
-        added[:keys] = self._events.added * self._noise[:keys, None, None]
+        self._local[:keys] = self._events.chance > local_events.EVENT
+        effect = np.zeros_like(self._values)
+        effect[:keys] = self._events.effect * self._noise[:keys, None, None]
         # All of it is taken from a key itself; of groups only what has a name, lest a doubt is passed on to others.
-        rest = self._values - hierarchy.sums(added * self._local[:, None])
-        quiet = np.concatenate([self._values[:keys] - added[:keys], rest[keys:]])
+        rest = self._values - hierarchy.sums(effect * self._local[:, None])
+        without_events = np.concatenate([self._values[:keys] - effect[:keys], rest[keys:]])
         self._make_top(top(rest[hierarchy.root], float(self._noise[hierarchy.root])))
         self.levels = Levels(np.ones((hierarchy.size, tiers)), np.zeros(hierarchy.size), np.zeros(hierarchy.size))
         before, self.inner = getattr(self, "shapes", None), {}
@@ -165,12 +164,12 @@ class _Fit:
         self.shapes[hierarchy.root] = self._prediction
         for row, parts in reversed(hierarchy.branches):
             noise = self._noise / np.sqrt(steps)
-            found = levels(quiet[parts].mean(axis=2), noise[parts], float(noise[row]), self.top)
+            found = levels(without_events[parts].mean(axis=2), noise[parts], float(noise[row]), self.top)
             for own, new in zip(self.levels, found, strict=True):
                 own[parts] = new
             groups = parts[parts >= keys]
             if len(groups):
-                none = Events.none(len(groups), tiers, steps)
+                none = Events.empty(len(groups), tiers, steps)
                 self.inner[row] = depart(self._stations(groups, rest, crowds=False), self._model, none)
                 for group, rates in zip(groups.tolist(), self.inner[row].rates, strict=True):
                     self.shapes[group] = _shape(np.maximum(rates, 0.0))
@@ -214,11 +213,11 @@ class _Fit:
             moved = stations.levels[:, -1:] * (stations.shape[:, -1] - before[self._parents[keys], -1])
             self.keys.mean[:] += moved / self._model.weight
             self.keys.base[:] += moved / self._model.weight
-            some = np.flatnonzero(self._events.chance.any(axis=1) | (np.abs(moved).max(axis=1) > _MOVED))
-            self.keys.put(some, depart(stations.some(some), self._model, self._events.some(some)))
+            some = np.flatnonzero(self._events.chance.any(axis=1) | (np.abs(moved).max(axis=1) > _SHIFT))
+            self.keys.put(some, depart(stations.subset(some), self._model, self._events.subset(some)))
         self._events = self.keys.events
 
-    def downward(self) -> Joint:
+    def downward(self) -> JointEstimate:
         """Return counts that add up, from the total down."""
         hierarchy, top, size = self._hierarchy, self.top, self._hierarchy.size
         mean, base, variance = (np.zeros((size, self._values.shape[2])) for _ in range(3))
@@ -249,7 +248,7 @@ class _Fit:
             down = mean[parts] + part[parts] * (mean[row] - mean[parts].sum(axis=0))
             mean[parts] = nonnegative(down, open_to[parts], mean[row])
         found = HierarchyErrors(hierarchy, own, variance, part, share, local)
-        return Joint(mean, found, chance, top.events)
+        return JointEstimate(mean, found, chance, top.events)
 
     def _by_level(self, rows: NDArray[np.intp], base: Array) -> Array:
         """Return how the error of a level is spread over the steps: as the counts are, where the level is known."""

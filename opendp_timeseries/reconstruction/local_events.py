@@ -16,18 +16,18 @@ from opendp_timeseries.reconstruction.matrices import Array
 
 #: Events thought to be in a series before any is seen: of pure noise, one series in 170 then names one. Steps are left
 #: open for the fit that would have one if events were so much more frequent, with such a chance.
-OFTEN: Final = 0.3
+FREQUENCY: Final = 0.3
 SUSPICION: Final = 10.0
-OPEN: Final = 0.1
+OPENING: Final = 0.1
 #: Chances from which an event counts, and from which it has a name.
-SEEN: Final = 0.02
-NAMED: Final = 0.5
+LEAST: Final = 0.02
+EVENT: Final = 0.5
 #: Chance that an event goes on for one more step: four steps on average.
-_STAY: Final = 0.75
+_PERSISTENCE: Final = 0.75
 #: How large a crowd may be, in standard errors of one.
 _SIZES: Final = np.array([3.0, 10.0, 30.0, 100.0])
 #: Chances of kinds that are less than this change nothing.
-_LEAST: Final = 1e-6
+_NEGLIGIBLE: Final = 1e-6
 
 
 class Evidence(NamedTuple):
@@ -96,8 +96,8 @@ def _forward_backward(odds: Array, prior: Array, begin: float) -> tuple[Array, A
         off, on = off * nothing[:, t], on * likely[:, t]
         every = off + on.sum(axis=1)
         none[:, t], some[:, t] = off, on = off / every, on / every[:, None]
-        gone = (1 - _STAY) * on.sum(axis=1)
-        off, on = (1 - begin) * off + gone, _STAY * on + (begin * off)[:, None] * prior
+        gone = (1 - _PERSISTENCE) * on.sum(axis=1)
+        off, on = (1 - begin) * off + gone, _PERSISTENCE * on + (begin * off)[:, None] * prior
     back, after = np.ones(len(odds)), np.ones((len(odds), len(prior)))
     for t in range(odds.shape[1] - 1, -1, -1):
         off, on = none[:, t] * back, some[:, t] * after
@@ -105,7 +105,7 @@ def _forward_backward(odds: Array, prior: Array, begin: float) -> tuple[Array, A
         none[:, t], some[:, t] = off / every, on / every[:, None]
         back, after = back * nothing[:, t], after * likely[:, t]
         begun = begin * (after @ prior)
-        back, after = (1 - begin) * back + begun, (1 - _STAY) * back[:, None] + _STAY * after
+        back, after = (1 - begin) * back + begun, (1 - _PERSISTENCE) * back[:, None] + _PERSISTENCE * after
         largest = np.maximum(back, after.max(axis=1))
         back, after = back / largest, after / largest[:, None]
     return none, some
@@ -131,7 +131,7 @@ def counts(residual: Array, prior: Array, variance: Array, crowds: Array, square
     kinds = np.repeat(crowds, squares.shape[1], axis=0)
     square = np.concatenate([[0.0], squares.ravel()])
     kinds = np.concatenate([kinds[:1], kinds])
-    some = np.flatnonzero(chances.max(axis=0) > _LEAST)
+    some = np.flatnonzero(chances.max(axis=0) > _NEGLIGIBLE)
     kinds, square, chances = kinds[some], square[some], chances[:, some]
     chances = chances / chances.sum(axis=1, keepdims=True)
     added = square[:, None, None] * kinds[:, :, None] * kinds[:, None, :]

@@ -11,9 +11,9 @@ from opendp_timeseries.design.scales import RESOLUTION_BITS
 from opendp_timeseries.reconstruction import errors
 from opendp_timeseries.reconstruction.counts import counts_of
 from opendp_timeseries.reconstruction.hierarchy import Branch, Hierarchy
-from opendp_timeseries.reconstruction.joint import Crowds, Joint, Levels, Top, smooth_jointly
+from opendp_timeseries.reconstruction.joint import Crowds, JointEstimate, Levels, Top, smooth_jointly
 from opendp_timeseries.reconstruction.levels import panel
-from opendp_timeseries.reconstruction.local_events import NAMED
+from opendp_timeseries.reconstruction.local_events import EVENT
 from opendp_timeseries.reconstruction.matrices import Array, FitError
 from opendp_timeseries.reconstruction.observations import Observations
 from opendp_timeseries.reconstruction.scales import of_everybody, unscaled
@@ -93,7 +93,7 @@ def smooth_panel(
     return series_of(found, releases, counts=counts, model=model, sources=releases if len(releases) > 1 else ())
 
 
-def _check_finite(found: Joint) -> None:
+def _check_finite(found: JointEstimate) -> None:
     if not np.all(np.isfinite(found.mean)) or not np.all(np.isfinite(found.errors.variance())):
         raise FitError("the fit ran away")
 
@@ -153,7 +153,7 @@ def smooth_private_panel(
     values[:, :keys] = release.values.reshape(-1, keys, steps)
     noise = np.full(keys + 1, max(release.scale, _LEAST * float(np.std(release.values))))
     noise[keys] = math.inf
-    who = _Everybody(ends, weights / 2**RESOLUTION_BITS, count.step_cap**0.5, patterns, trend, counts)
+    who = _Population(ends, weights / 2**RESOLUTION_BITS, count.step_cap**0.5, patterns, trend, counts)
     found = smooth_jointly(
         values,
         noise,
@@ -171,7 +171,7 @@ def smooth_private_panel(
     return series_of(found, (last,), counts=counts, model=model, sources=releases)
 
 
-class _Everybody(NamedTuple):
+class _Population(NamedTuple):
     """People by how often they come, and their weights at each scale of activity."""
 
     ends: NDArray[np.int64]
@@ -214,7 +214,7 @@ class _Everybody(NamedTuple):
 
 
 def series_of(
-    found: Joint, releases: Sequence[Release], *, counts: bool, model: str, sources: Sequence[Release]
+    found: JointEstimate, releases: Sequence[Release], *, counts: bool, model: str, sources: Sequence[Release]
 ) -> tuple[Series, ...]:
     """Return the series of each release, in the order of the rows."""
     variances, by_row, rows = found.errors.variance(), found.errors.of_row(), []
@@ -253,8 +253,8 @@ def series_of(
     return tuple(rows)
 
 
-def _events(found: Joint, row: int) -> list[int]:
+def _events(found: JointEstimate, row: int) -> list[int]:
     """Return the steps of events of one row: local ones of a key, single ones of the total of all."""
     if row < len(found.chance):
-        return np.flatnonzero(found.chance[row] > NAMED).tolist()
+        return np.flatnonzero(found.chance[row] > EVENT).tolist()
     return found.events.tolist() if row == found.errors.hierarchy.root else []
