@@ -37,7 +37,7 @@ _BLOCK: Final = 2**21
 
 
 class Model(NamedTuple):
-    """What departures have in common."""
+    """Settings that all departures have in common."""
 
     patterns: tuple[Season, ...]
     trend: bool
@@ -60,7 +60,7 @@ class Channel(NamedTuple):
 
 @dataclass(frozen=True)
 class Stations:
-    """Some series and what is expected of them, in units of the noise of each."""
+    """Series and what is expected of them, in units of the noise of each."""
 
     values: Array  # series by tiers by steps
     levels: Array  # of each tier, above zero; series by tiers
@@ -80,17 +80,17 @@ class Stations:
 
     @cached_property
     def prediction(self) -> Array:
-        """What is predicted of each tier."""
+        """Prediction of each tier."""
         return self.levels[:, :, None] * self.shape
 
     @cached_property
     def back(self) -> Array:
-        """What turns channels into tiers."""
+        """Matrices from channels to tiers, by series."""
         return self._rotation[0]
 
     @cached_property
     def units(self) -> Array:
-        """How large departures may be on each channel, by series."""
+        """Size that departures may have on each channel, by series."""
         prior = np.full(self.levels.shape[1], _DEPARTURE_PRIOR)
         prior[0] = _COMMON_PRIOR
         units: Array = prior * np.maximum(self._rotation[1], 1e-3)
@@ -107,7 +107,7 @@ class Stations:
 
     @cached_property
     def ahead(self) -> Array:
-        """What turns tiers into channels."""
+        """Matrices from tiers to channels, by series."""
         return np.asarray(np.linalg.inv(self.back), dtype=np.float64)
 
     def variances(self, common: Array) -> Array:
@@ -288,7 +288,7 @@ class _Comparison:
 
     @cached_property
     def evidence(self) -> Evidence:
-        """What residuals tell of local events."""
+        """Evidence of local events in the residuals."""
         return Evidence.of(self.residual, self._whole, self.stations.crowds)
 
     @cached_property

@@ -54,7 +54,7 @@ class Levels(NamedTuple):
 
 
 class Crowds(NamedTuple):
-    """Who may come to a local event: weights of one individual by kind and tier, and how likely each kind is.
+    """People who may come to a local event: weights of one individual by kind and tier, and how likely each kind is.
 
     One more kind is of people like those of the station, and is the first.
     """
@@ -65,7 +65,7 @@ class Crowds(NamedTuple):
 
 @dataclass(frozen=True)
 class JointEstimate:
-    """What comes out, by the rows of the hierarchy: counts at every step, their errors, and local events."""
+    """Estimates by the rows of the hierarchy: counts at every step, their errors, and local events."""
 
     mean: Array
     errors: HierarchyErrors

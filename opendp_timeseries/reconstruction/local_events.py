@@ -31,7 +31,7 @@ _NEGLIGIBLE: Final = 1e-6
 
 
 class Evidence(NamedTuple):
-    """What residuals tell of a crowd of each kind, by series and step: w'V⁻¹r and w'V⁻¹w."""
+    """Evidence of a crowd of each kind in residuals, by series and step: w'V⁻¹r and w'V⁻¹w."""
 
     pull: Array  # series by steps by kinds
     precision: Array
