@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opendp_timeseries.design.scales import RESOLUTION_BITS
+from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.reconstruction import errors
 from opendp_timeseries.reconstruction.counts import counts_of
 from opendp_timeseries.reconstruction.hierarchy import Branch, Hierarchy
@@ -80,7 +80,7 @@ def smooth_panel(
         values,
         noise,
         hierarchy,
-        top=_TopOfCounts(count.step_cap, patterns, trend, counts),
+        top=_TopOfCounts(count.reading.step_cap, patterns, trend, counts),
         levels=_levels_of_counts,
         crowds=Crowds(np.zeros((0, 1)), np.ones(1)),
         weight=1.0,
@@ -138,22 +138,23 @@ def smooth_private_panel(
     model: str,
     done: Callable[[int], None] | None,
 ) -> tuple[Series, ...]:
-    """Smooth a private panel jointly, by the sum of its keys at each scale of activity.
+    """Smooth a private panel jointly, by the sum of its keys in each tier of activity.
 
-    :param releases: one of all keys at all scales.
+    :param releases: one of all keys in all tiers.
     :raises FitError: if the sum of all cannot be fitted.
     """
     (release,) = releases
     count = release.design.signal.count
     assert count is not None
-    assert count.scales is not None
-    ends, weights = count.scales.table(count.most_steps)
-    last, keys, steps = unscaled(release), count.panel_size, count.grid.size
-    values = np.zeros((count.scales.series, keys + 1, steps))
+    assert count.tiers is not None
+    reading = count.reading
+    ends, weights = count.tiers.table(reading.most_steps)
+    last, keys, steps = unscaled(release), reading.series, reading.grid.size
+    values = np.zeros((count.tiers.series, keys + 1, steps))
     values[:, :keys] = release.values.reshape(-1, keys, steps)
     noise = np.full(keys + 1, max(release.scale, _LEAST * float(np.std(release.values))))
     noise[keys] = math.inf
-    who = _Population(ends, weights / 2**RESOLUTION_BITS, count.step_cap**0.5, patterns, trend, counts)
+    who = _Population(ends, weights / 2**RESOLUTION_BITS, reading.step_cap**0.5, patterns, trend, counts)
     found = smooth_jointly(
         values,
         noise,
@@ -172,7 +173,7 @@ def smooth_private_panel(
 
 
 class _Population(NamedTuple):
-    """People by how often they come, and their weights at each scale of activity."""
+    """People by how often they come, and their weights in each tier of activity."""
 
     ends: NDArray[np.int64]
     weights: Array

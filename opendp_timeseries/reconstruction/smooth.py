@@ -230,7 +230,7 @@ def _jointly(releases: Sequence[Release], asked: _Asked, progress: bool) -> tupl
         return None
     count = releases[0].design.signal.count
     private = count is not None and count.tiers is not None
-    model = f"{asked.model(' of all series jointly')}{' of all tiers of activity' if private else ''}"
+    model = asked.model(f" of all series{' and tiers of activity' if private else ''} jointly")
     try:
         with np.errstate(all="ignore"):
             for release in releases:

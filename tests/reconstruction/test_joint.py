@@ -8,7 +8,7 @@ import pytest
 import opendp_timeseries as ts
 from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.kernels import boxcar_kernel
-from opendp_timeseries.design.scales import Scales
+from opendp_timeseries.design.tiers import Tiers
 from opendp_timeseries.reconstruction import local_events
 from opendp_timeseries.reconstruction.departures import Events, Model, Stations, depart
 from opendp_timeseries.reconstruction.hierarchy import Hierarchy, HierarchyErrors, nonnegative
@@ -283,7 +283,7 @@ def test_a_private_panel_is_smoothed_by_its_sum_and_keeps_a_local_event(monkeypa
     groups = {5: rng.poisson(rates * 0.7).astype(float), 40: rng.poisson(rates * 0.3).astype(float)}
     groups[5][1, 80:83] += 300
     truth = sum(groups.values())
-    count = count_of(size, Scales(ends=(10, 60)), panel=keys)
+    count = count_of(size, Tiers(ends=(10, 60)), panel=keys)
     release = private({often: rows.ravel() for often, rows in groups.items()}, rng, count=count)
     series = ts.smooth(release, seasons=24)
     assert {80, 81, 82} <= set(series.parts[1].events)
