@@ -154,7 +154,7 @@ SIZES = [0, 1, 2, 30, 300]
 
 
 def pipelines(grid):
-    """What drops, what weighs, and what is in scales of activity, also within periods."""
+    """What drops, what weighs, and what is in tiers of activity, also within periods."""
     space = ts.event_log_domain(identifier="id", time="time")
     period = ts.period_distance(5 if grid.is_integer else "1d", zone=grid.zone)
     noise = ts.then_subsampled_gaussian(3.0, sampling_probability=1.0, delta=1e-6)

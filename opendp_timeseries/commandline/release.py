@@ -23,7 +23,7 @@ from opendp_timeseries.commandline.waiting import held_back, say, stage
 from opendp_timeseries.plugin.known import stated_designs
 from opendp_timeseries.reconstruction.captions import caps_in_words
 from opendp_timeseries.reconstruction.contents import contents_of
-from opendp_timeseries.reconstruction.scales import unscaled
+from opendp_timeseries.reconstruction.everybody import last_tier
 
 #: Of many keys, a note in a terminal names the first.
 _LONGEST: Final = 1000
@@ -224,7 +224,7 @@ def _warnings(made: Made, options: argparse.Namespace) -> Iterator[str]:
     in_tiers = count is not None and count.tiers is not None and made.series.converged
     what, size = "error", float(np.median(made.series.standard_error))
     if not in_tiers:
-        what, size = "noise", unscaled(made.releases[0]).scale
+        what, size = "noise", last_tier(made.releases[0]).scale
     if size > level:
         yield (
             f"Warning: the {what} (standard deviation {size:.4g} in each step) is above the level of the series"

@@ -104,8 +104,9 @@ def _weighed(pairs: Any, alone: list[str], weights: Weights, step_cap: int, dial
     power = weights.power
     *ends, last = (min(end, MOST_EVENTS**power) for end in weights.ends)  # nobody is larger
     events = "events" if power == 1 or step_cap == 1 else f"{dialect.wide('events')} * events"
-    case = f"CASE {' '.join(f'WHEN size <= {end} THEN {row}' for row, end in enumerate(ends))} END" if ends else "NULL"
-    columns = {"row": case}
+    columns = {}
+    if ends:
+        columns["number"] = f"CASE {' '.join(f'WHEN size <= {end} THEN {k}' for k, end in enumerate(ends))} END"
     for k, weight in enumerate(weights.rows[-1].tolist()):  # the last row up to the last end, and falling beyond
         quotient = f"{dialect.wide(last * weight**power)} {dialect.over} greatest(size, {dialect.wide(last)})"
         columns[f"last{k}"] = quotient if power == 1 else f"floor(sqrt(CAST({quotient} AS DOUBLE) + 0.5))"
@@ -114,9 +115,9 @@ def _weighed(pairs: Any, alone: list[str], weights: Weights, step_cap: int, dial
     schema = pairs.select("step", "events", **dict.fromkeys(columns, _FIRST)).schema()
     weighed = _queried(pairs, "opendp_timeseries_pairs", query, schema)
     if ends:
-        first = {f"first{k}": column.tolist() for k, column in enumerate(weights.rows[:-1].T)}
-        table = ibis.memtable({"row": range(len(ends)), **first}, schema=dict.fromkeys(("row", *first), "int64"))
-        weighed = weighed.left_join(table, "row")
+        rows = {f"first{k}": column.tolist() for k, column in enumerate(weights.rows[:-1].T)}
+        rows["number"] = list(range(len(ends)))
+        weighed = weighed.left_join(ibis.memtable(rows, schema=dict.fromkeys(rows, "int64")), "number")
     series = {}
     for k in range(weights.rows.shape[1]):
         weight = weighed[f"last{k}"]

@@ -296,7 +296,7 @@ class Plan:
         drawn = (*self._shown(), *self.others)
         axes = new_axes(height=1.2 + 0.28 * len(drawn)) if axes is None else axes
         at = np.arange(len(drawn))
-        # Of a private series, a line is its last scale, which nobody draws and which would stretch the axis.
+        # Of a private series, a line is its last tier, which nobody draws and which would stretch the axis.
         lines = [(_straight(each), each.noise) if each.name != PRIVATE else (np.nan, np.nan) for each in drawn]
         axes.barh(at, [line for line, _ in lines], height=0.62, color="0.82", label="interpolated")
         axes.barh(at, [noise for _, noise in lines], height=0.3, color="0.55", label="of which noise")
@@ -364,7 +364,7 @@ def plan(
     (:func:`~opendp_timeseries.make_private_series`), which has no cap, is always one of them. All caps, gaps and
     filters are compared at every step, which is the better start for a good smoother (docs/concepts/amplification.md).
     Sampling is then compared with the best cap and gap. If no sampling probability is 1, all are compared at the
-    largest. A cap scales down who exceeds it, but drops what exceeds it where a filter follows without a gap.
+    largest. A cap weighs down who exceeds it, but drops what exceeds it where a filter follows without a gap.
 
     All errors are against the true counts, including what caps lose. If nothing is known of how often people come, the
     private series is recommended: the smaller a cap, the less its noise and the greater its loss, which is unknown.

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.linalg import aslinearoperator
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.reconstruction.scales import unscaled
+from opendp_timeseries.reconstruction.everybody import last_tier
 from opendp_timeseries.reconstruction.series import Series, reconstruct_parts
 from opendp_timeseries.release.release import Release, check_release
 
@@ -30,7 +30,7 @@ def interpolate(release: Release, method: InterpolationMethod = "linear", *, cli
     scale σ at kept steps and outside them, and ``σ/√2`` halfway between two of them, where linear interpolation
     averages their noise. For ``"pchip"``, which is not linear in the values, it is correct to first order in the
     noise. It does **not** cover how the signal moves between kept steps, which only a model can tell: see
-    :func:`~opendp_timeseries.smooth`. Of a private series, it takes the last scale alone, that of everybody, in counts;
+    :func:`~opendp_timeseries.smooth`. Of a private series, it takes the last tier alone, that of everybody, in counts;
     ``smooth`` makes far more of it. With no kept step it is 0: the zeros carry no noise, and no information.
 
     :param release: a release of the subsampled Gaussian, of one series or of a panel.
@@ -67,7 +67,7 @@ def interpolate(release: Release, method: InterpolationMethod = "linear", *, cli
             model=f"{method} interpolation" + (", clipped at zero" if clip_at_zero else ""),
         )
 
-    scaled = unscaled(check_release(release))
+    scaled = last_tier(check_release(release))
     found = reconstruct_parts(scaled, one_series)
     return found if scaled is release else replace(found, sources=(release,))
 

@@ -1,15 +1,15 @@
-"""The level of a private series, and the levels of a panel of them with their joint error, from the means of scales.
+"""The level of a private series, and the levels of a panel of them with their joint error, from the means of tiers.
 
-The last scale counts everybody in full, so its mean is right, and noisy. The finer ones say how much of the level is of
+The last tier counts everybody in full, so its mean is right, and noisy. The finer ones say how much of the level is of
 people who come seldom. Counts by how often people come are taken as three things: those of the *head*, who come no more
-often than the first scale ends, of any size; a signed Gaussian process over the logarithm of how often, of some size;
+often than the first tier ends, of any size; a signed Gaussian process over the logarithm of how often, of some size;
 and perhaps people who come as often as can be. Given the sizes, the best estimate that is right for the head whatever
 its size is linear in the means. The sizes are weighed by their evidence, which is even in all that the means show
 beside the head.
 
-Nothing here keeps a level above zero, as that would push it up: where nobody comes more often than the first scale
+Nothing here keeps a level above zero, as that would push it up: where nobody comes more often than the first tier
 ends, noise of either sign does the same, and the estimate is right on average. No estimator but the mean of the last
-scale is so whatever people do; of those who come very often, this one may miss a part.
+tier is so whatever people do; of those who come very often, this one may miss a part.
 """
 
 import math
@@ -23,7 +23,7 @@ from opendp_timeseries.reconstruction.matrices import Array, FitError
 #: How fast the process falls, by powers of how often; and over which differences of logarithms it is alike.
 _FALLS: Final = (-1.0, 0.0, 1.0)
 _LENGTHS: Final = (0.5, 1.0)
-#: Its size by the error of the last scale alone: 2, 4, … up to this power of 2, or further where the means are larger.
+#: Its size by the error of the last tier alone: 2, 4, … up to this power of 2, or further where the means are larger.
 _LARGEST: Final = 10
 _ROOM: Final = 2
 #: The same of those who come as often as can be, and the logarithm of how likely each is beside none.
@@ -40,7 +40,7 @@ _BEFOREHAND: Final = 4.0
 class Process(NamedTuple):
     """The process, each of another fall and length, with a total of variance 1.
 
-    :param roots: of the second moments of the means of the scales and the total, in this order: ``L`` of ``L' L``.
+    :param roots: of the second moments of the means of the tiers and the total, in this order: ``L`` of ``L' L``.
     :param by_row: second moments of the counts by how often with these.
     """
 
@@ -55,7 +55,7 @@ class Process(NamedTuple):
         falls: tuple[float, ...] = _FALLS,
         lengths: tuple[float, ...] = _LENGTHS,
     ) -> "Process":
-        """Return it for rows of people who come so often, with these weights in each scale.
+        """Return it for rows of people who come so often, with these weights in each tier.
 
         :param falls: and ``lengths``: one of each makes a prior.
         """
@@ -113,7 +113,7 @@ def _solved(matrices: Array, sides: Array) -> Array:
 
 
 class Level(NamedTuple):
-    """A total of all levels and its variance; and the means of the scales by it, as far as counts are not negative."""
+    """A total of all levels and its variance; and the means of the tiers by it, as far as counts are not negative."""
 
     total: float
     variance: float
@@ -124,13 +124,13 @@ def level(
     values: Array, ends: NDArray[np.int64], weights: Array, noise: float, *, process: Process | None = None,
     always: tuple[float, ...] = _ALWAYS,
 ) -> Level:  # fmt: skip
-    """Return the level, given the mean of each scale; it may be negative.
+    """Return the level, given the mean of each tier; it may be negative.
 
     :param ends: how often people come who have a row of weights.
-    :param weights: a column for each scale. In the last they are equal.
+    :param weights: a column for each tier. In the last they are equal.
     :param noise: standard deviation of each of the means.
     :param process: of these ends and weights, by default the one for counts.
-    :param always: sizes of those who come as often as can be, by the error of the last scale alone.
+    :param always: sizes of those who come as often as can be, by the error of the last tier alone.
     :raises FitError: if numbers are beyond all measure.
     """
     process = process or Process.of(ends, weights)
@@ -194,7 +194,7 @@ class Panel(NamedTuple):
 def panel(
     values: Array, ends: NDArray[np.int64], weights: Array, noise: float, of_all: tuple[Array, float] | None = None
 ) -> Panel:
-    """Return the levels of all keys, given the means of the scales of each, in a row.
+    """Return the levels of all keys, given the means of the tiers of each, in a row.
 
     How many people there are who come so often is seen best in all keys together. Each key may depart from this shape,
     as far as its own values say and those of others. What the level of all is beside the sum of the keys is shared by

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.reconstruction import errors
 from opendp_timeseries.reconstruction.counts import counts_of
+from opendp_timeseries.reconstruction.everybody import last_tier, of_everybody
 from opendp_timeseries.reconstruction.hierarchy import Branch, Hierarchy
 from opendp_timeseries.reconstruction.joint import Crowds, JointEstimate, Levels, Top, smooth_jointly
 from opendp_timeseries.reconstruction.levels import panel
 from opendp_timeseries.reconstruction.local_events import EVENT
 from opendp_timeseries.reconstruction.matrices import Array, FitError
 from opendp_timeseries.reconstruction.observations import Observations
-from opendp_timeseries.reconstruction.scales import of_everybody, unscaled
 from opendp_timeseries.reconstruction.seasons import Season
 from opendp_timeseries.reconstruction.series import ErrorCovers, Series
 from opendp_timeseries.reconstruction.structural import fit
@@ -149,7 +149,7 @@ def smooth_private_panel(
     assert count.tiers is not None
     reading = count.reading
     ends, weights = count.tiers.table(reading.most_steps)
-    last, keys, steps = unscaled(release), reading.series, reading.grid.size
+    last, keys, steps = last_tier(release), reading.series, reading.grid.size
     values = np.zeros((count.tiers.series, keys + 1, steps))
     values[:, :keys] = release.values.reshape(-1, keys, steps)
     noise = np.full(keys + 1, max(release.scale, _LEAST * float(np.std(release.values))))

@@ -52,8 +52,8 @@ def reconcile(*series: Series) -> tuple[Series, ...]:
 
     :param series: reconstructed releases, of the panel and of its totals (:func:`~opendp_timeseries.make_totals`) of
         **one** invocation of one count, so that the truths add up: by :func:`~opendp_timeseries.then_composition`.
-        Where the count draws nothing, as it scales people and has no key cap, releases of **one log** may also be made
-        one after the other. Several releases of totals, say of districts and of the city, make one tree together.
+        Where the count draws nothing, as it weighs people down and has no key cap, releases of **one log** may also be
+        made one after the other. Several releases of totals, say of districts and of the city, make one tree together.
     :return: one series for each, in the same order.
     :raises TypeError: for anything but series.
     :raises ValueError: if they are not one panel and its totals, of one invocation, reconstructed alike, with standard

@@ -19,13 +19,13 @@ from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction import errors, haar
 from opendp_timeseries.reconstruction.counts import counts_of
+from opendp_timeseries.reconstruction.everybody import last_tier, of_everybody
 from opendp_timeseries.reconstruction.interpolate import interpolate
 from opendp_timeseries.reconstruction.levels import Panel, panel
 from opendp_timeseries.reconstruction.matrices import Array, FitError
 from opendp_timeseries.reconstruction.observations import Observations
 from opendp_timeseries.reconstruction.panels import is_joint, smooth_panel, smooth_private_panel
 from opendp_timeseries.reconstruction.reconcile import panel_first, reconcile
-from opendp_timeseries.reconstruction.scales import of_everybody, unscaled
 from opendp_timeseries.reconstruction.seasons import Season, Seasons, read_seasons
 from opendp_timeseries.reconstruction.series import Series, of_each_part, panel_of, progress_line, reconstruct_parts
 from opendp_timeseries.reconstruction.structural import fit
@@ -306,7 +306,7 @@ def _private_series(release: Release, count: Count, tiers: Tiers, asked: _Asked,
     reading = count.reading
     by_tier = release.values.reshape(tiers.series, reading.series, reading.grid.size)
     table = tiers.table(reading.most_steps)
-    last, by_key = unscaled(release), np.moveaxis(by_tier, 1, 0)
+    last, by_key = last_tier(release), np.moveaxis(by_tier, 1, 0)
     levels = None if last.keys is None else _levels(by_key.mean(axis=2), table, release.scale, reading.grid.size)
     known = [None] * len(by_key) if levels is None else zip(levels.levels, levels.covariance.diagonal(), strict=True)
     made = partial(_everybody, asked=asked, table=table, step_cap=reading.step_cap, noise=release.scale)

@@ -920,7 +920,7 @@ MUTANTS = [
     mutant("documents that trust data not to react", "documents:_joint", seeing(joint_loss=fixed_in_advance),
            "test_behind_filters_the_joint_loss_holds_only_where_data_do_not_react"),
     # ---- private series, several who differ, totals and chains of entries, as they are now
-    mutant("the noise of all scales for that of the last in counts", "unscaled", noise_of_all,
+    mutant("the noise of all scales for that of the last in counts", "last_tier", noise_of_all,
            ("test_interpolation_takes_the_last_scale_in_counts", {})),
     mutant("a level known three times as well", "levels:level",
            after(lambda found: found._replace(variance=found.variance / 9)),

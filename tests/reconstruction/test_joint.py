@@ -16,8 +16,8 @@ from opendp_timeseries.reconstruction.matrices import FitError
 from opendp_timeseries.reconstruction.seasons import read_seasons
 from tests.oracles import joint_smoothing as oracle
 from tests.reconstruction.simulated import week
-from tests.reconstruction.test_scales import count_of
-from tests.reconstruction.test_scales import released as private
+from tests.reconstruction.test_everybody import count_of
+from tests.reconstruction.test_everybody import released as private
 from tests.releases import release_of, signal_of
 
 TREE = {"city": {"north": ["a", "b"], "south": {"river": ["c", "d", "e"], "hill": ["f"]}}}

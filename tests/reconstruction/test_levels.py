@@ -5,9 +5,9 @@ import pytest
 
 from opendp_timeseries.design.tiers import Tiers, default_tiers
 from opendp_timeseries.design.weights import RESOLUTION_BITS
+from opendp_timeseries.reconstruction.everybody import levels_by_often
 from opendp_timeseries.reconstruction.levels import Process, level, panel
 from opendp_timeseries.reconstruction.matrices import FitError
-from opendp_timeseries.reconstruction.scales import levels_by_often
 from tests.oracles import levels as oracle
 from tests.test_documented_numbers import table
 

@@ -10,8 +10,8 @@ from opendp_timeseries.reconstruction import structural
 from opendp_timeseries.reconstruction.interpolate import _through
 from tests.oracles import smoothing as oracle
 from tests.oracles import totals_of_steps
+from tests.reconstruction.test_everybody import released
 from tests.reconstruction.test_page import behind_a_count
-from tests.reconstruction.test_scales import released
 from tests.reconstruction.test_smooth import SIZE, VARIANCE, daily, linear, sampled
 from tests.releases import panel, release_of
 

@@ -1,15 +1,15 @@
-"""From a count at several scales of activity to the counts of everybody, with errors that cover the truth.
+"""From a count at several tiers of activity to the counts of everybody, with errors that cover the truth.
 
-The last scale counts everybody in full: it knows the level, behind much noise. The others know the shape, behind less
-noise, of people who come less and less often. What a scale and those after it have over the shape of those before is a
-departure. As all noises are independent, the scales may be rotated: until the first channel shows the common shape, as
-well as all scales together can, and each of the others only departures from it, of fewer and fewer scales. Every
+The last tier counts everybody in full: it knows the level, behind much noise. The others know the shape, behind less
+noise, of people who come less and less often. What a tier and those after it have over the shape of those before is a
+departure. As all noises are independent, the tiers may be rotated: until the first channel shows the common shape, as
+well as all tiers together can, and each of the others only departures from it, of fewer and fewer tiers. Every
 channel is then smoothed by itself, and a departure of which it shows nothing comes out as nothing.
 
-The level is that of all scales together (``levels``), signed, so that noise does not push it up. How it is shared by
-how often people come is sought apart from it, and not negative: each scale has a sum of weights over the counts of
+The level is that of all tiers together (``levels``), signed, so that noise does not push it up. How it is shared by
+how often people come is sought apart from it, and not negative: each tier has a sum of weights over the counts of
 those who come so often, and these counts are thought to be a smooth function of how often. It may also be that nobody
-comes more often than a scale ends.
+comes more often than a tier ends.
 """
 
 import math
@@ -33,7 +33,7 @@ from opendp_timeseries.release.release import Release
 
 #: The prior of the size of departures, by the common rate.
 _DEPARTURE: Final = 0.1
-#: The same of what several scales depart by together, at least: if none does by more, they are left as they are.
+#: The same of what several tiers depart by together, at least: if none does by more, they are left as they are.
 _TOGETHER: Final = 0.06
 #: They are less where the rate is low, down to this share of its mean.
 _LOWEST: Final = 0.1
@@ -50,7 +50,7 @@ _ANY: Final = 3.0
 _MOST_MOVES, _LEAST_GAIN, _FARTHEST = 200, 1e-3, 3.0
 
 
-def unscaled(release: Release) -> Release:
+def last_tier(release: Release) -> Release:
     """Return the last tier of a private series, in counts; any other release as it is."""
     count = release.design.signal.count
     if count is None or count.tiers is None:
@@ -75,10 +75,10 @@ class ByOften(NamedTuple):
 
 
 def levels_by_often(values: Array, ends: NDArray[np.int64], weights: Array, noise: float) -> ByOften:
-    """Return levels by how often people come, given the level of each scale.
+    """Return levels by how often people come, given the level of each tier.
 
     They are those of the largest posterior density, on average over priors by their evidence: a few bends, and for each
-    that anybody may come in all steps, or nobody in more than a scale has.
+    that anybody may come in all steps, or nobody in more than a tier has.
 
     :param noise: standard deviation of each of the values.
     :raises FitError: if a fit does not work.
@@ -94,7 +94,7 @@ def levels_by_often(values: Array, ends: NDArray[np.int64], weights: Array, nois
     prior = np.array([[np.concatenate([bends / bend, last / _END[1], mean / _ANY])] for bend in _BENDS])
     rest = [*np.full(len(last), _END[0] / _END[1]), centre / _ANY]
     expected = np.array([[[*(-_FALL * root.ravel() / bend), *rest]] for bend in _BENDS])
-    held = np.sum(weights == weights[0], axis=0)  # rows within each scale: all of them within the last
+    held = np.sum(weights == weights[0], axis=0)  # rows within each tier: all of them within the last
     somebody, spread, few = np.arange(size) < held[:, None], np.linalg.inv(prior), np.eye(len(values))
 
     def at(deviations: Array) -> list[Array]:
@@ -173,24 +173,24 @@ def of_everybody(
 ) -> Everybody:
     """Return the counts of everybody at every step, or their rate.
 
-    :param values: a row for each scale, in units of their noise.
+    :param values: a row for each tier, in units of their noise.
     :param ends: how often people come who have a row of weights.
-    :param weights: a column for each scale, in the same units. In the last they are equal.
+    :param weights: a column for each tier, in the same units. In the last they are equal.
     :param dispersion: prior variance of a count by its rate, 1 for Poisson's.
     :param counts: whether to return those of the counts; else of the rate.
     :param known: the level and its variance, where more than these values tell it.
     :param among: how many series are looked at together.
     :raises FitError: if a fit does not work.
     """
-    scales, size = values.shape
-    steps, ones = np.arange(size), np.eye(scales)
-    means_of_scales, noise_of_means = values.mean(axis=1), size**-0.5
-    total, of_total = known or level(means_of_scales, ends, weights, noise_of_means)[:2]
-    (weights, by_often), everybody = levels_by_often(means_of_scales, ends, weights, noise_of_means), weights[0, -1]
+    tiers, size = values.shape
+    steps, ones = np.arange(size), np.eye(tiers)
+    means_of_tiers, noise_of_means = values.mean(axis=1), size**-0.5
+    total, of_total = known or level(means_of_tiers, ends, weights, noise_of_means)[:2]
+    (weights, by_often), everybody = levels_by_often(means_of_tiers, ends, weights, noise_of_means), weights[0, -1]
     levels, own = by_often @ weights, dispersion * (weights.T * by_often) @ weights
 
     root = np.linalg.cholesky(ones + own)
-    shapes = np.tril(np.ones((scales, scales))) * levels[:, None]  # of all scales, of those from the second on, …
+    shapes = np.tril(np.ones((tiers, tiers))) * levels[:, None]  # of all tiers, of those from the second on, …
     turn, sizes = np.linalg.qr(np.linalg.solve(root, shapes))
     turn, sizes = turn * np.sign(np.diag(sizes)), np.abs(np.diag(sizes))
     back = root @ turn
@@ -211,19 +211,19 @@ def of_everybody(
 
     units = _DEPARTURE * sizes[1:]
     found = departures(units)
-    # Departures of several scales are mostly one. So rotate them once more, until they have nothing in common, and take
+    # Departures of several tiers are mostly one. So rotate them once more, until they have nothing in common, and take
     # each to be as large as it then shows; unless all are so small that this would be a pattern of the noise.
     shown = np.array([one.mean for one in found]).reshape(-1, size)
     squares, axes = np.linalg.eigh(shown @ shown.T / size)
     least = _TOGETHER**2 * (axes.T**2 @ sizes[1:] ** 2)
-    if scales > 2 and np.any(squares > least):
+    if tiers > 2 and np.any(squares > least):
         back[:, 1:], seen[1:] = back[:, 1:] @ axes, axes.T @ seen[1:]
         units = np.sqrt(np.maximum(squares, least))
         found = departures(units)
     means, variances = [common.mean, *(slope * one.mean for one in found)], [common.variance]
     joints: list[LinearOperator] = [common.joint]
     for one, unit in zip(found, units, strict=True):
-        # Less what it knows of its level, which all scales tell together.
+        # Less what it knows of its level, which all tiers tell together.
         alone = 1 / (np.sum(slope**2) + unit**-2)
         variances.append(slope**2 * np.maximum(one.variance - alone, 0.0))
         joints.append(errors.scaled(one.joint + errors.common(np.ones(size), -alone), slope))
@@ -231,12 +231,12 @@ def of_everybody(
     by_level = slope**2 / np.mean(slope**2)
     rates[-1] += (total * everybody - rates[-1].mean()) * by_level
     beyond = values - rates
-    # What the rates do not explain is noise, and how counts vary, which shows on all scales at once, and most in a
+    # What the rates do not explain is noise, and how counts vary, which shows on all tiers at once, and most in a
     # single event. It says nothing of the rates.
     deviation = counts * np.sqrt(np.maximum(rates / levels[:, None], 0.0) * common.dispersion / spread).T
     usual = deviation[:, :, None] * own * deviation[:, None, :]
     more = 1 + common.events.variance / np.maximum(common.dispersion * common.mean, 1e-9)
-    moves, passed, variance = [], np.zeros((size, scales)), np.zeros(size)
+    moves, passed, variance = [], np.zeros((size, tiers)), np.zeros(size)
     for likely, each in ((1 - chance, usual), (chance, more[:, None, None] * usual)):
         gain = np.linalg.solve(each + ones, each[:, :, -1:])[:, :, 0]
         rest = ones[-1] - gain

@@ -1,4 +1,4 @@
-"""Series of everybody from several scales of activity: near the truth, and with bands that cover it."""
+"""Series of everybody from several tiers of activity: near the truth, and with bands that cover it."""
 
 import dataclasses
 
@@ -11,9 +11,9 @@ from opendp_timeseries.design.reading import Source
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.design.tiers import Tiers, default_tiers
 from opendp_timeseries.design.weights import RESOLUTION_BITS
+from opendp_timeseries.reconstruction.everybody import last_tier, levels_by_often, of_everybody
 from opendp_timeseries.reconstruction.levels import panel
 from opendp_timeseries.reconstruction.matrices import FitError
-from opendp_timeseries.reconstruction.scales import levels_by_often, of_everybody, unscaled
 from opendp_timeseries.reconstruction.seasons import Season
 from tests import make
 from tests.releases import release_of
@@ -258,8 +258,8 @@ def test_interpolation_takes_the_last_scale_in_counts(panel):
     count = count_of(240, Tiers(ends=(10, 60), share=0.9), **panel)
     groups = {often: np.tile(NIGHTS[often][:240], count.reading.series) for often in (5, 40)}
     release = released(groups, rng, scale=1e-3, count=count)
-    last = unscaled(release)
-    assert unscaled(last) is last
+    last = last_tier(release)
+    assert last_tier(last) is last
     assert (last.size, last.keys) == (240 * count.reading.series, count.panel)
     of_all = count.tiers.table(count.reading.most_steps).weights[0, -1] / 2**RESOLUTION_BITS
     assert last.scale == 1e-3 / of_all
