@@ -5,10 +5,13 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from types import UnionType
+from types import MappingProxyType, UnionType
 from typing import Any, Final, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
+
+#: What is said of a field that documents leave out where it is None.
+OPTIONAL: Final = MappingProxyType({"optional": True})
 
 
 def written(document: Any) -> str:
@@ -51,7 +54,8 @@ def encode(value: Any) -> Any:
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if dataclasses.is_dataclass(value):
-        fields = {field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        found = {field.name: (encode(getattr(value, field.name)), field) for field in dataclasses.fields(value)}
+        fields = {name: one for name, (one, field) in found.items() if one is not None or field.metadata != OPTIONAL}
         return {value.tag: fields} if hasattr(value, "tag") else fields
     return [encode(part) for part in value] if isinstance(value, tuple) else value
 
@@ -81,8 +85,11 @@ def decode(expected: Any, document: Any, name: str) -> Any:
             return expected.from_dict(document)
         if dataclasses.is_dataclass(expected):
             made, types = cast(Callable[..., Any], expected), _types(cast(type, expected))
+            inner = document[expected.tag] if hasattr(expected, "tag") else document
+            absent = {f.name for f in dataclasses.fields(expected) if f.metadata == OPTIONAL}
+            absent -= set(inner) if isinstance(inner, dict) else set()
             known = {field.name: types[field.name] for field in dataclasses.fields(expected)}
-            return made(**fields_of(document[expected.tag] if hasattr(expected, "tag") else document, name, known))
+            return made(**fields_of(inner, name, {field: of for field, of in known.items() if field not in absent}))
         try:
             return float(document) if expected is float else document
         except OverflowError:

@@ -25,6 +25,7 @@ __all__ = [
     "Majorant",
     "count_influence",
     "Reach",
+    "hierarchy_influence",
     "pooled_influence",
     "tiers_influence",
     "totals_influence",
@@ -340,6 +341,22 @@ def tiers_influence(influence: Influence, largest: float, series: int) -> Influe
         squared=None if squared == math.inf else Fraction(squared),
         linf=min(linf, up(linf * largest)),
         individuals=influence.individuals,
+    )
+
+
+def hierarchy_influence(reach: Reach, *, first: int, entries: int) -> Influence:
+    """Return the influence on tiers of a panel and groups of it, in one norm (docs/proofs/groups.md).
+
+    :param reach: in the count of each key and step.
+    :param first: the first tier, down to which the norm of everybody is brought.
+    :param entries: of the result: steps of all keys and groups, in each tier.
+    """
+    square = first * reach.step_cap**2
+    # Somebody at several keys at once can have all of it in a single step, so that a short period bounds nothing.
+    periods = 1 if reach.periods is None else len(reach.periods)
+    squared = Fraction(square * periods * (2 if reach.replaced else 1))
+    return Influence(
+        l0=entries, l2=up_sqrt(squared), squared=squared, linf=up_sqrt(square), individuals=reach.individuals
     )
 
 

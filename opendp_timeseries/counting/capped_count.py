@@ -23,6 +23,7 @@ from opendp_timeseries.counting.identifiers import Labels, text_words
 from opendp_timeseries.counting.scaling import sizes_of, weights_of
 from opendp_timeseries.counting.sorting import sort
 from opendp_timeseries.design.count import Count
+from opendp_timeseries.design.hierarchy import SHARES
 from opendp_timeseries.design.reading import Reading
 from opendp_timeseries.design.weighting import Drop
 from opendp_timeseries.design.weights import Weights
@@ -62,7 +63,7 @@ def capped_count(identifiers: NDArray[Any] | Labels, positions: Ints, count: Cou
     :param identifiers: who, for every row: integers of any type, or :class:`~.identifiers.Labels`.
     :param positions: where, for every row; rows that are not in ``0 … count.reading.size - 1`` are dropped.
     :param key: at least 16 secret random bytes, fresh for every release.
-    :return: ``count.reading.size`` counts, for each series of the weighting.
+    :return: ``count.reading.grid.size`` counts, for each series of the count.
 
     >>> import numpy as np
     >>> from opendp_timeseries.grid import TimeGrid
@@ -153,14 +154,14 @@ class SortedRows(NamedTuple):
     def capped_count(self, count: Count, key: bytes) -> Ints:
         """Count as :func:`capped_count` does; the rows are those of the count's reading."""
         reading, weighting = count.reading, count.weighting
-        counts = np.zeros(reading.size * weighting.series, dtype=np.int64)
+        counts = np.zeros(reading.grid.size * count.series, dtype=np.int64)
         weights = None if isinstance(weighting, Drop) else weighting.weights(reading)
         for pairs in self._pairs(partial(_order, words=self._words, key=key_of_choice(key))):
             pairs = pairs._replace(events=np.minimum(pairs.events, min(reading.step_cap, _INT64_MAX)))
             if isinstance(weighting, Drop):
                 _add_pairs(counts, pairs, weighting.cap, partial(_order, words=self._words, key=key))
             elif weights is not None:
-                _add_weighed(counts, pairs, weights)
+                _add_weighed(counts, pairs, weights, reading)
         return counts
 
     def participation(self) -> Ints:
@@ -303,13 +304,39 @@ def _add_pairs(counts: Ints, pairs: _Pairs, cap: int, order: Order) -> None:
     np.add.at(counts, steps, events)
 
 
-def _add_weighed(counts: Ints, pairs: _Pairs, weights: Weights) -> None:
-    """Add the events of some individuals to the counts of each series, of all steps, by their weights."""
+def _add_weighed(counts: Ints, pairs: _Pairs, weights: Weights, reading: Reading) -> None:
+    """Add the events of some individuals to the counts of each tier and level, of all steps, by their weights."""
     people, steps, events = pairs
     begins, lengths = _groups(people)
-    each = weights_of(sizes_of(events, begins, weights.power), weights).T
-    for series, weight in zip(counts.reshape(len(each), -1), each, strict=True):
-        np.add.at(series, steps, events * np.repeat(weight, lengths))
+    if reading.hierarchy is None:
+        levels, sizes = [steps], sizes_of(events, begins, weights.power)
+    else:
+        levels = _by_level(steps, reading)
+        numbers = np.repeat(np.arange(begins.size), lengths)
+        sizes = _sizes_by_level(numbers, levels, events, reading.hierarchy.shares)
+    each = weights_of(sizes, weights).T
+    tiers = counts.reshape(len(each) // len(levels), -1)
+    for column, weight in enumerate(each):
+        tier, level = divmod(column, len(levels))
+        np.add.at(tiers[tier], levels[level], events * np.repeat(weight, lengths))
+
+
+def _by_level(positions: Ints, reading: Reading) -> list[Ints]:
+    """Return positions in the sums of each level: of the keys, and of the groups of each."""
+    series, steps = np.divmod(positions, reading.grid.size)
+    return [level[series] * reading.grid.size + steps for level in reading.levels]
+
+
+def _sizes_by_level(people: Ints, levels: Sequence[Ints], events: Ints, shares: Sequence[int]) -> NDArray[Any]:
+    """Return by what individuals, who have all numbers from 0, are weighed: squares of sums, by the levels' shares."""
+    sizes: Any = 0
+    for positions, share in zip(levels, shares, strict=True):
+        order = np.lexsort((positions, people))
+        firsts, _ = _groups(people[order], positions[order])
+        sums = np.add.reduceat(events[order], firsts)
+        begins, _ = _groups(people[order][firsts])
+        sizes = sizes + share * sizes_of(sums, begins, 2, SHARES)
+    return cast(NDArray[Any], sizes)
 
 
 def key_of_choice(key: bytes) -> bytes:

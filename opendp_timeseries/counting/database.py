@@ -85,25 +85,27 @@ def count(table: Any, count: Count, key: bytes) -> NDArray[np.int64]:
     if isinstance(weighting, Drop):
         added = _first(pairs, alone, weighting.cap, key, dialect).select("step", "events")
     else:
-        added = _weighed(pairs, alone, weighting.weights(reading), reading.step_cap, dialect)
+        added = _weighed(pairs, alone, weighting.weights(reading), reading, dialect)
     _, *series = added.columns
     # Sums are wider in DuckDB than Ibis says, and it leaves out a cast to the type that it takes them for.
     sums = {name: added[name].sum().cast("decimal(38, 0)").cast("int64") for name in series}
     result = _fetch(added.group_by("step").aggregate(**sums))
-    counts = np.zeros((len(series), reading.size), dtype=np.int64)
+    counts = np.zeros((len(series), reading.grid.size * count.series // len(series)), dtype=np.int64)
     for own, name in zip(counts, series, strict=True):
         own[result["step"].to_numpy()] = result[name].to_numpy()
     return counts.ravel()
 
 
-def _weighed(pairs: Any, alone: list[str], weights: Weights, step_cap: int, dialect: _Dialect) -> Any:
-    """Return the steps of everybody, and what they add to each series (:mod:`~.counting.scaling`).
+def _weighed(pairs: Any, alone: list[str], weights: Weights, reading: Reading, dialect: _Dialect) -> Any:
+    """Return the steps of everybody, and what they add to each tier (:mod:`~.counting.scaling`).
 
     Ibis has no name for whole numbers as wide as the square of a number of rows, so that this is text.
     """
     power = weights.power
     *ends, last = (min(end, MOST_EVENTS**power) for end in weights.ends)  # nobody is larger
-    events = "events" if power == 1 or step_cap == 1 else f"{dialect.wide('events')} * events"
+    events = "events" if power == 1 or reading.step_cap == 1 else f"{dialect.wide('events')} * events"
+    if reading.hierarchy is not None:
+        pairs, events = _by_level(pairs, alone, reading, dialect), f"{dialect.wide('events')} * events * share"
     columns = {}
     if ends:
         columns["number"] = f"CASE {' '.join(f'WHEN size <= {end} THEN {k}' for k, end in enumerate(ends))} END"
@@ -111,18 +113,41 @@ def _weighed(pairs: Any, alone: list[str], weights: Weights, step_cap: int, dial
         quotient = f"{dialect.wide(last * weight**power)} {dialect.over} greatest(size, {dialect.wide(last)})"
         columns[f"last{k}"] = quotient if power == 1 else f"floor(sqrt(CAST({quotient} AS DOUBLE) + 0.5))"
     numbers = ", ".join(f"CAST({text} AS BIGINT) AS {name}" for name, text in columns.items())
-    query = dialect.weights.format(names=", ".join(alone), events=events, numbers=numbers, columns=", ".join(columns))
-    schema = pairs.select("step", "events", **dict.fromkeys(columns, _FIRST)).schema()
+    own = ["step", "events", *(["level"] if reading.hierarchy is not None else [])]
+    parts = {"names": alone, "own": own, "columns": columns}
+    joined = {name: ", ".join(part) for name, part in parts.items()}
+    query = dialect.weights.format(events=events, numbers=numbers, **joined)
+    schema = pairs.select(*own, **dict.fromkeys(columns, _FIRST)).schema()
     weighed = _queried(pairs, "opendp_timeseries_pairs", query, schema)
     if ends:
         rows = {f"first{k}": column.tolist() for k, column in enumerate(weights.rows[:-1].T)}
         rows["number"] = list(range(len(ends)))
         weighed = weighed.left_join(ibis.memtable(rows, schema=dict.fromkeys(rows, "int64")), "number")
-    series = {}
-    for k in range(weights.rows.shape[1]):
-        weight = weighed[f"last{k}"]
-        series[f"series{k}"] = weighed.events * (weighed[f"first{k}"].coalesce(weight) if ends else weight)
-    return weighed.select("step", **series)
+    last = [weighed[f"last{k}"] for k in range(weights.rows.shape[1])]
+    each = [weighed[f"first{k}"].coalesce(weight) for k, weight in enumerate(last)] if ends else last
+    levels = len(reading.levels)
+    if levels > 1:
+        by_tier = [each[k : k + levels] for k in range(0, len(each), levels)]
+        each = [ibis.cases(*((weighed.level == k, one) for k, one in enumerate(row)), else_=0) for row in by_tier]
+    return weighed.select("step", **{f"series{k}": weighed.events * weight for k, weight in enumerate(each)})
+
+
+def _by_level(pairs: Any, alone: list[str], reading: Reading, dialect: _Dialect) -> Any:
+    """Return everybody's sums at each level, over keys of a group, with the level's number and share of the norm."""
+    hierarchy, cycle = reading.hierarchy, reading.grid.size
+    assert hierarchy is not None
+    found = [
+        (number, level, share, group)
+        for level, (share, groups) in enumerate(zip(hierarchy.shares, reading.levels.tolist(), strict=True))
+        for number, group in enumerate(groups)
+    ]
+    names = ("number", "level", "share", "group")
+    table = ibis.memtable(dict(zip(names, zip(*found, strict=True), strict=True)), schema=dict.fromkeys(names, "int64"))
+    pairs = pairs.mutate(number=dialect.quotient(pairs.step, cycle))
+    sums = pairs.join(table, "number")
+    sums = sums.mutate(step=sums.step + (sums.group - sums.number) * cycle)
+    events = sums.events.sum().cast("decimal(38, 0)").cast("int64")
+    return sums.group_by([*alone, "step", "level", "share"]).aggregate(events=events)
 
 
 def _first(pairs: Any, groups: list[str], cap: int, key: bytes, dialect: _Dialect) -> Any:
@@ -562,13 +587,13 @@ _SPARK_SETTINGS: Final = {
 # as often, unless told not to; Spark cannot be told, so that its queries name rows once.
 _DUCKDB_WEIGHTS: Final = """
     WITH pairs AS MATERIALIZED (SELECT * FROM opendp_timeseries_pairs)
-    SELECT step, events, {columns} FROM pairs JOIN (
+    SELECT {own}, {columns} FROM pairs JOIN (
         SELECT {names}, {numbers} FROM (
             SELECT {names}, CAST(sum({events}) AS HUGEINT) AS size FROM pairs GROUP BY {names}
         )
     ) USING ({names})"""
 _SPARK_WEIGHTS: Final = """
-    SELECT step, events, {numbers} FROM (
+    SELECT {own}, {numbers} FROM (
         SELECT *, CAST(sum({events}) OVER (PARTITION BY {names}) AS DECIMAL(38, 0)) AS size FROM opendp_timeseries_pairs
     )"""
 # Before version 2, what DuckDB reduces a list to must be of the type of its elements: lists of one step.

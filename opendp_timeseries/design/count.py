@@ -84,16 +84,22 @@ class Count:
 
     @property
     def keys(self) -> tuple[Key, ...] | None:
-        """One key for each series, in order, for each tier those of the panel together; None for one series."""
-        names = self.weighting.names
-        if names is None or self.panel is None:
-            return self.panel if names is None else names
-        return tuple(f"{key} ({name})" for name in names for key in self.panel)
+        """One key for each series, in order, for each tier those of keys and groups together; None for one series."""
+        names, keys = self.weighting.names, self.reading.keys
+        if names is None or keys is None:
+            return keys if names is None else names
+        return tuple(f"{key} ({name})" for name in names for key in keys)
 
     @property
     def series(self) -> int:
-        """Number of series: of the panel, for each tier."""
-        return self.reading.series * self.weighting.series
+        """Number of series: of keys and groups, for each tier."""
+        tiers, keys, _ = self.shape
+        return tiers * keys
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Tiers, keys and groups, and steps of the grid, in which entries lie in this order."""
+        return self.weighting.series, len(self.reading.keys or ("",)), self.grid.size
 
     @property
     def size(self) -> int:
@@ -120,7 +126,7 @@ class Count:
     def each(self) -> Self:
         """The count of each series by itself. The caps stay: they hold over the whole panel."""
         source = self.source and replace(self.source, by=None)
-        reading = replace(self.reading, panel=None, key_cap=None, source=source)
+        reading = replace(self.reading, panel=None, key_cap=None, source=source, hierarchy=None)
         first = None if self.tiers is None else Downweight(self.tiers.first(self.reading.most_steps))
         return replace(self, reading=reading, weighting=first or self.weighting)
 

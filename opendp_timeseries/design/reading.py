@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._json import OPTIONAL
 from opendp_timeseries.accounting.influence import Reach
 from opendp_timeseries.design.groups import Key
+from opendp_timeseries.design.hierarchy import Hierarchy
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import TimeGrid, check_grid
 
@@ -66,6 +68,7 @@ class Reading:
         1 is none.
     :param key_cap: most series of a panel in which one individual is read at one step; None for no such cap.
     :param once_over: a grid, over all of which individuals are read once, as one step; else None.
+    :param hierarchy: groups of keys whose sums are read, too; None for none.
     :raises TypeError, ValueError: naming the parameter, its value and the remedy.
     """
 
@@ -77,6 +80,7 @@ class Reading:
     gap: int = 1
     key_cap: int | None = None
     once_over: TimeGrid | None = None
+    hierarchy: Hierarchy | None = field(default=None, metadata=OPTIONAL)
 
     def __post_init__(self) -> None:
         check_grid(self.grid)
@@ -101,6 +105,7 @@ class Reading:
             if self.source.time is None and self.grid.size > 1:
                 raise ValueError(f"time (None) must name the column that tells {self.grid.size} steps apart")
         check.integer("size of the panel", self.size, maximum=2**31, remedy="use fewer steps or keys")
+        self._check_hierarchy()
         if self.unit.period is not None:
             timeless = self.source is not None and self.source.time is None
             if timeless or self.once_over is not None:
@@ -111,6 +116,16 @@ class Reading:
             bits = (periods - 1).bit_length() + (self.places - 1).bit_length()
             remedy = "use fewer steps or keys, or about as many steps in each period"
             check.integer("bits of a period and a step within it", bits, maximum=33, remedy=remedy)
+
+    def _check_hierarchy(self) -> None:
+        if self.hierarchy is None:
+            return
+        if self.panel is None:
+            raise ValueError("groups require by= and keys=, or leave them out")
+        self.hierarchy.groups.check_panel(self.panel)
+        if self.key_cap is not None:
+            problem = "must be left out with groups, beside which nobody has to be left out of any key"
+            raise ValueError(f"key_cap ({self.key_cap}) {problem}")
 
     @property
     def log(self) -> Source:
@@ -153,9 +168,27 @@ class Reading:
         return self.period_length * self.series
 
     @property
+    def keys(self) -> tuple[Key, ...] | None:
+        """One key for each series of sums: of the panel, and then of groups of it; None for one series."""
+        if self.panel is None or self.hierarchy is None:
+            return self.panel
+        return *self.panel, *self.hierarchy.groups.names
+
+    @cached_property
+    def levels(self) -> NDArray[np.int64]:
+        """A row for each level of groups: in which series of sums each key is."""
+        if self.panel is None or self.hierarchy is None:
+            return np.arange(self.series)[None]
+        return self.hierarchy.levels(self.panel)
+
+    @property
     def most_steps(self) -> int:
-        """In how many steps one individual can be, over all series, after gap and key cap, in the longest period."""
-        return max(self.reach().steps())
+        """In how many steps one individual can be, over all series, after gap and key cap, in the longest period.
+
+        With groups it is of those who are at one key at a time; others can be larger.
+        """
+        reach = self.reach()
+        return max((reach if self.hierarchy is None else reach._replace(key_cap=1)).steps())
 
     @cached_property
     def period_span(self) -> tuple[int, int] | None:

@@ -16,7 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
-from opendp_timeseries.accounting.influence import Influence, Reach, count_influence, tiers_influence
+from opendp_timeseries.accounting.influence import (
+    Influence,
+    Reach,
+    count_influence,
+    hierarchy_influence,
+    tiers_influence,
+)
+from opendp_timeseries.design.hierarchy import SHARES
 from opendp_timeseries.design.reading import Reading
 from opendp_timeseries.design.weights import RESOLUTION_BITS, Weights
 
@@ -97,8 +104,12 @@ class Tiers:
         return _table(self, most)
 
     def weights(self, reading: Reading) -> Weights:
-        """Return the weights of all sizes. Somebody in ``n`` steps is no larger than ``M²·n``."""
+        """Return the weights of all sizes. Somebody in ``n`` steps, at a key at a time, is no larger than ``M²·n``."""
         ends, rows = self.table(reading.most_steps)
+        if reading.hierarchy is not None:
+            # A level's share of the norm is in its weights, so that one scale of noise does for all levels.
+            squares = tuple(end * reading.step_cap**2 * SHARES for end in ends.tolist())
+            return Weights(2, squares, reading.hierarchy.weights(rows))
         return Weights(2, tuple(end * reading.step_cap**2 for end in ends.tolist()), rows)
 
     def is_drawn(self, reading: Reading) -> bool:
@@ -112,6 +123,9 @@ class Tiers:
     def influence(self, reading: Reading, reach: Reach) -> Influence:
         """Return how far individuals with this reach move the counts."""
         most = reading.most_steps
+        if reading.hierarchy is not None:
+            entries = self.series * len(reading.keys or ()) * reading.grid.size
+            return hierarchy_influence(reach, first=self.first(most), entries=entries)
         largest = math.ldexp(int(self.table(most).weights.max()), -RESOLUTION_BITS)
         influence = count_influence(**reach._asdict(), participation_cap=self.first(most), norm="l2")
         return tiers_influence(influence, largest, self.series)

@@ -32,7 +32,10 @@ class _Capped:
         object.__setattr__(self, "cap", check.integer("participation_cap", self.cap, minimum=1, remedy=remedy))
 
     def check(self, reading: Reading) -> None:
-        """Refuse no reading: a cap fits any."""
+        """Refuse a reading of groups, which are weighed without a cap."""
+        if reading.hierarchy is not None:
+            problem = "must be left out with groups, in whose sums everybody counts, or add up the panel by make_totals"
+            raise ValueError(f"participation_cap ({self.cap}) {problem}")
 
     def is_full(self, reading: Reading) -> bool:
         """Say whether everybody counts in full in all of their steps."""

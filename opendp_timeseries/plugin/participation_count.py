@@ -1,7 +1,7 @@
 """Counts of events in each step, with or without a cap (docs/proofs/counts.md and docs/proofs/scaling.md)."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from opendp_timeseries import _validate as check
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.design.count import Count
+from opendp_timeseries.design.groups import Key
+from opendp_timeseries.design.hierarchy import Hierarchy
 from opendp_timeseries.design.reading import Keys, Reading
 from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.design.tiers import Tiers, default_tiers
@@ -36,6 +38,8 @@ def make_participation_count(
     norm: str | None = None,
     per: TimeGrid | str | int | None = None,
     tiers: Tiers | None = None,
+    groups: Mapping[str, Any] | None = None,
+    shares: Sequence[float] | None = None,
     time: str | None = None,
 ) -> dp.Transformation:
     """Count, in each step, the individuals who take part; or their events.
@@ -77,6 +81,11 @@ def make_participation_count(
     before all else. With ``key_cap=1`` totals over series are as little sensitive as a
     single one: see :func:`~opendp_timeseries.make_totals`.
 
+    With ``groups`` of the keys, without a cap, the sums over each of them are further series, after those of the keys,
+    an outer group before those in it. Nobody is left out of any: people are weighed by their squares over all levels
+    together, each with its share, and somebody at one key at a time weighs in all of these as in one series. So the
+    noise is that of one series, too, at all keys and groups; the larger a level's share, the less it is in counts.
+
     The output is the domain ``vector_domain(atom_domain(T="f64", nan=False), size=grid.size)``, with whole numbers
     ``T="i64"``, or ``len(keys)`` times that size, and that for each tier, with the influence metric, which is what
     amplification by subsampling needs. For noise of OpenDP's own, chain :func:`~opendp_timeseries.then_lp_distance`
@@ -104,6 +113,10 @@ def make_participation_count(
         so many steps, if steps are integers; or a grid, each of whose steps joins steps of this one.
     :param tiers: of a count without a cap, public, and never from the data; by a rule from the number of steps alone if
         left out.
+    :param groups: of all keys, by name: ``{"city": keys}``, or nested, ``{"city": {"north": […], "south": […]}}``, to
+        one depth everywhere. Without a cap only.
+    :param shares: of the norm that the keys have, the groups right around them, and so on outwards, in sixteenths:
+        (.8, .2) and (.6, .2, .2), unless said otherwise.
     :param time: the column of event times, of a LazyFrame only: an event-log domain names its own.
     :raises TypeError: for a wrong domain, metric or grid, or a public parameter that was left out.
     :raises ValueError: for a cap below 1, a gap below 1 or above the number of steps, an ``excess``, ``norm``, ``per``
@@ -132,9 +145,20 @@ def make_participation_count(
     Influence(l0=8, l2=1, linf=0.901...)
     """
     log = log_of(input_domain, input_metric, by=by, keys=keys, time=time, periods=True)
-    reading = Reading(**log, grid=grid, step_cap=step_cap, gap=gap, key_cap=key_cap)
+    hierarchy = _hierarchy(groups, log["panel"], shares)
+    reading = Reading(**log, grid=grid, step_cap=step_cap, gap=gap, key_cap=key_cap, hierarchy=hierarchy)
     weighting = _weighting(reading, participation_cap, tiers, excess=excess, norm=norm, per=per)
     return counted(input_domain, input_metric, Count(reading, weighting, _grid_of_totals(grid, per)))
+
+
+def _hierarchy(groups: Any, panel: tuple[Key, ...] | None, shares: Sequence[float] | None) -> Hierarchy | None:
+    if groups is None:
+        if shares is not None:
+            raise ValueError(f"shares ({check.shown(shares)}) require groups, whose levels they are of")
+        return None
+    if panel is None:
+        raise ValueError("groups require by= and keys=, or leave them out")
+    return Hierarchy.of(groups, panel, shares)
 
 
 def _weighting(reading: Reading, cap: int | None, tiers: Tiers | None, **options: Any) -> Weighting:

@@ -1,5 +1,6 @@
 """Noisy series within a budget, with no cap and no scale to choose (docs/proofs/scaling.md)."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import opendp.prelude as dp
@@ -26,6 +27,8 @@ def make_private_series(
     keys: Keys | None = None,
     key_cap: int | None = None,
     tiers: Tiers | None = None,
+    groups: Mapping[str, Any] | None = None,
+    shares: Sequence[float] | None = None,
     time: str | None = None,
 ) -> dp.Measurement:
     """Release a series of counts per time step: nobody is dropped, and there is no cap and no scale to choose.
@@ -45,8 +48,16 @@ def make_private_series(
     >>> grid = ts.TimeGrid(start="2024-01-01", step="1h", size=720, zone="UTC")
     >>> (space >> ts.then_private_series(grid, epsilon=1.0, delta=1e-6)).map(1)
     (0.99999..., 1e-06)
+
+    Stations and their city cost no more than one of them, though nobody is left out anywhere:
+
+    >>> panel = {"by": "station", "keys": ["a", "b", "c"]}
+    >>> city = space >> ts.then_private_series(grid, **panel, groups={"city": panel["keys"]}, epsilon=1.0, delta=1e-6)
+    >>> city.map(1)
+    (0.99999..., 1e-06)
     """
     options: dict[str, Any] = {"step_cap": step_cap, "gap": gap, "by": by, "keys": keys, "key_cap": key_cap}
+    options |= {"groups": groups, "shares": shares}
     count = make_participation_count(input_domain, input_metric, grid, **options, tiers=tiers, time=time)
     for name, value in (("epsilon", epsilon), ("delta", delta)):
         check.required(name, value, "of the release, such as epsilon=1.0 and delta=1e-6")

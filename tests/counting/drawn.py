@@ -26,6 +26,7 @@ from pyarrow import dataset
 
 from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.design.groups import Groups
+from opendp_timeseries.design.hierarchy import Hierarchy
 from opendp_timeseries.design.kernels import Kernel
 from opendp_timeseries.design.reading import Source
 from opendp_timeseries.design.signal import Signal
@@ -204,6 +205,7 @@ class Case:
     taps: tuple | None = None  # of a filter, in units of 1/8
     distance: int = 1  # in units of privacy
     of_two: bool = False  # whether a unit is of two individuals
+    levels: tuple = ()  # of groups of the keys, in tiers: sixteenths, and the number of the group of each key
 
     def count(self, *, replaced=False):
         return make.count(
@@ -215,6 +217,7 @@ class Case:
             unit=Unit(period=self.period, replaced=replaced, individuals=1 + self.of_two),
             excess=self.excess,
             tiers=self.tiers,
+            hierarchy=self.hierarchy(),
             **self.caps,
         )
 
@@ -223,6 +226,21 @@ class Case:
             return TimeGrid(size=len(self.totals))
         clocks = [EPOCH + dt.timedelta(microseconds=self.grid.edges[k]) for k in (*self.totals, self.grid.size)]
         return TimeGrid.from_edges([f"{clock.isoformat()}Z" for clock in clocks], zone=self.grid.zone)
+
+    def hierarchy(self):
+        """Levels as a tree, from the outermost, in which each number of a group is that of its series."""
+        if not self.levels:
+            return None
+        numbers = [numbers for _, numbers in self.levels]
+
+        def within(keys, levels):
+            if not levels:
+                return [self.keys[key] for key in keys]
+            groups = dict.fromkeys(sorted(levels[-1][key] for key in keys))
+            return {f"group {g}": within([k for k in keys if levels[-1][k] == g], levels[:-1]) for g in groups}
+
+        groups = Groups.of(within(range(len(self.keys)), numbers[1:]), self.keys)
+        return Hierarchy(groups=groups, shares=tuple(part for part, _ in self.levels))
 
     @property
     def people(self):
@@ -244,14 +262,18 @@ class Case:
 
     @property
     def size(self):
-        series = len(self.keys or (0,)) * (1 if self.tiers is None else self.tiers.series)
-        return self.columns * series
+        return self.columns * self.summed * (1 if self.tiers is None else self.tiers.series)
+
+    @property
+    def summed(self):
+        """Keys, and groups of them."""
+        return 1 + max(map(max, (numbers for _, numbers in self.levels))) if self.levels else len(self.keys or (0,))
 
     @property
     def most(self):
         """In how many steps anybody can be, after gap and key cap."""
         longest, series = max(Counter(map(self.period_of, range(self.cycle))).values()), len(self.keys or (0,))
-        gap, few = self.caps["gap"], min(self.caps["key_cap"] or series, series)
+        gap, few = self.caps["gap"], 1 if self.levels else min(self.caps["key_cap"] or series, series)
         return min(series * min(-(-longest // gap), self.cycle // gap), few * longest)
 
     def period_starts(self):
@@ -288,12 +310,32 @@ def draw(seed, engine):
     of_two = case.period is None and random.random() < 0.5
     case = replace(case, tree=made, distance=int(random.integers(1, 4)), of_two=of_two)
     if case.tiers is not None or random.random() < 0.5:
-        return case
+        return with_levels(np.random.default_rng([seed, ENGINES.index(engine), 2]), case)
     taps = random.integers(one(random, [0, -9]), 10, case.columns) * (random.random(case.columns) < 0.5)
     if random.random() < 0.5:  # symmetric, and decreasing from its first
         half = sorted(np.abs(taps).tolist(), reverse=True)
         taps = [half[min(t, case.columns - t)] for t in range(case.columns)]
     return replace(case, taps=tuple(map(int, taps)) if any(taps) else None)
+
+
+def with_levels(random, case):
+    """The case with groups of its keys, and with tiers that somebody can reach, most often at several keys at once."""
+    if case.tiers is None or case.keys is None or random.random() < 0.2:
+        return case
+    keys, depth = len(case.keys), int(random.integers(1, 3))
+    of_groups = [random.integers(0, 1 + random.integers(keys), keys) for _ in range(depth)]
+    inner = np.unique(np.column_stack(of_groups[::-1]), axis=0, return_inverse=True)[1].ravel()
+    # Series of groups come after all keys, and an outer group before those in it.
+    found, levels = {}, [range(keys), *[[0] * keys for _ in range(depth)]]
+    outer = of_groups[-1].tolist() if depth == 2 else [0] * keys
+    for key in sorted(range(keys), key=lambda key: (outer[key], inner[key])):
+        for level, name in [(2, outer[key])] * (depth == 2) + [(1, (outer[key], inner[key]))]:
+            levels[level][key] = found.setdefault((level, name), keys + len(found))
+    cuts = np.sort(random.choice(np.arange(1, 16), depth, replace=False))
+    parts = np.diff(cuts, prepend=0, append=16).tolist()
+    case = replace(case, caps=case.caps | {"key_cap": None}, levels=(*zip(parts, map(tuple, levels), strict=True),))
+    tiers = replace(case.tiers, ends=tuple(end for end in case.tiers.ends if end < case.most))
+    return replace(case, tiers=tiers, caps=case.caps | {"participation_cap": tiers.first(case.most)})
 
 
 def drawn_tree(random, keys, name="total"):
@@ -466,8 +508,8 @@ def truth(case, rows, hashed):
     limits, tiers = {"key": KEY, "cycle": case.cycle, "hashed": hashed}, None
     if case.tiers is not None:
         tiers = {"ends": case.tiers.ends, "share": case.tiers.share}
-        tiers |= {"most": case.most, "size": case.positions}
-    more = limits | {"excess": case.excess, "tiers": tiers}
+        tiers |= {"most": case.most, "size": case.summed * case.cycle}
+    more = limits | {"excess": case.excess, "tiers": tiers, "levels": case.levels or None}
     kept = {(who, period): oracle.kept(who, at, **case.caps, **more) for (who, period), at in own.items()}
     if case.totals:
         kept = {who: in_totals(case, change) for who, change in kept.items()}

@@ -400,7 +400,7 @@ def test_a_step_cap_near_the_most_rows_of_a_log(backend, cap, more):
     events = [min(cap, 2**47 - more), min(more, cap)]
     table = backend.table(who=[1, 1], step=[0, 1], events=events)
     weights = most.weighting.weights(most.reading)
-    weighed = engine._fetch(engine._weighed(table, ["who"], weights, cap, engine._dialect(table)))
+    weighed = engine._fetch(engine._weighed(table, ["who"], weights, most.reading, engine._dialect(table)))
     size = sum(number**2 for number in events)
     weight = min(2**16, math.isqrt(cap**2 * 4**16 // size))
     assert sorted(weighed["series0"].to_pylist()) == sorted(weight * number for number in events)
@@ -422,6 +422,6 @@ def test_weights_in_a_database_are_those_in_memory_whatever_the_events(backend, 
     begins = np.cumsum(lengths) - lengths
     expected = np.repeat(scaling.weights_of(scaling.sizes_of(events, begins, weights.power), weights), lengths, axis=0)
     table = backend.table(who=who, step=np.arange(who.size), events=events)
-    weighed = engine._fetch(engine._weighed(table, ["who"], weights, step_cap, engine._dialect(table)))
+    weighed = engine._fetch(engine._weighed(table, ["who"], weights, most.reading, engine._dialect(table)))
     found = np.column_stack([weighed[name].to_numpy() for name in weighed.column_names[1:]])
     assert found[np.argsort(weighed["step"].to_numpy())].tolist() == (expected * events[:, None]).tolist()

@@ -88,12 +88,12 @@ def weighed_by(size):
         reading = count.reading
         cap, largest = min(reading.step_cap, 2**62), reading.most_steps * reading.step_cap**2
 
-        def add(counts, pairs, weights):
+        def add(counts, pairs, *more):
             def other(events, begins, power):
                 return np.minimum(size(pairs.events, begins, power).astype(object), largest)
 
             capped = pairs._replace(events=np.minimum(pairs.events, cap))
-            seeing(sizes_of=other)(_add_weighed, counts, capped, weights)
+            seeing(sizes_of=other)(_add_weighed, counts, capped, *more)
 
         return seeing(np=but(np, minimum=lambda events, cap: events), _add_weighed=add)(sound, rows, count, key)
 
@@ -105,8 +105,8 @@ def of_rows(rows):
 
 
 def weighed_over_periods(sound, rows, *more):
-    def add(counts, pairs, weights):
-        _add_weighed(counts, pairs._replace(people=pairs.people >> rows.places.period_bits), weights)
+    def add(counts, pairs, *others):
+        _add_weighed(counts, pairs._replace(people=pairs.people >> rows.places.period_bits), *others)
 
     return seeing(_add_weighed=add)(sound, rows, *more)
 
@@ -119,20 +119,20 @@ def weighed_before_the_gap(sound, rows, count, key):
         events = np.minimum(pairs.events, min(count.reading.step_cap, 2**62))
         before |= zip(pairs.people[begins].tolist(), sizes_of(events, begins, power), strict=True)
 
-    def add(counts, pairs, weights):
+    def add(counts, pairs, *more):
         sizes = np.array([before[person] for person in pairs.people[_groups(pairs.people)[0]].tolist()], dtype=object)
-        seeing(sizes_of=lambda *_: sizes)(_add_weighed, counts, pairs, weights)
+        seeing(sizes_of=lambda *_: sizes)(_add_weighed, counts, pairs, *more)
 
     return seeing(_add_weighed=add)(sound, rows, count, key)
 
 
 def weighed_in_each_series(sound, rows, count, key):
-    def add(counts, pairs, weights):
+    def add(counts, pairs, *more):
         series = pairs.steps // count.reading.grid.size
         for k in range(count.reading.series):
             some = pairs.where(series == k)
             if some.people.size:
-                _add_weighed(counts, some, weights)
+                _add_weighed(counts, some, *more)
 
     return seeing(_add_weighed=add)(sound, rows, count, key)
 

@@ -9,6 +9,7 @@ import itertools
 import re
 from collections import Counter
 from fractions import Fraction
+from functools import cache
 from zoneinfo import ZoneInfo
 
 UNITS = {
@@ -113,7 +114,7 @@ def key_of_choice(key):
 
 def kept(
     identifier, steps, *, participation_cap, step_cap, key, gap=1, cycle=2**31, key_cap=None, hashed=hash_of,
-    excess="drop", tiers=None,
+    excess="drop", tiers=None, levels=None,
 ):  # fmt: skip
     """What is kept of one individual: ``{step: events}``, or, if nothing is dropped, in units of ``2**-16``.
 
@@ -121,6 +122,7 @@ def kept(
 
     :param hashed: the hash of the engine.
     :param tiers: as :func:`in_tiers` takes them.
+    :param levels: of tiers, as :func:`in_levels` takes them.
     """
     events = Counter(steps)
     few = events if key_cap is None else in_few_series(identifier, events, key_cap, key, cycle, hashed)
@@ -133,6 +135,8 @@ def kept(
         order = sorted(left, key=lambda step: (hashed(identifier, step, key), step))
         return {step: min(events[step], step_cap) for step in order[:participation_cap]}
     own = {step: min(events[step], step_cap) for step in left}
+    if levels is not None:
+        return in_levels(own, step_cap, cycle, levels, **tiers)
     if tiers is not None:
         return in_tiers(own, step_cap, **tiers)
     power = 2 if excess == "l2" else 1
@@ -157,10 +161,15 @@ def in_tiers(own, step_cap, ends, share, most, size):
     :param share: what each series but the first takes of what those after it left.
     :param most: in how many steps anybody can be: the last tier.
     """
-    norm = Fraction(sum(x * x for x in own.values()), step_cap**2)
+    weights = tier_weights(Fraction(sum(x * x for x in own.values()), step_cap**2), ends, share, most)
+    return {series * size + step: weight * x for series, weight in enumerate(weights) for step, x in own.items()}
+
+
+def tier_weights(norm, ends, share, most):
+    """The weights in all tiers, in units of 2⁻¹⁶, of somebody whose squares sum to so many full steps, or fewer."""
     tiers = [*ends, most]
     row = tiers[0]
-    while row < norm:
+    while row < min(norm, most):
         row = min(row + max(1, row // 24), most)
 
     def left(series, n):
@@ -168,12 +177,42 @@ def in_tiers(own, step_cap, ends, share, most, size):
             return Fraction(1, n)
         return left(series + 1, n) - Fraction(share) * left(series + 1, max(n, tiers[series + 1]))
 
-    counted = {}
-    for series, tier in enumerate(tiers):
-        square = tiers[0] * left(series, max(row, tier)) * (Fraction(share) if series else 1)
-        weight = largest(lambda w, square=square: w * w <= square)
-        counted |= {series * size + step: weight * x for step, x in own.items()}
-    return counted
+    squares = [tiers[0] * left(k, max(row, tier)) * (Fraction(share) if k else 1) for k, tier in enumerate(tiers)]
+    return [largest(lambda w, square=square: w * w <= square) for square in squares]
+
+
+def in_levels(own, step_cap, cycle, levels, ends, share, most, size):
+    """What one individual counts as in the series of each tier, which are of keys and of groups of them.
+
+    :param levels: of the keys, and of all groups of one kind: sixteenths of the norm, and the series of each key.
+    :param size: entries of each tier.
+    """
+    sums = [Counter() for _ in levels]
+    for place, events in own.items():
+        for level, (_, series) in zip(sums, levels, strict=True):
+            level[series[place // cycle] * cycle + place % cycle] += events
+    parts = tuple(Fraction(part, 16) for part, _ in levels)
+    squares = [sum(x * x for x in level.values()) for level in sums]
+    norm = sum(part * square for part, square in zip(parts, squares, strict=True)) / step_cap**2
+    weights = level_weights(norm, parts, ends, share, most)
+    return {
+        tier * size + place: weight * x
+        for tier, row in enumerate(weights)
+        for weight, level in zip(row, sums, strict=True)
+        for place, x in level.items()
+    }
+
+
+@cache
+def level_weights(norm, parts, ends, share, most):
+    """The weights at each level in each tier: of a part of the norm, and less of whoever is too large for the last."""
+    weights = []
+    for weight in tier_weights(norm, ends, share, most):
+        row = [largest(lambda w, v=weight, part=part: w * w <= Fraction(v, 2**16) ** 2 * part) for part in parts]
+        if norm > most:
+            row = [largest(lambda w, v=own: w * w * norm <= Fraction(v, 2**16) ** 2 * most) for own in row]
+        weights.append(row)
+    return weights
 
 
 def capped_counts(rows, *, size, cycle=None, period_of=lambda step: 0, **caps):

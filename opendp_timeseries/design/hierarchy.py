@@ -1,0 +1,94 @@
+"""Groups of a panel's keys, such as stations in a city, of which the sums are read beside the keys, in one norm."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opendp_timeseries import _validate as check
+from opendp_timeseries.design.groups import Groups, Key
+
+#: Shares of the norm are whole numbers of sixteenths, so that sizes of individuals are whole numbers, too.
+SHARES: Final = 16
+#: The share of each level of groups, unless said otherwise; the keys have what is left.
+_OF_GROUPS: Final = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hierarchy:
+    """Levels of a panel, each of which has every key once: the keys, and groups of them around each other.
+
+    An individual's size is the sum over levels of their share, times the squares of the sums in each group and step.
+
+    :param groups: at each depth, of all keys.
+    :param shares: of the norm, in sixteenths: of the keys, of the groups right around them, and so on outwards.
+    :raises TypeError, ValueError: naming the group, or the share.
+    """
+
+    groups: Groups
+    shares: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        shares = tuple(check.integer("share of a level, in sixteenths", share, minimum=1) for share in self.shares)
+        object.__setattr__(self, "shares", shares)
+        keys = set(self.groups.innermost)
+        for depth in range(self.depth):
+            level = {name: members for name, members, own in self._members() if own == depth}
+            if left := sorted(map(str, keys.difference(*level.values()))):
+                where = f"beside {next(iter(level))!r}"
+                raise ValueError(f"every key must be in a group of each level; put {left[0]!r} into one {where}")
+        if len(shares) != self.depth + 1 or sum(shares) != SHARES:
+            of = f"one for the keys and each of {self.depth} levels of groups"
+            raise ValueError(f"shares of levels ({list(shares)}), in sixteenths, must be {of}, and add up to {SHARES}")
+
+    def _members(self) -> list[tuple[str, tuple[Key, ...], int]]:
+        return [(*group, depth) for group, depth in zip(self.groups.members, self.groups.depths, strict=True)]
+
+    @property
+    def depth(self) -> int:
+        """Number of levels of groups."""
+        return max(self.groups.depths) + 1
+
+    @classmethod
+    def of(cls, tree: Any, keys: Sequence[Key], shares: Sequence[float] | None = None) -> Self:
+        """Read a mapping from names to keys, or to such mappings.
+
+        :param keys: of the panel, compared as text.
+        :param shares: of the norm, from the keys outwards, which add up to 1; rounded to sixteenths.
+        :raises TypeError, ValueError: as :meth:`.Groups.of`, and for shares that do not fit.
+        """
+        groups = Groups.of(tree, keys)
+        return cls(groups=groups, shares=_sixteenths(shares, max(groups.depths) + 1))
+
+    def levels(self, panel: tuple[Key, ...]) -> NDArray[np.int64]:
+        """Return a row for each level: in which series each key is read, where groups come after all keys."""
+        numbers = {key: number for number, key in enumerate(panel)}
+        rows = np.tile(np.arange(len(panel)), (self.depth + 1, 1))
+        for series, (_, keys, depth) in enumerate(self._members(), len(panel)):
+            rows[self.depth - depth, [numbers[key] for key in keys]] = series
+        return rows
+
+    def weights(self, weights: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the weights of levels, given those of one series: a column for each level, for each column."""
+        each = [[math.isqrt(w * w * share // SHARES) for w in row for share in self.shares] for row in weights.tolist()]
+        return np.array(each, dtype=np.int64)
+
+
+def _sixteenths(shares: Any, depth: int) -> tuple[int, ...]:
+    if shares is None:
+        own = SHARES - _OF_GROUPS * depth
+        if own < 1:
+            raise ValueError(f"shares must be given for {depth} levels of groups: of the norm, from the keys outwards")
+        return (own, *[_OF_GROUPS] * depth)
+    if isinstance(shares, str) or not isinstance(shares, Sequence) or len(shares) != depth + 1:
+        problem = f"must list one share for the keys and each of {depth} levels of groups, outwards"
+        raise ValueError(f"shares ({check.shown(shares)}) {problem}")
+    numbers = [check.real("share of a level", share, above=0.0, below=1.0) for share in shares]
+    _, *others = (round(number * SHARES) for number in numbers)
+    sixteenths = (SHARES - sum(others), *others)
+    if abs(math.fsum(numbers) - 1) > 1e-9 or min(sixteenths) < 1:
+        raise ValueError(f"shares ({check.shown(list(shares))}) must add up to 1, and each be at least a sixteenth")
+    return sixteenths

@@ -1,0 +1,196 @@
+"""Groups of keys in one norm: nobody moves the sums of keys and groups further than one series, whatever they do."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from opendp_timeseries.accounting.sampling import Sampling
+from opendp_timeseries.counting.capped_count import capped_count
+from opendp_timeseries.design.design import Design
+from opendp_timeseries.design.hierarchy import Hierarchy
+from opendp_timeseries.design.reading import Source
+from opendp_timeseries.design.signal import Signal
+from opendp_timeseries.design.tiers import Tiers, default_tiers
+from opendp_timeseries.design.unit import Unit
+from opendp_timeseries.grid import Period, TimeGrid
+from tests import make
+from tests.oracles import counting as oracle
+
+KEYS = ("a", "b", "c")
+CITY = {"city": ["a", "b", "c"]}
+NESTED = {"all": {"x": ["c", "a"], "y": ["b"]}}
+#: The levels of these trees as the slow count takes them: in which series each key is.
+LEVELS = {id(CITY): [(0, 1, 2), (3, 3, 3)], id(NESTED): [(0, 1, 2), (4, 5, 4), (3, 3, 3)]}
+
+
+def count_of(tree, shares=None, *, steps=3, keys=KEYS, replaced=False, period=None, tiers=None, **caps):
+    hierarchy = None if tree is None else Hierarchy.of(tree, keys, shares)
+    panel = {"panel": keys, "source": Source(identifier="id", time="time", by="key")}
+    panel = panel if keys else {"source": Source(identifier="id", time="time")}
+    unit = Unit(replaced=replaced, period=period and Period(period))
+    return make.count(
+        **panel, grid=TimeGrid(size=steps), hierarchy=hierarchy, unit=unit, tiers=tiers or Tiers(ends=(2,)), **caps
+    )
+
+
+def everybody(count):
+    """Everything that one person can do, by key and step, before and after step cap and gap."""
+    reading = count.reading
+    for events in itertools.product(range(reading.step_cap + 1), repeat=reading.size):
+        yield np.array(events).reshape(reading.series, -1)
+
+
+def added(count, tree, shares, person):
+    """What a person adds in each period, by the slow count."""
+    reading, entries = count.reading, count.size // count.weighting.series
+    tiers = {"ends": count.tiers.ends, "share": count.tiers.share, "most": reading.most_steps, "size": entries}
+    levels = [(part, series) for part, series in zip(shares, LEVELS[id(tree)], strict=True)]
+    length = reading.unit.period.length if reading.unit.period else reading.grid.size
+    vectors = []
+    for begin in range(0, reading.grid.size, length):
+        rows = [
+            int(key * reading.grid.size + step)
+            for key, step in zip(*np.nonzero(person), strict=True)
+            if begin <= step < begin + length
+            for _ in range(person[key, step])
+        ]
+        caps = {"step_cap": reading.step_cap, "gap": reading.gap, "cycle": reading.grid.size}
+        own = oracle.kept("p", rows, participation_cap=1, key=b"", excess="l2", tiers=tiers, levels=levels, **caps)
+        vector = np.zeros(count.size, dtype=np.int64)
+        vector[list(own)] = list(own.values())
+        vectors.append(vector)
+    return vectors
+
+
+CASES = {
+    "a city": (CITY, (13, 3), {}),
+    "mostly of the city": (CITY, (2, 14), {"tiers": Tiers(ends=(1, 2), share=0.8)}),
+    "districts": (NESTED, (10, 2, 4), {"tiers": Tiers(ends=(1, 2), share=0.3)}),
+    "one tier": (NESTED, (1, 1, 14), {"tiers": Tiers(ends=())}),
+    "several events": (CITY, (9, 7), {"steps": 2, "step_cap": 2, "tiers": Tiers(ends=(1,))}),
+    "gap": (CITY, (13, 3), {"gap": 2}),
+    "periods": (CITY, (8, 8), {"period": 2, "tiers": Tiers(ends=())}),
+    "periods in several tiers": (NESTED, (10, 3, 3), {"period": 2, "tiers": Tiers(ends=(1,))}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nobody_moves_keys_and_groups_further_than_stated(name):
+    tree, shares, options = CASES[name]
+    fractions = [part / 16 for part in shares]
+    count, replaced = (count_of(tree, fractions, **options, replaced=of) for of in (False, True))
+    assert count.reading.hierarchy.shares == shares
+    rows, sums = {}, set()
+    for number, person in enumerate(everybody(count)):
+        vectors = added(count, tree, shares, person)
+        sums.add(tuple(map(tuple, vectors)))
+        if number % 7 == 0:  # the count itself, whose weights are what is bounded here
+            key, step = (np.repeat(index, person[person > 0]) for index in np.nonzero(person))
+            places = key * count.grid.size + step
+            counted = capped_count(np.zeros(places.size, int), places, count, bytes(16))
+            assert counted.tolist() == sum(vectors).tolist()
+        for period, vector in enumerate(vectors):
+            rows.setdefault(period, {})[vector.tobytes()] = vector
+    unit = Fraction(1, 2**32)
+    for made, largest in (
+        (count, [max(int(row @ row) for row in own.values()) for own in rows.values()]),
+        (replaced, [largest_difference(np.array([*own.values()])) for own in rows.values()]),
+    ):
+        for periods in range(1, len(largest) + 1):
+            influence = made.influence(periods=periods)
+            reached = sum(sorted(largest)[-periods:]) * unit
+            assert influence.l2_squared * Fraction(7 if made is replaced else 9, 10) < reached <= influence.l2_squared
+            bound = count.reading.step_cap**2 * count.tiers.first(count.reading.most_steps) * periods
+            assert influence.l2_squared == bound * (2 if made is replaced else 1)
+            assert influence.l2**2 >= influence.l2_squared
+            assert influence.l0 == count.size
+        entries = [np.abs(row).max() for own in rows.values() for row in own.values()]
+        assert Fraction(int(max(entries)), 2**16) <= made.influence().linf
+    assert min(min(row.min() for row in own.values()) for own in rows.values()) >= 0
+
+
+def largest_difference(rows):
+    """The largest squared distance of two of these rows, of whole numbers."""
+    squares = (rows * rows).sum(axis=1)
+    return int((squares[:, None] + squares - 2 * rows @ rows.T).max())
+
+
+def test_groups_cost_what_one_series_costs():
+    """The same scale of noise, whether people are added and removed, or replaced, and whatever the shares."""
+    for size, options in ((31 * 24, {}), (400, {"step_cap": 3}), (96, {"period": 24}), (96, {"replaced": True})):
+        tiers = default_tiers(size if "period" not in options else 24)
+        one = count_of(None, keys=None, steps=size, tiers=tiers, **options)
+        for tree, shares in ((CITY, None), (CITY, (0.25, 0.75)), (NESTED, None)):
+            several = count_of(tree, shares, steps=size, tiers=tiers, **options)
+            assert several.reading.most_steps == one.reading.most_steps
+            for periods in range(1, 1 + len(one.reading.period_lengths())):
+                first, second = (count.influence(2, periods=periods) for count in (one, several))
+                assert (first.l2, first.l2_squared, first.individuals) == (
+                    second.l2,
+                    second.l2_squared,
+                    second.individuals,
+                )
+                losses = [
+                    Design(signal=Signal(count), sampling=Sampling(), scale=20.0).loss(2, periods=periods)
+                    for count in (one, several)
+                ]
+                assert losses[0].epsilon(1e-6) == pytest.approx(losses[1].epsilon(1e-6), rel=1e-12)
+
+
+def test_people_at_one_key_at_a_time_are_as_large_as_in_one_series():
+    for shares in (None, (0.5, 0.5)):
+        count = count_of(CITY, shares, steps=24, tiers=default_tiers(24))
+        one = count_of(None, keys=None, steps=24, tiers=default_tiers(24))
+        rng = np.random.default_rng(0)
+        steps = np.sort(rng.choice(24, 17, replace=False))
+        keys = rng.integers(0, 3, 17)
+        several = capped_count(np.zeros(17, int), keys * 24 + steps, count, bytes(16)).reshape(count.shape)
+        alone = capped_count(np.zeros(17, int), steps, one, bytes(16)).reshape(one.shape)
+        share = count.reading.hierarchy.shares
+        for level, own in enumerate((several[:, :3].sum(axis=1), several[:, 3])):
+            assert np.all(np.abs(own - alone[:, 0] * (share[level] / 16) ** 0.5) < 1)
+
+
+def test_what_groups_cannot_be_is_refused_by_name():
+    for tree, message in (
+        ({"x": ["a", "b"]}, "every key of the panel must be in a group; 'c' is in none"),
+        ({"x": ["a", "b", "c"], "y": ["c"]}, "'y' overlaps|every key must be in a group of each level; put 'a'"),
+        ({"all": {"x": ["a", "b"]}, "y": ["c"]}, "every key must be in a group of each level; put 'c' into one"),
+        ({"a": ["a", "b", "c"]}, "must not have the name of a key; 'a' is one"),
+        ({"x": ["a", "b", "c", "d"]}, "'d' of 'x' is not one"),
+        ({"x": ["a", "b", "c", "c"]}, "distinct keys; 'c' is there twice"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            count_of(tree)
+    for shares, message in (
+        ((0.5,), "one share for the keys and each of 1 levels"),
+        ((0.5, 0.4), "add up to 1"),
+        ((0.99, 0.01), "each be at least a sixteenth"),
+        ((1.5, -0.5), "share of a level"),
+        ("ab", "must list one share"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            count_of(CITY, shares)
+    with pytest.raises(ValueError, match="must be one for the keys and each of 1 levels of groups, and add up to 16"):
+        Hierarchy(groups=Hierarchy.of(CITY, KEYS).groups, shares=(13, 4))
+    deep = {"1": {"2": {"3": {"4": {"5": {"6": KEYS}}}}}}
+    with pytest.raises(ValueError, match="shares must be given for 6 levels"):
+        Hierarchy.of(deep, KEYS)
+    assert Hierarchy.of(deep, KEYS, [4 / 16] + [2 / 16] * 6).shares == (4, 2, 2, 2, 2, 2, 2)
+    assert Hierarchy.of(CITY, KEYS).shares == (13, 3)
+    assert Hierarchy.of(NESTED, KEYS).shares == (10, 3, 3)
+    groups = Hierarchy.of(CITY, KEYS)
+    for changes, message in (
+        ({"key_cap": 1}, r"key_cap \(1\) must be left out with groups"),
+        ({"panel": None, "source": Source(identifier="id", time="time")}, "groups require by= and keys="),
+        ({"panel": ("a", "b")}, "groups must hold keys of the panel; 'c' is not one"),
+        ({"panel": (*KEYS, "d")}, "every key of the panel must be in a group; 'd' is in none"),
+        ({"tiers": None, "participation_cap": 2}, r"participation_cap \(2\) must be left out with groups"),
+        ({"tiers": None, "participation_cap": 2, "excess": "l1"}, r"participation_cap \(2\) must be left out"),
+        ({"per": TimeGrid(size=1)}, "per"),
+    ):
+        given = {"panel": KEYS, "source": Source(identifier="id", time="time", by="key"), "tiers": Tiers(ends=(2,))}
+        with pytest.raises(ValueError, match=message):
+            make.count(**given | {"grid": TimeGrid(size=3), "hierarchy": groups} | changes)
