@@ -10,6 +10,8 @@ import pytest
 
 from opendp_timeseries.counting import scaling
 from opendp_timeseries.counting.engines import engine_of
+from opendp_timeseries.design.hierarchy import Hierarchy
+from opendp_timeseries.design.tiers import Tiers
 from opendp_timeseries.grid import Period, TimeGrid
 from tests.counting.tables import count_of
 
@@ -27,6 +29,12 @@ OPTIONS = {
         {"excess": "l2", "period": Period(9)},
         {"gap": 3, "step_cap": 1},
         {"gap": 2, "excess": "l2", "key_cap": 1, **PANEL},
+        {
+            "gap": 2,
+            "tiers": Tiers(ends=(4,)),
+            "hierarchy": Hierarchy.of({"all": PANEL["keys"]}, PANEL["keys"]),
+            **PANEL,
+        },
     ],
     "participation": [{"gap": 3, **PANEL}],
     "tally": [PANEL],

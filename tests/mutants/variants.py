@@ -55,7 +55,15 @@ IN_MEMORY = ("test_every_combination::test_in_memory", range(90))
 STATED = "test_what_is_stated_covers_what_is_lost_or_nothing_is_stated"
 IN_DATABASE = ("test_every_combination::test_in_a_database", TELLING)
 
+GROUPS = ("test_a_database_adds_up_groups_as_tables_in_memory_do", {"step_cap": 2, "period": Period(10)})
+
 # --- Variants that take more than a line ---
+
+
+def bounded_by_steps(sound, reach, *, first, entries):
+    """As of one series, where nobody is at two keys at once."""
+    squared = reach.step_cap**2 * sum(min(first, steps) for steps in reach.periods) * (1 + reach.replaced)
+    return replace(sound(reach, first=first, entries=entries), squared=None, l2=float(squared) ** 0.5)
 
 
 def across_periods(sound, rows, *caps):
@@ -196,7 +204,8 @@ def but_caps(cap=None, **limits):
     def engine(table):
         def count(log, asked, key):
             weighting = asked.weighting if cap is None else replace(asked.weighting, cap=cap)
-            other = SimpleNamespace(reading=replace(asked.reading, **limits), weighting=weighting)
+            parts = {"weighting": weighting, "series": asked.series}
+            other = SimpleNamespace(reading=replace(asked.reading, **limits), **parts)
             return engine_of(log).count(log, other, key)
 
         return SimpleNamespace(count=count)
@@ -555,6 +564,48 @@ MUTANTS = [
            IN_DATABASE),
     mutant("the weights of another scale, in a database", "database:_weighed",
            edited(("weights.rows[:-1].T", "weights.rows[:-1, ::-1].T")), IN_DATABASE),
+    # ---- groups of keys
+    mutant("a share of the norm forgotten", "Hierarchy.weights", edited(("share // SHARES", "SHARES // SHARES")),
+           ("test_nobody_moves_keys_and_groups_further_than_stated", "a city"), IN_MEMORY),
+    mutant("weights of levels rounded up", "Hierarchy.weights", after(lambda weights: weights + 1),
+           ("test_nobody_moves_keys_and_groups_further_than_stated", "districts"), IN_MEMORY),
+    mutant("weights of levels in another order", "Hierarchy.weights", after(lambda weights: weights[:, ::-1]),
+           ("test_nobody_moves_keys_and_groups_further_than_stated", "districts"), IN_MEMORY),
+    mutant("a size of keys alone", "_sizes_by_level", given(levels=lambda levels: levels[:1] * len(levels)),
+           ("test_nobody_moves_keys_and_groups_further_than_stated", "mostly of the city"), IN_MEMORY),
+    mutant("squares before the sums of groups", "_sizes_by_level", edited(
+           ("sizes_of(sums, begins, 2, SHARES)", "sizes_of(events, _groups(people)[0], 2, SHARES)")),
+           ("test_nobody_moves_keys_and_groups_further_than_stated", "one tier"), IN_MEMORY),
+    mutant("a size of groups of 64 bits", "_sizes_by_level", seeing(SHARES=1),
+           ("test_sizes_of_groups_are_exact_whatever_the_events", 1, 25_000)),
+    mutant("a group counted twice", "_add_weighed",
+           edited(("events * np.repeat", "(1 + (level > 0)) * events * np.repeat")),
+           ("test_nobody_moves_keys_and_groups_further_than_stated", "districts"), IN_MEMORY),
+    mutant("keys of no group", "Hierarchy.__post_init__", edited(("if left :=", "if False and (left :="),
+           ("values()))):", "values())))):")), "test_what_groups_cannot_be_is_refused_by_name"),
+    mutant("ends of tiers for a norm of one", "Tiers.weights", seeing(SHARES=1),
+           ("test_nobody_moves_keys_and_groups_further_than_stated", "gap"), IN_MEMORY),
+    mutant("keys left out before groups are added up", "Reading._check_hierarchy", always(None),
+           "test_what_groups_cannot_be_is_refused_by_name"),
+    mutant("groups of a count with a cap", "_Capped.check", always(None),
+           "test_what_groups_cannot_be_is_refused_by_name"),
+    mutant("who is replaced at groups moves as far as one who is removed", "hierarchy_influence",
+           given(reach=lambda reach: reach._replace(replaced=False)),
+           ("test_nobody_moves_keys_and_groups_further_than_stated", "a city")),
+    mutant("groups in a short period bounded by its steps", "hierarchy_influence",
+           bounded_by_steps,
+           ("test_nobody_moves_keys_and_groups_further_than_stated", "periods")),
+    mutant("groups in one period of several", "hierarchy_influence",
+           given(reach=lambda reach: reach._replace(periods=reach.periods[:1])),
+           ("test_nobody_moves_keys_and_groups_further_than_stated", "periods")),
+    mutant("a size of keys alone, in a database", "database:_by_level",
+           edited(("(number, level, share, group)", "(number, level, share if level == 0 else 0, group)")), GROUPS),
+    mutant("a share of the norm forgotten, in a database", "database:_by_level",
+           edited(("(number, level, share, group)", "(number, level, 1, group)")), GROUPS),
+    mutant("squares before the sums of groups, in a database", "database:_by_level",
+           edited(('"step", "level", "share"]', '"step", "level", "share", "number"]')), GROUPS),
+    mutant("the weight of another level, in a database", "database:_weighed",
+           edited(("weighed.level == k", "weighed.level == levels - 1 - k")), GROUPS),
     # ---- distances
     mutant("replaced people cost as one removed", "count_influence", given(replaced=False),
            "test_replacing_reaches_twice_as_many_steps",
