@@ -25,7 +25,7 @@ __all__ = [
     "Majorant",
     "count_influence",
     "Reach",
-    "hierarchy_influence",
+    "grouped_influence",
     "pooled_influence",
     "tiers_influence",
     "totals_influence",
@@ -344,7 +344,7 @@ def tiers_influence(influence: Influence, largest: float, series: int) -> Influe
     )
 
 
-def hierarchy_influence(reach: Reach, *, first: int, entries: int) -> Influence:
+def grouped_influence(reach: Reach, *, first: int, entries: int) -> Influence:
     """Return the influence on tiers of a panel and groups of it, in one norm (docs/proofs/groups.md).
 
     :param reach: in the count of each key and step.

@@ -23,7 +23,7 @@ from opendp_timeseries.counting.identifiers import Labels, text_words
 from opendp_timeseries.counting.scaling import sizes_of, weights_of
 from opendp_timeseries.counting.sorting import sort
 from opendp_timeseries.design.count import Count
-from opendp_timeseries.design.hierarchy import SHARES
+from opendp_timeseries.design.grouping import SHARES
 from opendp_timeseries.design.reading import Reading
 from opendp_timeseries.design.weighting import Drop
 from opendp_timeseries.design.weights import Weights
@@ -308,12 +308,12 @@ def _add_weighed(counts: Ints, pairs: _Pairs, weights: Weights, reading: Reading
     """Add the events of some individuals to the counts of each tier and level, of all steps, by their weights."""
     people, steps, events = pairs
     begins, lengths = _groups(people)
-    if reading.hierarchy is None:
+    if reading.grouping is None:
         levels, sizes = [steps], sizes_of(events, begins, weights.power)
     else:
         levels = _by_level(steps, reading)
         numbers = np.repeat(np.arange(begins.size), lengths)
-        sizes = _sizes_by_level(numbers, levels, events, reading.hierarchy.shares)
+        sizes = _sizes_by_level(numbers, levels, events, reading.grouping.shares)
     each = weights_of(sizes, weights).T
     tiers = counts.reshape(len(each) // len(levels), -1)
     for column, weight in enumerate(each):

@@ -104,7 +104,7 @@ def _weighed(pairs: Any, alone: list[str], weights: Weights, reading: Reading, d
     power = weights.power
     *ends, last = (min(end, MOST_EVENTS**power) for end in weights.ends)  # nobody is larger
     events = "events" if power == 1 or reading.step_cap == 1 else f"{dialect.wide('events')} * events"
-    if reading.hierarchy is not None:
+    if reading.grouping is not None:
         pairs, events = _by_level(pairs, alone, reading, dialect), f"{dialect.wide('events')} * events * share"
     columns = {}
     if ends:
@@ -113,7 +113,7 @@ def _weighed(pairs: Any, alone: list[str], weights: Weights, reading: Reading, d
         quotient = f"{dialect.wide(last * weight**power)} {dialect.over} greatest(size, {dialect.wide(last)})"
         columns[f"last{k}"] = quotient if power == 1 else f"floor(sqrt(CAST({quotient} AS DOUBLE) + 0.5))"
     numbers = ", ".join(f"CAST({text} AS BIGINT) AS {name}" for name, text in columns.items())
-    own = ["step", "events", *(["level"] if reading.hierarchy is not None else [])]
+    own = ["step", "events", *(["level"] if reading.grouping is not None else [])]
     parts = {"names": alone, "own": own, "columns": columns}
     joined = {name: ", ".join(part) for name, part in parts.items()}
     query = dialect.weights.format(events=events, numbers=numbers, **joined)
@@ -134,11 +134,11 @@ def _weighed(pairs: Any, alone: list[str], weights: Weights, reading: Reading, d
 
 def _by_level(pairs: Any, alone: list[str], reading: Reading, dialect: _Dialect) -> Any:
     """Return everybody's sums at each level, over keys of a group, with the level's number and share of the norm."""
-    hierarchy, cycle = reading.hierarchy, reading.grid.size
-    assert hierarchy is not None
+    grouping, cycle = reading.grouping, reading.grid.size
+    assert grouping is not None
     found = [
         (number, level, share, group)
-        for level, (share, groups) in enumerate(zip(hierarchy.shares, reading.levels.tolist(), strict=True))
+        for level, (share, groups) in enumerate(zip(grouping.shares, reading.levels.tolist(), strict=True))
         for number, group in enumerate(groups)
     ]
     names = ("number", "level", "share", "group")

@@ -126,7 +126,7 @@ class Count:
     def each(self) -> Self:
         """The count of each series by itself. The caps stay: they hold over the whole panel."""
         source = self.source and replace(self.source, by=None)
-        reading = replace(self.reading, panel=None, key_cap=None, source=source, hierarchy=None)
+        reading = replace(self.reading, panel=None, key_cap=None, source=source, grouping=None)
         first = None if self.tiers is None else Downweight(self.tiers.first(self.reading.most_steps))
         return replace(self, reading=reading, weighting=first or self.weighting)
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import OPTIONAL
 from opendp_timeseries.accounting.influence import Reach
+from opendp_timeseries.design.grouping import Grouping
 from opendp_timeseries.design.groups import Key
-from opendp_timeseries.design.hierarchy import Hierarchy
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import TimeGrid, check_grid
 
@@ -68,7 +68,7 @@ class Reading:
         1 is none.
     :param key_cap: most series of a panel in which one individual is read at one step; None for no such cap.
     :param once_over: a grid, over all of which individuals are read once, as one step; else None.
-    :param hierarchy: groups of keys whose sums are read, too; None for none.
+    :param grouping: groups of keys whose sums are read, too; None for none.
     :raises TypeError, ValueError: naming the parameter, its value and the remedy.
     """
 
@@ -80,7 +80,7 @@ class Reading:
     gap: int = 1
     key_cap: int | None = None
     once_over: TimeGrid | None = None
-    hierarchy: Hierarchy | None = field(default=None, metadata=OPTIONAL)
+    grouping: Grouping | None = field(default=None, metadata=OPTIONAL)
 
     def __post_init__(self) -> None:
         check_grid(self.grid)
@@ -105,7 +105,7 @@ class Reading:
             if self.source.time is None and self.grid.size > 1:
                 raise ValueError(f"time (None) must name the column that tells {self.grid.size} steps apart")
         check.integer("size of the panel", self.size, maximum=2**31, remedy="use fewer steps or keys")
-        self._check_hierarchy()
+        self._check_grouping()
         if self.unit.period is not None:
             timeless = self.source is not None and self.source.time is None
             if timeless or self.once_over is not None:
@@ -117,12 +117,12 @@ class Reading:
             remedy = "use fewer steps or keys, or about as many steps in each period"
             check.integer("bits of a period and a step within it", bits, maximum=33, remedy=remedy)
 
-    def _check_hierarchy(self) -> None:
-        if self.hierarchy is None:
+    def _check_grouping(self) -> None:
+        if self.grouping is None:
             return
         if self.panel is None:
             raise ValueError("groups require by= and keys=, or leave them out")
-        self.hierarchy.groups.check_panel(self.panel)
+        self.grouping.groups.check_panel(self.panel)
         if self.key_cap is not None:
             problem = "must be left out with groups, beside which nobody has to be left out of any key"
             raise ValueError(f"key_cap ({self.key_cap}) {problem}")
@@ -170,16 +170,16 @@ class Reading:
     @property
     def keys(self) -> tuple[Key, ...] | None:
         """One key for each series of sums: of the panel, and then of groups of it; None for one series."""
-        if self.panel is None or self.hierarchy is None:
+        if self.panel is None or self.grouping is None:
             return self.panel
-        return *self.panel, *self.hierarchy.groups.names
+        return *self.panel, *self.grouping.groups.names
 
     @cached_property
     def levels(self) -> NDArray[np.int64]:
         """A row for each level of groups: in which series of sums each key is."""
-        if self.panel is None or self.hierarchy is None:
+        if self.panel is None or self.grouping is None:
             return np.arange(self.series)[None]
-        return self.hierarchy.levels(self.panel)
+        return self.grouping.levels(self.panel)
 
     @property
     def most_steps(self) -> int:
@@ -188,7 +188,7 @@ class Reading:
         With groups it is of those who are at one key at a time; others can be larger.
         """
         reach = self.reach()
-        return max((reach if self.hierarchy is None else reach._replace(key_cap=1)).steps())
+        return max((reach if self.grouping is None else reach._replace(key_cap=1)).steps())
 
     @cached_property
     def period_span(self) -> tuple[int, int] | None:

@@ -20,10 +20,10 @@ from opendp_timeseries.accounting.influence import (
     Influence,
     Reach,
     count_influence,
-    hierarchy_influence,
+    grouped_influence,
     tiers_influence,
 )
-from opendp_timeseries.design.hierarchy import SHARES
+from opendp_timeseries.design.grouping import SHARES
 from opendp_timeseries.design.reading import Reading
 from opendp_timeseries.design.weights import RESOLUTION_BITS, Weights
 
@@ -106,10 +106,10 @@ class Tiers:
     def weights(self, reading: Reading) -> Weights:
         """Return the weights of all sizes. Somebody in ``n`` steps, at a key at a time, is no larger than ``M²·n``."""
         ends, rows = self.table(reading.most_steps)
-        if reading.hierarchy is not None:
+        if reading.grouping is not None:
             # A level's share of the norm is in its weights, so that one scale of noise does for all levels.
             squares = tuple(end * reading.step_cap**2 * SHARES for end in ends.tolist())
-            return Weights(2, squares, reading.hierarchy.weights(rows))
+            return Weights(2, squares, reading.grouping.weights(rows))
         return Weights(2, tuple(end * reading.step_cap**2 for end in ends.tolist()), rows)
 
     def is_drawn(self, reading: Reading) -> bool:
@@ -123,9 +123,9 @@ class Tiers:
     def influence(self, reading: Reading, reach: Reach) -> Influence:
         """Return how far individuals with this reach move the counts."""
         most = reading.most_steps
-        if reading.hierarchy is not None:
+        if reading.grouping is not None:
             entries = self.series * len(reading.keys or ()) * reading.grid.size
-            return hierarchy_influence(reach, first=self.first(most), entries=entries)
+            return grouped_influence(reach, first=self.first(most), entries=entries)
         largest = math.ldexp(int(self.table(most).weights.max()), -RESOLUTION_BITS)
         influence = count_influence(**reach._asdict(), participation_cap=self.first(most), norm="l2")
         return tiers_influence(influence, largest, self.series)

@@ -33,7 +33,7 @@ class _Capped:
 
     def check(self, reading: Reading) -> None:
         """Refuse a reading of groups, which are weighed without a cap."""
-        if reading.hierarchy is not None:
+        if reading.grouping is not None:
             problem = "must be left out with groups, in whose sums everybody counts, or add up the panel by make_totals"
             raise ValueError(f"participation_cap ({self.cap}) {problem}")
 

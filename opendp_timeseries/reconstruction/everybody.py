@@ -20,6 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator
 
+from opendp_timeseries.design.count import Count
+from opendp_timeseries.design.grouping import SHARES
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.design.weighting import Drop
 from opendp_timeseries.design.weights import RESOLUTION_BITS
@@ -50,21 +52,46 @@ _ANY: Final = 3.0
 _MOST_MOVES, _LEAST_GAIN, _FARTHEST = 200, 1e-3, 3.0
 
 
-def last_tier(release: Release) -> Release:
-    """Return the last tier of a private series, in counts; any other release as it is."""
+def last_tier(release: Release, level: int = 0) -> Release:
+    """Return the last tier of a private series, in counts; any other release as it is.
+
+    :param level: of groups of keys; 0 is of the keys.
+    """
     count = release.design.signal.count
     if count is None or count.tiers is None:
         return release
-    most = count.reading.most_steps
-    of_all = float(count.tiers.table(most).weights[0, -1] / 2**RESOLUTION_BITS)
-    whole = replace(count, weighting=Drop(most))
-    first = release.size - whole.size
-    kept = release.steps >= first
+    reading, grouping = count.reading, count.reading.grouping
+    weights = count.tiers.weights(reading).rows
+    of_all = float(weights[0, level - len(reading.levels)] / 2**RESOLUTION_BITS)
+    panel = replace(reading, grouping=None)
+    whole = Signal(replace(count, reading=panel, weighting=Drop(panel.most_steps)))
+    if grouping is not None and level:
+        whole = whole.after(grouping.groups_at(level))
+    tiers, series, steps = count.shape
+    rows = np.repeat((tiers - 1) * series + np.unique(reading.levels[level]), steps) * steps
+    positions = rows + np.tile(np.arange(steps), whole.series)
+    kept = np.isin(positions, release.steps)
     return Release(
-        steps=release.steps[kept] - first,
-        values=release.values[kept] / of_all,
-        design=replace(release.design, signal=Signal(whole), scale=release.scale / of_all),
+        steps=np.flatnonzero(kept),
+        values=release.values[np.searchsorted(release.steps, positions[kept])] / of_all,
+        design=replace(release.design, signal=whole, scale=release.scale / of_all),
     )
+
+
+def values_at(release: Release, count: Count, level: int = 0) -> tuple[Array, float]:
+    """Return the values of a private series by tier, series and step, and their noise, as if its level were alone.
+
+    :param release: of every step.
+    :param level: of groups of keys; 0 is of the keys.
+    """
+    assert count.tiers is not None
+    reading = count.reading
+    if reading.grouping is None:
+        return release.values.reshape(count.shape), release.scale
+    one = count.tiers.table(reading.most_steps).weights[0]
+    shared = reading.grouping.weights(one[None]).reshape(len(one), -1)[:, level] / one
+    values = release.values.reshape(count.shape)[:, np.unique(reading.levels[level])]
+    return values / shared[:, None, None], release.scale / math.sqrt(reading.grouping.shares[level] / SHARES)
 
 
 class ByOften(NamedTuple):

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.reconstruction import errors
 from opendp_timeseries.reconstruction.counts import counts_of
-from opendp_timeseries.reconstruction.everybody import last_tier, of_everybody
-from opendp_timeseries.reconstruction.hierarchy import Branch, Hierarchy
+from opendp_timeseries.reconstruction.everybody import last_tier, of_everybody, values_at
+from opendp_timeseries.reconstruction.hierarchy import Hierarchy
 from opendp_timeseries.reconstruction.joint import Crowds, JointEstimate, Levels, Top, smooth_jointly
 from opendp_timeseries.reconstruction.levels import panel
 from opendp_timeseries.reconstruction.local_events import EVENT
@@ -138,9 +138,10 @@ def smooth_private_panel(
     model: str,
     done: Callable[[int], None] | None,
 ) -> tuple[Series, ...]:
-    """Smooth a private panel jointly, by the sum of its keys in each tier of activity.
+    """Smooth a private panel jointly, and its groups if it has any, by the sum of its keys in each tier of activity.
 
     :param releases: one of all keys in all tiers.
+    :return: the series of the keys, and of the groups of each level, from the innermost.
     :raises FitError: if the sum of all cannot be fitted.
     """
     (release,) = releases
@@ -149,16 +150,19 @@ def smooth_private_panel(
     assert count.tiers is not None
     reading = count.reading
     ends, weights = count.tiers.table(reading.most_steps)
-    last, keys, steps = last_tier(release), reading.series, reading.grid.size
-    values = np.zeros((count.tiers.series, keys + 1, steps))
-    values[:, :keys] = release.values.reshape(-1, keys, steps)
-    noise = np.full(keys + 1, max(release.scale, _LEAST * float(np.std(release.values))))
-    noise[keys] = math.inf
+    last = [last_tier(release, level) for level in range(len(reading.levels))]
+    hierarchy = Hierarchy.of(count.panel or (), [groups for one in last if (groups := one.design.signal.groups)])
+    values = np.zeros((count.tiers.series, hierarchy.size, reading.grid.size))
+    noise, first = np.full(hierarchy.size, math.inf), 0
+    for level in range(len(last)):
+        of_level, scale = values_at(release, count, level)
+        rows = slice(first, first := first + of_level.shape[1])
+        values[:, rows], noise[rows] = of_level, max(scale, _LEAST * float(np.std(of_level)))
     who = _Population(ends, weights / 2**RESOLUTION_BITS, reading.step_cap**0.5, patterns, trend, counts)
     found = smooth_jointly(
         values,
         noise,
-        Hierarchy(keys, (Branch(keys, np.arange(keys)),)),
+        hierarchy,
         top=who.top,
         levels=who.levels,
         crowds=who.crowds(),
@@ -169,7 +173,7 @@ def smooth_private_panel(
         done=done,
     )
     _check_finite(found)
-    return series_of(found, (last,), counts=counts, model=model, sources=releases)
+    return series_of(found, last, counts=counts, model=model, sources=releases)
 
 
 class _Population(NamedTuple):

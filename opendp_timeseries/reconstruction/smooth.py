@@ -19,7 +19,7 @@ from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.reconstruction import errors, haar
 from opendp_timeseries.reconstruction.counts import counts_of
-from opendp_timeseries.reconstruction.everybody import last_tier, of_everybody
+from opendp_timeseries.reconstruction.everybody import last_tier, of_everybody, values_at
 from opendp_timeseries.reconstruction.interpolate import interpolate
 from opendp_timeseries.reconstruction.levels import Panel, panel
 from opendp_timeseries.reconstruction.matrices import Array, FitError
@@ -108,7 +108,9 @@ def smooth(
     with no cap. Its shape is mostly that of the finer tiers, and it departs from them as far as the others show that
     heavy users come at other times. Its level, of all tiers together, is right on average where few come very often,
     and may be negative. Levels of a panel are estimated together, so that they add up to that of all keys. Its
-    ``release`` is the last tier, in counts, and its ``sources`` are the whole.
+    ``release`` is the last tier, in counts, and its ``sources`` are the whole. Of a private panel with groups, whose
+    sums are in the fit, it is the series of the keys, which add up to those of the groups; and a list of the release
+    alone, ``smooth([release])``, gives all: that of the keys, and one for each level of groups, from the innermost.
 
     If counts were filtered before noise was added, the series is nevertheless of the counts before the filter, which
     the release knows. What the filter hides shows in the errors. With ``filtered=True`` the series is of the filtered
@@ -138,7 +140,7 @@ def smooth(
     :param progress: show on standard error how many series of a panel are done. By default, only in a terminal.
     :return: a :class:`~opendp_timeseries.Series` of ``release.size`` values in the signal's unit. Where the fit
         fails, or fewer than 8 steps were kept, linear interpolation with ``converged=False``, and ``model`` says why.
-        Of several releases, a tuple of them, in the same order.
+        Of a list of releases, a tuple of them, in the same order.
     :raises TypeError: if a season is neither a number nor text.
     :raises ValueError: if a season is shorter than two steps or needs a calendar that the grid has not, ``method`` or
         ``band`` is unknown, or ``method="haar"`` is given a release of some steps only, a season, a trend or a band;
@@ -171,7 +173,7 @@ def smooth(
     if method == "structural":
         shown = sys.stderr.isatty() if progress is None else progress
         if count is not None and tiers is not None:
-            return _private_series(release, count, tiers, asked, shown)
+            return _private_series(release, count, tiers, asked, shown)[0]
         if together := _jointly([release], asked, shown):
             return together[0]
         made = partial(_tried, make=_structural, asked=asked, filtered=filtered)
@@ -207,6 +209,8 @@ class _Asked(NamedTuple):
 
 def _with_totals(releases: Sequence[Release], method: SmoothMethod, **options: Any) -> tuple[Series, ...]:
     """Return the series of a panel and its totals, which add up."""
+    if len(releases) == 1 and _has_groups(releases[0]):
+        return _of_groups(releases[0], method, **options)
     order = panel_first(releases, "releases")
     if method != "structural":
         raise ValueError(
@@ -222,6 +226,21 @@ def _with_totals(releases: Sequence[Release], method: SmoothMethod, **options: A
     if together is None:
         return reconcile(*(smooth(release, method, **options) for release in releases))
     return tuple(together[order.index(k)] for k in range(len(order)))
+
+
+def _has_groups(release: Release) -> bool:
+    count = release.design.signal.count
+    return count is not None and count.reading.grouping is not None
+
+
+def _of_groups(release: Release, method: SmoothMethod, **options: Any) -> tuple[Series, ...]:
+    """Return the series of the keys of a private panel, and of its groups."""
+    count, progress = release.design.count, options["progress"]
+    if method != "structural" or count.tiers is None:
+        raise ValueError(f"method={method!r} reads one series, and this release has several tiers of it; leave it out")
+    seasons = read_seasons(options["seasons"], options["grid"] or count.grid, count.grid.size, options["holidays"])
+    asked = _Asked(seasons, bool(options["trend"]), options["band"], count.series // count.tiers.series)
+    return _private_series(release, count, count.tiers, asked, sys.stderr.isatty() if progress is None else progress)
 
 
 def _jointly(releases: Sequence[Release], asked: _Asked, progress: bool) -> tuple[Series, ...] | None:
@@ -296,20 +315,23 @@ def _structural(release: Release, *, asked: _Asked, filtered: bool) -> Series:
     )
 
 
-def _private_series(release: Release, count: Count, tiers: Tiers, asked: _Asked, progress: bool) -> Series:
-    """Return the series of everybody, from a count in several tiers of activity.
-
-    Those of a panel are fitted each by itself, but for their levels.
-    """
+def _private_series(release: Release, count: Count, tiers: Tiers, asked: _Asked, progress: bool) -> tuple[Series, ...]:
+    """Return the series of everybody, from a count in several tiers of activity; with groups, of each level of them."""
     if together := _jointly([release], asked, progress):
-        return together[0]
+        return together
+    levels = range(len(count.reading.levels))
+    return tuple(_each_by_itself(release, count, tiers, asked, progress, level) for level in levels)
+
+
+def _each_by_itself(release: Release, count: Count, tiers: Tiers, asked: _Asked, progress: bool, level: int) -> Series:
+    """Return the series of everybody, those of a panel each by itself, but for their levels."""
     reading = count.reading
-    by_tier = release.values.reshape(tiers.series, reading.series, reading.grid.size)
+    by_tier, noise = values_at(release, count, level)
     table = tiers.table(reading.most_steps)
-    last, by_key = last_tier(release), np.moveaxis(by_tier, 1, 0)
-    levels = None if last.keys is None else _levels(by_key.mean(axis=2), table, release.scale, reading.grid.size)
+    last, by_key = last_tier(release, level), np.moveaxis(by_tier, 1, 0)
+    levels = None if last.keys is None else _levels(by_key.mean(axis=2), table, noise, reading.grid.size)
     known = [None] * len(by_key) if levels is None else zip(levels.levels, levels.covariance.diagonal(), strict=True)
-    made = partial(_everybody, asked=asked, table=table, step_cap=reading.step_cap, noise=release.scale)
+    made = partial(_everybody, asked=asked, table=table, step_cap=reading.step_cap, noise=noise)
     found = of_each_part(last, made, list(by_key), list(known), progress=progress)
     parts = [replace(part, sources=(release,)) if part.converged else part for part, _ in found]
     if last.keys is None:

@@ -9,7 +9,7 @@ import pytest
 from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.counting.capped_count import capped_count
 from opendp_timeseries.design.design import Design
-from opendp_timeseries.design.hierarchy import Hierarchy
+from opendp_timeseries.design.grouping import Grouping
 from opendp_timeseries.design.reading import Source
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.design.tiers import Tiers, default_tiers
@@ -26,12 +26,12 @@ LEVELS = {id(CITY): [(0, 1, 2), (3, 3, 3)], id(NESTED): [(0, 1, 2), (4, 5, 4), (
 
 
 def count_of(tree, shares=None, *, steps=3, keys=KEYS, replaced=False, period=None, tiers=None, **caps):
-    hierarchy = None if tree is None else Hierarchy.of(tree, keys, shares)
+    grouping = None if tree is None else Grouping.of(tree, keys, shares)
     panel = {"panel": keys, "source": Source(identifier="id", time="time", by="key")}
     panel = panel if keys else {"source": Source(identifier="id", time="time")}
     unit = Unit(replaced=replaced, period=period and Period(period))
     return make.count(
-        **panel, grid=TimeGrid(size=steps), hierarchy=hierarchy, unit=unit, tiers=tiers or Tiers(ends=(2,)), **caps
+        **panel, grid=TimeGrid(size=steps), grouping=grouping, unit=unit, tiers=tiers or Tiers(ends=(2,)), **caps
     )
 
 
@@ -81,7 +81,7 @@ def test_nobody_moves_keys_and_groups_further_than_stated(name):
     tree, shares, options = CASES[name]
     fractions = [part / 16 for part in shares]
     count, replaced = (count_of(tree, fractions, **options, replaced=of) for of in (False, True))
-    assert count.reading.hierarchy.shares == shares
+    assert count.reading.grouping.shares == shares
     rows, sums = {}, set()
     for number, person in enumerate(everybody(count)):
         vectors = added(count, tree, shares, person)
@@ -148,7 +148,7 @@ def test_people_at_one_key_at_a_time_are_as_large_as_in_one_series():
         keys = rng.integers(0, 3, 17)
         several = capped_count(np.zeros(17, int), keys * 24 + steps, count, bytes(16)).reshape(count.shape)
         alone = capped_count(np.zeros(17, int), steps, one, bytes(16)).reshape(one.shape)
-        share = count.reading.hierarchy.shares
+        share = count.reading.grouping.shares
         for level, own in enumerate((several[:, :3].sum(axis=1), several[:, 3])):
             assert np.all(np.abs(own - alone[:, 0] * (share[level] / 16) ** 0.5) < 1)
 
@@ -174,14 +174,14 @@ def test_what_groups_cannot_be_is_refused_by_name():
         with pytest.raises(ValueError, match=message):
             count_of(CITY, shares)
     with pytest.raises(ValueError, match="must be one for the keys and each of 1 levels of groups, and add up to 16"):
-        Hierarchy(groups=Hierarchy.of(CITY, KEYS).groups, shares=(13, 4))
+        Grouping(groups=Grouping.of(CITY, KEYS).groups, shares=(13, 4))
     deep = {"1": {"2": {"3": {"4": {"5": {"6": KEYS}}}}}}
     with pytest.raises(ValueError, match="shares must be given for 6 levels"):
-        Hierarchy.of(deep, KEYS)
-    assert Hierarchy.of(deep, KEYS, [4 / 16] + [2 / 16] * 6).shares == (4, 2, 2, 2, 2, 2, 2)
-    assert Hierarchy.of(CITY, KEYS).shares == (13, 3)
-    assert Hierarchy.of(NESTED, KEYS).shares == (10, 3, 3)
-    groups = Hierarchy.of(CITY, KEYS)
+        Grouping.of(deep, KEYS)
+    assert Grouping.of(deep, KEYS, [4 / 16] + [2 / 16] * 6).shares == (4, 2, 2, 2, 2, 2, 2)
+    assert Grouping.of(CITY, KEYS).shares == (13, 3)
+    assert Grouping.of(NESTED, KEYS).shares == (10, 3, 3)
+    groups = Grouping.of(CITY, KEYS)
     for changes, message in (
         ({"key_cap": 1}, r"key_cap \(1\) must be left out with groups"),
         ({"panel": None, "source": Source(identifier="id", time="time")}, "groups require by= and keys="),
@@ -193,4 +193,4 @@ def test_what_groups_cannot_be_is_refused_by_name():
     ):
         given = {"panel": KEYS, "source": Source(identifier="id", time="time", by="key"), "tiers": Tiers(ends=(2,))}
         with pytest.raises(ValueError, match=message):
-            make.count(**given | {"grid": TimeGrid(size=3), "hierarchy": groups} | changes)
+            make.count(**given | {"grid": TimeGrid(size=3), "grouping": groups} | changes)

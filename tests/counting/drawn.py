@@ -25,8 +25,8 @@ import pytest
 from pyarrow import dataset
 
 from opendp_timeseries.counting.engines import engine_of
+from opendp_timeseries.design.grouping import Grouping
 from opendp_timeseries.design.groups import Groups
-from opendp_timeseries.design.hierarchy import Hierarchy
 from opendp_timeseries.design.kernels import Kernel
 from opendp_timeseries.design.reading import Source
 from opendp_timeseries.design.signal import Signal
@@ -217,7 +217,7 @@ class Case:
             unit=Unit(period=self.period, replaced=replaced, individuals=1 + self.of_two),
             excess=self.excess,
             tiers=self.tiers,
-            hierarchy=self.hierarchy(),
+            grouping=self.grouping(),
             **self.caps,
         )
 
@@ -227,7 +227,7 @@ class Case:
         clocks = [EPOCH + dt.timedelta(microseconds=self.grid.edges[k]) for k in (*self.totals, self.grid.size)]
         return TimeGrid.from_edges([f"{clock.isoformat()}Z" for clock in clocks], zone=self.grid.zone)
 
-    def hierarchy(self):
+    def grouping(self):
         """Levels as a tree, from the outermost, in which each number of a group is that of its series."""
         if not self.levels:
             return None
@@ -240,7 +240,7 @@ class Case:
             return {f"group {g}": within([k for k in keys if levels[-1][k] == g], levels[:-1]) for g in groups}
 
         groups = Groups.of(within(range(len(self.keys)), numbers[1:]), self.keys)
-        return Hierarchy(groups=groups, shares=tuple(part for part, _ in self.levels))
+        return Grouping(groups=groups, shares=tuple(part for part, _ in self.levels))
 
     @property
     def people(self):

@@ -5,7 +5,7 @@ import pytest
 
 from opendp_timeseries.counting import capped_count, scaling
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.design.hierarchy import Hierarchy
+from opendp_timeseries.design.grouping import Grouping
 from opendp_timeseries.design.tiers import Tiers
 from opendp_timeseries.grid import Period, TimeGrid
 from tests.counting.tables import count_of
@@ -17,7 +17,7 @@ TREES = [{"city": KEYS}, {"city": {"north": ["f", "b"], "south": ["a", "c", "d",
 
 def counted(tree, **options):
     options = {"step_cap": 1, "tiers": Tiers(ends=(2, 9))} | options
-    return count_of("id", "t", TimeGrid(size=24), "k", KEYS, hierarchy=Hierarchy.of(tree, KEYS), **options)
+    return count_of("id", "t", TimeGrid(size=24), "k", KEYS, grouping=Grouping.of(tree, KEYS), **options)
 
 
 def log_of(random, rows=1500):
@@ -42,9 +42,9 @@ def test_a_database_adds_up_groups_as_tables_in_memory_do(backend, options):
         tiers, series, _ = count.shape
         keys = in_memory.reshape(count.shape)[:, :6].sum(axis=1)
         outermost = in_memory.reshape(count.shape)[:, 6]
-        assert (tiers, series) == (3, 6 + len(count.reading.hierarchy.groups.names))
+        assert (tiers, series) == (3, 6 + len(count.reading.grouping.groups.names))
         # The city is the sum of its keys, but for rounding, and the shares of both levels.
-        shares = count.reading.hierarchy.shares
+        shares = count.reading.grouping.shares
         np.testing.assert_allclose(outermost, keys * (shares[-1] / shares[0]) ** 0.5, rtol=1e-2)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from opendp_timeseries.counting import scaling
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.design.hierarchy import Hierarchy
+from opendp_timeseries.design.grouping import Grouping
 from opendp_timeseries.design.tiers import Tiers
 from opendp_timeseries.grid import Period, TimeGrid
 from tests.counting.tables import count_of
@@ -32,7 +32,7 @@ OPTIONS = {
         {
             "gap": 2,
             "tiers": Tiers(ends=(4,)),
-            "hierarchy": Hierarchy.of({"all": PANEL["keys"]}, PANEL["keys"]),
+            "grouping": Grouping.of({"all": PANEL["keys"]}, PANEL["keys"]),
             **PANEL,
         },
     ],

@@ -15,8 +15,8 @@ from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.accounting.subsampled import extremal_law
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.design import Design
+from opendp_timeseries.design.grouping import Grouping
 from opendp_timeseries.design.groups import Groups
-from opendp_timeseries.design.hierarchy import Hierarchy
 from opendp_timeseries.design.reading import Reading, Source
 from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.design.tiers import Tiers
@@ -101,7 +101,7 @@ DESIGNS = {
     "in tiers": design(make.changed(ONE, tiers=Tiers(ends=(4, 9)), step_cap=2), p=1.0),
     "in one tier": design(make.changed(ONE, tiers=Tiers(ends=())), p=1.0),
     "stations and a city": design(
-        make.changed(PANEL, tiers=Tiers(ends=(4,)), key_cap=None, hierarchy=Hierarchy(groups=TREE, shares=(7, 5, 4))),
+        make.changed(PANEL, tiers=Tiers(ends=(4,)), key_cap=None, grouping=Grouping(groups=TREE, shares=(7, 5, 4))),
         p=1.0,
     ),
     "panel in tiers": design(make.changed(PANEL, tiers=Tiers(ends=(4,), share=0.5)), p=1.0),
@@ -154,7 +154,7 @@ def test_designs_are_equal_exactly_if_they_are_the_same_query():
     whole = {design(count, p=1.0) for count in (*by_scale, ONE, make.changed(ONE, excess="l2"))}
     assert len(whole) == 4
     flat = {field.name for kind in (Count, Reading) for field in fields(kind)} - {"reading", "weighting"}
-    others = {"panel", "key_cap", "once_over", "per", "hierarchy"}  # of DESIGNS
+    others = {"panel", "key_cap", "once_over", "per", "grouping"}  # of DESIGNS
     assert set(changes) | others == flat | {"participation_cap", "excess"}
     assert {design(ONE, p=0.5), design(ONE, scale=3.0), design(ONE, sampling="stratified")}.isdisjoint({design(ONE)})
 

@@ -18,7 +18,7 @@ _OF_GROUPS: Final = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hierarchy:
+class Grouping:
     """Levels of a panel, each of which has every key once: the keys, and groups of them around each other.
 
     An individual's size is the sum over levels of their share, times the squares of the sums in each group and step.
@@ -62,6 +62,10 @@ class Hierarchy:
         """
         groups = Groups.of(tree, keys)
         return cls(groups=groups, shares=_sixteenths(shares, max(groups.depths) + 1))
+
+    def groups_at(self, level: int) -> Groups:
+        """Return the groups of a level, from 1, the innermost."""
+        return Groups(tuple((name, keys) for name, keys, depth in self._members() if self.depth - depth == level))
 
     def levels(self, panel: tuple[Key, ...]) -> NDArray[np.int64]:
         """Return a row for each level: in which series each key is read, where groups come after all keys."""
