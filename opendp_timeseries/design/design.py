@@ -15,7 +15,6 @@ from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.accounting.subsampled import MIN_SCALE, ExtremalLaw, extremal_law
 from opendp_timeseries.design.count import Count
-from opendp_timeseries.design.grouping import SHARES
 from opendp_timeseries.design.reading import Source
 from opendp_timeseries.design.signal import Signal, UnknownSignal, check_extent
 from opendp_timeseries.design.tiers import default_tiers
@@ -189,8 +188,7 @@ def _call_of_count(count: Count, source: Source, **budget: float | None) -> str:
     if count.tiers is not None:
         tiers = [] if count.tiers == default_tiers(reading.most_steps) else [f"tiers=ts.{count.tiers}"]
         if reading.grouping is not None:
-            shares = [share / SHARES for share in reading.grouping.shares]
-            caps |= {"groups": dict(reading.grouping.groups.to_dict()), "shares": shares}
+            caps |= {"groups": dict(reading.grouping.groups.to_dict()), "shares": reading.grouping.fractions()}
         name = "then_private_series" if budget else "then_participation_count"
         return _call(name, "grid", *tiers, **budget, **caps)
     per = [] if count.per is None else [f"per={_call_of_grid(count.per)}"]

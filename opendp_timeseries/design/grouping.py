@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries._json import fields_of
 from opendp_timeseries.design.groups import Groups, Key
 
 #: Shares of the norm are whole numbers of sixteenths, so that sizes of individuals are whole numbers, too.
@@ -62,6 +63,21 @@ class Grouping:
         """
         groups = Groups.of(tree, keys)
         return cls(groups=groups, shares=_sixteenths(shares, max(groups.depths) + 1))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain Python objects; :meth:`from_dict` reads them back exactly."""
+        return {"groups": self.groups.to_dict(), "shares": list(self.shares)}
+
+    @classmethod
+    def from_dict(cls, document: Any) -> Self:
+        """Read back what :meth:`to_dict` wrote; TypeError or ValueError for anything else."""
+        fields = fields_of(document, "grouping", {"groups": list, "shares": tuple[int, ...]})
+        return cls(groups=Groups.from_dict(fields["groups"]), shares=fields["shares"])
+
+    def fractions(self) -> list[float] | None:
+        """Return the shares as :meth:`of` reads them; None for those that it takes where none are given."""
+        usual = SHARES - _OF_GROUPS * self.depth, *[_OF_GROUPS] * self.depth
+        return None if self.shares == usual else [share / SHARES for share in self.shares]
 
     def groups_at(self, level: int) -> Groups:
         """Return the groups of a level, from 1, the innermost."""

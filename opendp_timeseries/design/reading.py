@@ -104,8 +104,9 @@ class Reading:
                 raise ValueError(f"by ({check.shown(self.source.by)}) and the keys of a panel must be given together")
             if self.source.time is None and self.grid.size > 1:
                 raise ValueError(f"time (None) must name the column that tells {self.grid.size} steps apart")
-        check.integer("size of the panel", self.size, maximum=2**31, remedy="use fewer steps or keys")
         self._check_grouping()
+        entries = self.grid.size * len(self.keys or ("",))
+        check.integer("size of the panel", entries, maximum=2**31, remedy="use fewer steps, keys or groups")
         if self.unit.period is not None:
             timeless = self.source is not None and self.source.time is None
             if timeless or self.once_over is not None:
