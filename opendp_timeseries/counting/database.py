@@ -123,8 +123,8 @@ def _weighed(pairs: Any, alone: list[str], weights: Weights, reading: Reading, d
         rows = {f"first{k}": column.tolist() for k, column in enumerate(weights.rows[:-1].T)}
         rows["number"] = list(range(len(ends)))
         weighed = weighed.left_join(ibis.memtable(rows, schema=dict.fromkeys(rows, "int64")), "number")
-    last = [weighed[f"last{k}"] for k in range(weights.rows.shape[1])]
-    each = [weighed[f"first{k}"].coalesce(weight) for k, weight in enumerate(last)] if ends else last
+    each = [weighed[f"last{k}"] for k in range(weights.rows.shape[1])]
+    each = [weighed[f"first{k}"].coalesce(weight) for k, weight in enumerate(each)] if ends else each
     levels = len(reading.levels)
     if levels > 1:
         by_tier = [each[k : k + levels] for k in range(0, len(each), levels)]

@@ -9,8 +9,8 @@ from opendp_timeseries.design.grouping import Grouping
 from opendp_timeseries.design.signal import Signal
 from opendp_timeseries.design.tiers import Tiers
 from opendp_timeseries.design.weights import RESOLUTION_BITS
-from opendp_timeseries.reconstruction.matrices import FitError
 from opendp_timeseries.reconstruction.everybody import last_tier, values_at
+from opendp_timeseries.reconstruction.matrices import FitError
 from tests.reconstruction.test_everybody import count_of
 from tests.releases import release_of
 
