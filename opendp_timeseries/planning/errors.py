@@ -16,6 +16,7 @@ from scipy.linalg import cholesky, solve_triangular
 from opendp_timeseries._process import single_thread
 from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.design.count import Count
+from opendp_timeseries.design.grouping import SHARES
 from opendp_timeseries.design.kernels import Kernel
 from opendp_timeseries.design.weights import RESOLUTION_BITS
 from opendp_timeseries.planning.participation import Participation
@@ -85,6 +86,8 @@ def expected_error(signal: SignalModel, kernel: Kernel, sampling: Sampling, scal
 def error_at_tiers(signal: SignalModel, count: Count, scale: float, participation: Participation) -> ExpectedError:
     """Return the error to expect of a release in several tiers of activity, of which all but the last are smoothed.
 
+    With groups, it is that of a key which is smoothed by itself, of its share of the norm.
+
     That of the best linear smoother of all tiers, if people come at the same hours however often they come, and of
     the level as :func:`~opendp_timeseries.smooth` finds it.
 
@@ -94,6 +97,8 @@ def error_at_tiers(signal: SignalModel, count: Count, scale: float, participatio
     if count.tiers is None:
         raise ValueError("count must have tiers of activity")
     ends, whole = count.tiers.table(count.reading.most_steps)
+    if count.reading.grouping is not None:
+        scale *= math.sqrt(SHARES / count.reading.grouping.shares[0])
     weights: NDArray[np.float64] = whole / (scale * 2**RESOLUTION_BITS)
     level = max(math.sqrt(signal.level), 1e-9 * scale)
     counts = participation.by_often(ends)

@@ -15,10 +15,15 @@ from opendp_timeseries import _process
 from opendp_timeseries.accounting.sampling import Sampling
 from opendp_timeseries.commandline.arguments import parse
 from opendp_timeseries.counting.progress import heard
+from opendp_timeseries.design.grouping import Grouping
+from opendp_timeseries.design.reading import Source
+from opendp_timeseries.design.tiers import default_tiers
+from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.planning import errors, plan
 from opendp_timeseries.planning.participation import participation_of
 from opendp_timeseries.planning.signal import described_signal
 from opendp_timeseries.reconstruction.levels import level as level_of
+from tests import make
 from tests.oracles import planning as oracle
 
 GRID = ts.TimeGrid(size=60)
@@ -78,6 +83,21 @@ def test_errors_at_tiers_are_those_of_dense_matrices():
     # The broken variants: the level taken to be known, and noise forgotten.
     assert found.smoothed**2 > 1.1 * best
     assert errors.error_at_tiers(signal, count, scale / 2, often).smoothed < 0.9 * found.smoothed
+
+
+def test_errors_of_keys_with_groups_are_those_of_their_share():
+    signal = described_signal(60, level=9.0, season_amplitudes={12: 5.0})
+    keys = ("a", "b", "c")
+    source = Source(identifier="id", time="time", by="key")
+    made = {"source": source, "grid": TimeGrid(size=60), "panel": keys, "tiers": default_tiers(60)}
+    grouping = Grouping.of({"all": keys}, keys, (0.25, 0.75))
+    alone, grouped = make.count(**made, key_cap=1), make.count(**made, grouping=grouping)
+    assert alone.reading.most_steps == grouped.reading.most_steps
+    often = participation_of({}, 60)
+    found = errors.error_at_tiers(signal, grouped, 10.0, often)
+    assert found == errors.error_at_tiers(signal, alone, 20.0, often)
+    # The broken variant: the share forgotten.
+    assert found.smoothed > 1.5 * errors.error_at_tiers(signal, alone, 10.0, often).smoothed
 
 
 def test_a_stretch_knows_of_patterns_what_the_rest_tells(monkeypatch):

@@ -167,3 +167,56 @@ def test_sampled_tiers_are_refused_as_no_noise_is_saved(log_space):
         ValueError, match=r"sampling_probability \(0\.5\) must be 1 for a count without a participation_cap"
     ):
         chain >> ts.then_subsampled_gaussian(half, sampling_probability=0.5)
+
+
+PANEL = {"by": "site", "keys": [0, 1, 2]}
+
+
+def test_groups_of_keys_cost_what_one_series_costs(log_space, series):
+    groups = {"city": {"north": [0], "south": [2, 1]}}
+    grouped = log_space >> ts.then_private_series(GRID, **PANEL, groups=groups, shares=(0.5, 0.25, 0.25), **BUDGET)
+    (alone, _), (together, _) = (stated_designs(one)[0] for one in (series, grouped))
+    assert together.scale == pytest.approx(alone.scale, rel=1e-12)
+    release = grouped(LOG)
+    names = [0, 1, 2, "city", "north", "south"]
+    tiers = together.count.weighting.names
+    assert list(release.by_key()) == [f"{name} ({tier})" for tier in tiers for name in names]
+    assert together.count.shape == (len(tiers), 6, SIZE)
+    assert together.count.reading.keys == (*names,)
+    assert release.verify()
+    again = ts.Release.from_json(release.to_json())
+    assert (again, again.design) == (release, release.design)
+    assert [len(one.release.keys) for one in ts.smooth([release])] == [3, 2, 1]
+    # In a Context, from the same query, the budget decides.
+    in_context = ts.compositor(
+        LOG,
+        domain=log_space[0],
+        privacy_unit=(dp.symmetric_distance(), 1),
+        privacy_loss=dp.loss_of(**BUDGET),
+        split_evenly_over=1,
+    )
+    query = in_context.query().private_series(GRID, **PANEL, groups=groups, shares=(0.5, 0.25, 0.25))
+    assert query.release().design == together
+
+
+def test_groups_that_cannot_be_are_refused_before_anything_is_spent(log_space):
+    for options, message in (
+        ({"groups": {"city": [0, 1, 2]}}, "groups require by= and keys="),
+        (PANEL | {"shares": (0.5, 0.5)}, r"shares \(\(0.5, 0.5\)\) require groups"),
+        (PANEL | {"groups": {"city": [0, 1]}}, "every key of the panel must be in a group; 2 is in none"),
+        (PANEL | {"groups": {"city": [0, 1, 2, 3]}}, "3 of 'city' is not one"),
+        (PANEL | {"groups": {"city": [0, 1, 2]}, "key_cap": 1}, r"key_cap \(1\) must be left out with groups"),
+        (PANEL | {"groups": {"city": [0, 1, 2]}, "shares": (0.9, 0.2)}, "must add up to 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            log_space >> ts.then_private_series(GRID, **options, **BUDGET)
+    panel = PANEL | {"groups": {"city": [0, 1, 2]}}
+    for caps in ({"participation_cap": 3}, {"participation_cap": 3, "norm": "l1", "per": "all"}):
+        with pytest.raises(ValueError, match=r"participation_cap \(3\) must be left out with groups"):
+            log_space >> ts.then_participation_count(GRID, **panel, **caps)
+    count = log_space >> ts.then_participation_count(GRID, **panel)
+    for stage in (ts.then_totals({"city": [0, 1, 2]}), ts.then_circulant_filter(ts.boxcar_kernel(SIZE, width=3))):
+        with pytest.raises((ValueError, TypeError, dp.OpenDPException), match=r"tiers|panel"):
+            count >> stage
+    with pytest.raises(TypeError, match="must be a mapping"):
+        log_space >> ts.then_private_series(GRID, **PANEL, groups=["city"], **BUDGET)
