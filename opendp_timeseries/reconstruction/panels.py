@@ -27,7 +27,7 @@ _BY_ERROR: Final = 0.1
 _BY_MEAN: Final = 0.02
 #: How far a tier's level may be from what the levels of people say, by that.
 _MISFIT: Final = 0.3
-#: Those who may come to a local event: how often, by where the first scale ends; and how likely it is that people like
+#: Those who may come to a local event: how often, by where the first tier ends; and how likely it is that people like
 #: the station's come, and each of these.
 _OFTEN: Final = (1.0, 2.5, 6.0, 15.0)
 _KINDS: Final = (0.25, 0.4, 0.2, 0.1, 0.05)
