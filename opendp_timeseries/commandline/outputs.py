@@ -64,7 +64,7 @@ class Made(NamedTuple):
 
     releases: tuple[ts.Release, ...]  # all of them, as they were made together
     series: ts.Series  # made from the first, which is of a series or a panel
-    totals: ts.Series | None = None  # of the panel, from the second
+    totals: tuple[ts.Series, ...] = ()  # of the panel, the largest first
     people: tuple[ts.Release, ...] = ()  # of how many individuals there are
 
     @property
@@ -169,7 +169,7 @@ def told(made: Made, options: argparse.Namespace) -> dict[str, Any]:
         "title": options.title,
         "unit": f"{what} per {_WORD.get(step, step)}",
         "confidence_level": _CONFIDENCE,
-        "beside": () if made.totals is None else (made.totals,),
+        "beside": made.totals,
         "guarantee": f"Guarantee: {made.together.guarantee()}",
         "notes": notes,
     }
@@ -189,7 +189,7 @@ def _table(made: Made) -> bytes:
     local = [f"{start}{zones[each]}" for start, each in zip(starts.astype(str), ahead, strict=True)]
     if not made.series.parts:
         return _csv(_COLUMNS, ((start, *row) for start, row in zip(local, _rows_of(made.series), strict=True)))
-    keyed = {**({} if made.totals is None else made.totals.by_key()), **made.series.by_key()}
+    keyed = {key: part for one in (*made.totals, made.series) for key, part in one.by_key().items()}
     rows = ((key, at, *row) for key, one in keyed.items() for at, row in zip(local, _rows_of(one), strict=True))
     return _csv(("key", *_COLUMNS), rows)
 
@@ -229,7 +229,7 @@ def _figure(kind: str, made: Made, unit: str, title: str | None) -> bytes:
 
 
 def _panel(made: Made, unit: str) -> Any:
-    shown = made.series if made.totals is None else made.totals
+    shown = next(iter(made.totals), made.series)
     axes = ts.plot_panel(
         shown,
         keys=list(shown.by_key())[:_MOST_SERIES],

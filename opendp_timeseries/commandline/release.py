@@ -102,12 +102,13 @@ def _reconstructed(releases: list[ts.Release], request: Request, options: argpar
     how: dict[str, Any] = {"seasons": options.season, "holidays": options.holidays or ()}
     how["progress"] = False if options.quiet else None
     try:
-        series = [ts.smooth(counts[0], **how)] if len(counts) == 1 else list(ts.smooth(counts, **how))
+        alone = len(counts) == 1 and counts[0].design.count.reading.grouping is None
+        series = [ts.smooth(counts[0], **how)] if alone else list(ts.smooth(counts, **how))
     except Exception:  # whatever it is, the release must not be lost for it
         series = [ts.interpolate(one) for one in counts]
         with contextlib.suppress(Exception):
             series = list(ts.reconcile(*series))
-    return Made(tuple(releases), series[0], series[1] if len(series) > 1 else None, people)
+    return Made(tuple(releases), series[0], tuple(series[:0:-1]), people)
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ class Request(NamedTuple):
     """Counts of one log that are released together."""
 
     count: Any  # the series, or a panel of them
-    groups: dict[str, Any] | None  # of the panel, whose totals are released behind the same count
+    groups: dict[str, Any] | None  # of a panel with a cap, whose totals are released behind the same count
     people: tuple[Any, ...]  # counts of individuals, in all and for each key
     sample: dict[str, Any]  # how steps of the series are sampled
 
@@ -38,6 +38,8 @@ class Request(NamedTuple):
         caps = chosen(options, "step_cap", "gap") | panel
         if options.participation_cap is not None:
             caps |= {"participation_cap": options.participation_cap, "excess": excess_of(options)}
+        elif groups is not None:  # without a cap they are in the count itself
+            caps, groups = caps | {"groups": groups}, None
         count = space >> ts.then_participation_count(grid, **caps)
         if options.filter_std is not None:
             count = count >> ts.then_circulant_filter(ts.gaussian_kernel(grid.size, options.filter_std))

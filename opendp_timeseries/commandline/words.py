@@ -205,10 +205,10 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
             needs=("by",)),
         "key_cap": Word(int, "most keys at which one individual counts in one step; people_cap is of all steps", 1,
             needs=("by",)),
-        "total": Word(str, "release the total of all keys, too, under this name", "all stations", needs=("by", *_CAP),
+        "total": Word(str, "release the total of all keys, too, under this name", "all stations", needs=("by",),
             bars=_NO_FILTER),
         "groups": Word(str, "release totals by these columns of the file of keys, the largest first", ["district"],
-            many=True, needs=("by", *_CAP), bars=_NO_FILTER),
+            many=True, needs=("by",), bars=_NO_FILTER),
         "people": Word(bool, "say also how many individuals there are in all", True, bars=_NO_PERIOD),
         "people_cap": Word(int, "say also how many individuals there are at each key, each at so many keys at most in"
             " all steps together", 3, needs=("by",), bars=_NO_PERIOD),

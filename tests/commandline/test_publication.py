@@ -764,3 +764,25 @@ def test_the_small_things(capsys):
     assert "complete -o default -F _opendp_timeseries opendp-timeseries" in script
     assert "--participation-cap" in script
     assert "programme)" in script
+
+
+def test_a_city_and_its_stations_need_no_cap(tmp_path, monkeypatch, capsys):
+    """In a programme, too: a part is one release, whose keys and groups add up in its table."""
+    monkeypatch.chdir(tmp_path)
+    places = stations(3)
+    export(tmp_path, 1500, places, cards=300)
+    flags = [flag for flag in FLAGS if flag not in ("--participation-cap", "6", "--key-cap", "1")]
+    assert main(["init", "publication.toml", *flags]) == 0
+    assert main(["programme", "publication.toml", "--new"]) == 0
+    assert "noise of series noise of people noise of people by key alone" in " ".join(capsys.readouterr().out.split())
+    assert main(["release", "publication.toml", "--quiet"]) == 0
+    table = tmp_path / "release-2024-03.csv"
+    release = ts.read_releases(table.with_suffix(".json").read_text())[0]
+    assert release.design.count.reading.grouping.groups.names[0] == "city"
+    found = {}
+    for row in rows_of(table):
+        found.setdefault(row["key"], []).append(float(row["private_count"]))
+    assert list(found) == ["city", *dict.fromkeys(places.values()), *places]
+    for name in ("city", *places.values()):
+        own = [found[place] for place, district in places.items() if name in ("city", district)]
+        np.testing.assert_allclose(found[name], np.sum(own, axis=0), rtol=1e-9, atol=1e-6)
