@@ -158,6 +158,21 @@ def test_it_reads_back_exactly_and_nothing_else():
             ts.Programme.from_json(json.dumps(document | change))
 
 
+def test_a_programme_written_by_hand_states_the_probability_that_runs():
+    # 53 random bits keep a step with 2**-53 at least, which is more than 1e-16, and than this δ.
+    document = plan([month(size=48)], delta=1.02e-16).to_dict()
+    document["releases"][0] |= {"sampling": {"probability": 1e-16, "stratified": False}, "scale": 1e9}
+    programme = ts.Programme.from_json(json.dumps(document))
+    measurement = programme.measurement(month(size=48))
+    release = measurement({"id": np.array([1]), "time": np.array(["2024-01-01"], "M8[s]")})
+    assert release.design in programme.designs
+    assert release.sampling_probability == 2.0**-53
+    assert release.stated.loss == (measurement.map(1),)
+    document["releases"][0]["scale"] = 1e-3  # without noise to speak of, δ is the probability
+    with pytest.raises(ValueError, match="exceeds its budget"):
+        ts.Programme.from_json(json.dumps(document))
+
+
 def test_errors_to_expect_are_those_of_the_plan():
     programme = plan([month(), month("2024-02-01", std=3.0)])
     errors = programme.expected_errors(time_scale=24, deviation=30)

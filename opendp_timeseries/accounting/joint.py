@@ -47,9 +47,8 @@ _HOLDS_FROM: Final = 0.5
 def joint_loss(losses: Iterable[PrivacyLoss], *, adaptive: bool = True, factor: float = 1.0) -> PrivacyLoss:
     """Return the loss of several releases about the same people, all of them together.
 
-    Each draws its own steps and noise. It is exact for counts without filter that are fixed in advance, and attained by
-    somebody who is at the cap in all of them; if they are adaptive, where every step is kept, or where counts drop what
-    exceeds their cap and each step is sampled by itself.
+    Each draws its own steps and noise. It is exact for counts without filter of which every step is kept, or that drop
+    what exceeds their cap and of which each step is sampled by itself: attained by somebody who is at the cap in all.
 
     :param losses: of the single releases, each at its own scale; they may be joint losses themselves.
     :param adaptive: True if *what* is released, within the influence of each loss, may depend on what earlier releases

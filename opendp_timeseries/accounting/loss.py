@@ -134,7 +134,11 @@ class PrivacyLoss:
         return f"PrivacyLoss(scale={self.scale:g}; see its delta(epsilon), epsilon(delta), renyi(alpha), …)"
 
     def delta(self, epsilon: float) -> float:
-        """Return the privacy profile δ(ε), exact up to rounding for one individual and a count without filter."""
+        """Return the privacy profile δ(ε), from above.
+
+        It is exact up to rounding for one individual and a count without filter that drops steps beyond its cap, or
+        of which every step is kept.
+        """
         if math.isnan(epsilon):
             raise ValueError("epsilon (nan) must be a number")
         if epsilon < 0:  # the pair is symmetric: δ(ε) = 1 − e^ε(1 − δ(−ε))
@@ -206,7 +210,8 @@ class PrivacyLoss:
     def renyi(self, alpha: float) -> float:
         """Return the Rényi divergence of order ``alpha``, which holds for discrete noise as it stands.
 
-        It is exact up to rounding for one individual and a count, with or without a decreasing filter.
+        It is exact up to rounding for one individual and a count; and behind a decreasing filter, if steps beyond the
+        cap are dropped.
 
         :raises ValueError: for an order of 1 or below.
         """

@@ -9,6 +9,7 @@ convex functions of the number kept, steps spread evenly over the blocks are the
 member of the finite list of :func:`spreads`. Proof: docs/proofs/extremal_law.md.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -24,6 +25,7 @@ from opendp_timeseries.accounting.laws import MAX_POINTS, Law, binomial_tail, mu
 from opendp_timeseries.accounting.rounding import up_fraction
 
 __all__ = [
+    "COIN_BITS",
     "SAMPLINGS",
     "Blocks",
     "Sampling",
@@ -37,6 +39,8 @@ __all__ = [
 ]
 
 SAMPLINGS: Final = ("poisson", "stratified")
+#: A step is kept by itself if so many random bits fall below ``p·2**53``, so that ``p`` is a multiple of ``2**-53``.
+COIN_BITS: Final = 53
 
 #: Steps spread over blocks: pairs ``(blocks, steps)`` of that many blocks with that many steps in each, all positive.
 Spread = tuple[tuple[int, int], ...]
@@ -110,7 +114,8 @@ def blocks_of(sampling_probability: float, size: int) -> Blocks:
 class Sampling:
     """How the steps of a release are sampled, by chance and without looking at the data.
 
-    :param probability: ``p``, with which each step is kept.
+    :param probability: ``p``, with which each step is kept; of steps kept by themselves, rounded up to a multiple of
+        ``2**-53``.
     :param stratified: True for one step of each block of ``1/p``, False for each step by itself.
     :raises TypeError, ValueError: for a number that is no probability.
     """
@@ -119,7 +124,10 @@ class Sampling:
     stratified: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "probability", check.probability("sampling_probability", self.probability))
+        p = check.probability("sampling_probability", self.probability)
+        # As steps are kept, also where a document says otherwise: what is accounted for is what runs.
+        coins = p if self.stratified else math.ceil(p * 2**COIN_BITS) / 2**COIN_BITS
+        object.__setattr__(self, "probability", coins)
 
     @classmethod
     def of(cls, sampling_probability: Any, sampling: Any = "poisson") -> Self:

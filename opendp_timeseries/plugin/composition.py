@@ -39,9 +39,9 @@ def make_composition(
     """Make several releases of one log at once, and return them in a list, in order.
 
     The map states their joint loss: the law of the sum of their squared distances, each in units of its own noise
-    (:mod:`~opendp_timeseries.accounting.joint`). That is exact for one individual and counts without filter, and a
-    fraction of what ``dp.c.make_composition`` adds up. All queries are fixed beforehand, so filters keep their full
-    benefit.
+    (:mod:`~opendp_timeseries.accounting.joint`). That is exact for one individual and counts that drop, without filter,
+    and a fraction of what ``dp.c.make_composition`` adds up. All queries are fixed beforehand, so filters keep their
+    full benefit.
 
     :param measurements: chains with a subsampled Gaussian (with ``sampling_probability=1``, the Gaussian mechanism),
         whatever comes before and after it, or compositions of such chains; all on one domain and metric.

@@ -21,7 +21,7 @@ from opendp_timeseries.accounting.calibrate import Budget, calibrate, warn_of_la
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.loss import APPROXIMATE, CONCENTRATED, PROFILE, RENYI, PrivacyLoss, View
 from opendp_timeseries.accounting.rounding import up
-from opendp_timeseries.accounting.sampling import Blocks, Sampling
+from opendp_timeseries.accounting.sampling import COIN_BITS, Blocks, Sampling
 from opendp_timeseries.accounting.subsampled import MIN_SCALE, extremal_law
 from opendp_timeseries.design.design import Design, noise_exponent
 from opendp_timeseries.design.signal import Signal, UnknownSignal
@@ -31,8 +31,6 @@ from opendp_timeseries.plugin.spaces import as_influence, influence_space, norm_
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.release.statement import Whole
 
-#: Kept steps are those whose 53 random bits fall below p·2**53, so p is a multiple of 2**-53.
-_COIN_BITS: Final = 53
 #: Noise is drawn for this many values at a time, some 60 ms of work.
 _CHUNK: Final = 4096
 
@@ -72,14 +70,13 @@ def _after_rounding(influence: Influence, size: int, step: float) -> Influence:
 def sampling_threshold(sampling_probability: Any) -> tuple[int, float]:
     """Return the number below which 53 random bits keep a step, and the probability that they do, exactly."""
     given = check.required("sampling_probability", sampling_probability, "the share of steps to keep, such as 0.1")
-    probability = check.probability("sampling_probability", given)
-    threshold = math.ceil(probability * 2**_COIN_BITS)
-    return threshold, threshold / 2**_COIN_BITS
+    probability = Sampling(probability=given).probability
+    return int(probability * 2**COIN_BITS), probability
 
 
 def _keep_steps(size: int, threshold: int) -> NDArray[np.int64]:
     """Keep each step with probability threshold/2**53, from the operating system's randomness."""
-    coins = np.frombuffer(os.urandom(8 * size), dtype=np.uint64) >> np.uint64(64 - _COIN_BITS)
+    coins = np.frombuffer(os.urandom(8 * size), dtype=np.uint64) >> np.uint64(64 - COIN_BITS)
     return np.flatnonzero(coins < np.uint64(threshold))
 
 
@@ -103,10 +100,10 @@ class Sample(NamedTuple):
 
 def sample_of(sampling_probability: Any, sampling: Any, size: int) -> Sample:
     """Return how ``size`` steps are sampled."""
-    threshold, probability = sampling_threshold(sampling_probability)
+    threshold, _ = sampling_threshold(sampling_probability)
     asked = Sampling.of(sampling_probability, sampling)
     if (blocks := asked.blocks(size)) is None:
-        return Sample(replace(asked, probability=probability), lambda: _keep_steps(size, threshold))
+        return Sample(asked, lambda: _keep_steps(size, threshold))
     return Sample(replace(asked, probability=blocks.probability), lambda: _keep_one_of_each(blocks))
 
 
@@ -157,8 +154,8 @@ def make_subsampled_gaussian(
     the noise is the same where δ is far below ε.
 
     The privacy map states one view of one loss. Without further parameters that is the whole privacy profile, which
-    is exact for one individual without a filter; ``delta`` reads (ε, δ) off it, ``failure_probability`` chooses
-    approximate zCDP, as in the paper, and ``output_measure`` names a view:
+    is exact for one individual and a count that drops, without a filter; ``delta`` reads (ε, δ) off it,
+    ``failure_probability`` chooses approximate zCDP, as in the paper, and ``output_measure`` names a view:
 
     ================================================== ====================== ==============================
     output measure                                     needs                  the map returns

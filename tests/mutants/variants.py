@@ -765,8 +765,10 @@ MUTANTS = [
            "test_poisson_sampling_of_steps", "test_a_step_is_kept_when_its_coin_is_below_the_threshold"),
     mutant("one coin too many", "_keep_steps", given(threshold=lambda threshold: threshold + 1),
            "test_a_step_is_kept_when_its_coin_is_below_the_threshold"),
-    mutant("probability not rounded up for the account", "sampling_threshold", lambda sound, p: (sound(p)[0], p),
-           "test_the_probability_is_rounded_up_to_the_coins_and_accounted_so"),
+    mutant("probability not rounded up for the account", "Sampling.__post_init__",
+           edited(("math.ceil(p * 2**COIN_BITS) / 2**COIN_BITS", "p")),
+           "test_the_probability_is_rounded_up_to_the_coins_and_accounted_so",
+           "test_a_programme_written_by_hand_states_the_probability_that_runs"),
     # ---- one step of each block
     mutant("some offsets more probable than others", "_keep_one_of_each",
            edited(("words[words <= np.uint64(2**64 - 1 - 2**64 % length)]", "words")),
