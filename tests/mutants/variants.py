@@ -603,7 +603,7 @@ MUTANTS = [
     mutant("a share of the norm forgotten, in a database", "database:_by_level",
            edited(("(number, level, share, group)", "(number, level, 1, group)")), GROUPS),
     mutant("squares before the sums of groups, in a database", "database:_by_level",
-           edited(('"step", "level", "share"]', '"step", "level", "share", "number"]')), GROUPS),
+           edited(('"step", "level", "share"]', '"step", "level", "share", sums.number.name("key")]')), GROUPS),
     mutant("the weight of another level, in a database", "database:_weighed",
            edited(("weighed.level == k", "weighed.level == levels - 1 - k")), GROUPS),
     # ---- distances
@@ -987,7 +987,7 @@ MUTANTS = [
     mutant("single events within the noise", "structural:_deviates", after(lambda found: 9 + np.abs(found)),
            ("test_there_are_no_single_events_in_noise", 2.0, 30.0)),
     mutant("the last tier of one series for that of a panel", "Reading.most_steps",
-           edited(("max(self.reach().steps())", "min(max(self.reach().steps()), self.period_length)")),
+           lambda sound, reading: min(sound(reading), reading.period_length),
            ("test_the_last_tier_is_of_the_steps_that_gap_and_key_cap_leave", {}, 18_600, 607.6)),
     mutant("the last tier of a panel whatever gap and key cap leave", "Reading.most_steps",
            lambda sound, reading: reading.places,
