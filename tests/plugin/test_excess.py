@@ -50,9 +50,14 @@ def metric(unit):
     return dp.change_one_distance() if unit == "replaced" else dp.symmetric_distance()
 
 
-def stage(excess, caps, cap=2):
+def tiers(caps, unit):
+    """Two tiers; one where a gap leaves one of the two steps of a period."""
+    return ts.Tiers(ends=() if "gap" in caps and "within" in unit else (1,), share=0.8)
+
+
+def stage(excess, caps, unit="", cap=2):
     if excess == "tiers":
-        return ts.then_participation_count(GRID, tiers=ts.Tiers(ends=(1,), share=0.8), **CAPS[caps])
+        return ts.then_participation_count(GRID, tiers=tiers(caps, unit), **CAPS[caps])
     return ts.then_participation_count(GRID, participation_cap=cap, **make.EXCESS[excess], **CAPS[caps])
 
 
@@ -65,7 +70,7 @@ def everybody(most, series):
 
 @functools.cache
 def counts_of_everybody(excess, unit, caps):
-    chain, series = (LOG, metric(unit)) >> stage(excess, caps), 2 if "panel" in caps else 1
+    chain, series = (LOG, metric(unit)) >> stage(excess, caps, unit), 2 if "panel" in caps else 1
     logs = everybody(1 if series == 2 else CAPS[caps].get("step_cap", 1) + 1, series)
     within = [log for log in logs if "within" not in unit or len(set((log["step"] // 2).tolist())) <= 1]
     return np.unique([chain(log) for log in within], axis=0)
@@ -88,7 +93,7 @@ COMBINATIONS = [
 
 @pytest.mark.parametrize(("excess", "unit", "caps", "after"), COMBINATIONS)
 def test_nobody_moves_a_real_count_further_than_the_map_says(excess, unit, caps, after):
-    chain = STAGES[after]((LOG, metric(unit)) >> stage(excess, caps))
+    chain = STAGES[after]((LOG, metric(unit)) >> stage(excess, caps, unit))
     vectors = counts_of_everybody(excess, unit, caps)
     vectors = vectors @ matrix(after, vectors.shape[1] // 4).T
     if "replaced" in unit:
@@ -122,8 +127,9 @@ def test_counts_are_those_of_the_slow_truth(excess, caps, monkeypatch):
     given = {name: value for name, value in CAPS[caps].items() if name not in ("by", "keys")}
     limits = {"participation_cap": 2, "step_cap": 1} | given
     if excess == "tiers":
-        tiers = {"ends": (1,), "share": 0.8, "most": 4 * series, "size": 4 * series}
-        limits |= {"participation_cap": 1, "excess": "l2", "tiers": tiers}
+        most = min(4 // given.get("gap", 1) * series, 4 * given.get("key_cap", series))
+        in_tiers = {"ends": (1,), "share": 0.8, "most": most, "size": 4 * series}
+        limits |= {"participation_cap": 1, "excess": "l2", "tiers": in_tiers}
     else:
         limits["excess"] = excess
     counts = {}
@@ -147,7 +153,7 @@ def test_a_context_a_chain_and_a_document_agree(excess, unit, caps):
         data, domain=LOG, privacy_unit=(space[1], 1), privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
         split_evenly_over=3,
     )  # fmt: skip
-    (epsilon, delta), chain = context.remaining_privacy_loss()[0], space >> stage(excess, caps)
+    (epsilon, delta), chain = context.remaining_privacy_loss()[0], space >> stage(excess, caps, unit)
     for sample in ({"p": 1.0}, {"p": 0.5}, {"p": 0.5, "sampling": "stratified"}):
         options = {"sampling_probability": sample["p"], "sampling": sample.get("sampling", "poisson")}
         if excess == "tiers" and sample["p"] < 1:
@@ -155,7 +161,7 @@ def test_a_context_a_chain_and_a_document_agree(excess, unit, caps):
                 chain >> ts.then_subsampled_gaussian(4.0, delta=delta, **options)
             continue
         if excess == "tiers":
-            query = context.query().private_series(GRID, tiers=ts.Tiers(ends=(1,), share=0.8), **CAPS[caps])
+            query = context.query().private_series(GRID, tiers=tiers(caps, unit), **CAPS[caps])
         else:
             query = context.query().participation_count(GRID, participation_cap=2, **make.EXCESS[excess], **CAPS[caps])
             query = query.subsampled_gaussian(**options)
