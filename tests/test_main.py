@@ -794,8 +794,16 @@ def test_check_says_that_rows_are_in_another_encoding(tmp_path, capsys):
     [
         ("who,when,größe\n".encode("cp1252"), {}, "is not in utf-8, from byte 12 on: give --encoding cp1252, or save"),
         ("who,when,размер\n".encode("cp1251"), {}, "with the name of its own, such as cp1252 or gb18030"),
-        ("who,when\nann,2024-01-01\n".encode("utf-16"), {}, "is in UTF-16, as it seems; save the file as UTF-8"),
-        ("who,when\nann,2024-01-01\n".encode("utf-16-be"), {}, "is in UTF-16, as it seems; save the file as UTF-8"),
+        (
+            "who,when\nann,2024-01-01\n".encode("utf-16"),
+            {},
+            "must be in UTF-8, and seems to be in UTF-16; save the file as UTF-8",
+        ),
+        (
+            "who,when\nann,2024-01-01\n".encode("utf-16-be"),
+            {},
+            "must be in UTF-8, and seems to be in UTF-16; save the file as UTF-8",
+        ),
         ("who,when\n".encode("utf-8-sig"), {"encoding": "cp1252"}, "begins as UTF-8 does"),
         (b"who,when\n", {"encoding": "utf-16"}, "argument --encoding: (utf-16) must be the name of an encoding"),
         (b"who,when\n", {"encoding": "utf-7"}, "argument --encoding: (utf-7) must be the name of an encoding"),
