@@ -145,7 +145,7 @@ def test_holidays_of_pandas_are_the_days_that_they_show():
         ("1w", ["Christmas"], ValueError, r"holidays\[0\] \('Christmas'\) must be a date in ISO 8601"),
         ("1w", ["2024-01-02", "2024-W14-3"], ValueError, r"holidays\[1\] \('2024-W14-3'\) must be a date in ISO 8601"),
         ("1w", [20240403], TypeError, r"holidays\[0\] \(20240403\) must be.*; holidays must be dates, such as"),
-        ("1w", [np.datetime64("NaT")], ValueError, r"holidays\[0\] \('NaT'\) must be a date"),
+        ("1w", [np.datetime64("NaT", "D")], ValueError, r"holidays\[0\] \('NaT'\) must be a date"),
         ("1w", [np.datetime64("2024-04")], ValueError, r"holidays\[0\] \('2024-04'\) must be a date"),
     ],
 )
