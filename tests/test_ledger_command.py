@@ -320,7 +320,9 @@ def slowed(function):
 
 
 @posix
-@pytest.mark.parametrize("how", [*STOPS, "SIGKILL"])
+@pytest.mark.parametrize(
+    "how", [*STOPS[:1], *(pytest.param(how, marks=pytest.mark.long) for how in STOPS[1:]), "SIGKILL"]
+)
 @pytest.mark.parametrize("times", [3, pytest.param(60, marks=pytest.mark.long)])
 def test_at_no_moment_is_something_spent_without_a_way_to_get_it(in_folder, capsys, monkeypatch, how, times):
     for place, name in ((participation_count, "engine_of"), (book.Book, "with_released"), (release, "document")):

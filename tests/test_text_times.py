@@ -105,6 +105,7 @@ def drawn_text(rng):
     return text
 
 
+@pytest.mark.long
 def test_drawn_texts():
     rng = random.Random(3)
     some = [drawn_text(rng) for _ in range(30_000)]
@@ -285,6 +286,7 @@ class TestFormats:
             in capsys.readouterr().err
         )
 
+    @pytest.mark.long
     def test_far_times_are_off_the_grid_and_not_missing(self, tmp_path):
         texts = ("0001-01-01", "9999-12-31")
         grid = TimeGrid(start="1970-01-01", size=3, step="1d", zone="UTC")

@@ -330,6 +330,7 @@ def test_large_taps_stay_within_bounds(q, bits, steps):
     )
 
 
+@pytest.mark.long
 def test_a_million_steps():
     kernel = gaussian_kernel(10**6, 1000)
     got = filtered_influence(count(500, 10**6), kernel)

@@ -148,6 +148,7 @@ def test_synthetic_series_keep_their_settings():
     assert np.abs(series.signal - series.truth).mean() == pytest.approx(100 * math.sqrt(2 / math.pi), rel=0.2)
 
 
+@pytest.mark.long
 def test_what_the_paper_and_we_err_by_on_the_pems_file():
     """Means of 20 runs within 7 of their standard errors: a false alarm in 10¹¹."""
     series = ex.pems(PEMS_FILE)
@@ -227,6 +228,7 @@ def test_a_problem_counts_under_its_assumption():
     assert problem(50, 5).kernel == ts.gaussian_kernel(50, 10.0)
 
 
+@pytest.mark.long
 def test_every_step_is_filtered_and_smoothed_after_the_noise():
     """Without noise the filter is the paper's; with it, means of 10 runs on the PeMS file."""
     flat = problem(300, 30)

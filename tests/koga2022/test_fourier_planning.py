@@ -17,6 +17,7 @@ def found(**change):
     return ts.plan(ts.TimeGrid(size=SIZE), **setting | change, sampling_probability=(1.0,), std=(0.0,))
 
 
+@pytest.mark.long
 def test_expected_errors_are_met_by_releases():
     # Mean squared errors of 100 releases vary by about 10% each, so their mean by 1%: 8% is beyond 7 of these.
     plan, rng = found(), np.random.default_rng(3)

@@ -203,6 +203,7 @@ def excesses(kind, alike, runs):
     return np.array(chosen)
 
 
+@pytest.mark.long
 def test_a_private_choice_is_nearly_the_best():
     # About one in seven exceeds a tenth, so that most of 9 do once in 300 seeds; the seed is fixed.
     assert np.median(excesses(power_law, True, 9)) <= 1.10
@@ -279,6 +280,7 @@ def test_what_a_gap_loses():
         ts.plan(ts.TimeGrid(size=SIZE), **arguments, participation={6: apart})
 
 
+@pytest.mark.long
 def test_a_cap_beyond_what_anybody_does_loses_next_to_nothing():
     # Nobody takes part in more than eleven steps, and nothing public says so: noise far out must not look like people.
     rng = np.random.default_rng(5)

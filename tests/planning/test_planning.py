@@ -257,6 +257,7 @@ def test_a_public_series_in_place_of_a_description():
         assert a.smoothed == pytest.approx(b.smoothed, rel=1e-6)
 
 
+@pytest.mark.long
 def test_the_call_runs_as_it_is_pasted():
     grid = ts.TimeGrid(start="2024-01-01", step="1h", size=336, zone="Europe/Berlin")
     found = plan(

@@ -85,6 +85,7 @@ def test_a_curve_of_nothing_is_zero_and_begins_beyond_order_one(native):
         curve.map(1)(1.0)
 
 
+@pytest.mark.long
 def test_ours_and_native_in_one_renyi_composition_to_epsilon_delta(count, native):
     ours = count >> noise(**CURVE)
     both = dp.c.make_composition([ours, ts.make_zCDP_to_renyiDP(native)])

@@ -49,6 +49,7 @@ def drawn(rates, rng):
     return {often: rng.poisson(rate) for often, rate in rates.items()}
 
 
+@pytest.mark.long
 def test_heavy_people_at_other_hours_are_seen_and_covered():
     errors, alone, covered, total = [], [], [], []
     for seed in range(6):
@@ -136,6 +137,7 @@ def test_single_events_are_kept():
     assert np.mean(covered) > 0.85
 
 
+@pytest.mark.long
 def test_single_events_spoil_nothing_but_themselves():
     """Of thirty times as many: they tell nothing of how heavy users depart from others at other steps."""
     errors, covered, events = [], [], np.isin(HOURS, [200, 500, 800, 1100])

@@ -261,6 +261,7 @@ def test_one_giant_leaves_the_small_ones_their_counts():
     assert error_and_cover(total, counts.sum(axis=0))[1] > 0.8
 
 
+@pytest.mark.long
 def test_a_large_event_does_not_saturate():
     """With little noise, hundreds of people are as many as there are: 4 × 10⁴ in the logarithm of the odds."""
     counts = hours(9, keys=6)

@@ -221,6 +221,7 @@ def distinct_log(size, people=300, seed=2):
     return {"id": np.repeat(np.arange(people), 6), "step": steps, "site": rng.choice(KEYS, 6 * people)}
 
 
+@pytest.mark.long
 def test_errors_are_as_stated_and_less_than_before():
     size, log = 48, distinct_log(48)
     leaves, sums = truths(log, size)

@@ -38,6 +38,7 @@ def test_standard_error_of_nearest_is_the_noise():
 
 
 @pytest.mark.parametrize("method", ["linear", "nearest", "pchip"])
+@pytest.mark.long
 def test_standard_error_is_the_spread_of_repeated_noise(method):
     # Small noise on a monotone signal, where PCHIP is smooth in its values: 4,000 draws, so each of the 60
     # relative errors has standard deviation 1/√8000 = 0.011; 0.08 is beyond 7 of them, false alarm below 1e-9.

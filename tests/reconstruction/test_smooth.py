@@ -340,7 +340,13 @@ def test_single_events_are_kept():
     assert np.count_nonzero(~np.isin(found, evening)) <= 2
 
 
-@pytest.mark.parametrize(("level", "scale"), [(2.0, 30.0), (0.3, 5.0), (30.0, 30.0), (40.0, 5.0), (2.0, 0.5)])
+NEAR_NOISE = ((0.3, 5.0), (30.0, 30.0), (2.0, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("level", "scale"),
+    [(2.0, 30.0), (40.0, 5.0), *(pytest.param(*case, marks=pytest.mark.long) for case in NEAR_NOISE)],
+)
 def test_there_are_no_single_events_in_noise(level, scale):
     """Above the counts, near them and below, in 100 series each: at most one in a hundred is said to show one."""
     found = 0

@@ -88,7 +88,13 @@ SCRIPTS = {
 
 
 @pytest.mark.skipif(os.name != "posix", reason="scripts of a shell")
-@pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(script, id=name, marks=[] if name in ("sleeps", "is ready and hangs") else pytest.mark.long)
+        for name, script in SCRIPTS.items()
+    ],
+)
 def test_nobody_waits_for_what_is_no_helper(script, monkeypatch, tmp_path):
     fake = tmp_path / "python"
     fake.write_text(f"#!/bin/sh\n{script}\n")
