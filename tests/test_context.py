@@ -49,6 +49,7 @@ def test_rho_delta_budget_over_several_queries(log_space):
         query.release()
 
 
+@pytest.mark.long
 def test_epsilon_delta_budget_by_zcdp_and_exactly(log_space):
     scales = []
     for exact in (False, True):

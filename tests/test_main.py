@@ -1070,6 +1070,7 @@ SIGNAL = ["--season", "24:90", "--deviation", "20", "--time-scale", "12", "--fil
 SERIES = ["--level", "200", *SIGNAL]
 
 
+@pytest.mark.long
 def test_a_plan_says_what_to_run_and_it_runs(log_file, tmp_path, capsys):
     dated = ["--start", "2024-03-01", "--step", "1h", "--zone", "Europe/Berlin", "--sampling-probability", "0.5", "1"]
     known = ["--participation-cap", "4", "--participation", "50%:3", "100%:4"]

@@ -501,6 +501,7 @@ influences = st.builds(
 
 @settings(derandomize=True)
 @given(influences, unusual, st.sampled_from([0.1, 1.0, 30.0]), st.sampled_from([0.0, 0.3, 2.0]))
+@pytest.mark.long
 def test_losses_grow_with_individuals_probability_and_precision(person, p, scale, epsilon):
     def losses(k, p, scale):
         many = Influence(l0=person.l0, l2=person.l2, linf=person.linf, individuals=k, majorant=person.majorant)
@@ -516,6 +517,7 @@ def test_losses_grow_with_individuals_probability_and_precision(person, p, scale
 
 @settings(derandomize=True)
 @given(influences, unusual, st.sampled_from([0.1, 1.0, 30.0]))
+@pytest.mark.long
 def test_losses_fall_with_delta_and_epsilon(person, p, scale):
     law = extremal_law(person, p, 50)
     epsilons = [law.at(scale).epsilon(d) for d in (1e-12, 1e-6, 1e-3, 0.1, 0.9)]

@@ -613,6 +613,7 @@ def test_a_part_that_is_released_is_not_released_again(city, capsys):
     assert (city / "release-2024-03.json").read_bytes() == before["release-2024-03.json"]
 
 
+@pytest.mark.long
 def test_what_is_missing_alone_is_written_from_the_record(city, capsys, monkeypatch):
     changed(city, "#page = true", "page = true")
     assert main(["release", "publication.toml"]) == 0

@@ -96,6 +96,7 @@ def in_database(zone, backend, each=1):
     return [(each, backend.table(id=who, time=aware(ticks))), (each, backend.table(id=who, time=local(clocks)))]
 
 
+@pytest.mark.long
 def test_units_of_the_calendar():
     check(in_memory("Africa/Cairo", ["NumPy", "lazy"]), "Africa/Cairo")
     check(in_memory("Europe/London", ["pandas", "batches"], each=2), "Europe/London")

@@ -178,6 +178,7 @@ def test_a_smoother_is_never_worse_than_a_line():
         assert design.smoothed <= design.interpolated * (1 + 1e-9)
 
 
+@pytest.mark.long
 def test_it_says_when_sampling_does_not_help():
     found = plan(ts.TimeGrid(size=800), **SETTING, time_scale=40, deviation=50)
     best, flat, sampling, without, caution, how_often = found.advice().splitlines()

@@ -81,6 +81,7 @@ def test_stations_and_their_city_are_nearer_together_and_add_up():
 
 
 @pytest.mark.parametrize("shares", [None, (0.5, 0.125, 0.375)])
+@pytest.mark.long
 def test_levels_are_in_units_of_the_whole_norm(shares):
     size = 48
     *log, truth = events(1, size)
@@ -105,6 +106,7 @@ def test_levels_are_in_units_of_the_whole_norm(shares):
     assert ts.interpolate(release).release.keys == KEYS
 
 
+@pytest.mark.long
 def test_keys_and_groups_come_each_by_itself_where_their_sum_cannot_be_fitted(monkeypatch):
     def refuse(*_, **__):
         raise FitError("each by itself")

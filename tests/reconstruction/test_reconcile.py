@@ -346,6 +346,7 @@ def test_a_balanced_tree_has_the_errors_that_are_known(size):
         assert np.allclose(one.standard_error**2, size / (size + 1))
 
 
+@pytest.mark.long
 def test_a_figure_states_the_guarantee_of_all_that_it_is_made_from():
     pyplot = pytest.importorskip("matplotlib.pyplot")
     released = together(size=6)(distinct_log(6))

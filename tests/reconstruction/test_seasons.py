@@ -55,6 +55,7 @@ def test_each_step_is_where_its_clock_says(zone, step, size, names, lengths):
         assert np.allclose(season.at(np.arange(size)), expected, rtol=0, atol=1e-9)
 
 
+@pytest.mark.long
 def test_a_year_with_two_changes_of_the_clocks():
     """Patterns by steps err more after a change, and their bands are too narrow there; by the clock, as ever."""
     rng = np.random.default_rng(0)
