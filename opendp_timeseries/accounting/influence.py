@@ -257,7 +257,7 @@ def count_influence(
 ) -> Influence:
     """Return the influence of individuals on a count with a cap (docs/proofs/counts.md and scaling.md).
 
-    The other parameters are those of a :class:`Reach`.
+    The other parameters are those of a ``Reach``.
 
     :param participation_cap: steps in which one individual counts in full, in each period.
     :param norm: ``"l2"`` or ``"l1"``, in which all steps of an individual are weighed down to the cap; None if those
