@@ -242,7 +242,7 @@ def flags_of(session):
 @pytest.mark.long
 def test_no_setting_of_spark_changes_a_count(spark):
     random, flags, cases = np.random.default_rng(2), flags_of(spark.session), list(queries())
-    assert len(flags) > 400
+    assert len(flags) > 300  # 334 of Spark 4.0, 484 of 4.3
     others = [(name, value) for name, options in SPARK_VALUES.items() for value in options]
     known = functools.cache(spark.hashes)
     for k in range(2 * len(cases)):
