@@ -616,6 +616,7 @@ def test_it_takes_what_opendps_own_compositor_takes(log_space):
     assert len(ts.compositor(*arguments).remaining_privacy_loss()) == 2
 
 
+@pytest.mark.long
 def test_a_histogram_and_one_number_meet_all_three():
     ctx = exact(dp.loss_of(epsilon=1.0, delta=1e-6), shares=6)
     for count in (

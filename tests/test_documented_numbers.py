@@ -272,6 +272,7 @@ def test_counts_that_a_cap_leaves_out() -> None:
     assert (round(100 * np.maximum(hours - cap, 0).sum() / hours.sum()), hours.max()) == (lost, most)
 
 
+@pytest.mark.long
 def test_exact_accounting_beside_zcdp() -> None:
     for p, *ratios in table("concepts/budgets.md", "participation cap"):
         for cap, ratio in zip((1, 5, 20, 180), ratios, strict=True):

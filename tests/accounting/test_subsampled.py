@@ -366,6 +366,7 @@ def test_epsilon_is_the_least(steps, p, scale, delta):
     assert epsilon == 0 or law.at(scale).delta(epsilon * (1 - 1e-9)) > delta
 
 
+@pytest.mark.long
 def test_accountants_agree_in_order():
     law = base()
     by_renyi = delta_from_renyi(lambda a: law.at(2.0).renyi(a), 1.0)

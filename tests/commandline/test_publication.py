@@ -510,6 +510,7 @@ def test_the_loss_over_periods_is_of_totals_too(city, capsys):
         assert delta(float(epsilon), periods) <= 1e-6 < delta(0.999 * float(epsilon), periods)
 
 
+@pytest.mark.long
 def test_a_panel_by_flags_without_a_programme(city, capsys):
     log = ["trips-2024-03.csv", *FLAGS[2:6], "--start", "2024-03-01", "--size", "28", "--step", "1d"]
     budget = ["--epsilon", "50", "--delta", "1e-6", "--figure", "none", "--individuals", "2000000"]
@@ -651,6 +652,7 @@ def test_what_is_missing_alone_is_written_from_the_record(city, capsys, monkeypa
     assert f"output ({names[3]}) exists, and is of another release; choose another output, or" in refusal(capsys)
 
 
+@pytest.mark.long
 def test_an_unfinished_release_is_not_written_beside_files(city, capsys, monkeypatch):
     def fail(options):
         raise MemoryError
@@ -692,6 +694,7 @@ def test_a_programme_says_the_error_to_expect_of_each_part(city, capsys):
     assert f"by season (line {line_of(city, 'season =')}) 24:90, by deviation and time_scale, or by" in refusal(capsys)
 
 
+@pytest.mark.long
 def test_a_record_is_of_a_programme_that_was_published(city, capsys):
     capsys.readouterr()
     assert main(["programme", "publication.toml", "--json"]) == 0

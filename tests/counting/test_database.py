@@ -123,6 +123,7 @@ def test_nanoseconds_are_placed_in_whole_numbers():
     assert count(DuckDB().table(id=who, time=times), grid).tolist() == expected.tolist()
 
 
+@pytest.mark.long
 def test_integer_steps_of_any_width(backend):
     grid = TimeGrid(size=200)
     types = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]
@@ -134,7 +135,8 @@ def test_integer_steps_of_any_width(backend):
         assert count(backend.table(id=who, time=times), grid).tolist() == truth(grid, id=who, time=times).tolist()
 
 
-@pytest.mark.parametrize("zone", [ZONES[1], *(pytest.param(zone, marks=pytest.mark.long) for zone in ZONES[::2])])
+@pytest.mark.long
+@pytest.mark.parametrize("zone", ZONES)
 def test_the_ends_of_time_are_dropped_without_an_error(zone):
     backend, first = DuckDB(), np.datetime64("2013-01-01", "D")
     ends = {
@@ -176,6 +178,7 @@ def uniform(backend):
     return counts.sum() == people and (low < 0.1).all() and (high > 0.1).all()
 
 
+@pytest.mark.long
 def test_steps_are_kept_uniformly_whatever_the_events(backend):
     assert uniform(backend)
 

@@ -64,8 +64,7 @@ def test_in_memory(monkeypatch, cases):
 @pytest.mark.parametrize(
     ("backend", "cases"),
     [
-        ("duckdb", range(16)),
-        ("duckdb", range(16, 32)),
+        ("duckdb", range(8)),
         ("duckdb", drawn.TELLING),
         *ranges(2_000, 250, "duckdb"),
         *ranges(100, 25, "spark"),

@@ -30,6 +30,7 @@ def test_any_integers_are_in_order(case, size):
     np.testing.assert_array_equal(integers, expected)
 
 
+@pytest.mark.long
 def test_blocks_and_parts_join_in_little_memory_whatever_the_integers(monkeypatch):
     monkeypatch.setattr("opendp_timeseries.counting.sorting._PART", 2**9)
     monkeypatch.setattr("opendp_timeseries.counting.sorting._BLOCK", 1000)

@@ -147,9 +147,8 @@ def logs():
     }
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name == "small" else pytest.mark.long) for name in ("small", *LOGS)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["small", *LOGS])
 def test_errors_against_the_true_counts_where_nobody_is_dropped(name):
     # Of a private series and of caps, which scale down who exceeds them; measured 0.99 to 1.21, and 0.69 to 1.16.
     draw, size, seasons = logs()[name]

@@ -84,6 +84,7 @@ def test_one_shape_is_known_better_than_by_any_one_scale():
     assert np.mean(errors) < 0.7 * np.mean(alone)
 
 
+@pytest.mark.long
 def test_days_are_covered_where_all_scales_depart_alike():
     """The more often people come, the later, by weeks that come and go: one departure, which several scales show."""
     late, covered, of_days = (2 - DAY) * np.exp(0.3 * np.sin(2 * np.pi * HOURS / 500)), [], []
@@ -110,6 +111,7 @@ def test_next_to_no_noise_gives_the_counts():
     assert np.all(series.standard_error < 0.1)
 
 
+@pytest.mark.long
 def test_a_rate_is_known_better_than_the_counts():
     rng = np.random.default_rng(3)
     release = released(drawn(NIGHTS, rng), rng)
@@ -119,6 +121,7 @@ def test_a_rate_is_known_better_than_the_counts():
     assert rate.error_covers == "rate"
 
 
+@pytest.mark.long
 def test_single_events_are_kept():
     """An evening of four times as many, of all who come at other times: it is not smoothed away, and covered."""
     errors, covered = [], []

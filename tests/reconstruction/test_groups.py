@@ -52,6 +52,7 @@ def error_and_cover(series, truth):
     return np.abs(series.values - truth.ravel()).mean(), np.mean((low <= truth.ravel()) & (truth.ravel() <= high))
 
 
+@pytest.mark.long
 def test_stations_and_their_city_are_nearer_together_and_add_up():
     size, nearer, covers, sums = 24 * 7, [], [], []
     for seed in range(2):

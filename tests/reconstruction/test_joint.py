@@ -76,6 +76,7 @@ def error_and_cover(series, truth):
 # How near it is
 
 
+@pytest.mark.long
 def test_no_total_is_worse_than_its_own_smooth_where_stations_share_their_days():
     found = []
     for seed in range(4):
@@ -163,6 +164,7 @@ def test_releases_come_in_any_order():
     assert np.array_equal(one[0].values, other[1].values)
 
 
+@pytest.mark.long
 def test_errors_of_sums_are_those_of_the_joint_fit():
     """At every step exactly, and of everything together no more than of the total by itself."""
     counts = hours(4, keys=5)
@@ -212,6 +214,7 @@ def test_an_event_spoils_no_other_station():
     assert errors[1] < 1.25 * errors[0] + 0.3
 
 
+@pytest.mark.long
 def test_pure_noise_has_no_events():
     names = 0
     for seed, level in enumerate((0.0, 0.2, 3.0, 20.0)):

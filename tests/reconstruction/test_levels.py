@@ -71,7 +71,8 @@ def test_levels_of_a_panel_are_those_of_the_oracle(most):
     assert found.covariance.sum() == pytest.approx(found.variance)
 
 
-@pytest.mark.parametrize(("epsilon", "before"), [pytest.param(1.0, 1.05, marks=pytest.mark.long), (0.25, 1.3)])
+@pytest.mark.long
+@pytest.mark.parametrize(("epsilon", "before"), [(1.0, 1.05), (0.25, 1.3)])
 def test_a_panel_adds_up_to_the_truth(epsilon, before):
     """25 stations of 31 days and 30 people a day, nobody of whom comes on more than 10, in 200 releases."""
     stations, days, people = 25, 31, 30.0

@@ -320,7 +320,8 @@ def test_a_panel_has_one_caption_and_equal_axes(agg):
         assert np.array_equal(labelled(drawn[key], "series").get_ydata(), interpolate(release).values)
 
 
-@pytest.mark.parametrize("panel_size", [1, 3, *(pytest.param(n, marks=pytest.mark.long) for n in (5, 7, 14))])
+@pytest.mark.long
+@pytest.mark.parametrize("panel_size", [1, 3, 5, 7, 14])
 def test_nothing_in_a_panel_overlaps(agg, panel_size):
     size = 48 * panel_size
     steps = np.arange(0, size, 5)
@@ -377,6 +378,7 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch):
             draw(interpolate(release))
 
 
+@pytest.mark.long
 def test_some_of_many_series_are_drawn():
     many = release_of(
         steps=[],
@@ -395,6 +397,7 @@ def test_some_of_many_series_are_drawn():
     assert "60 steps over all series, in at most 1 at a time, once in each" in drawn["s4"].figure.get_supxlabel()
 
 
+@pytest.mark.long
 def test_weeks_and_longer_steps_are_drawn_as_wide_as_they_are(agg):
     pytest.importorskip("matplotlib.dates")
     for step, wide in (("1d", False), ("24h", False), ("1w", True), ("1mo", True)):
@@ -495,6 +498,7 @@ def test_single_events_are_marked(axes):
     assert "Dotted lines: single events, which no pattern explains (2)" in axes.get_xlabel()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("city", "shared"), [(45.0, True), (500.0, False)])
 def test_scales_are_free_where_heights_differ_tenfold(agg, city, shared):
     values = [4.0, 5.0, city, city]
@@ -503,6 +507,7 @@ def test_scales_are_free_where_heights_differ_tenfold(agg, city, shared):
     assert (north.get_ylim() == whole.get_ylim()) == shared
 
 
+@pytest.mark.long
 def test_a_caption_says_that_series_were_reconciled(agg):
     series = interpolate(PANEL)
     parts = [dataclasses.replace(part, model="structural model (level), reconciled") for part in series.parts]

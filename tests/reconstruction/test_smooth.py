@@ -123,7 +123,8 @@ def test_departures_in_proportion_are_those_of_dense_conditioning():
     assert found.evidence == pytest.approx(value - (away**2).sum() / 2, abs=1e-9)
 
 
-@pytest.mark.parametrize(("weeks", "runs"), [(8, 2), pytest.param(16, 3, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize(("weeks", "runs"), [(8, 2), (16, 3)])
 def test_on_busy_days_all_hours_grow_alike(weeks, runs):
     """Against a template of four lines: the pattern of the week, times a factor for each day that is shrunken."""
     errors, covered = [], []
@@ -283,6 +284,7 @@ def test_pems(probability, scale, filter_std, most):
     assert 0.85 < cover < 0.97
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("std", [1, 3, 10])
 def test_bands_cover_the_counts_before_a_filter(std):
     counts, kernel = flow()[:864], gaussian_kernel(864, std)
@@ -319,6 +321,7 @@ def test_a_pattern_may_drift():
     assert cover > 0.85
 
 
+@pytest.mark.long
 def test_single_events_are_kept():
     """An evening of a festival: two hours that noise does not explain, in which bands cover as elsewhere."""
     errors, covered, found = [], [], []
@@ -652,6 +655,7 @@ def test_counts_without_noise_are_known():
     assert between.min() > 1
 
 
+@pytest.mark.long
 def test_a_filter_is_undone_or_kept_as_asked():
     counts, kernel = flow(), gaussian_kernel(1800, 3)
     filtered = np.fft.irfft(np.fft.rfft(counts) * np.fft.rfft(kernel.taps), n=1800)
