@@ -91,11 +91,12 @@ ledger publication.toml
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("rows", "number", "cards", "step", "season", "figure"),
     [
         (20_000, 6, 4000, "1d", "1w", "none"),
-        pytest.param(400_000, 60, 40_000, "1h", "1d 1w", "png", marks=pytest.mark.long),
+        (400_000, 60, 40_000, "1h", "1d 1w", "png"),
     ],
 )
 def test_a_city_publishes_every_month(tmp_path, capsys, monkeypatch, rows, number, cards, step, season, figure):

@@ -139,9 +139,10 @@ def expected_counts(count, rows, caps, hashed):
     return expected
 
 
-@pytest.mark.parametrize("turn", [0, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("turn", [0, 1])
 def test_no_setting_changes_a_count(turn):
-    """Each session counts with one of the caps, and in the long form with the other."""
+    """Each session counts with one of the caps, and at the second turn with the other."""
     hashed, cases = hashes(duckdb.connect()), list(queries())
     for k, values in enumerate(settings()):
         log, count, rows = cases[k % len(cases)]

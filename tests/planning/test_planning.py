@@ -129,6 +129,7 @@ def test_expected_errors_of_one_step_of_each_block_are_met_by_releases():
     assert np.mean(squares) == pytest.approx(found.noise**2 + found.bias**2, rel=0.12)
 
 
+@pytest.mark.long
 def test_expected_errors_are_met_by_releases():
     # 60 real releases of a simulated signal of 1,200 steps. Their mean squared error is 2 to 7% above what is expected
     # of a few drawn samples, and varies by about 2.5%: 22% is 6 of these beyond, false alarm below 1e-8.

@@ -279,6 +279,7 @@ def test_a_large_event_does_not_saturate():
 # Private panels
 
 
+@pytest.mark.long
 def test_a_private_panel_is_smoothed_by_its_sum_and_keeps_a_local_event(monkeypatch):
     """People in 5 steps and in 40, of five keys that share the weather; 300 of the former at a small one."""
     rng, size, keys = np.random.default_rng(3), 168, tuple("abcde")
