@@ -38,15 +38,21 @@ pytestmark = [
 
 
 @functools.cache
+@functools.cache
+def texts() -> dict[str, str]:
+    """Each file of tests, without ``.py``, and what it says."""
+    paths = {path.relative_to(TESTS).with_suffix("").as_posix(): path for path in sorted(TESTS.rglob("test_*.py"))}
+    return {name: path.read_text(encoding="utf-8") for name, path in paths.items()}
+
+
 def place(name: str) -> tuple[str, str]:
     """Find the only test of this name: its file, without ``.py``, and itself."""
     file, _, test = name.rpartition("::")
-    paths = [path.relative_to(TESTS).with_suffix("").as_posix() for path in sorted(TESTS.rglob("test_*.py"))]
-    found = [path for path in paths if f"/{path}".endswith(f"/{file}") or not file]
-    found = [path for path in found if f"\ndef {test}(" in (TESTS / f"{path}.py").read_text(encoding="utf-8")]
-    if len(found) != 1:
-        raise LookupError(f"{name} is in {found}; rename the test of the mutant")
-    return found[0], test
+    files = [path for path in texts() if f"/{path}".endswith(f"/{file}") or not file]
+    files = [path for path in files if f"\ndef {test}(" in texts()[path]]
+    if len(files) != 1:
+        raise LookupError(f"{name} is in {files}; rename the test of the mutant")
+    return files[0], test
 
 
 def call(name: str, *parameters: object) -> None:

@@ -1,13 +1,10 @@
 """Every mutant has one function to break, and tests to be caught by: in the ordinary suite, as names change there."""
 
-import pytest
-
 from tests.mutants.mutate import find
 from tests.mutants.test_mutants import place
 from tests.mutants.variants import MUTANTS
 
 
-@pytest.mark.long
 def test_every_mutant_has_its_function_and_its_tests():
     for case in MUTANTS:
         find(case.target)
