@@ -1,22 +1,27 @@
 """How far values are from the truth, how their errors depend on each other, and what follows for their sums.
 
 A covariance is whatever multiplies a matrix with a row for each step: an array, or an operator that is worked out when
-it is asked for, as nobody can hold the array of a year of hours for each place.
+it is asked for, as nobody can hold the array of a year of hours for each place. Those of this package also know the
+variances of all totals of a series at once, in linear time.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
-from functools import partial
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, diags_array, eye_array
-from scipy.sparse.linalg import LinearOperator, aslinearoperator
+from scipy.sparse import csr_array, eye_array
+from scipy.sparse.linalg import LinearOperator
 from scipy.special import ndtri
 
 from opendp_timeseries import _validate as check
 
 Array = NDArray[np.float64]
+#: First steps of stretches, the first of which is that of the series.
+Starts = NDArray[np.int64]
 
 #: Numbers that are worked on at a time.
 _BLOCK: Final = 2**22
@@ -51,56 +56,207 @@ class Estimates:
         return len(self.values)
 
 
-def diagonal(variances: Array) -> LinearOperator:
+class Covariance(LinearOperator):
+    """A covariance that is worked out when it is asked for.
+
+    Sums are of stretches of neighbouring steps, each from its start to the next one's. Where series stand one after
+    the other, a sum is of the same stretch of all of them, and weights have a row for each.
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__(np.float64, (size, size))  # type: ignore[call-arg]
+
+    def variances(self, weights: Array, starts: Starts) -> Array:
+        """Return the variances of weighted sums."""
+        return _by_products(self, weights, starts)
+
+    def _adjoint(self) -> Covariance:
+        return self
+
+    def _transpose(self) -> Covariance:
+        return self
+
+    def __add__(self, other: Any) -> Any:
+        return _Sum(self, other) if getattr(other, "shape", None) == self.shape else NotImplemented
+
+
+class _ByFunctions(Covariance):
+    """One that functions work out."""
+
+    def __init__(
+        self, product: Callable[[Array], Array], size: int, sums: Callable[[Array, Starts], Array] | None
+    ) -> None:
+        super().__init__(size)
+        self._product, self._sums = product, sums
+
+    def _matmat(self, columns: Array) -> Array:
+        return self._product(columns)
+
+    def variances(self, weights: Array, starts: Starts) -> Array:
+        return super().variances(weights, starts) if self._sums is None else self._sums(weights, starts)
+
+
+class _Sum(Covariance):
+    """That of the sum of independent errors."""
+
+    def __init__(self, *parts: Any) -> None:
+        inner = [part._parts if isinstance(part, _Sum) else [part] for part in parts]
+        self._parts: list[Any] = [part for some in inner for part in some]
+        super().__init__(parts[0].shape[0])
+
+    def _matmat(self, columns: Array) -> Array:
+        return np.asarray(sum(part @ columns for part in self._parts))
+
+    def variances(self, weights: Array, starts: Starts) -> Array:
+        return np.asarray(sum(_variances(part, weights, starts) for part in self._parts))
+
+
+class _Root(Covariance):
+    """That of a few independent errors, or of some for each step: ``R diag(v) R'``, where R is sparse."""
+
+    def __init__(self, root: csr_array, variances: Array) -> None:
+        self._root, self._own = root, variances
+        super().__init__(root.shape[0])
+
+    def _matmat(self, columns: Array) -> Array:
+        found: Array = self._root @ (self._own[:, None] * (self._root.T @ columns))
+        return found
+
+    def variances(self, weights: Array, starts: Starts) -> Array:
+        found: Array = (_matrix(weights, starts) @ self._root).power(2) @ self._own
+        return found
+
+
+class _Multiple(Covariance):
+    """That of errors that are multiplied, each by its factor."""
+
+    def __init__(self, covariance: Any, factors: Array) -> None:
+        self._inner, self._factors = covariance, factors
+        super().__init__(len(factors))
+
+    def _matmat(self, columns: Array) -> Array:
+        found: Array = self._factors[:, None] * (self._inner @ (self._factors[:, None] * columns))
+        return found
+
+    def variances(self, weights: Array, starts: Starts) -> Array:
+        return _variances(self._inner, weights * self._factors.reshape(weights.shape), starts)
+
+
+class _Part(Covariance):
+    """That of some of several series."""
+
+    def __init__(self, covariance: Any, first: int, size: int) -> None:
+        self._inner, self._rows = covariance, slice(first, first + size)
+        super().__init__(size)
+
+    def _matmat(self, columns: Array) -> Array:
+        found: Array = (self._inner @ self._among(columns))[self._rows]
+        return found
+
+    def variances(self, weights: Array, starts: Starts) -> Array:
+        return _variances(self._inner, self._among(weights.reshape(-1, 1)).reshape(-1, weights.shape[1]), starts)
+
+    def _among(self, columns: Array) -> Array:
+        found = np.zeros((self._inner.shape[0], columns.shape[1]))
+        found[self._rows] = columns
+        return found
+
+
+class _Independent(Covariance):
+    """That of series one after the other, whose errors are independent."""
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        self._parts = parts
+        self._ends = np.cumsum([0, *(part.shape[0] for part in parts)]).tolist()
+        super().__init__(self._ends[-1])
+
+    def _matmat(self, columns: Array) -> Array:
+        found = np.zeros_like(columns)
+        for part, (first, last) in zip(self._parts, pairwise(self._ends), strict=True):
+            row = columns[first:last]
+            some = np.any(row, axis=0)  # the product may take long
+            found[first:last, some] = part @ row[:, some]
+        return found
+
+    def variances(self, weights: Array, starts: Starts) -> Array:
+        found, flat = np.zeros(len(starts)), weights.reshape(-1)
+        for part, (first, last) in zip(self._parts, pairwise(self._ends), strict=True):
+            if np.any(row := flat[first:last]):
+                found += _variances(part, row.reshape(-1, weights.shape[1]), starts)
+        return found
+
+
+def diagonal(variances: Array) -> Covariance:
     """Return the covariance of independent errors."""
-    return aslinearoperator(diags_array(variances))
+    return _Root(csr_array(eye_array(len(variances))), np.asarray(variances, dtype=np.float64))
 
 
-def common(sizes: Array, variance: float = 1.0, *, of_each: NDArray[np.int64] | None = None) -> LinearOperator:
+def common(sizes: Array, variance: float = 1.0, *, of_each: NDArray[np.int64] | None = None) -> Covariance:
     """Return the covariance of one error that all steps have in common, in these sizes.
 
     :param of_each: which of several independent errors each step has; without it, all have the one.
     """
     rows = np.arange(len(sizes))
-    columns = aslinearoperator(csr_array((sizes, (rows, np.zeros_like(rows) if of_each is None else of_each))))
-    return variance * (columns @ columns.T)
+    return from_root(csr_array((sizes, (rows, np.zeros_like(rows) if of_each is None else of_each))), variance)
 
 
-def scaled(covariance: Any, factors: Array) -> LinearOperator:
+def from_root(root: csr_array, variance: float = 1.0) -> Covariance:
+    """Return the covariance of errors that are sums of independent ones, whose weights are in the rows of the root."""
+    return _Root(root, np.full(root.shape[1], variance))
+
+
+def scaled(covariance: Any, factors: Array) -> Covariance:
     """Return the covariance of errors that are multiplied, each by its factor."""
-    return diagonal(factors) @ aslinearoperator(covariance) @ diagonal(factors)
+    return _Multiple(covariance, factors)
 
 
-def part_of(covariance: Any, first: int, size: int) -> LinearOperator:
-    """Return the covariance of some neighbouring steps."""
-    chosen = aslinearoperator(eye_array(size, covariance.shape[0], k=first))
-    return chosen @ aslinearoperator(covariance) @ chosen.T
+def part_of(covariance: Any, first: int, size: int) -> Covariance:
+    """Return the covariance of some of several series, which stand one after the other."""
+    return _Part(covariance, first, size)
 
 
-def independent(parts: Sequence[Any]) -> LinearOperator:
+def covariance_by(
+    product: Callable[[Array], Array], size: int, sums: Callable[[Array, Starts], Array] | None = None
+) -> Covariance:
+    """Return the covariance that a function multiplies with columns.
+
+    :param sums: gives the variances of sums, of weights and starts; by default they are made of products.
+    """
+    return _ByFunctions(product, size, sums)
+
+
+def independent(parts: Sequence[Any]) -> Covariance:
     """Return the covariance of series one after the other, whose errors are independent."""
-    ends = np.cumsum([part.shape[0] for part in parts])
-    return covariance_by(partial(_of_each, parts, ends[:-1]), int(ends[-1]))
+    return _Independent(parts)
 
 
-def _of_each(parts: Sequence[Any], begins: NDArray[np.int64], columns: Array) -> Array:
-    found = np.zeros_like(columns)
-    for part, row, to in zip(parts, np.split(columns, begins), np.split(found, begins), strict=True):
-        some = np.any(row, axis=0)  # the product may take long
-        to[..., some] = part @ row[..., some]
-    return found
+def variances_of(covariance: Any, weights: Array, starts: Starts) -> Array:
+    """Return the variances of weighted sums, see :class:`Covariance`."""
+    return np.maximum(_variances(covariance, weights, starts), 0.0)  # by rounding, a little below
 
 
-def covariance_by(product: Callable[[Array], Array], size: int) -> LinearOperator:
-    """Return the covariance that a function multiplies with columns."""
-    products = dict.fromkeys(("matvec", "rmatvec", "matmat", "rmatmat"), product)
-    return LinearOperator((size, size), dtype=np.float64, **products)
+def _variances(covariance: Any, weights: Array, starts: Starts) -> Array:
+    ours = isinstance(covariance, Covariance)
+    return covariance.variances(weights, starts) if ours else _by_products(covariance, weights, starts)
 
 
-def variances_of(covariance: Any, sums: csr_array) -> Array:
-    """Return the variances of weighted sums of steps, a row of weights for each."""
-    found, many = np.zeros(sums.shape[0]), max(1, _BLOCK // sums.shape[1])
+def _by_products(covariance: Any, weights: Array, starts: Starts) -> Array:
+    """Return the variances of sums by whatever multiplies a matrix."""
+    sums = _matrix(weights, starts)
+    if isinstance(covariance, np.ndarray):
+        found: Array = sums.multiply(sums @ covariance).sum(axis=1)
+        return found
+    found, many = np.zeros(len(starts)), max(1, _BLOCK // sums.shape[1])
     for first in range(0, len(found), many):
         rows = sums[first : first + many].toarray()
         found[first : first + many] = np.einsum("ij,ji->i", rows, covariance @ rows.T)
-    return np.maximum(found, 0.0)  # by rounding, a little below
+    return found
+
+
+def _matrix(weights: Array, starts: Starts) -> csr_array:
+    """Return a row of weights for each sum."""
+    series, steps = weights.shape
+    of_each = np.zeros(steps, dtype=np.int64)
+    of_each[starts[1:]] = 1
+    rows = np.tile(np.cumsum(of_each), series)
+    return csr_array((weights.ravel(), (rows, np.arange(series * steps))), shape=(len(starts), series * steps))

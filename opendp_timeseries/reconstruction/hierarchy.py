@@ -221,12 +221,24 @@ class HierarchyErrors:
             found: Array = self._product(given)[first:last].reshape(columns.shape)
             return found
 
-        return errors.covariance_by(product, (last - first) * steps)
+        def sums(weights: Array, starts: NDArray[np.int64]) -> Array:
+            given = np.zeros((self.hierarchy.size, steps, 1))
+            given[first:last, :, 0] = weights
+            found = np.zeros(len(starts))
+            for own, side in zip(self.own, self._sides(given), strict=True):
+                if np.any(side):
+                    found += errors.variances_of(own, side.T, starts)
+            return found
 
-    def _product(self, given: Array) -> Array:
+        return errors.covariance_by(product, (last - first) * steps, sums)
+
+    def _sides(self, given: Array) -> Array:
+        """Return what each row's own error meets: by itself, by its share in its group's, and by what siblings share.
+
+        :param given: columns by row and step.
+        """
         hierarchy, part, share = self.hierarchy, self.parts[..., None], self.shares[..., None]
         free, local = ~self.local[..., None], self.local[..., None]
-        # What each row's own error meets: by itself, by its share in its group's, and by what its siblings share.
         whole, around = given.copy(), given.copy()
         for row, parts in hierarchy.branches:
             whole[row] += (share[parts] * whole[parts]).sum(axis=0)
@@ -236,6 +248,11 @@ class HierarchyErrors:
             around[parts] += around[row]
             leaves = parts[parts < hierarchy.keys]
             sides[leaves] += local[leaves] * around[row]
+        return sides
+
+    def _product(self, given: Array) -> Array:
+        hierarchy, part, share = self.hierarchy, self.parts[..., None], self.shares[..., None]
+        free, local, sides = ~self.local[..., None], self.local[..., None], self._sides(given)
         found = np.zeros_like(given)
         for row, own in enumerate(self.own):
             if np.any(sides[row]):

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 from scipy.sparse import csr_array
-from scipy.sparse.linalg import aslinearoperator
 
 from opendp_timeseries import _validate as check
+from opendp_timeseries.reconstruction import errors
 from opendp_timeseries.reconstruction.everybody import last_tier
 from opendp_timeseries.reconstruction.series import Series, reconstruct_parts
 from opendp_timeseries.release.release import Release, check_release
@@ -57,12 +57,11 @@ def interpolate(release: Release, method: InterpolationMethod = "linear", *, cli
 
     def one_series(part: Release) -> Series:
         values, slopes = _through(part, part.values, method), part.scale * _slopes(part, method)
-        by_values = aslinearoperator(slopes)
         return Series(
             release=part,
             values=np.maximum(values, 0.0) if clip_at_zero else values,
             standard_error=np.sqrt(slopes.multiply(slopes).sum(axis=1)),
-            covariance=by_values @ by_values.T,
+            covariance=errors.from_root(slopes),
             error_covers="noise",
             model=f"{method} interpolation" + (", clipped at zero" if clip_at_zero else ""),
         )

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpbtrf, dpbtrs, dpotrf, dpttrf, dpttrs, dtbtrs, dtrtri
 
 Array = NDArray[np.float64]
+Starts = NDArray[np.int64]
 
 #: Matrices of this size are factored at once, and products of so many multiplications made.
 _SMALL: Final = 64
@@ -53,6 +54,18 @@ class Tridiagonal(NamedTuple):
         own: Array = dtbtrs(upper, 1 / self.diagonal[:, None], diag="U")[0][:, 0]
         return own, -self.lower * own[1:]
 
+    def variances(self, weights: Array, starts: Starts) -> Array:
+        """Return the variances of weighted sums of stretches, where the inverse is the covariance.
+
+        What a stretch has in common with what comes after goes through its last entry.
+        """
+        lower, last = self.lower.copy(), starts[1:] - 1
+        lower[last] = 0.0
+        solved = _below(np.vstack([np.ones_like(self.diagonal), np.append(lower, 0.0)]), weights, unit=True)
+        found: Array = np.add.reduceat(solved**2 / self.diagonal, starts)
+        found[:-1] += (self.lower[last] * solved[last]) ** 2 * self.inverse_diagonals()[0][starts[1:]]
+        return found
+
 
 class Banded(NamedTuple):
     """A positive definite matrix with few diagonals as LL'; ``lower`` holds the diagonals of L."""
@@ -74,26 +87,69 @@ class Banded(NamedTuple):
         return solved
 
     def inverse_diagonals(self) -> tuple[Array, Array]:
-        """Main and next diagonal of the inverse, block by block from the last one on (Takahashi, Fagan & Chen 1973)."""
-        width, size = len(self.lower) - 1, self.lower.shape[1]
-        diagonal, beside, after, inverse = np.empty(size), np.empty(size), size, np.empty((0, 0))
-        for first in range((size - 1) // width * width, -1, -width):
-            last = min(first + width, size)
-            block = self._dense(first, after, first, last)
+        """Main and next diagonal of the inverse."""
+        size = self.lower.shape[1]
+        diagonal, beside = np.empty(size), np.zeros(size)
+        for first, last, inverse in self._inverse(np.arange(0, size, self._width)):
+            diagonal[first:last] = np.diag(inverse)[: last - first]
+            beside[first : min(last, size - 1)] = np.diag(inverse, 1)[: last - first]
+        return diagonal, beside[:-1]
+
+    def variances(self, weights: Array, starts: Starts) -> Array:
+        """Return the variances of weighted sums of stretches, where the inverse is the covariance.
+
+        What a stretch has in common with what comes after goes through its last entries.
+        """
+        width, size = self._width, self.lower.shape[1]
+        ends = np.append(starts[1:], size)
+        cut = self.lower.copy()
+        left = np.repeat(ends - starts, ends - starts) - (np.arange(size) - np.repeat(starts, ends - starts))
+        cut[np.arange(width + 1)[:, None] >= left] = 0.0
+        solved = _below(cut, weights)
+        found: Array = np.add.reduceat(solved**2, starts)
+        number = dict(zip(ends.tolist(), range(len(ends)), strict=True))
+        for first, _, inverse in self._inverse(np.union1d(starts, np.arange(0, size, width))):
+            if (k := number.get(first)) is not None:
+                inside = max(int(starts[k]), first - width)
+                passed = self._dense(first, first + len(inverse), inside, first) @ solved[inside:first]
+                found[k] += passed @ inverse @ passed
+        return found
+
+    @property
+    def _width(self) -> int:
+        return len(self.lower) - 1
+
+    def _inverse(self, starts: Starts) -> Iterator[tuple[int, int, Array]]:
+        """Go through blocks along the diagonal of the inverse, from the last (Takahashi, Fagan & Chen 1973).
+
+        :param starts: where blocks begin, none of which is wider than the band.
+        :return: where each begins and ends, and the inverse from there on, as many rows and columns as the band needs.
+        """
+        width, last, inverse = self._width, self.lower.shape[1], np.empty((0, 0))
+        for first in reversed(starts.tolist()):
+            inverse = inverse[:width, :width]
+            block = self._dense(first, last + len(inverse), first, last)
             root = np.linalg.inv(block[: last - first])
             passed = block[last - first :] @ root
             across = inverse @ passed
-            inverse = root.T @ root + passed.T @ across
-            diagonal[first:last], beside[first : last - 1] = np.diag(inverse), np.diag(inverse, 1)
-            beside[last - 1] = -across[0, -1] if after > last else 0.0
-            after = last
-        return diagonal, beside[:-1]
+            size, more = last - first, inverse
+            inverse = np.empty((size + len(more), size + len(more)))
+            inverse[:size, :size] = root.T @ root + passed.T @ across
+            inverse[size:, :size], inverse[:size, size:], inverse[size:, size:] = -across, -across.T, more
+            yield first, last, inverse
+            last = first
 
     def _dense(self, top: int, bottom: int, left: int, right: int) -> Array:
         rows, columns = np.ogrid[top:bottom, left:right]
         below = rows - columns
         stored = (below >= 0) & (below < len(self.lower))
         return np.where(stored, self.lower[np.where(stored, below, 0), columns], 0.0)
+
+
+def _below(lower: Array, side: Array, *, unit: bool = False) -> Array:
+    """Solve a lower triangular system, given its diagonals."""
+    solved: Array = dtbtrs(lower, side[:, None], uplo="L", diag="U" if unit else "N")[0][:, 0]
+    return solved
 
 
 def inverse_root(matrix: Array) -> Array:

@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator
 from scipy.special import ndtri
 
 from opendp_timeseries.reconstruction import errors, evidence
 from opendp_timeseries.reconstruction.basis import Basis
-from opendp_timeseries.reconstruction.linearised import SHORTEST, TANGENT, Learnt, Link, Model, Normal, State
+from opendp_timeseries.reconstruction.linearised import SHORTEST, TANGENT, Learnt, Link, Model, Normal, Solved, State
 from opendp_timeseries.reconstruction.matrices import Array, FitError, crossed, times
 from opendp_timeseries.reconstruction.observations import Observations
 from opendp_timeseries.reconstruction.seasons import Season
@@ -56,7 +54,7 @@ class Posterior(NamedTuple):
     mean: Array
     variance: Array
     dispersion: float
-    joint: LinearOperator
+    joint: errors.Covariance
     events: Events
 
 
@@ -236,8 +234,7 @@ def _posterior(model: Model, normal: Normal, learnt: Learnt) -> _Fitted:
         rate, slope = np.maximum(here.rate(f), 0.0), here.unit * here.amplitude**2 * np.sqrt(4 * f**2 + 2 * variance)
     else:
         rate, slope = here.rate(f), here.unit * here.amplitude * np.ones_like(f)
-    product = partial(_by_covariance, replace(model), learnt, normal.nodes, slope)
-    joint = errors.covariance_by(product, len(slope))
+    joint = _OfRate(replace(model), learnt, normal.nodes, slope)
     events = Events(np.zeros(len(model.seen.steps)), 0.0, 0.0)
     posterior = Posterior(rate, slope**2 * variance, learnt.dispersion, joint, events)
     state = State(f[model.nodes], coefficients, departed[model.nodes])
@@ -245,16 +242,32 @@ def _posterior(model: Model, normal: Normal, learnt: Learnt) -> _Fitted:
     return _Fitted(model, learnt, state, posterior, density, (f - departed) * here.amplitude, held)
 
 
-def _by_covariance(model: Model, learnt: Learnt, nodes: Array, slope: Array, columns: Array) -> Array:
-    """Multiply columns with the posterior covariance of the rate, worked out anew each time: it would fill the memory.
+class _OfRate(errors.Covariance):
+    """The posterior covariance of the rate, worked out anew each time: it would fill the memory.
 
     :param nodes: f at the nodes, around which the problem was linearised.
     :param slope: of the rate by f.
     """
-    model = replace(model)  # which is not to hold what is worked out here
-    every, wide = model.everywhere(model.linearise(nodes, learnt.dispersion))
-    reduced, _, _, root = every.solve(wide, learnt)
-    sides = slope[:, None] * columns.reshape(len(slope), -1)
-    patterns = times(reduced.free, root @ (root.T @ crossed(reduced.free, sides)))
-    found: Array = slope[:, None] * (patterns + reduced.factor.solve(np.asfortranarray(sides)))
-    return found
+
+    def __init__(self, model: Model, learnt: Learnt, nodes: Array, slope: Array) -> None:
+        super().__init__(len(slope))
+        self._model, self._learnt, self._nodes, self._slope = model, learnt, nodes, slope
+
+    def _solved(self) -> Solved:
+        model = replace(self._model)  # which is not to hold what is worked out here
+        every, wide = model.everywhere(model.linearise(self._nodes, self._learnt.dispersion))
+        return every.solve(wide, self._learnt)
+
+    def _matmat(self, columns: Array) -> Array:
+        reduced, _, _, root = self._solved()
+        sides = self._slope[:, None] * columns
+        patterns = times(reduced.free, root @ (root.T @ crossed(reduced.free, sides)))
+        found: Array = self._slope[:, None] * (patterns + reduced.factor.solve(np.asfortranarray(sides)))
+        return found
+
+    def variances(self, weights: Array, starts: NDArray[np.int64]) -> Array:
+        reduced, _, _, root = self._solved()
+        side = self._slope * weights[0]
+        free = np.array([np.add.reduceat(side * column, starts) for column in reduced.free.T]).T
+        found: Array = (times(free, root) ** 2).sum(axis=1) + reduced.factor.variances(side, starts)
+        return found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, eye_array, kron
+from scipy.sparse import csr_array, eye_array
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.grid import TimeGrid
@@ -92,10 +92,11 @@ def totals(
     over_time = csr_array((np.ones(grid.size), np.arange(grid.size), ends), shape=(len(starts), grid.size))
     over_keys: Any = eye_array(len(parts)) if groups is None else _members(groups, keys)
     values = over_keys @ np.array([over_time @ part.values for part in parts])
+    every = np.ones(grid.size)
     of_each = groups is None and all(part.covariance is not None for part in parts)  # which takes less time
     if series.covariance is not None and not of_each:
-        sums = csr_array(kron(over_keys, over_time))
-        is_bound, variances = False, errors.variances_of(series.covariance, sums).reshape(values.shape)
+        of_keys = over_keys.toarray()[..., None] * every
+        is_bound, variances = False, np.array([errors.variances_of(series.covariance, row, starts) for row in of_keys])
     else:
         # Errors of different keys are independent. What is not known may all go in one direction.
         known, most = np.zeros((2, len(parts), len(starts)))
@@ -103,7 +104,7 @@ def totals(
             if part.covariance is None:
                 most[row] = over_time @ part.standard_error
             else:
-                known[row] = errors.variances_of(part.covariance, over_time)
+                known[row] = errors.variances_of(part.covariance, every[None], starts)
         variances = over_keys @ known + (over_keys @ most) ** 2
         is_bound = any(part.covariance is None for part in parts) and values.size < series.release.size
     between = np.array([over_time @ (~part.kept & (part.error_covers == "noise")) for part in parts])

@@ -9,7 +9,7 @@ import opendp_timeseries as ts
 from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.kernels import boxcar_kernel
 from opendp_timeseries.design.tiers import Tiers
-from opendp_timeseries.reconstruction import local_events
+from opendp_timeseries.reconstruction import errors, local_events
 from opendp_timeseries.reconstruction.departures import Events, Model, Stations, depart
 from opendp_timeseries.reconstruction.hierarchy import Hierarchy, HierarchyErrors, nonnegative
 from opendp_timeseries.reconstruction.matrices import FitError
@@ -398,6 +398,11 @@ def test_joint_errors_against_a_dense_matrix():
     expected = oracle.covariance_of_rows(tree, len(keys), own, parts, shares, local)
     dense = found.of_rows(0, size) @ np.eye(size * steps)
     assert np.allclose(dense, expected, atol=1e-12)
+    weights, starts = rng.random((size, steps)), np.array([0, 1, 3])
+    of_each = np.tile([0, 1, 1, 2], size)
+    sums = [weights.ravel() * (of_each == k) for k in range(3)]
+    known = errors.variances_of(found.of_rows(0, size), weights, starts)
+    assert np.allclose(known, [side @ expected @ side for side in sums], atol=1e-12)
     some = found.of_rows(len(keys), size) @ np.eye((size - len(keys)) * steps)
     assert np.allclose(some, expected[len(keys) * steps :, len(keys) * steps :], atol=1e-12)
     assert np.allclose(found.variance().ravel(), np.diag(expected), atol=1e-12)

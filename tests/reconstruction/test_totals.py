@@ -4,9 +4,10 @@ import dataclasses
 
 import numpy as np
 import pytest
+from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from opendp_timeseries import Series, TimeGrid, gaussian_kernel, interpolate, reconcile, smooth
-from opendp_timeseries.reconstruction import structural
+from opendp_timeseries.reconstruction import errors, structural
 from opendp_timeseries.reconstruction.interpolate import _through
 from tests.oracles import smoothing as oracle
 from tests.oracles import totals_of_steps
@@ -159,6 +160,48 @@ def test_the_diagonal_of_a_covariance_is_the_variance(made):
     expected = totals_of_steps.sums(series.values, found, np.arange(len(series)) // 24)
     assert np.allclose(series.resample(24), expected[0])
     assert np.allclose(series.resample(24).standard_error, expected[1])
+
+
+@pytest.mark.parametrize("keys", [None, "abc"])
+def test_every_covariance_knows_the_variances_of_sums(keys):
+    rng, size, series = np.random.default_rng(6), 24, len(keys or "a")
+    root = rng.normal(size=(size, size))
+    array, factors, numbers = root @ root.T, rng.normal(size=size), np.arange(size) // 5
+    cut = size // series
+    made = {
+        "array": array,
+        "operator": aslinearoperator(array),
+        "diagonal": errors.diagonal(factors**2),
+        "common": errors.common(factors, 0.3, of_each=numbers),
+        "scaled": errors.scaled(array, factors) + errors.scaled(aslinearoperator(array), factors),
+        "sum": errors.diagonal(factors**2) + errors.common(factors, -0.1) + array,
+        "independent": errors.independent([array[k : k + cut, k : k + cut] for k in range(0, size, cut)]),
+        "part": errors.part_of(errors.independent([array, errors.diagonal(factors**2)]), size, size),
+        "functions": errors.covariance_by(array.__matmul__, size),
+    }
+    for steps, starts in ((size, [0]), (cut, range(0, cut, 3)), (cut, range(cut))):
+        weights = rng.normal(size=(size // steps, steps))
+        of_each = np.tile(np.searchsorted(starts, np.arange(steps), side="right") - 1, len(weights))
+        for name, covariance in made.items():
+            if name == "independent" and steps > cut:
+                continue  # of series one after the other, sums are of each
+            known = errors.variances_of(covariance, weights, np.array(starts))
+            sides = [weights.ravel() * (of_each == k) for k in range(len(starts))]
+            expected = [max(side @ dense(covariance) @ side, 0.0) for side in sides]
+            assert np.allclose(known, expected, atol=1e-10), name
+
+
+def test_totals_of_a_smoothed_series_take_one_pass(monkeypatch):
+    rng = np.random.default_rng(2)
+    counts = rng.poisson(daily(240, 24))
+    each = smooth(sampled(counts, rng, scale=8.0, probability=0.6), seasons=24)
+    both = panel("ab", steps=range(480), values=np.tile(counts, 2) + rng.normal(0, 8, 480), size=480, probability=1.0)
+    together = smooth(both, seasons=24)
+    level = each.with_total(1e4, standard_error=50.0)
+    monkeypatch.setattr(LinearOperator, "matmat", lambda *_: pytest.fail("multiplied"))
+    for series in (each, level, interpolate(each.release), together, together.parts[0]):
+        assert np.all(series.resample(24).standard_error > 0) or series.error_covers == "noise"
+    assert np.all(together.resample(24, groups={"all": "ab"}).standard_error > 0)
 
 
 def test_what_does_not_fit_is_refused():
