@@ -2,6 +2,8 @@
 
 import base64
 import html
+import io
+import zipfile
 from collections.abc import Iterable
 from importlib import resources
 from itertools import islice
@@ -16,6 +18,13 @@ from opendp_timeseries.reconstruction.svg import drawing, figure, highest
 from opendp_timeseries.release.release import software
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
+#: Most characters of a page, and of a file on it that is not packed; and most numbers of its table and of its totals.
+_MOST: Final = 10**6
+_PLAIN: Final = 2**17
+_NUMBERS: Final = 10**6
+_TOTALS: Final = 5000
+#: So many figures of a panel are open.
+_OPEN: Final = 12
 
 
 def page_of(made: Contents) -> str:
@@ -38,9 +47,9 @@ def page_of(made: Contents) -> str:
         _section("What is protected", made.protected),
         _section("How far the numbers are from the truth", made.near),
         _section("How to cite", [made.cite]),
-        f"<h2>Download</h2>{_downloads(made)}",
     ]
-    return f"{head}<body>{''.join(body)}</body></html>\n"
+    page = f"{head}<body>{''.join(body)}<h2>Download</h2>"
+    return f"{page}{_downloads(made, _MOST - len(page))}</body></html>\n"
 
 
 def _text(words: str) -> str:
@@ -52,8 +61,8 @@ def _section(title: str, sentences: Iterable[str]) -> str:
 
 
 def _figures(made: Contents) -> str:
-    some = islice(made.series.items(), MOST_SERIES)
-    shown = {name: drawing(one, made.grid, made.level) for name, one in some}
+    some = dict(islice(made.series.items(), MOST_SERIES))
+    shown = {name: drawing(one, made.grid, made.level, len(some)) for name, one in some.items()}
     found, scaled, longer = [], False, next(iter(shown.values())).longer
     for group in made.groups:
         drawn = {name: shown[name] for name in group if name in shown}
@@ -64,7 +73,12 @@ def _figures(made: Contents) -> str:
             figure(name, one, made.unit, made.level, top if apart else max(tops), captioned=len(made.series) > 1)
             for (name, one), top in zip(drawn.items(), tops, strict=True)
         ]
-        found.append(f'<div class="{"panel" if len(figures) > 1 else "one"}">{"".join(figures)}</div>')
+        closed = [
+            f"<details><summary>{_text(name)}</summary>{one}</details>"
+            for name, one in zip(list(drawn)[_OPEN:], figures[_OPEN:], strict=True)
+        ]
+        several = "panel" if len(figures) > 1 else "one"
+        found.append(f'<div class="{several}">{"".join(figures[:_OPEN])}</div>{"".join(closed)}')
     marks = {
         "line": f"means of {longer}" if longer else "estimate",
         "band": f"{made.level:.0%} interval",
@@ -76,6 +90,7 @@ def _figures(made: Contents) -> str:
     )
     notes = [
         "Rest the pointer on a figure to read its numbers.",
+        "Figures below the first of a panel open by their names." if len(shown) > _OPEN else "",
         "Axes differ, as some series are more than ten times as high as others." if scaled else "",
         f"The first {len(shown)} of {len(made.series)} series are drawn." if len(shown) < len(made.series) else "",
     ]
@@ -85,15 +100,17 @@ def _figures(made: Contents) -> str:
 def _totals(made: Contents) -> str:
     if not made.totals:
         return ""
-    names, first = list(made.totals), next(iter(made.totals.values()))
+    first = next(iter(made.totals.values()))
     starts = periods_as_text(first.grid)
-    cells = [_cells(one, made.level) for one in made.totals.values()]
+    names = list(made.totals)[: max(_TOTALS // len(starts), 1)]
+    cells = [_cells(made.totals[name], made.level) for name in names]
     periods = [f"{start}{'' if whole else ' (in part)'}" for start, whole in zip(starts, first.complete, strict=True)]
     across, down = names if len(names) > 1 else ["total"], periods
     rows = list(zip(*cells, strict=True))
     if len(names) > len(periods):
         across, down, rows = periods, names, cells  # type: ignore[assignment]
     most = " Where ± is large it may be less: only the most that it can be is known." if first.is_bound else ""
+    less = f" The first {len(names)} of {len(made.totals)} series are here." if len(names) < len(made.totals) else ""
     table = "".join(f"<th scope=col>{_text(word)}</th>" for word in ("", *across))
     lines = "".join(
         f"<tr><th scope=row>{_text(word)}</th>{''.join(row)}</tr>" for word, row in zip(down, rows, strict=True)
@@ -102,7 +119,7 @@ def _totals(made: Contents) -> str:
         f"<h2>Totals{step_in_words(first.grid)}</h2>"
         f'<div class="wide"><table><tr>{table}</tr>{lines}</table></div>'
         '<p class="note">Sums over the steps: whoever is counted in several of them is in these several times. Each'
-        f" stands with half the width of its {made.level:.0%} interval.{most}</p>"
+        f" stands with half the width of its {made.level:.0%} interval.{most}{less}</p>"
     )
 
 
@@ -115,15 +132,39 @@ def _cells(totals: Any, level: float) -> list[str]:
     ]
 
 
-def _downloads(made: Contents) -> str:
-    table = _link("series.csv", "text/csv", table_of(made), "The series with intervals, for spreadsheets (CSV)")
+def _downloads(made: Contents, room: int) -> str:
+    """Return the table and the record, in so many characters; the record goes first."""
+    what = "The series with intervals, for spreadsheets (CSV)"
     if made.records is None:
-        return f"<p>{table}</p><p>No guarantee of all of it is recorded, so there is no record to verify.</p>"
-    record = _link("release.json", "application/json", made.records, "The record of what was released (JSON)")
-    check = "python -m opendp_timeseries verify release.json"
-    return f"<p>{table}</p><p>{record}</p><p>Anybody can verify it: <code>{check}</code></p>"
+        record = "<p>No guarantee of all of it is recorded, so there is no record to verify.</p>"
+    else:
+        link = _link("release", "json", made.records, "The record of what was released (JSON)", room)
+        verify = "python -m opendp_timeseries verify release.json"
+        record = f"<p>{link}</p><p>Anybody can verify it: <code>{verify}</code></p>"
+    long = made.grid.size * (1 + 3 * len(made.series)) > _NUMBERS  # which takes long to write, and is in vain
+    table = _missing(what) if long else _link("series", "csv", table_of(made), what, room - len(record))
+    return f"<p>{table}</p>{record}"
 
 
-def _link(name: str, kind: str, text: str, words: str) -> str:
-    data = base64.b64encode(text.encode()).decode()
-    return f'<a download="{name}" href="data:{kind};base64,{data}">{words}</a>'
+def _link(name: str, ending: str, text: str, words: str, room: int) -> str:
+    """Return a link to a file that is on the page, packed if it is long; only words if there is no room for it."""
+    file, content = f"{name}.{ending}", text.encode()
+    kind = {"csv": "text/csv", "json": "application/json"}[ending]
+    if len(content) > _PLAIN:
+        content, kind, words = _packed(file, content), "application/zip", f"{words[:-1]}, packed)"
+        file = f"{name}.zip"
+    data = base64.b64encode(content).decode()
+    link = f'<a download="{file}" href="data:{kind};base64,{data}">{words}</a>'
+    return link if len(link) < room else _missing(words)
+
+
+def _missing(words: str) -> str:
+    return f"{words}: too large for this page; ask its publisher for it"
+
+
+def _packed(name: str, content: bytes) -> bytes:
+    """Return a ZIP file, the same for the same content."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED, 9)
+    return file.getvalue()

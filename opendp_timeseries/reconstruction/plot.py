@@ -34,6 +34,8 @@ RANGE: Final = "#CFE3F1"
 _WORDS: Final = "0.3"
 #: Up to so many dots are drawn as points.
 _FEW: Final = 400
+#: Pixels across a figure, of which each shows what is highest and lowest in it.
+_PIXELS: Final = 900
 #: Noisy values may stretch an axis by so much of what else is drawn, above and below.
 _ROOM: Final = 0.5
 #: Series whose heights differ by this factor have axes of their own; and so many fit in one figure, or on one page.
@@ -210,31 +212,48 @@ def _draw(axes: Axes, series: AnySeries, grid: TimeGrid, confidence_level: float
         kept = kept + (np.diff(edges) // 2)[release.steps]
         values, low, high = (np.append(line, line[-1]) for line in (values, low, high))
     kept, instants = placed(kept), placed(instants)
-    if series.error_covers in captions.BANDED:
-        axes.fill_between(instants, low, high, step="post" if wide else None, color=_BAND, linewidth=0, label="band")
-    elif series.error_covers == "noise":
-        axes.vlines(kept, low[release.steps], high[release.steps], color="0.7", linewidth=0.8, label="error bars")
     # Many dots are a cloud, behind the line; few are points, each to be seen.
     few = len(kept) <= _FEW
-    look: dict[str, Any] = {"s": 12.0, "alpha": 0.9} if few else {"s": 6.0, "alpha": 0.6}
+    bars: dict[str, Any] = {"color": "0.7", "linewidth": 0.8, "label": "error bars", "rasterized": not few}
+    seen = _seen(values, low, high)
+    if series.error_covers in captions.BANDED:
+        look: dict[str, Any] = {"color": _BAND, "linewidth": 0, "label": "band", "step": "post" if wide else None}
+        axes.fill_between(instants[seen], low[seen], high[seen], **look)
+    elif series.error_covers == "noise":
+        axes.vlines(kept, low[release.steps], high[release.steps], **bars)
+    look = {"s": 12.0, "alpha": 0.9} if few else {"s": 6.0, "alpha": 0.6}
     look["rasterized"] = not few  # or a vector drawing would hold every one of them
     if not captions.tiers_of(series):
-        seen = _clipped(series, confidence_level)
+        dotted = _clipped(series, confidence_level)
         dots: dict[str, Any] = {"color": ORANGE, "linewidth": 0, "zorder": 2.5} | look
-        for marker, its in (("o", seen == release.values), ("^", seen < release.values), ("v", seen > release.values)):
+        above, below = dotted < release.values, dotted > release.values
+        for marker, its in (("o", dotted == release.values), ("^", above), ("v", below)):
             if marker == "o" or np.any(its):
                 label = "noisy values" if marker == "o" else "beyond"
-                axes.scatter(kept[its], seen[its], marker=marker, label=label, **dots)
+                axes.scatter(kept[its], dotted[its], marker=marker, label=label, **dots)
     if series.events:
         at, whole = instants[list(series.events)], axes.get_xaxis_transform()
         axes.vlines(at, 0, 1, transform=whole, color=ORANGE, linestyle=":", linewidth=0.9, label="events")
     alone = release.size == 1 and not wide  # no line, and no width from which Matplotlib could choose dates
     style: dict[str, Any] = {"drawstyle": "steps-post" if wide else "default", "marker": "_" if alone else ""}
-    axes.plot(instants, values, color=BLUE, linewidth=1.2, zorder=3, label="series", **style)
+    axes.plot(instants[seen], values[seen], color=BLUE, linewidth=1.2, zorder=3, label="series", **style)
     style_axes(axes, grid)
     if alone:
         start, end = edges
         axes.set_xlim(start - (end - start), end)
+
+
+def _seen(*lines: Any) -> Any:
+    """Return which steps make the lines look as all of them do: first, last, highest and lowest of each pixel."""
+    size = len(lines[0])
+    if size <= 4 * _PIXELS:
+        return np.arange(size)
+    starts = np.linspace(0, size, _PIXELS, endpoint=False).astype(np.intp)
+    found = [starts, np.append(starts[1:], size) - 1]
+    for line in lines:
+        pixels = np.split(np.nan_to_num(line), starts[1:])
+        found += [starts + [pixel.argmin() for pixel in pixels], starts + [pixel.argmax() for pixel in pixels]]
+    return np.unique(np.concatenate(found))
 
 
 def _clipped(series: AnySeries, level: float) -> Any:

@@ -288,7 +288,8 @@ class Series(errors.Estimates):
 
         It has a figure of each series with its numbers on hover, totals with intervals, what is protected, how far the
         numbers are from the truth, how to cite them, and the record and a table to download. It needs no other file,
-        runs no script and asks for nothing from anywhere. All of it is made from the release alone.
+        runs no script and asks for nothing from anywhere. All of it is made from the release alone. It has at most a
+        megabyte: a table, or a record, that has no room even when it is packed is left out.
 
         :param path: of the file, which is replaced if there is one.
         :param options: ``title``, what is counted, in words; ``unit`` of the values, such as ``"trips per hour"``;

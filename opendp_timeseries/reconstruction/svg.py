@@ -18,9 +18,9 @@ from opendp_timeseries.reconstruction.totals import totals
 
 Array = NDArray[np.float64]
 
-#: Most steps that are drawn; and fewest, if they are longer ones.
-_MOST, _FEWEST = 750, 28
-_LONGER: Final = {"1d": "days", "24h": "24 hours", "1w": "weeks", "1mo": "months"}
+#: Most steps that are drawn, of one figure and of all on a page; and fewest, if they are longer ones.
+_MOST, _MOST_OF_ALL, _FEWEST = 750, 5000, 28
+_LONGER: Final = {"1d": "days", "24h": "24 hours", "1w": "weeks", "1mo": "months", "6h": "6 hours", "3h": "3 hours"}
 _WIDTH, _HEIGHT = 1000, 300
 _TICKS: Final = 5
 _DATES: Final = 9
@@ -45,18 +45,19 @@ class Drawing(NamedTuple):
     longer: str  # what means are of; nothing if steps are drawn as they are
 
 
-def drawing(series: AnySeries, grid: TimeGrid, level: float) -> Drawing:
-    """Return what is drawn of a series."""
-    if grid.size <= _MOST:
+def drawing(series: AnySeries, grid: TimeGrid, level: float, figures: int = 1) -> Drawing:
+    """Return what is drawn of a series, on a page of so many figures."""
+    room = min(_MOST, max(_MOST_OF_ALL // figures, 2 * _FEWEST))
+    if grid.size <= room:
         low, high = known_interval(series, level)
         return Drawing(grid, series.values, low, high, series.values, series.values, series.events, "")
-    steps: list[str | int] = [*_LONGER, -(-grid.size // (_MOST // 2))]
+    steps: list[str | int] = [*_LONGER, -(-grid.size // (room // 2))]
     for step in steps:
         try:
             found = totals(series, step, groups=None, grid=grid)
         except ValueError:  # that step divides those of the grid, or it has no calendar
             continue
-        if _FEWEST <= len(found) <= _MOST:
+        if _FEWEST <= len(found) <= room:
             break
     starts = found.starts
     sizes = np.diff(starts, append=grid.size)

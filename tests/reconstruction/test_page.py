@@ -7,6 +7,7 @@ import html.parser
 import io
 import json
 import re
+import zipfile
 
 import numpy as np
 import opendp.prelude as dp
@@ -221,6 +222,45 @@ def test_a_long_series_is_drawn_by_means_with_intervals_of_their_own():
     plain = drawing(smoothed(2000), ts.TimeGrid(size=2000), 0.9)
     assert plain.longer == "6 steps"
     assert len(plain.values) == 334
+
+
+def test_a_page_of_many_series_is_short_and_opens_them_by_name():
+    keys = [f"<{k}>" for k in range(100)]
+    rng, size = np.random.default_rng(0), 168
+    values = rng.normal(50, 20, 100 * size)
+    release = panel(keys, steps=range(len(values)), values=values, size=len(values), probability=1.0)
+    grid = ts.TimeGrid(start="2024-03-30T00:00", size=size, step="1h", zone="Europe/Berlin")
+    page = ts.Series(values, release=release, standard_error=9.0).to_html(grid=grid, totals="3h")
+    assert len(page) < 10**6
+    read = Reader(page)
+    assert (read.tags.count("figure"), read.tags.count("details")) == (60, 48)
+    assert page.count("<summary>&lt;12&gt;</summary>") == 1
+    words = " ".join(read.words)
+    for said in (
+        "means of 6 hours",
+        "Figures below the first of a panel open by their names. The first 60 of 100 series are drawn.",
+        "The first 89 of 100 series are here.",
+        "The series with intervals, for spreadsheets (CSV, packed)",
+    ):
+        assert said in words, said
+
+
+@pytest.mark.parametrize("size", [4000, 12_000, 400_000])
+def test_long_tables_are_packed_and_those_without_room_left_out(size):
+    values = np.random.default_rng(0).normal(50, 20, size)
+    release = release_of(steps=range(size), values=values, signal=size, scale=3.0, sampling_probability=1.0)
+    series = ts.Series(values, release=release, standard_error=3.0)
+    page = series.to_html(totals=size // 10)
+    assert len(page) < 10**6
+    packed = re.findall(r'download="series.zip" href="data:application/zip;base64,([\w+/=]+)"', page)
+    if size == 12_000:
+        with zipfile.ZipFile(io.BytesIO(base64.b64decode(packed[0]))) as archive:
+            assert archive.read("series.csv").decode() == series.to_csv()
+        assert page == series.to_html(totals=size // 10)
+    else:
+        assert ('download="series.csv"' in page, len(packed)) == (size == 4000, 0)
+    missing = "for spreadsheets (CSV): too large for this page; ask its publisher for it"
+    assert (missing in page) == (size == 400_000)
 
 
 def test_axes_are_equal_unless_heights_differ_tenfold():

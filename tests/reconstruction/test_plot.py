@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime as dt
+import io
 import itertools
 import sys
 from types import SimpleNamespace
@@ -540,3 +541,22 @@ def test_totals_are_as_wide_as_their_steps(axes, agg):
     assert list(labelled(part, "totals").get_xdata()) == [0, 1, 2, 3]
     with pytest.raises(ValueError, match=r"totals are of 3 keys; draw one of by_key\(\)"):
         interpolate(PANEL).resample(2).plot()
+
+
+@pytest.mark.parametrize("covers", ["counts", "noise"])
+def test_of_a_long_series_a_drawing_holds_what_its_pixels_show(covers):
+    size, rng = 18_000, np.random.default_rng(0)
+    values = rng.normal(50, 20, size)
+    release = release_of(steps=range(size), values=values, signal=size, scale=3.0, sampling_probability=1.0)
+    series = Series(values, release=release, standard_error=rng.uniform(1, 9, size), error_covers=covers)
+    axes = series.plot()
+    steps, shown = labelled(axes, "series").get_data()
+    assert np.array_equal(shown, values[steps])
+    assert (steps[0], steps[-1]) == (0, size - 1)
+    low, high = series.interval()
+    for line in (values, low, high):
+        ends = np.partition(line.reshape(900, -1), (0, -1), axis=1)
+        assert np.isin(ends[:, [0, -1]], line[steps]).all()
+    file = io.BytesIO()
+    axes.figure.savefig(file, format="svg")
+    assert len(file.getvalue()) < 10**6
