@@ -13,7 +13,7 @@ from typing import Final
 
 from opendp_timeseries.accounting.calibrate import LargeDeltaWarning
 from opendp_timeseries.commandline.arguments import parse
-from opendp_timeseries.commandline.commands import check, completion, ledger, plan, verify
+from opendp_timeseries.commandline.commands import check, ledger, plan, verify
 from opendp_timeseries.commandline.programme import programme
 from opendp_timeseries.commandline.publication import init, located
 from opendp_timeseries.commandline.release import release
@@ -21,7 +21,7 @@ from opendp_timeseries.commandline.waiting import interruptible
 from opendp_timeseries.plugin.native import OpenDPException, enable_features
 from opendp_timeseries.plugin.spaces import PeriodUnitWarning
 
-_COMMANDS: Final = {each.__name__: each for each in (release, check, plan, verify, ledger, programme, init, completion)}
+_COMMANDS: Final = {each.__name__: each for each in (release, check, plan, verify, ledger, programme, init)}
 _ERRORS: Final = (TypeError, ValueError, ImportError, OSError, MemoryError, RuntimeError, OpenDPException)
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NO_MEMORY: Final = ("MemoryError", "Unable to allocate", "can't start new thread")

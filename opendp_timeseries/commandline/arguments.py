@@ -295,11 +295,4 @@ COMMANDS: Final = {
         _LOG,
         _complete,
     ),
-    "completion": Command(
-        "Print a script that completes commands and flags of opendp-timeseries in a shell. For bash, put into"
-        ' ~/.bashrc: eval "$(opendp-timeseries completion)". For zsh, put before it: autoload -U bashcompinit &&'
-        " bashcompinit.",
-        ("shell", "bash or zsh, which take the same script; may be left out"),
-        lambda options: None,
-    ),
 }

@@ -13,7 +13,6 @@ import opendp_timeseries as ts
 from opendp_timeseries._text import read_text
 from opendp_timeseries._validate import real
 from opendp_timeseries.accounting.loss import APPROXIMATE
-from opendp_timeseries.commandline.arguments import COMMANDS, flags_of
 from opendp_timeseries.commandline.inputs import (
     amplitudes_of,
     by_flags,
@@ -153,22 +152,6 @@ def ledger(options: argparse.Namespace) -> str:
         "No file can show that nothing was released without it, or that it is not an older copy of itself. Publish the"
         f" digest after each release, so that readers can see that nothing was taken back: {found.digest[:16]}"
     )
-
-
-def completion(options: argparse.Namespace) -> str:
-    """Write a script for a shell, which completes commands and flags."""
-    commands = " ".join(sorted(COMMANDS))
-    cases = "\n".join(f"    {name}) words='{' '.join(flags_of(name))}' ;;" for name in COMMANDS)
-    return f"""_opendp_timeseries() {{
-  local words
-  case "${{COMP_WORDS[1]}}" in
-{cases}
-    *) words='{" ".join(flags_of("release"))}' ;;
-  esac
-  [ "$COMP_CWORD" -eq 1 ] && words="{commands} $words"
-  COMPREPLY=($(compgen -W "$words" -- "${{COMP_WORDS[COMP_CWORD]}}"))
-}}
-complete -o default -F _opendp_timeseries opendp-timeseries"""
 
 
 def _document(path: Path) -> Document:

@@ -253,7 +253,7 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
 #: What is said of one run, and does not stand in a file.
 RUN: Final = {
     "quiet": Word(bool, "say nothing but errors, and what a ledger pays for",
-        of=(*_PLANS, "ledger", "verify", "init", "completion")),
+        of=(*_PLANS, "ledger", "verify", "init")),
     "json": Word(bool, "print JSON", of=("plan", "ledger", "programme")),
     "resume": Word(bool, "write those files of a release that are missing, if the ledger has paid for it already",
         needs=("ledger",)),

@@ -14,7 +14,6 @@ import operator
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import ibis
@@ -537,40 +536,13 @@ def _duckdb_hash(first: int, second: int, who: Any, step: Any) -> Any:
 
 
 def _duckdb_obstacles(connection: Any) -> list[str]:
-    # What Python adds to a built-in function, for further types, calls itself built-in: a new session has none of it.
-    loaded = connection.raw_sql("SELECT extension_name FROM duckdb_extensions() WHERE loaded").fetchall()
-    known = _duckdb_built_in(tuple(sorted(name for (name,) in loaded)))
-    own = {name for name, *_ in _duckdb_functions(connection.raw_sql) - known} & {name for name, *_ in known}
     ((depth,),) = connection.raw_sql("SELECT current_setting('max_expression_depth')").fetchall()
-    return [f"function {name}" for name in sorted(own)] + ["setting max_expression_depth"] * (depth < 1000)
-
-
-@lru_cache(maxsize=4)
-def _duckdb_built_in(extensions: tuple[str, ...]) -> set[tuple[str, ...]]:
-    import duckdb
-
-    with contextlib.closing(duckdb.connect()) as connection:
-        for extension in extensions:
-            with contextlib.suppress(duckdb.Error):
-                connection.load_extension(extension)
-        return _duckdb_functions(connection.execute)
-
-
-def _duckdb_functions(run: Callable[[str], Any]) -> set[tuple[str, ...]]:
-    found = run("SELECT function_name, internal, parameter_types FROM duckdb_functions()").fetchall()
-    return {(name.lower(), str(internal), str(types)) for name, internal, types in found}
+    return ["setting max_expression_depth"] * (depth < 1000)
 
 
 def _spark_obstacles(connection: Any) -> list[str]:
     asked = connection._session.conf.get  # a session may be set to answer no statement that shows its settings
-    changed = [name for name, value in _SPARK_SETTINGS.items() if asked(name, value).lower() != value]
-    if changed:
-        return [f"setting {name}" for name in changed]
-    own, known = (
-        {name.lower() for (name,) in connection.raw_sql(f"SHOW `{kind}` FUNCTIONS").collect()}
-        for kind in ("USER", "SYSTEM")  # of which one may be a reserved word
-    )
-    return [f"function {name}" for name in sorted(own & known)]
+    return [f"setting {name}" for name, value in _SPARK_SETTINGS.items() if asked(name, value).lower() != value]
 
 
 #: What Ibis's statements, or this one, cannot do without.

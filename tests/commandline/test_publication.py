@@ -764,11 +764,6 @@ def test_the_small_things(capsys):
         main(["--version"])
     assert end.value.code == 0
     assert capsys.readouterr().out == f"opendp_timeseries {ts.__version__}\n"
-    assert main(["completion", "bash"]) == 0
-    script = capsys.readouterr().out
-    assert "complete -o default -F _opendp_timeseries opendp-timeseries" in script
-    assert "--participation-cap" in script
-    assert "programme)" in script
 
 
 def test_a_city_and_its_stations_need_no_cap(tmp_path, monkeypatch, capsys):

@@ -158,35 +158,6 @@ def test_a_setting_that_refuses_the_query_is_named():
         engine.participation(table, count.reading)
 
 
-@pytest.mark.parametrize("macro", ["hash(a)", "list_sort(a, b, c)", "Encode(a)"])
-def test_a_session_with_functions_of_its_own_is_refused_by_name(macro):
-    log, count, _ = next(queries())
-    connection = session_of(log, {})
-    connection.raw_sql("CREATE MACRO mine(a) AS a")
-    engine.count(connection.table("log"), count, KEY)
-    connection.raw_sql(f"CREATE TEMP MACRO {macro} AS a")
-    with pytest.raises(ValueError, match=rf"function {macro.partition('(')[0].lower()}.*another connection"):
-        engine.count(connection.table("log"), count, KEY)
-
-
-@pytest.mark.parametrize(
-    ("name", "types", "returns", "meaning"),
-    [
-        ("list_sort", ["BIGINT[]", "VARCHAR", "VARCHAR"], "BIGINT[]", lambda steps, order, nulls: steps[::-1]),
-        ("least", ["BIGINT", "BIGINT"], "BIGINT", lambda one, other: max(one, other)),
-        ("hash", ["UBIGINT"], "UBIGINT", lambda word: 0),
-    ],
-)
-def test_a_session_whose_built_in_functions_were_given_further_types_is_refused_by_name(name, types, returns, meaning):
-    log, count, _ = next(queries())
-    connection = session_of(log, {})
-    connection.con.create_function("mine", lambda step: step, ["BIGINT"], "BIGINT")
-    engine.count(connection.table("log"), count, KEY)
-    connection.con.create_function(name, meaning, types, returns)
-    with pytest.raises(ValueError, match=rf"function {name}.*another connection"):
-        engine.count(connection.table("log"), count, KEY)
-
-
 # --- Spark
 
 #: Settings that are no truth values, and may change what a query means, or how it is worked out.
