@@ -344,7 +344,7 @@ def test_nested_contexts_take_their_own_shares():
 
 def test_budgets_that_leave_no_room_are_refused_by_name():
     query = exact(dp.loss_of(epsilon=1.0)).query().participation_count(GRID, participation_cap=20)
-    with pytest.raises(ValueError, match=r"leaves no room for sampling, which always has some δ"):
+    with pytest.raises(ValueError, match=r"leaves no room for Gaussian noise, which always has some δ"):
         query.subsampled_gaussian(sampling_probability=0.1)
     for loss in (dp.loss_of(epsilon=0.0, delta=1e-6), dp.loss_of(epsilon=1.0, delta=0.0)):
         query = exact(loss).query().participation_count(GRID, participation_cap=20)

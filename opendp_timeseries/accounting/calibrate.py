@@ -4,6 +4,8 @@ The factor that is returned was verified: the loss there was computed, and found
 need not be trusted, and one that does not converge is refused.
 """
 
+from __future__ import annotations
+
 import math
 import warnings
 from collections.abc import Callable
@@ -33,24 +35,24 @@ _MOST_LAWS: Final = 1100
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """What may be lost: (ε, δ) by the exact privacy profile, or (ρ, δ′) in approximate zCDP.
+    """What may be lost: (ε, δ) by the exact privacy profile, (ρ, δ′) in approximate zCDP, or ρ in zCDP.
 
     :param epsilon: ε, not negative; give this or ρ.
     :param rho: ρ, not negative.
-    :param delta: δ in (0, 1); beside ρ the failure probability δ′, which may be 0.
+    :param delta: δ in (0, 1); beside ρ the failure probability δ′, 0 if left out, as for all that is not sampled.
     :raises TypeError, ValueError: for a number out of range, or unless exactly one of ε and ρ is given.
 
-    >>> print(Budget(epsilon=1.0, delta=1e-6), Budget(rho=0.1, delta=1e-6))
-    (ε = 1, δ = 1e-06) (ρ = 0.1, δ′ = 1e-06)
+    >>> print(Budget(epsilon=1.0, delta=1e-6), Budget(rho=0.1, delta=1e-6), Budget(rho=0.1))
+    (ε = 1, δ = 1e-06) (ρ = 0.1, δ′ = 1e-06) (ρ = 0.1)
     """
 
     epsilon: float | None = None
     rho: float | None = None
-    delta: float
+    delta: float = 0.0
 
     def __post_init__(self) -> None:
         if (self.epsilon is None) == (self.rho is None):
-            raise ValueError("a budget needs either epsilon or rho, besides delta")
+            raise ValueError("a budget needs either epsilon and delta, or rho")
         if self.epsilon is not None:
             object.__setattr__(self, "epsilon", check.real("epsilon", self.epsilon, minimum=0.0))
             object.__setattr__(self, "delta", check.real("delta", self.delta, above=0.0, below=1.0))
@@ -58,7 +60,17 @@ class Budget:
             object.__setattr__(self, "rho", check.real("rho", self.rho, minimum=0.0))
             object.__setattr__(self, "delta", check.real("failure_probability", self.delta, minimum=0.0, below=1.0))
 
+    @classmethod
+    def of(cls, *, epsilon: float | None, delta: float | None, rho: float | None) -> Budget:
+        """Return the budget of three parameters, of which some were left out, by None."""
+        for name, value in (("epsilon", epsilon), ("delta", delta)):
+            if rho is None and value is None:
+                raise TypeError(f"{name} must be given: the budget is epsilon= and delta=, or rho=")
+        return cls(epsilon=epsilon, rho=rho, delta=0.0 if delta is None else delta)
+
     def __str__(self) -> str:
+        if self.delta == 0:
+            return f"(ρ = {_short(self._first)})"
         words = "(ρ = {}, δ′ = {})" if self.epsilon is None else "(ε = {}, δ = {})"
         return words.format(_short(self._first), _short(self.delta))
 

@@ -330,7 +330,7 @@ class View:
     """Which view of its loss a measurement states.
 
     :param measure: the measure of privacy.
-    :param failure_probability: δ′, of approximate zCDP alone.
+    :param failure_probability: δ′, of approximate zCDP alone; 0 is zCDP, of what is released without sampling.
     :param delta: δ, of (ε, δ) alone.
     :raises ValueError: for an unknown measure, or one without its parameter or with another's.
     """
@@ -346,7 +346,8 @@ class View:
             if (value is None) == (_PARAMETERS[self.measure] == name):
                 raise ValueError(f"measure ({self.measure}) {'needs' if value is None else 'does not use'} {name}")
             if value is not None:
-                object.__setattr__(self, name, check.real(name, value, above=0.0, below=1.0))
+                above = None if name == "failure_probability" else 0.0
+                object.__setattr__(self, name, check.real(name, value, above=above, minimum=0.0, below=1.0))
 
     @classmethod
     def of(cls, parameter: float, *, concentrated: bool) -> View:
@@ -357,6 +358,11 @@ class View:
     def is_pair(self) -> bool:
         """Whether the loss is stated as one pair, (ε, δ) or (ρ, δ′), rather than as a curve."""
         return _PARAMETERS[self.measure] is not None
+
+    @property
+    def is_zero_concentrated(self) -> bool:
+        """Whether the loss is stated as ρ alone, with no δ′."""
+        return self.failure_probability == 0
 
     @lru_cache(maxsize=1024)  # noqa: B019
     def points(self, loss: PrivacyLoss) -> Points:
@@ -380,7 +386,7 @@ class View:
 
 
 def in_words(measure: str, first: float, second: float) -> str:
-    """Put (ρ, δ′) or (ε, δ) into words, rounded up."""
+    """Put (ρ, δ′) or (ε, δ) into words, rounded up; a δ′ of 0 is not mentioned."""
     if measure == CONCENTRATED:
-        return f"{printed_up(second, 4)}-approximate {printed_up(first)}-zCDP"
+        return f"{printed_up(second, 4)}-approximate " * (second > 0) + f"{printed_up(first)}-zCDP"
     return f"(ε = {printed_up(first)}, δ = {printed_up(second, 4)})"

@@ -13,7 +13,7 @@ import opendp.prelude as dp
 from opendp.context import constructors
 from opendp.core import function_eval
 from opendp.domains import _lazyframe_from_domain
-from opendp.mod import OdometerQueryable, VectorDomain, _PartialConstructor
+from opendp.mod import ApproximateDivergence, OdometerQueryable, VectorDomain, _PartialConstructor
 
 P = ParamSpec("P")
 Partial = _PartialConstructor
@@ -178,6 +178,24 @@ def _invocations_of(queryable: Any) -> list[Any]:
 def nest(queryable: Any, parent: Any) -> None:
     """Note of a queryable which other one has answered with it: OpenDP notes a pointer, which leads nowhere."""
     queryable.parent = parent
+
+
+class LossForm(NamedTuple):
+    """How a measure of OpenDP states a loss: by its first number, and whether a δ follows it.
+
+    :param first: ``"epsilon"`` or ``"rho"``; empty for a curve, and for any other measure.
+    """
+
+    first: str
+    has_delta: bool
+
+
+def loss_form(measure: dp.Measure) -> LossForm:
+    """Return how a measure states a loss."""
+    has_delta = isinstance(measure, ApproximateDivergence)
+    inner: Any = measure.inner_measure if isinstance(measure, ApproximateDivergence) else measure
+    numbers = {"epsilon": dp.max_divergence(), "rho": dp.zero_concentrated_divergence()}
+    return LossForm(next((name for name, known in numbers.items() if inner == known), ""), has_delta)
 
 
 def lp_kind(metric: Any) -> tuple[str, str] | None:

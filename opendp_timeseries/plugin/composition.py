@@ -18,7 +18,7 @@ from opendp_timeseries.design.signal import UnknownSignal
 from opendp_timeseries.plugin._opendp import Partial, as_array
 from opendp_timeseries.plugin.known import Known, known_loss, noise_parts
 from opendp_timeseries.plugin.spaces import influence_space
-from opendp_timeseries.plugin.subsampled_gaussian import known_measurement, view_of
+from opendp_timeseries.plugin.subsampled_gaussian import check_room, known_measurement, view_of
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.release.statement import Statement, Whole
 
@@ -87,6 +87,7 @@ def _composition_of_noise(members: Sequence[dp.Measurement], view: View) -> dp.M
         return joint.joint_loss([one.loss(d_in) for one in known], adaptive=False)
 
     domain, metric = members[0].input_space
+    check_room(view, [each.design for one in known for each in one.designs or ()])
     designs = None
     if all(one.designs is not None for one in known):
         designs = tuple(each for one in known for each in one.designs or ())
@@ -145,15 +146,23 @@ def completed(measurements: Any, domain: dp.Domain, metric: dp.Metric) -> list[d
     return [member(domain, metric) if isinstance(member, Partial) else member for member in _listed(measurements)]
 
 
-def least_factor(measurements: Sequence[dp.Measurement], *, epsilon: float, delta: float, d_in: Any = 1) -> float:
+def least_factor(
+    measurements: Sequence[dp.Measurement],
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
+    d_in: Any = 1,
+) -> float:
     """Return the least factor on all scales with which a composition is (ε, δ)-private, rounded up.
 
     :param measurements: as in :func:`~opendp_timeseries.make_composition`; their scales are relative.
     :param epsilon: ε, not negative.
-    :param delta: δ, in (0, 1).
+    :param delta: δ, in (0, 1); beside ρ the failure probability.
+    :param rho: ρ in place of ε, as in :func:`~opendp_timeseries.least_scale`.
     :param d_in: distance between neighbouring inputs, such as the number of individuals.
     :return: 0 if nothing is lost without noise.
-    :raises TypeError, ValueError: as :func:`~opendp_timeseries.make_composition`, and if no factor reaches (ε, δ).
+    :raises TypeError, ValueError: as :func:`~opendp_timeseries.make_composition`, and if no factor reaches the budget.
 
     >>> import opendp.prelude as dp, opendp_timeseries as ts
     >>> dp.enable_features("contrib", "honest-but-curious")
@@ -164,7 +173,7 @@ def least_factor(measurements: Sequence[dp.Measurement], *, epsilon: float, delt
     >>> round(ts.least_factor([relative] * 12, epsilon=1.0, delta=1e-6), 3)
     36.633
     """
-    return least_factor_at(measurements, Budget(epsilon=epsilon, delta=delta), d_in)
+    return least_factor_at(measurements, Budget.of(epsilon=epsilon, delta=delta, rho=rho), d_in)
 
 
 def least_factor_at(measurements: Sequence[dp.Measurement], budget: Budget, d_in: Any = 1) -> float:

@@ -27,7 +27,7 @@ from opendp_timeseries.accounting.loss import APPROXIMATE, CONCENTRATED
 from opendp_timeseries.accounting.rounding import down_fraction
 from opendp_timeseries.design.reading import Source
 from opendp_timeseries.grid import TimeGrid
-from opendp_timeseries.plugin._opendp import Partial, maker_of, nest, vector_space
+from opendp_timeseries.plugin._opendp import Partial, loss_form, maker_of, nest, vector_space
 from opendp_timeseries.plugin.composition import completed, least_factor_at, make_composition
 from opendp_timeseries.plugin.known import known_loss, noise_part
 from opendp_timeseries.plugin.lp_distance import make_lp_distance
@@ -148,16 +148,17 @@ def compositor(
     d_mids: Any = _split(d_out, parts)
     accountant = dp.c.make_adaptive_composition(domain, metric, measure, d_in=d_in, d_mids=d_mids)
     context = Context(accountant, accountant(data), d_in=d_in, d_mids=d_mids)
-    if isinstance(d_out, tuple) and len(parts) > 1:
-        name = CONCENTRATED if "ZeroConcentrated" in str(measure.type) else APPROXIMATE
-        context.whole = Whole(kind="context", loss=d_out, measure=name, parts=len(parts))
+    if len(parts) > 1 and (isinstance(d_out, tuple) or loss_form(measure).first == "rho"):
+        name = CONCENTRATED if loss_form(measure).first == "rho" else APPROXIMATE
+        loss = d_out if isinstance(d_out, tuple) else (d_out, 0.0)
+        context.whole = Whole(kind="context", loss=loss, measure=name, parts=len(parts))
     return context
 
 
 class Context(dp.Context):
     """An OpenDP Context whose queries account exactly for what this package releases."""
 
-    #: What its releases are a part of; None if there is one share, or the budget has no δ.
+    #: What its releases are a part of; None if there is one share, or the budget is of ε alone.
     whole: Whole | None = None
     #: For a nested Context behind a count, the name of the count's invocation, which all of its queries share.
     invocation: str | None = None
@@ -265,11 +266,11 @@ class Query(dp.Query):
 
     def _in_budget(self, chain: Any) -> Any:
         """Return a measurement in pure ε as one in ρ for a budget in (ρ, δ), a conversion that OpenDP leaves out."""
-        if str(self._output_measure.type) != "Approximate<ZeroConcentratedDivergence>":
+        if loss_form(self._output_measure) != ("rho", True):
             return chain
         if isinstance(chain, PartialChain):
             return PartialChain(lambda parameter: self._in_budget(chain(parameter)))
-        pure = isinstance(chain, dp.Measurement) and str(chain.output_measure.type) == "MaxDivergence"
+        pure = isinstance(chain, dp.Measurement) and chain.output_measure == dp.max_divergence()
         return dp.c.make_pureDP_to_zCDP(chain) if pure else chain
 
     def laplace(self, *args: Any, **options: Any) -> Query:
@@ -287,7 +288,7 @@ class Query(dp.Query):
 
         :raises ValueError: for a budget in ε alone, which Gaussian noise does not keep.
         """
-        if str(self._output_measure.type) == "MaxDivergence":
+        if self._output_measure == dp.max_divergence():
             raise ValueError(
                 f"gaussian() does not fit a budget in {self._output_measure}, as no scale of it has a finite ε without"
                 " δ; call laplace(), or give the Context dp.loss_of(epsilon=…, delta=…)"
@@ -319,9 +320,9 @@ class Query(dp.Query):
         """Add the subsampled Gaussian within this query's share, see :func:`.make_subsampled_gaussian`.
 
         If you leave out the scale, the least is found. If you leave out the view of the loss, it is that of the budget:
-        (ε, δ) by the exact profile, or approximate zCDP whose failure probability is the δ of the share.
+        (ε, δ) by the exact profile, approximate zCDP whose failure probability is the δ of the share, or zCDP.
 
-        :raises ValueError: for a budget without δ, or a share that is spent.
+        :raises ValueError: for a budget in ε without δ, a sample without δ, or a share that is spent.
         """
         make, budget = self.__getattr__("subsampled_gaussian"), self._in_share(options)
         if budget is None or args or "scale" in options or isinstance(self._chain, PartialChain):
@@ -357,7 +358,7 @@ class Query(dp.Query):
         :param measurements: as there, or in their ``then_`` form, on the space of this query.
         :param factor: by which all scales are multiplied. If it is left out, scales are relative, and the least factor
             is found that keeps all releases together within the share.
-        :raises ValueError: for a budget without δ, or a share that is spent.
+        :raises ValueError: for a budget in ε without δ, a sample without δ, or a share that is spent.
         """
         chain: Any = self._chain
         if isinstance(chain, PartialChain):
@@ -384,19 +385,23 @@ class Query(dp.Query):
         """Add to the options the view that this query's share is in, and return the share; None if they choose one."""
         if _MEASURE_OPTIONS & options.keys():
             return None
-        budget = str(self._output_measure.type)
-        if budget not in ("Approximate<MaxDivergence>", "Approximate<ZeroConcentratedDivergence>"):
+        name, has_delta = loss_form(self._output_measure)
+        if not name or (name == "epsilon" and not has_delta):
             raise ValueError(
-                f"a budget in {self._output_measure} leaves no room for sampling, which always has some δ; give the"
-                " Context dp.loss_of(epsilon=…, delta=…), or (ρ, δ)"
+                f"a budget in {self._output_measure} leaves no room for Gaussian noise, which always has some δ; give"
+                " the Context dp.loss_of(epsilon=…, delta=…), or ρ"
             )
         share: Any = self._d_out
-        first, delta = share
-        if not 0 < delta < 1 or not first > 0:
-            raise ValueError(f"its share ({first!r}, {delta!r}) must be above 0 in both; give the Context more")
-        concentrated = "ZeroConcentrated" in budget
-        options["failure_probability" if concentrated else "delta"] = delta
-        return Budget(rho=first, delta=delta) if concentrated else Budget(epsilon=first, delta=delta)
+        first, delta = share if has_delta else (share, 0.0)
+        if not first > 0 or not 0 <= delta < 1 or (name == "epsilon" and delta == 0):
+            both = f"({first!r}, {delta!r}) must be above 0 in both" if has_delta else f"({first!r}) must be above 0"
+            raise ValueError(f"its share {both}; give the Context more")
+        if name == "epsilon":
+            options["delta"] = delta
+            return Budget(epsilon=first, delta=delta)
+        view = {"failure_probability": delta} if delta else {"output_measure": dp.zero_concentrated_divergence()}
+        options.update(view)
+        return Budget(rho=first, delta=delta)
 
     def resolve(self, allow_transformations: bool = False, bounds: Any = None, T: Any = None) -> Any:
         """Return the measurement, after a check that its loss fits the share."""

@@ -19,8 +19,9 @@ def make_private_series(
     input_metric: dp.Metric,
     grid: TimeGrid,
     *,
-    epsilon: float = check.REQUIRED,
-    delta: float = check.REQUIRED,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
     step_cap: int = 1,
     gap: int = 1,
     by: str | None = None,
@@ -34,12 +35,13 @@ def make_private_series(
     """Release a series of counts per time step: nobody is dropped, and there is no cap and no scale to choose.
 
     It is a :func:`~opendp_timeseries.make_participation_count` without a cap, whose parameters it takes, with the least
-    Gaussian noise that costs one individual at most (ε, δ). :func:`~opendp_timeseries.smooth` turns the release into
-    one series near the true counts. In a :func:`~opendp_timeseries.compositor`, leave out the budget: the query takes
-    its own share.
+    Gaussian noise that costs one individual at most (ε, δ), or ρ. :func:`~opendp_timeseries.smooth` turns the release
+    into one series near the true counts. In a :func:`~opendp_timeseries.compositor`, leave out the budget: the query
+    takes its own share.
 
     :param epsilon: ε at a distance of 1.
     :param delta: δ at a distance of 1, in (0, 1).
+    :param rho: ρ at a distance of 1, in place of both: the release then states zCDP.
     :raises TypeError, ValueError: as these two, and :func:`~opendp_timeseries.least_scale`.
 
     >>> import opendp.prelude as dp, opendp_timeseries as ts
@@ -48,6 +50,8 @@ def make_private_series(
     >>> grid = ts.TimeGrid(start="2024-01-01", step="1h", size=720, zone="UTC")
     >>> (space >> ts.then_private_series(grid, epsilon=1.0, delta=1e-6)).map(1)
     (0.99999..., 1e-06)
+    >>> (space >> ts.then_private_series(grid, rho=0.1)).map(1)
+    0.1
 
     Stations and their city cost no more than one of them, though nobody is left out anywhere:
 
@@ -59,10 +63,11 @@ def make_private_series(
     options: dict[str, Any] = {"step_cap": step_cap, "gap": gap, "by": by, "keys": keys, "key_cap": key_cap}
     options |= {"groups": groups, "shares": shares}
     count = make_participation_count(input_domain, input_metric, grid, **options, tiers=tiers, time=time)
-    for name, value in (("epsilon", epsilon), ("delta", delta)):
-        check.required(name, value, "of the release, such as epsilon=1.0 and delta=1e-6")
-    scale = least_scale(count, epsilon=epsilon, delta=delta, sampling_probability=1.0)
-    measurement: dp.Measurement = count >> then_subsampled_gaussian(scale, delta=delta, sampling_probability=1.0)
+    if rho is not None and delta is not None:
+        raise ValueError(f"delta ({check.shown(delta)}) must be left out beside rho, as no step is sampled")
+    scale = least_scale(count, epsilon=epsilon, delta=delta, rho=rho, sampling_probability=1.0)
+    view = {"delta": delta} if rho is None else {"output_measure": dp.zero_concentrated_divergence()}
+    measurement: dp.Measurement = count >> then_subsampled_gaussian(scale, sampling_probability=1.0, **view)
     return measurement
 
 

@@ -6,7 +6,7 @@ one step kept in each block. Proofs: docs/proofs/subsampled_gaussian.md and docs
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -163,6 +163,7 @@ def make_subsampled_gaussian(
     ``smoothed_max_divergence()``                       –                      the privacy profile δ(ε); the default
     ``approximate(max_divergence())``                   delta                  (ε, δ), read off the profile
     ``approximate(zero_concentrated_divergence())``     failure_probability    (ρ, attained δ′)
+    ``zero_concentrated_divergence()``                  every step kept        ρ
     ``renyi_divergence()``                              –                      the curve α ↦ Rényi divergence
     ================================================== ====================== ==============================
 
@@ -197,6 +198,7 @@ def make_subsampled_gaussian(
     signal = _read_space(input_domain, input_metric)
     sample = sample_of(sampling_probability, sampling, signal.size)
     design = Design(signal=signal.made, sampling=sample.sampling, scale=scale)
+    check_room(view, [design])
     return make_part(input_domain, input_metric, design, view)
 
 
@@ -236,10 +238,20 @@ def known_measurement(
         if view.measure == PROFILE:
             return privacy_profile(loss.delta)
         ((first, second),) = view.points(loss)
-        return first, second
+        return first if view.is_zero_concentrated else (first, second)
 
-    measure, privacy_map = _MEASURES[view.measure](), KnownMap(stated, known)
-    return dp.m.make_user_measurement(domain, metric, measure, callback(function), privacy_map)
+    measure = dp.zero_concentrated_divergence() if view.is_zero_concentrated else _MEASURES[view.measure]()
+    return dp.m.make_user_measurement(domain, metric, measure, callback(function), KnownMap(stated, known))
+
+
+def check_room(view: View, designs: Sequence[Design]) -> None:
+    """Refuse to state ρ alone of sampled steps: it would be what is lost where the sample catches everything."""
+    for design in designs:
+        if view.is_zero_concentrated and (p := design.sampling.probability) < 1:
+            raise ValueError(
+                f"sampling_probability ({p:g}) must be 1 in zero_concentrated_divergence(), as with a sample some δ is"
+                " lost; release every step, or choose a measure or a budget with δ"
+            )
 
 
 def _loss(signal: _Space, d_in: Any, sampling: Sampling, scale: float) -> PrivacyLoss:
@@ -250,7 +262,7 @@ def _loss(signal: _Space, d_in: Any, sampling: Sampling, scale: float) -> Privac
     return law.at(scale if scale >= MIN_SCALE else 0.0)
 
 
-#: OpenDP's measure of each view.
+#: OpenDP's measure of each view; of approximate zCDP, that with a δ′.
 _MEASURES: Final[dict[str, Callable[[], dp.Measure]]] = {
     PROFILE: dp.smoothed_max_divergence,
     APPROXIMATE: lambda: dp.approximate(dp.max_divergence()),
@@ -261,6 +273,14 @@ _MEASURES: Final[dict[str, Callable[[], dp.Measure]]] = {
 
 def view_of(measure: dp.Measure | None, failure_probability: float | None, delta: float | None) -> View:
     """Return the view of the loss that is stated: by its measure, or by the one parameter that is given."""
+    if measure == dp.zero_concentrated_divergence():
+        if (given := failure_probability if delta is None else delta) is not None:
+            name = "failure_probability" if delta is None else "delta"
+            raise ValueError(f"output_measure ({measure}) does not use {name} ({check.shown(given)}); leave it out")
+        return View(CONCENTRATED, failure_probability=0.0)
+    if failure_probability is not None:
+        remedy = "use output_measure=dp.zero_concentrated_divergence() where every step is kept"
+        check.real("failure_probability", failure_probability, above=0.0, below=1.0, remedy=remedy)
     if measure is None:
         name = CONCENTRATED if failure_probability is not None else PROFILE if delta is None else APPROXIMATE
     else:
@@ -268,7 +288,7 @@ def view_of(measure: dp.Measure | None, failure_probability: float | None, delta
     if not name:
         raise TypeError(
             f"output_measure ({measure}) is not one of smoothed_max_divergence(), approximate(max_divergence()),"
-            " approximate(zero_concentrated_divergence()), renyi_divergence()"
+            " approximate(zero_concentrated_divergence()), zero_concentrated_divergence(), renyi_divergence()"
         )
     view = View(name, failure_probability=failure_probability, delta=delta)
     warn_of_large_delta(failure_probability if delta is None else delta, stacklevel=3)
@@ -281,8 +301,9 @@ then_subsampled_gaussian = then(make_subsampled_gaussian)
 def least_scale(
     chain: dp.Transformation,
     *,
-    epsilon: float,
-    delta: float,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    rho: float | None = None,
     sampling_probability: float = check.REQUIRED,
     sampling: str = "poisson",
     d_in: Any = 1,
@@ -291,12 +312,13 @@ def least_scale(
 
     :param chain: a count, with or without filters.
     :param epsilon: ε, not negative.
-    :param delta: δ, in (0, 1).
+    :param delta: δ, in (0, 1); beside ρ the failure probability.
+    :param rho: ρ in place of ε, for approximate zCDP; or for zCDP, with no δ, if every step is kept.
     :param sampling_probability: ``p``, with ``sampling`` as in :func:`~opendp_timeseries.make_subsampled_gaussian`.
     :param d_in: distance between neighbouring inputs of the chain, such as the number of individuals.
     :return: σ in the signal's unit; 0 if nothing is lost without noise.
     :raises TypeError, ValueError: for a chain or a number that the measurement does not take, or if no scale reaches
-        (ε, δ).
+        the budget.
 
     >>> import opendp.prelude as dp, opendp_timeseries as ts
     >>> dp.enable_features("contrib", "honest-but-curious")
@@ -306,10 +328,12 @@ def least_scale(
     26.085969
     >>> round(ts.least_scale(count, epsilon=0.5, delta=1e-4, sampling_probability=0.1, sampling="stratified"), 6)
     26.085969
+    >>> round(ts.least_scale(count, rho=0.1, sampling_probability=1), 6)  # √(180/0.2)
+    30.0
     """
     if not isinstance(chain, dp.Transformation):
         raise TypeError(f"chain ({type(chain).__name__}) must be a Transformation: a count, with or without filters")
-    budget = Budget(epsilon=epsilon, delta=delta)
+    budget = Budget.of(epsilon=epsilon, delta=delta, rho=rho)
     return least_scale_at(*chain.output_space, chain.map(d_in), budget, sampling_probability, sampling)
 
 
@@ -324,4 +348,6 @@ def least_scale_at(
     """Return the least noise scale σ within a budget, for a space and a distance in it."""
     signal = _read_space(domain, metric)
     sample = sample_of(sampling_probability, sampling, signal.size).sampling
+    if budget.delta == 0:
+        check_room(View(CONCENTRATED, failure_probability=0.0), [Design(signal=signal.made, sampling=sample, scale=1)])
     return calibrate(lambda scale: _loss(signal, d_in, sample, scale), budget)

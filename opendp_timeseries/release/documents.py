@@ -211,5 +211,5 @@ def _joint(releases: Sequence[Release], in_advance: bool, data_fixed: bool, view
 def _sum_up(numbers: Sequence[float | None]) -> Any:
     """Return the sum, rounded up; None if there is nothing to add."""
     given = [number for number in numbers if number is not None]
-    # fsum rounds the exact sum to nearest; the next float up is not below it.
-    return math.nextafter(math.fsum(given), math.inf) if given else None
+    # fsum rounds the exact sum to nearest; the next float up is not below it. Of nothing but zeros it is exact.
+    return math.nextafter(math.fsum(given), math.inf) if any(given) else 0.0 if given else None

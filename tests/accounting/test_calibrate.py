@@ -35,8 +35,9 @@ def jointly(losses, *, adaptive=False):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"delta": 1e-6}, "either epsilon or rho"),
-        ({"epsilon": 1.0, "rho": 1.0, "delta": 1e-6}, "either epsilon or rho"),
+        ({"delta": 1e-6}, "either epsilon and delta, or rho"),
+        ({"epsilon": 1.0, "rho": 1.0, "delta": 1e-6}, "either epsilon and delta, or rho"),
+        ({"epsilon": 1.0}, r"delta \(0.0\) must be greater than 0"),
         ({"epsilon": -1.0, "delta": 1e-6}, r"epsilon \(-1.0\) must be at least 0"),
         ({"epsilon": math.nan, "delta": 1e-6}, r"epsilon \(nan\) must be finite"),
         ({"epsilon": 1.0, "delta": 0.0}, r"delta \(0.0\) must be greater than 0"),
@@ -52,7 +53,8 @@ def test_budgets_are_checked_when_they_are_made(given, message):
 
 def test_a_budget_in_words_reads_back_exactly():
     assert str(Budget(epsilon=1, delta=1e-6)) == "(ε = 1, δ = 1e-06)"
-    assert str(Budget(rho=0.1, delta=0)) == "(ρ = 0.1, δ′ = 0)"
+    assert str(Budget(rho=0.1, delta=1e-6)) == "(ρ = 0.1, δ′ = 1e-06)"
+    assert str(Budget(rho=0.1)) == "(ρ = 0.1)"
     assert str(Budget(epsilon=1.0000000001, delta=1e-320)) == "(ε = 1.0000000001, δ = 1e-320)"
 
 

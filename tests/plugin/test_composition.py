@@ -293,5 +293,5 @@ def test_a_query_of_a_composition_refuses_what_it_cannot_do(log_space):
         counted.composition([noise(0.1), noise(0.1)], factor=1.0).release()
     with pytest.raises(ValueError, match="exceeds this query's share"):
         counted.composition([noise(9.0)], delta=1e-3).release()
-    with pytest.raises(ValueError, match="leaves no room for sampling"):
+    with pytest.raises(ValueError, match="leaves no room for Gaussian noise"):
         context(log_space, dp.loss_of(epsilon=0.8)).query().composition([count(log_space) >> noise()])

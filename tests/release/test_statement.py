@@ -34,6 +34,8 @@ def test_points_are_those_of_the_loss():
     [
         (VIEWS[0], ((1.2345678, 1e-5),), "(ε = 1.23457, δ = 1e-05)-differential privacy"),
         (VIEWS[1], ((0.1, 9.87651e-6),), "9.877e-06-approximate 0.1-zCDP"),
+        (VIEWS[1], ((0.1, 0.0),), "0.1-zCDP"),
+        (View(CONCENTRATED, failure_probability=0), ((0.1234567, 0.0),), "0.123457-zCDP"),
         (VIEWS[2], ((0.0, 0.5), (1.0, 1e-7), (2.0, 1e-9)), "(ε = 1, δ = 1e-07)-differential privacy"),
         (VIEWS[2], ((0.0, 0.5), (8.0, 1e-3)), "(ε = 8, δ = 0.001)-differential privacy"),
         (VIEWS[3], ((1.5, 0.123456789), (2.0, 0.2)), "Rényi divergence of order 1.5 at most 0.123457"),
