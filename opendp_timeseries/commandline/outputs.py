@@ -31,7 +31,7 @@ from opendp_timeseries.reconstruction.spreadsheet import workbook_of
 from opendp_timeseries.reconstruction.svg import drawing
 
 _COLUMNS: Final = ("step_start", "private_count", "low", "high", "kept")
-_OF_PEOPLE: Final = ("key", "individuals", "low", "high")
+_OF_PEOPLE: Final = ("key", "individuals", "low", "high", "people_cap")
 _RECORD: Final = b'{"format": "opendp_timeseries'
 #: By suffix, how a file of a release begins, and what else it holds: never what somebody else's file or a ledger does.
 _MARKS: Final[dict[str, tuple[tuple[bytes, ...], bytes]]] = {
@@ -65,7 +65,7 @@ class Made(NamedTuple):
     releases: tuple[ts.Release, ...]  # all of them, as they were made together
     series: ts.Series  # made from the first, which is of a series or a panel
     totals: tuple[ts.Series, ...] = ()  # of the panel, the largest first
-    people: tuple[ts.Release, ...] = ()  # of how many individuals there are
+    people: tuple[ts.Series, ...] = ()  # numbers of individuals
 
     @property
     def together(self) -> ts.Release:
@@ -88,7 +88,7 @@ def places(options: argparse.Namespace) -> dict[str, Path]:
         raise ImportError("--spreadsheet needs openpyxl; install opendp_timeseries[excel], or leave it out")
     found = {suffix: output.with_name(output.name + suffix) for suffix in _MARKS}
     wanted = {".csv": True, ".json": True, ".html": options.page, ".xlsx": options.spreadsheet}
-    wanted["-people.csv"] = options.people or options.people_cap is not None
+    wanted["-people.csv"] = options.people or options.people_by_key or options.people_cap is not None
     wanted[figure] = figure in found and _can_draw()
     written = {suffix: place for suffix, place in found.items() if wanted.get(suffix)}
     for suffix, place in found.items():
@@ -157,14 +157,18 @@ def told(made: Made, options: argparse.Namespace) -> dict[str, Any]:
     """Return what a page, a workbook and the summary say of all that is released."""
     what = "aircraft" if options.file is None else "individuals" if options.step_cap == 1 else "events"
     step, notes = str(made.series.release.design.count.grid.step), []
-    for release in made.people:
-        within = f"within {_HALF * release.scale:,.0f} with {_CONFIDENCE:.0%} confidence"
-        if release.keys is None:
-            notes.append(f"There are {release.values[0]:,.0f} individuals in all, {within}.")
+    sure = f"with {_CONFIDENCE:.0%} confidence"
+    for series in made.people:
+        numbers = [
+            (key, f"{number:,.0f} ± {_HALF * error:,.0f}")
+            for key, number, error in zip(_keys(series), series.values, series.standard_error, strict=True)
+        ]
+        cap = _people_cap(series)
+        most = "" if cap is None else f", each at {cap} at most, so that numbers are too low by those at more"
+        if series.release.keys is None:
+            notes.append(f"There are {numbers[0][1]} individuals in all, {sure}.")
         else:
-            numbers = (f"{key}: {number:,.0f}" for key, number in zip(release.keys, release.values, strict=True))
-            most = release.design.count.cap
-            notes.append(f"Individuals at each key, each at {most} at most, {within}: {'; '.join(numbers)}.")
+            notes.append(f"Individuals at each key{most}, {sure}: {'; '.join(map(': '.join, numbers))}.")
     return {
         "title": options.title,
         "unit": f"{what} per {_WORD.get(step, step)}",
@@ -196,11 +200,21 @@ def _table(made: Made) -> bytes:
 
 def _individuals(made: Made) -> bytes:
     rows = (
-        (key, value, value - _HALF * release.scale, value + _HALF * release.scale)
-        for release in made.people
-        for key, value in zip(release.keys or ("",), release.values.tolist(), strict=True)
+        (key, *numbers, _people_cap(series))
+        for series in made.people
+        for key, *numbers in zip(_keys(series), series.values, *series.interval(_CONFIDENCE), strict=True)
     )
     return _csv(_OF_PEOPLE, rows)
+
+
+def _keys(series: ts.Series) -> tuple[str, ...]:
+    return tuple(map(str, series.release.keys or ("",)))
+
+
+def _people_cap(series: ts.Series) -> int | None:
+    """Return at how many keys an individual counts at most; None where nobody is left out of any."""
+    count = series.release.design.count
+    return None if count.is_full else count.cap
 
 
 def _csv(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:

@@ -127,7 +127,7 @@ def programme(options: argparse.Namespace) -> str:
         return found.to_json()
     states = ["planned" if ledger is None else part.state(ledger) for part in parts]
     in_all = options.participation_cap is not None and (options.total or options.groups)  # else within the count
-    asked = {"totals": in_all, "people": options.people, "people by key": options.people_cap}
+    asked = {"totals": in_all, "people": options.people, "people by key": options.people_by_key or options.people_cap}
     noise = ["noise of series", *(f"noise of {name}" for name, is_asked in asked.items() if is_asked)]
     rows = []
     for part, state in zip(parts, states, strict=True):

@@ -108,7 +108,17 @@ def _reconstructed(releases: list[ts.Release], request: Request, options: argpar
         series = [ts.interpolate(one) for one in counts]
         with contextlib.suppress(Exception):
             series = list(ts.reconcile(*series))
-    return Made(tuple(releases), series[0], tuple(series[:0:-1]), people)
+    return Made(tuple(releases), series[0], tuple(series[:0:-1]), tuple(map(_individuals, people)))
+
+
+def _individuals(release: ts.Release) -> ts.Series:
+    """Make numbers of individuals with their errors, of those who are counted in several tiers."""
+    if release.design.count.tiers is None:
+        return ts.interpolate(release)
+    try:
+        return ts.smooth(release)
+    except Exception:  # as above
+        return ts.interpolate(last_tier(release))
 
 
 @contextlib.contextmanager

@@ -44,7 +44,7 @@ class Request(NamedTuple):
         if options.filter_std is not None:
             count = count >> ts.then_circulant_filter(ts.gaussian_kernel(grid.size, options.filter_std))
         people = [] if not options.people else [space >> ts.then_individual_count(grid=grid)]
-        if options.people_cap is not None:
+        if options.people_by_key or options.people_cap is not None:
             keyed = {"by": options.by, "keys": panel["keys"], "key_cap": options.people_cap}
             people.append(space >> ts.then_individual_count(**keyed, grid=grid))
         return cls(count, groups, tuple(people), chosen(options, "sampling_probability", "sampling"))

@@ -210,8 +210,10 @@ TABLES: Final[dict[str, tuple[str, dict[str, Word]]]] = {
         "groups": Word(str, "release totals by these columns of the file of keys, the largest first", ["district"],
             many=True, needs=("by",), bars=_NO_FILTER),
         "people": Word(bool, "say also how many individuals there are in all", True, bars=_NO_PERIOD),
-        "people_cap": Word(int, "say also how many individuals there are at each key, each at so many keys at most in"
-            " all steps together", 3, needs=("by",), bars=_NO_PERIOD),
+        "people_by_key": Word(bool, "say also how many individuals there are at each key", True, needs=("by",),
+            bars=_NO_PERIOD),
+        "people_cap": Word(int, "say it with a cap, in place of people_by_key: somebody at more keys than that, in all"
+            " steps together, counts at so many of them", 3, needs=("by",), bars=(*_NO_PERIOD, ("people_by_key", ""))),
         "filter_std": Word(float, "with a cap: width in steps of a Gaussian filter before the noise", 3.0, needs=_CAP,
             of=_PLANS, compared=True),
     }),

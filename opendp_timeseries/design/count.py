@@ -15,7 +15,7 @@ from opendp_timeseries.design.groups import Key
 from opendp_timeseries.design.reading import Reading, Source
 from opendp_timeseries.design.tiers import Tiers
 from opendp_timeseries.design.unit import Unit
-from opendp_timeseries.design.weighting import Downweight, Drop, Weighting
+from opendp_timeseries.design.weighting import Downweight, Weighting
 from opendp_timeseries.grid import TimeGrid
 
 
@@ -37,8 +37,7 @@ class Count:
 
     def __post_init__(self) -> None:
         self.weighting.check(self.reading)
-        source = self.reading.source
-        if self.reading.once_over is not None or (source is not None and source.time is None):
+        if self.reading.is_once:
             self._check_once()
         if self.per is not None:
             if not (isinstance(self.weighting, Downweight) and self.weighting.norm == "l1"):
@@ -46,10 +45,10 @@ class Count:
             _ = self.period_lengths()  # or they do not fit the grid, and are refused
 
     def _check_once(self) -> None:
-        """Refuse all but one event of each individual, at so many keys, as no constructor makes such a count."""
-        alone = (self.reading.step_cap, self.reading.key_cap, self.per) == (1, None, None)
-        if not (alone and isinstance(self.weighting, Drop)):
-            limits = "step_cap, key_cap and per must be left out, and of their keys those beyond a cap be dropped"
+        """Refuse all but one event of each individual at each key, as no constructor makes such a count."""
+        limited = (self.reading.step_cap, self.reading.key_cap, self.reading.grouping, self.per)
+        if limited != (1, None, None, None) or isinstance(self.weighting, Downweight):
+            limits = "step_cap, key_cap, groups and per must be left out, and nobody be weighed down to a cap"
             raise ValueError(f"where individuals are counted once over a whole grid, or log, {limits}")
 
     @property
@@ -85,10 +84,11 @@ class Count:
     @property
     def keys(self) -> tuple[Key, ...] | None:
         """One key for each series, in order, for each tier those of keys and groups together; None for one series."""
-        names, keys = self.weighting.names, self.reading.keys
-        if names is None or keys is None:
-            return keys if names is None else names
-        return tuple(f"{key} ({name})" for name in names for key in keys)
+        keys = self.reading.keys
+        if self.tiers is None:
+            return keys
+        names = self.tiers.names(self._place)
+        return names if keys is None else tuple(f"{key} ({name})" for name in names for key in keys)
 
     @property
     def series(self) -> int:
@@ -184,5 +184,9 @@ class Count:
         )
 
     def words(self) -> str:
-        """Say in which steps an individual counts, and how much."""
-        return self.weighting.words()
+        """Say in which steps, or at which keys, an individual counts, and how much."""
+        return self.weighting.words(self._place)
+
+    @property
+    def _place(self) -> str:
+        return "key" if self.reading.is_once else "step"

@@ -17,7 +17,7 @@ from opendp_timeseries.accounting.subsampled import MIN_SCALE, ExtremalLaw, extr
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.reading import Source
 from opendp_timeseries.design.signal import Signal, UnknownSignal, check_extent
-from opendp_timeseries.design.tiers import default_tiers
+from opendp_timeseries.design.tiers import tiers_for
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.design.weighting import Downweight
 from opendp_timeseries.grid import Period, TimeGrid
@@ -111,7 +111,7 @@ class Design:
             raise ValueError("the call is written for a count of an event log by event_log_domain(…) only")
         time = source.time or ("time" if source.identifier != "time" else "step")  # not used where no times are read
         sample = self.sampling.arguments() | ({} if self.sampling.stratified else {"sampling": None})
-        private = count.tiers is not None and None not in (epsilon, delta)
+        private = count.tiers is not None and not count.reading.is_once and None not in (epsilon, delta)
         budget = {"epsilon": epsilon, "delta": delta} if private else {}
         stages = [_call_of_count(count, source, **budget)]
         if signal.groups is not None:
@@ -179,18 +179,19 @@ def _call_of_count(count: Count, source: Source, **budget: float | None) -> str:
     """Write the call of a count; of a private series within a budget, with its noise."""
     reading, weighting = count.reading, count.weighting
     panel = {} if reading.panel is None else {"by": source.by, "keys": list(reading.panel)}
-    if source.time is None or reading.once_over is not None:
-        given = () if source.time is None else ("grid=grid",)
-        return _call("then_individual_count", *given, **panel, key_cap=count.cap if panel else None)
+    tiers = None if count.tiers is None or count.tiers == tiers_for(reading) else f"tiers=ts.{count.tiers}"
+    stated = [] if tiers is None else [tiers]
+    if reading.is_once:
+        given = [] if source.time is None else ["grid=grid"]
+        return _call("then_individual_count", *given, *stated, **panel, key_cap=count.cap if panel else None)
     caps: dict[str, Any] = {"participation_cap": count.cap}
     caps |= {name: getattr(reading, name) for name in ("step_cap", "gap") if getattr(reading, name) > 1}
     caps |= {"key_cap": reading.key_cap, **panel}
     if count.tiers is not None:
-        tiers = [] if count.tiers == default_tiers(reading.most_steps) else [f"tiers=ts.{count.tiers}"]
         if reading.grouping is not None:
             caps |= {"groups": dict(reading.grouping.groups.to_dict()), "shares": reading.grouping.fractions()}
         name = "then_private_series" if budget else "then_participation_count"
-        return _call(name, "grid", *tiers, **budget, **caps)
+        return _call(name, "grid", *stated, **budget, **caps)
     per = [] if count.per is None else [f"per={_call_of_grid(count.per)}"]
     if isinstance(weighting, Downweight):
         excess, norm = None, None if weighting.norm == "l2" else weighting.norm

@@ -141,6 +141,11 @@ class Reading:
         return self.grid if self.once_over is None else self.once_over
 
     @property
+    def is_once(self) -> bool:
+        """Whether individuals are read once, at each key, over a whole grid or log."""
+        return self.once_over is not None or (self.source is not None and self.source.time is None)
+
+    @property
     def is_assumed(self) -> bool:
         """Whether limits and caps are assumed of counts made elsewhere; else the count enforces them."""
         return self.source is None

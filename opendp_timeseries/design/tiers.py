@@ -83,10 +83,12 @@ class Tiers:
         """Number of tiers."""
         return len(self.ends) + 1
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the tiers."""
-        return *(f"up to {end} steps" for end in self.ends), "any number of steps"
+    def names(self, place: str) -> tuple[str, ...]:
+        """Name the tiers.
+
+        :param place: what individuals are in, such as ``"step"``.
+        """
+        return *(f"up to {end} {place}s" for end in self.ends), f"any number of {place}s"
 
     def check(self, reading: Reading) -> None:
         """Refuse a reading in which nobody can be in so many steps as a tier says."""
@@ -130,9 +132,9 @@ class Tiers:
         influence = count_influence(**reach._asdict(), participation_cap=self.first(most), norm="l2")
         return tiers_influence(influence, largest, self.series)
 
-    def words(self) -> str:
-        """Say in which steps an individual counts."""
-        return "every step"
+    def words(self, place: str) -> str:
+        """Say in which steps, or whatever they are in, an individual counts."""
+        return f"every {place}"
 
 
 @lru_cache(maxsize=32)
@@ -162,13 +164,21 @@ def _table(tiers: Tiers, most: int) -> Table:
     return made
 
 
-def default_tiers(most: int) -> Tiers:
+def tiers_for(reading: Reading) -> Tiers:
+    """Return the tiers of what is read, unless others are asked for: by its size alone, which is public."""
+    # Of keys at which people are read once, most are at few.
+    return default_tiers(reading.most_steps, first=2 if reading.is_once else 10)
+
+
+def default_tiers(most: int, *, first: int = 10) -> Tiers:
     """Return the tiers for individuals of whom nothing is known but in how many steps they can be: the last tier.
 
-    Some 10 steps are the first, and each is about five times the one before it. If there are several, one of two thirds
-    of the last tells the level better, as few come in more.
+    Each is about five times the one before it. If there are several, one of two thirds of the last tells the level
+    better, as few come in more.
+
+    :param first: about the first tier.
     """
-    ratio = most / 10
+    ratio = most / first
     between = round(math.log(ratio, 5)) if ratio > 1 else 0
     near = [2 * most // 3] if between > 1 else []
-    return Tiers(ends=(*(round(10 * ratio ** (k / between)) for k in range(between)), *near))
+    return Tiers(ends=(*(round(first * ratio ** (k / between)) for k in range(between)), *near))

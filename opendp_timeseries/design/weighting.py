@@ -25,7 +25,6 @@ class _Capped:
     cap: int
 
     series: ClassVar[int] = 1
-    names: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         remedy = "the most steps that one individual may enter"
@@ -58,9 +57,9 @@ class Drop(_Capped):
         """Return how far individuals with this reach move the counts."""
         return count_influence(**reach._asdict(), participation_cap=self.cap)
 
-    def words(self) -> str:
-        """Say in which steps an individual counts."""
-        return f"at most {self.cap} step{'' if self.cap == 1 else 's'}"
+    def words(self, place: str) -> str:
+        """Say in which steps, or whatever they are in, an individual counts."""
+        return f"at most {self.cap} {place}{'' if self.cap == 1 else 's'}"
 
 
 @dataclass(frozen=True)
@@ -95,10 +94,10 @@ class Downweight(_Capped):
         """Return how far individuals with this reach move the counts."""
         return count_influence(**reach._asdict(), participation_cap=self.cap, norm=self.norm)
 
-    def words(self) -> str:
-        """Say in which steps an individual counts, and how much."""
+    def words(self, place: str) -> str:
+        """Say in which steps, or whatever they are in, an individual counts, and how much."""
         weight = f"√({self.cap}/n)" if self.norm == "l2" else f"{self.cap}/n"
-        return f"every step, by {weight} if in n > {self.cap}"
+        return f"every {place}, by {weight} if in n > {self.cap}"
 
 
 #: All ways of weighting. A closed union: mypy finds whoever does not know one of them.

@@ -25,7 +25,7 @@ from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.kernels import gaussian_kernel, identity_kernel
 from opendp_timeseries.design.reading import Reading, Source
 from opendp_timeseries.design.signal import Signal
-from opendp_timeseries.design.tiers import default_tiers
+from opendp_timeseries.design.tiers import tiers_for
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.design.weighting import capped
 from opendp_timeseries.grid import TimeGrid, check_grid
@@ -460,7 +460,7 @@ def plan(
         return replace(design, scale=found)
 
     def private_series() -> Candidate:
-        count = Count(reading, default_tiers(reading.most_steps))
+        count = Count(reading, tiers_for(reading))
         design = calibrated(Design(signal=Signal(count), sampling=Sampling(), scale=1.0))
         often = by_gap[1] if by_gap and by_gap[1].total > 0 else participation_of({}, grid.size)
         error = error_at_tiers(signal, count, design.scale, often)

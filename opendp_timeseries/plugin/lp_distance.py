@@ -47,8 +47,10 @@ def make_lp_distance(input_domain: dp.Domain, input_metric: dp.Metric, output_me
         known = "dp.l1_distance(T=…), dp.l2_distance(T=…) or dp.absolute_distance(T=…), with T float or int"
         raise TypeError(f"output_metric ({check.shown(output_metric)}) must be {known}")
     name, number = kind
+    of_people = signal.signal is not None and signal.signal.count.reading.is_once
     if number != "f64" and space.atom.startswith("f"):
-        remedy = "a count with a participation_cap and excess='drop' holds whole numbers"
+        caps = "a key_cap" if of_people else "a participation_cap and excess='drop'"
+        remedy = f"a count with {caps} holds whole numbers"
         raise TypeError(f"output_metric ({output_metric}) must have T=float, as the signal holds floats; {remedy}")
     if name == "absolute" and space.size != 1:
         remedy = "use dp.l1_distance(T=…) or dp.l2_distance(T=…)"
@@ -56,8 +58,10 @@ def make_lp_distance(input_domain: dp.Domain, input_metric: dp.Metric, output_me
             f"output_metric ({output_metric}) is for one number, and this signal has {space.size}; {remedy}"
         )
     if name == "l1" and signal.signal is not None and signal.signal.count.weighting.norm == "l2":
-        problem = "does not fit a count in which people in many steps are weighed down in ℓ2 (norm='l2')"
-        remedy = "give the count a participation_cap, with norm='l1' or excess='drop'; or use Gaussian noise and"
+        many = "at many keys" if of_people else "in many steps"
+        problem = f"does not fit a count in which people {many} are weighed down in ℓ2 (norm='l2')"
+        remedy = "a key_cap" if of_people else "a participation_cap, with norm='l1' or excess='drop'"
+        remedy = f"give the count {remedy}; or use Gaussian noise and"
         raise ValueError(f"output_metric ({output_metric}) {problem}; {remedy} dp.l2_distance(T=float)")
 
     def stability_map(d_in: Any) -> Any:

@@ -15,7 +15,7 @@ from opendp_timeseries.design.grouping import Grouping
 from opendp_timeseries.design.groups import Key
 from opendp_timeseries.design.reading import Keys, Reading
 from opendp_timeseries.design.signal import Signal, UnknownSignal
-from opendp_timeseries.design.tiers import Tiers, default_tiers
+from opendp_timeseries.design.tiers import Tiers, tiers_for
 from opendp_timeseries.design.weighting import Drop, Weighting, capped
 from opendp_timeseries.grid import Period, TimeGrid, check_grid
 from opendp_timeseries.plugin._opendp import signal_domain, then
@@ -171,9 +171,14 @@ def _weighting(reading: Reading, cap: int | None, tiers: Tiers | None, **options
     for name, value in options.items():
         if value is not None:
             raise ValueError(f"{name} ({check.shown(value)}) requires a participation_cap, from what is plausible")
+    return tiers_of(reading, tiers)
+
+
+def tiers_of(reading: Reading, tiers: Tiers | None) -> Tiers:
+    """Return the tiers that are given, or else those by default."""
     if tiers is not None and not isinstance(tiers, Tiers):
         raise TypeError(f"tiers ({check.shown(tiers)}) must be given as Tiers(ends=(10, 50))")
-    return default_tiers(reading.most_steps) if tiers is None else tiers
+    return tiers_for(reading) if tiers is None else tiers
 
 
 def _grid_of_totals(grid: TimeGrid, per: TimeGrid | str | int | None) -> TimeGrid | None:

@@ -72,6 +72,9 @@ def caps_in_words(series: AnySeries, count: Count, where: str) -> str:
     few = "" if reading.key_cap is None else f", in at most {reading.key_cap} at a time"
     each = "each individual" if count.unit.period is None else f"each individual within {count.unit.period}"
     level = "; the level is that of a total, with its own cap" if series.levelled else ""
+    if reading.is_once:
+        at_all = "once" if count.panel is None else f"{count.words()}, once at each"
+        return f"Counted of {each}: {at_all}{'' if count.is_full else '; numbers are too low by the others'}"
     if count.is_full:
         return f"Counted of {each}: every step{where}, once in each{level}"
     caps = f"{each}: {count.words()}{where}{few}, {often} in each{apart}"

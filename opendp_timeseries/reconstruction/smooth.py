@@ -33,6 +33,8 @@ from opendp_timeseries.release.release import Release, check_release
 
 #: With fewer kept steps there is nothing to learn variances from.
 MIN_KEPT: Final = 8
+#: No noise, and no value, is so large.
+_BEYOND: Final = 1e100
 #: Most multiplications for a filter to be undone, and so about a minute.
 _WORK: Final = 4e9
 
@@ -99,6 +101,9 @@ def smooth(
     panel and of its totals (:func:`~opendp_timeseries.make_totals`) give a series each, which add up; the largest total
     is in place of the sum. Where some steps only were kept, behind a filter, or where the sum cannot be fitted, each
     series is fitted by itself, and :func:`~opendp_timeseries.reconcile` makes a panel and its totals add up.
+
+    Of individuals at each key, counted without a cap (:func:`~opendp_timeseries.make_individual_count`), it is how many
+    there were at each, in one step. How often people are at several keys is seen best in all keys together.
 
     ``method="haar"`` is for series with spikes and jumps, which upset every smooth model. It takes a release of every
     step, and keeps the differences of neighbouring averages that exceed the noise (translation-invariant Haar wavelets,
@@ -173,6 +178,8 @@ def smooth(
     if method == "structural":
         shown = sys.stderr.isatty() if progress is None else progress
         if count is not None and tiers is not None:
+            if count.grid.size == 1 and count.reading.grouping is None:
+                return _in_one_step(release, tiers, asked)
             return _private_series(release, count, tiers, asked, shown)[0]
         if together := _jointly([release], asked, shown):
             return together[0]
@@ -291,7 +298,7 @@ def _check_kept(release: Release, measure: float) -> None:
     """Refuse too few steps, and values whose measure is nothing, or beyond all others."""
     if len(release) < MIN_KEPT:
         raise FitError(f"fewer than {MIN_KEPT} steps were kept")
-    if not (1e-100 < measure < 1e100 and release.scale < 1e100):
+    if not (1 / _BEYOND < measure < _BEYOND and release.scale < _BEYOND):
         raise FitError("the kept values do not vary, or beyond all measure")
 
 
@@ -312,6 +319,34 @@ def _structural(release: Release, *, asked: _Asked, filtered: bool) -> Series:
         unfiltered=unfiltered,
         events=found.events.steps(seen.steps, values),
         model=asked.model(" of the counts before the filter" if unfiltered else kept_filter),
+    )
+
+
+def _in_one_step(release: Release, tiers: Tiers, asked: _Asked) -> Series:
+    """Return the numbers of everybody at each key, in a grid of one step, which has a level and no shape."""
+    if asked.trend or asked.band == "rate":
+        raise ValueError("a grid of one step has neither a trend nor a rate; leave out trend and band")
+    return _tried(last_tier(release), make=_levels_of_keys, behind=release, tiers=tiers)
+
+
+def _levels_of_keys(last: Release, *, behind: Release, tiers: Tiers) -> Series:
+    values, own, shared = last.values, np.full(last.size, last.scale**2), 0.0
+    if len(behind) < behind.size or not np.max(np.abs(behind.values)) < _BEYOND > behind.scale:
+        raise FitError("values are missing, or beyond all measure")
+    if tiers.series > 1:
+        by_key = behind.values.reshape(tiers.series, -1).T
+        found = _levels(by_key, tiers.table(behind.design.count.reading.most_steps), behind.scale, 1)
+        if found is None:
+            raise FitError("the levels were not found")
+        values, own, shared = found.levels, found.own, found.shared
+    return Series(
+        values,
+        release=last,
+        standard_error=np.sqrt(own + shared * own**2),
+        covariance=errors.diagonal(own) + errors.common(own, shared),
+        error_covers="counts",
+        sources=(behind,),
+        model="a level for each key, of all keys and tiers of activity jointly",
     )
 
 

@@ -134,13 +134,13 @@ def test_a_city_publishes_every_month(tmp_path, capsys, monkeypatch, rows, numbe
         page = (tmp_path / f"{name}.html").read_text()
         assert f"release {month - 2} {of_all}" in page
         assert "<h1>Bike riders</h1>" in page
-        assert "individuals in all, within" in page
-        at_keys = [(row["key"], float(row["individuals"])) for row in rows_of(tmp_path / f"{name}-people.csv")[1:]]
-        numbers = "; ".join(f"{key}: {individuals:,.0f}" for key, individuals in at_keys)
+        assert re.search("There are [0-9,]+ ± [0-9,]+ individuals in all, with 90% confidence", page)
+        in_all, *at_keys = rows_of(tmp_path / f"{name}-people.csv")
+        numbers = "; ".join(f"{row['key']}: {float(row['individuals']):,.0f} ± [0-9,]+" for row in at_keys)
         assert len(at_keys) == number
-        assert re.search(
-            f"Individuals at each key, each at 3 at most, within [0-9,]+ with 90% confidence: {numbers}", page
-        )
+        assert {row["people_cap"] for row in at_keys} == {"3"} != in_all["people_cap"] == ""
+        capped = "Individuals at each key, each at 3 at most, so that numbers are too low by those at more"
+        assert re.search(f"{capped}, with 90% confidence: {numbers}", page)
         assert f"from 2024-{month:02}-01" + {"1d": "", "1h": " 00:00"}[step] in page
         if step == "1d":
             assert f"from 2024-{month:02}-01 to 2024-{month:02}-{34 - month}, on the clock" in page
@@ -529,6 +529,27 @@ def test_a_panel_by_flags_without_a_programme(city, capsys):
     assert "δ = 1e-06 is more than one over the number of individuals (2000000)" in said
     assert json.loads((city / "release.json").read_text())["format"] == "opendp_timeseries release"
     assert len(rows_of(city / "release.csv")) == 56
+    places = [
+        *log,
+        *budget,
+        "--by",
+        "station",
+        "--keys",
+        *stations(3),
+        "--people-by-key",
+        "--page",
+        "--output",
+        "places",
+    ]
+    assert main(places) == 0
+    _, of_people = ts.read_releases((city / "places.json").read_text())
+    numbers, series = rows_of(city / "places-people.csv"), ts.smooth(of_people)
+    assert [row["key"] for row in numbers] == [*stations(3)]
+    assert [float(row["individuals"]) for row in numbers] == series.values.tolist()
+    assert [float(row["high"]) for row in numbers] == series.interval()[1].tolist()
+    assert {row["people_cap"] for row in numbers} == {""}
+    said = re.search("Individuals at each key, with 90% confidence: ([^.]*)", (city / "places.html").read_text())[1]
+    assert len(said.split(" ± ")) == 4
     noisy = [*log, "--participation-cap", "28", "--epsilon", "0.01", "--delta", "1e-6", "--figure", "none"]
     noisy += ["--output", "noisy"]
     assert main(noisy) == 0
@@ -543,6 +564,11 @@ def test_a_panel_by_flags_without_a_programme(city, capsys):
         (["--total", "city"], "--total (city) is for several keys: give --by"),
         (["--by", "station"], "--by (station) is for public keys, which are not read from the log: give --keys"),
         (["--people", "--period", "1d"], "--people and --period (1d) must not both be given"),
+        (["--people-by-key"], "--people-by-key is for several keys: give --by"),
+        (
+            ["--by", "station", "--keys", "a", "--people-by-key", "--people-cap", "2"],
+            "--people-cap (2) and --people-by-key must not both be given",
+        ),
         (["--number", "2"], "--number (2) is for a programme: give --every"),
     ):
         assert main([*log, *budget, "--output", "no", *more]) == 2

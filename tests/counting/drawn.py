@@ -306,6 +306,7 @@ def one(random, options):
 def draw(seed, engine):
     """A case, and what is asked of it beyond the count: totals, and how far several individuals move it."""
     case, random = drawn_case(seed, engine), np.random.default_rng([seed, ENGINES.index(engine), 1])
+    case = with_people_in_tiers(np.random.default_rng([seed, ENGINES.index(engine), 3]), case)
     made = None if case.keys is None or case.tiers is not None else drawn_tree(random, list(case.keys))
     of_two = case.period is None and random.random() < 0.5
     case = replace(case, tree=made, distance=int(random.integers(1, 4)), of_two=of_two)
@@ -320,7 +321,7 @@ def draw(seed, engine):
 
 def with_levels(random, case):
     """The case with groups of its keys, and with tiers that somebody can reach, most often at several keys at once."""
-    if case.tiers is None or case.keys is None or random.random() < 0.2:
+    if case.tiers is None or case.keys is None or case.whole or random.random() < 0.2:
         return case
     keys, depth = len(case.keys), int(random.integers(1, 3))
     of_groups = [random.integers(0, 1 + random.integers(keys), keys) for _ in range(depth)]
@@ -336,6 +337,16 @@ def with_levels(random, case):
     case = replace(case, caps=case.caps | {"key_cap": None}, levels=(*zip(parts, map(tuple, levels), strict=True),))
     tiers = replace(case.tiers, ends=tuple(end for end in case.tiers.ends if end < case.most))
     return replace(case, tiers=tiers, caps=case.caps | {"participation_cap": tiers.first(case.most)})
+
+
+def with_people_in_tiers(random, case):
+    """The case in which individuals count once at all of their keys, and weigh less in some tiers."""
+    if not case.whole or case.keys is None or case.excess != "drop" or random.random() < 0.4:
+        return case
+    ends = itertools.accumulate(random.integers(1, 3, random.integers(4)).tolist())
+    tiers = Tiers(ends=tuple(end for end in ends if end < len(case.keys)), share=one(random, [0.3, 0.8]))
+    caps = case.caps | {"participation_cap": tiers.first(len(case.keys))}
+    return replace(case, excess="l2", caps=caps, tiers=tiers)
 
 
 def drawn_tree(random, keys, name="total"):
@@ -536,8 +547,8 @@ def why_no_time(cell):
 def refusal(case, engine):
     """What an engine, or the count, says of a combination that cannot be; None where it can."""
     said = []
-    if case.whole and case.excess != "drop":
-        said.append("those beyond a cap be dropped")
+    if case.whole and case.excess != "drop" and case.tiers is None:
+        said.append("nobody be weighed down to a cap")
     if case.period is not None:
         integer, grid = isinstance(case.period.length, int), case.grid
         if case.whole:

@@ -83,6 +83,16 @@ DESIGNS = {
         ),
         p=1.0,
     ),
+    "everybody by key": design(
+        make.count(
+            source=Source(identifier="id", by="site"), grid=TimeGrid(size=1), panel=(*"abcde",), tiers=Tiers(ends=(2,))
+        ),
+        p=1.0,
+    ),
+    "everybody by key on a grid": design(
+        make.count(source=BY, grid=WHOLE, once_over=HOURS, panel=(*"abcde",), tiers=Tiers(ends=(1, 3), share=0.7)),
+        p=1.0,
+    ),
     "scaled": design(make.changed(ONE, excess="l2")),
     "scaled in ℓ1": design(make.changed(ONE, excess="l1", step_cap=2)),
     "total": design(make.changed(ONE, per=WHOLE, excess="l1"), p=1.0),
@@ -181,6 +191,9 @@ def test_a_cap_is_said_as_it_is():
         "scaled in ℓ1": "every step, by 4/n if in n > 4",
         "in tiers": "every step",
     }
+    assert DESIGNS["people by key"].count.words() == "at most 2 keys"
+    assert DESIGNS["everybody by key"].count.words() == "every key"
+    assert DESIGNS["everybody by key"].count.keys[0] == "a (up to 2 keys)"
 
 
 def test_series_at_scales_are_those_of_each_key_at_each_scale():
@@ -252,9 +265,13 @@ def test_what_is_not_known_is_not_stated():
         (lambda: make.changed(ONE, tiers=Tiers(ends=(4, 48))), r"must be below the most steps .* \(48\)"),
         (lambda: make.changed(PANEL, tiers=Tiers(ends=(4, 96))), r"must be below the most steps .* \(96\)"),
         (lambda: make.changed(ONE, tiers=Tiers(ends=(4, 8)), gap=6), r"must be below the most steps .* \(8\)"),
-        (lambda: make.changed(DESIGNS["people on a grid"].count, excess="l2"), "those beyond a cap be dropped"),
-        (lambda: make.changed(DESIGNS["people on a grid"].count, step_cap=2), "those beyond a cap be dropped"),
-        (lambda: make.changed(DESIGNS["people by key"].count, key_cap=1), "those beyond a cap be dropped"),
+        (lambda: make.changed(DESIGNS["people on a grid"].count, excess="l2"), "nobody be weighed down to a cap"),
+        (lambda: make.changed(DESIGNS["people on a grid"].count, step_cap=2), "step_cap, key_cap, groups and per must"),
+        (lambda: make.changed(DESIGNS["people by key"].count, key_cap=1), "step_cap, key_cap, groups and per must"),
+        (
+            lambda: make.changed(DESIGNS["everybody by key"].count, tiers=Tiers(ends=(5,))),
+            r"must be below the most .* \(5\)",
+        ),
         (lambda: make.changed(ONE, once_over=TERMS), "must be one step where individuals are read once"),
         (lambda: make.changed(ONE, per=TERMS, excess="l1"), "per .* on the same clock"),
         (lambda: make.changed(ONE, grid=DAYS, per=HOURS, excess="l1"), "must each be of whole steps of the grid"),
@@ -274,6 +291,14 @@ def test_what_is_not_known_is_not_stated():
 def test_what_does_not_fit_is_refused_by_name(act, message):
     with pytest.raises(ValueError, match=message):
         act()
+
+
+def test_individuals_who_are_read_once_have_no_other_limits():
+    everybody = make.changed(DESIGNS["everybody by key"].count, panel=PANEL.panel, tiers=Tiers(ends=()))
+    grouping = Grouping(groups=TREE, shares=(7, 5, 4))
+    for limit in ({"step_cap": 2}, {"key_cap": 1}, {"grouping": grouping}, {"tiers": None, "excess": "l2"}):
+        with pytest.raises(ValueError, match="step_cap, key_cap, groups and per must be left out, and nobody be"):
+            make.changed(everybody, **limit)
 
 
 @pytest.mark.parametrize("name", ["identifier", "time", "by"])

@@ -59,6 +59,7 @@ def test_the_default_is_of_the_number_of_steps_alone():
     assert default_tiers(168).ends == (10, 41, 112)
     assert default_tiers(1344).ends == (10, 51, 262, 896)
     assert default_tiers(8760).ends == (10, 54, 296, 1610, 5840)
+    assert [default_tiers(keys, first=2).ends for keys in (1, 4, 5, 25, 100)] == [(), (), (2,), (2, 7, 16), (2, 14, 66)]
 
 
 @pytest.mark.parametrize(

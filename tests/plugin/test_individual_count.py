@@ -1,9 +1,11 @@
 """Distinct individuals, in all and by key: every engine against a slow count, maps against everything people can do."""
 
+import dataclasses
 import datetime as dt
 import importlib
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import opendp.prelude as dp
@@ -123,6 +125,123 @@ def test_a_database_keeps_the_same_for_everybody_whoever_else_is_there(log_space
         assert change.sum() == 2
 
 
+EVERYWHERE = ts.Tiers(ends=(1, 3), share=0.8)
+
+
+def everywhere(space, **options):
+    return space >> ts.then_individual_count(by="site", keys=SITES, tiers=EVERYWHERE, **options)
+
+
+def numbers_of_everybody(rows, period=None):
+    """What everybody adds at each site, in each tier, by the slow count; in units of 2**-16."""
+    rows = [row for row in rows if row[0] is not None and (period is None or row[1] in period)]
+    tiers = {"ends": EVERYWHERE.ends, "share": EVERYWHERE.share, "most": len(SITES), "size": len(SITES)}
+    counts = np.zeros(3 * len(SITES), dtype=np.int64)
+    for who in {row[0] for row in rows}:
+        sites = [SITES.index(site) for other, _, site in rows if other == who and site in SITES]
+        own = oracle.kept(who, sites, participation_cap=1, step_cap=1, key=b"", cycle=1, excess="l2", tiers=tiers)
+        for place, weight in own.items():
+            counts[place] += weight
+    return counts
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+def test_every_engine_weighs_everybody_at_all_of_their_keys(log_space, table):
+    for rows in (crowd(), crowd(1, rows=12, people=1), []):
+        for grid, period in ((None, None), (GRID, PERIOD)):
+            found = everywhere(log_space, grid=grid)(table(rows))
+            assert (np.array(found) * 2**16).tolist() == numbers_of_everybody(rows, period).tolist()
+
+
+def test_nobody_moves_numbers_of_everybody_further_than_stated(log_space):
+    vectors = []
+    for number in range(2 ** len(SITES)):
+        own = [site for k, site in enumerate(SITES) if number >> k & 1]
+        rows = [("p", hour % 7, site) for site in own for hour in range(1 + number % 3)]  # more than once
+        rows += [("p", 4, "elsewhere")] * (number % 2)
+        vectors.append(np.array(everywhere(log_space)(arrays(rows))) * 2**16)
+    vectors = np.array(vectors, dtype=np.int64)
+    apart = ((vectors[:, None] - vectors) ** 2).sum(axis=2).max()
+    for metric, largest in ((log_space[1], (vectors**2).sum(axis=1).max()), (dp.change_one_distance(), apart)):
+        influence = everywhere((log_space[0], metric)).map(1)
+        assert 0.99 * influence.l2_squared < Fraction(int(largest), 2**32) <= influence.l2_squared
+        assert influence.l2_squared == (1 if metric == log_space[1] else 2)
+        assert (influence.l0, influence.individuals) == (3 * len(SITES), 1)
+        assert Fraction(int(vectors.max()), 2**16) <= influence.linf
+        assert everywhere((log_space[0], metric)).map(3).individuals == 3
+
+
+def test_numbers_of_everybody_are_right_with_intervals_that_hold(log_space):
+    rng, keys = np.random.default_rng(2), list(range(25))
+    sizes = rng.pareto(1.2, 25) + 0.2
+    many = np.minimum(rng.geometric(0.3, 1500), 25)
+    order = np.argsort(-np.log(sizes) - rng.gumbel(size=(1500, 25)), axis=1)
+    who, where = np.repeat(np.arange(1500), many), np.concatenate([row[:n] for row, n in zip(order, many, strict=True)])
+    log, truth = {"id": np.repeat(who, 2), "site": np.repeat(where, 2)}, np.bincount(where, minlength=25)
+    count, capped = (log_space >> ts.then_individual_count(by="site", keys=keys, **cap) for cap in ({}, {"key_cap": 3}))
+    noise = {"epsilon": 1.0, "delta": 1e-6, "sampling_probability": 1.0}
+    measurement, other = (
+        one >> ts.then_subsampled_gaussian(ts.least_scale(one, **noise), sampling_probability=1.0, delta=1e-6)
+        for one in (count, capped)
+    )
+    assert count.map(1).l2 == capped.map(1).l2 * (2 / 3) ** 0.5
+    errors, held, sums = [], [], []
+    for _ in range(12):
+        release = measurement(log)
+        series = ts.smooth(release)
+        low, high = series.interval(0.9)
+        errors.append(np.abs(series.values - truth).mean())
+        held.append(np.mean((low <= truth) & (truth <= high)))
+        total = series.resample(1, groups={"all": keys})
+        sums.append((total.values[0] - truth.sum()) / total.standard_error[0])
+    release = ts.Release.from_json(release.to_json())
+    assert release.verify()
+    again = ts.smooth(release)
+    assert again.values.tolist() == series.values.tolist()
+    assert (again.converged, again.release.keys, again.sources) == (True, (*keys,), (release,))
+    assert list(again.by_key()) == keys
+    assert again.standard_error == pytest.approx(np.sqrt(np.diag(again.covariance @ np.eye(25))))
+    with_cap = np.abs(other(log).values - truth).mean()
+    assert np.mean(errors) < 0.6 * with_cap
+    assert 0.83 < np.mean(held) < 0.99
+    assert np.mean(np.abs(sums) < 1.645) > 0.5
+    assert abs(np.mean(sums)) < 1
+
+
+def test_one_step_has_no_trend_and_a_few_keys_have_no_tiers(log_space):
+    noise = ts.then_subsampled_gaussian(3.0, sampling_probability=1.0, delta=1e-6)
+    release = (places(log_space, None, SITES[:2]) >> noise)(arrays(crowd()))
+    assert release.design.count.weighting == ts.Tiers(ends=())
+    series = ts.smooth(release)
+    assert (series.values.tolist(), set(series.standard_error)) == (release.values.tolist(), {3.0})
+    for wrong in ({"trend": True}, {"band": "rate"}):
+        with pytest.raises(ValueError, match="neither a trend nor a rate"):
+            ts.smooth(release, **wrong)
+    with pytest.raises(ValueError, match="leave it out"):
+        ts.smooth(release, "haar")
+    beyond = ts.smooth(dataclasses.replace(release, values=release.values * 1e200))
+    assert not beyond.converged
+    for metric, remedy in ((dp.l1_distance(T=float), "give the count a key_cap"), (dp.l2_distance(T=int), "a key_cap")):
+        with pytest.raises((TypeError, ValueError), match=remedy):
+            places(log_space, None) >> ts.then_lp_distance(metric)
+    gaussian = places(log_space, None) >> ts.then_lp_distance(dp.l2_distance(T=float)) >> dp.m.then_gaussian(9.0)
+    assert len(gaussian(arrays(crowd()))) == 10
+
+
+def test_in_a_context_everybody_counts_at_all_keys(log_space):
+    context = ts.compositor(
+        arrays(crowd()),
+        domain=log_space[0],
+        privacy_unit=(dp.symmetric_distance(), 1),
+        privacy_loss=dp.loss_of(epsilon=1.0, delta=1e-6),
+        split_evenly_over=1,
+    )
+    query = context.query().individual_count(by="site", keys=SITES).subsampled_gaussian(sampling_probability=1)
+    release = query.release()
+    assert release.stated.loss[0] == pytest.approx((1.0, 1e-6))
+    assert ts.smooth(release).release.keys == (*SITES,)
+
+
 @pytest.mark.long
 def test_spark_counts_everybody_once(log_space, tmp_path):
     from tests.counting.tables import Spark
@@ -135,6 +254,8 @@ def test_spark_counts_everybody_once(log_space, tmp_path):
         by_site = places(log_space, cap=5, grid=grid)(log)
         assert by_site == oracle.individuals(rows, SITES, cap=5, period=period)
         assert sum(places(log_space, cap=1)(log)) == len(entered(rows))
+        found = everywhere(log_space, grid=grid)(log)
+        assert (np.array(found) * 2**16).tolist() == numbers_of_everybody(rows, period).tolist()
 
 
 @pytest.mark.parametrize("cap", [1, 2, 4])
@@ -275,7 +396,14 @@ def test_beside_a_series_in_one_budget(log_space):
     ("options", "error", "words"),
     [
         ({"key_cap": 3}, ValueError, r"key_cap \(3\) requires by= and keys="),
-        ({"by": "site", "keys": ["a"]}, TypeError, "key_cap must be given"),
+        ({"tiers": ts.Tiers(ends=())}, ValueError, r"tiers \(Tiers.*\) requires by= and keys="),
+        ({"by": "site", "keys": ["a"], "tiers": (10,)}, TypeError, r"tiers \(\(10,\)\) must be given as Tiers"),
+        ({"by": "site", "keys": ["a", "b"], "tiers": ts.Tiers(ends=(2,))}, ValueError, r"below the most .* \(2\)"),
+        (
+            {"by": "site", "keys": ["a", "b"], "tiers": ts.Tiers(ends=(1,)), "key_cap": 1},
+            ValueError,
+            "must be left out with a key_cap",
+        ),
         ({"by": "site", "keys": ["a"], "key_cap": 0}, ValueError, r"key_cap \(0\) must be at least 1"),
         ({"by": "site", "keys": ["a"], "key_cap": 1.5}, TypeError, r"key_cap \(1.5\) must be an integer"),
         ({"by": "site", "key_cap": 1}, TypeError, "must be given together"),

@@ -179,7 +179,7 @@ def test_groups_of_keys_cost_what_one_series_costs(log_space, series):
     assert together.scale == pytest.approx(alone.scale, rel=1e-12)
     release = grouped(LOG)
     names = [0, 1, 2, "city", "north", "south"]
-    tiers = together.count.weighting.names
+    tiers = together.count.weighting.names("step")
     assert list(release.by_key()) == [f"{name} ({tier})" for tier in tiers for name in names]
     assert together.count.shape == (len(tiers), 6, SIZE)
     assert together.count.reading.keys == (*names,)
