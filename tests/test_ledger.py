@@ -112,7 +112,7 @@ def test_what_is_spent_covers_the_joint_loss_of_what_ran(tmp_path, fixed):
     for month, scale in enumerate(scales, 1):
         book.release(measurement(scale, month), LOG)
     exact = joint_loss([release.design.loss() for release in book.releases()]).epsilon(1e-6)
-    adaptivity, epsilon, within = book.spent()
+    adaptivity, epsilon, within, _ = book.spent()
     assert (adaptivity, within) == (("adaptive", True) if fixed else ("fully adaptive", True))
     assert exact <= epsilon <= exact * (1 + (1e-12 if fixed else 0.15))
     assert f"(ε = {epsilon:.4g}"[:9] in book.guarantee()

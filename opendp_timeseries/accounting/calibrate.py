@@ -69,20 +69,27 @@ class Budget:
         return cls(epsilon=epsilon, rho=rho, delta=0.0 if delta is None else delta)
 
     def __str__(self) -> str:
+        return self._words(_short)
+
+    def __format__(self, spec: str) -> str:
+        return self._words(lambda number: format(number, spec)) if spec else str(self)
+
+    def _words(self, word: Callable[[float], str]) -> str:
         if self.delta == 0:
-            return f"(ρ = {_short(self._first)})"
+            return f"(ρ = {word(self.first)})"
         words = "(ρ = {}, δ′ = {})" if self.epsilon is None else "(ε = {}, δ = {})"
-        return words.format(_short(self._first), _short(self.delta))
+        return words.format(word(self.first), word(self.delta))
 
     @property
-    def _first(self) -> float:
+    def first(self) -> float:
+        """ε, or ρ."""
         return cast("float", self.rho if self.epsilon is None else self.epsilon)
 
     def admits(self, loss: PrivacyLoss) -> bool:
         """Return whether a loss is within the budget, in each form in which it may be stated."""
         if self.epsilon is not None:
             return loss.delta(self.epsilon) <= self.delta and loss.epsilon(self.delta) <= self.epsilon
-        return loss.zero_concentrated(self.delta)[0] <= self._first
+        return loss.zero_concentrated(self.delta)[0] <= self.first
 
 
 class LargeDeltaWarning(UserWarning):
@@ -205,7 +212,7 @@ def _enough(loss: PrivacyLoss, budget: Budget) -> float:
     """Return a factor on the scale of a loss with which it is within a budget, not far above the least."""
     most = math.sqrt(loss.law.most) / loss.scale
     if budget.epsilon is None:
-        return most / math.sqrt(2 * budget._first) if budget._first >= LOWEST_BOUND else math.inf
+        return most / math.sqrt(2 * budget.first) if budget.first >= LOWEST_BOUND else math.inf
     # At a distance of μ the Gaussian mechanism has δ ≤ μ/√(2π), and δ is enough where μ²/2 + μ√(2 log 1/δ) ≤ ε.
     epsilon, digits = budget.epsilon * _SPARE, -math.log(budget.delta)
     distance = 2 * epsilon / (math.sqrt(2 * digits + 2 * epsilon) + math.sqrt(2 * digits))
@@ -226,7 +233,7 @@ def _shift(loss: PrivacyLoss, budget: Budget, step: float) -> float:
     """
     if budget.epsilon is None:
         rho, _ = loss.zero_concentrated(budget.delta)
-        return math.log(max(rho, LOWEST_BOUND) / budget._first) / 2
+        return math.log(max(rho, LOWEST_BOUND) / budget.first) / 2
     epsilon = budget.epsilon * _SPARE
 
     def excess(x: float) -> float:

@@ -12,7 +12,6 @@ from typing import Final, TypeVar
 import opendp_timeseries as ts
 from opendp_timeseries._text import read_text
 from opendp_timeseries._validate import real
-from opendp_timeseries.accounting.loss import APPROXIMATE
 from opendp_timeseries.commandline.inputs import (
     amplitudes_of,
     by_flags,
@@ -132,7 +131,7 @@ def _check_place(release: ts.Release, programme: ts.Programme, record: Path) -> 
     size, rest = divmod(len(programme), whole.parts or 1)  # a composition is one part, of several designs
     places = range(0, len(programme), size) if whole.number is None else [(whole.number - 1) * size]
     here = [design for place in places for design in programme.designs[place : place + size]]
-    budget = whole.loss == (programme.epsilon, programme.delta) and whole.measure == APPROXIMATE
+    budget = whole.loss == (programme.budget.first, programme.budget.delta) and whole.measure == programme.view.measure
     if not budget or rest or whole.parts is None or release.design not in here:
         raise ValueError(f"record ({record}) says that it is {whole}, and that is not so by the programme itself")
 

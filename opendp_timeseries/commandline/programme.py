@@ -111,7 +111,7 @@ def planned_measurement(request: Request, part: Part, options: argparse.Namespac
     if (options.epsilon, options.delta, *asked) != (ledger.epsilon, ledger.delta, *designs):
         raise ValueError(f"ledger ({ledger.path}) is for a programme with another budget or sampling; {_CHANGED}")
     samples = [design.sampling.arguments() for design in designs]
-    return request.measurement([design.scale for design in designs], samples, ledger.delta)
+    return request.measurement([design.scale for design in designs], samples, options.delta)
 
 
 def programme(options: argparse.Namespace) -> str:
@@ -132,12 +132,21 @@ def programme(options: argparse.Namespace) -> str:
     rows = []
     for part, state in zip(parts, states, strict=True):
         designs = part.designs(found)
-        alone = joint_loss([design.loss() for design in designs], adaptive=False).epsilon(found.delta)
+        alone = found.lost(joint_loss([design.loss() for design in designs], adaptive=False))
         if len(designs) != len(noise):
             raise ValueError(f"ledger ({options.ledger}) is for a programme of other counts; {_CHANGED}")
         scales = (f"{design.scale:.4g}" for design in designs)
         expected = [f"{error:.4g}" for error in errors[part.number - 1 : part.number]]
-        rows.append((str(part.number), part.name, state, *scales, *expected, f"ε = {printed_up(alone)}"))
+        rows.append(
+            (
+                str(part.number),
+                part.name,
+                state,
+                *scales,
+                *expected,
+                f"{'ρ' if found.rho else 'ε'} = {printed_up(alone)}",
+            )
+        )
     end = ["Errors are of each step, as they are to be expected, without what caps leave out."]
     noise += ["error of series"] if errors else []
     if errors and options.level and (share := max(errors) / options.level) > _MUCH:

@@ -14,16 +14,19 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, get_type_hints
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries._json import encode, fields_of, parse_json, read_versioned, written
+from opendp_timeseries.accounting.calibrate import Budget
 from opendp_timeseries.accounting.joint import FilteredLoss, joint_loss
 from opendp_timeseries.accounting.loss import PrivacyLoss
+from opendp_timeseries.accounting.rounding import up_fraction
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.unit import Unit
-from opendp_timeseries.ledger.programme import Programme
+from opendp_timeseries.ledger.programme import Programme, check_budget
 from opendp_timeseries.release.documents import population_of
 from opendp_timeseries.release.release import Release
 
@@ -53,37 +56,59 @@ class Standing(NamedTuple):
 
     :param adaptivity: what may be chosen by what earlier releases showed: nothing (non-adaptive), everything but the
         parameters of the loss (adaptive), or everything (fully adaptive).
-    :param epsilon: ε of the releases so far, at the δ of the budget.
+    :param epsilon: ε of the releases so far, at the δ of the budget; None if that is in ρ.
     :param within: whether they are within the budget.
+    :param rho: ρ of the releases so far, of a budget in ρ.
     """
 
     adaptivity: str
-    epsilon: float
+    epsilon: float | None
     within: bool
+    rho: float | None = None
 
 
 class Terms(NamedTuple):
     """What was fixed when the ledger was made."""
 
-    epsilon: float  #: of all releases together
-    delta: float  #: of all releases together
+    epsilon: float | None  #: of all releases together
+    delta: float | None  #: of all releases together
     unit: Unit  #: what a distance of 1 between two logs is
     order: float | None  #: of the Rényi divergences of a privacy filter; None if all parameters are fixed in advance
     programme: Programme | None  #: releases that are planned
     identifier: str  #: unique to this ledger
+    rho: float | None = None  #: of all releases together, in place of ε and δ
 
     def to_dict(self) -> dict[str, Any]:
         """Return what the first entry of the file says."""
-        return {"format": _FORMAT, "version": _VERSION} | {name: encode(part) for name, part in self._asdict().items()}
+        fields = {name: encode(part) for name, part in self._asdict().items() if name != "rho" or part is not None}
+        return {"format": _FORMAT, "version": _VERSION} | fields
 
     @classmethod
     def from_dict(cls, document: Any) -> Terms:
         """Read back what :meth:`to_dict` wrote, in any version so far; refuse anything else."""
         return read_versioned(document, _FORMAT, {1: _read_1})
 
+    @property
+    def budget(self) -> Budget:
+        """What may be lost."""
+        return Budget.of(epsilon=self.epsilon, delta=self.delta, rho=self.rho)
+
+    @property
+    def most(self) -> float:
+        """The most that :meth:`lost` may be: δ, or ρ."""
+        return self.budget.delta if self.rho is None else self.rho
+
+    def lost(self, losses: _Losses) -> float:
+        """Return what releases lose together: δ at the ε of the budget, or ρ."""
+        return _rho(losses) if self.epsilon is None else _delta(losses, self.order, self.epsilon)
+
     def standing(self, ran: Counter[Design]) -> Standing:
         """Account for what ran, by the bound that holds."""
         plan = self._plan_of(ran)
+        if self.delta is None:  # ρ adds up, whatever was chosen
+            sets = self._sets(self._reserved(ran) if plan is None else ran)
+            adaptivity = "fully adaptive" if plan is None else "non-adaptive"
+            return Standing(adaptivity, None, self.admits(ran, _TOLERANCE), max(map(_rho, sets), default=0.0))
         if plan is None:
             adaptivity = "adaptive" if self.order is None else "fully adaptive"
             losses = [_together(part, self.order) for part in self._sets(self._reserved(ran))]
@@ -94,26 +119,26 @@ class Terms(NamedTuple):
         return Standing(adaptivity, spent, self.admits(ran, _TOLERANCE))
 
     def admits(self, ran: Counter[Design], slack: float = 1.0) -> bool:
-        """Return whether what ran is within the budget; ``slack`` is for δ."""
+        """Return whether what ran is within the budget; ``slack`` is for δ or ρ."""
         # A programme is within the budget, and of what is fixed in advance a part costs no more than the whole.
         if self._plan_of(ran) is not None:
             return True
         sets = self._sets(self._reserved(ran))
-        return all(_delta(part, self.order, self.epsilon) <= self.delta * slack for part in sets)
+        return all(self.lost(part) <= self.most * slack for part in sets)
 
-    def delta_at(self, ran: Counter[Design], one: Design) -> Callable[[float], float]:
-        """Return δ, at the ε of the budget, of what ran and one more release, as a function of its scale."""
+    def lost_at(self, ran: Counter[Design], one: Design) -> Callable[[float], float]:
+        """Return what is lost by what ran and one more release, as a function of its scale."""
         sets = self._at_once(self._reserved(ran) + Counter([one]))
         beside = {_lost(part - Counter([one])) for part in sets if one in part}
         others = {_lost(part) for part in sets if one not in part}
 
-        def delta(past: Iterable[_Losses], *more: PrivacyLoss) -> float:
-            return max((_delta((*part, *more), self.order, self.epsilon) for part in past), default=0.0)
+        def lost(past: Iterable[_Losses], *more: PrivacyLoss) -> float:
+            return max((self.lost((*part, *more)) for part in past), default=0.0)
 
-        apart = delta(others)
-        if apart > self.delta:  # at any scale
+        apart = lost(others)
+        if apart > self.most:  # at any scale
             return lambda scale: apart
-        return lambda scale: delta(beside, replace(one, scale=scale).loss())
+        return lambda scale: lost(beside, replace(one, scale=scale).loss())
 
     def _plan_of(self, ran: Counter[Design]) -> Programme | None:
         """Return the programme, if all that ran is of it."""
@@ -147,17 +172,12 @@ class Terms(NamedTuple):
 
 
 def _read_1(document: dict[str, Any]) -> Terms:
-    terms = Terms(**fields_of(document, "the first entry", get_type_hints(Terms)))
-    check.real("epsilon", terms.epsilon, above=0.0)
-    check.real("delta", terms.delta, above=0.0, below=1.0)
+    terms = Terms(**fields_of({"rho": None, **document}, "the first entry", get_type_hints(Terms)))
+    check_budget(terms.epsilon, terms.delta, terms.rho)
     if terms.order is not None:
         check.real("order", terms.order, above=1.0)
     planned = terms.programme
-    if planned is not None and (planned.epsilon, planned.delta, planned.unit) != (
-        terms.epsilon,
-        terms.delta,
-        terms.unit,
-    ):
+    if planned is not None and (planned.budget, planned.unit) != (terms.budget, terms.unit):
         raise ValueError("the programme has another budget or unit of privacy than the ledger that is made for it")
     return terms
 
@@ -172,6 +192,12 @@ def _lost(part: Counter[Design]) -> _Losses:
 
 def _together(losses: _Losses, order: float | None) -> PrivacyLoss | FilteredLoss:
     return joint_loss(losses) if order is None else FilteredLoss.of(losses, order)
+
+
+def _rho(losses: _Losses) -> float:
+    """Return the sum of all ρ, which is a bound whatever was chosen by what earlier releases showed."""
+    parts = [loss.zero_concentrated(0.0)[0] for loss in losses]
+    return math.inf if math.inf in parts else up_fraction(sum(map(Fraction, parts)))
 
 
 @lru_cache(maxsize=2**11)

@@ -8,25 +8,23 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from opendp_timeseries import _validate as check
 from opendp_timeseries._files import check_place, files_together
 from opendp_timeseries._json import encode
 from opendp_timeseries._process import locked
 from opendp_timeseries._tables import html_table, text_table
 from opendp_timeseries.accounting.calibrate import calibrate, large_delta, warn_of_large_delta
 from opendp_timeseries.accounting.joint import filter_order
-from opendp_timeseries.accounting.loss import View
 from opendp_timeseries.accounting.rounding import printed_up
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period
 from opendp_timeseries.ledger.book import Book, Entry, Standing, Terms
-from opendp_timeseries.ledger.programme import DESCRIBED, Programme, described
+from opendp_timeseries.ledger.programme import DESCRIBED, Programme, check_budget, described, view_of_budget
 from opendp_timeseries.plugin.known import signal_of, stated_designs
 from opendp_timeseries.plugin.spaces import check_member
-from opendp_timeseries.plugin.subsampled_gaussian import sample_of
+from opendp_timeseries.plugin.subsampled_gaussian import check_room, sample_of
 from opendp_timeseries.release.release import Release
 from opendp_timeseries.release.statement import Statement, Whole
 
@@ -76,6 +74,7 @@ class Ledger:
         *,
         epsilon: float | None = None,
         delta: float | None = None,
+        rho: float | None = None,
         programme: Programme | None = None,
         parameters_fixed: bool = False,
         replaced: bool = False,
@@ -94,12 +93,15 @@ class Ledger:
         fully adaptive     nothing, the default                    a Rényi filter, 7 to 15 % more noise
         ================== ======================================= ===========================================
 
+        A budget in ρ takes no sample, and needs none of these: ρ adds up, whatever is chosen.
+
         With a programme, its releases are reserved from the beginning. Others may be made beside it if there is room
         by the bound that holds for anything.
 
         :param path: where no file is yet.
         :param epsilon: ε of all releases together; a programme brings its own, and its own δ.
         :param delta: δ of all releases together.
+        :param rho: ρ of all releases together, in place of both, if none of them is sampled.
         :param programme: releases that are planned in advance.
         :param parameters_fixed: a promise that nobody chooses the caps, sampling and noise of a release, or whether
             there is one, by what earlier releases showed.
@@ -115,19 +117,21 @@ class Ledger:
         """
         place = Path(path)
         if programme is not None:
-            if epsilon is not None or delta is not None or parameters_fixed or replaced or period is not None:
+            given = epsilon is not None or delta is not None or rho is not None
+            if given or parameters_fixed or replaced or period is not None:
                 raise ValueError("programme brings its own budget and unit of privacy: leave out the other parameters")
-            epsilon, delta, unit = programme.epsilon, programme.delta, programme.unit
-        elif epsilon is None or delta is None:
-            raise ValueError("epsilon and delta must be given: the budget of all releases together")
+            epsilon, delta, rho, unit = programme.epsilon, programme.delta, programme.rho, programme.unit
+        elif rho is None and (epsilon is None or delta is None):
+            raise ValueError("epsilon and delta must be given, or rho: the budget of all releases together")
         else:
-            epsilon = check.real("epsilon", epsilon, above=0.0)
-            delta = check.real("delta", delta, above=0.0, below=1.0)
+            check_budget(epsilon, delta, rho)
+            if rho is not None and parameters_fixed:
+                raise ValueError("parameters_fixed must be left out with rho, which adds up whatever is chosen")
             within = None if period is None and zone is None else Period(period, zone)  # type: ignore[arg-type]
             unit = Unit(replaced=bool(replaced), period=within)
         warn_of_large_delta(delta, stacklevel=2)
-        order = None if parameters_fixed else filter_order(epsilon, delta)
-        terms = Terms(epsilon, delta, unit, order, programme, secrets.token_hex(16))
+        order = None if parameters_fixed or epsilon is None or delta is None else filter_order(epsilon, delta)
+        terms = Terms(epsilon, delta, unit, order, programme, secrets.token_hex(16), rho)
         try:
             with locked(place, _WAIT), files_together([place]) as files:
                 files[place].write(Book.new(terms).chain.file())
@@ -146,14 +150,19 @@ class Ledger:
         return self._read().terms.identifier
 
     @property
-    def epsilon(self) -> float:
-        """ε of the budget."""
+    def epsilon(self) -> float | None:
+        """ε of the budget; None if it is in ρ."""
         return self._read().terms.epsilon
 
     @property
-    def delta(self) -> float:
-        """δ of the budget."""
+    def delta(self) -> float | None:
+        """δ of the budget; None if it is in ρ."""
         return self._read().terms.delta
+
+    @property
+    def rho(self) -> float | None:
+        """ρ of the budget; None if it is in ε and δ."""
+        return self._read().terms.rho
 
     @property
     def programme(self) -> Programme | None:
@@ -231,14 +240,18 @@ class Ledger:
                     f"resume: {self._path} has no entry for this measurement; leave it out to make a new one"
                 )
             return book, entry
+        check_room(view_of_budget(book.terms.budget), designs)
         entered = book.with_spent(designs)
         if not entered.terms.admits(entered.ran()):
             standing, terms = entered.standing(), book.terms
             reserved = " and its programme" if terms.programme is not None else ""
+            name, at = "ρ", ""
+            if terms.delta is not None:
+                name, at = "ε", f" at δ = {printed_up(terms.delta, 4)} ({standing.adaptivity})"
             raise ValueError(
                 f"this release would exceed the budget of {self._path}: with what is in the ledger{reserved}, it leads"
-                f" to ε = {printed_up(standing.epsilon)} at δ = {printed_up(terms.delta, 4)} ({standing.adaptivity}),"
-                f" above ε = {terms.epsilon:g}; nothing was read or spent. See least_scale(…) of the ledger"
+                f" to {name} = {printed_up(_lost(standing))}{at}, above {name} = {terms.budget.first:g}; nothing was"
+                " read or spent. See least_scale(…) of the ledger"
             )
         return entered, entered.entries[-1]
 
@@ -272,10 +285,11 @@ class Ledger:
         sample = sample_of(sampling_probability, sampling, signal.size)
         design = Design(signal=signal, sampling=sample.sampling, scale=1.0)
         book = self._read()
+        check_room(view_of_budget(book.terms.budget), [design])
         book.with_spent([design])  # or it is about other individuals
         return calibrate(
-            book.terms.delta_at(book.ran(), design),
-            book.terms.delta,
+            book.terms.lost_at(book.ran(), design),
+            book.terms.most,
             start=signal.influence(1).l2,
             refusal=f"no scale is enough for one more release: the budget of {self._path} is used up",
         )
@@ -322,12 +336,15 @@ class Ledger:
         """Return what there is to say as plain Python objects, without the released values."""
         book = self._read()
         standing, terms = book.standing(), book.terms
+        budget, spent = {"rho": terms.rho}, {"rho": standing.rho}
+        if terms.rho is None:
+            budget = {"epsilon": terms.epsilon, "delta": terms.delta}
+            spent = {"epsilon": standing.epsilon, "delta": terms.delta if book.entries else 0.0}
         return {
-            "budget": {"epsilon": terms.epsilon, "delta": terms.delta},
+            "budget": budget,
             "unit": str(terms.unit),
             "adaptivity": standing.adaptivity,
-            "epsilon": standing.epsilon,
-            "delta": terms.delta if book.entries else 0.0,
+            **spent,
             "within": standing.within,
             "guarantee": _guarantee(book, standing),
             "digest": book.chain.digest,
@@ -359,7 +376,7 @@ class Ledger:
         """Return what was released, what is left and a table."""
         book = self._read()
         standing, terms = book.standing(), book.terms
-        lines = [f"Budget: (ε = {terms.epsilon:g}, δ = {terms.delta:g}) for {terms.unit}, by all that is released."]
+        lines = [f"Budget: {terms.budget:g} for {terms.unit}, by all that is released."]
         rows = [
             (str(entry.number), "released" if entry.released else "spent, nothing released", *described(design))
             for entry in book.entries
@@ -373,7 +390,7 @@ class Ledger:
         if left and not listed:
             lines.append(f"Planned: {len(left)} more, from {left[0].count.grid.start or 0} on.")
         lines.append(f"So far: {_guarantee(book, standing)}{_HOLDS[standing.adaptivity] if book.entries else ''}.")
-        if large := large_delta(terms.delta):
+        if large := large_delta(terms.budget.delta):
             lines.append(large)
         if not standing.within:
             lines.append("That exceeds the budget: nothing can be released any more.")
@@ -445,7 +462,9 @@ def _flat(made: Any) -> list[Any]:
 def _whole(book: Book, number: int, designs: tuple[Design, ...]) -> Whole:
     """Return of what an entry is a part: of the programme, if it is one of its parts, which are as large as it."""
     terms, size = book.terms, len(designs)
-    ledger = Whole(kind="ledger", loss=(terms.epsilon, terms.delta), number=number, identifier=terms.identifier)
+    budget = terms.budget
+    loss, measure = (budget.first, budget.delta), view_of_budget(budget).measure
+    ledger = Whole(kind="ledger", loss=loss, measure=measure, number=number, identifier=terms.identifier)
     if terms.programme is not None and len(terms.programme) % size == 0:
         planned = terms.programme.designs
         places = [k for k in range(0, len(planned), size) if planned[k : k + size] == designs]
@@ -468,11 +487,16 @@ _HOLDS: Final = {
 }
 
 
+def _lost(standing: Standing) -> float:
+    """Return ε, or ρ."""
+    return cast("float", standing.rho if standing.epsilon is None else standing.epsilon)
+
+
 def _guarantee(book: Book, standing: Standing) -> str:
     terms = book.terms
     if not book.entries:
         return f"nothing has been released about {terms.unit}"
-    loss = View.of(terms.delta, concentrated=False).words(((standing.epsilon, terms.delta),))
+    loss = view_of_budget(terms.budget).words(((_lost(standing), terms.budget.delta),))
     assumed = any(design.count.reading.is_assumed for design in book.ran())
     condition = ", assuming the caps of counts made elsewhere" if assumed else ""
     if standing.adaptivity == "adaptive":

@@ -29,7 +29,7 @@ from opendp_timeseries.planning.errors import ExpectedError, error_at_tiers, exp
 from opendp_timeseries.planning.participation import participation_of
 from opendp_timeseries.planning.signal import described_signal
 from opendp_timeseries.plugin.known import signal_of
-from opendp_timeseries.plugin.subsampled_gaussian import make_part, sample_of
+from opendp_timeseries.plugin.subsampled_gaussian import check_room, make_part, sample_of
 from opendp_timeseries.release.documents import population_of
 from opendp_timeseries.release.statement import Whole
 
@@ -48,6 +48,7 @@ class Programme:
     :param designs: what will run, in order.
     :param epsilon: ε of all releases together.
     :param delta: δ of all releases together.
+    :param rho: ρ of all releases together, in place of both, if none of them is sampled.
     :param data_fixed: a promise that later data do not react to earlier releases. Where steps are sampled, less noise
         is enough with it for counts that scale down who exceeds their cap, which is the default, behind filters, and
         for stratified samples. It changes nothing where every step is kept, nor for unfiltered counts with
@@ -56,23 +57,30 @@ class Programme:
     """
 
     designs: tuple[Design, ...]
-    epsilon: float
-    delta: float
+    epsilon: float | None = None
+    delta: float | None = None
+    rho: float | None = None
     data_fixed: bool = False
 
     def __post_init__(self) -> None:
-        check.real("epsilon", self.epsilon, above=0.0)
-        check.real("delta", self.delta, above=0.0, below=1.0)
+        check_budget(self.epsilon, self.delta, self.rho)
         if len({population_of(design) for design in self.designs}) != 1 or self.unit.individuals != 1:
             found = sorted({design.unit.of(1) for design in self.designs})
             raise ValueError(
                 "releases must be at least one, and all for the same unit of privacy and the same columns, such as one"
                 f" individual added or removed; found {found}"
             )
-        if not self.loss().delta(self.epsilon) <= self.delta * _TOLERANCE:
+        check_room(self.view, self.designs)
+        loss, (most, delta) = self.loss(), self._pair
+        if self.epsilon is None:
+            within = self.lost(loss) <= most * _TOLERANCE
+        else:
+            within = loss.delta(most) <= delta * _TOLERANCE
+        if not within:
+            name, at = ("ρ", "") if self.epsilon is None else ("ε", f" at δ = {delta:g}")
             raise ValueError(
-                f"the releases of the programme have ε = {printed_up(self.loss().epsilon(self.delta))} together at δ ="
-                f" {self.delta:g}, which exceeds its budget of ε = {self.epsilon:g}"
+                f"the releases of the programme have {name} = {printed_up(self.lost(loss))} together{at}, which"
+                f" exceeds its budget of {name} = {most:g}"
             )
 
     @classmethod
@@ -80,8 +88,9 @@ class Programme:
         cls,
         chains: Sequence[Any],
         *,
-        epsilon: float,
-        delta: float,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        rho: float | None = None,
         sampling_probability: float | Sequence[float],
         sampling: str = "poisson",
         relative_scales: Sequence[float] | None = None,
@@ -92,6 +101,7 @@ class Programme:
         :param chains: counts, with or without filters, one for each release: grids, caps and filters are theirs.
         :param epsilon: ε of all releases together.
         :param delta: δ of all releases together.
+        :param rho: ρ of all releases together, in place of both, if none of them is sampled.
         :param sampling_probability: with which each step is kept: one for all releases, or one for each.
         :param sampling: ``"poisson"`` or ``"stratified"``, for all releases.
         :param relative_scales: how the noise scales relate to each other; if left out, all are equal.
@@ -117,8 +127,7 @@ class Programme:
         >>> quarter.measurement(month("2024-02-01")).map(1)
         (0.55..., 1e-06)
         """
-        epsilon = check.real("epsilon", epsilon, above=0.0)
-        delta = check.real("delta", delta, above=0.0, below=1.0)
+        check_budget(epsilon, delta, rho)
         warn_of_large_delta(delta, stacklevel=2)
         made = [signal_of(chain) for chain in chains]
         asked = _one_each("sampling_probability", sampling_probability, len(made))
@@ -133,7 +142,7 @@ class Programme:
         losses = [design.loss() for design in designs]
         factor = calibrate(
             lambda factor: joint_loss(losses, adaptive=not data_fixed, factor=factor),
-            Budget(epsilon=epsilon, delta=delta),
+            Budget.of(epsilon=epsilon, delta=delta, rho=rho),
             start=1 / min(relative),
         )
         if factor == 0:
@@ -142,6 +151,7 @@ class Programme:
             designs=tuple(replace(design, scale=design.scale * factor) for design in designs),
             epsilon=epsilon,
             delta=delta,
+            rho=rho,
             data_fixed=bool(data_fixed),
         )
 
@@ -149,6 +159,25 @@ class Programme:
     def identifier(self) -> str:
         """A digest of the programme."""
         return hashlib.sha256(self.to_json().encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+    @property
+    def budget(self) -> Budget:
+        """What all releases together may lose."""
+        return Budget.of(epsilon=self.epsilon, delta=self.delta, rho=self.rho)
+
+    @property
+    def view(self) -> View:
+        """The view of its loss that each release states."""
+        return view_of_budget(self.budget)
+
+    @property
+    def _pair(self) -> tuple[float, float]:
+        return self.budget.first, self.budget.delta
+
+    def lost(self, loss: PrivacyLoss) -> float:
+        """Return ε at the δ of the budget, or ρ."""
+        ((first, _),) = self.view.points(loss)
+        return first
 
     @property
     def unit(self) -> Unit:
@@ -164,7 +193,7 @@ class Programme:
         return joint_loss([design.loss() for design in self.designs], adaptive=not self.data_fixed)
 
     def measurement(self, chain: Any, *, number: int | None = None) -> Any:
-        """Return the measurement of a release, which states (ε, δ) of it alone, and of which programme it is a part.
+        """Return the measurement of a release, which states its loss alone, and of which programme it is a part.
 
         :param chain: a count of the programme, with its filters.
         :param number: of the release, from 1, where the programme has several of this chain.
@@ -179,11 +208,11 @@ class Programme:
                 f"chain must match one release of the programme, in columns, grid, caps and filters; it matches"
                 f" {len(found)}{where}" + ("; give number=, one of " + ", ".join(map(str, found)) if found else "")
             )
-        loss, alone = (self.epsilon, self.delta), found[0] if len(found) == 1 else None
-        whole = Whole(kind="programme", loss=loss, number=alone, parts=len(self), identifier=self.identifier)
-        design, view = self.designs[found[0] - 1], View.of(self.delta, concentrated=False)
+        view, alone = self.view, found[0] if len(found) == 1 else None
+        whole = Whole(kind="programme", loss=self._pair, measure=view.measure, number=alone, parts=len(self))
+        whole = replace(whole, identifier=self.identifier)
         domain, metric = chain.output_space
-        return chain >> make_part(domain, metric, design, view, whole)
+        return chain >> make_part(domain, metric, self.designs[found[0] - 1], view, whole)
 
     def expected_errors(self, **assumed: Any) -> tuple[ExpectedError, ...]:
         """Return the errors to expect of each release, as :func:`~opendp_timeseries.plan` does. No private data.
@@ -225,16 +254,16 @@ class Programme:
         return f"{title}\n{text_table(header, rows)}"
 
     def _rows(self, **assumed: Any) -> tuple[str, list[str], list[list[str]]]:
-        header = ["release", *DESCRIBED, "alone"]
+        header, name = ["release", *DESCRIBED, "alone"], "ρ" if self.epsilon is None else "ε"
         rows = [
-            [str(k), *described(design), f"ε = {printed_up(design.loss().epsilon(self.delta))}"]
+            [str(k), *described(design), f"{name} = {printed_up(self.lost(design.loss()))}"]
             for k, design in enumerate(self.designs, 1)
         ]
         if assumed:
             header += ["error, interpolated", "smoothed"]
             for row, error in zip(rows, self.expected_errors(**assumed), strict=True):
                 row += [f"{(error.noise**2 + error.bias**2) ** 0.5:.4g}", f"{error.smoothed:.4g}"]
-        title = f"{len(self)} releases within (ε = {self.epsilon:g}, δ = {self.delta:g}) for {self.unit}"
+        title = f"{len(self)} releases within {self.budget:g} for {self.unit}"
         return title, header, rows
 
     def __repr__(self) -> str:
@@ -247,6 +276,7 @@ class Programme:
     def to_dict(self) -> dict[str, Any]:
         """Return the programme as plain Python objects, ready for ``json.dumps``."""
         numbers = {name: getattr(self, name) for name in ("epsilon", "delta", "data_fixed")}
+        numbers |= {} if self.rho is None else {"rho": self.rho}
         return {"format": _FORMAT, "version": 1, **numbers, "releases": [design.to_dict() for design in self.designs]}
 
     def to_json(self) -> str:
@@ -268,10 +298,31 @@ class Programme:
 
 
 def _read_1(document: dict[str, Any]) -> Programme:
-    types = {"epsilon": float, "delta": float, "data_fixed": bool, "releases": tuple[Design, ...]}
-    fields = fields_of(document, "programme", types)
+    fields = fields_of({"rho": None, **document}, "programme", _FIELDS)
     check_extent(design.known for design in fields["releases"])
     return Programme(designs=fields.pop("releases"), **fields)
+
+
+_FIELDS: Final[dict[str, Any]] = {
+    **dict.fromkeys(("epsilon", "delta", "rho"), float | None),
+    "data_fixed": bool,
+    "releases": tuple[Design, ...],
+}
+
+
+def check_budget(epsilon: float | None, delta: float | None, rho: float | None) -> Budget:
+    """Return a budget for several releases, in (ε, δ) or in ρ; refuse one of nothing, or of both."""
+    if rho is not None and (epsilon, delta) != (None, None):
+        raise ValueError("rho is in place of epsilon and delta, and of what is not sampled; leave them out")
+    for name, value in (("epsilon", epsilon), ("rho", rho)):
+        if value is not None:
+            check.real(name, value, above=0.0)
+    return Budget.of(epsilon=epsilon, delta=delta, rho=rho)
+
+
+def view_of_budget(budget: Budget) -> View:
+    """Return the view that releases within a budget state."""
+    return View.of(budget.delta, concentrated=budget.epsilon is None)
 
 
 def _one_each(name: str, given: float | Sequence[float], count: int) -> list[float]:
