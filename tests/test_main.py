@@ -1386,3 +1386,45 @@ def test_a_large_delta_is_said(log_file, tmp_path, capsys):  # and no warning pa
     assert "δ = 0.01 is large" in plan.advice()
     assert main(["ledger", str(tmp_path / "people.ledger"), "--new", "--epsilon=1", "--delta=0.01"]) == 0
     assert "δ = 0.01 is large" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("said", "without"),
+    [
+        (["plan", "--help"], ["scipy.special", "scipy.sparse", "opendp"]),
+        (["log.csv", "--epsilon", "much"], ["scipy.special", "scipy.sparse", "opendp"]),
+        (["verify", "{record}"], ["scipy.stats", "sklearn", "pandas", "opendp"]),
+    ],
+)
+def test_nothing_is_imported_that_a_command_does_not_need(tmp_path, said, without):
+    log, record = {"who": np.arange(9), "when": np.arange(9)}, tmp_path / "release.json"
+    dp.enable_features("contrib", "honest-but-curious")
+    space = ts.event_log_domain(identifier="who", time="when"), dp.symmetric_distance()
+    count = space >> ts.then_participation_count(ts.TimeGrid(size=9), participation_cap=2)
+    record.write_text((count >> ts.then_subsampled_gaussian(5.0, sampling_probability=1.0, delta=1e-9))(log).to_json())
+    command = [sys.executable, "-X", "importtime", "-m", "opendp_timeseries"]
+    done = subprocess.run(
+        [*command, *(part.format(record=record) for part in said)], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == (2 if "much" in said else 0)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "opendp_timeseries.commandline.arguments" in imported
+    assert not imported & {*without}
+
+
+@pytest.mark.long
+def test_whoever_asks_the_package_that_the_command_line_imports_has_all_of_it():
+    """As a script of the name of the command does."""
+    code = """
+import sys
+sys.argv = ["opendp-timeseries"]
+import opendp_timeseries as ts
+assert "smooth" not in vars(ts)
+from opendp_timeseries import _validate
+assert "smooth" not in vars(ts)
+assert callable(ts.smooth)
+assert all(map(vars(ts).get, ts.__all__))
+assert not hasattr(ts, "no")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")

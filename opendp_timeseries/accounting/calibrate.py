@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, Final, cast
 
 import numpy as np
-from scipy.optimize import toms748
+import scipy
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.loss import PrivacyLoss
@@ -176,7 +176,7 @@ def _root(excess: Callable[[float], float], step: float, floor: float, ceiling: 
         there = min(here + step, ceiling) if up else max(here - step, floor)
         if (excess(there) > 0) != up:
             low, high = sorted((here, there))
-            return float(toms748(excess, low, high, xtol=1e-14, rtol=1e-14, disp=False))
+            return float(scipy.optimize.toms748(excess, low, high, xtol=1e-14, rtol=1e-14, disp=False))
         if there in (floor, ceiling):
             return there
         here, step = there, 2 * step

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up
@@ -51,7 +51,7 @@ def delta_from_renyi(curve: Callable[[float], float], epsilon: float) -> float:
     coarse = [bound(x) for x in grid]
     best = int(np.argmin(coarse))
     around = (float(grid[max(best - 1, 0)]), float(grid[min(best + 1, len(grid) - 1)]))
-    fine = minimize_scalar(bound, bounds=around, method="bounded", options={"xatol": 1e-8})
+    fine = scipy.optimize.minimize_scalar(bound, bounds=around, method="bounded", options={"xatol": 1e-8})
     return min(coarse[best], float(fine.fun))
 
 

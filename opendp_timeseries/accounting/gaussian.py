@@ -8,8 +8,8 @@ import math
 from typing import Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import erfcx, ndtr
 
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND
 
@@ -42,11 +42,11 @@ def gaussian_delta(epsilon: float, u: NDArray[np.float64]) -> NDArray[np.float64
         # δ_G = Φ(a) − e^ε Φ(−B). Both carry the factor ½exp(−a²/2), because B² − a² = 2ε, so e^ε is never formed. What
         # is added covers the rounding, of a and B first.
         e = np.exp(-a * a / 2) / 2
-        T2 = e * erfcx(B / _SQRT2)
-        delta = e * erfcx(-a / _SQRT2) - T2
+        T2 = e * scipy.special.erfcx(B / _SQRT2)
+        delta = e * scipy.special.erfcx(-a / _SQRT2) - T2
         delta += 2.0**-48 * ((delta + T2) * (1 + B / (1 + np.abs(a))) + delta * np.abs(a) * B)
         if np.any(above := a > 0):
-            far = ndtr(a) - T2
+            far = scipy.special.ndtr(a) - T2
             far += 2.0**-48 * (far + 2 * T2 * (1 + np.abs(a) * B) + e * B)
             delta = np.where(above, far, delta)
         if np.any(small := ratio < _SMALL_RATIO):
@@ -64,7 +64,7 @@ def _at_small_ratio(
     # last factor covers what cancels in f′, about y² units, and the rounding in e.
     y = shift / _SQRT2
     h = ratio / (2 * _SQRT2)
-    f = erfcx(y)
+    f = scipy.special.erfcx(y)
     f1 = 2 * y * f - 2 / math.sqrt(math.pi)
     f2 = 2 * f + 2 * y * f1
     f3 = 4 * f1 + 2 * y * f2

@@ -20,8 +20,8 @@ from functools import cached_property, lru_cache
 from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 
 from opendp_timeseries.accounting.conversions import order_cost, renyi_to_delta
 from opendp_timeseries.accounting.laws import Lattice, Law, multiples, trim
@@ -344,7 +344,9 @@ def filter_order(epsilon: float, delta: float) -> float:
         order = 1 + math.exp(log_excess)
         return (epsilon - _overhead(order, delta)) / order
 
-    best = minimize_scalar(lambda x: -room(x), bounds=(-7.0, 40.0), method="bounded", options={"xatol": 1e-9})
+    best = scipy.optimize.minimize_scalar(
+        lambda x: -room(x), bounds=(-7.0, 40.0), method="bounded", options={"xatol": 1e-9}
+    )
     return 1 + math.exp(float(best.x))
 
 

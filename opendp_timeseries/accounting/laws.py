@@ -11,8 +11,8 @@ from fractions import Fraction
 from typing import Final, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import binom
 
 from opendp_timeseries.accounting.rounding import LOWEST_BOUND, up, up_array, up_fraction
 
@@ -70,10 +70,10 @@ def binomial(n: int, p: float) -> Lattice:
     first = max(0, math.floor(n * p - half))
     last = min(n, math.ceil(n * p + half))
     kept = np.arange(first, last + 1)
-    weights = binom.pmf(kept, n, p) * _margin(n)
+    weights = scipy.stats.binom.pmf(kept, n, p) * _margin(n)
     weights = np.where(weights < _SCIPY_RESOLVES, _chernoff(kept, n, p), weights)
     if first > 0:
-        below = float(binom.cdf(first - 1, n, p)) * _margin(n)
+        below = float(scipy.stats.binom.cdf(first - 1, n, p)) * _margin(n)
         weights[0] += below if below > _SCIPY_RESOLVES else float(_chernoff(kept[:1] - 1, n, p)[0])
     return Lattice(1, first, weights, binomial_tail(last, n, p))
 
@@ -82,7 +82,7 @@ def binomial_tail(k: int, n: int, p: float) -> float:
     """Return an upper bound on ``P(Bin(n, p) > k)``; 0 only where that is impossible."""
     if k >= n:
         return 0.0
-    tail = float(binom.sf(k, n, p)) * _margin(n)
+    tail = float(scipy.stats.binom.sf(k, n, p)) * _margin(n)
     if tail < _SCIPY_RESOLVES:
         tail = float(_chernoff(np.array([k + 1]), n, p)[0])
     return min(1.0, max(tail, LOWEST_BOUND))

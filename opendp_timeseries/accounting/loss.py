@@ -21,8 +21,8 @@ from functools import lru_cache
 from typing import Any, Final, Protocol
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import toms748
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.conversions import delta_from_renyi, privacy_loss_distribution
@@ -195,7 +195,9 @@ class PrivacyLoss:
             return math.log(profile(math.expm1(x)) / delta)
 
         # On the scale of log(1 + ε): the bracket may span hundreds of orders of magnitude.
-        found = math.expm1(toms748(excess, 0.0, math.log1p(most), xtol=LOWEST_BOUND, rtol=1e-13, disp=False))
+        found = math.expm1(
+            scipy.optimize.toms748(excess, 0.0, math.log1p(most), xtol=LOWEST_BOUND, rtol=1e-13, disp=False)
+        )
         step = 1e-13
         while (found := max(found, LOWEST_BOUND) * (1 + step)) < most:
             if profile(found) <= delta:

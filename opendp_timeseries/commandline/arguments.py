@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
-import opendp_timeseries as ts
-from opendp_timeseries.commandline.inputs import is_file_of_keys
+from opendp_timeseries import __version__
 from opendp_timeseries.commandline.publication import located, read_publication
 from opendp_timeseries.commandline.words import (
     EVERY,
@@ -17,6 +16,7 @@ from opendp_timeseries.commandline.words import (
     Word,
     check_drawable,
     flag,
+    is_file_of_keys,
     steps_of,
     words_of,
 )
@@ -100,7 +100,7 @@ def _no_command(name: str) -> str:
 def _parser(name: str, program: str) -> _Parser:
     description, (operand, operand_help), _ = COMMANDS[name]
     parser = _Parser(prog=program, description=description, epilog=_EPILOG, allow_abbrev=False)
-    parser.add_argument("--version", action="version", version=f"opendp_timeseries {ts.__version__}")
+    parser.add_argument("--version", action="version", version=f"opendp_timeseries {__version__}")
     parser.add_argument(operand, type=Path, help=operand_help, nargs="?" if operand in ("file", "shell") else None)
     taken = words_of(name)
     for title, words in (*TABLES.values(), ("this run", RUN)):
@@ -131,11 +131,6 @@ def _typed(word: Word) -> Callable[[str], Any]:
             raise argparse.ArgumentTypeError(f"({text}) {error}") from None
 
     return read
-
-
-def flags_of(name: str) -> list[str]:
-    """Return the flags of a command."""
-    return sorted(each for each in _parser(name, PROGRAM)._option_string_actions if each.startswith("--"))
 
 
 def _read(options: argparse.Namespace, operand: str) -> None:

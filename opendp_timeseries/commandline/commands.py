@@ -1,16 +1,12 @@
-"""The commands that write no release: check, plan, verify and ledger. Each returns what there is to say."""
+"""The commands that write no release: check, plan and ledger. Each returns what there is to say."""
 
 import argparse
 import json
 import math
 import sys
-from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import opendp_timeseries as ts
-from opendp_timeseries._text import read_text
 from opendp_timeseries._validate import real
 from opendp_timeseries.commandline.inputs import (
     amplitudes_of,
@@ -19,15 +15,13 @@ from opendp_timeseries.commandline.inputs import (
     check_seasons,
     chosen,
     grid_of,
-    wrapped,
 )
-from opendp_timeseries.commandline.programme import parts_of, take_part
+from opendp_timeseries.commandline.programme import take_part
 from opendp_timeseries.commandline.request import Request
+from opendp_timeseries.commandline.verify import read_programme, read_record
 from opendp_timeseries.commandline.waiting import held_back, stage
-from opendp_timeseries.commandline.words import EVERY, TABLES, share, words_of
-from opendp_timeseries.release.documents import Document, read_document
+from opendp_timeseries.commandline.words import EVERY, TABLES, share, words_of, wrapped
 
-T = TypeVar("T")
 _ADVICE: Final = (
     "These numbers are exact, and nothing protects them. Use them to find and correct a wrong column, time format, zone"
     " or year. A start, size or cap chosen by them says something about the log, which the guarantee of a release does"
@@ -84,65 +78,13 @@ def plan(options: argparse.Namespace) -> str:
     return f"{by_flags(str(found))}\n\nRun, with your file and its columns:\n{found.command() or found.python()}"
 
 
-def verify(options: argparse.Namespace) -> str:
-    """Recompute the loss of a record, as its reader: what the record guarantees."""
-    if options.publication is not None:
-        each = [part.cut(options) for part in parts_of(options)] if options.every else [options]
-        records = [Path(f"{one.output}.json") for one in each]
-        records = [path for path in records if path.exists()] or records[:1]
-    else:
-        records = [options.record]
-    return "\n".join(_verified(record, options.programme) for record in records)
-
-
-def _verified(record: Path, published: Path | None) -> str:
-    releases, together, trusted, reworded = _document(record)
-    if reworded:
-        own, right = reworded[0]
-        problem = "in its own words, and its numbers, which are right, give"
-        raise ValueError(f"record ({record}) says {own!r} {problem} {right!r}: believe these, and ask its publisher")
-    wholes = {release.stated.whole for release in releases}
-    if published is not None:
-        programme = _programme(published)
-        planned = {whole and whole.planned for whole in wholes} == {programme.identifier}
-        if not planned or not {release.design for release in releases} <= {*programme.designs}:
-            raise ValueError(f"record ({record}) is of no release of the programme in {published}")
-        for release in releases:
-            _check_place(release, programme, record)
-    guarantees, of_all = "; and ".join(release.guarantee() for release in releases), ""
-    if len(releases) > 1:
-        if len(wholes) == 1 and (whole := wholes.pop()) is not None:  # is said once
-            alone = [replace(one, statement=replace(one.stated, whole=None)).guarantee() for one in releases]
-            guarantees, together = "; and ".join(alone), f"{together}; {whole}"
-        guarantees, of_all = f"to each of {len(releases)} alone {guarantees}", f". All of them together: {together}"
-    unproved = "".join(f", or {each}" for each in trusted)
-    by_plan = "" if published is None else f" They were planned in {published}."
-    return wrapped(
-        f"Verified: the parameters in {record} give {guarantees}{of_all}.{by_plan} No record can show that the values"
-        f" came from this mechanism, or that the caps were enforced{unproved}: for that, readers must trust its"
-        " publisher."
-    )
-
-
-def _check_place(release: ts.Release, programme: ts.Programme, record: Path) -> None:
-    """Refuse a release that says of its programme what is not so: its budget, or which part of how many it is."""
-    whole = release.stated.whole
-    assert whole is not None
-    size, rest = divmod(len(programme), whole.parts or 1)  # a composition is one part, of several designs
-    places = range(0, len(programme), size) if whole.number is None else [(whole.number - 1) * size]
-    here = [design for place in places for design in programme.designs[place : place + size]]
-    budget = whole.loss == (programme.budget.first, programme.budget.delta) and whole.measure == programme.view.measure
-    if not budget or rest or whole.parts is None or release.design not in here:
-        raise ValueError(f"record ({record}) says that it is {whole}, and that is not so by the programme itself")
-
-
 def ledger(options: argparse.Namespace) -> str:
     """Make a ledger, or enter records, and verify it: what is in it."""
-    options.programme = options.programme and _programme(options.programme)
+    options.programme = options.programme and read_programme(options.programme)
     if options.new:
         ts.Ledger.create(options.ledger, **chosen(options, *(name for name, word in EVERY.items() if word.fixed)))
     found = ts.Ledger(options.ledger)
-    for release in [release for path in options.add or () for release in _document(path).releases]:
+    for release in [release for path in options.add or () for release in read_record(path).releases]:
         found.add(release)
     found.verify()
     if options.json:
@@ -151,18 +93,3 @@ def ledger(options: argparse.Namespace) -> str:
         "No file can show that nothing was released without it, or that it is not an older copy of itself. Publish the"
         f" digest after each release, so that readers can see that nothing was taken back: {found.digest[:16]}"
     )
-
-
-def _document(path: Path) -> Document:
-    return _read(path, read_document, "record", "; give the OUTPUT.json of a release")
-
-
-def _programme(path: Path) -> ts.Programme:
-    return _read(path, ts.Programme.from_json, "programme")
-
-
-def _read(path: Path, read: Callable[[str], T], what: str, remedy: str = "") -> T:
-    try:
-        return read(read_text(path, "it"))
-    except ValueError as error:
-        raise ValueError(f"{what} ({path}) is refused: {error}{remedy}") from None

@@ -6,7 +6,6 @@ import inspect
 import io
 import os
 import re
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -14,9 +13,9 @@ from typing import Any, Final
 import opendp_timeseries as ts
 from opendp_timeseries import _validate as check
 from opendp_timeseries._text import read_text
-from opendp_timeseries.commandline.words import WORDS, check_drawable, flag
+from opendp_timeseries.commandline.words import WORDS, check_drawable, flag, is_file_of_keys
 from opendp_timeseries.counting.engines import engine_of
-from opendp_timeseries.counting.files import CSV_SUFFIXES, PARQUET_SUFFIXES, read_csv_log, read_parquet_log
+from opendp_timeseries.counting.files import PARQUET_SUFFIXES, read_csv_log, read_parquet_log
 from opendp_timeseries.counting.tables import log_in_utc
 from opendp_timeseries.datasets import load_flights
 from opendp_timeseries.design.reading import Reading, Source, panel_of
@@ -43,11 +42,6 @@ _BY_FLAGS: Final = {
 def chosen(options: argparse.Namespace, *names: str) -> dict[str, Any]:
     """Return some of the options, by name."""
     return {name: getattr(options, name) for name in names}
-
-
-def wrapped(text: str) -> str:
-    """Return a paragraph of lines."""
-    return textwrap.fill(text, 100, break_on_hyphens=False)
 
 
 def by_flags(text: str, *, refused: bool = False) -> str:
@@ -100,11 +94,6 @@ def keys_and_groups(options: argparse.Namespace) -> tuple[dict[str, Any], dict[s
     if options.total is not None:
         groups = {options.total: groups or keys}
     return {"by": options.by, "keys": keys, "key_cap": options.key_cap}, groups or None
-
-
-def is_file_of_keys(keys: list[str]) -> bool:
-    """Whether this names a file that holds the keys."""
-    return len(keys) == 1 and keys[0].lower().endswith(CSV_SUFFIXES)
 
 
 def _file_of_keys(options: argparse.Namespace) -> tuple[list[str], list[dict[str, str]]]:

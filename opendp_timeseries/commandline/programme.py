@@ -14,9 +14,10 @@ from opendp_timeseries import _validate as check
 from opendp_timeseries._tables import text_table
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.rounding import printed_up
-from opendp_timeseries.commandline.inputs import amplitudes_of, by_flags, chosen, grid_of, wrapped
+from opendp_timeseries.commandline.inputs import amplitudes_of, by_flags, chosen, grid_of
 from opendp_timeseries.commandline.request import Request
 from opendp_timeseries.commandline.waiting import stage
+from opendp_timeseries.commandline.words import wrapped
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.plugin.known import signal_of
 from opendp_timeseries.plugin.subsampled_gaussian import sample_of

@@ -15,11 +15,12 @@ from opendp_timeseries._files import files_together
 from opendp_timeseries.accounting.calibrate import large_delta
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.rounding import printed_up, up
-from opendp_timeseries.commandline.inputs import check_of, check_seasons, chosen, grid_of, read_log, wrapped
+from opendp_timeseries.commandline.inputs import check_of, check_seasons, chosen, grid_of, read_log
 from opendp_timeseries.commandline.outputs import Made, document, places, told
 from opendp_timeseries.commandline.programme import planned_measurement, take_part
 from opendp_timeseries.commandline.request import Request
 from opendp_timeseries.commandline.waiting import held_back, say, stage
+from opendp_timeseries.commandline.words import wrapped
 from opendp_timeseries.plugin.known import stated_designs
 from opendp_timeseries.reconstruction.captions import caps_in_words
 from opendp_timeseries.reconstruction.contents import contents_of

@@ -6,6 +6,7 @@ Whatever reads, checks or explains them is made from this table: the parsers, th
 import datetime as dt
 import json
 import re
+import textwrap
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -282,3 +283,13 @@ def words_of(command: str) -> dict[str, Word]:
         return command in word.of or (command == "ledger" and word.fixed) or (command == "init" and name in WORDS)
 
     return {name: word for name, word in EVERY.items() if takes(name, word)}
+
+
+def is_file_of_keys(keys: list[str]) -> bool:
+    """Whether this names a file that holds the keys."""
+    return len(keys) == 1 and keys[0].lower().endswith(CSV_SUFFIXES)
+
+
+def wrapped(text: str) -> str:
+    """Return a paragraph of lines."""
+    return textwrap.fill(text, 100, break_on_hyphens=False)

@@ -6,8 +6,8 @@ On AMD processors with AVX-512, NumPy's own sort takes four times as long; on ot
 from typing import Any, Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 Words = NDArray[np.uint64]
 
@@ -52,6 +52,8 @@ def sort(integers: NDArray[Any]) -> None:
 def _by_digit(words: Words, shift: int, bits: int) -> tuple[Words, NDArray[np.int32]]:
     """Return words in the order of some of their bits, else as they were; and where those of each digit begin."""
     digits = (words >> np.uint64(shift)).astype(np.int32) & np.int32(2**bits - 1)
-    rows = csr_array((words, digits, np.arange(words.size + 1, dtype=np.int32)), shape=(words.size, 2**bits))
+    rows = scipy.sparse.csr_array(
+        (words, digits, np.arange(words.size + 1, dtype=np.int32)), shape=(words.size, 2**bits)
+    )
     columns: Any = rows.tocsc()
     return columns.data, columns.indptr

@@ -1,0 +1,94 @@
+"""The command that readers run. It imports what a record needs, and not OpenDP, for which they would wait."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from opendp_timeseries._text import read_text
+from opendp_timeseries.commandline.words import wrapped
+from opendp_timeseries.release.documents import Document, read_document
+from opendp_timeseries.release.release import Release
+
+if TYPE_CHECKING:
+    from opendp_timeseries.ledger.programme import Programme
+
+T = TypeVar("T")
+
+
+def verify(options: argparse.Namespace) -> str:
+    """Recompute the loss of a record, as its reader: what the record guarantees."""
+    if options.publication is not None:
+        each = [options]
+        if options.every:
+            from opendp_timeseries.commandline.programme import parts_of
+
+            each = [part.cut(options) for part in parts_of(options)]
+        records = [Path(f"{one.output}.json") for one in each]
+        records = [path for path in records if path.exists()] or records[:1]
+    else:
+        records = [options.record]
+    return "\n".join(_verified(record, options.programme) for record in records)
+
+
+def _verified(record: Path, published: Path | None) -> str:
+    releases, together, trusted, reworded = read_record(record)
+    if reworded:
+        own, right = reworded[0]
+        problem = "in its own words, and its numbers, which are right, give"
+        raise ValueError(f"record ({record}) says {own!r} {problem} {right!r}: believe these, and ask its publisher")
+    wholes = {release.stated.whole for release in releases}
+    if published is not None:
+        programme = read_programme(published)
+        planned = {whole and whole.planned for whole in wholes} == {programme.identifier}
+        if not planned or not {release.design for release in releases} <= {*programme.designs}:
+            raise ValueError(f"record ({record}) is of no release of the programme in {published}")
+        for release in releases:
+            _check_place(release, programme, record)
+    guarantees, of_all = "; and ".join(release.guarantee() for release in releases), ""
+    if len(releases) > 1:
+        if len(wholes) == 1 and (whole := wholes.pop()) is not None:  # is said once
+            alone = [replace(one, statement=replace(one.stated, whole=None)).guarantee() for one in releases]
+            guarantees, together = "; and ".join(alone), f"{together}; {whole}"
+        guarantees, of_all = f"to each of {len(releases)} alone {guarantees}", f". All of them together: {together}"
+    unproved = "".join(f", or {each}" for each in trusted)
+    by_plan = "" if published is None else f" They were planned in {published}."
+    return wrapped(
+        f"Verified: the parameters in {record} give {guarantees}{of_all}.{by_plan} No record can show that the values"
+        f" came from this mechanism, or that the caps were enforced{unproved}: for that, readers must trust its"
+        " publisher."
+    )
+
+
+def _check_place(release: Release, programme: Programme, record: Path) -> None:
+    """Refuse a release that says of its programme what is not so: its budget, or which part of how many it is."""
+    whole = release.stated.whole
+    assert whole is not None
+    size, rest = divmod(len(programme), whole.parts or 1)  # a composition is one part, of several designs
+    places = range(0, len(programme), size) if whole.number is None else [(whole.number - 1) * size]
+    here = [design for place in places for design in programme.designs[place : place + size]]
+    budget = whole.loss == (programme.budget.first, programme.budget.delta) and whole.measure == programme.view.measure
+    if not budget or rest or whole.parts is None or release.design not in here:
+        raise ValueError(f"record ({record}) says that it is {whole}, and that is not so by the programme itself")
+
+
+def read_record(path: Path) -> Document:
+    """Return the releases in a record, verified."""
+    return _read(path, read_document, "record", "; give the OUTPUT.json of a release")
+
+
+def read_programme(path: Path) -> Programme:
+    """Return a programme from its file."""
+    from opendp_timeseries.ledger.programme import Programme
+
+    return _read(path, Programme.from_json, "programme")
+
+
+def _read(path: Path, read: Callable[[str], T], what: str, remedy: str = "") -> T:
+    try:
+        return read(read_text(path, "it"))
+    except ValueError as error:
+        raise ValueError(f"{what} ({path}) is refused: {error}{remedy}") from None
