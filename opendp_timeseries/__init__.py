@@ -5,94 +5,93 @@ release, its record and its reconstruction. ``plan`` compares designs beforehand
 package makes the constructors available to OpenDP's ``Context.query()``.
 """
 
-import importlib
-import sys
-from itertools import pairwise
-from pathlib import PurePath
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from opendp_timeseries.accounting.calibrate import LargeDeltaWarning
+from opendp_timeseries.accounting.influence import Influence
+from opendp_timeseries.counting.check import LogCheck, check_log
+from opendp_timeseries.design.kernels import (
+    Kernel,
+    boxcar_kernel,
+    exponential_kernel,
+    gaussian_kernel,
+    identity_kernel,
+    kernel_from_taps,
+)
+from opendp_timeseries.design.tiers import Tiers
+from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.ledger import Ledger
+from opendp_timeseries.ledger.programme import Programme
+from opendp_timeseries.planning import Participation, plan
+from opendp_timeseries.plugin.circulant_filter import (
+    FilterWithoutGapWarning,
+    make_circulant_filter,
+    then_circulant_filter,
+)
+from opendp_timeseries.plugin.composition import least_factor, make_composition, then_composition
+from opendp_timeseries.plugin.context import compositor, split_budget
+from opendp_timeseries.plugin.conversions import (
+    make_renyiDP_to_approxDP,
+    make_zCDP_to_renyiDP,
+    privacy_loss_distribution,
+)
+from opendp_timeseries.plugin.individual_count import make_individual_count, then_individual_count
+from opendp_timeseries.plugin.lp_distance import make_lp_distance, then_lp_distance
+from opendp_timeseries.plugin.participation_count import (
+    make_assume_participation,
+    make_participation_count,
+    then_assume_participation,
+    then_participation_count,
+)
+from opendp_timeseries.plugin.participation_histogram import (
+    make_participation_histogram,
+    then_participation_histogram,
+)
+from opendp_timeseries.plugin.periods import loss_over_periods
+from opendp_timeseries.plugin.private_series import make_private_series, then_private_series
+from opendp_timeseries.plugin.spaces import (
+    PeriodUnitWarning,
+    count_signal_domain,
+    event_log_domain,
+    influence_distance,
+    period_distance,
+)
+from opendp_timeseries.plugin.subsampled_gaussian import (
+    least_scale,
+    make_subsampled_gaussian,
+    then_subsampled_gaussian,
+)
+from opendp_timeseries.plugin.totals import make_totals, then_totals
+from opendp_timeseries.release.documents import read_releases, write_releases
+from opendp_timeseries.release.release import Release
 
-
-def _is_command() -> bool:
-    """Return whether Python starts the command line, which imports what it needs: its help would wait for the rest."""
-    started = "".join(sys.argv[:1])
-    by_name = started == "-m" and ("-m", __name__) in pairwise(sys.orig_argv)
-    return by_name or PurePath(started).stem == "opendp-timeseries"
-
-
-def __getattr__(name: str) -> Any:
-    """Import all of the package, where the command line asks for some of it."""
-    if name.startswith("_") or _is_complete:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.reload(sys.modules[__name__]), name)
-
-
-# It is a second time, if this is executed again.
-_is_complete = TYPE_CHECKING or "_is_complete" in globals() or not _is_command()
-if _is_complete:
-    from opendp_timeseries.accounting.calibrate import LargeDeltaWarning
-    from opendp_timeseries.accounting.influence import Influence
-    from opendp_timeseries.counting.check import LogCheck, check_log
-    from opendp_timeseries.design.kernels import (
-        Kernel,
-        boxcar_kernel,
-        exponential_kernel,
-        gaussian_kernel,
-        identity_kernel,
-        kernel_from_taps,
-    )
-    from opendp_timeseries.design.tiers import Tiers
-    from opendp_timeseries.grid import TimeGrid
-    from opendp_timeseries.ledger import Ledger
-    from opendp_timeseries.ledger.programme import Programme
-    from opendp_timeseries.planning import Participation, plan
-    from opendp_timeseries.plugin.circulant_filter import (
-        FilterWithoutGapWarning,
-        make_circulant_filter,
-        then_circulant_filter,
-    )
-    from opendp_timeseries.plugin.composition import least_factor, make_composition, then_composition
-    from opendp_timeseries.plugin.context import compositor, split_budget
-    from opendp_timeseries.plugin.conversions import (
-        make_renyiDP_to_approxDP,
-        make_zCDP_to_renyiDP,
-        privacy_loss_distribution,
-    )
-    from opendp_timeseries.plugin.individual_count import make_individual_count, then_individual_count
-    from opendp_timeseries.plugin.lp_distance import make_lp_distance, then_lp_distance
-    from opendp_timeseries.plugin.participation_count import (
-        make_assume_participation,
-        make_participation_count,
-        then_assume_participation,
-        then_participation_count,
-    )
-    from opendp_timeseries.plugin.participation_histogram import (
-        make_participation_histogram,
-        then_participation_histogram,
-    )
-    from opendp_timeseries.plugin.periods import loss_over_periods
-    from opendp_timeseries.plugin.private_series import make_private_series, then_private_series
-    from opendp_timeseries.plugin.spaces import (
-        PeriodUnitWarning,
-        count_signal_domain,
-        event_log_domain,
-        influence_distance,
-        period_distance,
-    )
-    from opendp_timeseries.plugin.subsampled_gaussian import (
-        least_scale,
-        make_subsampled_gaussian,
-        then_subsampled_gaussian,
-    )
-    from opendp_timeseries.plugin.totals import make_totals, then_totals
+if TYPE_CHECKING:
     from opendp_timeseries.reconstruction.interpolate import interpolate
     from opendp_timeseries.reconstruction.plot import plot, plot_panel
     from opendp_timeseries.reconstruction.reconcile import reconcile
     from opendp_timeseries.reconstruction.series import Series
     from opendp_timeseries.reconstruction.smooth import smooth
-    from opendp_timeseries.release.documents import read_releases, write_releases
-    from opendp_timeseries.release.release import Release
+
+__version__ = "0.1.0"
+
+#: What follows a release registers nothing with OpenDP, and needs most of SciPy: it is imported when it is asked for.
+_LATER = {
+    "interpolate": "reconstruction.interpolate",
+    "plot": "reconstruction.plot",
+    "plot_panel": "reconstruction.plot",
+    "reconcile": "reconstruction.reconcile",
+    "Series": "reconstruction.series",
+    "smooth": "reconstruction.smooth",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    return value
+
 
 # In the order of the pipeline.
 __all__ = ["TimeGrid", "event_log_domain", "count_signal_domain", "period_distance", "PeriodUnitWarning"]

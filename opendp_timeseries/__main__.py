@@ -1,6 +1,6 @@
 """The command line, ``python -m opendp_timeseries``. See docs/howto/command-line.md.
 
-What a command needs is imported when it runs: it takes longer than to say what is wrong with its options.
+A command's own file is imported when it runs: help, and what is wrong with options, do not wait for it.
 """
 
 import argparse
@@ -13,13 +13,16 @@ import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from opendp_timeseries.accounting.calibrate import LargeDeltaWarning
 from opendp_timeseries.commandline.arguments import parse
 from opendp_timeseries.commandline.publication import located
 from opendp_timeseries.commandline.waiting import interruptible
+from opendp_timeseries.plugin.native import OpenDPException, enable_features
+from opendp_timeseries.plugin.spaces import PeriodUnitWarning
 
-#: The file of each command; and those that know nothing of OpenDP.
+#: The file of each command.
 _FILES: Final = {
     "release": "release",
     "check": "commands",
@@ -29,8 +32,7 @@ _FILES: Final = {
     "programme": "programme",
     "init": "publication",
 }
-_WITHOUT_OPENDP: Final = ("verify", "init")
-_ERRORS: Final = (TypeError, ValueError, ImportError, OSError, MemoryError, RuntimeError)
+_ERRORS: Final = (TypeError, ValueError, ImportError, OSError, MemoryError, RuntimeError, OpenDPException)
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NO_MEMORY: Final = ("MemoryError", "Unable to allocate", "can't start new thread")
 _ERROR: Final = re.compile(r"[\w.]*Error\b")
@@ -48,9 +50,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = None
     try:
         with interruptible(), warnings.catch_warnings():
+            for kind in (LargeDeltaWarning, PeriodUnitWarning):  # what is printed says it
+                warnings.simplefilter("ignore", kind)
+            enable_features("contrib", "honest-but-curious")
             options = parse(sys.argv[1:] if arguments is None else arguments)
             said = _command(options.command)(options)
-    except (KeyboardInterrupt, *_ERRORS, *_of_opendp()) as error:
+    except (KeyboardInterrupt, *_ERRORS) as error:
         interrupted = isinstance(error, KeyboardInterrupt)
         text = located(_in_a_line(error, options), options)
         line = "interrupted: no file is left half-written" if interrupted else f"error: {text}"
@@ -66,33 +71,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _command(name: str) -> Callable[[argparse.Namespace], str]:
-    """Return what does a command, where warnings are silent that are in what it prints."""
-    from opendp_timeseries.accounting.calibrate import LargeDeltaWarning
-
-    warnings.simplefilter("ignore", LargeDeltaWarning)
-    if name not in _WITHOUT_OPENDP:
-        from opendp_timeseries.plugin.native import enable_features
-        from opendp_timeseries.plugin.spaces import PeriodUnitWarning
-
-        warnings.simplefilter("ignore", PeriodUnitWarning)
-        enable_features("contrib", "honest-but-curious")
     command: Callable[[argparse.Namespace], str] = getattr(
         import_module(f"opendp_timeseries.commandline.{_FILES[name]}"), name
     )
     return command
 
 
-def _of_opendp() -> tuple[Any, ...]:
-    """Return the errors of OpenDP, if it is imported."""
-    native = sys.modules.get("opendp_timeseries.plugin.native")
-    return () if native is None else (native.OpenDPException,)
-
-
 def _in_a_line(error: BaseException, options: argparse.Namespace | None) -> str:
     """Say what to change. Where OpenDP wraps an error, that is in the last line of the traceback that it quotes."""
     text, file = str(error), getattr(options, "file", None)
-    if isinstance(error, _of_opendp()):
-        said = (getattr(error, "message", None) or text).strip().splitlines()
+    if isinstance(error, OpenDPException):
+        said = (error.message or text).strip().splitlines()
         text = next(filter(_ERROR.match, reversed(said)), said[-1])
         text = text if text.startswith(_NO_MEMORY) else text.partition("Error: ")[2] or text
     if isinstance(error, MemoryError) or text.startswith(_NO_MEMORY) or getattr(error, "errno", 0) == errno.ENOMEM:

@@ -1388,15 +1388,8 @@ def test_a_large_delta_is_said(log_file, tmp_path, capsys):  # and no warning pa
     assert "δ = 0.01 is large" in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.parametrize(
-    ("said", "without"),
-    [
-        (["plan", "--help"], ["scipy.special", "scipy.sparse", "opendp"]),
-        (["log.csv", "--epsilon", "much"], ["scipy.special", "scipy.sparse", "opendp"]),
-        (["verify", "{record}"], ["scipy.stats", "sklearn", "pandas", "opendp"]),
-    ],
-)
-def test_nothing_is_imported_that_a_command_does_not_need(tmp_path, said, without):
+@pytest.mark.parametrize("words", [["plan", "--help"], ["log.csv", "--epsilon", "much"], ["verify", "{record}"]])
+def test_no_command_waits_for_what_it_does_not_need(tmp_path, words):
     log, record = {"who": np.arange(9), "when": np.arange(9)}, tmp_path / "release.json"
     dp.enable_features("contrib", "honest-but-curious")
     space = ts.event_log_domain(identifier="who", time="when"), dp.symmetric_distance()
@@ -1404,26 +1397,20 @@ def test_nothing_is_imported_that_a_command_does_not_need(tmp_path, said, withou
     record.write_text((count >> ts.then_subsampled_gaussian(5.0, sampling_probability=1.0, delta=1e-9))(log).to_json())
     command = [sys.executable, "-X", "importtime", "-m", "opendp_timeseries"]
     done = subprocess.run(
-        [*command, *(part.format(record=record) for part in said)], capture_output=True, text=True, timeout=60
+        [*command, *(word.format(record=record) for word in words)], capture_output=True, text=True, timeout=60
     )
-    assert done.returncode == (2 if "much" in said else 0)
+    assert done.returncode == (2 if "much" in words else 0)
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "opendp_timeseries.commandline.arguments" in imported
-    assert not imported & {*without}
+    assert not imported & {"scipy.stats", "scipy.sparse", "scipy.signal", "sklearn", "opendp.prelude"}
 
 
-@pytest.mark.long
-def test_whoever_asks_the_package_that_the_command_line_imports_has_all_of_it():
-    """As a script of the name of the command does."""
+def test_every_public_name_is_there_when_it_is_asked_for():
     code = """
-import sys
-sys.argv = ["opendp-timeseries"]
 import opendp_timeseries as ts
 assert "smooth" not in vars(ts)
-from opendp_timeseries import _validate
-assert "smooth" not in vars(ts)
 assert callable(ts.smooth)
-assert all(map(vars(ts).get, ts.__all__))
+assert all(hasattr(ts, name) for name in ts.__all__)
 assert not hasattr(ts, "no")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

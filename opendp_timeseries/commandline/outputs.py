@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
+import scipy
 
 import opendp_timeseries as ts
 from opendp_timeseries._files import check_place
@@ -52,7 +52,7 @@ _UNDATED: Final = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": Non
 _WORD: Final = {"1min": "minute", "1h": "hour"} | PERIODS
 #: What the intervals in table and figure cover, at each step on its own.
 _CONFIDENCE: Final = 0.9
-_HALF: Final = float(ndtri((1 + _CONFIDENCE) / 2))  # half the width of an interval, in standard errors
+_HALF: Final = float(scipy.special.ndtri((1 + _CONFIDENCE) / 2))  # half the width of an interval, in standard errors
 #: So many of the longer steps of a long series are enlarged.
 _ENLARGED: Final = 14
 #: So many series of a panel are drawn.

@@ -1,4 +1,4 @@
-"""The command that readers run. It imports what a record needs, and not OpenDP, for which they would wait."""
+"""The command ``verify``, for readers of a release: they do not wait for what makes one."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import argparse
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from opendp_timeseries._text import read_text
 from opendp_timeseries.commandline.words import wrapped
+from opendp_timeseries.ledger.programme import Programme
 from opendp_timeseries.release.documents import Document, read_document
 from opendp_timeseries.release.release import Release
-
-if TYPE_CHECKING:
-    from opendp_timeseries.ledger.programme import Programme
 
 T = TypeVar("T")
 
@@ -82,8 +80,6 @@ def read_record(path: Path) -> Document:
 
 def read_programme(path: Path) -> Programme:
     """Return a programme from its file."""
-    from opendp_timeseries.ledger.programme import Programme
-
     return _read(path, Programme.from_json, "programme")
 
 

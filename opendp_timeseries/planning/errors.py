@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, solve_triangular
 
 from opendp_timeseries._process import single_thread
 from opendp_timeseries.accounting.sampling import Sampling
@@ -172,8 +172,8 @@ def smoothing_square(
     np.fill_diagonal(known, known.diagonal() + scale**2)
     with_signal = behind.level + behind.cross[kept - asked[:, None]]
     # Both in the order of LAPACK; half of a solution is enough, as only its square is asked for.
-    factor = cholesky(known.T, lower=True, overwrite_a=True)
-    half = solve_triangular(factor, with_signal.T, lower=True, overwrite_b=True, check_finite=False)
+    factor = scipy.linalg.cholesky(known.T, lower=True, overwrite_a=True)
+    half = scipy.linalg.solve_triangular(factor, with_signal.T, lower=True, overwrite_b=True, check_finite=False)
     return behind.level + behind.signal - float(np.sum(half**2)) / len(asked)
 
 

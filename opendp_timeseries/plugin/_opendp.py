@@ -9,11 +9,12 @@ from collections.abc import Callable
 from typing import Any, Concatenate, Final, NamedTuple, ParamSpec
 
 import numpy as np
-import opendp.prelude as dp
 from opendp.context import constructors
 from opendp.core import function_eval
 from opendp.domains import _lazyframe_from_domain
 from opendp.mod import ApproximateDivergence, OdometerQueryable, VectorDomain, _PartialConstructor
+
+from opendp_timeseries.plugin import native as dp
 
 P = ParamSpec("P")
 Partial = _PartialConstructor

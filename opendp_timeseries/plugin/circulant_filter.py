@@ -9,7 +9,6 @@ import warnings
 from typing import Any, Final
 
 import numpy as np
-import opendp.prelude as dp
 from numpy.typing import ArrayLike, NDArray
 
 from opendp_timeseries import _validate as check
@@ -17,6 +16,7 @@ from opendp_timeseries.accounting.circulant import EXACT, circulant_product
 from opendp_timeseries.accounting.filtering import filtered_influence
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.design.kernels import Kernel
+from opendp_timeseries.plugin import native as dp
 from opendp_timeseries.plugin._opendp import signal_domain, then, vector_space
 from opendp_timeseries.plugin.known import transformation
 from opendp_timeseries.plugin.spaces import as_influence, influence_distance, influence_space, signal_metric

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-import opendp.prelude as dp
-
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting import joint
 from opendp_timeseries.accounting.calibrate import Budget, calibrate
@@ -15,6 +13,7 @@ from opendp_timeseries.accounting.loss import PrivacyLoss, View
 from opendp_timeseries.accounting.subsampled import MIN_SCALE
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.signal import UnknownSignal
+from opendp_timeseries.plugin import native as dp
 from opendp_timeseries.plugin._opendp import Partial, as_array
 from opendp_timeseries.plugin.known import Known, known_loss, noise_parts
 from opendp_timeseries.plugin.spaces import influence_space

@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any, Final, cast
 
 import numpy as np
-import opendp.prelude as dp
 from numpy.typing import NDArray
 from opendp.context import PartialChain
 from opendp.mod import LazyFrameDomain, UnknownTypeException
@@ -27,6 +26,7 @@ from opendp_timeseries.accounting.loss import APPROXIMATE, CONCENTRATED
 from opendp_timeseries.accounting.rounding import down_fraction
 from opendp_timeseries.design.reading import Source
 from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.plugin import native as dp
 from opendp_timeseries.plugin._opendp import Partial, loss_form, maker_of, nest, vector_space
 from opendp_timeseries.plugin.composition import completed, least_factor_at, make_composition
 from opendp_timeseries.plugin.known import known_loss, noise_part

@@ -4,11 +4,10 @@ import math
 from fractions import Fraction
 from typing import Any
 
-import opendp.prelude as dp
-
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting import conversions
 from opendp_timeseries.accounting.rounding import up_fraction
+from opendp_timeseries.plugin import native as dp
 from opendp_timeseries.plugin._opendp import privacy_profile
 from opendp_timeseries.plugin.known import KnownMap, noise_part
 

@@ -1,13 +1,12 @@
 """How many individuals there are in a log: in all, or at each key (docs/proofs/counts.md, docs/proofs/scaling.md)."""
 
-import opendp.prelude as dp
-
 from opendp_timeseries import _validate as check
 from opendp_timeseries.design.count import Count
 from opendp_timeseries.design.reading import Keys, Reading
 from opendp_timeseries.design.tiers import Tiers
 from opendp_timeseries.design.weighting import Drop, Weighting
 from opendp_timeseries.grid import TimeGrid, check_grid
+from opendp_timeseries.plugin import native as dp
 from opendp_timeseries.plugin._opendp import then
 from opendp_timeseries.plugin.participation_count import counted, tiers_of
 from opendp_timeseries.plugin.spaces import log_of

@@ -9,12 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-import opendp.prelude as dp
-
 from opendp_timeseries.accounting.loss import PrivacyLoss, View
 from opendp_timeseries.accounting.subsampled import MIN_SCALE
 from opendp_timeseries.design.design import Design
 from opendp_timeseries.design.signal import Signal, UnknownSignal
+from opendp_timeseries.plugin import native as dp
 from opendp_timeseries.plugin._opendp import callback, how_made, invocations, post_processing
 from opendp_timeseries.plugin.spaces import influence_space
 from opendp_timeseries.release.statement import Statement, Whole

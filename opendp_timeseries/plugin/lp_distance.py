@@ -4,11 +4,10 @@ import math
 from fractions import Fraction
 from typing import Any
 
-import opendp.prelude as dp
-
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.accounting.rounding import up_fraction, up_sqrt, whole_distance
+from opendp_timeseries.plugin import native as dp
 from opendp_timeseries.plugin._opendp import lp_kind, signal_domain, then, vector_space
 from opendp_timeseries.plugin.known import transformation
 from opendp_timeseries.plugin.spaces import as_influence, influence_space

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import opendp.prelude as dp
 from numpy.typing import NDArray
 
 from opendp_timeseries.accounting.influence import Influence, count_influence
@@ -16,6 +15,7 @@ from opendp_timeseries.counting.engines import engine_of
 from opendp_timeseries.design.reading import Keys, Reading
 from opendp_timeseries.grid import TimeGrid
 from opendp_timeseries.planning.participation import checked_edges
+from opendp_timeseries.plugin import native as dp
 from opendp_timeseries.plugin._opendp import signal_domain, then
 from opendp_timeseries.plugin.known import transformation
 from opendp_timeseries.plugin.spaces import check_readable, influence_distance, log_of

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import opendp.prelude as dp
 
 from opendp_timeseries import _validate as check
 from opendp_timeseries.accounting.joint import joint_loss
 from opendp_timeseries.accounting.loss import PrivacyLoss
 from opendp_timeseries.design.design import Design
+from opendp_timeseries.plugin import native as dp
 from opendp_timeseries.plugin.known import stated_designs
 from opendp_timeseries.release.documents import population_of
 from opendp_timeseries.release.release import Release

@@ -3,12 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import opendp.prelude as dp
-
 from opendp_timeseries import _validate as check
 from opendp_timeseries.design.reading import Keys
 from opendp_timeseries.design.tiers import Tiers
 from opendp_timeseries.grid import TimeGrid
+from opendp_timeseries.plugin import native as dp
 from opendp_timeseries.plugin._opendp import then
 from opendp_timeseries.plugin.participation_count import make_participation_count
 from opendp_timeseries.plugin.subsampled_gaussian import least_scale, then_subsampled_gaussian

@@ -14,7 +14,6 @@ from fractions import Fraction
 from typing import Any, Final, TypeVar
 
 import numpy as np
-import opendp.prelude as dp
 from opendp.mod import ExtrinsicDistance, ExtrinsicDomain, LazyFrameDomain
 
 from opendp_timeseries import _validate as check
@@ -27,6 +26,7 @@ from opendp_timeseries.design.reading import Keys, Reading, Source, panel_of
 from opendp_timeseries.design.signal import Signal, UnknownSignal
 from opendp_timeseries.design.unit import Unit
 from opendp_timeseries.grid import Period
+from opendp_timeseries.plugin import native as dp
 from opendp_timeseries.plugin._opendp import empty_frame
 
 T = TypeVar("T")

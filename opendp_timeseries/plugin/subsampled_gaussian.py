@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import opendp.prelude as dp
 from numpy.typing import NDArray
 
 from opendp_timeseries import _validate as check
@@ -25,6 +24,7 @@ from opendp_timeseries.accounting.sampling import COIN_BITS, Blocks, Sampling
 from opendp_timeseries.accounting.subsampled import MIN_SCALE, extremal_law
 from opendp_timeseries.design.design import Design, noise_exponent
 from opendp_timeseries.design.signal import Signal, UnknownSignal
+from opendp_timeseries.plugin import native as dp
 from opendp_timeseries.plugin._opendp import callback, lp_kind, privacy_profile, signal_domain, then, vector_space
 from opendp_timeseries.plugin.known import Known, KnownMap, StatedDesign, statement_of
 from opendp_timeseries.plugin.spaces import as_influence, influence_space, norm_influence

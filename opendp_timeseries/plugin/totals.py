@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import opendp.prelude as dp
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse
 
 from opendp_timeseries.accounting.influence import Influence
 from opendp_timeseries.design.groups import Groups
 from opendp_timeseries.design.signal import tree_influence
+from opendp_timeseries.plugin import native as dp
 from opendp_timeseries.plugin._opendp import signal_domain, then, vector_space
 from opendp_timeseries.plugin.known import transformation
 from opendp_timeseries.plugin.spaces import as_influence, influence_space, signal_metric
@@ -78,7 +78,7 @@ def _membership(tree: Groups, panel: tuple[str | int, ...]) -> Any:
     places = {key: k for k, key in enumerate(panel)}
     columns = [places[key] for _, keys in tree.members for key in keys]
     rows = np.repeat(np.arange(len(tree.members)), [len(keys) for _, keys in tree.members])
-    return sparse.csr_array((np.ones(len(columns)), (rows, columns)), shape=(len(tree.members), len(panel)))
+    return scipy.sparse.csr_array((np.ones(len(columns)), (rows, columns)), shape=(len(tree.members), len(panel)))
 
 
 then_totals = then(make_totals)

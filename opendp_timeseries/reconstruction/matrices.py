@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpbtrf, dpbtrs, dpotrf, dpttrf, dpttrs, dtbtrs, dtrtri
 
 Array = NDArray[np.float64]
 Starts = NDArray[np.int64]
@@ -37,21 +37,21 @@ class Tridiagonal(NamedTuple):
     @classmethod
     def of(cls, main: Array, off: Array) -> Tridiagonal:
         """Factor a matrix; raise FitError unless it is positive definite in floating point."""
-        diagonal, lower, failed = dpttrf(main, off)
+        diagonal, lower, failed = scipy.linalg.lapack.dpttrf(main, off)
         if failed:
             raise FitError("the smoother lost its precision")
         return cls(diagonal, lower, float(np.log(diagonal).sum()))
 
     def solve(self, sides: Array) -> Array:
         """Return the solutions, one for each column; the columns may be overwritten."""
-        solved: Array = dpttrs(self.diagonal, self.lower, sides, overwrite_b=1)[0]
+        solved: Array = scipy.linalg.lapack.dpttrs(self.diagonal, self.lower, sides, overwrite_b=1)[0]
         return solved
 
     def inverse_diagonals(self) -> tuple[Array, Array]:
         """Main and next diagonal of the inverse, from the last entry on: ``S_t = 1/d_t + l_t² S_{t+1}``."""
         upper = np.ones((2, len(self.diagonal)))
         upper[0, 1:] = -(self.lower**2)
-        own: Array = dtbtrs(upper, 1 / self.diagonal[:, None], diag="U")[0][:, 0]
+        own: Array = scipy.linalg.lapack.dtbtrs(upper, 1 / self.diagonal[:, None], diag="U")[0][:, 0]
         return own, -self.lower * own[1:]
 
     def variances(self, weights: Array, starts: Starts) -> Array:
@@ -76,14 +76,14 @@ class Banded(NamedTuple):
     @classmethod
     def of(cls, band: Array) -> Banded:
         """Factor a matrix as above, given its diagonals, the main one first, each padded at its end."""
-        lower, failed = dpbtrf(band, lower=1)
+        lower, failed = scipy.linalg.lapack.dpbtrf(band, lower=1)
         if failed:
             raise FitError("the smoother lost its precision")
         return cls(lower, 2 * float(np.log(lower[0]).sum()))
 
     def solve(self, sides: Array) -> Array:
         """Return the solutions, one for each column; the columns may be overwritten."""
-        solved: Array = dpbtrs(self.lower, sides, lower=1, overwrite_b=1)[0]
+        solved: Array = scipy.linalg.lapack.dpbtrs(self.lower, sides, lower=1, overwrite_b=1)[0]
         return solved
 
     def inverse_diagonals(self) -> tuple[Array, Array]:
@@ -148,7 +148,7 @@ class Banded(NamedTuple):
 
 def _below(lower: Array, side: Array, *, unit: bool = False) -> Array:
     """Solve a lower triangular system, given its diagonals."""
-    solved: Array = dtbtrs(lower, side[:, None], uplo="L", diag="U" if unit else "N")[0][:, 0]
+    solved: Array = scipy.linalg.lapack.dtbtrs(lower, side[:, None], uplo="L", diag="U" if unit else "N")[0][:, 0]
     return solved
 
 
@@ -156,10 +156,10 @@ def inverse_root(matrix: Array) -> Array:
     """Return the inverse of the Cholesky factor, by halves."""
     size = len(matrix)
     if size <= _SMALL:
-        lower, failed = dpotrf(matrix, lower=1, clean=1)
+        lower, failed = scipy.linalg.lapack.dpotrf(matrix, lower=1, clean=1)
         if failed:
             raise FitError("the smoother lost its precision")
-        inverse: Array = dtrtri(lower, lower=1)[0]
+        inverse: Array = scipy.linalg.lapack.dtrtri(lower, lower=1)[0]
         return inverse
     first, rest = slice(size // 2), slice(size // 2, size)
     inverse = np.zeros_like(matrix)
