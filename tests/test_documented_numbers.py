@@ -107,26 +107,19 @@ def test_participation_of_aircraft() -> None:
         assert largest * most == product
 
 
-def test_noise_of_the_synthetic_series() -> None:
-    for f, size, p, kept, gap, fixed, scaled in table("concepts/amplification.md", "f | T | p |"):
-        series = synth(f)
-        assert (series.size, series.sampling_probability) == (size, pytest.approx(p))
-        assert (round(size * p), round(1 / (f * p))) == (kept, gap)
-        assert scale(series.participation_cap, p) == pytest.approx(fixed, abs=0.006)
-        assert scale(max(1, int(100 * f)), p) == pytest.approx(scaled, abs=0.006)
-
-
-def test_noise_of_flows_and_of_stacked_events() -> None:
-    for minutes, (_, _, per_step, per_hour) in zip(
-        [60, 30, 15, 5], table("concepts/amplification.md", "step | p |"), strict=True
-    ):
-        assert scale(40, 0.1 * minutes / 60) == pytest.approx(per_step, abs=0.006)
-        assert scale(40, 0.1 * minutes / 60) * 60 / minutes == pytest.approx(per_hour, abs=0.06)
-    for per_step, steps, l1, l2, full, sampled in table("concepts/amplification.md", "M | I |"):
-        assert per_step * steps == l1
-        assert per_step * math.sqrt(steps) == pytest.approx(l2, abs=0.06)
-        assert scale(int(steps), 1.0, int(per_step)) == pytest.approx(full, abs=0.006)
-        assert scale(int(steps), 0.1, int(per_step)) == pytest.approx(sampled, abs=0.006)
+def test_noise_of_finer_and_of_coarser_steps() -> None:
+    page = "docs/concepts/amplification.md"
+    coarse, fine = (synth(f) for f in (1 / 64, 1))
+    said = sentence(page, r"from ([\d.]+) at f = 1/64 to ([\d.]+) at f = 1\. .+? way, from ([\d.]+) to ([\d.]+)\.\s")
+    p, q = coarse.sampling_probability, fine.sampling_probability
+    assert said == [pytest.approx(x, abs=0.006) for x in (scale(100, p), scale(100, q), scale(1, p), scale(100, q))]
+    hour, minutes = sentence(page, r"counts per hour is ([\d.]+) for steps of an hour and ([\d.]+) for five minutes")
+    assert (scale(40, 0.1), 12 * scale(40, 0.1 / 12)) == (
+        pytest.approx(hour, abs=0.06),
+        pytest.approx(minutes, abs=0.06),
+    )
+    one, ten = sentence(page, r"σ is ([\d.]+) for M = 1 and ([\d.]+) for M = 10")
+    assert (scale(100, 0.1), scale(10, 0.1, 10)) == (pytest.approx(one, abs=0.006), pytest.approx(ten, abs=0.006))
 
 
 def test_interpolation_error_of_each_angular_frequency() -> None:
@@ -301,19 +294,13 @@ def test_a_day_and_a_person() -> None:
 
 
 def test_three_people_together() -> None:
-    (stated,) = sentence("docs/start-here.md", r"for three people together, ε is ([\d.]+) here")
-    noise = brentq(lambda noise: exact_epsilon(672, 20, 0.2, noise, 1e-6, std=2) - 1.0, 5.0, 20.0, xtol=1e-6)
-    assert exact_epsilon(672, 20, 0.2, noise, 1e-6, people=3, std=2) == pytest.approx(stated, abs=0.05)
+    (stated,) = sentence("docs/start-here.md", r"for three aircraft together, ε is ([\d.]+) here")
+    ratio = 3 / scale(1, 1.0, epsilon=1.0, delta=1e-6)  # a private series costs what the Gaussian mechanism does
 
+    def excess(epsilon: float) -> float:
+        return float(norm.cdf(ratio / 2 - epsilon / ratio) - math.exp(epsilon) * norm.cdf(-ratio / 2 - epsilon / ratio))
 
-def test_where_the_papers_maxima_exceed_its_cap() -> None:
-    rows = table("reproduction.md", "venue | Gowalla")
-    assert [int(row[0]) for row in rows] == list(range(1, 16))
-    page = " ".join((DOCS / "reproduction.md").read_text(encoding="utf-8").split())
-    for column, name, size in ((1, "Gowalla", 725), (2, "Foursquare", 2126)):
-        over = [int(row[0]) for row in rows if row[column] > math.ceil(size / 10)]
-        *most, last = (str(venue) for venue in over)
-        assert f"{name} at venues {', '.join(most)} and {last}" in page
+    assert brentq(lambda epsilon: excess(epsilon) - 1e-6, 1.0, 10.0) == pytest.approx(stated, abs=0.05)
 
 
 def test_noise_of_twelve_releases() -> None:
