@@ -14,6 +14,7 @@ import importlib.util
 import inspect
 import io
 import re
+import runpy
 import shlex
 from pathlib import Path
 from typing import NamedTuple
@@ -256,3 +257,13 @@ def test_blocks_that_need_what_is_not_here_do_not_run():
 
 def test_right_pages_pass():
     run("page.md", "````text\n```python\n1 / 0\n```\n````\n```python\nprint('σ', 2.53)  # σ 2.5…\nprint(2)\n```\n")
+
+
+@pytest.mark.long
+def test_figures_are_drawn(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib").use("agg")
+    runpy.run_path(str(DOCS / "figures" / "draw.py"))["draw"](tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {path.name for path in (DOCS / "figures").glob("gallery-*.png")}
+    text = "".join(page.read_text("utf-8") for page in PAGES)
+    assert not [name for name in names if f"figures/{name})" not in text]

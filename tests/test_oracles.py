@@ -2,11 +2,13 @@
 
 Every claim is compared with a truth in 60 digits from ``tests/oracles/maps.py``: never below it, and, where the map
 is exact, close above. Set ``i`` of a family is drawn from the seed ``[SEED, i]``, so that any failure can be made
-again from its printed name. ``python -m tests.test_oracles 10000`` prints the table of docs/audit.md.
+again from its printed name. ``python -m tests.test_oracles 10000`` prints docs/oracles.csv.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import itertools
 import math
 import re
@@ -809,18 +811,19 @@ def test_claims_a_billionth_above_an_exact_truth_are_noticed(name):
 
 
 def report(sets, *families):
-    """Run the search, and return the table of docs/audit.md; of some families alone, with so many sets of each."""
+    """Run the search, and return docs/oracles.csv; of some families alone, with so many sets of each."""
     start, found = time.time(), {}
     for family in families or FAMILIES:
         for finding in search(family, sets if families else sets * FAMILIES[family][1] // 100):
             kind = re.sub("(monotone|order).*", "in order and monotone", finding.what)
             found.setdefault(kind, []).append(finding)
-    lines = [
-        f"{sets} parameter sets, {sum(map(len, found.values()))} comparisons, {(time.time() - start) / 60:.0f} minutes",
-        "",
-        "| claim | compared | least excess | exact | largest excess of these | median excess of the others |",
-        "|---|---|---|---|---|---|",
-    ]
+    compared, minutes = sum(map(len, found.values())), (time.time() - start) / 60
+    print(f"{sets} parameter sets, {compared} comparisons, {minutes:.0f} minutes", file=sys.stderr)
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(
+        ["claim", "compared", "least excess", "exact", "largest excess of these", "median excess of the others"]
+    )
     for what, group in found.items():
         resolved = [finding for finding in group if finding.excess is not None]
         exact = [finding.excess for finding in resolved if finding.ceiling is not None]
@@ -828,10 +831,10 @@ def report(sets, *families):
         least = f"{min(finding.excess for finding in resolved):.1e}"
         largest = f"{max(exact):.1e}" if exact else "–"
         middle = f"{np.median(others):.1e}" if others else "–"
-        lines.append(f"| {what} | {len(group)} | {least} | {len(exact)} | {largest} | {middle} |")
-    return "\n".join(lines)
+        rows.writerow([what, len(group), least, len(exact), largest, middle])
+    return text.getvalue()
 
 
 if __name__ == "__main__":
     dp.enable_features("contrib", "honest-but-curious")
-    print(report(int(sys.argv[1]), *sys.argv[2:]))
+    print(report(int(sys.argv[1]), *sys.argv[2:]), end="")

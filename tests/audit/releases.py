@@ -7,11 +7,13 @@ The events are fixed in advance: likelihood ratios above stated limits (Neyman a
 the best there is), the total of the noisy values, and whether anything is kept at all.
 
 Nothing is modelled but the likelihood ratio, and a wrong one only weakens the audit. ``python -m tests.audit.releases``
-prints the table of docs/audit.md.
+prints docs/audit.csv.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import itertools
 import math
 import sys
@@ -363,7 +365,7 @@ def audit(case: Case, runs: int) -> Finding:
 
 
 def table(per_log: int | None) -> str:
-    """The table of docs/audit.md, in Markdown."""
+    """Return docs/audit.csv."""
     names = ("exact", "profile", "Rényi", "zCDP")
     head = [
         "case",
@@ -377,19 +379,21 @@ def table(per_log: int | None) -> str:
         "δ(ε/2) at least",
         "claim",
     ]
-    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(head)
     for case in CASES:
         found = audit(case, per_log or case.runs)
         cells = [case.name, f"2 × {found.runs:,}", f"{case.delta:g}", f"{found.epsilon:.3f}"]
         cells += [f"{found.claims[name]:.3f}" if name in found.claims else "–" for name in names]
         cells += [f"{found.ratio:.2f}"]
         cells += [f"{value:.4f}" for pair in found.deltas for value in pair] or ["–"] * 4
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        rows.writerow(cells)
+    return text.getvalue()
 
 
 if __name__ == "__main__":
     dp.enable_features("contrib", "honest-but-curious")
     started = time.monotonic()
-    print(table(int(sys.argv[1]) if len(sys.argv) > 1 else None))
-    print(f"\n{time.monotonic() - started:.0f} seconds")
+    print(table(int(sys.argv[1]) if len(sys.argv) > 1 else None), end="")
+    print(f"{time.monotonic() - started:.0f} seconds", file=sys.stderr)
